@@ -16,6 +16,8 @@ COMMANDS = {
     "run": "Run a model on given or made-up inputs.",
     "inspect": "Show what a built model is made of, and the code of each kernel.",
     "quantize": "Make a model of bytes from a model of floats.",
+    "warm": "Compile the kernels of models ahead, for later builds.",
+    "cache": "Show, write to a file and read the kernels that are kept compiled.",
     "bench": "Compare models, and other runtimes, side by side.",
     "logs": "Look at, export and import what tuning has found.",
     "worker": "Lend this machine to a cluster for tuning.",
@@ -25,7 +27,7 @@ COMMANDS = {
 }
 
 
-GROUPS = ("logs", "rpc", "spaces")  # commands that have commands
+GROUPS = ("logs", "rpc", "spaces", "cache")  # commands that have commands
 
 
 class LazyGroup(SuggestingGroup):

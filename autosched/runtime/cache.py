@@ -56,7 +56,11 @@ class KernelCache:
         """Give the payload stored under a key; None if there is none that can be trusted."""
         if key in self._memory or self.folder is None:
             return self._memory.get(key)
-        path = self._path(key)
+        return self.read(_name(key))
+
+    def read(self, name: str) -> bytes | None:
+        """Give the payload in the folder whose key has this SHA-256; see `get`."""
+        path = self._path(name)
         try:
             data = path.read_bytes()
         except OSError:
@@ -66,7 +70,7 @@ class KernelCache:
             return None
         secret = self.secret()
         payload = data[_HEADER_BYTES:]
-        if secret is None or not hmac.compare_digest(data[:_HEADER_BYTES], _header(secret, key, payload)):
+        if secret is None or not hmac.compare_digest(data[:_HEADER_BYTES], _header(secret, name, payload)):
             _log.warning("kernel cache entry %s is damaged or was made by another user and is not used", path)
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -81,21 +85,28 @@ class KernelCache:
             if self.limit_bytes:
                 self._warn(f"{self.folder} is read-only" if self.folder else "has no folder that can be written to")
             return
-        path = self._path(key)
+        if problem := self.write(_name(key), payload):
+            self._memory[key] = payload
+            self._warn(f"{self.folder} {problem}")
+
+    def write(self, name: str, payload: bytes) -> str:
+        """Store a payload in the folder under the SHA-256 of its key; gives why it could not be, else ""."""
+        path = self._path(name)
         try:
             _make_private_folder(path.parent)
             problem = why_untrusted(path.parent)
             secret = None if problem else self.secret()
             if secret is None:
-                self._memory[key] = payload
-                self._warn(f"{self.folder} is not used: {problem or 'its secret cannot be trusted'}")
-                return
-            _write_atomically(path, _header(secret, key, payload) + payload)
+                return f"is not used: {problem or 'its secret cannot be trusted'}"
+            _write_atomically(path, _header(secret, name, payload) + payload)
         except OSError as error:
-            self._memory[key] = payload
-            self._warn(f"{self.folder} cannot be written ({error.strerror or error})")
-            return
+            return f"cannot be written ({error.strerror or error})"
         self._count(len(payload) + _HEADER_BYTES)
+        return ""
+
+    def names(self) -> list[str]:
+        """The SHA-256 of the key of each stored file, in order."""
+        return sorted(path.parent.name + path.name.removesuffix(_SUFFIX) for path, _, _ in self.entries())
 
     def secret(self) -> bytes | None:
         """The user's secret, made where there is none; None where others may know or have written it."""
@@ -159,9 +170,8 @@ class KernelCache:
                 path.unlink()
         self._known_bytes = -1
 
-    def _path(self, key: str) -> Path:
+    def _path(self, name: str) -> Path:
         assert self.folder is not None, "entries in memory have no path"
-        name = hashlib.sha256(key.encode()).hexdigest()
         return self.folder / name[:2] / f"{name[2:]}{_SUFFIX}"
 
     def _touch(self, path: Path) -> None:
@@ -260,10 +270,13 @@ def _is_trusted(folder: Path) -> bool:
     return not problem
 
 
-def _header(secret: bytes, key: str, payload: bytes) -> bytes:
-    """What stands before a payload: it proves that a holder of the secret stored it, under this key."""
-    name = hashlib.sha256(key.encode()).digest()
-    return _MAGIC + hmac.digest(secret, name + payload, "sha256")
+def _name(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _header(secret: bytes, name: str, payload: bytes) -> bytes:
+    """What stands before a payload: it proves that a holder of the secret stored it, under the key of this name."""
+    return _MAGIC + hmac.digest(secret, bytes.fromhex(name) + payload, "sha256")
 
 
 def _make_secret(path: Path) -> None:

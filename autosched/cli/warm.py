@@ -1,0 +1,64 @@
+"""`autosched warm`: kernels of models are compiled ahead, so that later builds find them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from autosched.cli.common import Common, make_command
+from autosched.cli.model import check_source
+from autosched.cli.output import Column, Table, say, show
+from autosched.cli.values import RANGES
+from autosched.cli.waiting import compiling
+
+EXAMPLE = """
+autosched warm resnet50.onnx bert.onnx
+autosched warm model.onnx --shapes "x:1..512x784"
+autosched warm *.onnx && autosched cache pack kernels.zip
+"""
+
+COLUMNS = (
+    Column("model", "model"),
+    Column("compiled", "kernels compiled", right=True),
+    Column("build_s", "s", lambda s: f"{s:.1f}", right=True),
+)
+
+
+@make_command("warm", example=EXAMPLE)
+@click.argument("models", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--shapes", type=RANGES, help="Shapes of dynamic inputs, as of `build`, for models that have them.")
+@click.option(
+    "--precision", type=click.Choice(["float32", "bf16", "tf32"]), help="As of `build`: bf16 kernels are other ones."
+)
+def command(
+    common: Common,
+    models: tuple[Path, ...],
+    shapes: Mapping[str, tuple[int | range, ...]] | None,
+    precision: str | None,
+) -> int:
+    """Compile the kernels of MODELS into the kernel cache; no other file is written.
+
+    A later build of these models, and of others that have some of their layers, finds them. `autosched cache pack`
+    moves them to other machines with such a CPU.
+    """
+    from autosched import driver
+    from autosched.codegen.counters import COMPILES
+    from autosched.runtime.cache import kernel_cache
+
+    for model in models:
+        check_source(model)
+    if kernel_cache().folder is None or not kernel_cache().writable:
+        say("the kernel cache has no folder that can be written to: nothing outlasts this command", quiet=False)
+    rows = []
+    for model in models:
+        before, start = COMPILES.value, time.perf_counter()
+        with compiling(f"building {model.name}", quiet=common.is_quiet):
+            records = list(common.db) or None
+            options = {"target": common.target, "records": records, "threads": common.threads, "precision": precision}
+            driver.build(model, shapes=shapes, **options)
+        rows.append({"model": str(model), "compiled": COMPILES.value - before, "build_s": time.perf_counter() - start})
+    show(Table(COLUMNS, rows), common.format)
+    return 0

@@ -1,0 +1,54 @@
+"""`autosched warm` and `autosched cache`: kernels compiled ahead, and moved to another cache."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autosched
+from autosched.cli import main
+from autosched.codegen import counters
+from tests.cli.models import dense_file
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    capsys.readouterr()
+    assert main([*words, "-q", "-f", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_kernels_compiled_ahead_are_found_by_builds_here_and_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, packed = dense_file(tmp_path / "m.onnx"), str(tmp_path / "kernels.zip")
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "here"))
+    (row,) = answer(capsys, "warm", str(model))
+    assert row["compiled"] > 0 and row["build_s"] > 0
+    assert answer(capsys, "warm", str(model))[0]["compiled"] == 0
+    shown = answer(capsys, "cache", "show")
+    written = answer(capsys, "cache", "pack", packed)
+    assert written["entries"] == shown["entries"] >= row["compiled"] and shown["size_bytes"] > 0
+
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "there"))
+    assert answer(capsys, "cache", "unpack", packed, "--sha256", written["sha256"])["new"] == written["entries"]
+    before = counters.COMPILES.value
+    autosched.build(model)
+    assert counters.COMPILES.value == before
+
+
+def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "here"))
+    (tmp_path / "bad.zip").write_bytes(b"?")
+    assert main(["cache", "unpack", str(tmp_path / "bad.zip")]) != 0
+    assert "no packed kernel cache" in capsys.readouterr().err
+    assert main(["warm", str(tmp_path / "missing.onnx")]) != 0
+    assert "missing.onnx" in capsys.readouterr().err
+
+
+def test_the_help_says_what_unpacking_means(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "unpack", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "FILE holds machine code" in text and "signs it with your own secret" in text
