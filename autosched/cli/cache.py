@@ -9,12 +9,13 @@ import click
 from autosched.cli.common import Common, make_command
 from autosched.cli.output import print_json, say
 from autosched.cli.paths import check_output
+from autosched.errors import UsageError
 from autosched.printable import printable
 
 
 @click.group(
     "cache",
-    epilog="\b\nExample:\n  autosched cache pack kernels.zip\n  autosched cache unpack kernels.zip",
+    epilog="\b\nExample:\n  autosched cache pack kernels.zip\n  autosched cache unpack kernels.zip --trust",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 def command() -> None:
@@ -58,19 +59,27 @@ def pack_command(common: Common, file: Path) -> int:
     return 0
 
 
-@make_command("unpack", example="autosched cache unpack kernels.zip\nautosched cache unpack kernels.zip --sha256 4b1f…")
+@make_command(
+    "unpack", example="autosched cache unpack kernels.zip --sha256 4b1f…\nautosched cache unpack kernels.zip --trust"
+)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--sha256", metavar="HASH", default="", help="Refuse a file that has another one: `pack` prints it.")
-def unpack_command(common: Common, file: Path, sha256: str) -> int:
+@click.option("--sha256", metavar="HASH", help="Take the file that has this one, and no other: `pack` prints it.")
+@click.option("--trust", is_flag=True, help="Take the file whatever it holds: you trust whoever packed it.")
+def unpack_command(common: Common, file: Path, sha256: str | None, trust: bool) -> int:
     """Put the compiled kernels in FILE into this user's cache.
 
     FILE holds machine code, which later builds run without asking. This command signs it with your own secret, as if it
-    had been compiled here: unpack only what you or somebody whom you trust has packed. A file that other users can
-    change is refused. Kernels of other versions or CPUs do no harm; they are not found, and go when there is no room.
+    had been compiled here: say with `--sha256` or `--trust` that you want that. A file that other users can change is
+    refused. Kernels of other versions or CPUs do no harm; they are not found, and go when there is no room.
     """
     from autosched.runtime.cache import kernel_cache
     from autosched.runtime.cache_pack import unpack
 
+    if sha256 is None and not trust:
+        raise UsageError(
+            f"'{file}' holds machine code, which builds would run",
+            hint="give `--sha256 HASH`, which `autosched cache pack` printed, or `--trust`",
+        )
     packed = unpack(kernel_cache(), file, sha256)
     if common.format == "json":
         print_json({"entries": packed.n_entries, "new": packed.n_new, "sha256": packed.sha256})

@@ -55,10 +55,10 @@ def pack(cache: KernelCache, path: Path) -> Packed:
         raise ArtifactError(f"'{path}' cannot be written: {error.strerror or error}") from error
 
 
-def unpack(cache: KernelCache, path: Path, sha256: str = "") -> Packed:
+def unpack(cache: KernelCache, path: Path, sha256: str | None) -> Packed:
     """Put the entries of a file into a cache, signed with its secret; entries that it has already stay.
 
-    sha256  of the file, as `pack` gave it; "" for any
+    sha256  of the file, as `pack` gave it; None takes any file: the caller trusts whoever packed this one
     Raises  ArtifactError for a file that is damaged, that is another one, or that others can change; UsageError for a
             cache that cannot be written, or is too small.
     """
@@ -69,7 +69,7 @@ def unpack(cache: KernelCache, path: Path, sha256: str = "") -> Packed:
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
-            if sha256 and found != sha256.lower():
+            if sha256 is not None and found != sha256.lower():
                 raise ArtifactError(f"'{path}' has the SHA-256 {found}, not {sha256}")
             with zipfile.ZipFile(file) as archive:
                 entries = _entries(archive, path)
@@ -95,10 +95,15 @@ def _entries(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
     about = members.pop(ABOUT, None)
     if about is None or about.file_size > 4096:
         raise ArtifactError(f"'{path}' is no packed kernel cache", hint="`autosched cache pack` writes them")
-    if (known := json.loads(archive.read(about))).get("format") != FORMAT:
-        raise ArtifactError(f"'{path}' has the format {known.get('format')}, this version reads {FORMAT}")
+    known = json.loads(archive.read(about))
+    if not isinstance(known, dict) or not isinstance(version := known.get("format"), int):
+        raise ValueError(f"{ABOUT} names no format")
+    if version != FORMAT:
+        raise ArtifactError(f"'{path}' has the format {version}, this version reads {FORMAT}")
     if strange := next((name for name in members if not _NAME.fullmatch(name)), None):
         raise ArtifactError(f"'{path}' holds '{strange[:40]}', which is no entry")
+    if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members.values()):
+        raise ValueError("an entry is compressed in another way than by DEFLATE")
     return list(members.values())
 
 

@@ -42,7 +42,9 @@ def test_kernels_compiled_ahead_are_found_by_builds_here_and_elsewhere(
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "here"))
     (tmp_path / "bad.zip").write_bytes(b"?")
-    assert main(["cache", "unpack", str(tmp_path / "bad.zip")]) != 0
+    assert main(["cache", "unpack", str(tmp_path / "bad.zip")]) == 2
+    assert "holds machine code" in (text := capsys.readouterr().err) and "--trust" in text
+    assert main(["cache", "unpack", str(tmp_path / "bad.zip"), "--trust"]) == 2
     assert "no packed kernel cache" in capsys.readouterr().err
     assert main(["warm", str(tmp_path / "missing.onnx")]) != 0
     assert "missing.onnx" in capsys.readouterr().err

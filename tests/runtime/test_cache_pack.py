@@ -25,13 +25,13 @@ def packed(tmp_path: Path) -> Path:
 
 def test_entries_are_signed_anew_with_the_secret_of_the_cache_that_takes_them(packed: Path, tmp_path: Path) -> None:
     there = KernelCache(tmp_path / "to")
-    result = unpack(there, packed)
+    result = unpack(there, packed, None)
     assert (result.n_entries, result.n_new, result.size_bytes) == (2, 2, 5009)
     fresh = KernelCache(tmp_path / "to")
     assert fresh.get("a") == b"code of a" and fresh.get("b") == bytes(5000) and fresh.get("c") is None
     secret = KernelCache(tmp_path / "from").secret()
     assert fresh.secret() != secret and secret is not None and secret not in packed.read_bytes()
-    assert unpack(there, packed).n_new == 0
+    assert unpack(there, packed, None).n_new == 0
 
 
 def test_entries_copied_without_unpacking_are_misses(packed: Path, tmp_path: Path) -> None:
@@ -66,36 +66,46 @@ def test_files_that_are_no_packed_caches_are_refused(packed: Path, tmp_path: Pat
     cache, bad = KernelCache(tmp_path / "to"), tmp_path / "bad.zip"
     bad.write_bytes(b"no archive")
     with pytest.raises(ArtifactError, match="is damaged, or no packed kernel cache"):
-        unpack(cache, bad)
+        unpack(cache, bad, None)
     bad.write_bytes(packed.read_bytes()[:-40])
     with pytest.raises(ArtifactError, match="is damaged"):
-        unpack(cache, bad)
+        unpack(cache, bad, None)
     with pytest.raises(ArtifactError, match="cannot be read"):
-        unpack(cache, tmp_path / "missing.zip")
+        unpack(cache, tmp_path / "missing.zip", None)
     for names, message in (([], "no packed kernel cache"), (["../../evil"], "which is no entry")):
         with zipfile.ZipFile(bad, "w") as archive:
             for name in names:
                 archive.writestr(ABOUT, json.dumps({"format": 1}))
                 archive.writestr(name, b"x")
         with pytest.raises(ArtifactError, match=message):
-            unpack(cache, bad)
+            unpack(cache, bad, None)
     with zipfile.ZipFile(bad, "w") as archive:
         archive.writestr(ABOUT, json.dumps({"format": 2}))
     with pytest.raises(ArtifactError, match="has the format 2"):
-        unpack(cache, bad)
+        unpack(cache, bad, None)
+    for about in ("[1]", '{"format": "1"}', "{}"):
+        with zipfile.ZipFile(bad, "w") as archive:
+            archive.writestr(ABOUT, about)
+        with pytest.raises(ArtifactError, match="names no format"):
+            unpack(cache, bad, None)
+    with zipfile.ZipFile(bad, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr(zipfile.ZipInfo(ABOUT), json.dumps({"format": 1}))
+        archive.writestr("a" * 64, b"x")
+    with pytest.raises(ArtifactError, match="DEFLATE"):
+        unpack(cache, bad, None)
     assert not cache.entries()
 
 
 def test_a_cache_that_is_too_small_or_read_only_refuses(packed: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="AUTOSCHED_CACHE_LIMIT_MB"):
-        unpack(KernelCache(tmp_path / "to", limit_bytes=4000), packed)
+        unpack(KernelCache(tmp_path / "to", limit_bytes=4000), packed, None)
     for cache in (KernelCache(None), KernelCache(tmp_path / "from", writable=False)):
         with pytest.raises(UsageError, match="no folder that can be written to"):
-            unpack(cache, packed)
+            unpack(cache, packed, None)
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="user numbers")
 def test_a_file_that_others_can_change_is_refused(packed: Path, tmp_path: Path) -> None:
     packed.chmod(0o666)
     with pytest.raises(ArtifactError, match="can be written by others"):
-        unpack(KernelCache(tmp_path / "to"), packed)
+        unpack(KernelCache(tmp_path / "to"), packed, None)
