@@ -56,9 +56,14 @@ def command(
     for model in models:
         before, start = COMPILES.value, time.perf_counter()
         with compiling(f"building {model.name}", quiet=common.is_quiet):
-            records = list(common.db) or None
-            options = {"target": common.target, "records": records, "threads": common.threads, "precision": precision}
-            driver.build(model, shapes=shapes, **options)
+            driver.build(
+                model,
+                target=common.target,
+                records=list(common.db) or None,
+                threads=common.threads,
+                precision=precision,
+                shapes=shapes,
+            )
         rows.append({"model": str(model), "compiled": COMPILES.value - before, "build_s": time.perf_counter() - start})
     show(Table(COLUMNS, rows), common.format)
     return 0
