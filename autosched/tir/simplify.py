@@ -191,7 +191,7 @@ class Analyzer:
             self.bounds[var] = (low[0], high)
 
     def assume(self, fact: PrimExpr) -> None:
-        """Narrow the range of the variable that a comparison bounds by numbers: `3 * i + 1 < 8`."""
+        """Narrow the ranges of the variables of a comparison: `3 * i + 1 < 8`, or `4 * i + j < 4` where `0 <= j`."""
         if isinstance(fact, E.EQ) and is_int(fact.a.dtype):
             self.assume(E.LE(fact.a, fact.b))
             self.assume(E.GE(fact.a, fact.b))
@@ -200,21 +200,22 @@ class Analyzer:
             return
         less = isinstance(fact, E.LT | E.LE)
         small, large = (fact.a, fact.b) if less else (fact.b, fact.a)
-        linear = self.linear(E.sub(large, small))  # 0 <= (or <) linear
-        if len(linear.terms) != 1:
-            return
-        ((scale, atom),) = linear.terms.values()
-        if not isinstance(atom, Var):
-            return
-        rest = linear.const - (1 if isinstance(fact, E.LT | E.GT) else 0)
-        low, high = self.bounds.get(atom, (0, None) if isinstance(atom, E.SizeVar) else (None, None))
-        if scale > 0:
-            least = -(rest // scale)
-            low = least if low is None else max(low, least)
-        else:
-            most = rest // -scale
-            high = most if high is None else min(high, most)
-        self.bounds[atom] = (low, high)
+        linear = self.linear(E.sub(large, small))
+        linear.const -= 1 if isinstance(fact, E.LT | E.GT) else 0  # 0 <= linear
+        for key, (scale, atom) in linear.terms.items():
+            if not isinstance(atom, Var):
+                continue
+            _, rest = self._linear_bound(Linear(linear.const, {k: t for k, t in linear.terms.items() if k != key}))
+            if rest is None:
+                continue
+            low, high = self.bounds.get(atom, (0, None) if isinstance(atom, E.SizeVar) else (None, None))
+            if scale > 0:
+                least = -(rest // scale)
+                low = least if low is None else max(low, least)
+            else:
+                most = rest // -scale
+                high = most if high is None else min(high, most)
+            self.bounds[atom] = (low, high)
 
     def _once(self, what: str, x: PrimExpr, answer: Callable[[PrimExpr], object]) -> Any:
         """`answer(x)`, found once for each node while the outermost question is answered: then no range changes.

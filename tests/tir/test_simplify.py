@@ -95,3 +95,28 @@ def test_values_stay(data: st.DataObject) -> None:
         value = _value(x, at)
         assert _value(new, at) == value
         assert (low is None or low <= value) and (high is None or value <= high)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(-4, 4),
+    st.integers(-4, 4),
+    st.integers(-9, 9),
+    st.sampled_from((tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ)),
+)
+def test_what_a_condition_leaves_of_ranges(by_x: int, by_y: int, limit: int, compare: type[tir.CmpOp]) -> None:
+    """No values outside of the ranges make a condition true; one that leaves a variable one value is seen."""
+    fact = compare(X * by_x + Y * by_y, const(limit))
+    analyzer = Analyzer(RANGES)
+    analyzer.assume(fact)
+    for a, b in itertools.product(range(6), range(4)):
+        if substitute(fact, {X: IntImm(a), Y: IntImm(b)}).value:
+            for var, value in ((X, a), (Y, b)):
+                low, high = analyzer.bound(var)
+                assert low <= value <= high
+
+
+def test_a_tile_at_the_first_rows() -> None:
+    analyzer = Analyzer(RANGES)
+    analyzer.assume(X * 4 + Y < 4)
+    assert form_key(analyzer.simplify(X * 4 + Y)) == form_key(Y)

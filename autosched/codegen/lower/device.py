@@ -49,7 +49,12 @@ from autosched.codegen.lower.inits import lower_inits
 from autosched.codegen.lower.launches import LoweredLaunch, split_launches
 from autosched.codegen.lower.narrow import narrow_indices
 from autosched.codegen.lower.partition import partition_loops
-from autosched.codegen.lower.register_tiles import IN_REGISTERS, drop_register_guards, unroll_register_loops
+from autosched.codegen.lower.register_tiles import (
+    IN_REGISTERS,
+    drop_register_guards,
+    fix_register_indices,
+    unroll_register_loops,
+)
 from autosched.codegen.lower.shared_memory import SCOPES, buffer_size, is_shared, plan_shared
 from autosched.codegen.lower.software_pipeline import pipeline_loops
 from autosched.codegen.lower.swizzle import buffers_to_swizzle, swizzle, swizzled
@@ -124,7 +129,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         whole = tidy(guard_reductions(whole), launch.analyzer())
         whole = compact_buffers(whole, mine, alignments, sharing)
         scratch += sharing.left
-        whole = tidy(whole, launch.analyzer())
+        whole = fix_register_indices(tidy(whole, launch.analyzer()), launch.analyzer())
         whole = zero_fill(
             whole, launch.analyzer(), {a.var: a.extent for a in launch.axes if a.var in launch.thread_vars}
         )

@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from autosched.codegen.lower.loops import enter
 from autosched.codegen.lower.tidy import difference
 from autosched.ir.node import map_children, walk
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, all_of, const_int
-from autosched.tir.functor import free_vars
+from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer, Linear, split_conditions
 from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse, LoopKind, Stmt
 
@@ -28,6 +29,40 @@ def unroll_register_loops(stmt: Stmt) -> Stmt:
             continue
         if any(new.loop_var in free_vars(i) for i in node.indices):
             return dataclasses.replace(new, kind=LoopKind.UNROLLED)
+    return new
+
+
+def fix_register_indices(stmt: Stmt, analyzer: Analyzer) -> Stmt:
+    """Take threads out of indices of register buffers where a condition leaves them one value.
+
+    Before:  for i in 2: if ty * 2 + i < 2: D[ty * 2 + i] = C_local[ty * 2 + i]
+    After:   for i in 2: if ty * 2 + i < 2: D[ty * 2 + i] = C_local[i]
+    A tile that is as large as the whole dimension begins at 0 in every thread, so that these indices remain.
+    """
+
+    def expression(x: object) -> object:
+        if isinstance(x, BufferLoad) and x.buffer.scope == IN_REGISTERS:
+            return BufferLoad(x.buffer, tuple(analyzer.simplify(i) for i in x.indices))
+        return x
+
+    def child(c: object) -> object:
+        if isinstance(c, Stmt):
+            return fix_register_indices(c, analyzer)
+        return rewrite(c, expression) if isinstance(c, PrimExpr) else c
+
+    if isinstance(stmt, For):
+        body = fix_register_indices(stmt.body, enter(analyzer, stmt))
+        return stmt if body is stmt.body else dataclasses.replace(stmt, body=body)
+    if isinstance(stmt, IfThenElse):
+        inner = analyzer.copy()
+        for condition in split_conditions(stmt.condition):
+            inner.assume(condition)
+        then_case = fix_register_indices(stmt.then_case, inner)
+        else_case = None if stmt.else_case is None else fix_register_indices(stmt.else_case, analyzer)
+        return IfThenElse(stmt.condition, then_case, else_case)
+    new = map_children(stmt, child)
+    if isinstance(new, BufferStore) and new.buffer.scope == IN_REGISTERS:
+        return BufferStore(new.buffer, new.value, tuple(analyzer.simplify(i) for i in new.indices))
     return new
 
 

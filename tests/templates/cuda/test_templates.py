@@ -9,8 +9,10 @@ import pytest
 
 from autosched import te, topi
 from autosched.codegen import compile_func
+from autosched.codegen.cuda.build import add_images
 from autosched.codegen.cuda.emulate.kernel import run_kernel
 from autosched.codegen.cuda.emulate.trace import Trace
+from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import Tensor, create_prim_func
@@ -60,6 +62,23 @@ def test_copies_that_run_ahead(sizes: tuple[int, int, int]) -> None:
             out = np.full((sizes[0], sizes[2]), np.nan, np.float32)
             run_kernel(kernel, [a, b, out], order=order)
             np.testing.assert_allclose(out, reference(a, b), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(2, 40, 7), (2, 27, 53), (3, 9, 4), (4, 3, 2)])
+def test_products_smaller_than_a_tile_need_no_stack(sizes: tuple[int, int, int]) -> None:
+    """A register tile as large as a dimension begins at 0 in every thread, and has no address even so."""
+    tensors, reference = product(*sizes)
+    func = create_prim_func(tensors)
+    for archs in (("sm_75",), ("sm_80", "sm_90", "sm_90a", "sm_100")):  # copies are asynchronous from sm_80 on
+        first = Target(f"cuda -arch={archs[0]}")
+        kernel = compile_func(apply_config(func, default_config(func, first), first).func, first, name="k").kernel
+        assert isinstance(kernel, CudaKernel) and len(add_images(kernel, archs).images) == len(archs)
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(x.const_shape()).astype(np.float32) for x in func.buffers[:2])
+    for order in ("late", "ahead"):
+        out = np.full((sizes[0], sizes[2]), np.nan, np.float32)
+        run_kernel(kernel, [a, b, out], order=order)
+        np.testing.assert_allclose(out, reference(a, b), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
