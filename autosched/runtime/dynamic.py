@@ -21,14 +21,14 @@ from autosched.runtime.executor_pool import ExecutorPool
 from autosched.runtime.graph import NOP, Graph, Node, check_graph
 from autosched.runtime.graph_form import GraphForm
 from autosched.runtime.kernel import ArgSpec, Kernel, check_count
-from autosched.runtime.memory import as_aligned, empty_aligned
+from autosched.runtime.memory import as_aligned, dtype_name, empty_aligned
 from autosched.runtime.names import given_by_name
 from autosched.runtime.program import Memory, Program
 from autosched.runtime.size_expr import Shape, shape_at, size_at, symbols_of
 from autosched.runtime.team import DEFAULT_LANES, most_threads
 from autosched.target import choose_threads
 
-MOST_ROUNDED = 64  # rows: a batch of more is divided as it is
+MOST_ROUNDED = 64  # rows: a batch of more gets an eighth more at most
 MOST_SHAPES = 4096  # of inputs whose sizes an executor keeps
 LEAST_GAIN = 0.95  # of the estimated time, for which rows are added to a batch
 MOST_PROGRAMS = 32  # sizes whose tables of addresses an executor keeps: some 50 KB each for a model of 100 kernels
@@ -129,7 +129,7 @@ class DynamicExecutable:
         if self._rows:
             (size,) = self.form.sizes
             n = sizes[size.name]
-            most = min(n + n // 2, n if n > MOST_ROUNDED else MOST_ROUNDED, size.high or MOST_ROUNDED)
+            most = min(n + n // 2, max(MOST_ROUNDED, n + n // 8), size.high or MOST_SHAPES)
             best = min(range(n, max(n, most) + 1), key=lambda rows: (self._cost(size.name, rows), rows))
             if self._cost(size.name, best) < LEAST_GAIN * self._cost(size.name, n):
                 found[size.name] = best
@@ -189,18 +189,19 @@ class DynamicExecutable:
 
     def check_inputs(self, args: tuple[object, ...], named: Mapping[str, object]) -> dict[int, np.ndarray]:
         """The arrays of the inputs by value, whose names and dtypes are the model's; see `__call__`."""
-        wanted = {self.form.values[number].name: number for number in self.form.inputs}
-        hint = f"inputs are {', '.join(f'{name}: {shape}' for name, shape in self.input_shapes.items())}"
-        given = given_by_name(args, named, wanted, hint)
-        if missing := [name for name in wanted if name not in given]:
-            raise InvalidTypeError(f"input '{missing[0]}' is missing", hint=hint)
+        if named or len(args) != len(self.form.inputs):
+            wanted = [self.form.values[number].name for number in self.form.inputs]
+            hint = f"inputs are {', '.join(f'{name}: {shape}' for name, shape in self.input_shapes.items())}"
+            given = given_by_name(args, named, wanted, hint)
+            if missing := [name for name in wanted if name not in given]:
+                raise InvalidTypeError(f"input '{missing[0]}' is missing", hint=hint)
+            args = tuple(given[name] for name in wanted)
         arrays = {}
-        for name, value in given.items():
-            data = value.view() if isinstance(value, NDArray) else as_numpy(value)
-            if str(data.dtype) != self.form.values[wanted[name]].dtype:
-                dtype = self.form.values[wanted[name]].dtype
-                raise InvalidTypeError(f"input '{name}' has dtype {data.dtype} instead of {dtype}")
-            arrays[wanted[name]] = data
+        for number, value in zip(self.form.inputs, args, strict=True):
+            data, spec = value.view() if isinstance(value, NDArray) else as_numpy(value), self.form.values[number]
+            if dtype_name(data.dtype) != spec.dtype:
+                raise InvalidTypeError(f"input '{spec.name}' has dtype {data.dtype} instead of {spec.dtype}")
+            arrays[number] = data
         return arrays
 
     def create_executor(self, threads: int | None = None) -> DynamicExecutor:
@@ -374,73 +375,79 @@ class DynamicExecutor:
         self.executable, self.threads = executable, threads
         self._memory = Memory()
         self._programs: OrderedDict[tuple[tuple[int, ...], bool], _Ready] = OrderedDict()
-        self._rounded: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._sizes: dict[tuple[tuple[int, tuple[int, ...]], ...], dict[str, int]] = {}
+        self._known: dict[tuple[tuple[int, ...], ...], _Asked] = {}
         self._lock = threading.RLock()
 
-    def ready(self, sizes: Mapping[str, int]) -> _Ready:
-        """The program for some sizes, or for a few rows more."""
-        asked = tuple(sizes[name] for name in self.executable.form.names)
-        if asked not in self._rounded:
-            if len(self._rounded) >= MOST_SHAPES:
-                self._rounded.clear()
-            self._rounded[asked] = tuple(self.executable.rounded(sizes).values())
-        key = (self._rounded[asked], self._rounded[asked] != asked)
-        found = self._programs.get(key)
+    def ready(self, asked: _Asked) -> _Ready:
+        """The program for the sizes that a call asks for, or for a few rows more."""
+        found = self._programs.get(asked.program)
         if found is not None and self._memory.is_current(found.program):
-            self._programs.move_to_end(key)
+            self._programs.move_to_end(asked.program)
             return found
-        owner = self.executable
-        graph, kernels = owner.plan(dict(zip(owner.form.names, key[0], strict=True)))
+        owner, (sizes, is_rounded) = self.executable, asked.program
+        graph, kernels = owner.plan(dict(zip(owner.form.names, sizes, strict=True)))
         program = Program(graph, kernels, owner.constants, owner.native, self.threads, self._memory)
-        made = _Ready.of(program, key[1])
-        kept = {n: r for n, r in self._programs.items() if self._memory.is_current(r.program)}
-        self._programs = OrderedDict([*kept.items(), (key, made)][-MOST_PROGRAMS:])
+        made = _Ready.of(program, is_rounded)
+        kept = {key: ready for key, ready in self._programs.items() if self._memory.is_current(ready.program)}
+        self._programs = OrderedDict([*kept.items(), (asked.program, made)][-MOST_PROGRAMS:])
         return made
 
-    def sizes_of(self, arrays: Mapping[int, np.ndarray]) -> dict[str, int]:
-        """The sizes that inputs say. Raises ShapeError as `GraphForm.sizes_of`."""
-        shapes = tuple((number, array.shape) for number, array in arrays.items())
-        found = self._sizes.get(shapes)
+    def asked(self, arrays: Mapping[int, np.ndarray]) -> _Asked:
+        """What inputs say of sizes. Raises ShapeError as `GraphForm.sizes_of`."""
+        shapes = tuple([array.shape for array in arrays.values()])
+        found = self._known.get(shapes)
         if found is None:
-            found = self.executable.form.sizes_of(dict(shapes))
-            if len(self._sizes) >= MOST_SHAPES:
-                self._sizes.clear()
-            self._sizes[shapes] = found
+            sizes = self.executable.form.sizes_of({number: array.shape for number, array in arrays.items()})
+            rounded = self.executable.rounded(sizes)
+            if len(self._known) >= MOST_SHAPES:
+                self._known.clear()
+            found = self._known[shapes] = _Asked(sizes, (tuple(rounded.values()), rounded != sizes))
         return found
 
     def run(self, arrays: Mapping[int, np.ndarray]) -> tuple[NDArray, ...]:
-        """Run on arrays by value; gives new ones. Raises ShapeError as `GraphForm.sizes_of`."""
-        form = self.executable.form
+        """Run on arrays by value, in the order of inputs; gives new ones. Raises ShapeError as `GraphForm.sizes_of`."""
         with self._lock:
-            sizes = self.sizes_of(arrays)
-            ready = self.ready(sizes)
+            asked = self.asked(arrays)
+            ready = self.ready(asked)
             program = ready.program
             for number, array in arrays.items():
                 program.place(number, ready.input(number, array))
-            for number in ready.outputs:
-                spec = program.graph.values[number]
-                program.place(number, empty_aligned(spec.shape, spec.dtype))
+            made = {number: empty_aligned(shape, dtype) for number, shape, dtype in ready.outputs}
+            for number, array in made.items():
+                program.place(number, array)
             try:
                 program.run()
-                views = [(n, program.view(n)) for n in program.graph.outputs]
+                views = [made[n] if n in made else program.view(n) for n in program.graph.outputs]
             finally:
-                program.forget([*arrays, *ready.outputs])
-        is_new = [program.graph.root(n) in ready.outputs for n, _ in views]
+                program.forget([*arrays, *made])
         if ready.is_rounded:
-            views = [(n, view[: size_at(form.shapes[n][0], sizes)] if view.ndim else view) for n, view in views]
-        return tuple(NDArray(view if new else view.copy()) for (_, view), new in zip(views, is_new, strict=True))
+            shapes, sizes = self.executable.form.shapes, asked.sizes
+            cut = zip(program.graph.outputs, views, strict=True)
+            views = [view[: size_at(shapes[n][0], sizes)] if view.ndim else view for n, view in cut]
+        return tuple([NDArray(view if new else view.copy()) for view, new in zip(views, ready.is_new, strict=True)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The sizes of a call, and the key of its program: sizes as they are computed, whether rows were added."""
+
+    sizes: Mapping[str, int]
+    program: tuple[tuple[int, ...], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A program, the values with new memory for each run, and those that its kernels write.
+    """A program, and what its runs need to know of its values.
 
+    outputs     (value, shape, dtype) of those with new memory for each run
+    is_new      for each output of the graph, whether it lies there
+    written     values that kernels write
     is_rounded  whether it has more rows than are asked for, so that inputs are copied into `inputs`
     """
 
     program: Program
-    outputs: tuple[int, ...]
+    outputs: tuple[tuple[int, tuple[int, ...], str], ...]
+    is_new: tuple[bool, ...]
     written: frozenset[int]
     is_rounded: bool
     inputs: dict[int, np.ndarray] = field(default_factory=dict)
@@ -448,9 +455,11 @@ class _Ready:
     @staticmethod
     def of(program: Program, is_rounded: bool) -> _Ready:
         graph = program.graph
-        outputs = [n for n in dict.fromkeys(map(graph.root, graph.outputs)) if graph.values[n].storage.kind == "output"]
+        roots = tuple(map(graph.root, graph.outputs))
+        new = {n: graph.values[n] for n in roots if graph.values[n].storage.kind == "output"}
+        outputs = tuple((n, spec.shape, spec.dtype) for n, spec in new.items())
         written = frozenset(graph.root(v) for node in graph.nodes for v in node.outputs)
-        return _Ready(program, tuple(outputs), written, is_rounded)
+        return _Ready(program, outputs, tuple(n in new for n in roots), written, is_rounded)
 
     def input(self, number: int, array: np.ndarray) -> np.ndarray:
         """An input as kernels take it, with as many rows as the program has; what is in the others does not matter."""

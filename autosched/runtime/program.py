@@ -19,7 +19,7 @@ from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects, unload_with
 from autosched.runtime.locks import renew_after_fork
-from autosched.runtime.memory import ALIGNMENT, empty_aligned, empty_block
+from autosched.runtime.memory import ALIGNMENT, address_of, empty_aligned, empty_block
 from autosched.runtime.pool import open_pool
 from autosched.runtime.team import most_threads_of
 
@@ -145,7 +145,7 @@ class Program:
         """Let a value that owns its storage live in a row-major array, which is kept alive."""
         self._buffers[value] = memory
         self._views.clear()
-        self.bind(value, int(memory.ctypes.data))
+        self.bind(value, address_of(memory))
 
     def forget(self, values: Iterable[int]) -> None:
         """Let go of the memory that `place` gave values; they get other memory before the next run."""

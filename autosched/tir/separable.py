@@ -24,6 +24,12 @@ from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, S
 # Attribute of a function for one block: how many parts a block has, then the positions of the parameters that hold
 # something of each part.
 BLOCKS = "autosched.blocks"
+# Attribute of such a function: each piece of it, which reads a part of the weights, is done for all blocks in turn.
+PIECES_FIRST = "autosched.pieces_first"
+TURN, TURNS = (
+    Var("block", "int64"),
+    Var("n_blocks", "int64"),
+)  # in the code of such a function: which block, of how many
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import Var, as_int, const_int
 from autosched.tir.function import PrimFunc, shape_vars
 from autosched.tir.in_place import overwritable
-from autosched.tir.separable import BLOCKS
+from autosched.tir.separable import BLOCKS, PIECES_FIRST
 from autosched.tir.size_expr import SIZES, WORK, to_shape, to_size
 from autosched.tir.stmt import BufferStore
 
@@ -59,7 +59,10 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     blocks = block_arguments(lowered)
     is_noalias = bool(func.attrs.get("tir.noalias", True))
     sizes = shape_vars(lowered) if SIZES in func.attrs else []
-    writer = Writer(python_name, lowered.buffers, scratch, is_noalias, in_place, checks, blocks, sizes=sizes, isa=isa)
+    writer = Writer(
+        python_name, lowered.buffers, scratch, is_noalias, in_place, checks, blocks, PIECES_FIRST in func.attrs,
+        sizes=sizes, isa=isa,
+    )  # fmt: skip
     symbols = [f"{python_name}_p{i}" for i in range(len(phases))]
     for phase, symbol in zip(phases, symbols, strict=True):
         writer.phase(phase, symbol)

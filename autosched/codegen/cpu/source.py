@@ -50,6 +50,7 @@ from autosched.tir.expr import (
     mul,
 )  # fmt: skip
 from autosched.tir.functor import rewrite
+from autosched.tir.separable import TURN, TURNS
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
     Allocate,
@@ -132,6 +133,7 @@ class Writer:
     in_place: frozenset[tuple[Buffer, Buffer]] = frozenset()  # (input, output) that may be the same memory
     checks: Checks = field(default_factory=Checks)
     blocks: Mapping[Buffer, int] | None = None  # bytes that one part has of arguments; None: a kernel without blocks
+    pieces_first: bool = False  # whether all blocks do a piece before any does the next one
     lines: list[str] = field(default_factory=list)
     tiles: dict[str, Tile] = field(default_factory=dict)
     names: dict[object, str] = field(default_factory=dict)
@@ -147,6 +149,8 @@ class Writer:
         self.reserved = _RESERVED if self.blocks is None else _RESERVED | _BLOCK_NAMES
         if self.sizes:
             self.reserved = {*self.reserved, "number"}
+        if self.pieces_first:
+            self.names |= {TURN: TURN.name, TURNS: TURNS.name}
         for size in self.sizes:
             self.name_of(size)
         for buffer in (*self.slots, *self.scratch.shared):
@@ -256,7 +260,9 @@ class Writer:
         used, pad = outside_buffers(phase.body), 2 * _INDENT
         found = [f"{pad}block = task"]
         if phase.n_tasks != 1:
-            found = [f"{pad}block = task // {phase.n_tasks}", f"{pad}piece = task % {phase.n_tasks}"]
+            inner, outer = ("block", "piece") if self.pieces_first else ("piece", "block")
+            n_inner = "n_blocks" if self.pieces_first else str(phase.n_tasks)
+            found = [f"{pad}{outer} = task // {n_inner}", f"{pad}{inner} = task % {n_inner}"]
         for i, buffer in enumerate(self.slots):
             if buffer in self.blocks and any(b is buffer for b in used):
                 where = f"first_part * {self.blocks[buffer]} + block * {exact_bytes(buffer)}"

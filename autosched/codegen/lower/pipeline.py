@@ -13,6 +13,7 @@ from autosched.codegen.lower.tidy import tidy
 from autosched.tir.atomic import store_atomics
 from autosched.tir.extrema import keep_nans
 from autosched.tir.function import PrimFunc
+from autosched.tir.separable import PIECES_FIRST
 from autosched.tir.share import bind_shared_values
 from autosched.tir.start_values import start_at_infinity
 from autosched.tir.stmt import BlockRealize
@@ -30,7 +31,7 @@ def lower_func(func: PrimFunc, *, partition: bool = True) -> PrimFunc:
     if not isinstance(whole, BlockRealize):
         return func if whole is func.body else func.with_body(whole)
     body, buffers = dissolve_blocks(lower_inits(keep_nans(whole)))
-    body = spread_prefetches(start_at_infinity(body))
+    body = spread_prefetches(start_at_infinity(body), takes_turns=PIECES_FIRST in func.attrs)
     body = compact_buffers(tidy(guard_reductions(body)), buffers, buffer_alignments(func.body))
     body = tidy(body)
     return func.with_body(partition_loops(body) if partition else body)

@@ -6,6 +6,8 @@ one before have asked for it; asking in one pass only would stop that pass, sinc
 
 Before:  for tile in 4: for k in 768: acc += b[panel, k]
 After:   for tile in 4: for k in 768: prefetch(b[panel + 1, …a line of its own…]); acc += b[panel, k]
+
+Blocks of a batch that take turns at a panel (`PIECES_FIRST`) are passes too, whose number comes with the call.
 """
 
 from __future__ import annotations
@@ -19,26 +21,30 @@ from autosched.ir.node import children, map_children, walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import PrimExpr, Var, cast, const, const_int
+from autosched.tir.expr import PrimExpr, Var, cast, const, const_int, floordiv
 from autosched.tir.functor import substitute
+from autosched.tir.separable import TURN, TURNS
 from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt, seq
 
 PREFETCH_NEXT = "prefetch_next"
 LINE_BYTES = 64  # of a cache line
 
 
-def spread_prefetches(stmt: Stmt) -> Stmt:
-    """The statement with the prefetches that loops ask for."""
+def spread_prefetches(stmt: Stmt, takes_turns: bool = False) -> Stmt:
+    """The statement with the prefetches that loops ask for.
+
+    takes_turns  whether it is one block's of several that read the same panel in turn
+    """
     if isinstance(stmt, For) and PREFETCH_NEXT in stmt.annotations:
         wanted = stmt.annotations[PREFETCH_NEXT]
         left = {k: v for k, v in stmt.annotations.items() if k != PREFETCH_NEXT}
         stmt = dataclasses.replace(stmt, annotations=left)
         for name, elements in wanted.items():
-            stmt = _with_prefetch(stmt, str(getattr(name, "value", name)), int(elements))
-    return map_children(stmt, lambda c: spread_prefetches(c) if isinstance(c, Stmt) else c)
+            stmt = _with_prefetch(stmt, str(getattr(name, "value", name)), int(elements), takes_turns)
+    return map_children(stmt, lambda c: spread_prefetches(c, takes_turns) if isinstance(c, Stmt) else c)
 
 
-def _with_prefetch(passes: For, name: str, elements: int) -> For:
+def _with_prefetch(passes: For, name: str, elements: int, takes_turns: bool) -> For:
     """The loop over passes, in which every iteration over the panel asks for its share of the next one."""
     path, load = _path(passes, name)
     if load is None or any(const_int(n.extent) is None for n in path):
@@ -47,7 +53,7 @@ def _with_prefetch(passes: For, name: str, elements: int) -> For:
     while len(path) > 1 and _share(elements, path[:-1]) <= line:
         path.pop()  # one line an iteration of the loop around is enough
     place = path[-1]
-    fetch = _prefetches(path, load, elements, line)
+    fetch = _prefetches(path, load, elements, line, takes_turns)
 
     def visit(stmt: Any) -> Any:
         if stmt is place:
@@ -77,8 +83,11 @@ def _path(passes: For, name: str) -> tuple[list[For], BufferLoad | None]:
     return search(passes, ()) or ([], None)
 
 
-def _prefetches(path: Sequence[For], load: BufferLoad, elements: int, line: int) -> list[Stmt]:
-    """Requests for a share of the next panel, a place of their own for each turn of the loops of the path."""
+def _prefetches(path: Sequence[For], load: BufferLoad, elements: int, line: int, takes_turns: bool) -> list[Stmt]:
+    """Requests for a share of the next panel, a place of their own for each turn of the loops of the path.
+
+    Where blocks take turns, the share of one is smaller: the lines of a step are those of the next ones too.
+    """
     share = _share(elements, path)
     inner = {n.loop_var: n.start for n in walk(path[0]) if isinstance(n, For)}
     start: dict[Var, PrimExpr] = dict(inner)
@@ -86,7 +95,11 @@ def _prefetches(path: Sequence[For], load: BufferLoad, elements: int, line: int)
     done: PrimExpr = const(0, path[0].loop_var.dtype)
     for n in path:
         done = done * (const_int(n.extent) or 1) + (n.loop_var - n.start)
-    first = last + elements + cast(last.dtype, done) * share
+    step: PrimExpr = const(share, "int64")
+    if takes_turns:
+        done = TURN * math.prod(const_int(n.extent) or 1 for n in path) + cast("int64", done)
+        step = floordiv(TURNS + (share - 1), TURNS)
+    first = last + elements + cast(last.dtype, done * cast(done.dtype, step))
     lines = range(0, share, line)
     at = (BufferLoad(load.buffer, (*outer, first + const(n, last.dtype))) for n in lines)
     return [Evaluate(E.Call("prefetch", (x,), "int32")) for x in at]

@@ -39,14 +39,14 @@ from autosched.tir.expr import PrimExpr, const, floordiv, mul
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.function import shape_vars, specialize
 from autosched.tir.merge_parts import leading, merged_parts
-from autosched.tir.separable import BLOCKS, NotSeparableError, Share, batch_size, part_extent, shares
+from autosched.tir.separable import BLOCKS, PIECES_FIRST, NotSeparableError, Share, batch_size, part_extent, shares
 from autosched.tir.simplify import Analyzer
 from autosched.tir.size_expr import call_sizes, to_size
 from autosched.version import __version__
 
 MOST_PARTS = 64  # in a block of a product: its rows meet a weight's panel while that is in the cache
 BLOCK_BYTES = 1 << 20  # a block of larger parts has fewer of them
-SMALL_BLOCKS = (6, 4, 2, 1)  # of what is left of a product's batch, beside those by its tile's rows
+SMALL_BLOCKS = (6, 4, 2, 1)  # of what is left of a product's batch, beside one by its tile's rows
 
 
 def build_dynamic(
@@ -139,10 +139,11 @@ class _Form:
         """The function for a block."""
         return specialize(self.func, {self.size: n_parts})
 
-    def marked(self, applied: Applied, config: Config, n_parts: int) -> PrimFunc:
-        """A block's scheduled function, as it is compiled."""
+    def marked(self, applied: Applied, config: Config, n_parts: int, is_largest: bool) -> PrimFunc:
+        """A block's scheduled function, as it is compiled: small ones take turns at each panel of a packed weight."""
         positions = [i for i, buffer in enumerate(self.func.buffers) if self.shares[buffer] is not None]
-        return applied.func.with_attr({**schedule_attrs(config, applied), BLOCKS: (n_parts, *positions)})
+        turns = {PIECES_FIRST: True} if any(applied.packs) and not is_largest else {}
+        return applied.func.with_attr({**schedule_attrs(config, applied), BLOCKS: (n_parts, *positions), **turns})
 
     def largest(self, target: Target) -> int:
         """How many parts a block has at most: a whole number of register tiles in a product."""
@@ -160,8 +161,7 @@ class _Form:
         if find_contraction(self.block(1)) is None:
             return (1,) if largest > 1 else ()
         rows = int(config.get("rows", 1)) if part_extent(self.shares) == 1 else 1
-        sizes = {largest // 2, 2 * rows, rows + rows // 2, rows, *SMALL_BLOCKS}
-        return tuple(sorted((n for n in sizes if n < largest), reverse=True))
+        return tuple(sorted((n for n in {rows, *SMALL_BLOCKS} if n < largest), reverse=True))
 
 
 def _elements(buffer: Buffer) -> int:
@@ -263,10 +263,10 @@ class _Maker:
             if pack is not None and form.shares[buffer] is not None:
                 raise NotSeparableError(f"kernel '{name}' wants '{buffer.name}' packed, which is part of the batch")
         parts = self.blocks[name][0]
-        found = [(f"{name}_{parts}", form.marked(Applied(main, applied.packs, applied.trace), choice.config, parts))]
+        found = [(f"{name}_{parts}", form.marked(Applied(main, applied.packs, applied.trace), choice.config, parts, True))]
         for parts in form.smaller(parts, choice.config):
             config, small = self._small(name, form.block(parts), parts, choice.config, applied.packs)
-            found.append((f"{name}_{parts}", form.marked(small, config, parts)))
+            found.append((f"{name}_{parts}", form.marked(small, config, parts, False)))
             self.blocks[name].append(parts)
         return found
 
@@ -274,12 +274,13 @@ class _Maker:
         self, name: str, func: PrimFunc, parts: int, largest: Config, packs: Sequence[object]
     ) -> tuple[Config, Applied]:
         """A configuration for a smaller block, which reads the weights as the largest one wants them packed."""
+        default = default_config(func, self.target)
         knobs = dict(largest.knobs)
-        if "rows" in knobs:  # one or two tiles of equal rows: they share a panel, and nothing is asked for ahead
+        if "rows" in knobs:  # one or two tiles of equal rows, which share a panel
             tiles = -(-parts // int(largest["rows"]))
             few = {"rows": -(-parts // tiles), "chunk": tiles if largest.get("order", "") == "nm" else 1}
-            knobs |= {name: value for name, value in {**few, "prefetch": False}.items() if name in knobs}
-        default = default_config(func, self.target)
+            few["prefetch"] = default.get("prefetch", False)
+            knobs |= {name: value for name, value in few.items() if name in knobs}
         own = [Config(largest.template, knobs)]
         for config in [*own, default] if any(packs) else [default]:
             try:
