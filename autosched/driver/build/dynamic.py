@@ -47,6 +47,7 @@ from autosched.version import __version__
 MOST_PARTS = 64  # in a block of a product: its rows meet a weight's panel while that is in the cache
 BLOCK_BYTES = 1 << 20  # a block of larger parts has fewer of them
 SMALL_BLOCKS = (6, 4, 2, 1)  # of what is left of a product's batch, beside one by its tile's rows
+ODD_BLOCKS = (7, 5, 3)  # where a batch cannot be given a row more: few rows read the weights once
 
 
 def build_dynamic(
@@ -156,12 +157,13 @@ class _Form:
         rows = int(default_config(self.block(most), target).get("rows", 1)) if part_extent(self.shares) == 1 else 1
         return most // rows * rows if rows <= most else most
 
-    def smaller(self, largest: int, config: Config) -> tuple[int, ...]:
-        """The sizes of blocks for what the largest ones leave."""
+    def smaller(self, largest: int, config: Config, is_exact: bool) -> tuple[int, ...]:
+        """The sizes of blocks for what the largest ones leave; `is_exact` says that no rows are added."""
         if find_contraction(self.block(1)) is None:
             return (1,) if largest > 1 else ()
         rows = int(config.get("rows", 1)) if part_extent(self.shares) == 1 else 1
-        return tuple(sorted((n for n in {rows, *SMALL_BLOCKS} if n < largest), reverse=True))
+        odd = ODD_BLOCKS if is_exact else ()
+        return tuple(sorted((n for n in {rows, *SMALL_BLOCKS, *odd} if n < largest), reverse=True))
 
 
 def _elements(buffer: Buffer) -> int:
@@ -264,7 +266,7 @@ class _Maker:
                 raise NotSeparableError(f"kernel '{name}' wants '{buffer.name}' packed, which is part of the batch")
         parts = self.blocks[name][0]
         found = [(f"{name}_{parts}", form.marked(Applied(main, applied.packs, applied.trace), choice.config, parts, True))]
-        for parts in form.smaller(parts, choice.config):
+        for parts in form.smaller(parts, choice.config, bool(self.sized)):
             config, small = self._small(name, form.block(parts), parts, choice.config, applied.packs)
             found.append((f"{name}_{parts}", form.marked(small, config, parts, False)))
             self.blocks[name].append(parts)

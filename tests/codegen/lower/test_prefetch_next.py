@@ -8,6 +8,7 @@ from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT, spread_prefetch
 from autosched.ir.node import walk
 from autosched.tir import BufferStore, For, LoopKind
 from autosched.tir.expr import Call, const_int
+from autosched.tir.separable import TURN, TURNS
 from tests.codegen.programs import buffer, loop
 
 PANELS, PASSES, STEPS, WIDTH = 3, 4, 32, 16
@@ -43,15 +44,18 @@ def test_without_the_annotation_nothing_changes():
     assert spread_prefetches(stmt) is stmt
 
 
-def _places(made, panel):
-    """The elements that are asked for while a panel is read, as distances from the buffer's start."""
+def _places(made, panel, turns=None):
+    """The elements that are asked for while a panel is read, as distances from the buffer's start.
+
+    turns  values of TURN and TURNS, where blocks take turns
+    """
     found = []
     loops = {n.loop_var: const_int(n.extent) for n in walk(made) if isinstance(n, For) and n.kind == LoopKind.SERIAL}
     for fetch in _prefetches(made):
         first, *rest = fetch.args[0].indices
         for values in itertools.product(*(range(n) for v, n in loops.items() if v.name != "p")):
             at = dict(zip((v for v in loops if v.name != "p"), values, strict=True))
-            at |= {v: panel for v in loops if v.name == "p"}
+            at |= {v: panel for v in loops if v.name == "p"} | (turns or {})
             numbers = [int(evaluate_index(i, at)) for i in (first, *rest)]
             found.append((numbers[0] * STEPS + numbers[1]) * WIDTH + numbers[2])
     return found
@@ -62,6 +66,15 @@ def test_every_line_of_the_next_panel_is_asked_for():
     for panel in range(PANELS):
         lines = {place // 16 for place in _places(made, panel)}
         assert lines == {(panel + 1) * STEPS * WIDTH // 16 + i for i in range(STEPS * WIDTH // 16)}
+
+
+def test_blocks_that_take_turns_share_the_lines_whatever_their_number():
+    made = spread_prefetches(_product({PREFETCH_NEXT: {"W": STEPS * WIDTH}}), takes_turns=True)
+    wanted = {STEPS * WIDTH // 16 + i for i in range(STEPS * WIDTH // 16)}
+    for n in (1, 2, 3, 8):
+        found = [{place // 16 for place in _places(made, 0, {TURN: turn, TURNS: n})} for turn in range(n)]
+        assert wanted <= set().union(*found)
+        assert all(len(lines) <= -(-len(wanted) // n) + PASSES for lines in found)
 
 
 def test_each_pass_asks_for_a_share_of_its_own():
