@@ -95,11 +95,12 @@ def _prefetches(path: Sequence[For], load: BufferLoad, elements: int, line: int,
     done: PrimExpr = const(0, path[0].loop_var.dtype)
     for n in path:
         done = done * (const_int(n.extent) or 1) + (n.loop_var - n.start)
-    step: PrimExpr = const(share, "int64")
+    place = cast(last.dtype, done) * share
     if takes_turns:
-        done = TURN * math.prod(const_int(n.extent) or 1 for n in path) + cast("int64", done)
-        step = floordiv(TURNS + (share - 1), TURNS)
-    first = last + elements + cast(last.dtype, done * cast(done.dtype, step))
+        whole = math.prod(const_int(n.extent) or 1 for n in path) * share
+        step = floordiv(TURNS + (share - 1), TURNS)  # at least share / TURNS
+        place = floordiv(TURN * whole, TURNS) + cast("int64", done) * step
+    first = last + elements + cast(last.dtype, place)
     lines = range(0, share, line)
     at = (BufferLoad(load.buffer, (*outer, first + const(n, last.dtype))) for n in lines)
     return [Evaluate(E.Call("prefetch", (x,), "int32")) for x in at]
