@@ -8,7 +8,7 @@ import click
 
 from autosched.cli.common import Common, make_command
 from autosched.cli.output import print_json, say
-from autosched.cli.paths import check_output
+from autosched.cli.paths import check_file, check_output
 from autosched.errors import UsageError
 from autosched.printable import printable
 
@@ -75,6 +75,7 @@ def unpack_command(common: Common, file: Path, sha256: str | None, trust: bool) 
     from autosched.runtime.cache import kernel_cache
     from autosched.runtime.cache_pack import unpack
 
+    check_file(file)
     if sha256 is None and not trust:
         raise UsageError(
             f"'{file}' holds machine code, which builds would run",

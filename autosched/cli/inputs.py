@@ -19,6 +19,7 @@ from autosched.cli.paths import check_file, check_output
 from autosched.errors import UsageError, VerificationFailed
 from autosched.runtime.names import known_name
 
+Wanted = Mapping[str, tuple[tuple[int, ...], str]]  # shape and dtype of each input, by its name
 SMALL = 2  # integers below it are valid as masks and as positions of almost anything
 FILLS = ("zeros", "ones", "random")
 
@@ -31,7 +32,7 @@ UNREADABLE = (
 
 
 def collect_inputs(
-    wanted: Mapping[str, tuple[tuple[int, ...], str]],
+    wanted: Wanted,
     *,
     archive: Path | None = None,
     files: Sequence[str] = (),
@@ -48,26 +49,57 @@ def collect_inputs(
     ranges   random integers lie in [0, ranges[name]), which is known of inputs that select elements of something
     Raises   UsageError for a file that cannot be read, an unknown or missing input, another shape or dtype.
     """
-    given = read_arrays(archive, wanted) if archive else {}
-    for text in files:
-        name, _, path = text.rpartition("=")  # names may hold an equals sign
-        if not (name and path):
-            raise UsageError(f"--input {text!r} names no file", hint="write --input NAME=FILE.npy")
-        given[name] = _read_npy(Path(path))
-    given = {known_name(name, wanted): array for name, array in given.items()}
-    check_arrays(given, wanted)
+    given = check_files(wanted, archive=archive, files=files, fill=fill)
     given = {name: native_order(array) for name, array in given.items()}
-    if archive is None and not files and fill is None:
-        fill = "random"
     missing = [name for name in wanted if name not in given]
-    if missing and fill is None:
-        raise UsageError(f"no data for input {', '.join(map(repr, missing))}", hint="give it, or use --fill random")
     limits = ranges or {}
     made = {name: make_array(name, *wanted[name], fill or "random", seed, limits.get(name, SMALL)) for name in missing}
     return {name: given[name] if name in given else made[name] for name in wanted}
 
 
-def check_arrays(given: Mapping[str, np.ndarray], wanted: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
+def check_files(
+    wanted: Wanted, *, archive: Path | None, files: Sequence[str], fill: str | None
+) -> dict[str, np.ndarray]:
+    """The arrays of the files by input; for the arguments and what is raised see `collect_inputs`."""
+    given = read_arrays(archive, wanted) if archive else {}
+    for text in files:
+        name, path = _split(text)
+        given[name] = _read_npy(path)
+    given = {known_name(name, wanted): array for name, array in given.items()}
+    check_arrays(given, wanted)
+    missing = [name for name in wanted if name not in given]
+    if missing and fill is None and (archive is not None or files):
+        raise UsageError(f"no data for input {', '.join(map(repr, missing))}", hint="give it, or use --fill random")
+    return given
+
+
+def check_given(archive: Path | None, files: Sequence[str] = (), expected: Path | None = None) -> None:
+    """Refuse files of arrays that cannot be read, before anything slow begins.
+
+    archive, files  as `collect_inputs` takes them;  expected  .npz that results are compared with
+    Raises          UsageError.
+    """
+    for path in filter(None, (archive, expected)):
+        close(_load(path))
+    for text in files:
+        close(_load(_split(text)[1]))
+
+
+def close(loaded: Any) -> None:
+    """Close an archive; an array needs none of it."""
+    if not isinstance(loaded, np.ndarray):
+        loaded.close()
+
+
+def _split(text: str) -> tuple[str, Path]:
+    """(name, path) of NAME=FILE.npy; names may hold an equals sign. Raises UsageError."""
+    name, _, path = text.rpartition("=")
+    if not (name and path):
+        raise UsageError(f"--input {text!r} names no file", hint="write --input NAME=FILE.npy")
+    return name, Path(path)
+
+
+def check_arrays(given: Mapping[str, np.ndarray], wanted: Wanted) -> None:
     """Refuse arrays that are no inputs of the model or do not fit it."""
     for name, array in given.items():
         if name not in wanted:

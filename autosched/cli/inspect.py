@@ -69,6 +69,8 @@ def command(
     if code and not name:
         raise UsageError(f"--{code} is of one kernel", hint="name it with --kernel")
     if graph is not None:
+        if graph.suffix.lower() != ".svg":
+            raise UsageError(f"the drawing is SVG, and {graph} is named otherwise", hint="--graph model.svg")
         check_output(graph, inputs=[model])
     executable = open_whole(model, common, shapes)
     if name is not None and name not in executable.kernels:

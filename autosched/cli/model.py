@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosched.cli.common import Common
+from autosched.cli.inputs import Wanted
 from autosched.cli.late import build_late
 from autosched.cli.output import say
 from autosched.cli.paths import check_file, is_object
@@ -76,12 +77,34 @@ def load_module(path: Path, shapes: Shapes | None, *, quiet: bool = False, symbo
     return module
 
 
+def inputs_of(module: IRModule) -> Wanted | None:
+    """Shape and dtype of each input by name; None where a size is known only when the model is called."""
+    from autosched.relax import Function, TensorStructInfo
+
+    found = {}
+    main = module["main"] if "main" in module else None  # noqa: SIM401  # an IRModule has no `get`
+    for param in main.params if isinstance(main, Function) else ():
+        info = param.struct_info
+        if not isinstance(info, TensorStructInfo) or info.shape is None:
+            return None
+        extents = tuple(extent for extent in info.dims if isinstance(extent, int))
+        if len(extents) < info.ndim:
+            return None
+        found[param.name] = extents, info.dtype
+    return found or None
+
+
 def open_executable(
-    path: Path, common: Common, shapes: Shapes | None = None, checks: bool = False
+    path: Path,
+    common: Common,
+    shapes: Shapes | None = None,
+    checks: bool = False,
+    take: Callable[[Wanted], object] | None = None,
 ) -> Executable | LateModel:
     """Load an artifact, or import and build a model with what the databases know; a LateModel is one compiled at calls.
 
     An artifact is loaded without the compiler, unless its kernels are built again with all accesses checked.
+    take  called with the inputs' shapes and dtypes before a model is built: refuses what does not fit
     """
     check_model(path)
     if is_built(path):
@@ -115,6 +138,9 @@ def open_executable(
         options: dict[str, Any] = {"target": common.target, "records": records, "threads": common.threads}
         return build_late(error, path, shapes, checks=checks, **options)
     from autosched import driver
+
+    if take is not None and (wanted := inputs_of(module)) is not None:
+        take(wanted)
 
     with compiling(f"building {path.name}", quiet=common.is_quiet):
         driver.tune_first(module, common.target, records=records, threads=common.threads)

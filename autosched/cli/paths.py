@@ -9,6 +9,8 @@ from pathlib import Path
 
 from autosched.errors import UsageError
 
+KINDS = (".onnx", ".pt2", ".asx", ".npz", ".npy", ".py", ".toml", ".db", ".jsonl", ".json")  # told apart by their ends
+
 
 def is_object(path: Path) -> bool:
     """Whether MODEL names an object of a Python module, "package.module:object"."""
@@ -22,7 +24,8 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint="give a file")
     if not path.exists():
-        near = difflib.get_close_matches(path.name, _names(path.parent), n=1)
+        alike = [name for name in _names(path.parent) if Path(name).suffix == path.suffix or path.suffix not in KINDS]
+        near = difflib.get_close_matches(path.name, alike, n=1)
         is_web = path.parts[:1] in (("http:",), ("https:",))
         hint = "download it first" if is_web else f"did you mean {path.with_name(near[0])}?" if near else ""
         raise UsageError(f"no file {path}", hint=hint)

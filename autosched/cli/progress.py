@@ -147,7 +147,8 @@ def is_stopping(state: TuneState) -> bool:
     return state.interrupted and not state.reason
 
 
-ENDS = ("done", "all tried", "nothing worked")  # states that are worth a line: a task has come to its end
+# states that are worth a line: a task has come to its end
+ENDS = ("done", "all tried", "nothing worked", "failed at the end")
 
 
 class TuneDisplay:

@@ -80,6 +80,7 @@ def command(
     if output:
         read = [archive, check, *(Path(text.rpartition("=")[2]) for text in files)]
         check_output(output, inputs=[model, *filter(None, read)])
+    inputs.check_given(archive, files, check)
     given: dict[str, Any] = {"archive": archive, "files": files, "fill": fill, "seed": seed}
     with remote_session(remote, **tls) as there:
         outputs = (
@@ -104,7 +105,10 @@ def _run_here(
 ) -> dict[str, np.ndarray]:
     from autosched.runtime import Executable
 
-    executable = open_executable(model, common, shapes, checks)
+    def take(wanted: inputs.Wanted) -> None:
+        inputs.check_files(wanted, archive=given["archive"], files=given["files"], fill=given["fill"])
+
+    executable = open_executable(model, common, shapes, checks, take)
     if not isinstance(executable, Executable):
         return run_late(executable, **given)
     ranges = executable.manifest.get("input_ranges", {})

@@ -11,6 +11,8 @@ import click
 from autosched.cli.common import Common, make_command
 from autosched.cli.model import check_source
 from autosched.cli.output import Column, Table, say, show
+from autosched.cli.own import refuse_function
+from autosched.cli.paths import is_object
 from autosched.cli.values import RANGES
 from autosched.cli.waiting import compiling
 
@@ -50,6 +52,8 @@ def command(
 
     for model in models:
         check_source(model)
+        if is_object(model):
+            refuse_function(model)
     if kernel_cache().folder is None or not kernel_cache().writable:
         say("the kernel cache has no folder that can be written to: nothing outlasts this command", quiet=False)
     rows = []

@@ -61,7 +61,8 @@ def _called(function: Any) -> Any:
     needed = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
     if needed:
         raise InvalidTypeError(
-            f"function {function.__name__} takes {', '.join(needed)}", hint="give the tensors that it returns"
+            f"function {function.__name__} takes {', '.join(needed)}",
+            hint="give the tensors that it returns; a Numba function of your own takes @autosched.autotune(…)",
         )
     result = function()
     return list(result) if isinstance(result, tuple) else result

@@ -243,7 +243,7 @@ def values_of_types(function: Buildable, text: str) -> tuple[Any, ...]:
     while at < len(body):
         found = _TYPE.match(body, at)
         if found is None or found[1] not in _DTYPES:
-            raise UsageError(f"'{text}' is no list of types", where=f"at '{body[at:].strip()}'", hint=hint)
+            raise UsageError(f"'{body[at:].strip()}' is no list of types", hint=hint)
         dtype = np.dtype(found[1])
         values.append(dtype.type(1) if found[2] is None else np.empty((0,) * (found[2].count(",") + 1), dtype))
         at = found.end()

@@ -18,7 +18,8 @@ COMPILER = f"{__name__}:OwnCompiler"
 class OwnKernel:
     """A configuration's machine code, as Numba's own cache would store it.
 
-    code  empty where Numba cannot store it, as of ufuncs: the runner compiles once more
+    code  empty where Numba cannot store it, as of ufuncs: the runner compiles once more, as it does where the code
+          cannot be loaded
     """
 
     config: Config
@@ -27,15 +28,21 @@ class OwnKernel:
     def open(self, sent: SentFunction) -> Any:
         """A dispatcher that holds the machine code."""
         dispatcher = sent.dispatcher(self.config)
-        if self.code:
-            from numba.core.compiler import CompileResult
-
-            context = dispatcher.targetdescr.target_context
-            context.refresh()
-            dispatcher.add_overload(CompileResult._rebuild(context, *pickle.loads(self.code)))
-        else:
+        if not (self.code and self._was_loaded(dispatcher)):
             dispatcher.compile(pickle.loads(sent.types))
         return dispatcher
+
+    def _was_loaded(self, dispatcher: Any) -> bool:
+        """Whether the dispatcher has taken the code: not where it names a module that this process cannot import."""
+        from numba.core.compiler import CompileResult
+
+        context = dispatcher.targetdescr.target_context
+        context.refresh()
+        try:
+            dispatcher.add_overload(CompileResult._rebuild(context, *pickle.loads(self.code)))
+        except ImportError:
+            return False
+        return True
 
 
 class OwnCompiler:

@@ -189,11 +189,20 @@ class AutotunedFunction:
 
     def example_arguments(self) -> tuple[Any, ...]:
         """The arguments that the command line tunes with. Raises UsageError where there are none."""
-        given = self._example() if callable(self._example) else self._example
+        name = self.space.name.removeprefix("own/")
+        try:
+            given = self._example() if callable(self._example) else self._example
+        except Exception as error:  # the user's function may raise anything
+            raise UsageError(f"the example of {name} raises {type(error).__name__}: {error}") from error
         if given is None:
             hint = f"@{self.__name__}.example above a function that returns them, or --inputs x.npz"
-            raise UsageError(f"{self.space.name.removeprefix('own/')} has no example arguments", hint=hint)
-        return tuple(given) if isinstance(given, tuple | list) else (given,)
+            raise UsageError(f"{name} has no example arguments", hint=hint)
+        values = tuple(given) if isinstance(given, tuple | list) else (given,)
+        try:
+            return self.signature.bind(values, {})[0]
+        except TypeError as error:
+            names = ", ".join(self.signature.arguments)
+            raise UsageError(f"the example of {name} does not fit it: {error}", hint=f"it takes {names}") from None
 
     def jitted(self, *args: object, **kwargs: object) -> Any:
         """Numba's function with the best known configuration for these arguments, to be called in jitted functions.

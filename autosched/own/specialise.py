@@ -89,7 +89,7 @@ def _calling(func: Callable[..., object], knobs: Mapping[str, object], arguments
 
     names = ", ".join(f"*{n}" if n == "" else n for n in arguments)
     given = "".join(f", {n}={ast.unparse(_literal(v))}" for n, v in knobs.items())
-    scope: dict[str, Any] = {"_callee": numba.njit(func)}
+    scope: dict[str, Any] = {"_callee": numba.njit(func), "__name__": func.__module__}  # the name: stored code asks it
     name = "function" if func.__name__ == "<lambda>" else func.__name__
     exec(f"def {name}({names}):\n    return _callee({names}{given})\n", scope)
     return scope[name]

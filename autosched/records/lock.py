@@ -80,6 +80,9 @@ def write_lock(
         file.write(text)
 
 
+HOW = "`autosched logs lock MODEL` writes one"
+
+
 def read_lock(path: Path) -> Lock:
     """Read a lock file. Raises RecordError for anything that is none."""
     try:
@@ -87,9 +90,9 @@ def read_lock(path: Path) -> Lock:
             raise RecordError("too large for a lock", where=str(path))
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RecordError(f"cannot read the lock: {error.strerror}", where=str(path)) from None
+        raise RecordError(f"cannot read the lock: {error.strerror}", where=str(path), hint=HOW) from None
     except (ValueError, RecursionError):
-        raise RecordError("not a lock: no JSON", where=str(path)) from None
+        raise RecordError("not a lock: no JSON", where=str(path), hint=HOW) from None
     if not isinstance(document, dict) or document.get("autosched_lock") != LOCK_VERSION:
         raise RecordError(f"not a lock of version {LOCK_VERSION}", where=str(path))
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autosched.cli import main
@@ -39,6 +40,34 @@ MISTAKES = (
     ("build model.onnx --signature f8", "--shapes is for models"),
     ("build newcomer_kernels:bare", '--signature "float64[:], float64"'),
     ("run modle.asx", "no file modle.asx"),
+    ("run model.onnx -i missing.npz", "no file missing.npz"),
+    ("run model.onnx -i notes.npz", "it is no NumPy file"),
+    ("run model.onnx -i named.npz", "the model has no input 'y'; it has 'x'"),
+    ("run model.onnx -i shaped.npz", "the model takes [4, 16]"),
+    ("run model.onnx -i double.npz", "the model takes float32; convert it when saving"),
+    ("run model.onnx --input x", "write --input NAME=FILE.npy"),
+    ("run model.onnx --input x=missing.npy", "no file missing.npy"),
+    ("run model.onnx --check missing.npz", "no file missing.npz"),
+    ("run cut.onnx", "it is truncated"),
+    ("build model.onnx --locked none.lock", "`autosched logs lock MODEL` writes one"),
+    ("build model.onnx --pin conv2d rows=4", "no kernel's workload holds 'conv2d'"),
+    ("build model.onnx --mcpu zen99", "use one of x86-64"),
+    ("build newcomer_kernels:function", "a Numba function of your own takes @autosched.autotune"),
+    ("build newcomer_kernels:bare --signature float65", "'float65' is no list of types"),
+    ("build newcomer_kernels:bare --inputs missing.npz", "no file missing.npz"),
+    ("tune newcomer_kernels:raises", "the example of newcomer_kernels:raises raises ZeroDivisionError"),
+    ("tune newcomer_kernels:short", "it takes x, y"),
+    ("tune newcomer_kernels:short --inputs shaped.npz", "missing a required argument: 'y'"),
+    ("tune model.onnx --spaces missing", "give one that holds cpu/NAME.toml"),
+    ("tune model.onnx --tasks 99", "there are 0 to 0"),
+    ("tune --all", "[tune] models = "),
+    ("warm newcomer_kernels:bare", "tune, bench, build and logs explain take functions"),
+    ("inspect model.onnx --graph model.png", "--graph model.svg"),
+    ("inspect model.onnx --source", "name it with --kernel"),
+    ("cache unpack missing.zip", "no file missing.zip"),
+    ("bench model.onnx --baseline notes.txt", "holds no measurements"),
+    ("bench model.onnx --sweep batch=1,8", "dynamic first dimension"),
+    ("logs prune --db folder", "--keep N"),
     ("bench model.onnx --with onnxrt", "there are onnxruntime"),
     ("logs best --db none.db", "make one with `autosched tune`"),
     ("logs show --where speed=3 --db none.db", "fields: op, target"),
@@ -48,9 +77,18 @@ MISTAKES = (
 KERNELS = """
 import autosched, numba
 plain = numba.njit(lambda x: x)
+function = lambda x: x
 @autosched.autotune({"b": [1, 2]})
 @numba.njit
 def bare(x, b=1):
+    return x
+@autosched.autotune({"b": [1, 2]}, example=lambda: 1 / 0)
+@numba.njit
+def raises(x, b=1):
+    return x
+@autosched.autotune({"b": [1, 2]}, example=(1.0,))
+@numba.njit
+def short(x, y, b=1):
     return x
 """
 
@@ -59,7 +97,12 @@ def bare(x, b=1):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("newcomer")
     dense_file(found / "model.onnx")
-    (found / "notes.txt").write_text("notes\n")
+    for name in ("notes.txt", "notes.npz"):
+        (found / name).write_text("notes\n")
+    (found / "cut.onnx").write_bytes((found / "model.onnx").read_bytes()[:50])
+    np.savez(found / "named.npz", y=np.ones((4, 16), "float32"))
+    np.savez(found / "shaped.npz", x=np.ones((16, 4), "float32"))
+    np.savez(found / "double.npz", x=np.ones((4, 16)))
     (found / "script.py").write_text("x = 1\n")
     (found / "newcomer_kernels.py").write_text(KERNELS)
     (found / "folder").mkdir()

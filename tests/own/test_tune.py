@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,25 @@ def workers() -> set[int]:
             if parent == os.getpid() and b"measure.worker" in (path.parent / "cmdline").read_bytes():
                 found.add(int(path.parent.name))
     return found
+
+
+FIRST = """
+import autosched, numba, numpy as np
+
+@autosched.autotune({"block": [64, 256]})
+@numba.njit
+def scale(x, a, block=256):
+    for i in range(x.size):
+        x[i] = x[i] * a
+
+print(scale.tune(np.ones(1000), 2.0, trials=2).tasks[0].state)
+"""
+
+
+def test_a_function_of_the_command_line_has_a_winner(tmp_path: Path) -> None:
+    env = {**os.environ, "AUTOSCHED_DB": str(tmp_path / "first.db"), "AUTOSCHED_CACHE_DIR": str(tmp_path / "cache")}
+    ran = subprocess.run([sys.executable, "-c", FIRST], env=env, capture_output=True, text=True, timeout=120)
+    assert ran.stdout.startswith("done"), ran.stdout + ran.stderr
 
 
 def test_an_in_place_function_is_right_before_during_and_after_tuning() -> None:

@@ -87,8 +87,14 @@ class Finals:
         kept = [number for number, r in enumerate(results) if number == winner or r.trial.measurement.status.is_failure]
         wins = {number: number == winner and results[number].trial.is_ok for number in kept}
         tuning.store.add([tuning.record(i, results[n].trial, how, is_winner=wins[n]) for n in kept])
-        if not results[winner].trial.is_ok:
-            return self.update(i, "nothing worked")
+        failure = results[winner].trial.measurement
+        if not failure.is_ok:
+            lines = failure.error.strip().splitlines() or [""]
+            tuning.report.notes.append(
+                f"{task.name} has no winner: what had worked failed when it was measured again ({failure.status}): "
+                f"{lines[-1]}"
+            )
+            return self.update(i, "failed at the end")
         self.results[i] = results
         task.default_s = results[0].trial.median_s if results[0].trial.is_ok else None
         self._crown(i, results[winner])

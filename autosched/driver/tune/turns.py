@@ -9,6 +9,7 @@ where it does not depend on their outcome, as it is the turn of another task.
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
 import time
@@ -24,13 +25,13 @@ from autosched.driver.tune.model_check import ModelCheck
 from autosched.driver.tune.report import TuneReport
 from autosched.driver.tune.session import SPENT
 from autosched.driver.tune.tuning import Tuning
-from autosched.errors import RecordError
+from autosched.errors import RecordError, UsageError
 from autosched.records import RecordFilter
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Task, Trial
 from autosched.tuner.measure import AheadMeasurer, ForeseeingMeasurer, LocalMeasurer, MeasureOptions, Measurer
-from autosched.tuner.scheduler import Stop, Turn
+from autosched.tuner.scheduler import Stop, StopReason, Turn
 
 OpenMeasurer = Callable[[Target, MeasureOptions], Measurer]
 LEASE_S = 120.0  # longer than a batch takes; a tuner that dies on this machine loses its leases at once
@@ -89,9 +90,24 @@ class TuningRun:
         while not self.interruption.is_asked:
             turn = self.tuning.scheduler.next_turn(self._spent_s())
             if isinstance(turn, Stop):
+                self._check_budget(turn)
                 return turn
             self._take(measurer, turn)
         return None
+
+    def _check_budget(self, stop: Stop) -> None:
+        """Refuse a time budget that ends before the first trial. Raises UsageError with one that does not."""
+        tuning, session = self.tuning, self.tuning.session
+        budget_s = tuning.options.budget_s
+        is_known = any(task.trials for task in tuning.tasks) or session.n_trials or tuning.report.n_trials
+        if stop.reason is not StopReason.TIME or budget_s is None or is_known:
+            return
+        enough_s = max(30, 10 * math.ceil(0.3 * session.elapsed_s))
+        raise UsageError(
+            f"a budget of {budget_s:g} s is too small for one trial: to start took {session.elapsed_s:.1f} s, and "
+            f"{self._finish_s():.1f} s are kept for the end",
+            hint=f"give {enough_s}s or more",
+        )
 
     def _spent_s(self) -> float:
         """What is spent of the budget of time, with what its end will take."""

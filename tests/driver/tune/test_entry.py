@@ -155,6 +155,15 @@ def test_a_time_budget_is_kept(tmp_path: Path) -> None:
     assert 3 < report.elapsed_s < 12 and report.tasks[0].state.startswith("done")
 
 
+def test_a_budget_that_ends_before_the_first_trial_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a budget of 0.05 s is too small for one trial.*give 30s or more"):
+        tune(matmul(), tmp_path / "r.db", TuneOptions(budget_s=0.05, threads=1))
+    report = tune(matmul(), tmp_path / "r.db", TuneOptions(trials=1, threads=1))
+    assert report.n_trials == 1
+    again = tune(matmul(), tmp_path / "r.db", TuneOptions(budget_s=0.05, threads=1))
+    assert again.n_trials == 0 and again.tasks[0].best_s is not None, "what is known is no reason to refuse"
+
+
 def test_a_used_up_space_is_not_measured_again(tmp_path: Path) -> None:
     """A space of a few configurations: the second run measures none of them, and names no winner again."""
     x = autosched.te.placeholder((3, 5), name="x")
