@@ -24,6 +24,7 @@ from autosched.runtime.backends import open_program
 from autosched.runtime.device import CPU, Device
 from autosched.runtime.graph import Graph, Node, Value
 from autosched.runtime.kernel import Kernel
+from autosched.runtime.memory import SmallCopies
 from autosched.runtime.names import known_name
 from autosched.runtime.params import load_param_dict
 from autosched.runtime.timing import BenchmarkResult, measure
@@ -91,6 +92,7 @@ class GraphExecutor:
         self._args = [*graph.inputs, *(number for number in constants if number not in graph.inputs)]
         self._index = {graph.values[number].name: index for index, number in reversed(list(enumerate(self._args)))}
         self._leader, self._followed = leader, -1
+        self._is_here, self._copies = self.device.device_type == CPU, SmallCopies()
         self._moves = 0  # how often an input got other memory
         self._own_inputs = set(graph.inputs) if leader is None else set()  # those with memory that others do not read
         self._written = {graph.root(number) for node in graph.nodes for number in node.outputs}
@@ -166,12 +168,16 @@ class GraphExecutor:
     def fill_inputs(self, values: Sequence[NDArray | np.ndarray]) -> None:
         """Copy arrays, whose shapes fit, into the graph's inputs, in order."""
         for number, value in zip(self._graph.inputs, values, strict=True):
-            self._own(number)
+            if number not in self._own_inputs:
+                self._own(number)
             self.program.array(number).copyfrom(value)
 
     def copy_outputs(self) -> tuple[NDArray, ...]:
         """Give new arrays on the executor's device with what the last run gave."""
-        return tuple([array(self.program.array(number), self.device) for number in self._graph.outputs])
+        found = [self.program.array(number) for number in self._graph.outputs]
+        if self._is_here:
+            return tuple([NDArray(self._copies.of(x.view()), self.device) for x in found])
+        return tuple([array(x, self.device) for x in found])
 
     def _own(self, number: int) -> None:
         """Before an input may be written: what other executors read too gets memory of its own."""

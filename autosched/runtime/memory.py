@@ -49,6 +49,31 @@ def aligned_copy(data: np.ndarray) -> np.ndarray:
     return result
 
 
+class SmallCopies:
+    """Aligned copies of small arrays, many in one block: asking for the address of each block costs 1.5 us.
+
+    For one thread at a time. A copy keeps its block alive.
+    """
+
+    _BLOCK_BYTES, _MOST_BYTES = 16384, 2048
+
+    def __init__(self) -> None:
+        self._block, self._next, self._end = np.empty(0, np.uint8), 0, 0
+
+    def of(self, data: np.ndarray) -> np.ndarray:
+        """Give a row-major copy; that of a large array has a block of its own."""
+        size_bytes = data.nbytes
+        if size_bytes > self._MOST_BYTES:
+            return aligned_copy(data)
+        if self._next + size_bytes > self._end:
+            self._block, self._next = _block(self._BLOCK_BYTES)
+            self._end = self._next + self._BLOCK_BYTES
+        result: np.ndarray = np.ndarray(data.shape, data.dtype, self._block, self._next)
+        self._next += size_bytes + -size_bytes % ALIGNMENT
+        result[...] = data
+        return result
+
+
 def as_aligned(data: np.ndarray) -> np.ndarray:
     """Give the same values row-major at a multiple of 64 bytes; a copy only where the array is not so already.
 

@@ -18,12 +18,14 @@ from autosched.tir.expr import PrimExpr
 from autosched.tir.functor import stores
 from autosched.tir.stmt import Block
 
-MAX_INLINED = 512  # nodes of one expression, indices not counted: about a second of compiling
+MAX_INLINED = 512  # nodes of one expression; of indices what they read alone is counted: about a second of compiling
 
 
 @dataclass(frozen=True)
 class ValueSize:
-    """An expression written out as a tree: its own nodes without indices, and how often it reads each buffer."""
+    """An expression written out as a tree: its own nodes without indices, and how often it reads each buffer, as
+    an index too.
+    """
 
     own: int
     reads: Mapping[Any, int]
@@ -41,6 +43,9 @@ def value_size(value: PrimExpr) -> ValueSize:
         weight = weights[id(node)]
         if isinstance(node, BufferLoad):
             reads[node.buffer] += weight
+            for index in node.indices:
+                for buffer, n in value_size(index).reads.items():  # of positions that are data
+                    reads[buffer] += n * weight
             continue
         own += weight
         for child in children(node):

@@ -48,3 +48,17 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
         return te.sum(cast(dtype, x) * cast(dtype, y), axis=k)
 
     return te.compute(dims(shape), compute, name="matmul")  # type: ignore[no-any-return]
+
+
+def squared_distance(x: Tensor, points: Tensor) -> Tensor:
+    """[rows, points]: the sum over features of (x[row, feature] - points[feature, point])².
+
+    By differences: |x|² - 2 x·p + |p|² is a product, but large squares cancel in it.
+    """
+    k = te.reduce_axis((0, dims(x.shape[1:])[0]), name="k")
+
+    def compute(row: Any, point: Any) -> Any:
+        far = x(row, k) - points(k, point)
+        return te.sum(far * far, axis=k)
+
+    return te.compute(dims((x.shape[0], points.shape[1])), compute, name="squared_distance")  # type: ignore[no-any-return]

@@ -34,7 +34,7 @@ from autosched.relax.op.create_like import (
 from autosched.relax.op.functions import atan2, exp2, expm1, floor_quotient, log1p, log2, log10
 from autosched.relax.op.indexing import gather_elements, gather_nd, take
 from autosched.relax.op.layout import layout_transform
-from autosched.relax.op.linear import matmul
+from autosched.relax.op.linear import matmul, squared_distance
 from autosched.relax.op.manipulate import (
     concat,
     expand_dims,
@@ -54,6 +54,7 @@ from autosched.relax.op.reduce import argmax, argmin, max, mean, min, prod, std,
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample, define_op, definition_of, get_op, remake, sample
 from autosched.relax.op.scatter import scatter_elements, scatter_nd
 from autosched.relax.op.sort import argsort, cumprod, cumsum, sort, topk
+from autosched.relax.op.trees import feature_bits, most_nodes, tree_levels
 from autosched.relax.op.unary import acos, acosh, asin, asinh, atan, atanh, cosh, sinh, tan
 from autosched.relax.op.unary import (
     abs, astype, ceil, clip, cos, erf, exp, floor, identity, log, logical_not, negative, round, rsqrt, sigmoid, sign,

@@ -32,3 +32,21 @@ matmul = define_op(
         sample((2, 3, 5), (5,)), sample((5,), (5,)),
     ],
 )  # fmt: skip
+
+
+def _distance_type(x: StructInfo, points: StructInfo) -> TensorStructInfo:
+    a, b = tensor(x), tensor(points)
+    if a.ndim != 2 or b.ndim != 2 or not same_dim(a.dims[1], b.dims[0]):
+        raise ShapeError(f"{a!r} and {b!r}", hint="[rows, features], [features, points]")
+    return TensorStructInfo((a.dims[0], b.dims[1]), common_dtype(a, b))
+
+
+def _distance_reference(x: np.ndarray, points: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.square(x[:, :, None].astype(np.float64) - points[None]).sum(1)
+    return found.astype(x.dtype)
+
+
+squared_distance = define_op(
+    "squared_distance", inputs=("x", "points"), infer_type=_distance_type, compute=topi.squared_distance,
+    reference=_distance_reference, samples=[sample((3, 5), (5, 4)), sample((1, 2), (2, 33))],
+)  # fmt: skip

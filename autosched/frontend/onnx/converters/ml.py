@@ -73,13 +73,13 @@ def _kernel(node: Node, x: Expr, vectors: Array) -> Expr:
     """[rows, vectors]: the kernel of each row with each support vector."""
     kind, dtype = node.attr("kernel_type", "LINEAR"), info_of(x).dtype
     gamma, coef0, degree = (*node.attr("kernel_params", ()), 0.0, 0.0, 0.0)[:3]
-    products = node.emit(op.matmul(x, Constant(np.ascontiguousarray(vectors.T.astype(dtype)))))
+    columns = Constant(np.ascontiguousarray(vectors.T.astype(dtype)))
+    if kind == "RBF":
+        distance = node.emit(op.squared_distance(x, columns))
+        return node.emit(op.exp(op.multiply(distance, constant(-gamma, dtype))))
+    products = node.emit(op.matmul(x, columns))
     if kind == "LINEAR":
         return products
-    if kind == "RBF":  # |x - v|² = |x|² - 2 x·v + |v|², taken as differences: squares of large features would cancel
-        wide = op.subtract(op.expand_dims(x, axis=1), Constant(vectors.astype(dtype)[None]))
-        distance = node.emit(op.sum(node.emit(op.square(wide)), axis=2))
-        return node.emit(op.exp(op.multiply(distance, constant(-gamma, dtype))))
     scaled = node.emit(op.add(op.multiply(products, constant(gamma, dtype)), constant(coef0, dtype)))
     if kind == "SIGMOID":
         return node.emit(op.tanh(scaled))

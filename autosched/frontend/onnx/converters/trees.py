@@ -17,6 +17,9 @@ from autosched.relax.expr import Constant, Expr
 Array = np.ndarray
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 COMPARE = (op.less_equal, op.less, op.greater_equal, op.greater, op.equal, op.not_equal)
+NOT_STRICT, STRICT = {0, 3}, {1, 2}  # modes whose condition, or its opposite, is "at most", or "below"
+OPPOSITE = (2, 3)  # x >= t is no x < t
+LEVELS = 12  # of one kernel
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 DEEPEST = 4096
 
@@ -97,8 +100,48 @@ def _read(node: Node, prefix: str, n_targets: int) -> _Ensemble:
     )  # fmt: skip
 
 
-def _leaves(node: Node, trees: _Ensemble) -> Expr:
-    """[rows, trees]: the node at which each row ends in each tree."""
+@dataclass(frozen=True)
+class _Packed:
+    """An ensemble as `op.tree_levels` takes it: both successors of a node stand side by side.
+
+    places  [packed nodes]: which node of the ensemble each is;  the first ones are the roots
+    """
+
+    words: Array
+    splits: Array
+    places: Array
+    strict: bool
+
+
+def _packed(trees: _Ensemble, n_columns: int) -> _Packed | None:
+    """None for modes that differ or test equality, and for what does not fit words."""
+    own = np.arange(len(trees.true))
+    leaf = (trees.true == own) & (trees.false == own)
+    kinds = set(trees.modes[~leaf].tolist())
+    opposite = np.isin(trees.modes, OPPOSITE) & ~leaf
+    if not (kinds <= NOT_STRICT or kinds <= STRICT) or np.isnan(trees.thresholds[opposite]).any():
+        return None
+    first, second = np.where(opposite, trees.false, trees.true), np.where(opposite, trees.true, trees.false)
+    most = min(op.most_nodes(n_columns), 4 * len(own))  # nodes with several ancestors are there several times
+    level, found, children = trees.roots, [trees.roots], []
+    while level.size:
+        is_leaf, start = leaf[level], sum(map(len, children))
+        total = start + len(level)
+        inner = level[~is_leaf]
+        if total + 2 * len(inner) > most:
+            return None
+        children.append(np.where(is_leaf, start + np.arange(len(level)) - 1, total + 2 * np.cumsum(~is_leaf) - 2))
+        level = np.stack([first[inner], second[inner]], axis=1).reshape(-1)
+        found.append(level)
+    places, child = np.concatenate(found), np.concatenate(children)
+    low = 2 * trees.features[places] + (trees.tracks[places] ^ opposite[places])
+    words = child << op.feature_bits(n_columns) + 1 | np.where(leaf[places], 0, low)
+    splits = np.where(leaf[places], np.nan, trees.thresholds[places])
+    return _Packed(words.astype(np.int32), splits, places, kinds <= STRICT and bool(kinds))
+
+
+def _leaves(node: Node, trees: _Ensemble) -> tuple[Expr, Array]:
+    """([trees, rows]: the node at which each row ends in each tree, the weights of these nodes)."""
     x = node.input(0)
     dtype = info_of(x).dtype
     if dtype not in ("float32", "float64"):
@@ -108,7 +151,21 @@ def _leaves(node: Node, trees: _Ensemble) -> Expr:
     rows, columns = info_of(x).static_shape
     if trees.features.min() < 0 or trees.features.max() >= columns:
         raise node.fail(f"feature {int(trees.features.max())} of {columns}")
+    packed = _packed(trees, columns)
+    if packed is None:
+        return node.emit(op.permute_dims(_followed(node, trees, x))), np.arange(len(trees.true))
+    roots = np.arange(len(trees.roots), dtype=np.int32)
+    place: Expr = Constant(np.ascontiguousarray(np.broadcast_to(roots[:, None], (len(roots), rows))))
+    words, splits = Constant(packed.words), Constant(packed.splits.astype(dtype))
+    for start in range(0, trees.depth, LEVELS):
+        levels = min(LEVELS, trees.depth - start)
+        place = node.emit(op.tree_levels(place, x, words, splits, levels=levels, strict=packed.strict))
+    return place, packed.places
 
+
+def _followed(node: Node, trees: _Ensemble, x: Expr) -> Expr:
+    """[rows, trees]: the same for trees of any kind, level by level."""
+    dtype, rows = info_of(x).dtype, info_of(x).static_shape[0]
     def at(values: Array, kind: str) -> Expr:
         return op.take(Constant(values.astype(kind)), place, axis=0, mode="clip")
 
@@ -134,14 +191,14 @@ def _leaves(node: Node, trees: _Ensemble) -> Expr:
 
 def _totals(node: Node, trees: _Ensemble, aggregate: str = "SUM") -> Expr:
     """[rows, targets]: what the leaves say of each target together."""
-    leaves = _leaves(node, trees)
+    leaves, places = _leaves(node, trees)
     dtype = "float64" if node.info(0).dtype == "float64" else "float32"
-    weights = trees.weights
+    weights, has_weight = trees.weights[places], trees.has_weight[places]
     if aggregate in ("MIN", "MAX"):
-        weights = np.where(trees.has_weight, weights, np.inf if aggregate == "MIN" else -np.inf)
+        weights = np.where(has_weight, weights, np.inf if aggregate == "MIN" else -np.inf)
     picked = node.emit(op.take(Constant(weights.astype(dtype)), leaves, axis=0, mode="clip"))
     reduce = {"MIN": op.min, "MAX": op.max}.get(aggregate, op.sum)
-    total = node.emit(reduce(picked, axis=1))
+    total = node.emit(reduce(picked, axis=0))
     if aggregate == "AVERAGE":
         total = node.emit(op.divide(total, constant(len(trees.roots), dtype)))
     return total
