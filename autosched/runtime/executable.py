@@ -80,9 +80,7 @@ class Executable:
         """Run the model on one array for each input, in order, which fit it; see `__call__`."""
         executor = self._executors.take(self.create_executor)
         try:
-            executor.fill_inputs(values)
-            executor.run()
-            return executor.copy_outputs()
+            return executor.call(values)
         finally:
             self._executors.give_back(executor)
 

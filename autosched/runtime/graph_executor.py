@@ -24,9 +24,9 @@ from autosched.runtime.backends import open_program
 from autosched.runtime.device import CPU, Device
 from autosched.runtime.graph import Graph, Node, Value
 from autosched.runtime.kernel import Kernel
-from autosched.runtime.memory import SmallCopies
 from autosched.runtime.names import known_name
 from autosched.runtime.params import load_param_dict
+from autosched.runtime.program import Program
 from autosched.runtime.timing import BenchmarkResult, measure
 from autosched.target import choose_threads
 
@@ -92,7 +92,6 @@ class GraphExecutor:
         self._args = [*graph.inputs, *(number for number in constants if number not in graph.inputs)]
         self._index = {graph.values[number].name: index for index, number in reversed(list(enumerate(self._args)))}
         self._leader, self._followed = leader, -1
-        self._is_here, self._copies = self.device.device_type == CPU, SmallCopies()
         self._moves = 0  # how often an input got other memory
         self._own_inputs = set(graph.inputs) if leader is None else set()  # those with memory that others do not read
         self._written = {graph.root(number) for node in graph.nodes for number in node.outputs}
@@ -174,10 +173,17 @@ class GraphExecutor:
 
     def copy_outputs(self) -> tuple[NDArray, ...]:
         """Give new arrays on the executor's device with what the last run gave."""
-        found = [self.program.array(number) for number in self._graph.outputs]
-        if self._is_here:
-            return tuple([NDArray(self._copies.of(x.view()), self.device) for x in found])
-        return tuple([array(x, self.device) for x in found])
+        return tuple([array(self.program.array(number), self.device) for number in self._graph.outputs])
+
+    def call(self, values: Sequence[NDArray | np.ndarray]) -> tuple[NDArray, ...]:
+        """Run on arrays that fit the graph's inputs, in order; gives new arrays."""
+        program = self.program
+        if type(program) is Program and self._leader is None:
+            device = self.device
+            return tuple([NDArray(x, device) for x in program.call(values)])
+        self.fill_inputs(values)
+        self.run()
+        return self.copy_outputs()
 
     def _own(self, number: int) -> None:
         """Before an input may be written: what other executors read too gets memory of its own."""

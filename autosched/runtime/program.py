@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidValueError, ShapeError
 from autosched.runtime import native_abi as abi
-from autosched.runtime.array import NDArray
+from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.backends import GraphProgram
 from autosched.runtime.cpu.kernel import as_cpu
 from autosched.runtime.faults import Faults, node_place
@@ -19,7 +19,7 @@ from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects, unload_with
 from autosched.runtime.locks import renew_after_fork
-from autosched.runtime.memory import ALIGNMENT, address_of, empty_aligned, empty_block
+from autosched.runtime.memory import ALIGNMENT, SmallCopies, address_of, empty_aligned, empty_block
 from autosched.runtime.pool import open_pool
 from autosched.runtime.team import most_threads_of
 
@@ -77,6 +77,8 @@ class Program:
         self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
         self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
         self._views: dict[int, NDArray] = {}
+        self._ends: tuple[list[np.ndarray], list[np.ndarray]] | None = None  # inputs and outputs, for `call`
+        self._copies = SmallCopies()
         addresses = load_objects(called)
         unload_with(self, called)
         self._fill_table(addresses)
@@ -145,6 +147,7 @@ class Program:
         """Let a value that owns its storage live in a row-major array, which is kept alive."""
         self._buffers[value] = memory
         self._views.clear()
+        self._ends = None
         self.bind(value, address_of(memory))
 
     def forget(self, values: Iterable[int]) -> None:
@@ -152,6 +155,7 @@ class Program:
         for value in values:
             self._buffers.pop(value, None)
         self._views.clear()
+        self._ends = None
 
     def allocate(self, value: int) -> None:
         """Give a value that owns its storage memory of its own, filled with zeros."""
@@ -206,6 +210,30 @@ class Program:
             if self.faults:
                 self.faults.check()
             return used
+
+    def call(self, values: Sequence[NDArray | np.ndarray]) -> list[np.ndarray]:
+        """Run on one array for each of the graph's inputs, which have memory of their own; gives new arrays.
+
+        It is `run` and what is around it in few steps: a call of a small model is hardly more. Raises ShapeError, and
+        as `run`.
+        """
+        with self.lock:
+            ends = self._ends
+            if ends is None:
+                ends = [self.view(n) for n in self.graph.inputs], [self.view(n) for n in self.graph.outputs]
+                self._ends = ends
+            for own, value in zip(ends[0], values, strict=True):
+                data = value if type(value) is np.ndarray else as_numpy(value)
+                if data.shape != own.shape:
+                    raise ShapeError(f"an input of shape {list(own.shape)} was given one of {list(data.shape)}")
+                own[...] = data
+            if self._team > 1:
+                self._pool.ensure(self._team)
+            self._pool.run(*self._call, self._team, 1, 0)
+            if self.faults:
+                self.faults.check()
+            copy = self._copies.of
+            return [copy(x) for x in ends[1]]
 
     def run_nodes(self, nodes: range, number: int = 1) -> None:
         """Run some of the graph's nodes, which follow each other, `number` times on what is in memory now."""

@@ -200,3 +200,46 @@ def test_encoders_of_texts_and_floats() -> None:
     scores = RNG.random((2, 2)).astype("f4")
     (rows,) = [autosched.build(model("ZipMap", scores, classlabels_strings=["p", "q"]))(scores)]
     assert rows == [dict(zip("pq", row)) for row in scores.tolist()]
+
+
+@pytest.mark.parametrize(
+    "modes", [["BRANCH_LEQ", "BRANCH_GT"], ["BRANCH_LT", "BRANCH_GTE"], ["BRANCH_GT"], ["BRANCH_EQ"]]
+)
+@pytest.mark.parametrize("rows", [1, 7, 33])
+def test_conditions_and_their_opposites_go_down_one_kernel(modes: list[str], rows: int) -> None:
+    from onnx.reference import ReferenceEvaluator
+
+    trees = forest("target", 2, modes, missing=True)
+    x = RNG.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, *trees["nodes_values"]], (rows, 5)).astype(
+        "f4"
+    )  # on the splits
+    made = model("TreeEnsembleRegressor", x, n_targets=2, **trees)
+    (want,) = ReferenceEvaluator(made).run(None, {"x": x})
+    np.testing.assert_allclose(np.asarray(autosched.build(made)(x)), want, rtol=1e-5)
+
+
+def test_deep_trees() -> None:
+    """A chain of 40 nodes: several kernels of some levels each."""
+    depth, count = 40, 81
+    inner = np.arange(count) % 2 == 0
+    inner[-1] = False
+    own = np.arange(count)
+    trees = {
+        "nodes_treeids": [0] * count, "nodes_nodeids": own, "nodes_featureids": [0] * count,
+        "nodes_values": np.where(inner, own / 2, 0).astype("f4"), "nodes_truenodeids": np.where(inner, own + 1, 0),
+        "nodes_falsenodeids": np.where(inner, own + 2, 0),
+        "nodes_modes": np.where(inner, "BRANCH_LEQ", "LEAF").tolist(),
+        "target_treeids": [0] * (depth + 1), "target_nodeids": own[~inner], "target_ids": [0] * (depth + 1),
+        "target_weights": np.arange(depth + 1, dtype="f4"),
+    }  # fmt: skip
+    trees = {k: list(v) for k, v in trees.items()}
+    check("TreeEnsembleRegressor", np.linspace(-1, 45, 19, dtype="f4")[:, None], build=True, n_targets=1, **trees)
+
+
+def test_distances_of_large_features_do_not_cancel() -> None:
+    vectors = (1e4 + RNG.standard_normal((33, 5))).astype("f4")
+    x = (1e4 + RNG.standard_normal((9, 5))).astype("f4")
+    check(
+        "SVMRegressor", x, build=True, kernel_type="RBF", kernel_params=[0.2, 0.0, 3.0], n_supports=33,
+        support_vectors=vectors.reshape(-1).tolist(), coefficients=RNG.standard_normal(33).tolist(), rho=[0.5],
+    )  # fmt: skip

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from autosched.runtime.memory import as_aligned, empty_aligned, empty_block
+from autosched.runtime.memory import ALIGNMENT, SmallCopies, as_aligned, empty_aligned, empty_block
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5), (1 << 20, 2)])
@@ -26,3 +26,14 @@ def test_only_what_is_not_aligned_is_copied():
         np.testing.assert_array_equal(copy, other)
         assert copy.ctypes.data % 64 == 0
         assert copy.flags.c_contiguous
+
+
+def test_small_copies_share_blocks_and_do_not_touch() -> None:
+    copies, rng = SmallCopies(), np.random.default_rng(0)
+    shapes = [(), (3,), (0, 4), (5, 7), (1,), (600,), (2, 2)] * 40
+    data = [rng.standard_normal(shape).astype(dtype) for shape in shapes for dtype in ("f4", "f8")]
+    made = [copies.of(x) for x in data]
+    assert all(m.ctypes.data % ALIGNMENT == 0 and m.flags.c_contiguous for m in made if m.size)
+    for x, m in zip(data, made, strict=True):
+        assert m.dtype == x.dtype
+        np.testing.assert_array_equal(m, x)

@@ -1,8 +1,13 @@
 """Decision trees: where rows get to in them.
 
-A node is a word, (child << (bits + 1)) | (feature << 1) | tracks, and a split. A row whose feature is at most (or below)
-the split goes to `child`, else to the next one; NaN goes to `child` where `tracks` is 1. A leaf follows itself: its split
-is NaN, its child is the node before it.
+A node is a word, (child << (bits + 1)) | (feature << 1) | tracks, and a split. A row whose feature is at most (or
+below) the split goes to `child`, else to the next one; NaN goes to `child` where `tracks` is 1. A leaf follows itself:
+its split is NaN, its child is the node before it.
+
+levels  how many nodes on
+strict  below the split, not at most
+tracks  whether any node tracks NaN
+Positions and features beyond the last are the last.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ def most_nodes(n_columns: int) -> int:
 
 
 def _type(
-    place: StructInfo, data: StructInfo, nodes: StructInfo, splits: StructInfo, levels: int, strict: bool
+    place: StructInfo, data: StructInfo, nodes: StructInfo, splits: StructInfo, levels: int, strict: bool, tracks: bool
 ) -> TensorStructInfo:
     at, x, words, limits = map(tensor, (place, data, nodes, splits))
     if at.dtype != WORD or words.dtype != WORD or x.dtype != limits.dtype:
@@ -47,7 +52,7 @@ def _type(
     return at
 
 
-def _compute_levels(place: Any, data: Any, nodes: Any, splits: Any, levels: int, strict: bool) -> Any:
+def _compute_levels(place: Any, data: Any, nodes: Any, splits: Any, levels: int, strict: bool, tracks: bool) -> Any:
     n_nodes, n_columns = int_shape(nodes)[0], int_shape(data)[1]
     bits = feature_bits(n_columns)
 
@@ -65,7 +70,9 @@ def _compute_levels(place: Any, data: Any, nodes: Any, splits: Any, levels: int,
             feature = E.bitwise("bitwise_and", E.bitwise("shift_right", node, word(1)), word((1 << bits) - 1))
             value = data(row, clipped(feature, n_columns) if n_columns < 1 << bits else E.cast("int64", feature))
             tracks = E.compare(E.NE, E.bitwise("bitwise_and", node, word(1)), word(0))
-            holds = te.any(E.compare(E.LT if strict else E.LE, value, splits(at)), te.all(E.compare(E.NE, value, value), tracks))
+            holds = te.any(
+                E.compare(E.LT if strict else E.LE, value, splits(at)), te.all(E.compare(E.NE, value, value), tracks)
+            )
             child = E.bitwise("shift_right", node, word(bits + 1))
             return E.add(child, E.select(holds, word(0), word(1)))
 
@@ -76,14 +83,16 @@ def _compute_levels(place: Any, data: Any, nodes: Any, splits: Any, levels: int,
     return place
 
 
-def _reference(place: Array, data: Array, nodes: Array, splits: Array, levels: int, strict: bool) -> Array:
+def _reference(
+    place: Array, data: Array, nodes: Array, splits: Array, levels: int, strict: bool, tracks: bool
+) -> Array:
     bits, rows = feature_bits(data.shape[1]), np.arange(len(data))
     for _ in range(levels):
         at = np.clip(place, 0, len(nodes) - 1)
         value = data[rows, np.minimum(nodes[at] >> 1 & (1 << bits) - 1, data.shape[1] - 1)]
         with np.errstate(invalid="ignore"):
             below = value < splits[at] if strict else value <= splits[at]
-            holds = below | (np.isnan(value) & (nodes[at] & 1 != 0))
+            holds = below | (np.isnan(value) & (nodes[at] & 1 != 0) & tracks)
         place = (nodes[at] >> bits + 1) + ~holds
     return place.astype(np.int32)
 
@@ -92,9 +101,13 @@ _ARGUMENTS: Any = (((3, 5), WORD), (5, 4), ((7,), WORD), (7,))
 tree_levels = define_op(
     "tree_levels",
     inputs=("place", "data", "nodes", "splits"),
-    attributes={"levels": 1, "strict": False},
+    attributes={"levels": 1, "strict": False, "tracks": True},
     infer_type=_type,
     compute=_compute_levels,
     reference=_reference,
-    samples=[sample(*_ARGUMENTS, low=0, high=40), sample(*_ARGUMENTS, low=0, high=40, levels=5, strict=True)],
+    samples=[
+        sample(*_ARGUMENTS, low=0, high=40),
+        sample(*_ARGUMENTS, low=0, high=40, levels=5, strict=True),
+        sample(*_ARGUMENTS, low=0, high=40, levels=3, tracks=False),
+    ],
 )

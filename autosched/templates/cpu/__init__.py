@@ -8,6 +8,7 @@ from autosched.templates.cpu.attention import AttentionRows
 from autosched.templates.cpu.attention_sized import schedule_attention
 from autosched.codegen.cpu.amx_nest import WORDS
 from autosched.templates.cpu.amx_tile import has_tiles
+from autosched.templates.cpu.concat import Concat
 from autosched.templates.cpu.conv2d import Conv2dBlocked
 from autosched.templates.cpu.conv_amx import LEAST_TAPS, AmxConv2d
 from autosched.templates.cpu.conv_plain import PlainConv2d
@@ -19,6 +20,7 @@ from autosched.templates.cpu.rows import RowReduction
 from autosched.templates.cpu.scan import Scan
 from autosched.templates.cpu.scatter import Scatter
 from autosched.templates.cpu.sized import schedule_sized
+from autosched.templates.cpu.short_rows import ShortRows
 from autosched.templates.cpu.sort import Sort
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
@@ -40,7 +42,9 @@ TEMPLATES: tuple[Template, ...] = (
     WindowReduction(),
     AttentionRows(),
     Scan(),
+    ShortRows(),
     RowReduction(),
+    Concat(),
     Elementwise(),
 )
 

@@ -13,97 +13,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from autosched.ir.node import walk
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.classify import blocks_of, extents, is_injective, spatial
+from autosched.templates.classify import blocks_of, is_injective, spatial
+from autosched.templates.concat_form import Parts, parts_of
 from autosched.templates.core_nests import indices_of, typed
 from autosched.templates.cuda.core_nests import Core
 from autosched.templates.cuda.elementwise import default_knobs, widest_vector
 from autosched.templates.cuda.nests import block, bound
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, VECTOR_BYTES
 from autosched.templates.nests import index, lanes
-from autosched.tir import Block, PrimFunc, Var
+from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import Call, IntImm, PrimExpr
-from autosched.tir.functor import free_vars, loads, rewrite, substitute
+from autosched.tir.expr import PrimExpr
+from autosched.tir.functor import free_vars, loads, substitute
 from autosched.tir.stmt import BufferStore, IfThenElse, Stmt
 
-MOST_ELEMENTS = 1 << 30  # whose numbers fit 32 bits
 
-
-@dataclass(frozen=True)
-class Parts:
-    """A block whose value differs along an axis from each of `starts` on.
-
-    block   element-wise
-    axis    position of the axis among the block's
-    vector  elements of 16 bytes, or as many as the parts are multiples of
-    """
-
-    block: Block
-    axis: int
-    starts: tuple[int, ...]
-    vector: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the result."""
-        return extents(spatial(self.block))
-
-    @property
-    def inner(self) -> int:
-        """Elements for each place along the axis."""
-        return math.prod(self.shape[self.axis + 1 :])
-
-    @property
-    def value(self) -> PrimExpr:
-        """An element, in terms of the block's axes."""
-        assert isinstance(self.block.body, BufferStore), "an element-wise block is one store"
-        return self.block.body.value
-
-    def of_part(self, start: int) -> PrimExpr:
-        """The value from a start on to the next."""
-
-        def step(x: object) -> object:
-            begins = _start(x)
-            return x.args[1 if start >= begins[1] else 2] if isinstance(x, Call) and begins is not None else x
-
-        found: PrimExpr = rewrite(self.value, step)
-        return found
-
-
-def _start(x: object) -> tuple[Var, int] | None:
-    """(v, start) of `if_then_else(v >= start, …)`."""
-    if not isinstance(x, Call) or x.op != "if_then_else" or not isinstance(x.args[0], E.GE):
-        return None
-    var, start = x.args[0].a, x.args[0].b
-    return (var, start.value) if isinstance(var, Var) and isinstance(start, IntImm) else None
-
-
-def parts_of(found: Block) -> Parts | None:
-    """The parts of an element-wise block; None where there is one only, or vectors would reach over a border."""
-    if not is_injective(found):
-        return None
+def vector_of(parts: Parts) -> int:
+    """Elements of 16 bytes, or as many as the parts are multiples of; 0 where elements without parts do as well."""
+    found, shape = parts.block, parts.shape
     assert isinstance(found.body, BufferStore), "an element-wise block is one store"
-    begins = [s for s in map(_start, walk(found.body.value)) if s is not None]
-    axes = [iv.var for iv in spatial(found)]
-    if len({var for var, _ in begins}) != 1 or begins[0][0] not in axes:
-        return None
-    axis, shape = axes.index(begins[0][0]), extents(spatial(found))
-    starts = tuple(sorted({0, *(start for _, start in begins)}))
-    if not 0 < math.prod(shape) <= MOST_ELEMENTS or starts[0] < 0 or starts[-1] >= shape[axis]:
-        return None
-    behind = set(axes[axis:])
+    behind = {iv.var for iv in spatial(found)[parts.axis :]}
     moved = [x.buffer for x in loads(found.body.value) if any(free_vars(i) & behind for i in x.indices)]
     widest = max(item_bytes(b.dtype) for b in (found.body.buffer, *moved))
-    inner = math.prod(shape[axis + 1 :])
-    vector = math.gcd(max(1, VECTOR_BYTES // widest), *(n * inner for n in (*starts, shape[axis])))
-    return Parts(found, axis, starts, vector) if vector > widest_vector(found) else None
+    sizes = (n * parts.inner for n in (*parts.starts, shape[parts.axis]))
+    vector = math.gcd(max(1, VECTOR_BYTES // widest), *sizes)
+    return vector if vector > widest_vector(found) else 0
 
 
 def find_parts(func: PrimFunc) -> tuple[Core, Parts] | None:
@@ -111,7 +50,7 @@ def find_parts(func: PrimFunc) -> tuple[Core, Parts] | None:
     if not all(map(is_injective, blocks_of(func))):
         return None
     core = Core(func, [])
-    found = [p for p in map(parts_of, core.left) if p is not None]
+    found = [p for p in map(parts_of, core.left) if p is not None and vector_of(p)]
     if len(found) != 1:
         return None
     core.names |= {found[0].block.name_hint}
@@ -127,7 +66,7 @@ class Concat:
         found = find_parts(func)
         if found is None:
             return None
-        sizes = {"elements": math.prod(found[1].shape), "widest": found[1].vector}
+        sizes = {"elements": math.prod(found[1].shape), "widest": vector_of(found[1])}
         return Anchor(found[1].block.name_hint, "elementwise", sizes)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -142,7 +81,7 @@ class Concat:
         found = find_parts(func)
         assert found is not None, "apply is called on a function that matched"
         core, parts = found
-        return core.applied(_launch(parts, config["block_size"], math.gcd(config["vector"], parts.vector)), [])
+        return core.applied(_launch(parts, config["block_size"], math.gcd(config["vector"], vector_of(parts))), [])
 
 
 def _launch(parts: Parts, threads: int, vector: int) -> Stmt:

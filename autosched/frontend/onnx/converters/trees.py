@@ -159,13 +159,15 @@ def _leaves(node: Node, trees: _Ensemble) -> tuple[Expr, Array]:
     words, splits = Constant(packed.words), Constant(packed.splits.astype(dtype))
     for start in range(0, trees.depth, LEVELS):
         levels = min(LEVELS, trees.depth - start)
-        place = node.emit(op.tree_levels(place, x, words, splits, levels=levels, strict=packed.strict))
+        kind = {"strict": packed.strict, "tracks": bool(np.any(packed.words & 1))}
+        place = node.emit(op.tree_levels(place, x, words, splits, levels=levels, **kind))
     return place, packed.places
 
 
 def _followed(node: Node, trees: _Ensemble, x: Expr) -> Expr:
     """[rows, trees]: the same for trees of any kind, level by level."""
     dtype, rows = info_of(x).dtype, info_of(x).static_shape[0]
+
     def at(values: Array, kind: str) -> Expr:
         return op.take(Constant(values.astype(kind)), place, axis=0, mode="clip")
 
