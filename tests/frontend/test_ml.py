@@ -233,7 +233,7 @@ def test_deep_trees() -> None:
         "target_weights": np.arange(depth + 1, dtype="f4"),
     }  # fmt: skip
     trees = {k: list(v) for k, v in trees.items()}
-    check("TreeEnsembleRegressor", np.linspace(-1, 45, 19, dtype="f4")[:, None], build=True, n_targets=1, **trees)
+    check("TreeEnsembleRegressor", np.linspace(-1, 45, 19, dtype="f4")[:, None], n_targets=1, **trees)
 
 
 def test_distances_of_large_features_do_not_cancel() -> None:

@@ -59,6 +59,7 @@ from autosched.relax.op.indexing import gather_nd as gather_nd
 from autosched.relax.op.indexing import take as take
 from autosched.relax.op.layout import layout_transform as layout_transform
 from autosched.relax.op.linear import matmul as matmul
+from autosched.relax.op.linear import squared_distance as squared_distance
 from autosched.relax.op.manipulate import concat as concat
 from autosched.relax.op.manipulate import expand_dims as expand_dims
 from autosched.relax.op.manipulate import flatten as flatten
@@ -108,6 +109,9 @@ from autosched.relax.op.sort import cumprod as cumprod
 from autosched.relax.op.sort import cumsum as cumsum
 from autosched.relax.op.sort import sort as sort
 from autosched.relax.op.sort import topk as topk
+from autosched.relax.op.trees import feature_bits as feature_bits
+from autosched.relax.op.trees import most_nodes as most_nodes
+from autosched.relax.op.trees import tree_levels as tree_levels
 from autosched.relax.op.unary import abs as abs
 from autosched.relax.op.unary import acos as acos
 from autosched.relax.op.unary import acosh as acosh
