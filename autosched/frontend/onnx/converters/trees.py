@@ -123,14 +123,17 @@ def _packed(trees: _Ensemble, n_columns: int) -> _Packed | None:
         return None
     first, second = np.where(opposite, trees.false, trees.true), np.where(opposite, trees.true, trees.false)
     most = min(op.most_nodes(n_columns), 4 * len(own))  # nodes with several ancestors are there several times
-    level, found, children = trees.roots, [trees.roots], []
+    level, found = trees.roots, [trees.roots]
+    children: list[Array] = []
+    start = 0
     while level.size:
-        is_leaf, start = leaf[level], sum(map(len, children))
+        is_leaf = leaf[level]
         total = start + len(level)
         inner = level[~is_leaf]
         if total + 2 * len(inner) > most:
             return None
         children.append(np.where(is_leaf, start + np.arange(len(level)) - 1, total + 2 * np.cumsum(~is_leaf) - 2))
+        start = total
         level = np.stack([first[inner], second[inner]], axis=1).reshape(-1)
         found.append(level)
     places, child = np.concatenate(found), np.concatenate(children)
