@@ -69,12 +69,12 @@ class RuntimeBackend(Protocol):
         self,
         graph: Graph,
         kernels: Mapping[str, Kernel],
-        constants: tuple[np.ndarray, ...],
+        constants: Any,
         native: bytes,
         threads: int,
         device: Device,
     ) -> GraphProgram:
-        """A graph on a device; see `GraphProgram`."""  # fmt: skip
+        """A graph on a device; see `GraphProgram`. Constants are arrays of the host, or of the device."""
 
 
 def runtime_backend(name: str) -> RuntimeBackend:
@@ -104,8 +104,8 @@ def check_device(backend: str, device: Device) -> None:
 
 
 def open_program(
-    graph: Graph, kernels: Mapping[str, Kernel], constants: tuple[np.ndarray, ...], native: bytes, threads: int,
-    device: Device | None = None,
+    graph: Graph, kernels: Mapping[str, Kernel], constants: tuple[np.ndarray, ...] | tuple[NDArray, ...],
+    native: bytes, threads: int, device: Device | None = None,
 ) -> tuple[GraphProgram, Device]:  # fmt: skip
     """A graph's program on a device, the first one of its kernels' back end where none is named; and that device."""
     backend = backend_of(kernels[node.kernel] for node in graph.nodes if node.kernel in kernels)

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError
-from autosched.runtime.array import NDArray, as_numpy
+from autosched.runtime.array import NDArray, as_numpy, from_dlpack
 from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
+from autosched.runtime.backends import backend_of
 from autosched.runtime.block_cover import cover, cover_cost, pass_cost
 from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
+from autosched.runtime.dynamic_device import DeviceSizesExecutor
 from autosched.runtime.executor_pool import ExecutorPool
 from autosched.runtime.graph import NOP, Graph, Node, check_graph
 from autosched.runtime.graph_form import GraphForm
@@ -58,24 +60,27 @@ class DynamicExecutable:
         manifest: Mapping[str, Any] | None = None,
         params: tuple[str, ...] = (),
     ):
-        self.kernels = {name: as_cpu(kernel) for name, kernel in kernels.items()}
+        self.backend = backend_of(kernels.values())
+        self.kernels = dict(kernels)
         self.forms = {name: tuple(blocks) for name, blocks in forms.items()}
         self.form, self.native, self.constants = form, native, tuple(map(as_aligned, constants))
         self.manifest, self.param_names = dict(manifest or {}), params
         self._check_forms()
         self._forms = {
-            name: _Blocks.of([self.kernels[key] for key in blocks], blocks) for name, blocks in self.forms.items()
+            name: _Blocks.of([as_cpu(self.kernels[key]) for key in blocks], blocks)
+            for name, blocks in self.forms.items()
         }
         self.graph_at(form.least())
         self._rows = self._are_rows()
-        self._executors: ExecutorPool[DynamicExecutor] = ExecutorPool(os.cpu_count() or 1)
+        self._executors: ExecutorPool[DynamicExecutor | DeviceSizesExecutor] = ExecutorPool(os.cpu_count() or 1)
 
     def _check_forms(self) -> None:
         for name, blocks in self.forms.items():
-            sizes = [self.kernels[key].block[0] if self.kernels[key].block else 0 for key in blocks]
+            kernels = [as_cpu(self.kernels[key]) for key in blocks]
+            sizes = [kernel.block[0] if kernel.block else 0 for kernel in kernels]
             if not sizes or sizes != sorted(sizes, reverse=True) or sizes[-1] != 1:
                 raise ArtifactError(f"form '{name}' has blocks of {sizes} parts: the last ones have one part")
-            if len({_signature(self.kernels[key]) for key in blocks}) > 1:
+            if len(set(map(_signature, kernels))) > 1:
                 raise ArtifactError(f"the kernels of form '{name}' take different arguments")
 
     @property
@@ -87,11 +92,11 @@ class DynamicExecutable:
         """The static graph for some sizes, its nodes calling forms. Raises ArtifactError where one does not fit."""
         return self._graph_and_kernels(sizes)[0]
 
-    def _graph_and_kernels(self, sizes: Mapping[str, int]) -> tuple[Graph, list[CpuKernel | None]]:
+    def _graph_and_kernels(self, sizes: Mapping[str, int]) -> tuple[Graph, list[Kernel | None]]:
         """(the static graph, each node's kernel for these sizes: of a form as it is for the whole batch)."""
         graph = self.form.at(sizes)
         checked: list[Node] = []
-        kernels: list[CpuKernel | None] = []
+        kernels: list[Kernel | None] = []
         for node, numbers in zip(graph.nodes, self.form.numbers, strict=True):
             kernel = None if node.kernel == NOP else self._kernel_at(graph, node, shape_at(numbers, sizes))
             kernels.append(kernel)
@@ -100,14 +105,16 @@ class DynamicExecutable:
         check_graph(replace(graph, nodes=tuple(checked)), known, self.constants)
         return graph, kernels
 
-    def _kernel_at(self, graph: Graph, node: Node, numbers: tuple[int, ...]) -> CpuKernel:
+    def _kernel_at(self, graph: Graph, node: Node, numbers: tuple[int, ...]) -> Kernel:
         if node.kernel in self.forms:
             given = [graph.values[v].shape for v in (*node.inputs, *node.outputs)]
-            return _at(self.kernels[self.forms[node.kernel][-1]], numbers[0], given)
+            return _at(as_cpu(self.kernels[self.forms[node.kernel][-1]]), numbers[0], given)
         kernel = self.kernels.get(node.kernel)
         if kernel is None:
             raise ArtifactError(f"graph: node '{node.name}' calls kernel '{node.kernel}', which is missing")
-        return kernel.at(numbers) if kernel.sized else kernel
+        if not kernel.takes_sizes:
+            return kernel
+        return _shaped(kernel.at(numbers), [graph.values[v].shape for v in (*node.inputs, *node.outputs)])
 
     def _are_rows(self) -> bool:
         """Whether the model computes rows of a batch, each by itself, and may be given some more of them."""
@@ -119,7 +126,7 @@ class DynamicExecutable:
         return (
             len(self.form.sizes) == 1
             and bool(blocks)
-            and not any(kernel.checks or kernel.sized for kernel in kernels)
+            and not any(kernel.checks or kernel.takes_sizes for kernel in kernels)
             and all(_counts_rows(shape, self.form.names[0]) for shape in self.form.shapes)
         )
 
@@ -144,19 +151,19 @@ class DynamicExecutable:
                 total += form.work * cover_cost(form.sizes, n_parts, form.cost, True)
         return total
 
-    def plan(self, sizes: Mapping[str, int]) -> tuple[Graph, dict[str, CpuKernel]]:
+    def plan(self, sizes: Mapping[str, int]) -> tuple[Graph, dict[str, Kernel]]:
         """(the static graph for some sizes, whose nodes call kernels for some blocks each; these kernels)."""
         graph, found = self._graph_and_kernels(sizes)
-        kernels: dict[str, CpuKernel] = {}
+        kernels: dict[str, Kernel] = {}
         nodes: list[Node] = []
         lanes = int(self.manifest.get("lanes", DEFAULT_LANES))
         for node, kernel, numbers in zip(graph.nodes, found, self.form.numbers, strict=True):
             if kernel is None:
                 nodes.append(node)
             elif node.kernel not in self.forms:
-                name = node.kernel if kernel.sized is None else f"{node.kernel}@{len(nodes)}"
+                name = f"{node.kernel}@{len(nodes)}" if kernel.takes_sizes else node.kernel
                 kernels[name] = kernel
-                threads = node.threads if kernel.sized is None else _threads(kernel, 1, lanes)
+                threads = _threads(kernel, 1, lanes) if kernel.takes_sizes else node.threads
                 nodes.append(replace(node, kernel=name, threads=threads))
             else:
                 for name, block, count in self._blocks(node, size_at(numbers[0], sizes), _may_overlap(graph, node)):
@@ -170,7 +177,7 @@ class DynamicExecutable:
         form = self._forms[node.kernel]
         for size, first, count in cover(form.sizes, n_parts, form.cost, may_overlap):
             key = form.kernels[size]
-            yield f"{key}@{first}+{count}", self.kernels[key].blocks(first, count), count
+            yield f"{key}@{first}+{count}", as_cpu(self.kernels[key]).blocks(first, count), count
 
     def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
         """Run the model on inputs by position or name; gives new arrays, a tuple where there are several outputs.
@@ -187,7 +194,15 @@ class DynamicExecutable:
             self._executors.give_back(executor)
         return results[0] if len(results) == 1 else results
 
-    def check_inputs(self, args: tuple[object, ...], named: Mapping[str, object]) -> dict[int, np.ndarray]:
+    def _given(self, value: object) -> Any:
+        """An input as an array: of the host, or of the device where the model runs on one."""
+        if self.backend != "cpu" and hasattr(value, "__cuda_array_interface__") and not isinstance(value, NDArray):
+            value = from_dlpack(value)
+        if isinstance(value, NDArray):
+            return value.view() if self.backend == "cpu" else value
+        return as_numpy(value)
+
+    def check_inputs(self, args: tuple[object, ...], named: Mapping[str, object]) -> dict[int, Any]:
         """The arrays of the inputs by value, whose names and dtypes are the model's; see `__call__`."""
         if named or len(args) != len(self.form.inputs):
             wanted = [self.form.values[number].name for number in self.form.inputs]
@@ -198,14 +213,16 @@ class DynamicExecutable:
             args = tuple(given[name] for name in wanted)
         arrays = {}
         for number, value in zip(self.form.inputs, args, strict=True):
-            data, spec = value.view() if isinstance(value, NDArray) else as_numpy(value), self.form.values[number]
-            if dtype_name(data.dtype) != spec.dtype:
+            data, spec = self._given(value), self.form.values[number]
+            if (data.dtype if isinstance(data, NDArray) else dtype_name(data.dtype)) != spec.dtype:
                 raise InvalidTypeError(f"input '{spec.name}' has dtype {data.dtype} instead of {spec.dtype}")
             arrays[number] = data
         return arrays
 
-    def create_executor(self, threads: int | None = None) -> DynamicExecutor:
-        """Make an executor with memory of its own."""
+    def create_executor(self, threads: int | None = None) -> DynamicExecutor | DeviceSizesExecutor:
+        """Make an executor with memory of its own: on a CPU, or on the first device that the kernels are for."""
+        if self.backend != "cpu":
+            return DeviceSizesExecutor(self.form, self.plan, self.constants, self.backend)
         return DynamicExecutor(self, choose_threads(threads))
 
     @property
@@ -350,7 +367,7 @@ def _signature(kernel: CpuKernel) -> tuple[Any, ...]:
     )
 
 
-def _threads(kernel: CpuKernel, count: int, lanes: int) -> int:
+def _threads(kernel: Kernel, count: int, lanes: int) -> int:
     """Over how many threads `count` blocks of a kernel are worth splitting."""
     return most_threads(kernel.flops * count, sum(arg.size_bytes for arg in kernel.args) * count, lanes)
 
@@ -363,6 +380,15 @@ def _at(kernel: CpuKernel, n_parts: int, shapes: Sequence[tuple[int, ...]]) -> C
         fits = i in kernel.block[1:] and wanted.size_bytes == arg.size_bytes * n_parts
         args.append(wanted if fits else arg)
     return replace(kernel, args=tuple(args))
+
+
+def _shaped(kernel: Kernel, shapes: Sequence[tuple[int, ...]]) -> Kernel:
+    """A kernel with its arguments in the shapes that a graph has them in, where bytes agree: tokens of sequences."""
+    if len(shapes) != len(kernel.args):
+        return kernel
+    wanted = [replace(arg, shape=shape) for arg, shape in zip(kernel.args, shapes)]
+    fits = [new if new.size_bytes == arg.size_bytes else arg for new, arg in zip(wanted, kernel.args)]
+    return replace(kernel, args=tuple(fits))
 
 
 class DynamicExecutor:

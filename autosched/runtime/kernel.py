@@ -99,6 +99,15 @@ class Kernel(ABC):
     def features(self) -> tuple[str, ...]:
         """Instruction sets of the host's CPU that running needs, in LLVM's names."""
 
+    @property
+    def takes_sizes(self) -> bool:
+        """Whether its sizes come with the call."""
+        return False
+
+    def at(self, numbers: tuple[int, ...]) -> Kernel:
+        """A kernel whose sizes come with the call as it is for some values of its symbols."""
+        raise AssertionError(f"the sizes of '{self.name}' are its own")
+
     @abstractmethod
     def to_manifest(self) -> dict[str, Any]:
         """Give everything but the code as JSON values, with the code's SHA-256."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,8 +20,9 @@ from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.launches import LoweredLaunch
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
-from autosched.runtime.cuda.kernel import MOST_BLOCKS, CudaKernel, Launch, LaunchResources, Resources
+from autosched.runtime.cuda.kernel import MOST_BLOCKS, CudaKernel, Launch, LaunchResources, Resources, Sized
 from autosched.runtime.kernel import ArgSpec, Check, pack_text
+from autosched.runtime.size_expr import read_size
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.tir import expr as E
@@ -30,6 +32,7 @@ from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import Var, as_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.in_place import overwritable
+from autosched.tir.size_expr import WORK, to_shape
 from autosched.tir.stmt import For, LoopKind, Stmt
 
 NEXT_MODULE = "\n; ---- the next launch ----\n"  # between the NVVM IR texts of a kernel's launches
@@ -40,7 +43,10 @@ MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: it limits a thread'
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Readable source, NVVM IR texts (one for each launch), symbols of the entries, bytes of device memory between."""
+    """Readable source, NVVM IR texts (one for each launch), symbols of the entries, bytes of device memory between.
+
+    sized   what follows from sizes that come with the call
+    """
 
     lowered: LoweredDevice
     source: str
@@ -48,20 +54,21 @@ class Generated:
     symbols: tuple[str, ...]
     scratch_bytes: int
     checks: tuple[Check, ...] = ()
+    sized: Sized | None = None
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """How many threads run each entry."""
+        """How many threads run each entry; those of sizes that come with the call as for the least."""
         return tuple(
             Launch(
                 symbol,
-                launch.grid,
+                launch.grid if self.sized is None else self.sized.grid_at(i, (1,) * len(self.sized.names)),
                 launch.block,
                 (1, 1, 1),
                 launch.shared_bytes if launch.wants_dynamic else 0,
                 tuple(launch.tensor_maps.values()),
             )
-            for symbol, launch in zip(self.symbols, self.lowered.launches, strict=True)
+            for i, (symbol, launch) in enumerate(zip(self.symbols, self.lowered.launches, strict=True))
         )
 
 
@@ -101,8 +108,21 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     names["offset"] = offset
     bounds = [(launch.threads, int(func.attrs.get(MIN_BLOCKS, 0))) for launch in lowered.launches]
     pointers = [len(slots) + 1 + writer.reports + len(launch.tensor_maps) for launch in lowered.launches]
-    texts = lower_kernels(source, functions, symbols, pointers, bounds, names, f"<autosched {name} {digest}>")
-    return Generated(lowered, source, tuple(texts), tuple(symbols), scratch_bytes, tuple(checks.numbers))
+    file_name, n_sizes = f"<autosched {name} {digest}>", len(lowered.sizes)
+    texts = lower_kernels(source, functions, symbols, pointers, bounds, names, file_name, n_sizes)
+    sized = _sized(func, lowered) if lowered.sizes else None
+    return Generated(lowered, source, tuple(texts), tuple(symbols), scratch_bytes, tuple(checks.numbers), sized)
+
+
+def _sized(func: PrimFunc, lowered: LoweredDevice) -> Sized:
+    """What follows from the symbols of a function: grids, shapes of its arguments, work."""
+    names = tuple(v.name for v in lowered.sizes)
+    if maps := [b.name for launch in lowered.launches for b in launch.tensor_maps]:
+        raise CodegenError(f"'{maps[0]}' is copied in boxes, and its size comes with the call")
+    grids = tuple(to_shape(launch.grid_sizes) for launch in lowered.launches)
+    shapes = tuple(to_shape(buffer.shape) for buffer in func.buffers)
+    work = read_size(json.loads(str(func.attrs.get(WORK, 0))), names)
+    return Sized(names, tuple(lowered.sizes.values()), grids, shapes, work)
 
 
 def _guards(lowered: LoweredDevice) -> Checks:
@@ -126,8 +146,8 @@ def _check_launch(launch: LoweredLaunch, gpu: GpuFacts) -> None:
             f"{gpu.max_shared_memory_per_block}",
             hint="use smaller tiles or fewer stages",
         )
-    for blocks, most, axis in zip(launch.grid, MOST_BLOCKS, "xyz", strict=True):
-        if blocks > most:
+    for blocks, most, axis in zip(launch.grid_sizes, MOST_BLOCKS, "xyz", strict=True):
+        if isinstance(blocks, int) and blocks > most:
             raise CodegenError(f"the launch has {blocks} blocks along {axis}, {most} is the most")
 
 
@@ -145,7 +165,9 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         trace=trace,
         config=config,
         target=target.to_json(),
-        flops=int(func.attrs.get("flops", 0)) or sum(map(_count_flops, made.lowered.launches)),
+        sized=made.sized,
+        numbers=() if made.sized is None else (1,) * len(made.sized.names),
+        flops=0 if made.sized else int(func.attrs.get("flops", 0)) or sum(map(_count_flops, made.lowered.launches)),
         generator=GENERATOR,
         llvm_packed=pack_text(NEXT_MODULE.join(made.texts)),
         checks=made.checks,

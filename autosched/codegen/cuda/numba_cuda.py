@@ -58,24 +58,25 @@ def lower_kernels(
     bounds: Sequence[tuple[int, int]],
     names: Mapping[str, object],
     file_name: str,
+    n_sizes: int = 0,
 ) -> list[str]:
     """The NVVM IR text of each of the source's `functions`, whose entry is called by its symbol.
 
     pointers  parameters of each function
     bounds    (threads of a block, least number of blocks that a multiprocessor is to hold) of each
+    n_sizes   integers of 32 bits, which each takes behind the pointers
     """
     linecache.cache[file_name] = (len(source), None, source.splitlines(True), file_name)
     scope = dict(names, cuda=cuda, __name__="autosched.generated")
     exec(compile(source, file_name, "exec"), scope)
     return [
-        _lower_kernel(scope[function], symbol, count, bound)
+        _lower_kernel(scope[function], symbol, [types.voidptr] * count + [types.int32] * n_sizes, bound)
         for function, symbol, count, bound in zip(functions, symbols, pointers, bounds, strict=True)
     ]
 
 
-def _lower_kernel(function: Callable[..., None], symbol: str, pointers: int, bounds: tuple[int, int]) -> str:
-    arguments = tuple([types.voidptr] * pointers)
-    result = compile_cuda(function, types.void, arguments, cc=_FRONT_END_CC, nvvm_options={"opt": 3})
+def _lower_kernel(function: Callable[..., None], symbol: str, arguments: Sequence[Any], bounds: tuple[int, int]) -> str:
+    result = compile_cuda(function, types.void, tuple(arguments), cc=_FRONT_END_CC, nvvm_options={"opt": 3})
     library, mangled = result.library, result.fndesc.llvm_func_name
     kernel = library.get_function(mangled)
     kernel_fixup(kernel, False)

@@ -10,7 +10,7 @@ def dense_l0(A, B, C, scratch):  # 8 x 2 blocks of 16 x 16 threads, 8192 bytes o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autosched.codegen.cpu.cut import outside_buffers, outside_vars
@@ -29,7 +29,8 @@ from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.ir.structural import structural_key
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import Call
+from autosched.tir.expr import Call, PrimExpr
+from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import BufferStore, Stmt
 
@@ -55,10 +56,11 @@ class LaunchWriter(Writer):
     def write(self, launch: LoweredLaunch, symbol: str, memory: str, left: Mapping[Buffer, int]) -> None:
         """A function that does what one thread does."""
         self.launch, self.memory, self.left = launch, memory, left
-        grid, block = (" x ".join(map(str, _trimmed(size))) for size in (launch.grid, launch.block))
+        grid, block = (" x ".join(map(str, _trimmed(size))) for size in (launch.grid_sizes, launch.block))
         shared = f", {launch.shared_bytes} bytes of shared memory" if launch.shared_bytes else ""
         maps = [self.name_of(b) for b in launch.tensor_maps]
         parameters = [*(self.name_of(b) for b in self.slots), SCRATCH, *([CHECKS] if self.reports else []), *maps]
+        parameters += [self.name_of(v) for v in launch.sizes]
         self.line(0, f"def {symbol}({', '.join(parameters)}):  # {grid} blocks of {block} threads{shared}")
         used = outside_vars(launch.body)
         for axis in launch.axes:
@@ -83,7 +85,10 @@ class LaunchWriter(Writer):
     def tile(self, stmt: Stmt, depth: int, a: Analyzer) -> None:
         """A call of a tile, below its loop nest as a comment; tiles of one form share their code."""
         assert self.launch is not None, "tiles are part of a launch"
-        used, variables = outside_buffers(stmt), tuple(outside_vars(stmt))
+        used = outside_buffers(stmt)
+        strides = {v for b in used for extent in b.shape[1:] for v in free_vars(extent)}
+        addressed = [v for v in self.launch.sizes if v in strides]
+        variables = tuple(dict.fromkeys((*outside_vars(stmt), *addressed)))
         buffers = tuple(b for b in used if not is_shared(b))
         shared = {b: self.launch.shared[b] for b in used if is_shared(b)}
         aliased = self.aliased(buffers)
@@ -136,6 +141,7 @@ class LaunchWriter(Writer):
             )
 
 
-def _trimmed(size: tuple[int, int, int]) -> tuple[int, ...]:
+def _trimmed(size: Sequence[PrimExpr | int]) -> tuple[PrimExpr | int, ...]:
     x, y, z = size
-    return (x, y, z) if z > 1 else (x, y) if y > 1 else (x,)
+    is_one = [isinstance(extent, int) and extent == 1 for extent in (y, z)]
+    return (x, y, z) if not is_one[1] else (x, y) if not is_one[0] else (x,)

@@ -129,13 +129,13 @@ def _emit_body(function: ir.Function, tile: DeviceTile, index_type: ir.Type) -> 
     arguments = list(function.args)
     emitter.checks, emitter.guards = tile.checks, tile.guards
     emitter.status = emitter.builder.bitcast(arguments.pop(), I64.as_pointer()) if tile.checks else None
-    for i, buffer in enumerate(tile.buffers):
+    for var, argument in zip(tile.variables, arguments[len(tile.buffers) :], strict=True):
+        emitter.env[var] = emitter.atom(emitter.resize(argument, index_type))  # strides may be made of them
+    for i, (buffer, argument) in enumerate(zip(tile.buffers, arguments)):
         read_only = buffer not in written and i not in tile.aliased
-        emitter.declare(buffer, arguments.pop(0), read_only)
+        emitter.declare(buffer, argument, read_only)
     for buffer, at in tile.shared.items():
         emitter.declare_shared(buffer, tile, at)
-    for var, argument in zip(tile.variables, arguments, strict=True):
-        emitter.env[var] = emitter.atom(emitter.resize(argument, index_type))
     emitter.emit(tile.stmt)
     emitter.builder.ret_void()
     emitter.entry.branch(body)

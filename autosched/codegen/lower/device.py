@@ -4,7 +4,8 @@ What a schedule may use (what templates are written with):
 
 - `bind` to blockIdx.x/y/z, threadIdx.x/y/z and vthread.x/y/z; each nest at the top of the function is one launch. Loops
   bound to one thread axis are the same threads: the largest extent counts, smaller ones leave threads idle. Extents of
-  bound loops are constants.
+  loops bound to threads are constants; those of blocks may be symbols of the arguments' shapes, whose values come with
+  the call. What a tile has beyond such a size is guarded.
 - scopes: "local" (registers of a thread), "shared" and "shared.dyn" (a block's memory; buffers that do not live at one
   time share bytes; more than 48 KiB become dynamic memory by itself), "global" (what one launch hands to another; what
   only one thread uses becomes local).
@@ -33,6 +34,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -47,7 +49,7 @@ from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.half import lower_halves, widen_sums
 from autosched.codegen.lower.inits import lower_inits
 from autosched.codegen.lower.launches import LoweredLaunch, split_launches
-from autosched.codegen.lower.narrow import narrow_indices
+from autosched.codegen.lower.narrow import INDEX, largest_sizes, narrow_indices
 from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.register_tiles import (
     IN_REGISTERS,
@@ -69,8 +71,8 @@ from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.extrema import keep_nans
-from autosched.tir.function import PrimFunc
-from autosched.tir.functor import replace_buffers
+from autosched.tir.function import PrimFunc, shape_vars
+from autosched.tir.functor import free_vars, replace_buffers
 from autosched.tir.share import bind_shared_values
 from autosched.tir.stmt import BlockRealize, BufferStore, SeqStmt, Stmt
 
@@ -80,11 +82,15 @@ STATIC_SHARED_BYTES = 48 * 1024  # a block's shared memory that needs no size at
 
 @dataclass(slots=True)
 class LoweredDevice:
-    """The launches of a function in order, its arguments, and what one launch leaves in device memory for another."""
+    """The launches of a function in order, its arguments, and what one launch leaves in device memory for another.
+
+    sizes   the symbols of the arguments' shapes, in the order of `shape_vars`, and the most that each can be
+    """
 
     launches: list[LoweredLaunch]
     arguments: tuple[Buffer, ...]
     scratch: list[Buffer] = field(default_factory=list)
+    sizes: dict[Var, int] = field(default_factory=dict)
 
 
 def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
@@ -100,15 +106,23 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     root = lower_cross_thread(lower_asserts(keep_nans(bind_shared_values(func.body))), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
     became = {b: b for b in (*func.buffers, *buffers)}
-    for change in (narrow_indices, widen_sums, lower_halves):
+    most = largest_sizes(func.buffers)
+    symbols = {v: Var(v.name, INDEX) for v in shape_vars(func)}
+    sizes = {new: most[v] for v, new in symbols.items()}
+    for change in (partial(narrow_indices, sizes=symbols), widen_sums, lower_halves):
         body, new = change(body, became.values())
         became = {old: new.get(b, b) for old, b in became.items()}
+    if any(free_vars(s) - sizes.keys() for b in func.buffers for s in became[b].shape):
+        raise CodegenError(
+            "sizes that come with the call are indices of 32 bits, and the function has more elements than these count",
+            hint="build it for known sizes",
+        )
     marked = {became[b]: swizzled(became[b]) for b in buffers_to_swizzle(func.body)}
     body = replace_buffers(body, marked)
     became = {old: marked.get(b, b) for old, b in became.items()}
     buffers = tuple(became[b] for b in buffers)
     alignments = {became.get(b, b): found for b, found in alignments.items()}
-    launches = split_launches(body, frozenset(became.get(b, b) for b in outside))
+    launches = split_launches(body, frozenset(became.get(b, b) for b in outside), sizes)
     own: dict[Buffer, list[int]] = {}
     for i, launch in enumerate(launches):
         for buffer in dict.fromkeys(_used(launch.body)):
@@ -120,6 +134,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
                 f"buffer '{buffer.name}' of scope \"{buffer.scope}\" is used by {len(own[buffer])} launches",
                 hint='only buffers of scope "global" outlive a launch: compute_at its block, or set_scope it',
             )
+        _require_constant(buffer)
     for i, launch in enumerate(launches):
         mine = [b for b in buffers if own.get(b) == [i]]
         sharing = _DeviceSharing(launch)
@@ -128,6 +143,8 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         whole, sharing.unguarded = drop_register_guards(whole, launch.block_vars | launch.thread_vars, local)
         whole = tidy(guard_reductions(whole), launch.analyzer())
         whole = compact_buffers(whole, mine, alignments, sharing)
+        for buffer in sharing.left:
+            _require_constant(buffer)
         scratch += sharing.left
         whole = fix_register_indices(tidy(whole, launch.analyzer()), launch.analyzer())
         whole = zero_fill(
@@ -145,7 +162,16 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         whole = unroll_register_loops(whole)
         _check_scratch(whole, sharing.left, launch)
         _finish(launch, whole)
-    return LoweredDevice(launches, tuple(became[b] for b in func.buffers), scratch)
+    return LoweredDevice(launches, tuple(became[b] for b in func.buffers), scratch, sizes)
+
+
+def _require_constant(buffer: Buffer) -> None:
+    """Refuse memory between launches whose size comes with the call."""
+    if any(const_int(s) is None for s in buffer.shape):
+        raise CodegenError(
+            f"buffer '{buffer.name}' lives in device memory, and its size comes with the call",
+            hint="compute_at its block, so that it lies in registers or shared memory, or build for known sizes",
+        )
 
 
 def _between_nests(root: BlockRealize) -> frozenset[Buffer]:

@@ -22,7 +22,7 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, PrimExpr, Var, all_of, const_int
 from autosched.tir.functor import free_vars, substitute, uses
 from autosched.tir.schedule.iter_map import is_injective
-from autosched.tir.simplify import Analyzer
+from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt
 
 AXES = ("x", "y", "z")
@@ -31,11 +31,15 @@ _NAMES = {"blockIdx": "b", "threadIdx": "t", "clusterIdx": "c"}
 
 @dataclass(frozen=True, slots=True)
 class ThreadAxis:
-    """A hardware index: `tag` ("threadIdx.x"), the variable that stands for it, how many values it has."""
+    """A hardware index: `tag` ("threadIdx.x"), the variable that stands for it, how many values it has.
+
+    size   of blocks whose number comes with the call: that number; `extent` is the most that it can be
+    """
 
     tag: str
     var: Var
     extent: int
+    size: PrimExpr | None = None
 
 
 @dataclass(slots=True)
@@ -51,6 +55,7 @@ class LoweredLaunch:
         default_factory=dict
     )  # parameters, by what stands for them in the body
     by_mbarrier: frozenset[Buffer] = frozenset()  # shared buffers whose accesses are ordered by mbarriers
+    sizes: Mapping[Var, int] = field(default_factory=dict)  # that come with the call, and the most that they can be
 
     def _size(self, kind: str) -> tuple[int, int, int]:
         extents = {a.tag: a.extent for a in self.axes}
@@ -61,6 +66,12 @@ class LoweredLaunch:
     def grid(self) -> tuple[int, int, int]:
         """Blocks along x, y and z."""
         return self._size("blockIdx")
+
+    @property
+    def grid_sizes(self) -> tuple[PrimExpr | int, ...]:
+        """Blocks along x, y and z, by the sizes that come with the call."""
+        given = {a.tag: a.extent if a.size is None else a.size for a in self.axes}
+        return tuple(given.get(f"blockIdx.{axis}", 1) for axis in AXES)
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -75,7 +86,7 @@ class LoweredLaunch:
     @property
     def block_vars(self) -> frozenset[Var]:
         """The variables that have one value for all threads of a block."""
-        return frozenset(a.var for a in self.axes if not a.tag.startswith("threadIdx"))
+        return frozenset((*(a.var for a in self.axes if not a.tag.startswith("threadIdx")), *self.sizes))
 
     @property
     def thread_vars(self) -> frozenset[Var]:
@@ -84,20 +95,23 @@ class LoweredLaunch:
 
     @property
     def ranges(self) -> dict[Var, tuple[int, int]]:
-        """(first value, number of values) of each thread axis' variable."""
-        return {a.var: (0, a.extent) for a in self.axes}
+        """(first value, number of values) of each thread axis' variable, and of the sizes."""
+        return {**{a.var: (0, a.extent) for a in self.axes}, **{v: (1, most) for v, most in self.sizes.items()}}
 
     def analyzer(self) -> Analyzer:
-        """What is known of the thread axes."""
+        """What is known of the thread axes and sizes."""
         return Analyzer(self.ranges)
 
 
-def split_launches(body: Stmt, outside: frozenset[Buffer] = frozenset()) -> list[LoweredLaunch]:
+def split_launches(
+    body: Stmt, outside: frozenset[Buffer] = frozenset(), sizes: Mapping[Var, int] | None = None
+) -> list[LoweredLaunch]:
     """The launches of a function without blocks, in order. Raises CodegenError for a nest that no thread runs.
 
     outside   the buffers that outlive a launch
+    sizes     variables whose values come with the call, and the most that they can be
     """
-    return [bind_threads(nest, outside) for nest in _nests(body)]
+    return [bind_threads(nest, outside, sizes) for nest in _nests(body)]
 
 
 def _nests(stmt: Stmt) -> Iterator[Stmt]:
@@ -115,20 +129,36 @@ def _nests(stmt: Stmt) -> Iterator[Stmt]:
             yield stmt
 
 
-def bind_threads(nest: Stmt, outside: frozenset[Buffer] = frozenset()) -> LoweredLaunch:
-    """A launch of one nest. Raises CodegenError where no loop is bound, or an extent is no constant."""
+def bind_threads(
+    nest: Stmt, outside: frozenset[Buffer] = frozenset(), sizes: Mapping[Var, int] | None = None
+) -> LoweredLaunch:
+    """A launch of one nest. Raises CodegenError where no loop is bound, or an extent of threads is no constant.
+
+    Loops over blocks may have extents of `sizes`, which come with the call; those along one axis then have the same.
+    """
     loops = [n for n in walk(nest) if isinstance(n, For) and n.kind == LoopKind.THREAD_BINDING]
+    known = Analyzer({v: (1, most) for v, most in (sizes or {}).items()})
     extents: dict[str, int] = {}
+    by_size: dict[str, PrimExpr] = {}
     first: dict[str, For] = {}
     for loop in loops:
         if loop.thread.startswith(("vthread", "cthread")):
             continue
-        count = const_int(loop.extent)
+        extent = known.simplify(loop.extent)
+        count = const_int(extent)
+        if count is None and free_vars(extent) <= (sizes or {}).keys() and loop.thread.startswith("blockIdx"):
+            count = known.bound(extent)[1]
+            by_size.setdefault(loop.thread, extent)
         if count is None:
             raise CodegenError(
                 f"the loop '{loop.loop_var.name}' is bound to {loop.thread} and its extent is no constant",
                 hint="specialize the function for the sizes",
             )  # fmt: skip
+        if loop.thread in by_size and form_key(by_size[loop.thread]) != form_key(extent):
+            raise CodegenError(
+                f"two loops that are bound to {loop.thread} have {by_size[loop.thread]} and {extent} iterations",
+                hint="bind them to axes of their own, or give them the same extent",
+            )
         extents[loop.thread] = max(extents.get(loop.thread, 1), count)
         first.setdefault(loop.thread, loop)
     if not extents:
@@ -138,14 +168,14 @@ def bind_threads(nest: Stmt, outside: frozenset[Buffer] = frozenset()) -> Lowere
             hint='bind its loops to "blockIdx.x" and "threadIdx.x", or apply dlight.gpu.Fallback()',
         )
     axes = {
-        tag: ThreadAxis(tag, Var(_name(tag), first[tag].loop_var.dtype), extents[tag])
+        tag: ThreadAxis(tag, Var(_name(tag), first[tag].loop_var.dtype), extents[tag], by_size.get(tag))
         for tag in sorted(extents, key=lambda t: (not t.startswith("block"), t))
     }
     threads = [a for a in axes.values() if a.tag.startswith("threadIdx") and a.extent > 1]
     extents_of = {n.loop_var: const_int(n.extent) or 0 for n in walk(nest) if isinstance(n, For)}
     once = _Once(threads, outside, {**extents_of, **{a.var: a.extent for a in axes.values()}})
     nest = _added_once(nest, {tag: axis for tag, axis in axes.items() if axis in threads})
-    return LoweredLaunch(once.visit(_bound(nest, axes)), tuple(axes.values()))
+    return LoweredLaunch(once.visit(_bound(nest, axes)), tuple(axes.values()), sizes=dict(sizes or {}))
 
 
 def _added_once(stmt: Stmt, others: Mapping[str, ThreadAxis]) -> Stmt:
@@ -215,7 +245,7 @@ def _bound(stmt: Stmt, axes: Mapping[str, ThreadAxis]) -> Stmt:
             )
         value: PrimExpr = E.add(E.cast(stmt.loop_var.dtype, axis.var), stmt.start)
         body = _bound(substitute(stmt.body, {stmt.loop_var: value}), axes)
-        if const_int(stmt.extent) == axis.extent:
+        if const_int(stmt.extent) == axis.extent or axis.size is not None:
             return body
         return IfThenElse(E.compare(E.LT, axis.var, E.cast(axis.var.dtype, stmt.extent)), body)
     return map_children(stmt, lambda c: _bound(c, axes) if isinstance(c, Stmt) else c)

@@ -7,35 +7,66 @@ Values keep their types: what is stored of an int64 loop variable is an int64.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from autosched.ir.node import map_children, walk
+from autosched.runtime.cuda.kernel import MOST_ELEMENTS
+from autosched.runtime.size_expr import shape_at
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr, Var, const_int
-from autosched.tir.functor import replace_buffers
+from autosched.tir.functor import free_vars, replace_buffers
+from autosched.tir.size_expr import to_shape
 from autosched.tir.stmt import BufferStore, For, Stmt
 
-MOST_ELEMENTS = 1 << 30  # of a buffer: tiles that reach beyond it still have indices of 32 bits
+# Of a buffer, MOST_ELEMENTS: tiles that reach beyond it still have indices of 32 bits.
 INDEX = "int32"
 _ARITHMETIC = (E.Add, E.Sub, E.Mul, E.FloorDiv, E.FloorMod, E.Min, E.Max, E.Div, E.Mod)
 
 
-def narrow_indices(body: Stmt, buffers: Iterable[Buffer]) -> tuple[Stmt, dict[Buffer, Buffer]]:
-    """(the statement with loop variables and indices of 32 bits, buffers with shapes of such numbers)."""
+def narrow_indices(
+    body: Stmt, buffers: Iterable[Buffer], sizes: Mapping[Var, Var] | None = None
+) -> tuple[Stmt, dict[Buffer, Buffer]]:
+    """(the statement with loop variables and indices of 32 bits, buffers with shapes of such numbers).
+
+    sizes   variables of 32 bits for the symbols of shapes, which are small enough that they suffice
+    """
+    sizes = sizes or {}
     used = dict.fromkeys(buffers)
     nodes = list(walk(body))
-    is_wide = any(isinstance(n, For) and n.loop_var.dtype == "int64" for n in nodes)
-    shapes = [const_int(s) for b in used for s in (*b.shape, *b.strides)]
-    if not is_wide or any(s is None for s in shapes) or any(_elements(b) >= MOST_ELEMENTS for b in used):
+    is_wide = any(isinstance(n, For) and n.loop_var.dtype == "int64" for n in nodes) or bool(sizes)
+    loops = {n.loop_var: Var(n.loop_var.name, INDEX) for n in nodes if isinstance(n, For)}
+    to_narrow = _Narrow({**loops, **sizes})
+    is_known = all(to_narrow.is_index(s) for b in used for s in (*b.shape, *b.strides))
+    if not is_wide or not is_known or any(_elements(b) >= MOST_ELEMENTS for b in used):
         return body, {}
     extents = [const_int(x) for n in nodes if isinstance(n, For) for x in (n.start, n.extent)]
     if any(x is not None and abs(x) >= MOST_ELEMENTS for x in extents):
         return body, {}
-    new = {b: _small(b) for b in used if any(s.dtype != INDEX for s in (*b.shape, *b.strides))}
-    loops = {n.loop_var: Var(n.loop_var.name, INDEX) for n in nodes if isinstance(n, For)}
-    return replace_buffers(_Narrow(loops).statement(body), new), new
+    new = {
+        b: to_narrow.buffer(b) for b in used if any(free_vars(s) or s.dtype != INDEX for s in (*b.shape, *b.strides))
+    }
+    return replace_buffers(to_narrow.statement(body), new), new
+
+
+def largest_sizes(buffers: Iterable[Buffer]) -> dict[Var, int]:
+    """For each symbol in shapes, the most that it may be with indices of 32 bits, all others being 1."""
+    shapes = [to_shape(b.shape) for b in buffers]
+    variables = {v for b in buffers for s in b.shape for v in free_vars(s)}
+    ones = {v.name: 1 for v in variables}
+    found = {}
+    for var in variables:
+        low, high = 1, MOST_ELEMENTS
+        while low < high:
+            n = (low + high + 1) // 2
+            if all(math.prod(shape_at(s, {**ones, var.name: n})) < MOST_ELEMENTS for s in shapes):
+                low = n
+            else:
+                high = n - 1
+        found[var] = low
+    return found
 
 
 def _elements(buffer: Buffer) -> int:
@@ -45,14 +76,13 @@ def _elements(buffer: Buffer) -> int:
     return total
 
 
-def _small(buffer: Buffer) -> Buffer:
-    shape, strides = (tuple(IntImm(const_int(s) or 0) for s in sizes) for sizes in (buffer.shape, buffer.strides))
-    return dataclasses.replace(buffer, shape=shape, strides=strides)
-
-
 @dataclasses.dataclass(slots=True)
 class _Narrow:
-    loops: Mapping[Var, Var]
+    loops: Mapping[Var, Var]  # and symbols
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        shape, strides = (tuple(map(self.narrow, sizes)) for sizes in (buffer.shape, buffer.strides))
+        return dataclasses.replace(buffer, shape=shape, strides=strides)
 
     def statement(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):

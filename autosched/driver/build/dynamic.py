@@ -1,11 +1,13 @@
 """Building a model for all its sizes: kernels that compute blocks of a batch, or whose sizes come with the call.
 
 A kernel that computes each part of a batch by itself (or each token of each sequence) is compiled for blocks of parts,
-as fast as static ones. Others, such as attention over a sequence, are compiled over symbols.
+as fast as static ones. Others, such as attention over a sequence, are compiled over symbols; on GPUs all are, whose
+number of blocks of threads comes with the launch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -61,8 +63,8 @@ def build_dynamic(
     """
     symbols = symbolic_dims(module["main"])
     names = [v.name for v in symbols]
-    if not target.is_cpu or not symbols:
-        raise NotSeparableError("kernels for all sizes are for CPUs" if symbols else "inputs depend on nothing")
+    if not symbols:
+        raise NotSeparableError("inputs depend on nothing")
     if len(set(names)) < len(names):
         raise NotSeparableError(f"two sizes have the name '{next(n for n in names if names.count(n) > 1)}'")
     _refuse_unsaid(module, symbols)
@@ -178,6 +180,7 @@ class _Maker:
 
     forms   functions that are compiled for blocks
     sized   scheduled functions whose sizes come with the call, and why they are no forms
+    merged  forms of those whose leading dimensions are one: tokens of sequences
     """
 
     def __init__(self, prepared: IRModule, target: Target, records: RecordReader | None, threads: int):
@@ -186,17 +189,29 @@ class _Maker:
         self.forms: dict[str, _Form] = {}
         self.sized: dict[str, PrimFunc] = {}
         self.reasons: dict[str, str] = {}
+        self.merged: dict[str, _Form] = {}
         for name, func in self.functions.items():
+            if not target.is_cpu:
+                self.sized[name], self.reasons[name] = self._on_device(name, func), "the grid is an expression of them"
+                continue
             try:
                 self.forms[name] = _Form.of(name, func)
             except NotSeparableError as error:
                 self.sized[name], self.reasons[name] = _sized(name, func, target), error.message
         self.blocks = {name: [form.largest(target)] for name, form in self.forms.items()}
 
+    def _on_device(self, name: str, func: PrimFunc) -> PrimFunc:
+        """A function over symbols for a device whose number of blocks comes with a launch."""
+        if len(shape_vars(func)) > 1:
+            with contextlib.suppress(NotSeparableError):
+                self.merged[name] = _Form.of(name, func)
+                func = self.merged[name].func
+        return _sized(name, func, self.target)
+
     def numbers_of(self, name: str, shapes: Sequence[Sequence[object]]) -> tuple[Any, ...]:
         """What a kernel is given in a call with arguments of these shapes."""
-        if name in self.forms:
-            return (self.forms[name].count(shapes),)
+        if name in self.forms or name in self.merged:
+            return ((self.forms.get(name) or self.merged[name]).count(shapes),)
         return call_sizes(self.functions[name], shapes) if name in self.sized else ()
 
     def build(self, sizes: Sequence[SizeRange], checks: bool) -> DynamicExecutable:
@@ -233,7 +248,7 @@ class _Maker:
         rows = [self._row(choice) for choice in choices.values()]
         manifest = {
             "autosched": __version__, "target": target.to_json(), "threads": self.threads,
-            "lanes": target.lanes("float32"), "report": [*rows, *map(self._sized_row, self.sized)],
+            **({"lanes": target.lanes("float32")} if target.is_cpu else {}), "report": [*rows, *map(self._sized_row, self.sized)],
             "functions": stored_functions(compiled),
         }  # fmt: skip
         made = DynamicExecutable(kernels, called, form_graph, constants, native_for(target), manifest, params)

@@ -115,6 +115,10 @@ class CpuKernel(Kernel):
         phases = tuple(Phase(phase.symbol, phase.n_tasks * count) for phase in self.phases)
         return replace(self, phases=phases, scratch_bytes=self.scratch_bytes * count, numbers=(first, count))
 
+    @property
+    def takes_sizes(self) -> bool:
+        return self.sized is not None
+
     def at(self, numbers: tuple[int, ...]) -> CpuKernel:
         """A kernel whose sizes come with the call as it is for some values of its symbols."""
         assert self.sized is not None, f"the sizes of '{self.name}' are its own"

@@ -2,8 +2,8 @@
 
 Every entry has the same signature: one pointer for each argument of the kernel in order (inputs, then outputs), and
 then one pointer to the scratch block: `scratch_bytes` of device memory for what lives between launches, null where
-that is 0. A kernel with checks takes one more, of the words that a CPU's kernel has: two for each check. The launches
-of a call run in order on one stream.
+that is 0. A kernel with checks takes one more, of the words that a CPU's kernel has: two for each check. Sizes that
+come with the call follow as numbers of 32 bits. The launches of a call run in order on one stream.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from autosched.errors import ArtifactError, DeviceError
+import numpy as np
+
+from autosched.errors import ArtifactError, DeviceError, ShapeError
 from autosched.runtime.kernel import Kernel, check_count, shared_fields, unpack_text
+from autosched.runtime.size_expr import Shape, Size, read_shape, read_size, shape_at, size_at
 from autosched.target import Target
 
 Extents = tuple[int, int, int]  # in x, y and z
@@ -29,6 +32,7 @@ Extents = tuple[int, int, int]  # in x, y and z
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 MOST_THREADS = 1024
 MOST_CLUSTER = 16
+MOST_ELEMENTS = 1 << 30  # of an argument whose size comes with the call: its places are numbers of 32 bits
 MOST_SHARED = 1 << 20  # no device has a MiB of shared memory in an SM
 
 
@@ -77,6 +81,45 @@ class Launch:
     def threads(self) -> int:
         """Threads of a block."""
         return math.prod(self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """Of a kernel whose sizes come with the call: its symbols, and what follows from them.
+
+    names   of the symbols, in the order of the kernel's numbers
+    most    that each may be, so that places in arrays are numbers of 32 bits
+    grids   of each launch, in x, y and z
+    shapes  of the arguments
+    flops   of a call
+    """
+
+    names: tuple[str, ...]
+    most: tuple[int, ...]
+    grids: tuple[Shape, ...]
+    shapes: tuple[Shape, ...]
+    flops: Size
+
+    def grid_at(self, launch: int, numbers: Sequence[int]) -> Extents:
+        """The blocks of a launch for some sizes. Raises ShapeError where no device takes so many."""
+        grid = _extents(shape_at(self.grids[launch], dict(zip(self.names, numbers, strict=True))))
+        for blocks, most, axis in zip(grid, MOST_BLOCKS, "xyz", strict=True):
+            if not 1 <= blocks <= most:
+                given = ", ".join(f"{name} = {n}" for name, n in zip(self.names, numbers, strict=True))
+                raise ShapeError(f"for {given} a launch has {blocks} blocks along {axis}: 1 to {most} can be")
+        return grid
+
+    def to_manifest(self) -> list[Any]:
+        """Give it as JSON values."""
+        return [list(self.names), list(self.most), self.grids, self.shapes, self.flops]
+
+    @staticmethod
+    def from_manifest(entry: Any) -> Sized:
+        """Read what `to_manifest` gave. Raises ValueError, TypeError."""
+        names, most, grids, shapes, flops = entry
+        names = tuple(map(str, names))
+        read = [tuple(read_shape(shape, names) for shape in found) for found in (grids, shapes)]
+        return Sized(names, tuple(map(int, most)), read[0], read[1], read_size(flops, names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +182,39 @@ class CudaKernel(Kernel):
     images: Mapping[str, bytes] = field(repr=False, hash=False)
     resources: Resources = Resources(())
     ptx_packed: str = field(default="", repr=False)  # the PTX that the target's cubin was made from, see `pack_text`
+    numbers: tuple[int, ...] = ()  # what the sizes are, of a kernel whose sizes come with the call
+    sized: Sized | None = None  # of such a kernel
+
+    @property
+    def takes_sizes(self) -> bool:
+        return self.sized is not None
+
+    def at(self, numbers: tuple[int, ...]) -> CudaKernel:
+        """A kernel whose sizes come with the call as it is for some values of its symbols.
+
+        Raises ShapeError for sizes that are below 1 or too large.
+        """
+        assert self.sized is not None, f"the sizes of '{self.name}' are its own"
+        values = dict(zip(self.sized.names, numbers, strict=True))
+        for (name, n), most in zip(values.items(), self.sized.most, strict=True):
+            if not 1 <= n <= most:
+                raise ShapeError(f"'{name}' is {n}, and kernel '{self.name}' is for 1 to {most}")
+        args = tuple(
+            replace(arg, shape=shape_at(shape, values)) for arg, shape in zip(self.args, self.sized.shapes, strict=True)
+        )
+        if large := [arg for arg in args if math.prod(arg.shape) >= MOST_ELEMENTS]:
+            raise ShapeError(
+                f"{large[0]} has more than {MOST_ELEMENTS} elements, the most that kernel '{self.name}' counts"
+            )
+        launches = (replace(x, grid=self.sized.grid_at(i, numbers)) for i, x in enumerate(self.launches))
+        return replace(
+            self, numbers=numbers, args=args, launches=tuple(launches), flops=size_at(self.sized.flops, values)
+        )
+
+    @property
+    def size_arguments(self) -> tuple[np.int32, ...]:
+        """What each entry is given behind the addresses."""
+        return tuple(map(np.int32, self.numbers))
 
     @property
     def code(self) -> bytes:
@@ -201,12 +277,14 @@ class CudaKernel(Kernel):
                 for x in self.resources.launches
             ],
             "ptx": self.ptx_packed,
+            **({"sized": self.sized.to_manifest()} if self.sized else {}),
             "object_sha256": hashlib.sha256(self.code).hexdigest(),
         }
 
     @classmethod
     def read_manifest(cls, entry: Mapping[str, Any], code: bytes) -> CudaKernel:
         images, at = {}, 0
+        sized = Sized.from_manifest(entry["sized"]) if entry.get("sized") else None
         for arch, size, _ in entry["images"]:
             images[str(arch)] = code[at : at + size]
             at += size
@@ -226,6 +304,8 @@ class CudaKernel(Kernel):
                 )
             ),
             ptx_packed=str(entry.get("ptx", "")),
+            sized=sized,
+            numbers=() if sized is None else (1,) * len(sized.names),
         )
 
     @staticmethod
@@ -245,6 +325,13 @@ class CudaKernel(Kernel):
             if math.prod(block) > MOST_THREADS or math.prod(cluster) > MOST_CLUSTER:
                 raise ValueError(f"a launch of {what} has blocks of {block} threads in clusters of {cluster}")
             check_count(f"shared memory of {what}", shared, MOST_SHARED)
+        if entry.get("sized"):
+            sized = Sized.from_manifest(entry["sized"])
+            for count in sized.most:
+                check_count(f"the most of a size of {what}", count, MOST_ELEMENTS)
+            found = len(sized.grids), len(sized.shapes), len(sized.most)
+            if found != (len(entry["launches"]), n_args, len(sized.names)) or any(len(g) != 3 for g in sized.grids):
+                raise ValueError(f"the sizes of {what} are not those of its launches and arguments")
 
 
 def _written(maps: Iterable[TensorMap]) -> list[Any]:

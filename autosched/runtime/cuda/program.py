@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError, InvalidValueError
-from autosched.runtime.array import NDArray
+from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.cuda.array import DeviceArray, empty_on
 from autosched.runtime.cuda.devices import driver_of
 from autosched.runtime.cuda.kernel import CudaKernel, Launch
@@ -26,6 +26,7 @@ from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.locks import renew_after_fork
 
+Constants = tuple[np.ndarray, ...] | tuple[NDArray, ...]
 LEAST_LAUNCHES = 2  # fewer gain nothing by a CUDA graph
 
 
@@ -38,12 +39,13 @@ class _Step:
     values: tuple[int, ...]  # by their roots
     node: int
     checks: tuple[int, ...]  # the address of the words of its kernel's checks, where it has some
+    sizes: tuple[np.int32, ...]  # that come with the call
 
 
 class CudaProgram:
     """The kernels of a graph on a device; inputs' and outputs' memory can be changed.
 
-    graph, kernels, constants  checked by `check_graph`
+    graph, kernels, constants  checked by `check_graph`; constants may be on the device already
     device                     which of CUDA's
     Raises DeviceError where there is no such device, no room, or the machine code is for another one.
     Several threads may call `run`: each run has the memory to itself.
@@ -51,7 +53,7 @@ class CudaProgram:
 
     threads = 1  # of the host: launching is one thread's work
 
-    def __init__(self, graph: Graph, kernels: Mapping[str, Kernel], constants: tuple[np.ndarray, ...], device: Device):
+    def __init__(self, graph: Graph, kernels: Mapping[str, Kernel], constants: Constants, device: Device):
         self.graph, self.kernels, self.device = graph, kernels, device
         self.renew_locks()
         renew_after_fork(self)
@@ -77,7 +79,7 @@ class CudaProgram:
                 if self._words is not None and kernel.checks:
                     words = (self._words.address + self.faults.offset(checked.index(node)),)
                 for entry, launch in zip(entries[node.kernel], kernel.launches, strict=True):
-                    self._steps.append(_Step(entry, launch, values, number, words))
+                    self._steps.append(_Step(entry, launch, values, number, words, kernel.size_arguments))
         self._place_all(constants)
         self._captured: Any = None
         self._has_run = False
@@ -86,19 +88,22 @@ class CudaProgram:
         """Make the lock that a run holds anew, in a child forked while another thread ran."""
         self.lock = threading.RLock()
 
-    def _place_all(self, constants: tuple[np.ndarray, ...]) -> None:
+    def _place_all(self, constants: Constants) -> None:
         uploaded: dict[int, DeviceArray] = {}
         for number, value in enumerate(self.graph.values):
             at = value.storage
             if at.kind == "const":
                 if at.index not in uploaded:
                     data = constants[at.index]
-                    made = empty_on(self.device, data.shape, data.dtype)
-                    self.driver.copy_in(made.address, np.ascontiguousarray(data))
-                    uploaded[at.index] = made
+                    uploaded[at.index] = data if isinstance(data, DeviceArray) else self._upload(as_numpy(data))
                 self._put(number, uploaded[at.index])
             elif at.kind == "arena":
                 self._put(number, DeviceArray(self._arena, value.shape, value.dtype, self.device, at.index))
+
+    def _upload(self, data: np.ndarray) -> DeviceArray:
+        made = empty_on(self.device, data.shape, data.dtype)
+        self.driver.copy_in(made.address, np.ascontiguousarray(data))
+        return made
 
     def _put(self, number: int, memory: DeviceArray) -> None:
         self._arrays[number] = memory
@@ -160,7 +165,7 @@ class CudaProgram:
         scratch = self._scratch.address if self._scratch is not None else 0
         addresses = self._addresses
         for step in steps:
-            given = [*(addresses[v] for v in step.values), scratch, *step.checks]
+            given: list[int | np.generic] = [*(addresses[v] for v in step.values), scratch, *step.checks, *step.sizes]
             self.driver.launch(step.entry, step.launch, given)
         if self.faults:
             note_run(self.device.device_id, self)

@@ -12,6 +12,7 @@ from autosched.templates.cuda.reduction import GeneralReduction
 from autosched.templates.cuda.rows import RowReduction
 from autosched.templates.cuda.scan import Scan
 from autosched.templates.cuda.scatter import Scatter
+from autosched.templates.cuda.sized import schedule_sizes
 from autosched.templates.cuda.sort import Sort
 from autosched.templates.cuda.transpose import Transpose
 from autosched.templates.cuda.tensor_attention import TensorAttention
@@ -39,6 +40,7 @@ TEMPLATES: tuple[Template, ...] = (
 
 
 PRODUCT_TYPES = ("tf32",)
+__all__ = ["PRODUCT_TYPES", "TEMPLATES", "layout_blocks", "schedule_sizes"]
 
 
 def layout_blocks(target: Target) -> tuple[int, ...]:

@@ -5,10 +5,12 @@ import pytest
 
 from autosched import te
 from autosched.codegen.lower.device import lower_device
+from autosched.codegen.lower.launches import bind_threads
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.testing.gpu import run_serially
-from autosched.tir import For, IfThenElse
+from autosched.tir import For, IfThenElse, IntImm, LoopKind, SeqStmt, Var
+from autosched.tir.function import shape_vars
 from autosched.tir.schedule import Schedule
 from tests.codegen.gpu_programs import elementwise, tiled_product
 
@@ -142,3 +144,43 @@ def test_large_register_buffers_are_refused():
 def test_vectors_and_tails():
     (launch,) = lower_device(elementwise((1000,)).func).launches
     assert launch.grid == (2, 1, 1)
+
+
+def of_symbols(*names):
+    n = {name: te.var(name, dtype="int64") for name in names}
+    a = te.placeholder((n[names[0]],), name="A")
+    b = te.placeholder((n[names[-1]],), name="B")
+    c = te.compute(a.shape, lambda i: a[i] * 2.0, name="C")
+    d = te.compute(b.shape, lambda i: b[i] + 1.0, name="D")
+    return Schedule(te.create_prim_func([a, b, c, d]))
+
+
+def test_the_number_of_blocks_may_come_with_the_call():
+    s = of_symbols("n")
+    bind(s, "C", 16)
+    bind(s, "D", 32)
+    lowered = lower_device(s.func)
+    ((n, most),) = lowered.sizes.items()
+    assert (n.name, n.dtype, most) == ("n", "int32", (1 << 30) - 1)
+    assert [str(launch.grid_sizes[0]) for launch in lowered.launches] == ["(n + 15) // 16", "(n + 31) // 32"]
+    for launch in lowered.launches:
+        (guard,) = (x for x in walk(launch.body) if isinstance(x, IfThenElse))
+        assert "< n" in str(guard.condition) and n in launch.block_vars
+
+
+def test_blocks_along_one_axis_are_equally_many():
+    s = of_symbols("n", "m")
+    bind(s, "C", 16)
+    bind(s, "D", 16)
+    (first, second) = (x for x in walk(s.func.body) if isinstance(x, For) and x.thread == "blockIdx.x")
+    both = For(Var("o", "int64"), IntImm(0, "int64"), IntImm(2, "int64"), LoopKind.SERIAL, SeqStmt((first, second)))
+    with pytest.raises(CodegenError, match="two loops that are bound to blockIdx.x"):
+        bind_threads(both, sizes={v: 100 for v in shape_vars(s.func)})
+
+
+def test_the_number_of_threads_is_known():
+    s = of_symbols("n")
+    for block in ("C", "D"):
+        s.bind(s.get_loops(block)[0], "threadIdx.x")
+    with pytest.raises(CodegenError, match="its extent is no constant"):
+        lower_device(s.func)

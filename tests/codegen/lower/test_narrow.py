@@ -1,8 +1,8 @@
 """Loop variables and indices of 64 bits as ones of 32."""
 
-from autosched.codegen.lower.narrow import narrow_indices
+from autosched.codegen.lower.narrow import MOST_ELEMENTS, largest_sizes, narrow_indices
 from autosched.ir.node import walk
-from autosched.tir import BufferLoad, BufferStore, Cast, For, IfThenElse, IntImm, LoopKind, Var
+from autosched.tir import BufferLoad, BufferStore, Cast, For, IfThenElse, IntImm, LoopKind, Var, decl_buffer
 from tests.codegen.programs import buffer
 
 A, B = buffer("A", 64), buffer("B", 64)
@@ -10,7 +10,13 @@ A, B = buffer("A", 64), buffer("B", 64)
 
 def loop(body, extent=64):
     var = Var("i", "int64")
-    return For(var, IntImm(0, "int64"), IntImm(extent, "int64"), LoopKind.SERIAL, body(var))
+    return For(
+        var,
+        IntImm(0, "int64"),
+        IntImm(extent, "int64") if isinstance(extent, int) else extent,
+        LoopKind.SERIAL,
+        body(var),
+    )
 
 
 def narrowed(body, buffers=(A, B), extent=64):
@@ -50,3 +56,20 @@ def test_large_buffers_keep_wide_indices():
     large = buffer("large", 1 << 31)
     new = narrowed(lambda i: BufferStore(B, large[i * IntImm(1 << 25, "int64")], (i,)), (B, large))
     assert new.loop_var.dtype == "int64"
+
+
+def test_symbols_of_shapes():
+    n, small = Var("n", "int64"), Var("n", "int32")
+    given = decl_buffer((n, 8), name="G")
+    body = loop(lambda i: BufferStore(given, given[i, 0], (n - 1 - i, 3)), n)
+    new, buffers = narrow_indices(body, (given,), {n: small})
+    assert new.loop_var.dtype == "int32" and new.extent is small
+    assert buffers[given].shape[0] is small
+    assert not any(x is n for x in walk(new))
+
+
+def test_the_most_that_symbols_can_be():
+    n, m = Var("n", "int64"), Var("m", "int64")
+    most = largest_sizes((decl_buffer((n, 8), name="G"), decl_buffer((n * 2 + 5, m), name="H")))
+    assert most[n] == MOST_ELEMENTS // 8 - 1
+    assert 7 * most[m] < MOST_ELEMENTS <= 7 * (most[m] + 1)

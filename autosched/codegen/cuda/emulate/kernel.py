@@ -30,6 +30,7 @@ def run_kernel(
 
     traces  one for each launch, or none
 
+    A kernel whose sizes come with the call is given as it is for them (`CudaKernel.at`).
     Raises EmulationError at the first fault, CodegenError for code that the emulator does not know, after the run the
     error of a check that failed (IndexOutOfRangeError).
     """
@@ -48,7 +49,7 @@ def run_kernel(
             launch.grid,
             launch.block,
             launch.shared_bytes,
-            [*arrays, scratch, *words],
+            [*arrays, scratch, *words, *map(int, kernel.numbers)],
             order=order,
             trace=traces[k] if k < len(traces) else None,
             cluster=launch.cluster,

@@ -1,0 +1,75 @@
+"""Kernels whose outer sizes come with the call: one for all batches, its grid an expression of the sizes.
+
+A template schedules the function for sizes that nothing divides. What it did is done again on the function over
+symbols: the tiles are those of known sizes, the number of blocks is an expression, and what the last tile has beyond
+the end is guarded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from autosched.codegen.lower.device import lower_device
+from autosched.codegen.lower.flops import symbolic_work
+from autosched.errors import CodegenError, InvalidValueError, ScheduleError
+from autosched.ir.structural import structural_equal
+from autosched.space import Config
+from autosched.target import Target
+from autosched.templates.base import Applied
+from autosched.tir import PrimFunc
+from autosched.tir.atomic import store_atomics
+from autosched.tir.function import shape_vars, specialize
+from autosched.tir.schedule import Schedule
+from autosched.tir.schedule.trace import Trace
+from autosched.tir.size_expr import WORK, to_size, with_named_sizes
+
+STAND_INS = ((127, 61, 31, 17), (1031, 521, 257, 67))  # primes: a template that wants divisors finds none
+MOST_SYMBOLS = 4
+
+
+def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
+    """Schedule a function over symbols. Raises ScheduleError, InvalidValueError for what has no such kernel."""
+    if len(shape_vars(func)) > MOST_SYMBOLS:
+        raise ScheduleError(f"a kernel has {MOST_SYMBOLS} sizes that come with the call at most")
+    problem = ""
+    for known, config in _choices(func, target):
+        try:
+            return _scheduled(func, known, config, target)
+        except (ScheduleError, CodegenError, InvalidValueError) as error:
+            problem = problem or f"{config.template}: {error.message}"
+    raise ScheduleError(f"no template has a kernel for sizes that come with the call: {problem}")
+
+
+def _choices(func: PrimFunc, target: Target) -> Iterator[tuple[PrimFunc, Config]]:
+    """The function for sizes that stand for all, and what schedules it, the best first."""
+    from autosched.templates.registry import all_templates, default_config
+
+    for numbers in STAND_INS:
+        known = specialize(func, dict(zip(shape_vars(func), numbers)))
+        first = default_config(known, target)
+        yield known, first
+        for template in all_templates(target.backend):
+            if template.name != first.template and (anchor := template.match(known, target)) is not None:
+                yield known, template.default(anchor, target)
+
+
+def _scheduled(func: PrimFunc, known: PrimFunc, config: Config, target: Target) -> Applied:
+    from autosched.templates.registry import apply_config
+
+    applied = apply_config(known, config, target)
+    if any(applied.packs):
+        raise ScheduleError(f"template '{config.template}' packs weights for known sizes")
+    if not structural_equal(_again(known, applied.trace).body, applied.func.body):
+        raise ScheduleError(f"template '{config.template}' writes its loops for known sizes")
+    made = _again(func, applied.trace)
+    attrs = {name: value for name, value in applied.func.attrs.items() if name not in made.attrs}
+    made = with_named_sizes(made).with_attr({**attrs, WORK: json.dumps(to_size(symbolic_work(func)))})
+    lower_device(store_atomics(made))
+    return Applied(made, applied.packs, applied.trace)
+
+
+def _again(func: PrimFunc, trace: str) -> PrimFunc:
+    sch = Schedule(func)
+    Trace.apply_json_to_schedule(trace or "[[], []]", sch)
+    return sch.func

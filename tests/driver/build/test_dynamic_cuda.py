@@ -1,0 +1,112 @@
+"""Models for all sizes on a GPU: built once, run on the emulator at sizes that were not known, equal to the CPU's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
+pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
+
+import autosched
+from autosched.codegen import counters
+from autosched.codegen.cuda.emulate.driver import EmulatorDriver
+from autosched.driver.build.sized import SizedModel
+from autosched.errors import ShapeError
+from autosched.ir import IRModule
+from autosched.runtime.cuda.devices import use_driver
+from autosched.runtime.dynamic import DynamicExecutable
+from autosched.runtime.dynamic_device import MOST_PROGRAMS
+from autosched.tir.expr import Var
+from tests.driver.build.test_dynamic import NN, OP, dense, mlp, model, n, weight
+
+TARGET = "cuda -arch=sm_90a"
+RNG = np.random.default_rng(0)
+
+
+def normed(builder: Any, x: Any) -> Any:
+    hidden = builder.emit(NN.layer_norm(dense(builder, x, 50, 24), weight(24), weight(24), [-1]))
+    return builder.emit(NN.softmax(dense(builder, builder.emit(NN.gelu(hidden)), 24, 10), -1))
+
+
+def images(builder: Any, x: Any) -> Any:
+    hidden = builder.emit(NN.relu(builder.emit(NN.conv2d(x, weight(8, 3, 3, 3), padding=(1, 1)))))
+    return builder.emit(NN.adaptive_avg_pool2d(builder.emit(NN.max_pool2d(hidden, (2, 2), (2, 2))), (1, 1)))
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[None]:
+    with use_driver(EmulatorDriver):
+        yield
+
+
+def built(module: IRModule) -> DynamicExecutable:
+    made = autosched.build(module, target=TARGET)
+    assert isinstance(made, DynamicExecutable)
+    return made
+
+
+@pytest.mark.parametrize(
+    "module, shapes",
+    [
+        (model((n(), 50), mlp), [(1, 50), (37, 50), (130, 50)]),
+        (model((n(), Var("s", "int64"), 50), normed), [(2, 3, 50), (3, 19, 50)]),
+        (model((n(), 3, 8, 8), images), [(1, 3, 8, 8), (5, 3, 8, 8)]),
+    ],
+    ids=["rows", "tokens", "images"],
+)
+def test_every_size_equals_the_build_for_cpus(module: IRModule, shapes: Any, tmp_path: Path) -> None:
+    expected, made = autosched.build(module, target="cpu"), built(module)
+    path = tmp_path / "model.asx"
+    made.save(path)
+    again = autosched.load(path)
+    before = counters.COMPILES.value
+    for shape in shapes:
+        x = RNG.standard_normal(shape).astype("float32")
+        for run in (made, again):
+            np.testing.assert_allclose(run(x).numpy(), expected(x).numpy(), rtol=2e-5, atol=1e-6)
+    assert counters.COMPILES.value == before
+
+
+def test_inputs_and_outputs_lie_on_the_device() -> None:
+    made = built(model((n(), 50), mlp))
+    x = RNG.standard_normal((7, 50)).astype("float32")
+    on_device = autosched.nd.array(x, autosched.cuda(0))
+    y = made(on_device)
+    assert y.device == autosched.cuda(0)
+    np.testing.assert_array_equal(y.numpy(), made(x).numpy())
+
+
+def test_constants_are_uploaded_once_and_few_sizes_are_kept() -> None:
+    made = built(model((n(), 50), mlp))
+    executor = made.create_executor()
+    number = made.form.inputs[0]
+    for size in range(1, MOST_PROGRAMS + 4):
+        executor.run({number: np.ones((size, 50), "float32")})
+    programs = list(executor._programs.values())
+    assert len(programs) == MOST_PROGRAMS
+    constants = [v for v, value in enumerate(made.form.values) if value.storage.kind == "const"]
+    assert constants
+    for v in constants:
+        assert len({p._addresses[v] for p in programs}) == 1
+
+
+def test_no_rows_are_refused() -> None:
+    with pytest.raises(ShapeError, match="'n' is 0"):
+        built(model((n(), 50), mlp))(np.ones((0, 50), "float32"))
+
+
+def test_a_model_without_such_a_kernel_is_compiled_when_called() -> None:
+    def attention(builder: Any, x: Any) -> Any:
+        scores = builder.emit(OP.matmul(x, builder.emit(OP.permute_dims(x, (0, 2, 1)))))
+        return builder.emit(OP.matmul(builder.emit(NN.softmax(scores, -1)), x))
+
+    module = model((n(), 7, 16), attention)
+    made = autosched.build(module, target=TARGET)
+    assert isinstance(made, SizedModel) and "known sizes" in made.reason
+    x = RNG.standard_normal((3, 7, 16)).astype("float32")
+    np.testing.assert_allclose(made(x).numpy(), autosched.build(module)(x).numpy(), rtol=2e-5, atol=1e-6)
