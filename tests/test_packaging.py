@@ -19,6 +19,7 @@ from autosched.cli import main
 from autosched.env import child_environment
 from tests.driver.programs import one_call
 from tests.layers import modules
+from tests.own import kernels
 from tests.rpc.parts import SERVER, save_model, start
 
 ROOT = Path(__file__).parents[1]
@@ -112,6 +113,15 @@ print("served")
 """
 
 
+CALL = """
+import sys
+import numpy, autosched
+x = numpy.arange(3.0)
+autosched.load(sys.argv[1])(x, 2.0)
+print(x.tolist())
+"""
+
+
 def serving_environment(folder: Path) -> dict[str, str]:
     """The environment of processes, and of their children, that find the packages of serving.txt alone."""
     serving = requirement_names((ROOT / "serving.txt").read_text(encoding="utf-8"))
@@ -135,6 +145,30 @@ def test_a_saved_model_is_served_by_the_packages_of_serving_txt(tmp_path: Path) 
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0 and "served" in done.stdout, done.stderr
     assert "logs list" not in done.stderr and "pip install autosched" in done.stderr
+
+
+def test_a_function_compiled_ahead_runs_with_the_packages_of_serving_txt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernels.scale.save(tmp_path / "k.asx", np.ones(8), 2.0)
+    environment = serving_environment(tmp_path)
+
+    def said(words: list[str]) -> str:
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=environment)
+        return done.stdout + done.stderr
+
+    assert said(["-c", CALL, str(tmp_path / "k.asx")]) == "[0.0, 2.0, 4.0]\n"
+    server, port = start(SERVER, environment=environment)
+    try:
+        assert main(["run", str(tmp_path / "k.asx"), "--remote", f"127.0.0.1:{port}/board"]) == 2
+        said_here = capsys.readouterr().err
+        assert "an artifact of functions is for the machine that loads it" in said_here and said_here.count("\n") == 1
+    finally:
+        server.kill()
+        server.wait()
+    for command in ("run", "inspect"):
+        line = said(["-m", "autosched", command, str(tmp_path / "k.asx")])
+        assert "holds functions and no model" in line and line.count("\n") == 1, line
 
 
 def test_a_device_with_the_packages_of_serving_txt_runs_and_measures(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,26 @@ from autosched.cli.output import Column, Table, count, say, show, size
 from autosched.cli.paths import check_output
 from autosched.cli.values import SHAPES, Count
 from autosched.cli.waiting import Waiting
-from autosched.errors import UsageError
+from autosched.errors import AutoschedError, UsageError
 
 if TYPE_CHECKING:
     from autosched.driver.report_facts import ModelFacts
+    from autosched.ir import IRModule
     from autosched.records import RecordFilter
     from autosched.records.report import Machines
     from autosched.records.sql import SqlStore
+    from autosched.target import Target
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A model with what is known of it beside the records."""
+
+    module: IRModule
+    target: Target
+    threads: int
+    known: ModelFacts
+
 
 SAME = 0.05  # share of a winner's time; smaller changes are none
 COLUMNS = (Column("file", "file"), Column("n_tasks", "tasks", right=True), Column("size_bytes", "size", size))
@@ -55,6 +69,11 @@ COLUMNS = (Column("file", "file"), Column("n_tasks", "tasks", right=True), Colum
     help="Show the database or log B, with A beside it, as `logs diff` does.",
 )
 @click.option("--roofline/--no-roofline", default=True, help="Measure this machine's peaks, if they are not known.")
+@click.option(
+    "--run/--no-run",
+    default=True,
+    help="With --model: run it, untuned and tuned, if this machine is like the records'.",
+)
 @with_filter
 def report(
     common: Common,
@@ -65,6 +84,7 @@ def report(
     sources: int,
     pair: tuple[str, str] | None,
     roofline: bool,
+    run: bool,
 ) -> None:
     """Write one self-contained page: tasks, convergence, knob importance, pairs of knobs, failures, roofline, sources.
 
@@ -86,11 +106,12 @@ def report(
             document = make_document(
                 store,
                 chosen,
-                weights=None if facts is None else facts.weights,
-                sources=None if facts is None else facts.sources,
-                flops=None if facts is None else facts.flops,
+                weights=None if facts is None else facts.known.weights,
+                sources=None if facts is None else facts.known.sources,
+                flops=None if facts is None else facts.known.flops,
                 machines=_machines(store, chosen) if roofline else None,
                 model="" if model is None else model.name,
+                in_model=_in_model(common, store, facts) if run else None,
                 compare=_compared(others[0], store, chosen, facts) if others else None,
             )
     page = make_page(document)
@@ -102,11 +123,11 @@ def report(
     say(f"{count(n_tasks, 'task')} in {output}, {size(size_bytes)}", quiet=common.is_quiet)
 
 
-def _compared(first: SqlStore, second: SqlStore, chosen: RecordFilter, facts: ModelFacts | None) -> dict[str, Any]:
+def _compared(first: SqlStore, second: SqlStore, chosen: RecordFilter, facts: Facts | None) -> dict[str, Any]:
     """What the page shows of two databases' winners."""
     from autosched.records.report import progress_of
 
-    weights = None if facts is None else facts.weights
+    weights = None if facts is None else facts.known.weights
     rows = compare(first.winners(chosen), second.winners(chosen), SAME)
     shown = [
         {
@@ -121,7 +142,22 @@ def _compared(first: SqlStore, second: SqlStore, chosen: RecordFilter, facts: Mo
     return {"a": first.origin, "b": second.origin, "rows": shown, "progress": progress}
 
 
-def _facts(common: Common, store: SqlStore, model: Path, shapes: Shapes | None, n_sources: int) -> ModelFacts:
+def _in_model(common: Common, store: SqlStore, facts: Facts | None) -> dict[str, float | None] | None:
+    """Whole runs of the model, untuned and tuned; None where nothing was tuned on such a machine."""
+    from autosched.driver.report_facts import model_times
+
+    if facts is None or not any(t.device == facts.target.fingerprint() for t in store.tasks()):
+        return None
+    try:
+        found = model_times(facts.module, facts.target, facts.threads, store)
+    except AutoschedError as error:
+        say(f"the report shows no runs of the whole model: {error.line}", quiet=common.is_quiet)
+        return None
+    times = {"before_ms": 1e3 * found.before_s, "after_ms": 1e3 * found.after_s}
+    return times | {"low": found.low, "high": found.high}
+
+
+def _facts(common: Common, store: SqlStore, model: Path, shapes: Shapes | None, n_sources: int) -> Facts:
     from autosched.driver.report_facts import model_facts
     from autosched.driver.settings import resolve_target, resolve_threads
 
@@ -129,7 +165,8 @@ def _facts(common: Common, store: SqlStore, model: Path, shapes: Shapes | None, 
     with Waiting(f"finding the tasks of {model.name}", quiet=common.is_quiet):
         target = resolve_target(common.target)
         threads = resolve_threads(common.threads, target)
-        return model_facts(module, target, threads, store, n_sources=n_sources)
+        known = model_facts(module, target, threads, store, n_sources=n_sources)
+    return Facts(module, target, threads, known)
 
 
 def _machines(store: SqlStore, chosen: RecordFilter) -> Machines:

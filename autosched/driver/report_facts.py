@@ -1,4 +1,4 @@
-"""What a report shows beside the records: a model's weights and arithmetic, schedules and sources, a device's peaks."""
+"""What a report shows beside the records: a model's times, weights and arithmetic, schedules, sources, peaks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from typing import Any
 
 from autosched.codegen import compile_func
 from autosched.codegen.lower.flops import count_work
+from autosched.driver.bench.programs import autosched_program
+from autosched.driver.bench.rounds import compare, measure
+from autosched.driver.build.entry import build
 from autosched.driver.build.tuned_layouts import TunedLayouts
+from autosched.driver.settings import resolve_records
 from autosched.driver.task_space import default_of
 from autosched.driver.tasks import extract_tasks
-from autosched.errors import AutoschedError
+from autosched.driver.tune.report import ModelTimes
+from autosched.errors import AutoschedError, UsageError
 from autosched.ir import IRModule
-from autosched.records import RecordReader
+from autosched.records import FallbackContext, RecordReader
 from autosched.records.report import Peak
+from autosched.runtime import Executable
 from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
 from autosched.target import Target
@@ -24,6 +30,8 @@ from autosched.task import Task
 from autosched.templates import apply_config
 from autosched.templates.thread_knob import split_threads
 from autosched.tir.schedule.trace import KINDS
+
+RUN_S = 1.2  # measuring time of one of two whole models
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,25 @@ def model_facts(
     return ModelFacts(
         {task.key: task.weight for task in tasks}, {task.key: count_work(task.func) for task in tasks}, sources
     )
+
+
+def model_times(module: IRModule, target: Target, threads: int, records: RecordReader) -> ModelTimes:
+    """Whole runs of the built model, every kernel included: with defaults alone, and with what the records say.
+
+    Both are run in turn, for a second each; where they are the same, one is, and there is no interval. Raises AutoschedError for a model that does not run here as one graph.
+    """
+    sources: dict[str, Any] = {"before": FallbackContext(), "after": resolve_records([records])}
+    built = [build(module, target, records=source, threads=threads) for source in sources.values()]
+    if not all(isinstance(one, Executable) for one in built):
+        raise UsageError("the model is compiled when it is called")
+    plain, tuned = ([(row["kernel"], row["config"]) for row in one.manifest["report"]] for one in built)
+    if plain == tuned:  # two runs of the same would differ by chance alone
+        (alone,) = measure([autosched_program("before", built[0], threads)], RUN_S)
+        return ModelTimes(alone.median_s, alone.median_s)
+    programs = [autosched_program(name, one, threads) for name, one in zip(sources, built, strict=True)]
+    first, second = measure(programs, RUN_S)
+    verdict = compare(first, second)
+    return ModelTimes(first.median_s, first.median_s * verdict.ratio, verdict.low, verdict.high)
 
 
 def kernel_texts(task: Task, winner: Config) -> dict[str, str]:

@@ -31,6 +31,7 @@ from autosched.rpc.access import described, refuse_client, safe_name
 from autosched.rpc.frames import ConnectionLost, Frames
 from autosched.runtime import Device, Executable, GraphExecutor, Module, NDArray, NodeTime, empty
 from autosched.runtime.array import BFLOAT16, know_dtype
+from autosched.runtime.compiled_function import CompiledFunction
 from autosched.runtime.device import CPU
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.graph_module import create as create_graph
@@ -386,6 +387,8 @@ def _facts(value: Any) -> dict[str, Any]:
             return {"kind": "executor", "device": [value.device.device_type, value.device.device_id]}
         case VMExecutable():
             return {"kind": "vm module"}
+        case CompiledFunction():
+            raise InvalidTypeError("an artifact of functions is for the machine that loads it", hint="send a model")
     raise InvalidTypeError(f"a {type(value).__name__} cannot be given to a client")
 
 

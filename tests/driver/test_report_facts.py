@@ -6,20 +6,23 @@ import ast
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import autosched
+from autosched import relax
 from autosched.driver import report_facts
 from autosched.driver.bench import peaks
 from autosched.driver.build.choose import make_task
-from autosched.driver.report_facts import kernel_texts, known_peak, model_facts, read_peak, trace_text
+from autosched.driver.report_facts import kernel_texts, known_peak, model_facts, model_times, read_peak, trace_text
+from autosched.driver.tasks import extract_tasks
 from autosched.records import make_record, open_store
 from autosched.records.report import Peak
 from autosched.runtime.cache import KernelCache
 from autosched.target import Target
 from autosched.task import Measurement, Status, Trial
 from autosched.templates import default_config, space_for
-from tests.driver.programs import matmul
+from tests.driver.programs import matmul, one_call
 
 TARGET = Target("cpu")
 
@@ -38,6 +41,21 @@ def test_the_winners_of_the_heaviest_tasks_show_their_sources(tmp_path: Path) ->
     (texts,) = facts.sources.values()
     assert list(facts.sources) == [tasks["large"].key]
     assert [title.partition(":")[0] for title in texts] == ["The default, which has won"] * 2
+
+
+def test_whole_runs_of_a_model_that_is_tuned_in_part(tmp_path: Path) -> None:
+    weight = np.ones((16, 16), "float32")
+    model = one_call(lambda x: relax.op.tanh(relax.op.matmul(x, relax.const(weight))), ((4, 16), "float32"))
+    with open_store(tmp_path / "r.db") as store:
+        untuned = model_times(model, TARGET, 1, store)
+        task = next(t for t in extract_tasks(model, TARGET, threads=1) if t.name == "fused_matmul_tanh")
+        default = default_config(task.func, TARGET)
+        winner = next(config for config in space_for(task.func, TARGET) if config != default)
+        store.add([make_record(task, Trial(winner, Measurement(Status.OK, (1e-6,), "float64")), is_winner=True)])
+        times = model_times(model, TARGET, 1, store)
+    assert untuned.before_s == untuned.after_s and untuned.low is None
+    assert times.before_s > 0 and times.low is not None and times.high is not None
+    assert times.low <= times.after_s / times.before_s <= times.high
 
 
 def test_winner_and_default_side_by_side() -> None:

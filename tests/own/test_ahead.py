@@ -201,6 +201,10 @@ def test_the_command_builds_functions(tmp_path: Path, capsys: pytest.CaptureFixt
     x = np.arange(5.0)
     autosched.load(path)(x, 2.0)
     assert (x == 2 * np.arange(5.0)).all()
+    for words in (["inspect"], ["run"], ["bench"], ["bench", "--profile"]):
+        assert main([words[0], str(path), *words[1:]]) == 2
+        said = capsys.readouterr().err
+        assert f"{path} holds functions and no model; " in said and said.count("\n") == 1
     flags = (["--shapes", "x:3"], "--shapes is for models"), (["--signature", "f8"], "is no list of types")
     for given, text in (*flags, (["--target", "cuda"], "compiled for this CPU")):
         assert main(["build", scale, "-o", str(path), *given]) == 2

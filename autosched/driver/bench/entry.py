@@ -186,7 +186,7 @@ def _open(
 def _load_artifact(path: Path) -> Executable:
     loaded = load(path)
     if not isinstance(loaded, Executable):
-        raise UsageError(f"{path} holds functions and no model")
+        raise UsageError(f"{path} holds functions and no model", hint="bench takes package.module:function")
     return loaded
 
 

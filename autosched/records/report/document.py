@@ -34,6 +34,7 @@ def make_document(
     machines: Machines | None = None,
     model: str = "",
     compare: Mapping[str, Any] | None = None,
+    in_model: Mapping[str, float | None] | None = None,
 ) -> dict[str, Any]:
     """Everything that the page shows.
 
@@ -44,6 +45,8 @@ def make_document(
     model     the model's name, for the title
     compare   what is shown of another database beside this one: {"a", "b": their names, "rows": their winners in pairs,
               "progress": the other one's}
+    in_model  whole runs of the model, untuned and tuned: {"before_ms", "after_ms", "low", "high"}, the last two the
+              95 % interval of the ratio, None where both are the same
     """
     keys, columns = store.trial_table(query)
     found = task_statistics(keys, columns, wins := store.winners())
@@ -74,6 +77,7 @@ def make_document(
         "version": current_versions()["autosched"],
         "importance_how": HOW,
         "weighted": bool(weights),
+        "in_model": None if in_model is None else dict(in_model),
         "compare": None if compare is None else dict(compare),
         "unmeasured": len(set(weights or {}) - {task.key.workload for task in found}),
         "progress": progress_of(keys, columns, weights),

@@ -419,6 +419,12 @@ function select(task) {
 
 // ---- the whole page
 
+function wholeChange({ low, high, before_ms, after_ms }) {
+  if (low === null) return "the best that is known are the defaults";
+  const change = 100 * (after_ms / before_ms - 1), half = 50 * (high - low);
+  return low <= 1 && high >= 1 ? `no difference found at ± ${half.toFixed(1)} %` : `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} %, ± ${half.toFixed(1)}`;
+}
+
 function showSummary() {
   const sum = (of) => tasks.reduce((total, task) => total + of(task), 0);
   const known = tasks.filter((task) => task.default_ms !== null);
@@ -427,7 +433,9 @@ function showSummary() {
   const winners = tasks.filter((t) => t.gain !== null && t.gain > 1).length;
   const missing = report.unmeasured + tasks.length - known.length, single = tasks.filter((t) => !t.confirmed).length;
   const apart = (missing ? `; ${many(missing, "kernel")} not measured, and not in it` : "") + (single ? `; ${many(single, "task")} by single trials` : "");
+  const whole = report.in_model;
   const facts = [
+    ...(whole ? [["Model, whole runs", `${ms(whole.before_ms)} → ${ms(whole.after_ms)} ms`, `${wholeChange(whole)}; every kernel in it, tuned or not`]] : []),
     [report.weighted ? "Model, sum of its kernels" : "All tasks, each once", `${ms(before)} → ${ms(after)} ms`, before ? `${times(before / after)} as fast as untuned` + apart : ""],
     ["Tasks", tasks.length.toLocaleString("en"), `${winners} better than their default`],
     ["Trials", sum((t) => t.n).toLocaleString("en"), `${sum(failed).toLocaleString("en")} failed`],

@@ -73,7 +73,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sources = {first: {"Winner: <b>": "def kernel(): <script>alert(3)</script>", "Default": "def kernel(): 0"}}
         flops = {first: 2 * 128 * 256 * 784}
         machines = {(device, 2): peak}
-        document = make_document(store, sources=sources, flops=flops, machines=machines)
+        in_model = {"before_ms": 5.0, "after_ms": 4.0, "low": 0.79, "high": 0.81}
+        document = make_document(store, sources=sources, flops=flops, machines=machines, in_model=in_model)
     path.write_text(make_page(document), encoding="utf-8")
     return path
 
@@ -104,6 +105,12 @@ def test_charts_are_drawn_and_nothing_leaves_the_page(light: tuple[Any, list[str
     page.evaluate("fetch('https://example.com/').catch(() => 0)")
     assert any("Content Security Policy" in text for text in heard[1:]), "the page itself refuses requests"
     del heard[1:]
+
+
+def test_the_headline_is_of_whole_runs_of_the_model(light: tuple[Any, list[str]]) -> None:
+    page, _ = light
+    assert page.locator("#summary dd").first.inner_text().split("\n")[0].startswith("5 → 4 ms")
+    assert "−20.0 %, ± 1.0; every kernel in it, tuned or not" in page.locator("#summary").inner_text()
 
 
 def test_what_a_log_says_is_text(light: tuple[Any, list[str]]) -> None:
