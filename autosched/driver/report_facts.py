@@ -59,10 +59,11 @@ def model_facts(
 def model_times(module: IRModule, target: Target, threads: int, records: RecordReader) -> ModelTimes:
     """Whole runs of the built model, every kernel included: with defaults alone, and with what the records say.
 
-    Both are run in turn, for a second each; where they are the same, one is, and there is no interval. Raises AutoschedError for a model that does not run here as one graph.
+    Both are run in turn, for a second each; where they are the same, one is, and there is no interval.
+    Raises AutoschedError for a model that does not run here as one graph.
     """
     sources: dict[str, Any] = {"before": FallbackContext(), "after": resolve_records([records])}
-    built = [build(module, target, records=source, threads=threads) for source in sources.values()]
+    built = [build(module, target=target, records=source, threads=threads) for source in sources.values()]
     if not all(isinstance(one, Executable) for one in built):
         raise UsageError("the model is compiled when it is called")
     plain, tuned = ([(row["kernel"], row["config"]) for row in one.manifest["report"]] for one in built)

@@ -43,7 +43,8 @@ def test_the_winners_of_the_heaviest_tasks_show_their_sources(tmp_path: Path) ->
     assert [title.partition(":")[0] for title in texts] == ["The default, which has won"] * 2
 
 
-def test_whole_runs_of_a_model_that_is_tuned_in_part(tmp_path: Path) -> None:
+def test_whole_runs_of_a_model_that_is_tuned_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_facts, "RUN_S", 0.05)
     weight = np.ones((16, 16), "float32")
     model = one_call(lambda x: relax.op.tanh(relax.op.matmul(x, relax.const(weight))), ((4, 16), "float32"))
     with open_store(tmp_path / "r.db") as store:
