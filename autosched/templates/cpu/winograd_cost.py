@@ -85,14 +85,14 @@ class Plan:
 
 def winograd_cycles(layer: Layer, plan: Plan, target: Target) -> float:
     """Products, transforms, and what the caches beyond the second bring, partly while computing."""
-    lanes, size = target.lanes("float32"), (plan.m + TAPS - 1) ** 2
+    lanes, caches, size = target.lanes("float32"), target.cache, (plan.m + TAPS - 1) ** 2
     tiles = layer.tiles(plan.m)
     block = min(plan.block_tiles(tiles), tiles)
     blocks = -(-tiles // block)
     width = plan.vectors * lanes
     chunks = -(-layer.outputs // (width * plan.panels))
     inner = (plan.rows + width) * layer.channels * FLOAT_BYTES  # of one register tile's operands
-    missing = min(max(inner / (0.6 * target.cache.l1_bytes) - 1, 0.0), 1.0)
+    missing = min(max(inner / (0.6 * caches.l1_bytes) - 1, 0.0), 1.0)
     stall = 0.25 * missing * plan.vectors * L2_VECTOR_CYCLES
 
     def tile_cycles(rows: int) -> float:
@@ -105,12 +105,12 @@ def winograd_cycles(layer: Layer, plan: Plan, target: Target) -> float:
     n_vectors = layer.channels / lanes * INPUT_CYCLES[plan.m] + layer.outputs / lanes * OUTPUT_CYCLES[plan.m]
     transforms = blocks * block * n_vectors
     held = size * block * FLOAT_BYTES * (layer.channels + width * plan.panels)
-    beyond = min(max(held / (0.9 * target.cache.l2_bytes) - 1, 0.0), 1.0)
+    beyond = min(max(held / (0.9 * caches.l2_bytes) - 1, 0.0), 1.0)
     again = size * blocks * block * layer.channels * FLOAT_BYTES * chunks * plan.panels
     if plan.tasks == "channels":  # all inputs are transformed before anything reads them
         held += size * (blocks - 1) * block * FLOAT_BYTES * layer.channels
         written = 2 * size * blocks * block * layer.channels * FLOAT_BYTES
-        transforms += APART * written / L3_BYTES_PER_CYCLE if held > target.cache.l2_bytes else 0.0
+        transforms += APART * written / L3_BYTES_PER_CYCLE if held > caches.l2_bytes else 0.0
     traffic = again * (beyond / L3_BYTES_PER_CYCLE + (1 - beyond) / (4 * L2_BYTES_PER_CYCLE))
     weights = weight_cycles(size * layer.channels * layer.outputs, blocks, products, lanes)
     return products + transforms + 0.15 * traffic + weights

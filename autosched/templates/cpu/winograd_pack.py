@@ -39,12 +39,13 @@ class WinogradPack:
         chunks, size, _, panels, inputs, width = self.packed_shape
         natural = array.reshape(self.shape)
         packed = np.zeros(self.packed_shape, array.dtype)
-        for chunk in range(chunks):  # a chunk at a time: float64 of all of them would be large
-            some = natural[chunk * panels * width : (chunk + 1) * panels * width].astype(np.float64)
-            transformed = np.einsum("xk,oikl,yl->xyoi", g, some, g, optimize=True)
-            padded = np.zeros((size, size, panels * width, inputs))
-            padded[:, :, : len(some)] = transformed
-            packed[chunk] = padded.reshape(size, size, panels, width, inputs).transpose(0, 1, 2, 4, 3)
+        for chunk, panel in np.ndindex(chunks, panels):  # one at a time: float64 of all of them would be large
+            first = (chunk * panels + panel) * width
+            taps = natural[first : first + width].transpose(2, 3, 1, 0).astype(np.float64, order="C")
+            half = g @ taps.reshape(TAPS, -1)
+            for x in range(size):
+                rows = g @ half[x].reshape(TAPS, -1)
+                packed[chunk, x, :, panel, :, : taps.shape[-1]] = rows.reshape(size, inputs, -1)
         return packed
 
     def index(self, o: PrimExpr, i: PrimExpr, x: PrimExpr, y: PrimExpr) -> tuple[PrimExpr, ...]:
