@@ -178,9 +178,9 @@ def _elements(buffer: Buffer) -> int:
 class _Maker:
     """One build.
 
-    forms   functions that are compiled for blocks
-    sized   scheduled functions whose sizes come with the call, and why they are no forms
-    merged  forms of those whose leading dimensions are one: tokens of sequences
+    forms    functions that are compiled for blocks
+    sized    scheduled functions whose sizes come with the call, and why they are no forms
+    counted  those of them, on devices, that are given how many parts there are: images, tokens of all sequences
     """
 
     def __init__(self, prepared: IRModule, target: Target, records: RecordReader | None, threads: int):
@@ -189,7 +189,7 @@ class _Maker:
         self.forms: dict[str, _Form] = {}
         self.sized: dict[str, PrimFunc] = {}
         self.reasons: dict[str, str] = {}
-        self.merged: dict[str, _Form] = {}
+        self.counted: dict[str, _Form] = {}
         for name, func in self.functions.items():
             if not target.is_cpu:
                 self.sized[name], self.reasons[name] = self._on_device(name, func), "the grid is an expression of them"
@@ -202,16 +202,16 @@ class _Maker:
 
     def _on_device(self, name: str, func: PrimFunc) -> PrimFunc:
         """A function over symbols for a device whose number of blocks comes with a launch."""
-        if len(shape_vars(func)) > 1:
-            with contextlib.suppress(NotSeparableError):
-                self.merged[name] = _Form.of(name, func)
-                func = self.merged[name].func
+        with contextlib.suppress(NotSeparableError):
+            self.counted[name] = _Form.of(name, func)
+            func = self.counted[name].func
         return _sized(name, func, self.target)
 
     def numbers_of(self, name: str, shapes: Sequence[Sequence[object]]) -> tuple[Any, ...]:
         """What a kernel is given in a call with arguments of these shapes."""
-        if name in self.forms or name in self.merged:
-            return ((self.forms.get(name) or self.merged[name]).count(shapes),)
+        form = self.forms.get(name) or self.counted.get(name)
+        if form is not None:
+            return (form.count(shapes),)
         return call_sizes(self.functions[name], shapes) if name in self.sized else ()
 
     def build(self, sizes: Sequence[SizeRange], checks: bool) -> DynamicExecutable:

@@ -2,7 +2,8 @@
 
 A template schedules the function for sizes that nothing divides. What it did is done again on the function over
 symbols: the tiles are those of known sizes, the number of blocks is an expression, and what the last tile has beyond
-the end is guarded.
+the end is guarded. A template that writes its loops itself, as attention's does, schedules one part of the batch, whose
+blocks all parts have (`parts.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from autosched.ir.structural import structural_equal
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates.base import Applied
+from autosched.templates.cuda.parts import over_parts
 from autosched.tir import PrimFunc
-from autosched.tir.atomic import store_atomics
 from autosched.tir.function import shape_vars, specialize
 from autosched.tir.schedule import Schedule
 from autosched.tir.schedule.trace import Trace
@@ -38,6 +39,11 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
             return _scheduled(func, known, config, target)
         except (ScheduleError, CodegenError, InvalidValueError) as error:
             problem = problem or f"{config.template}: {error.message}"
+    for _, config in _choices(func, target):
+        try:
+            return _by_parts(func, config, target)
+        except (ScheduleError, CodegenError, InvalidValueError) as error:
+            problem = f"{problem}; by parts: {error.message}" if "by parts" not in problem else problem
     raise ScheduleError(f"no template has a kernel for sizes that come with the call: {problem}")
 
 
@@ -62,10 +68,27 @@ def _scheduled(func: PrimFunc, known: PrimFunc, config: Config, target: Target) 
         raise ScheduleError(f"template '{config.template}' packs weights for known sizes")
     if not structural_equal(_again(known, applied.trace).body, applied.func.body):
         raise ScheduleError(f"template '{config.template}' writes its loops for known sizes")
-    made = _again(func, applied.trace)
+    return _checked(func, _again(func, applied.trace), applied)
+
+
+def _by_parts(func: PrimFunc, config: Config, target: Target) -> Applied:
+    """The function with the blocks of one part of its batch for each."""
+    from autosched.templates.registry import apply_config, template_named
+
+    one = specialize(func, dict.fromkeys(shape_vars(func), 1))
+    if template_named(config.template, target).match(one, target) is None:
+        raise ScheduleError(f"template '{config.template}' does not take one part")
+    applied = apply_config(one, config, target)
+    if any(applied.packs):
+        raise ScheduleError(f"template '{config.template}' packs weights for known sizes")
+    return _checked(func, over_parts(func, applied.func), applied)
+
+
+def _checked(func: PrimFunc, made: PrimFunc, applied: Applied) -> Applied:
+    """What is known of its sizes beside a scheduled function. Raises CodegenError where there is no code for it."""
     attrs = {name: value for name, value in applied.func.attrs.items() if name not in made.attrs}
     made = with_named_sizes(made).with_attr({**attrs, WORK: json.dumps(to_size(symbolic_work(func)))})
-    lower_device(store_atomics(made))
+    lower_device(made)
     return Applied(made, applied.packs, applied.trace)
 
 

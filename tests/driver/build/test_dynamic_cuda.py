@@ -38,6 +38,11 @@ def images(builder: Any, x: Any) -> Any:
     return builder.emit(NN.adaptive_avg_pool2d(builder.emit(NN.max_pool2d(hidden, (2, 2), (2, 2))), (1, 1)))
 
 
+def attention(builder: Any, x: Any) -> Any:
+    scores = builder.emit(OP.matmul(dense(builder, x, 16, 16), builder.emit(OP.permute_dims(x, (0, 2, 1)))))
+    return builder.emit(OP.matmul(builder.emit(NN.softmax(scores, -1)), x))
+
+
 @pytest.fixture(autouse=True)
 def device() -> Iterator[None]:
     with use_driver(EmulatorDriver):
@@ -56,8 +61,9 @@ def built(module: IRModule) -> DynamicExecutable:
         (model((n(), 50), mlp), [(1, 50), (37, 50), (130, 50)]),
         (model((n(), Var("s", "int64"), 50), normed), [(2, 3, 50), (3, 19, 50)]),
         (model((n(), 3, 8, 8), images), [(1, 3, 8, 8), (5, 3, 8, 8)]),
+        (model((n(), 7, 16), attention), [(1, 7, 16), (5, 7, 16)]),
     ],
-    ids=["rows", "tokens", "images"],
+    ids=["rows", "tokens", "images", "attention"],
 )
 def test_every_size_equals_the_build_for_cpus(module: IRModule, shapes: Any, tmp_path: Path) -> None:
     expected, made = autosched.build(module, target="cpu"), built(module)
@@ -101,11 +107,7 @@ def test_no_rows_are_refused() -> None:
 
 
 def test_a_model_without_such_a_kernel_is_compiled_when_called() -> None:
-    def attention(builder: Any, x: Any) -> Any:
-        scores = builder.emit(OP.matmul(x, builder.emit(OP.permute_dims(x, (0, 2, 1)))))
-        return builder.emit(OP.matmul(builder.emit(NN.softmax(scores, -1)), x))
-
-    module = model((n(), 7, 16), attention)
+    module = model((n(), Var("s", "int64"), 16), attention)
     made = autosched.build(module, target=TARGET)
     assert isinstance(made, SizedModel) and "known sizes" in made.reason
     x = RNG.standard_normal((3, 7, 16)).astype("float32")

@@ -23,9 +23,11 @@ from autosched.te import Tensor, create_prim_func
 from autosched.templates import schedule_sizes
 from autosched.tir import PrimFunc
 from autosched.topi.attention import attention
+from autosched.topi.sort import cumsum
 
 TARGET = Target("cuda -arch=sm_90a")
 SIZES = (1, 2, 16, 33, 130)
+FEW = (1, 2, 5)  # of parts that many threads compute
 RNG = np.random.default_rng(0)
 
 
@@ -68,6 +70,19 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
+def attended(length: int, d: int, dtype: str) -> PrimFunc:
+    batch = n()
+    q, k, v = (tensor(name, batch, length, 2, d, dtype=dtype) for name in "qkv")
+    return create_prim_func([q, k, v, attention(q, k, v, None, d**-0.5, "TopLeft")])
+
+
+def attention_of(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Causal."""
+    scores = np.einsum("bihd,bjhd->bhij", q, k) * q.shape[-1] ** -0.5
+    scores[..., ~np.tri(q.shape[1], dtype=bool)] = -np.inf
+    return np.asarray(np.einsum("bhij,bjhd->bihd", softmax(scores), v))
+
+
 def pointwise(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Of stride 2."""
     return np.asarray(np.einsum("nchw,oc->nohw", x[:, :, ::2, ::2], w[..., 0, 0]))
@@ -85,6 +100,11 @@ CASES: dict[str, tuple[Callable[[], PrimFunc], Callable[..., np.ndarray]]] = {
     "softmax": (lambda: of((70,), lambda x: topi.nn.softmax(x, -1)), softmax),
     "row sums": (lambda: of((70,), lambda x: topi.sum(x, -1)), lambda x: x.sum(-1)),
     "sums over the batch": (lambda: of((12,), lambda x: topi.sum(x, 0)), lambda x: x.sum(0)),
+    "running sums": (lambda: of((100,), lambda x: cumsum(x, 1, False)), lambda x: x.cumsum(1)),
+    "turned parts": (lambda: of((35, 40), lambda x: topi.transpose(x, (0, 2, 1))), lambda x: x.transpose(0, 2, 1)),
+    "attention": (lambda: attended(7, 16, "float32"), attention_of),
+    "attention of odd sizes": (lambda: attended(19, 9, "float32"), attention_of),
+    "attention on tensor cores": (lambda: attended(37, 16, "float16"), attention_of),
     "values of sizes": (lambda: of((), from_behind), lambda x: x * np.arange(len(x), 0, -1)),
 }  # fmt: skip
 
@@ -99,7 +119,7 @@ def compiled(func: PrimFunc, target: Target = TARGET) -> CudaKernel:
 def test_one_kernel_is_right_for_all_sizes(case: str) -> None:
     make, reference = CASES[case]
     kernel = compiled(make())
-    for size in SIZES:
+    for size in FEW if case.startswith("attention") or case == "turned parts" else SIZES:
         at = kernel.at((size,))
         assert at.images is kernel.images
         inputs = [RNG.standard_normal(a.shape).astype(a.dtype) for a in at.inputs]
@@ -161,10 +181,10 @@ def test_grids_beyond_a_device_are_refused() -> None:
         kernel.at((65536,))
 
 
-def test_what_has_no_such_kernel_is_refused() -> None:
-    batch = n()
-    q, k, v = (tensor(name, batch, 7, 2, 16) for name in "qkv")
-    with pytest.raises(ScheduleError, match="writes its loops for known sizes"):
+def test_a_sequence_that_attends_to_itself_is_refused() -> None:
+    length = n()
+    q, k, v = (tensor(name, 2, length, 2, 16) for name in "qkv")
+    with pytest.raises(ScheduleError, match="writes its loops for known sizes; by parts: "):
         schedule_sizes(create_prim_func([q, k, v, attention(q, k, v, None, 0.25, None)]), TARGET)
 
 
