@@ -88,4 +88,22 @@ def test_the_default_for_few_rows_unpacks_without_conversions() -> None:
 def test_words_that_a_vector_has_one_of_for_each_column() -> None:
     func, _ = product(1, 64, 64, 4, 32)
     packs = apply_config(func, default_config(func, V4), V4).packs
-    assert [p and p.packed_shape for p in packs] == [None, (1, 8, 64), (1, 2, 64), None]
+    assert [p and p.packed_shape for p in packs] == [None, (4, 8, 16), (4, 2, 16), None]
+
+
+@pytest.mark.parametrize("streams", [1, 2, 4])
+@pytest.mark.parametrize("ahead", [4, 32])
+def test_words_and_scales_that_are_asked_for_ahead(ahead: int, streams: int) -> None:
+    """Also beyond the end of the weights, where lines are asked for but not read."""
+    func, given = product(2, 9 * HOST.lanes("float32") + 1, 256, 4, 32)
+    check(func, given, 4, 32, vectors=4, streams=streams, ahead=ahead)
+
+
+def test_each_line_of_a_step_is_asked_for_once() -> None:
+    func, _ = product(1, 128, 256, 4, 32)
+    default = default_config(func, V4)
+    fetches = []
+    for ahead in (0, 8):
+        config = Config("matmul_nbits", {**default.knobs, "ahead": ahead})
+        fetches.append(compile_func(apply_config(func, config, V4).func, V4, name="k").asm.count("prefetcht0"))
+    assert fetches == [0, 4 + 4]  # four vectors of words in a word's step, four of scales in a group's
