@@ -24,6 +24,8 @@ def say_end(report: TuneReport, *, quiet: bool) -> None:
     if len(report.tasks) == 1 and (shares := report.tasks[0].importance):
         text = ", ".join(f"{knob} {100 * share:.0f} %" for knob, share in shares)
         say(f"what explains the times: {text}", quiet=quiet)
+    if report.peak is not None:
+        say(f"{report.tasks[0].name} runs {report.peak.text}", quiet=quiet)
     if report.interrupted:
         say(f"interrupted; what was measured is in {report.database}", quiet=quiet)
         return
@@ -51,6 +53,7 @@ def report_table(report: TuneReport, form: str) -> Table:
         "drift": report.drift,
         "notes": report.notes,
         "model": model,
+        "peak": None if report.peak is None else {**asdict(report.peak), "text": report.peak.text},
     }
     more = (
         Column("config", "configuration"),

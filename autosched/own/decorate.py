@@ -9,6 +9,7 @@ from autosched.errors import UsageError
 from autosched.own.function import AutotunedFunction
 from autosched.own.gpu.launching import LaunchRule
 from autosched.own.jit import is_cuda, unwrap
+from autosched.own.peak import Rule, Work
 from autosched.own.references import OwnCheck
 from autosched.own.signature import Signature, check_key
 from autosched.own.space import make_space
@@ -32,6 +33,8 @@ def autotune(
     grid: Any = None,
     threads: Any = None,
     shared: Any = None,
+    flops: Rule = None,
+    bytes: Rule = None,  # noqa: A002  # the word that is said of it
 ) -> Callable[[Callable[..., Any]], AutotunedFunction]:
     """Decorator for a plain function or one of Numba's (njit, vectorize, guvectorize, cuda.jit): tuning chooses knobs.
 
@@ -47,6 +50,8 @@ def autotune(
     target       "cuda" makes a plain function a kernel of `numba.cuda`; None: the CPU, or for a kernel the device here
     grid, threads, shared  of a kernel: blocks, threads of a block, bytes of dynamic shared memory; numbers, tuples, or
                  functions of knobs and arguments by their names. threads None: a knob `threads`
+    flops, bytes  arithmetic and data of a call, for the share of this machine's peak that tuning reports: numbers, or
+                 functions of arguments and knobs by their names; None: counted, where the source and arguments say it
     The default of each knob is its parameter's default, else its first candidate. A call never tunes, unless
     AUTOSCHED_TUNE says so: `function.tune(arguments…)` does. Raises UsageError for what cannot be tuned.
     """
@@ -83,7 +88,16 @@ def autotune(
         made = make_space(name, knobs, constraints, signature, options, **limits)
         judged = OwnCheck(check, rtol, atol)
         return AutotunedFunction(
-            inner, options, made, signature, key=key, check=judged, example=example, records=records, form=form
+            inner,
+            options,
+            made,
+            signature,
+            key=key,
+            check=judged,
+            example=example,
+            records=records,
+            form=form,
+            work=Work(flops, bytes),
         )
 
     return decorate

@@ -18,6 +18,7 @@ from autosched.own.digest import digest
 from autosched.own.dispatch import UNSET, quick_call
 from autosched.own.jit import divide
 from autosched.own.keep import KeptCode
+from autosched.own.peak import Work
 from autosched.own.references import OwnCheck
 from autosched.own.role import ROLE
 from autosched.own.signature import Signature
@@ -40,6 +41,7 @@ class AutotunedFunction:
     """What `autotune` makes of a function; called, it is the function, with the knobs chosen.
 
     form     of a ufunc, how it was made
+    work     what the user says of a call's arithmetic and data
     space    knobs and constraints
     py_func  the Python function as it was written, knobs included
     """
@@ -58,12 +60,13 @@ class AutotunedFunction:
         example: Any = None,
         records: Any = None,
         form: UfuncForm | None = None,
+        work: Work | None = None,
     ):
         functools.update_wrapper(self, func)
         self.__name__: str = func.__name__
         self.__qualname__: str = func.__qualname__
         self.py_func, self.options, self.space, self.signature = func, dict(options), space, signature
-        self.form = form
+        self.form, self.work = form, work or Work()
         self.key, self.check = None if key is None else tuple(key), check
         self._example, self._sources = example, [] if records is None else [records]
         self._table: dict[Any, Callable[..., Any]] = {}

@@ -15,6 +15,7 @@ from autosched.driver.tune.tuning import Tuning
 from autosched.driver.tune.turns import TuningRun
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import SpaceError, UsageError
+from autosched.own.peak import Work, share_of_peak
 from autosched.own.references import OwnReferences
 from autosched.own.signature import Signature
 from autosched.own.space import OwnSpace, OwnSpaces, Usable, expected_gain
@@ -34,6 +35,8 @@ class Tunable(Protocol):
     space: OwnSpace
     signature: Signature
     check: Any
+    work: Work
+    py_func: Callable[..., object]
     compiler: str
     role: str
 
@@ -86,6 +89,8 @@ def tune_call(
         before = {} if found.config is None else {task.key: found.config}
         tuning = Tuning((task,), task.target, task.threads, store, options, before, spaces)
         report = TuningRun(tuning, None, progress, open_measurer).run()
+    named = {**call.space.default.knobs, **function.signature.named(values)}
+    report.peak = None if report.interrupted else share_of_peak(function, named, task, report.tasks[0].best_s)
     function.forget()
     return report
 

@@ -73,6 +73,8 @@ def test_an_in_place_function_is_right_before_during_and_after_tuning() -> None:
     kernels.scale(x, 2.0)
     assert (x == 2 * np.arange(5000.0)).all()
     report = kernels.scale.tune(x, 2.0)
+    assert report.peak is not None and report.peak.flops == 2 * x.size and report.peak.size_bytes == x.nbytes
+    assert report.peak.share > 0 and "of this machine's " in report.peak.text
     assert (x == 2 * np.arange(5000.0)).all(), "tuning works on copies"
     assert report.n_trials == 3 and report.n_failed == 0
     kernels.scale(x, 0.5)

@@ -52,6 +52,31 @@ class ModelTimes:
 
 
 @dataclass
+class PeakShare:
+    """How near a function of the user's comes to what this machine can do.
+
+    share  of the peak;  bound  the peak that it is of: "arithmetic", or the memory that its data lie in
+    flops, size_bytes  of a call, None where not known;  time_s  of a call;  threads  that the peak is of
+    """
+
+    share: float
+    bound: str
+    flops: int | None
+    size_bytes: int | None
+    time_s: float
+    threads: int
+
+    @property
+    def text(self) -> str:
+        """In words: "at 3 % of this machine's peak on 1 thread: 1.2 GFLOP/s"."""
+        amount, unit = (self.flops, "GFLOP/s") if self.bound == "arithmetic" else (self.size_bytes, "GB/s")
+        share = f"{100 * self.share:.0f}" if self.share >= 0.095 else f"{100 * self.share:.2g}"
+        peak = "peak" if self.bound == "arithmetic" else f"reading from {self.bound}"
+        threads = f"{self.threads} thread{'s' if self.threads != 1 else ''}"
+        return f"at {share} % of this machine's {peak} on {threads}: {(amount or 0) / self.time_s / 1e9:.3g} {unit}"
+
+
+@dataclass
 class TuneReport:
     """How far a tuning is, and at its end what came of it.
 
@@ -60,6 +85,7 @@ class TuneReport:
     failures   how many trials failed, by their status
     n_skipped  candidates that were built and then not measured: their code says that they are slow
     notes      what the user should know, in the order in which it was found
+    peak       of an own function, how near the winner comes to what the machine can do; None where that is not known
     model      the judgement inside the built model; None before it, and where there is no model
     """
 
@@ -82,4 +108,5 @@ class TuneReport:
     threads: int = 1
     notes: list[str] = field(default_factory=list)
     model: ModelTimes | None = None
+    peak: PeakShare | None = None
     interrupted: bool = False  # Ctrl-C was pressed; as long as `reason` is empty, what must be is being finished

@@ -47,16 +47,22 @@ def roofline(task: TaskStatistics, machines: Machines, flops: int | None = None)
     size_bytes = workload_bytes(workload)
     if peak is None or not best_s or not flops or not size_bytes:
         return None
-    name, _, rate = next((level for level in peak.levels if size_bytes <= level[1]), peak.levels[-1])
-    compute_s, read_s = flops / peak.flops_per_s, size_bytes / rate
+    share, bound = nearest_peak(peak, best_s, flops, size_bytes)
     return {
         "flops": flops,
         "bytes": size_bytes,
         "gflops": float(f"{flops / best_s / 1e9:.4g}"),
         "intensity": float(f"{flops / size_bytes:.4g}"),
-        "share": float(f"{max(compute_s, read_s) / best_s:.4g}"),
-        "bound": "arithmetic" if compute_s >= read_s else name,
+        "share": float(f"{share:.4g}"),
+        "bound": bound,
     }
+
+
+def nearest_peak(peak: Peak, time_s: float, flops: float, size_bytes: int) -> tuple[float, str]:
+    """(the share of what the peaks allow, which of them is the nearer one: "arithmetic", or the name of a memory)."""
+    name, _, rate = next((level for level in peak.levels if size_bytes <= level[1]), peak.levels[-1])
+    compute_s, read_s = flops / peak.flops_per_s, size_bytes / rate
+    return max(compute_s, read_s) / time_s, "arithmetic" if compute_s >= read_s else name
 
 
 def workload_flops(workload: Workload) -> int | None:
