@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,12 +16,16 @@ from autosched.cli.own import refuse_function
 from autosched.cli.paths import is_object
 from autosched.cli.values import RANGES
 from autosched.cli.waiting import compiling
+from autosched.errors import UsageError
 
 EXAMPLE = """
 autosched warm resnet50.onnx bert.onnx
 autosched warm model.onnx --shapes "x:1..512x784"
-autosched warm *.onnx && autosched cache pack kernels.zip
+autosched warm --standard && autosched cache pack kernels.zip
 """
+
+# Networks that the `onnx` package carries with weights of one value each. Its others have constants of 150 MB and more.
+STANDARD = ("densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet")
 
 COLUMNS = (
     Column("model", "model"),
@@ -30,7 +35,8 @@ COLUMNS = (
 
 
 @make_command("warm", example=EXAMPLE)
-@click.argument("models", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("models", type=click.Path(path_type=Path), nargs=-1)
+@click.option("--standard", is_flag=True, help=f"Networks that come with onnx, too: {', '.join(STANDARD)}.")
 @click.option("--shapes", type=RANGES, help="Shapes of dynamic inputs, as of `build`, for models that have them.")
 @click.option(
     "--precision", type=click.Choice(["float32", "bf16", "tf32"]), help="As of `build`: bf16 kernels are other ones."
@@ -38,6 +44,7 @@ COLUMNS = (
 def command(
     common: Common,
     models: tuple[Path, ...],
+    standard: bool,
     shapes: Mapping[str, tuple[int | range, ...]] | None,
     precision: str | None,
 ) -> int:
@@ -50,6 +57,9 @@ def command(
     from autosched.codegen.counters import COMPILES
     from autosched.runtime.cache import kernel_cache
 
+    models = (*models, *(standard_models() if standard else ()))
+    if not models:
+        raise UsageError("no models are given", hint="give files, or --standard")
     for model in models:
         check_source(model)
         if is_object(model):
@@ -71,3 +81,13 @@ def command(
         rows.append({"model": str(model), "compiled": COMPILES.value - before, "build_s": time.perf_counter() - start})
     show(Table(COLUMNS, rows), common.format)
     return 0
+
+
+def standard_models() -> tuple[Path, ...]:
+    """The files of `STANDARD`. Raises UsageError where the onnx package is missing or carries none."""
+    found = importlib.util.find_spec("onnx")
+    folder = Path(found.origin).parent / "backend" / "test" / "data" / "light" if found and found.origin else None
+    files = tuple(folder / f"light_{name}.onnx" for name in STANDARD) if folder else ()
+    if not files or not all(file.is_file() for file in files):
+        raise UsageError("--standard takes networks from the onnx package, which has none here", hint="give models")
+    return files

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import autosched
-from autosched.cli import main
+from autosched.cli import main, warm
+from autosched.cli.warm import STANDARD, standard_models
 from autosched.codegen import counters
+from benchmarks.light import load_light
 from tests.cli.models import dense_file
 
 
@@ -48,6 +50,30 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "no packed kernel cache" in capsys.readouterr().err
     assert main(["warm", str(tmp_path / "missing.onnx")]) != 0
     assert "missing.onnx" in capsys.readouterr().err
+
+
+def test_the_standard_networks_come_with_onnx(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(standard_models()) == len(STANDARD) and all(file.stat().st_size > 1000 for file in standard_models())
+    assert main(["warm"]) == 2
+    assert "--standard" in capsys.readouterr().err
+    monkeypatch.setattr(warm.importlib.util, "find_spec", lambda name: None)
+    assert main(["warm", "--standard"]) == 2
+    assert "has none here" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_standard_network_warms_the_one_with_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "here"))
+    monkeypatch.setattr(warm, "STANDARD", ("squeezenet",))
+    (row,) = answer(capsys, "warm", "--standard")
+    assert row["compiled"] > 10
+    before = counters.COMPILES.value
+    autosched.build(load_light("squeezenet"))
+    assert counters.COMPILES.value == before
 
 
 def test_the_help_says_what_unpacking_means(capsys: pytest.CaptureFixture[str]) -> None:
