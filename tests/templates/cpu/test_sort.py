@@ -106,8 +106,28 @@ def test_shapes_axes_and_counts(shape: tuple[int, ...], axis: int, count: int | 
     check(func, config, axis, True)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int8", "uint32", "int64", "bool"])
+def test_few_of_many_are_found_by_a_bound(dtype: str) -> None:
+    for shape, count, descending in (((3, 1000), 7, True), ((2, 130), 3, False)):
+        func = sort_func(shape, 1, descending, dtype, count)
+        config = default_config(func, TARGET)
+        assert config["selects"] == 2
+        check(func, config, 1, descending)
+
+
+def test_lines_of_several_threads_have_bounds_of_their_own() -> None:
+    func = sort_func((40, 700), 1, True, "float32", 3)
+    kernel = compile_func(apply_config(func, default_config(func, TARGET), TARGET).func, TARGET, name="k").kernel
+    x = np.random.default_rng(0).standard_normal((40, 700)).astype("f4")
+    order, values = np.zeros((40, 3), "i4"), np.zeros((40, 3), "f4")
+    module = Module({"k": kernel}, native_object(), threads=4)
+    for _ in range(20):
+        module(x, order, values)
+        np.testing.assert_array_equal(order, np.argsort(-x, 1, kind="stable")[:, :3])
+
+
 def test_drawn_configurations() -> None:
-    func = sort_func((5, 300), 1, False, "float32", 50)
+    func = sort_func((5, 300), 1, False, "float32", 9)
     for config in [c for c in space_for(func, TARGET).sample(6, 3) if c.template == "sort"]:
         check(func, config, 1, False)
 
