@@ -29,7 +29,7 @@ from autosched.topi.conv_nd import conv_nd, conv_transpose_nd
 from autosched.topi.create import arange, full, full_like
 from autosched.topi.indexing import gather, gather_nd, take
 from autosched.topi.layout import layout_transform
-from autosched.topi.linear import matmul, squared_distance
+from autosched.topi.linear import grouped_matmul, matmul, squared_distance
 from autosched.topi.manipulate import (
     concatenate,
     expand_dims,

@@ -35,6 +35,7 @@ from autosched.topi.indexing import gather as gather
 from autosched.topi.indexing import gather_nd as gather_nd
 from autosched.topi.indexing import take as take
 from autosched.topi.layout import layout_transform as layout_transform
+from autosched.topi.linear import grouped_matmul as grouped_matmul
 from autosched.topi.linear import matmul as matmul
 from autosched.topi.linear import squared_distance as squared_distance
 from autosched.topi.manipulate import concatenate as concatenate

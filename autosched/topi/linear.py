@@ -7,7 +7,8 @@ from typing import Any
 from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
-from autosched.tir.expr import cast, const_int
+from autosched.tir.checked_index import position
+from autosched.tir.expr import as_int, cast, const_int
 from autosched.topi.broadcast import broadcast_shape
 from autosched.topi.shapes import dims
 
@@ -62,3 +63,18 @@ def squared_distance(x: Tensor, points: Tensor) -> Tensor:
         return te.sum(far * far, axis=k)
 
     return te.compute(dims((x.shape[0], points.shape[1])), compute, name="squared_distance")  # type: ignore[no-any-return]
+
+
+def grouped_matmul(x: Tensor, weight: Tensor, groups: Tensor) -> Tensor:
+    """[rows, N]: each row of x [rows, K] by the matrix of weight [groups, K, N] that `groups` [rows] names.
+
+    Groups that are negative or beyond the last are the first and the last.
+    """
+    k = te.reduce_axis((0, dims(x.shape[1:])[0]), name="k")
+    count = as_int(weight.shape[0])
+
+    def compute(row: Any, column: Any) -> Any:
+        group = position(groups(row), count, "grouped_matmul", "clip")
+        return te.sum(x(row, k) * weight(group, k, column), axis=k)
+
+    return te.compute(dims((x.shape[0], weight.shape[2])), compute, name="grouped_matmul")  # type: ignore[no-any-return]

@@ -58,6 +58,7 @@ from autosched.relax.op.indexing import gather_elements as gather_elements
 from autosched.relax.op.indexing import gather_nd as gather_nd
 from autosched.relax.op.indexing import take as take
 from autosched.relax.op.layout import layout_transform as layout_transform
+from autosched.relax.op.linear import grouped_matmul as grouped_matmul
 from autosched.relax.op.linear import matmul as matmul
 from autosched.relax.op.linear import squared_distance as squared_distance
 from autosched.relax.op.manipulate import concat as concat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autosched import topi
-from autosched.errors import ShapeError
+from autosched.errors import InvalidTypeError, ShapeError
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import broadcast_dims, common_dtype, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dim
@@ -49,4 +49,28 @@ def _distance_reference(x: np.ndarray, points: np.ndarray) -> np.ndarray:
 squared_distance = define_op(
     "squared_distance", inputs=("x", "points"), infer_type=_distance_type, compute=topi.squared_distance,
     reference=_distance_reference, samples=[sample((3, 5), (5, 4)), sample((1, 2), (2, 33))],
+)  # fmt: skip
+
+
+def _grouped_type(x: StructInfo, weight: StructInfo, groups: StructInfo) -> TensorStructInfo:
+    a, w, g = tensor(x), tensor(weight), tensor(groups)
+    if a.ndim != 2 or w.ndim != 3 or g.ndim != 1 or not same_dim(a.dims[1], w.dims[1]):
+        raise ShapeError(f"{a!r}, {w!r}, {g!r}", hint="[rows, K], [groups, K, N], [rows]")
+    if not same_dim(a.dims[0], g.dims[0]) or w.dims[0] == 0:
+        raise ShapeError(f"{g!r} for the rows of {a!r} and the groups of {w!r}")
+    if not g.dtype.startswith("int"):
+        raise InvalidTypeError(f"groups of {g.dtype}")
+    return TensorStructInfo((a.dims[0], w.dims[2]), common_dtype(a, w))
+
+
+def _grouped_reference(x: np.ndarray, weight: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    chosen = weight[np.clip(groups, 0, len(weight) - 1)].astype(np.float64)
+    found: np.ndarray = (x[:, None].astype(np.float64) @ chosen)[:, 0]
+    return found.astype(x.dtype)
+
+
+grouped_matmul = define_op(
+    "grouped_matmul", inputs=("x", "weight", "groups"), infer_type=_grouped_type, compute=topi.grouped_matmul,
+    reference=_grouped_reference,
+    samples=[sample((5, 4), (3, 4, 6), ((5,), "int32"), low=0, high=4), sample((1, 3), (2, 3, 33), ((1,), "int64"))],
 )  # fmt: skip

@@ -10,8 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import autosched
 from autosched.errors import ImportModelError
 from autosched.frontend.torch import from_exported_program
+from autosched.frontend.torch.graph import array_of
 from autosched.relax import evaluate
 
 X = torch.tensor([[1.5, -2.0, 0.5, 7.0], [-7.25, 3.0, 2.0, -0.5]])
@@ -32,6 +34,10 @@ CASES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
     "any and all": (
         lambda x: ((x > 0).any(1), x.any(), (x > 9).all(0, keepdim=True), torch.any(x > 3, dim=(0, 1))),
         (X,),
+    ),
+    "histograms": (
+        lambda x: (torch.histc(x, 6, -1, 2), torch.histc(x, 7), torch.histc(x * 0, 3, 2, 2)),
+        (torch.cat([X.reshape(-1), torch.tensor([-1.0, 2.0, 2.5, 0.5])]),),
     ),
     "norms": (lambda x: (torch.linalg.vector_norm(x, dim=1), torch.linalg.vector_norm(x, 1), x.norm(3)), (X,)),
     "largest norms": (lambda x: (torch.linalg.vector_norm(x, torch.inf), torch.linalg.vector_norm(x, 0, dim=0)), (X,)),
@@ -213,6 +219,22 @@ def test_writes_seen_through_views():
         return y, turned.reshape(-1)
 
     check(Function(function), (X,))
+
+
+def test_experts_by_groups_of_rows():
+    class Experts(nn.Module):
+        def forward(self, x, weight, offs):
+            return torch._grouped_mm(x, weight, offs=offs)
+
+    x, weight = torch.randn(16, 32).bfloat16(), torch.randn(4, 32, 16).bfloat16()
+    offs = torch.tensor([3, 3, 9, 14], dtype=torch.int32)  # the second has no rows, two rows have none
+    module = from_exported_program(torch.export.export(Experts(), (x, weight, offs)))
+    inputs = [np.array(array_of(v, "input")) for v in (x, weight, offs)]
+    wanted = np.zeros((16, 16), "f4")
+    for start, end, of_group in zip((0, 3, 3, 9), offs.tolist(), weight.float(), strict=True):
+        wanted[start:end] = x[start:end].float() @ of_group
+    for found in (evaluate(module, inputs)[0], autosched.build(module, target="cpu", threads=1)(*inputs)):
+        np.testing.assert_allclose(np.asarray(found).astype("f4"), wanted, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("mask", ["bool", "float"])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from autosched.errors import InvalidValueError
 from autosched.frontend.torch.converters.index import diagonal
 from autosched.frontend.torch.emitter import Emitter, constant, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr
+from autosched.relax.expr import Constant, Expr
 
 
 def product(t: Emitter, a: Any, b: Any) -> Expr:
@@ -41,6 +44,26 @@ def addmm(t: Emitter, input: Expr, mat1: Expr, mat2: Expr, *, beta: Any = 1, alp
     if beta != 1:
         input = t(op.multiply(input, constant(beta, dtype)))
     return op.add(result, input)
+
+
+@converter("grouped_mm_fallback", "_grouped_mm")
+def grouped_mm(
+    t: Emitter, input: Expr, weight: Expr, offs: Expr | None = None, bias: Expr | None = None, out_dtype: Any = None
+) -> Expr:
+    """Experts: rows up to the first of `offs` by the first matrix, up to the second by the second, …; 0 behind all.
+
+    PyTorch's operator, and that of Transformers for types that it does not take.
+    """
+    if offs is None or len(t.shape(input)) != 2 or len(t.shape(weight)) != 3 or bias is not None:
+        raise InvalidValueError("a grouped product other than of rows [S, K] by matrices [E, K, N]")
+    rows, dtype = t.shape(input)[0], info_of(input).dtype
+    place = Constant(np.arange(rows, dtype=np.int32)[:, None])
+    is_behind = t(op.greater_equal(place, t(op.expand_dims(t.cast(offs, "int32"), axis=0))))
+    group = t(op.sum(t.cast(is_behind, "int32"), axis=[1]))
+    result = t(op.grouped_matmul(input, weight, group))
+    is_row = t(op.expand_dims(t(op.less(group, constant(t.shape(weight)[0], "int32"))), axis=1))
+    result = t(op.where(is_row, result, constant(0.0, dtype)))
+    return result if out_dtype is None else t.cast(result, t.dtype(out_dtype))
 
 
 @converter("t")

@@ -11,7 +11,7 @@ import numpy as np
 from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr
+from autosched.relax.expr import Constant, Expr
 from autosched.tir.dtypes import is_float
 
 
@@ -174,6 +174,24 @@ def vector_norm(
         return op.sqrt(t(_reduced(t, op.sum, t(op.multiply(size, size)), dim, keepdim)))
     total = t(_reduced(t, op.sum, t(op.power(size, constant(ord, kind))), dim, keepdim))
     return op.power(total, constant(1.0 / ord, kind))
+
+
+@converter("histc")
+def histc(t: Emitter, input: Expr, bins: int = 100, min: Any = 0, max: Any = 0) -> Expr:
+    """How many elements lie in each of `bins` equal parts of [min, max], of what there is where both are equal."""
+    dtype, n = info_of(input).dtype, math.prod(t.shape(input))
+    x = t(op.reshape(input, (n, 1)))
+    low, high = constant(min, dtype), constant(max, dtype)
+    if min == max:
+        low, high = t(op.min(x)), t(op.max(x))
+        same, one = t(op.equal(low, high)), constant(1, dtype)
+        low, high = (t(op.where(same, t(f(v, one)), v)) for f, v in ((op.subtract, low), (op.add, high)))
+    inside = t(op.logical_and(t(op.greater_equal(x, low)), t(op.less_equal(x, high))))
+    scaled = t(op.divide(t(op.multiply(t(op.subtract(x, low)), constant(bins, dtype))), t(op.subtract(high, low))))
+    part = t(op.minimum(t(op.floor(scaled)), constant(bins - 1, dtype)))
+    numbers = Constant(np.arange(bins, dtype=dtype)[None])
+    found = t(op.logical_and(t(op.equal(part, numbers)), inside))
+    return op.sum(t.cast(found, dtype), axis=[0])
 
 
 @converter("cumsum")
