@@ -181,7 +181,8 @@ def histc(t: Emitter, input: Expr, bins: int = 100, min: Any = 0, max: Any = 0) 
     """How many elements lie in each of `bins` equal parts of [min, max], of what there is where both are equal."""
     dtype, n = info_of(input).dtype, math.prod(t.shape(input))
     x = t(op.reshape(input, (n, 1)))
-    low, high = constant(min, dtype), constant(max, dtype)
+    low: Expr = constant(min, dtype)
+    high: Expr = constant(max, dtype)
     if min == max:
         low, high = t(op.min(x)), t(op.max(x))
         same, one = t(op.equal(low, high)), constant(1, dtype)
