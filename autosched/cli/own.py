@@ -56,6 +56,12 @@ def refuse_function(path: Path) -> None:
         raise UsageError(f"{path} is a function of autosched.autotune, not a model", hint=hint)
 
 
+def refuse_precision(precision: str | None) -> None:
+    """Refuse --precision for a user's function. Raises UsageError."""
+    if precision is not None:
+        raise UsageError("--precision is for models", hint="a function's arguments have the types that it says")
+
+
 def arguments_of(function: AutotunedFunction, archive: Path | None) -> tuple[Any, ...]:
     """The arguments to tune with: those of an .npz by the names of parameters, else the function's example.
 

@@ -86,7 +86,7 @@ def command(
     models = chosen_models(model, every, points, search.tasks, only_list)
     if only_list:
         assert model is not None, "--all and --list exclude each other"
-        show_tasks(common, model, points, search.spaces, inputs)
+        show_tasks(common, model, points, search, inputs)
         return 0
     for path, _ in () if keep_going else models:
         check_source(path)

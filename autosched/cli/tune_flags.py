@@ -32,6 +32,7 @@ class SearchFlags:
     fresh: bool
     verify: Literal["model", "task"]
     run_as: Literal["latency", "throughput"]
+    precision: str | None
 
     def options(self, threads: int | None) -> TuneOptions:
         """The options of `driver.tune`. Raises UsageError for a strategy that does not exist."""
@@ -54,6 +55,7 @@ class SearchFlags:
             fresh=self.fresh,
             verify=self.verify,
             run_as=self.run_as,
+            precision=self.precision,
         )
 
 
@@ -94,6 +96,11 @@ OPTIONS = (
         default="latency",
         show_default=True,
         help="Measure one instance alone, or one thread while others run on the other cores.",
+    ),
+    click.option(
+        "--precision",
+        type=click.Choice(("float32", "bf16", "tf32")),
+        help="Tune what `build --precision` builds: its kernels are other ones.",
     ),
 )
 

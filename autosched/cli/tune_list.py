@@ -9,7 +9,8 @@ from typing import Any
 from autosched.cli.common import Common
 from autosched.cli.model import Shapes, load_module
 from autosched.cli.output import Column, Table, milliseconds, percent, show
-from autosched.cli.own import NO_SHAPES, list_own, own_function
+from autosched.cli.own import NO_SHAPES, list_own, own_function, refuse_precision
+from autosched.cli.tune_flags import SearchFlags
 from autosched.cli.values import format_shapes
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
@@ -30,21 +31,22 @@ COLUMNS = (
 )
 
 
-def show_tasks(common: Common, model: Path, points: Sequence[Shapes], spaces: Path | None, inputs: Path | None) -> None:
+def show_tasks(common: Common, model: Path, points: Sequence[Shapes], search: SearchFlags, inputs: Path | None) -> None:
     """Print the tasks of a model, of one with several shapes at each of them; nothing is stored."""
     if (own := own_function(model, inputs)) is not None:
         if points:
             raise UsageError("--shapes is for models", hint=NO_SHAPES)
+        refuse_precision(search.precision)
         show(Table(COLUMNS, list_own(own, common, inputs)), common.format)
         return
     if len(points) < 2:
-        show(Table(COLUMNS, _rows(common, model, points[0] if points else None, spaces)), common.format)
+        show(Table(COLUMNS, _rows(common, model, points[0] if points else None, search)), common.format)
         return
-    rows = [{"shapes": format_shapes(at), **row} for at in points for row in _rows(common, model, at, spaces)]
+    rows = [{"shapes": format_shapes(at), **row} for at in points for row in _rows(common, model, at, search)]
     show(Table((Column("shapes", "at"), *COLUMNS), rows), common.format)
 
 
-def _rows(common: Common, model: Path, shapes: Shapes | None, spaces: Path | None) -> list[dict[str, Any]]:
+def _rows(common: Common, model: Path, shapes: Shapes | None, search: SearchFlags) -> list[dict[str, Any]]:
     module = load_module(model, shapes, quiet=common.is_quiet)
     from autosched import driver
 
@@ -55,7 +57,8 @@ def _rows(common: Common, model: Path, shapes: Shapes | None, spaces: Path | Non
             target=common.target,
             threads=common.threads,
             records=common.db[0] if common.db else None,
-            spaces=spaces,
+            spaces=search.spaces,
             measure=True,
+            precision=search.precision,
         )
     return rows

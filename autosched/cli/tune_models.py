@@ -15,7 +15,7 @@ from autosched.cli.common import Common
 from autosched.cli.measuring import Elsewhere
 from autosched.cli.model import Shapes, load_module
 from autosched.cli.output import say
-from autosched.cli.own import NO_SHAPES, own_function, tune_own
+from autosched.cli.own import NO_SHAPES, own_function, refuse_precision, tune_own
 from autosched.cli.paths import is_object
 from autosched.cli.progress import TuneDisplay
 from autosched.cli.values import format_shapes, parse_shapes
@@ -120,6 +120,8 @@ class TuneModels:
         own = own_function(model, self.inputs, self.elsewhere.option)
         if own is not None and shapes is not None:
             raise UsageError("--shapes is for models", hint=NO_SHAPES)
+        if own is not None:
+            refuse_precision(options.precision)
         module = load_module(model, shapes, quiet=common.is_quiet) if own is None else None
         display = TuneDisplay(name=name_of(Path(model.name), shapes), quiet=common.is_quiet, form=common.format)
         if own is not None:

@@ -95,7 +95,7 @@ def test_flags_become_options(words: list[str], monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("autosched.driver.tune", tune)
     assert main([*words, "--cold", "--fresh", "--until", "2%", "--cache", "warm", "--budget", "10m"]) == 0
-    assert main([*words, "--tasks", "0", "--seed", "7", "--strategy", "gp"]) == 0
+    assert main([*words, "--tasks", "0", "--seed", "7", "--strategy", "gp", "--precision", "bf16"]) == 0
     first, second = given
     assert (first.hints, first.fresh, first.until, first.cache, first.budget_s) == (False, True, 0.02, "warm", 600.0)
     assert (second.hints, second.fresh, second.until, second.cache, second.budget_s) == (
@@ -105,6 +105,7 @@ def test_flags_become_options(words: list[str], monkeypatch: pytest.MonkeyPatch)
         "auto",
         None,
     )
+    assert (first.precision, second.precision) == (None, "bf16")
     assert (second.tasks, second.seed, second.strategy, second.threads) == ((0,), 7, "gp", 1)
 
 
@@ -204,7 +205,9 @@ def test_a_run_over_models_that_was_killed_goes_on_where_it_was(
     assert main([*words, "--fresh"]) == 0 and [part.trials for part in tuned[2:]] == [4, 6, 10]
 
 
-@pytest.mark.parametrize(("option", "value"), [("--until", "half"), ("--cache", "hot"), ("--verify", "off")])
+@pytest.mark.parametrize(
+    ("option", "value"), [("--until", "half"), ("--cache", "hot"), ("--verify", "off"), ("--precision", "bf17")]
+)
 def test_refused_values(words: list[str], capsys: Capture, option: str, value: str) -> None:
     refuse(capsys, [*words, option, value], value)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.driver.build.choose import TRUSTED, choose
 from autosched.driver.build.graph import has_graph, prepare
+from autosched.driver.build.precision import with_precision
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.model_files import open_model
 from autosched.driver.options import TuneOptions as TuneOptions
@@ -92,9 +93,11 @@ def _tasks(
     """The tasks that were asked for, and what builds the model, where there is one. Raises UsageError."""
     check, target = None, layouts.target
     if isinstance(what, Task):
+        if options.precision is not None:
+            raise UsageError("precision is for models", hint="a task's arrays have the types that it says")
         tasks: tuple[Task, ...] = (what,)
     else:
-        module = open_model(what, args)
+        module = with_precision(open_model(what, args), options.precision, target)
         if has_graph(module):
             prepared = prepare(module, target, params or {}, layouts)
             check = ModelCheck(module, prepared, target, threads)

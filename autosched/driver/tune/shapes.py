@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from autosched.driver.build.precision import with_precision
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.model_files import open_model
 from autosched.driver.options import TuneOptions
@@ -137,7 +138,14 @@ def settle(
     with use_spaces(options.spaces), open_store(where) as store:
         layouts = TunedLayouts(resolve_records([store]), chosen, threads)
         found = [
-            extract_tasks(load(point), chosen, threads=threads, params=params, layouts=layouts) for point in points
+            extract_tasks(
+                with_precision(load(point), options.precision, chosen),
+                chosen,
+                threads=threads,
+                params=params,
+                layouts=layouts,
+            )
+            for point in points
         ]
         families = families_of(found)
         tuning = Tuning([task for family in families for task in family], chosen, threads, store, options, {})

@@ -10,6 +10,7 @@ from typing import Any
 
 from autosched.codegen.lower.flops import count_work
 from autosched.driver.bench.peaks import Peaks, measure_peaks
+from autosched.driver.build.precision import with_precision
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.model_files import open_model
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
@@ -36,20 +37,21 @@ def list_tasks(
     records: object = None,
     spaces: Path | None = None,
     measure: bool = False,
+    precision: str | None = None,
 ) -> list[dict[str, Any]]:
     """A row for each task: index, name, weight, templates, number of configurations, what the records know.
 
     measure  also its share of the model's time, its default's time (from the records, else measured now) against the
              roofline, and the gain that tuning is expected to bring: by the records, what tuning has brought other
              tasks of the same operator; without such, up to what is within reach of the roofline
+    precision  of a model's products, as `build` takes it
     """
     chosen = resolve_target(target)
     reader = resolve_records(None if _is_missing(records) else records)
     n_threads = resolve_threads(threads, chosen)
+    module = with_precision(open_model(what), precision, chosen)
     with use_spaces(spaces):
-        tasks = extract_tasks(
-            open_model(what), chosen, threads=n_threads, layouts=TunedLayouts(reader, chosen, n_threads)
-        )
+        tasks = extract_tasks(module, chosen, threads=n_threads, layouts=TunedLayouts(reader, chosen, n_threads))
         rows: list[dict[str, Any]] = []
         for index, task in enumerate(tasks):
             found = reader.best(task)

@@ -11,17 +11,19 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched.driver import TuneOptions
+from autosched.driver import TuneOptions, build_report, list_tasks
+from autosched.driver.build.choose import make_task
 from autosched.driver.tune.report import TuneReport
 from autosched.driver.tune.turns import default_first
 from autosched.errors import InvalidValueError, RecordError, UsageError
-from autosched.records import RecordFilter, open_store
+from autosched.records import RecordFilter, Trust, open_store
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Measurement, Status, Trial
 from autosched.templates import default_config, space_for
 from autosched.tuner.measure import LocalMeasurer, MeasureOptions, process
 from tests.driver import compilers
+from tests.driver.build.test_precision import model as precision_model
 from tests.driver.programs import matmul
 from tests.tuner.measure import kernels
 
@@ -69,6 +71,31 @@ def test_the_default_is_trial_0_of_every_task_and_builds_use_the_winners(tmp_pat
     a, b, out = np.ones((48, 96), "float32"), np.ones((96, 64), "float32"), np.zeros((48, 64), "float32")
     built["large"](a, b, out)
     np.testing.assert_allclose(out, 96)
+
+
+@pytest.mark.host(runs=True)
+def test_with_a_precision_the_kernels_are_tuned_that_build_looks_up(tmp_path: Path) -> None:
+    database, options = tmp_path / "r.db", TuneOptions(trials=6, threads=1, precision="bf16")
+    report = tune(precision_model(), database, options)
+    assert report.n_failed == 0 and len(report.tasks) == 6
+
+    def misses(precision: str | None) -> int:
+        built = autosched.build(precision_model(), target="cpu", records=database, threads=1, precision=precision)
+        return sum(row["trust"] == Trust.DEFAULT for row in build_report(built).rows)
+
+    assert misses("bf16") == 0 and misses(None) >= 2  # of float32 the products are others
+    listed = list_tasks(precision_model(), "cpu", threads=1, records=database, precision="bf16")
+    assert {row["record"] for row in listed} == {str(Trust.HERE)} and len(listed) == 6
+
+
+def test_a_precision_is_for_models_and_one_of_those_that_there_are(tmp_path: Path) -> None:
+    for what, precision, text in (
+        (matmul(), "bf16", "precision is for models"),
+        (make_task(matmul(), Target("cpu")), "bf16", "precision is for models"),
+        (precision_model(), "bf17", "use one of"),
+    ):
+        with pytest.raises(UsageError, match=text):
+            tune(what, tmp_path / "r.db", TuneOptions(trials=1, threads=1, precision=precision))
 
 
 def test_a_default_that_is_the_fastest_stays(compile_with, tmp_path: Path) -> None:
