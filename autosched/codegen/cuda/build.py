@@ -11,7 +11,7 @@ from autosched.codegen.backends import GENERATOR
 from autosched.codegen.compiled import code_digest, code_name
 from autosched.codegen.cpu.build import arg_specs, source_header
 from autosched.codegen.cpu.checks import Checks
-from autosched.codegen.cpu.source import Scratch, align_bytes, buffer_bytes
+from autosched.codegen.cpu.source import Bytes, Scratch, align_bytes, buffer_bytes, total
 from autosched.codegen.cuda.assembler import Assembled, assemble
 from autosched.codegen.cuda.compiled import CompiledCudaKernel
 from autosched.codegen.cuda.source import LaunchWriter
@@ -32,7 +32,7 @@ from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import Var, as_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.in_place import overwritable
-from autosched.tir.size_expr import WORK, to_shape
+from autosched.tir.size_expr import WORK, to_shape, to_size
 from autosched.tir.stmt import For, LoopKind, Stmt
 
 NEXT_MODULE = "\n; ---- the next launch ----\n"  # between the NVVM IR texts of a kernel's launches
@@ -88,11 +88,11 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     python_name = code_name(name)
     slots = lowered.arguments
     in_place = frozenset((slots[i], slots[o]) for i, o in overwritable(func))
-    left: dict[Buffer, int] = {}
-    scratch_bytes = 0
+    left: dict[Buffer, Bytes] = {}
+    scratch_bytes: Bytes = 0
     for buffer in lowered.scratch:
         left[buffer] = scratch_bytes
-        scratch_bytes += as_int(align_bytes(buffer_bytes(buffer)))
+        scratch_bytes = total(scratch_bytes, align_bytes(buffer_bytes(buffer)))
     no_alias = bool(func.attrs.get("tir.noalias", True))
     checks = _guards(lowered) if func.attrs.get(CHECKED) else Checks()
     writer = LaunchWriter(python_name, slots, Scratch(), no_alias, in_place, checks)
@@ -110,19 +110,20 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     pointers = [len(slots) + 1 + writer.reports + len(launch.tensor_maps) for launch in lowered.launches]
     file_name, n_sizes = f"<autosched {name} {digest}>", len(lowered.sizes)
     texts = lower_kernels(source, functions, symbols, pointers, bounds, names, file_name, n_sizes)
-    sized = _sized(func, lowered) if lowered.sizes else None
-    return Generated(lowered, source, tuple(texts), tuple(symbols), scratch_bytes, tuple(checks.numbers), sized)
+    sized = _sized(func, lowered, scratch_bytes) if lowered.sizes else None
+    known_bytes = as_int(scratch_bytes) if sized is None else 0
+    return Generated(lowered, source, tuple(texts), tuple(symbols), known_bytes, tuple(checks.numbers), sized)
 
 
-def _sized(func: PrimFunc, lowered: LoweredDevice) -> Sized:
-    """What follows from the symbols of a function: grids, shapes of its arguments, work."""
+def _sized(func: PrimFunc, lowered: LoweredDevice, scratch_bytes: Bytes) -> Sized:
+    """What follows from the symbols of a function: grids, bytes between launches, shapes of its arguments, work."""
     names = tuple(v.name for v in lowered.sizes)
     if maps := [b.name for launch in lowered.launches for b in launch.tensor_maps]:
         raise CodegenError(f"'{maps[0]}' is copied in boxes, and its size comes with the call")
     grids = tuple(to_shape(launch.grid_sizes) for launch in lowered.launches)
     shapes = tuple(to_shape(buffer.shape) for buffer in func.buffers)
     work = read_size(json.loads(str(func.attrs.get(WORK, 0))), names)
-    return Sized(names, tuple(lowered.sizes.values()), grids, shapes, work)
+    return Sized(names, tuple(lowered.sizes.values()), grids, to_size(scratch_bytes), shapes, work)
 
 
 def _guards(lowered: LoweredDevice) -> Checks:

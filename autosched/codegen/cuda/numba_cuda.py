@@ -67,7 +67,7 @@ def lower_kernels(
     n_sizes   integers of 32 bits, which each takes behind the pointers
     """
     linecache.cache[file_name] = (len(source), None, source.splitlines(True), file_name)
-    scope = dict(names, cuda=cuda, __name__="autosched.generated")
+    scope = dict(names, cuda=cuda, int64=types.int64, __name__="autosched.generated")
     exec(compile(source, file_name, "exec"), scope)
     return [
         _lower_kernel(scope[function], symbol, [types.voidptr] * count + [types.int32] * n_sizes, bound)

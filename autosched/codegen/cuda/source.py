@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autosched.codegen.cpu.cut import outside_buffers, outside_vars
-from autosched.codegen.cpu.source import Writer, widen
+from autosched.codegen.cpu.source import Bytes, Writer, widen
 from autosched.codegen.cpu.text import loop_lines
 from autosched.codegen.cuda.tile import DeviceTile
 from autosched.codegen.lower.asserts import ASSERT
@@ -45,7 +45,7 @@ class LaunchWriter(Writer):
 
     launch: LoweredLaunch | None = None
     memory: str = ""
-    left: Mapping[Buffer, int] = field(default_factory=dict)  # offsets of buffers that live between launches
+    left: Mapping[Buffer, Bytes] = field(default_factory=dict)  # offsets of buffers that live between launches
     reports: bool = False  # the kernel has checks: each launch takes the address of their words
 
     @property
@@ -53,7 +53,7 @@ class LaunchWriter(Writer):
         """The tiles of all launches."""
         return [tile for tile in self.tiles.values() if isinstance(tile, DeviceTile)]
 
-    def write(self, launch: LoweredLaunch, symbol: str, memory: str, left: Mapping[Buffer, int]) -> None:
+    def write(self, launch: LoweredLaunch, symbol: str, memory: str, left: Mapping[Buffer, Bytes]) -> None:
         """A function that does what one thread does."""
         self.launch, self.memory, self.left = launch, memory, left
         grid, block = (" x ".join(map(str, _trimmed(size))) for size in (launch.grid_sizes, launch.block))
@@ -69,7 +69,7 @@ class LaunchWriter(Writer):
         outside = outside_buffers(launch.body)
         for buffer, at in left.items():
             if buffer in outside:
-                self.line(1, f"{self.name_of(buffer)} = offset({SCRATCH}, {at})")
+                self.line(1, f"{self.name_of(buffer)} = offset({SCRATCH}, {self.show(at)})")
         for buffer, at in launch.shared.items():
             sizes = ", ".join(map(str, buffer.shape))
             self.line(1, f"# {self.name_of(buffer)} = {buffer.dtype}[{sizes}] in shared memory from byte {at}")

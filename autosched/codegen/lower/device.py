@@ -106,7 +106,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     root = lower_cross_thread(lower_asserts(keep_nans(bind_shared_values(func.body))), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
     became = {b: b for b in (*func.buffers, *buffers)}
-    most = largest_sizes(func.buffers)
+    most = largest_sizes((*func.buffers, *buffers))
     symbols = {v: Var(v.name, INDEX) for v in shape_vars(func)}
     sizes = {new: most[v] for v, new in symbols.items()}
     for change in (partial(narrow_indices, sizes=symbols), widen_sums, lower_halves):
@@ -134,7 +134,6 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
                 f"buffer '{buffer.name}' of scope \"{buffer.scope}\" is used by {len(own[buffer])} launches",
                 hint='only buffers of scope "global" outlive a launch: compute_at its block, or set_scope it',
             )
-        _require_constant(buffer)
     for i, launch in enumerate(launches):
         mine = [b for b in buffers if own.get(b) == [i]]
         sharing = _DeviceSharing(launch)
@@ -143,8 +142,6 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         whole, sharing.unguarded = drop_register_guards(whole, launch.block_vars | launch.thread_vars, local)
         whole = tidy(guard_reductions(whole), launch.analyzer())
         whole = compact_buffers(whole, mine, alignments, sharing)
-        for buffer in sharing.left:
-            _require_constant(buffer)
         scratch += sharing.left
         whole = fix_register_indices(tidy(whole, launch.analyzer()), launch.analyzer())
         whole = zero_fill(
@@ -163,15 +160,6 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         _check_scratch(whole, sharing.left, launch)
         _finish(launch, whole)
     return LoweredDevice(launches, tuple(became[b] for b in func.buffers), scratch, sizes)
-
-
-def _require_constant(buffer: Buffer) -> None:
-    """Refuse memory between launches whose size comes with the call."""
-    if any(const_int(s) is None for s in buffer.shape):
-        raise CodegenError(
-            f"buffer '{buffer.name}' lives in device memory, and its size comes with the call",
-            hint="compute_at its block, so that it lies in registers or shared memory, or build for known sizes",
-        )
 
 
 def _between_nests(root: BlockRealize) -> frozenset[Buffer]:

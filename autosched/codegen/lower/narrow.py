@@ -53,8 +53,9 @@ def narrow_indices(
 
 def largest_sizes(buffers: Iterable[Buffer]) -> dict[Var, int]:
     """For each symbol in shapes, the most that it may be with indices of 32 bits, all others being 1."""
-    shapes = [to_shape(b.shape) for b in buffers]
-    variables = {v for b in buffers for s in b.shape for v in free_vars(s)}
+    symbolic = [b for b in buffers if any(const_int(s) is None for s in b.shape)]
+    shapes = [to_shape(b.shape) for b in symbolic]
+    variables = {v for b in symbolic for s in b.shape for v in free_vars(s)}
     ones = {v.name: 1 for v in variables}
     found = {}
     for var in variables:

@@ -90,6 +90,7 @@ class Sized:
     names   of the symbols, in the order of the kernel's numbers
     most    that each may be, so that places in arrays are numbers of 32 bits
     grids   of each launch, in x, y and z
+    scratch bytes of what lives between launches
     shapes  of the arguments
     flops   of a call
     """
@@ -97,6 +98,7 @@ class Sized:
     names: tuple[str, ...]
     most: tuple[int, ...]
     grids: tuple[Shape, ...]
+    scratch: Size
     shapes: tuple[Shape, ...]
     flops: Size
 
@@ -111,15 +113,16 @@ class Sized:
 
     def to_manifest(self) -> list[Any]:
         """Give it as JSON values."""
-        return [list(self.names), list(self.most), self.grids, self.shapes, self.flops]
+        return [list(self.names), list(self.most), self.grids, self.scratch, self.shapes, self.flops]
 
     @staticmethod
     def from_manifest(entry: Any) -> Sized:
         """Read what `to_manifest` gave. Raises ValueError, TypeError."""
-        names, most, grids, shapes, flops = entry
+        names, most, grids, scratch, shapes, flops = entry
         names = tuple(map(str, names))
         read = [tuple(read_shape(shape, names) for shape in found) for found in (grids, shapes)]
-        return Sized(names, tuple(map(int, most)), read[0], read[1], read_size(flops, names))
+        rest = [read_size(size, names) for size in (scratch, flops)]
+        return Sized(names, tuple(map(int, most)), read[0], rest[0], read[1], rest[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +209,14 @@ class CudaKernel(Kernel):
             raise ShapeError(
                 f"{large[0]} has more than {MOST_ELEMENTS} elements, the most that kernel '{self.name}' counts"
             )
+        scratch_bytes = size_at(self.sized.scratch, values)
+        if scratch_bytes >= MOST_ELEMENTS:
+            raise ShapeError(f"kernel '{self.name}' needs {scratch_bytes} bytes between launches, for 1 GiB at most")
         launches = (replace(x, grid=self.sized.grid_at(i, numbers)) for i, x in enumerate(self.launches))
         return replace(
-            self, numbers=numbers, args=args, launches=tuple(launches), flops=size_at(self.sized.flops, values)
-        )
+            self, numbers=numbers, args=args, launches=tuple(launches), scratch_bytes=scratch_bytes,
+            flops=size_at(self.sized.flops, values),
+        )  # fmt: skip
 
     @property
     def size_arguments(self) -> tuple[np.int32, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 from autosched.codegen.lower.device import lower_device
 from autosched.codegen.lower.flops import symbolic_work
@@ -33,17 +34,14 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
     """Schedule a function over symbols. Raises ScheduleError, InvalidValueError for what has no such kernel."""
     if len(shape_vars(func)) > MOST_SYMBOLS:
         raise ScheduleError(f"a kernel has {MOST_SYMBOLS} sizes that come with the call at most")
-    problem = ""
+    problems: list[str] = []
     for known, config in _choices(func, target):
-        try:
-            return _scheduled(func, known, config, target)
-        except (ScheduleError, CodegenError, InvalidValueError) as error:
-            problem = problem or f"{config.template}: {error.message}"
-    for _, config in _choices(func, target):
-        try:
-            return _by_parts(func, config, target)
-        except (ScheduleError, CodegenError, InvalidValueError) as error:
-            problem = f"{problem}; by parts: {error.message}" if "by parts" not in problem else problem
+        for schedule in (partial(_scheduled, known), _by_parts):
+            try:
+                return schedule(func, config, target)
+            except (ScheduleError, CodegenError, InvalidValueError) as error:
+                problems.append(error.message)
+    problem = "; by parts: ".join(problems[:2])  # of what is scheduled for known sizes
     raise ScheduleError(f"no template has a kernel for sizes that come with the call: {problem}")
 
 
@@ -60,7 +58,8 @@ def _choices(func: PrimFunc, target: Target) -> Iterator[tuple[PrimFunc, Config]
                 yield known, template.default(anchor, target)
 
 
-def _scheduled(func: PrimFunc, known: PrimFunc, config: Config, target: Target) -> Applied:
+def _scheduled(known: PrimFunc, func: PrimFunc, config: Config, target: Target) -> Applied:
+    """The function scheduled by the steps that schedule it for known sizes."""
     from autosched.templates.registry import apply_config
 
     applied = apply_config(known, config, target)
