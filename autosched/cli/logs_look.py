@@ -15,7 +15,7 @@ from autosched.cli.values import Count
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from autosched.records import Record, RecordFilter
 
@@ -80,15 +80,33 @@ BEST_COLUMNS = (
 )
 
 
+PARETO_COLUMNS = (
+    Column("workload", "workload", workload_text),
+    Column("device", "device"),
+    Column("threads", "threads", right=True),
+    Column("median_s", "ms", milliseconds, right=True),
+    Column("metrics", "metrics", lambda found: ", ".join(f"{name} {value:.4g}" for name, value in found.items())),
+    Column("knobs", "knobs", knobs_text),
+    Column("uid", "record", lambda uid: uid[:10]),
+)
+
+
 @make_command("best", example='autosched logs best --db tuned.db -f json\nautosched logs best --where "op=conv2d"')
+@click.option("--pareto", "is_pareto", is_flag=True, help="What no other trial beats in time and in all its metrics.")
 @with_query
 @with_filter
-def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> None:
+def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool], is_pareto: bool) -> None:
     """Show the configuration that a build on each device would use; QUERY is a part of a workload's text.
 
     The gain is against the default in the comparison that the winner has won; "–" where that was not noted.
+    With --pareto, functions that were tuned with metric= show all the configurations to choose from.
     """
     with open_database(common) as store:
+        if is_pareto:
+            rows = list(_pareto_rows(store.records(chosen), fits))
+            show(Table(PARETO_COLUMNS, rows), common.format)
+            say(f"{count(len(rows), 'configuration')} in {store.origin}", quiet=common.is_quiet)
+            return
         rows = [
             {
                 "workload": winner.workload.key,
@@ -108,6 +126,28 @@ def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> N
         ]
         show(Table(BEST_COLUMNS, rows), common.format)
         say(f"{count(len(rows), 'winner')} in {store.origin}", quiet=common.is_quiet)
+
+
+def _pareto_rows(records: Iterable[Record], fits: Callable[[str], bool]) -> Iterator[Row]:
+    """The Pareto set of each task, of the last version of its function."""
+    from autosched.records.metrics import metrics_of, pareto
+
+    tasks: dict[Any, list[Record]] = {}
+    for record in records:
+        if metrics_of(record.measurement) and fits(record.workload.key):
+            tasks.setdefault((record.workload.key, record.device, record.threads), []).append(record)
+    for (workload, device, threads), found in tasks.items():
+        version = max(found, key=lambda record: record.time).versions.get("template")
+        for record in pareto(r for r in found if r.versions.get("template") == version):
+            yield {
+                "workload": workload,
+                "device": device.name,
+                "threads": threads,
+                "median_s": record.measurement.median_s,
+                "metrics": dict(metrics_of(record.measurement)),
+                "knobs": dict(record.config.knobs),
+                "uid": record.uid,
+            }
 
 
 RECORD_COLUMNS = (

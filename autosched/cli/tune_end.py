@@ -24,6 +24,8 @@ def say_end(report: TuneReport, *, quiet: bool) -> None:
     if len(report.tasks) == 1 and (shares := report.tasks[0].importance):
         text = ", ".join(f"{knob} {100 * share:.0f} %" for knob, share in shares)
         say(f"what explains the times: {text}", quiet=quiet)
+    for name, before, after in report.tasks[0].metrics if len(report.tasks) == 1 else ():
+        say(f"metric {name}: {before:.4g} → {after:.4g}", quiet=quiet)
     if report.peak is not None:
         say(f"{report.tasks[0].name} runs {report.peak.text}", quiet=quiet)
     if report.interrupted:

@@ -13,6 +13,7 @@ from autosched.own.compare import compare_arrays, compare_values
 from autosched.own.compiler import OwnKernel
 from autosched.own.expected import Expected, freeze
 from autosched.own.memory import ArgumentSet, Memory
+from autosched.own.metric import Metrics
 from autosched.own.transfer import SentFunction
 from autosched.target.host import host_cpu
 from autosched.task import Status
@@ -75,6 +76,8 @@ class OwnBench:
         self.sent, self.memory, self.expected, self.tolerance = sent, memory, expected, tolerance
         self.checked_against = checked_against
         self._sets = [memory.first]
+        self.metrics = Metrics()
+        self._left: object = None  # what the run after the last timed one has returned
 
     def load(
         self, kernel: OwnKernel, packs: Sequence[Any], pool: object, threads: int, *, cold_bytes: int = 0
@@ -93,6 +96,12 @@ class OwnBench:
         self.make_fresh(loaded)
         loaded.run()
         self.check(loaded, packs, options)
+        self._left = loaded.returned
+
+    def facts(self, kernel: OwnKernel, time_s: float) -> dict[str, Any]:
+        """What metrics may read: time, result, arguments as the last run has left them, knobs."""
+        arguments = dict(zip(self.sent.arguments, self.memory.first.values, strict=False))
+        return {**kernel.config.knobs, **arguments, "time_s": time_s, "result": self._left}
 
     def check(self, loaded: LoadedOwn, packs: Sequence[Any], options: MeasureOptions) -> None:
         """Compare what one run has left. Raises CandidateError (WRONG_RESULT or NON_FINITE)."""

@@ -9,6 +9,7 @@ from autosched.errors import UsageError
 from autosched.own.function import AutotunedFunction
 from autosched.own.gpu.launching import LaunchRule
 from autosched.own.jit import is_cuda, unwrap
+from autosched.own.metric import Metric, Metrics
 from autosched.own.peak import Rule, Work
 from autosched.own.references import OwnCheck
 from autosched.own.signature import Signature, check_key
@@ -33,6 +34,7 @@ def autotune(
     grid: Any = None,
     threads: Any = None,
     shared: Any = None,
+    metric: Metric | Mapping[str, Metric] | None = None,
     flops: Rule = None,
     bytes: Rule = None,  # noqa: A002  # the word that is said of it
 ) -> Callable[[Callable[..., Any]], AutotunedFunction]:
@@ -50,6 +52,9 @@ def autotune(
     target       "cuda" makes a plain function a kernel of `numba.cuda`; None: the CPU, or for a kernel the device here
     grid, threads, shared  of a kernel: blocks, threads of a block, bytes of dynamic shared memory; numbers, tuples, or
                  functions of knobs and arguments by their names. threads None: a knob `threads`
+    metric       tune for this instead of time: a function of time_s, result, arguments and knobs by their names, which
+                 gives a number from 0 on, the smaller the better; or several by name, of which the first one chooses
+                 the winner. Records keep them all (`function.pareto`, `autosched logs best --pareto`)
     flops, bytes  arithmetic and data of a call, for the share of this machine's peak that tuning reports: numbers, or
                  functions of arguments and knobs by their names; None: counted, where the source and arguments say it
     The default of each knob is its parameter's default, else its first candidate. A call never tunes, unless
@@ -62,6 +67,8 @@ def autotune(
         inner, options = unwrap(func)
         name = op_name(inner)
         if is_cuda(func) or is_cuda_target(target):
+            if metric is not None:
+                raise UsageError("metric= is for functions on the CPU", where=name)
             from autosched.own.gpu.decorate import make_kernel
 
             options = {} if not is_cuda(func) else options
@@ -98,6 +105,7 @@ def autotune(
             records=records,
             form=form,
             work=Work(flops, bytes),
+            metrics=Metrics.of(metric, (*signature.arguments, *names), name),
         )
 
     return decorate

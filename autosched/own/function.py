@@ -18,6 +18,7 @@ from autosched.own.digest import digest
 from autosched.own.dispatch import UNSET, quick_call
 from autosched.own.jit import divide
 from autosched.own.keep import KeptCode
+from autosched.own.metric import Metrics
 from autosched.own.peak import Work
 from autosched.own.references import OwnCheck
 from autosched.own.role import ROLE
@@ -29,6 +30,7 @@ from autosched.own.ufunc import Ufunc, UfuncForm
 from autosched.own.workload import describe
 from autosched.records import DispatchContext, Found, Record, RecordReader, database_to_write, open_store
 from autosched.records.contexts import current_stack
+from autosched.records.metrics import pareto
 from autosched.records.places import is_there
 from autosched.space import Config, ConfigSpace
 from autosched.task import Task
@@ -42,6 +44,7 @@ class AutotunedFunction:
 
     form     of a ufunc, how it was made
     work     what the user says of a call's arithmetic and data
+    metrics  what it is tuned for; none: for time
     space    knobs and constraints
     py_func  the Python function as it was written, knobs included
     """
@@ -61,12 +64,13 @@ class AutotunedFunction:
         records: Any = None,
         form: UfuncForm | None = None,
         work: Work | None = None,
+        metrics: Metrics | None = None,
     ):
         functools.update_wrapper(self, func)
         self.__name__: str = func.__name__
         self.__qualname__: str = func.__qualname__
         self.py_func, self.options, self.space, self.signature = func, dict(options), space, signature
-        self.form, self.work = form, work or Work()
+        self.form, self.work, self.metrics = form, work or Work(), metrics or Metrics()
         self.key, self.check = None if key is None else tuple(key), check
         self._example, self._sources = example, [] if records is None else [records]
         self._table: dict[Any, Callable[..., Any]] = {}
@@ -163,6 +167,11 @@ class AutotunedFunction:
         with open_store(where, write=False) as store:
             return tuple(store.records(RecordFilter(op=self.space.name, workload=key)))
 
+    def pareto(self, *args: Any, **kwargs: Any) -> tuple[Record, ...]:
+        """Of the trials with these arguments, those that no other beats in time and in all metrics; fastest first."""
+        current = (r for r in self.records(*args, **kwargs) if r.versions.get("template") == self.version)
+        return tuple(pareto(current))
+
     def source(self, *args: Any, config: Config | None = None, **kwargs: Any) -> str:
         """The text that is compiled for these arguments, with the knobs as constants; "" where there is no source."""
         chosen = config or self.best_config(*args, **kwargs)
@@ -246,7 +255,8 @@ class AutotunedFunction:
     @functools.cached_property
     def version(self) -> str:
         """The digest of what it computes: records of another one are misses."""
-        return digest(self.py_func, self.options, None if self.form is None else {"ufunc": str(self.form)})
+        more = {} if self.form is None else {"ufunc": str(self.form)}
+        return digest(self.py_func, self.options, {**more, **self.metrics.functions})
 
     @property
     def _written(self) -> tuple[str, ...]:

@@ -44,7 +44,15 @@ class OwnReferences:
     most_extra = 0  # there are the caller's arguments, and no others
     spare: Literal["at once", "after a loss"] = "after a loss"  # each imports Numba
 
-    def __init__(self, named: Mapping[str, Any], default: Config, check: OwnCheck, role: str = ROLE):
+    def __init__(
+        self,
+        named: Mapping[str, Any],
+        default: Config,
+        check: OwnCheck,
+        role: str = ROLE,
+        metrics: bytes = b"",
+    ):
+        self._metrics = metrics
         self._named, self._default, self._check, self.role = named, default, check, role
         self.checked_against = "the default's results" if check.reference is None else "the reference in float64"
 
@@ -62,7 +70,9 @@ class OwnReferences:
             truth = folder / f"{key}_truth.pkl"
             truth.write_bytes(pickle.dumps(_truth(check.reference, self._named)))
         expected = folder / f"{key}_expected.pkl"
-        call = StoredCall(func, arguments, self._default, truth, check.rtol, check.atol, expected, self.checked_against)
+        call = StoredCall(
+            func, arguments, self._default, truth, check.rtol, check.atol, expected, self.checked_against, self._metrics
+        )
         reply = ask(MakeExpected(key), {key: call})
         if (
             reply.status is Status.CRASH and call.probing.exists()

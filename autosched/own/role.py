@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,14 @@ from autosched.own.bench import OwnBench, Tolerance
 from autosched.own.compiler import warm_up
 from autosched.own.expected import Expected, find_expected
 from autosched.own.memory import Memory
+from autosched.own.metric import Metrics
 from autosched.own.transfer import SentFunction
+from autosched.records.metrics import METRICS
 from autosched.space import Config
-from autosched.task import Status
+from autosched.task import Measurement, Status
 from autosched.tuner.measure.base import CandidateError
 from autosched.tuner.measure.reference import rounding_share
-from autosched.tuner.measure.run_role import RunRole
+from autosched.tuner.measure.run_role import Run, RunRole
 
 ROLE = f"{__name__}:OwnRole"
 
@@ -33,6 +36,7 @@ class StoredCall:
                      None: the default's results are the truth
     rtol, atol       given by the user; None: from the dtypes
     expected         file that the worker writes
+    metrics          functions by name, pickled; b"" for none
     """
 
     sent: SentFunction
@@ -43,6 +47,7 @@ class StoredCall:
     atol: float | None
     expected: Path
     checked_against: str
+    metrics: bytes = b""
 
     def remove(self) -> None:
         """Delete the files."""
@@ -96,7 +101,18 @@ class OwnRole(RunRole):
         """Lay out a call's arguments with what is expected of them."""
         memory = Memory(reference.arguments)
         expected: Expected = pickle.loads(reference.expected.read_bytes())
-        return self.bench(reference.sent, memory, expected, _tolerance(reference, memory), reference.checked_against)
+        made = self.bench(reference.sent, memory, expected, _tolerance(reference, memory), reference.checked_against)
+        made.metrics = Metrics(pickle.loads(reference.metrics)) if reference.metrics else Metrics()
+        return made
+
+    def _run(self, job: Run) -> Measurement | str:
+        """A good measurement comes with the user's metrics, of the run after the last timed one."""
+        found = super()._run(job)
+        bench = self._bench[1] if self._bench is not None else None
+        if not isinstance(found, Measurement) or not isinstance(bench, OwnBench) or not bench.metrics.functions:
+            return found
+        values = bench.metrics.values(bench.facts(job.entry.kernel, found.median_s))
+        return dataclasses.replace(found, how={**found.how, METRICS: values})
 
     def _make_expected(self, call: StoredCall) -> None:
         memory = Memory(call.arguments)

@@ -15,6 +15,7 @@ from autosched.driver.tune.tuning import Tuning
 from autosched.driver.tune.turns import TuningRun
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import SpaceError, UsageError
+from autosched.own.metric import Metrics
 from autosched.own.peak import Work, share_of_peak
 from autosched.own.references import OwnReferences
 from autosched.own.signature import Signature
@@ -36,6 +37,7 @@ class Tunable(Protocol):
     signature: Signature
     check: Any
     work: Work
+    metrics: Metrics
     py_func: Callable[..., object]
     compiler: str
     role: str
@@ -76,6 +78,8 @@ def tune_call(
         hint = 'a few seconds go before the first trial; budget="30s" is usual'
         raise UsageError(f"a budget of {options.budget_s:g} s is too small for one trial", hint=hint)
     options = options.for_run_as()
+    if function.metrics.names:  # times of other sizes say nothing of what is tuned for
+        options = dataclasses.replace(options, hints=False)
     call = OwnCall.of(function, values, options.threads)
     task = call.task
 
@@ -87,7 +91,7 @@ def tune_call(
     with open_store(where) as store:
         found = resolve_records([store], predict=expected_gain).best(task, Usable(call.space, spaces.versions))
         before = {} if found.config is None else {task.key: found.config}
-        tuning = Tuning((task,), task.target, task.threads, store, options, before, spaces)
+        tuning = Tuning((task,), task.target, task.threads, store, options, before, spaces, function.metrics.names)
         report = TuningRun(tuning, None, progress, open_measurer).run()
     named = {**call.space.default.knobs, **function.signature.named(values)}
     report.peak = None if report.interrupted else share_of_peak(function, named, task, report.tasks[0].best_s)
@@ -127,7 +131,8 @@ class OwnCall:
         task = function.task_for(values, threads, sent=function.sent_function(values))
         check_runs_here(task.target)
         named = function.signature.named(function.host_values(values))
-        references = OwnReferences(named, space.default, function.check, function.role)
+        metrics = function.metrics.packed()
+        references = OwnReferences(named, space.default, function.check, function.role, metrics)
         return OwnCall(task, space, references, function.compiler)
 
     def open(self, target: Target, options: MeasureOptions, timeout: float = 20.0) -> LocalMeasurer:

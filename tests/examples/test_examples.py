@@ -87,7 +87,7 @@ def test_walkthrough(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_demo(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "examples.demo", "--budget", "5s", "--time", "0.5", "--folder", str(tmp_path)]
+    words = [sys.executable, "-m", "examples.demo", "--budget", "30s", "--time", "0.5", "--folder", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # its commands run in another folder
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -95,3 +95,21 @@ def draw(x, block=1):
     """Fill with random numbers."""
     for i in range(x.size):
         x[i] = np.random.random()
+
+
+def error(x, out):
+    """What `exponential` is tuned for."""
+    return np.abs(out - np.exp(x)).max()
+
+
+@autosched.autotune({"terms": [1, 4, 12]}, rtol=2.0, metric={"error": error, "terms_used": lambda terms: terms})
+@numba.njit
+def exponential(x, out, terms=1):
+    """The more terms, the slower and the nearer to the truth."""
+    for i in range(x.size):
+        term = 1.0
+        total = 1.0
+        for n in range(1, terms):
+            term *= x[i] / n
+            total += term
+        out[i] = total

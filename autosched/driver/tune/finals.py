@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from autosched.driver.build.choose import choose
 from autosched.driver.tune.border import border_knobs
@@ -12,8 +14,9 @@ from autosched.driver.tune.tuning import FINALISTS, Tuning
 from autosched.errors import AutoschedError
 from autosched.records import RecordReader
 from autosched.records.importance import knob_importance
+from autosched.records.metrics import metrics_of
 from autosched.space import Config
-from autosched.task import Task
+from autosched.task import Task, Trial
 from autosched.templates.thread_knob import with_threads
 from autosched.tuner.measure import Compared, Measurer
 
@@ -63,12 +66,39 @@ class Finals:
         if named is not None and task.is_settled and not report.n_trials:
             report.config = str(named)
             return self.update(i, "done before")
+        if tuning_by := self.tuning.metrics:
+            return self._name_by_metrics(i, tuning_by)
         if not finalists and task.default_s is None:
             return self.update(i, "nothing worked" if task.trials else "not reached")
         if named is not None and named not in (task.default, *finalists):
             finalists.append(named)
         self.update(i, "verifying")
         self._decide(i, self._confirmed(i, self.measurer.compare(task.task, [task.default, *finalists])))
+
+    def _name_by_metrics(self, i: int, names: Sequence[str]) -> None:
+        """The winner by the first metric: it has to beat the default in its trial and once more."""
+        tuning, task = self.tuning, self.tuning.tasks[i]
+        good = sorted((t for t in task.trials.values() if t.is_ok and t.config != task.default), key=tuning.metric)
+        if not good and task.default_s is None:
+            return self.update(i, "nothing worked" if task.trials else "not reached")
+        self.update(i, "verifying")
+        before = task.trials.get(task.default)
+        configs = [task.default, *(trial.config for trial in good[:FINALISTS])]
+        again = {t.config: t for t in self.measurer.measure(task.task, configs) if t.is_ok}
+        default = again.get(task.default)
+        others = [again[t.config] for t in good[:FINALISTS] if t.config in again and _beats(tuning, t, before)]
+        better = [trial for trial in others if _beats(tuning, trial, default)]
+        winner = min(better, key=tuning.metric, default=default)
+        if winner is None:
+            return self.update(i, "nothing worked")
+        how: dict[str, Any] = {SPENT: round(tuning.session.total_s, 2)}
+        how |= {COMPLETE: True} if self.is_complete else {}
+        how |= {"baseline_s": default.median_s} if default is not None else {}
+        tuning.store.add([tuning.record(i, winner, how, is_winner=True)])
+        task.default_s = None if default is None else default.median_s
+        was, now = (metrics_of(t.measurement) if t is not None else {} for t in (default, winner))
+        task.report.metrics = tuple((name, was.get(name, math.nan), now[name]) for name in names)
+        self._crown(i, winner)
 
     def _confirmed(self, i: int, results: Sequence[Compared]) -> Sequence[Compared]:
         """The results, where what beats the default has done so twice: among several, one easily does it by chance."""
@@ -97,15 +127,15 @@ class Finals:
             return self.update(i, "failed at the end")
         self.results[i] = results
         task.default_s = results[0].trial.median_s if results[0].trial.is_ok else None
-        self._crown(i, results[winner])
+        self._crown(i, results[winner].trial)
 
-    def _crown(self, i: int, winner: Compared) -> None:
+    def _crown(self, i: int, winner: Trial) -> None:
         task = self.tuning.tasks[i]
         self.winners[i] = winner.config
         task.report.importance = tuple(knob_importance(list(task.trials.values())))
         task.report.config = str(winner.config)
         task.report.border = border_knobs(task.space, winner.config, self.tuning.source.listed)
-        task.best_s = winner.trial.median_s
+        task.best_s = winner.median_s
         self.update(i, "done: default is best" if winner.config == task.default else "done")
 
     def judge_in_model(self, check: ModelCheck, is_asked: Callable[[], bool]) -> None:
@@ -165,7 +195,11 @@ class Finals:
             if better is not None:
                 how = {SPENT: round(tuning.session.total_s, 2), "in_model": True} | {COMPLETE: True}
                 tuning.store.add([tuning.record(i, better.trial, how, is_winner=True)])
-                self._crown(i, better)
+                self._crown(i, better.trial)
+
+
+def _beats(tuning: Tuning, trial: Trial, default: Trial | None) -> bool:
+    return default is None or not default.is_ok or tuning.metric(trial) < tuning.metric(default)
 
 
 def best_of(results: Sequence[Compared]) -> int:

@@ -10,6 +10,7 @@ class TaskReport:
     """How far one task is; times in seconds, None until measured.
 
     border      knobs whose best value is the last one of their candidates, in words
+    metrics     what it was tuned for: the name, the default's value, the winner's
     importance  knobs with the share of the times' variance that each explains, the largest first; empty: too few trials
     """
 
@@ -23,6 +24,7 @@ class TaskReport:
     state: str = "waiting"
     config: str = ""
     border: tuple[str, ...] = ()
+    metrics: tuple[tuple[str, float, float], ...] = ()
     importance: tuple[tuple[str, float], ...] = ()
 
 

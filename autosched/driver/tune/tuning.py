@@ -17,6 +17,7 @@ from autosched.driver.tune.report import TaskReport, TuneReport
 from autosched.driver.tune.session import begin_session
 from autosched.records import Record, make_record
 from autosched.records.choose import measured_as
+from autosched.records.metrics import metrics_of
 from autosched.records.record import current_versions
 from autosched.records.sql import SqlStore
 from autosched.space import Config, ConfigSpace
@@ -31,14 +32,15 @@ FINALISTS = 3  # that meet the default once more, interleaved, before a winner i
 BATCH = 8
 TASK_UNTIL = 0.005  # a task of which less is expected gets no more; where the model never stops for it, no task does
 UNKNOWN_GAIN = 0.3  # expected of a task of which nothing is known
+LEAST_METRIC = 1e-12  # smaller ones, 0 too, are as good
 LATELY = 40  # trials that the noise is taken from
 
 
 class LateSearch:
     """A `Search` that `make` gives when it is first asked; it then gets the trials that came before."""
 
-    def __init__(self, make: Callable[[], Search]):
-        self._make = make
+    def __init__(self, make: Callable[[], Search], judge: Callable[[Trial], Trial]):
+        self._make, self._judge = make, judge
         self._search: Search | None = None
         self._early: list[Trial] = []
 
@@ -55,7 +57,8 @@ class LateSearch:
         return self.search.ask(n)
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """See `Search`."""
+        """See `Search`; trials as `judge` sees them."""
+        trials = [self._judge(trial) for trial in trials]
         if self._search is None:
             self._early += trials
         else:
@@ -93,6 +96,7 @@ class Tuning:
 
     before  per workload key what a build would use now, where that is not the default
     source  where the tasks' configurations come from; None: from templates
+    metrics  what trials are judged by, the first of which chooses the winners; none: time
     """
 
     def __init__(
@@ -104,7 +108,9 @@ class Tuning:
         options: TuneOptions,
         before: Mapping[str, Config],
         source: Spaces | None = None,
+        metrics: Sequence[str] = (),
     ):
+        self.metrics = tuple(metrics)
         self.target, self.threads, self.store = target, threads, store
         self.options, self.before = options, before
         is_cold = options.cache == "cold" or (options.cache == "auto" and any(t.cache == "cold" for t in tasks))
@@ -136,7 +142,8 @@ class Tuning:
         """A task before anything is known of it. Its cost is its arithmetic; 0 where it is no PrimFunc."""
         work = float(task.weight * count_work(task.func)) if isinstance(task.func, PrimFunc) else 0.0
         made = TunedTask(
-            name=task.name, weight=task.weight, search=LateSearch(lambda: self._make_search(made)), work=work,
+            name=task.name, weight=task.weight, work=work,
+            search=LateSearch(lambda: self._make_search(made), self.judged),
             task=task, default=self.source.default_of(task), space=self.source.space_of(task),
             report=TaskReport(task.name, task.weight), first=self.before.get(task.key),
         )  # fmt: skip
@@ -229,7 +236,7 @@ class Tuning:
         """
         task, trial = self.tasks[i], corrected(trial)
         old = task.trials.get(trial.config)
-        if old is None or (old.is_ok and (not trial.is_ok or trial.median_s < old.median_s)):
+        if old is None or (old.is_ok and (not trial.is_ok or self.metric(trial) < self.metric(old))):
             task.trials[trial.config] = trial
         if not trial.is_ok:
             return trial
@@ -241,6 +248,18 @@ class Tuning:
         if isinstance(interval, float) and "cut" not in trial.measurement.how:
             self._intervals = [*self._intervals[1 - LATELY :], interval]
         return trial
+
+    def judged(self, trial: Trial) -> Trial:
+        """A trial as the search sees it: the geometric mean of its metrics, if it has any, stands for its time."""
+        if not self.metrics or not trial.is_ok:
+            return trial
+        found = metrics_of(trial.measurement)
+        cost = statistics.geometric_mean([max(found[name], LEAST_METRIC) for name in self.metrics])
+        return Trial(trial.config, dataclasses.replace(trial.measurement, times_s=(cost,)))
+
+    def metric(self, trial: Trial) -> float:
+        """What chooses the winner: the first metric, or the time."""
+        return metrics_of(trial.measurement)[self.metrics[0]] if self.metrics else trial.median_s
 
     def record(self, i: int, trial: Trial, how: Mapping[str, Any] | None = None, *, is_winner: bool = False) -> Record:
         """The record of a trial of this session."""

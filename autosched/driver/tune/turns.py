@@ -131,7 +131,7 @@ class TuningRun:
         self._update(i, "searching")
         is_due = asked and task.default not in asked and tuning.drift.is_due(i)
         configs = [task.default, *asked] if is_due else list(asked)
-        best_s = None if task.best_s is None else task.best_s * tuning.drift.factor
+        best_s = None if task.best_s is None or tuning.metrics else task.best_s * tuning.drift.factor
         done: list[Trial] = []
         self.foresight.begin(turn)
         trials = self._measure(measurer, turn, configs, best_s) if configs else ()
