@@ -19,16 +19,17 @@ from typing import Any
 import numpy as np
 
 import autosched
-from autosched import te, topi
+from autosched import relax, te, topi
 from autosched.errors import AutoschedError
 from autosched.records import FallbackContext
 from autosched.relax.op.registry import get_op
 from autosched.runtime import array, cuda
 from autosched.runtime.cuda.devices import driver_of
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.templates.tf32 import SHARE, TF32, allows_tf32, with_tf32
-from autosched.tir import PrimFunc
+from autosched.tir import PrimFunc, Var
 from autosched.topi.sort import argsort, cumsum, take_along
 from benchmarks.machine import RESULTS
 
@@ -234,7 +235,29 @@ def correctness(bench: Bench) -> Iterable[Case]:
     }
     for name, (func, truth) in cases.items():
         yield Case(name, functools.partial(_check, name=name, func=func, truth=truth))
+    yield Case("a batch of any size", _any_batch)
     yield Case("compute-sanitizer", _sanitize)
+
+
+def _any_batch(bench: Bench) -> Iterable[Row]:
+    """One build of a product, ReLU and softmax, whose grids are computed when it is called."""
+    width = bench.size(768, 24)
+    weight = normal((width, width)) / np.float32(width**0.5)
+    x = relax.Var("x", relax.TensorStructInfo((Var("n", "int64"), width), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            hidden = builder.emit(relax.op.nn.relu(builder.emit(relax.op.matmul(x, relax.const(weight)))))
+            out = builder.emit_output(relax.op.nn.softmax(hidden, -1))
+        builder.emit_func_output(out)
+    made = autosched.build(builder.get(), target=bench.target, records=FallbackContext())
+    for batch in (1, 7, bench.size(4099, 33)):
+        given = normal((batch, width))
+        found = made(given).numpy()
+        expected = _softmax(np.maximum(given.astype("float64") @ weight, 0))
+        error = float(np.abs(found - expected).max() / expected.max())
+        kind = "" if isinstance(made, DynamicExecutable) else "compiled for each size: "
+        yield Row(f"a batch of {batch}", rate=f"error {error:.1e}", note=kind + ("right" if error <= 1e-5 else "WRONG"))
 
 
 def _check(bench: Bench, name: str, func: PrimFunc, truth: Callable[..., np.ndarray]) -> list[Row]:
