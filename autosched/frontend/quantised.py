@@ -58,13 +58,19 @@ def quantized(
     axis: int,
     block: int = 0,
     limits: tuple[int, int] | None = None,
+    zero_first: bool = False,
 ) -> Expr:
-    """round(x / scale) + zero within the limits, those of the dtype where none are given."""
+    """round(x / scale) + zero within the limits, those of the dtype where none are given.
+
+    zero_first  round(x / scale + zero), which is another number halfway where the zero point is odd
+    """
     low, high = limits or (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
     kind = _info(x).dtype
-    value = op.round(op.divide(x, op.astype(along(emit, x, scale, axis, block), kind)))
+    value = op.divide(x, op.astype(along(emit, x, scale, axis, block), kind))
+    value = value if zero_first else op.round(value)
     if zero is not None:
         value = op.add(value, op.astype(along(emit, x, zero, axis, block), kind))
+    value = op.round(value) if zero_first else value
     return emit(op.astype(op.clip(value, float(low), float(high)), dtype))
 
 

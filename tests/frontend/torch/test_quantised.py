@@ -102,6 +102,100 @@ def test_scales_that_are_chosen_at_run_time(kind: tuple[int, int, Any], symmetri
     np.testing.assert_array_equal(zero, wanted[1])
 
 
+@pytest.mark.parametrize("shape", [(5, 8), (2, 3, 8), (1, 8), (8,)])
+def test_tokens(shape: tuple[int, ...]) -> None:
+    """Odd zero points: halves are rounded with the zero point added, unlike those of whole tensors."""
+    x, count = np.clip(2 * values(*shape), -40, 40), int(np.prod(shape[:-1]))
+    scales = torch.tensor([2.0 ** -(1 + i % 3) for i in range(count)]).reshape(*shape[:-1], 1)
+    zeros = (torch.arange(count) * 3 - 5).reshape(*shape[:-1], 1)
+
+    def both(v: Any, s: Any, z: Any) -> Any:
+        q = Q.quantize_per_token(v, s, z, *S8)
+        return q, Q.dequantize_per_token(q, s, z, *S8, torch.float32)
+
+    module, wanted = imported(both, x, scales=scales, zeros=zeros)
+    for got, w in zip(results(module, x), wanted, strict=True):
+        assert got.dtype == w.dtype
+        np.testing.assert_array_equal(got, w)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("x", [values(6, 16), np.abs(values(3, 2, 8)), -np.abs(values(2, 9)), np.zeros((2, 4), "f4")])
+def test_scales_of_tokens_that_are_chosen_at_run_time(symmetric: bool, x: np.ndarray) -> None:
+    x = np.clip(x, -40, 40)
+    choose = Q.choose_qparams_per_token if symmetric else Q.choose_qparams_per_token_asymmetric
+
+    def function(v: Any) -> Any:
+        scale, zero = choose(v, torch.int8)
+        q = Q.quantize_per_token(v, scale, zero, *S8)
+        return scale, zero, q, Q.dequantize_per_token(q, scale, zero, *S8, torch.float32)
+
+    module, wanted = imported(function, x)
+    scale, zero, q, real = results(module, x)
+    np.testing.assert_array_equal(scale, wanted[0])
+    np.testing.assert_array_equal(zero, wanted[1])
+    assert q.dtype == np.int8 and np.abs(q.astype(int) - wanted[2].astype(int)).max() <= 1
+    assert (q != wanted[2]).mean() <= 0.02  # a product with the reciprocal, rounded once more, at halves
+    np.testing.assert_allclose(real, wanted[3], atol=float(scale.max()) * 1.01)
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 16])
+@pytest.mark.parametrize("points", [True, False])
+def test_groups_of_channels(size: int, points: bool) -> None:
+    """One group longer than its row is the row, as PyTorch has it."""
+    x = np.clip(2 * values(4, 8), -40, 40)
+    count = 4 * max(1, 8 // size)
+    scales = torch.tensor([2.0 ** -(1 + i % 3) for i in range(count)]).reshape(4, -1)
+    zeros = (torch.arange(count).reshape(4, -1) - 3) if points else torch.zeros(4, count // 4, dtype=torch.int64)
+
+    def both(v: Any, s: Any, z: Any) -> Any:
+        q = Q.quantize_per_channel_group(v, s, z, -8, 7, torch.int8, size)
+        return q, Q.dequantize_per_channel_group(q, s, z if points else None, -8, 7, torch.int8, size, torch.float32)
+
+    module, wanted = imported(both, x, scales=scales, zeros=zeros)
+    for got, w in zip(results(module, x), wanted, strict=True):
+        assert got.dtype == w.dtype
+        np.testing.assert_array_equal(got, w)
+
+
+@pytest.mark.host(runs=True)
+def test_tokens_times_groups_of_weights() -> None:
+    """A linear layer of 8-bit tokens and 4-bit weights in groups, built, against PyTorch."""
+    x = RNG.standard_normal((5, 32)).astype("f4")
+    weight = torch.from_numpy(RNG.integers(-8, 8, (24, 32)).astype("i1"))
+    scales = torch.from_numpy(RNG.uniform(0.01, 0.1, (24, 4)).astype("f4"))
+
+    def function(v: Any, w: Any, s: Any) -> Any:
+        scale, zero = Q.choose_qparams_per_token_asymmetric(v, torch.int8)
+        q = Q.quantize_per_token(v, scale, zero, *S8)
+        rows = Q.dequantize_per_token(q, scale, zero, *S8, torch.float32)
+        real = Q.dequantize_per_channel_group(w, s, None, -8, 7, torch.int8, 8, torch.float32)
+        return torch.nn.functional.linear(rows, real)
+
+    module, wanted = imported(function, x, w=weight, s=scales)
+    got = autosched.build(module, records=[])(x)
+    got = (got[0] if isinstance(got, tuple | list) else got).numpy()
+    step = float(np.abs(x).max() * 2 / 255) * 0.8  # what one byte more or less of a token changes
+    np.testing.assert_allclose(got, wanted[0], atol=step)
+    assert np.abs(got - wanted[0]).mean() < step / 20
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "message"),
+    [
+        (lambda v, s, z: Q.quantize_per_token(v, s, z, *S8), (5, 1), "shape .5, 1. for tokens of shape .2,."),
+        (lambda v, s, z: Q.quantize_per_channel_group(v, s, z, *S8, 4), (2, 3), "for 2 rows of 2 groups"),
+    ],
+)
+def test_scales_for_another_number_of_tokens_or_groups_are_refused(
+    function: Callable[..., Any], shape: tuple[int, ...], message: str
+) -> None:
+    buffers = {"s": torch.ones(shape), "z": torch.zeros(shape, dtype=torch.int64)}
+    program = torch.export.export(Model(function, **buffers), (torch.zeros(2, 8),))
+    with pytest.raises(ImportModelError, match=message):
+        from_exported_program(program)
+
+
 def network(v: Any, w: Any, s: Any, z: Any) -> Any:
     """A quantised convolution and a quantised linear layer, as PT2E writes them."""
     image = Q.dequantize_per_tensor(Q.quantize_per_tensor(v, 0.125, 128, *U8), 0.125, 128, *U8)

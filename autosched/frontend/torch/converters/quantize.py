@@ -82,12 +82,22 @@ def _channels(t: Emitter, input: Expr, axis: int, *values: Any) -> int:
 
 
 def _quantized(
-    t: Emitter, input: Expr, scale: object, zero: object, limits: tuple[object, object], dtype: object, axis: int
+    t: Emitter,
+    input: Expr,
+    scale: object,
+    zero: object,
+    limits: tuple[object, object],
+    dtype: object,
+    axis: int,
+    block: int = 0,
+    zero_first: bool = False,
 ) -> Expr:
     scales, zeros, limits, kind = _parts(t, input, scale, zero, limits, dtype)
     if isinstance(zeros, Constant) and not zeros.data.any():
         zeros = None
-    return quantised.quantized(t, t.cast(input, SCALE), scales, zeros, kind, axis, limits=limits)
+    zero_first = zero_first and zeros is not None
+    x = t.cast(input, SCALE)
+    return quantised.quantized(t, x, scales, zeros, kind, axis, block, limits, zero_first=zero_first)
 
 
 def _dequantized(
@@ -99,13 +109,14 @@ def _dequantized(
     dtype: object,
     axis: int,
     out_dtype: object,
+    block: int = 0,
 ) -> Expr:
     scales, zeros, _, kind = _parts(t, input, scale, zero, limits, dtype)
     if info_of(input).dtype != kind:
         raise t.fail(f"a tensor of {info_of(input).dtype} is taken for one of {kind}")
     if isinstance(zeros, Constant) and not zeros.data.any():
         zeros = None
-    result = quantised.dequantized(t, input, scales, zeros, axis)
+    result = quantised.dequantized(t, input, scales, zeros, axis, block)
     return result if out_dtype is None else t.cast(result, t.dtype(out_dtype))
 
 
@@ -204,3 +215,123 @@ def _qparams(
         step = t.cast(t(op.round(t(op.divide(least, scale)))), "int64")
         point = t(op.clip(t(op.subtract(constant(low, "int64"), step)), low, high))
     return t.cast(t(op.reshape(scale, one)), "float64"), t(op.reshape(point, one))
+
+
+def _tokens(t: Emitter, input: Expr, value: Any) -> Any:
+    """A scale or zero point of each row of the last dimension, in a shape that broadcasts."""
+    shape = (*t.shape(input)[:-1], 1)
+    return _in_shape(t, value, shape, f"tokens of shape {shape[:-1]}")
+
+
+def _in_shape(t: Emitter, value: Any, shape: tuple[Any, ...], of: str) -> Any:
+    if not isinstance(value, Expr) or t.shape(value) == shape:
+        return value
+    if np.prod(t.shape(value)) != np.prod(shape):
+        raise t.fail(f"scales or zero points of shape {t.shape(value)} for {of}")
+    if isinstance(value, Constant):
+        return Constant(value.data.reshape(shape))
+    return t(op.reshape(value, ShapeExpr(shape)))
+
+
+@converter("quantize_per_token")
+def quantize_per_token(
+    t: Emitter, input: Expr, scales: object, zero_points: object, quant_min: int, quant_max: int, dtype: object
+) -> Expr:
+    scale, zero = (_tokens(t, input, v) for v in (scales, zero_points))
+    return _quantized(t, input, scale, zero, (quant_min, quant_max), dtype, -1, zero_first=True)
+
+
+@converter("dequantize_per_token")
+def dequantize_per_token(
+    t: Emitter,
+    input: Expr,
+    scales: object,
+    zero_points: object,
+    quant_min: int,
+    quant_max: int,
+    dtype: object,
+    output_dtype: object,
+) -> Expr:
+    scale, zero = (_tokens(t, input, v) for v in (scales, zero_points))
+    return _dequantized(t, input, scale, zero, (quant_min, quant_max), dtype, -1, output_dtype)
+
+
+def _groups(t: Emitter, input: Expr, size: int, *values: Any) -> tuple[int, list[Any]]:
+    """(elements in a group, each value as [rows, groups]); one group may be said to be longer than a row."""
+    shape = t.shape(input)
+    if len(shape) != 2:
+        raise t.fail(f"groups of a tensor of {len(shape)} dimensions; they are of two")
+    rows, columns = shape
+    if size > columns and all(np.prod(t.shape(v)) == rows for v in values if isinstance(v, Expr)):
+        size = columns
+    if size <= 1 or columns % size:
+        raise t.fail(f"groups of {size} in rows of {columns}")
+    groups = columns // size
+    return size, [_in_shape(t, v, (rows, groups), f"{rows} rows of {groups} groups") for v in values]
+
+
+@converter("quantize_per_channel_group")
+def quantize_per_channel_group(
+    t: Emitter,
+    input: Expr,
+    scales: object,
+    zero_points: object,
+    quant_min: int,
+    quant_max: int,
+    dtype: object,
+    group_size: int = 128,
+) -> Expr:
+    size, (scale, zero) = _groups(t, input, group_size, scales, zero_points)
+    return _quantized(t, input, scale, zero, (quant_min, quant_max), dtype, 1, size, zero_first=True)
+
+
+@converter("dequantize_per_channel_group")
+def dequantize_per_channel_group(
+    t: Emitter,
+    input: Expr,
+    scales: object,
+    zero_points: object,
+    quant_min: int,
+    quant_max: int,
+    dtype: object,
+    group_size: int = 128,
+    output_dtype: object = None,
+) -> Expr:
+    size, (scale, zero) = _groups(t, input, group_size, scales, zero_points)
+    return _dequantized(t, input, scale, zero, (quant_min, quant_max), dtype, 1, output_dtype, size)
+
+
+@converter("choose_qparams_per_token")
+def choose_qparams_per_token(t: Emitter, input: Expr, dtype: object) -> tuple[Any, Any]:
+    """(a scale in float64, 0 in int64) of each token, by its largest size."""
+    x = _of_float32(t, input)
+    if t.dtype(dtype) != "int8":
+        raise t.fail(f"tokens quantised to {t.dtype(dtype)}; PyTorch has int8")
+    largest = t(op.max(t(op.abs(x)), axis=-1, keepdims=True, keep_nan=True))
+    scale = t(op.divide(t(op.maximum(largest, constant(1e-5, SCALE))), constant(127, SCALE)))
+    return t.cast(scale, "float64"), constant(np.zeros((*t.shape(input)[:-1], 1)), "int64")
+
+
+@converter("choose_qparams_per_token_asymmetric", "_choose_qparams_per_token_asymmetric_impl")
+def choose_qparams_per_token_asymmetric(t: Emitter, input: Expr, dtype: object) -> tuple[Any, Any]:
+    """(a scale in float64, a zero point in int64) of each token, by its least and largest value, 0 among them.
+
+    The zero point, within -128 and 127, is reckoned from the end whose rounding error is the larger one, as in XNNPACK;
+    PyTorch asks for no other dtype's limits.
+    """
+    x, zero, low, high = (_of_float32(t, input), *(constant(n, SCALE) for n in (0, -128, 127)))
+    least = t(op.minimum(t(op.min(x, axis=-1, keepdims=True, keep_nan=True)), zero))
+    largest = t(op.maximum(t(op.max(x, axis=-1, keepdims=True, keep_nan=True)), zero))
+    width = t(op.divide(t(op.subtract(largest, least)), constant(255, SCALE)))
+    scale = t(op.maximum(width, constant(np.finfo("f4").eps, SCALE)))
+    first, last = (t(op.divide(end, scale)) for end in (least, largest))
+    error = t(op.add(t(op.add(low, first)), t(op.add(high, last))))
+    point = t(op.where(t(op.greater(error, zero)), t(op.subtract(low, first)), t(op.subtract(high, last))))
+    whole = t(op.round(t(op.clip(point, -128.0, 127.0))))
+    return t.cast(scale, "float64"), t.cast(whole, "int64")
+
+
+def _of_float32(t: Emitter, input: Expr) -> Expr:
+    if info_of(input).dtype != SCALE:
+        raise t.fail(f"scales of tokens of {info_of(input).dtype} are not supported; of {SCALE} they are")
+    return input
