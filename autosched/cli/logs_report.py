@@ -15,6 +15,7 @@ from autosched.cli.logs_common import open_any, open_database, with_filter, work
 from autosched.cli.logs_diff import compare
 from autosched.cli.model import Shapes, load_module
 from autosched.cli.output import Column, Table, count, say, show, size
+from autosched.cli.own import NO_SHAPES, arguments_of, found_for, own_function
 from autosched.cli.paths import check_output
 from autosched.cli.values import SHAPES, Count
 from autosched.cli.waiting import Waiting
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Facts:
-    """A model with what is known of it beside the records."""
+    """A model, or a function of the user's (`module` None), with what is known of it beside the records."""
 
-    module: IRModule
+    module: IRModule | None
     target: Target
     threads: int
     known: ModelFacts
@@ -87,6 +88,8 @@ def report(
     run: bool,
 ) -> None:
     """Write one self-contained page: tasks, convergence, knob importance, pairs of knobs, failures, roofline, sources.
+
+    MODEL may be a function of autosched.autotune, "package.module:function", with its example's arguments.
 
     The page needs no server and asks for nothing: it can be mailed or archived. The roofline is shown for what was
     tuned on a machine like this one.
@@ -146,7 +149,7 @@ def _in_model(common: Common, store: SqlStore, facts: Facts | None) -> dict[str,
     """Whole runs of the model, untuned and tuned; None where nothing was tuned on such a machine."""
     from autosched.driver.report_facts import model_times
 
-    if facts is None or not any(t.device == facts.target.fingerprint() for t in store.tasks()):
+    if facts is None or facts.module is None or not any(t.device == facts.target.fingerprint() for t in store.tasks()):
         return None
     try:
         found = model_times(facts.module, facts.target, facts.threads, store)
@@ -161,6 +164,16 @@ def _facts(common: Common, store: SqlStore, model: Path, shapes: Shapes | None, 
     from autosched.driver.report_facts import model_facts
     from autosched.driver.settings import resolve_target, resolve_threads
 
+    function = own_function(model)
+    if function is not None:
+        if shapes is not None:
+            raise UsageError("--shapes is for models", hint=NO_SHAPES)
+        from autosched.own.texts import own_facts
+
+        values = arguments_of(function, None)
+        winner = found_for(function, values, common).config
+        task = function.task_for(values, common.threads)
+        return Facts(None, task.target, task.threads, own_facts(function, values, winner, common.threads))
     module = load_module(model, shapes, quiet=common.is_quiet)
     with Waiting(f"finding the tasks of {model.name}", quiet=common.is_quiet):
         target = resolve_target(common.target)

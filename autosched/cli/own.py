@@ -52,7 +52,7 @@ def own_function(model: Path, inputs: Path | None = None, elsewhere: str = "") -
 def refuse_function(path: Path) -> None:
     """Refuse a user's function where a model is wanted. Raises UsageError."""
     if own_function(path) is not None:
-        hint = "tune, bench, build and logs explain take functions"
+        hint = "tune, bench, build, logs explain and logs report take functions"
         raise UsageError(f"{path} is a function of autosched.autotune, not a model", hint=hint)
 
 

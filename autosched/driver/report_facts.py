@@ -31,6 +31,7 @@ from autosched.templates import apply_config
 from autosched.templates.thread_knob import split_threads
 from autosched.tir.schedule.trace import KINDS
 
+MOST_TEXT = 40_000  # characters of one kernel's assembly
 RUN_S = 1.2  # measuring time of one of two whole models
 
 
@@ -77,22 +78,32 @@ def model_times(module: IRModule, target: Target, threads: int, records: RecordR
 
 
 def kernel_texts(task: Task, winner: Config) -> dict[str, str]:
-    """The winner's and the default's schedule and generated source, by title; once where they are the same."""
+    """The winner's and the default's generated source, schedule and assembly, by title; once if they are the same."""
     texts: dict[str, str] = {}
     default = default_of(task)
     chosen = {"Winner": winner, "Default": default} if winner != default else {"The default, which has won": default}
     for title, config in chosen.items():
         try:
             applied = apply_config(task.func, split_threads(config)[0], task.target)
-            source = compile_func(applied.func, task.target, name=task.name or "kernel").source
+            kernel = compile_func(applied.func, task.target, name=task.name or "kernel")
         except AutoschedError as error:
             texts[f"{title}: {config}"] = error.line
             continue
-        texts[f"{title}: {config}"] = source
+        texts[f"{title}: {config}"] = kernel.source
         if applied.trace:
             texts[f"{title}: schedule"] = trace_text(applied.trace)
-    titles = sorted(texts, key=lambda title: title.endswith(": schedule"))
+        if assembly := kernel.asm:
+            texts[f"{title}: assembly"] = shortened(assembly, MOST_TEXT)
+    titles = sorted(texts, key=lambda title: (title.endswith(": assembly"), title.endswith(": schedule")))
     return {title: texts[title] for title in titles}
+
+
+def shortened(text: str, most: int) -> str:
+    """The first lines of a text, so many characters at most; what is left out is said."""
+    if len(text) <= most:
+        return text
+    kept = text[: text.rfind("\n", 0, most) + 1]
+    return f"{kept}… {text.count(chr(10), len(kept))} more lines: autosched inspect --asm shows models' kernels whole\n"
 
 
 def trace_text(trace: str) -> str:

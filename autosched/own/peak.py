@@ -17,7 +17,7 @@ from autosched.records.report.roofline import nearest_peak
 from autosched.task import Task
 
 Rule = int | float | Callable[..., int | float] | None
-SINGLE_BYTES = 4  # of a float that the peak is measured with; of wider ones a vector holds fewer
+DOUBLE_BYTES = 8  # of Python's own floats
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,6 @@ def share_of_peak(function: Worker, named: Mapping[str, object], task: Task, bes
     if not task.target.is_cpu or best_s is None or (flops is None and size_bytes is None):
         return None
     peak = known_peak(task.target, task.threads)
-    widths = [value.dtype.itemsize for value in named.values() if isinstance(value, np.ndarray)]
-    narrower = max(1.0, max(widths, default=2 * SINGLE_BYTES) / SINGLE_BYTES)
-    share, bound = nearest_peak(peak, best_s, (flops or 0) * narrower, size_bytes or 0)
+    floats = [v.dtype.itemsize for v in named.values() if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
+    share, bound = nearest_peak(peak, best_s, flops or 0, size_bytes or 0, max(floats, default=DOUBLE_BYTES))
     return PeakShare(share, bound, flops, size_bytes, best_s, task.threads)

@@ -61,7 +61,7 @@ MISTAKES = (
     ("tune model.onnx --spaces missing", "give one that holds cpu/NAME.toml"),
     ("tune model.onnx --tasks 99", "there are 0 to 0"),
     ("tune --all", "[tune] models = "),
-    ("warm newcomer_kernels:bare", "tune, bench, build and logs explain take functions"),
+    ("warm newcomer_kernels:bare", "logs explain and logs report take functions"),
     ("inspect model.onnx --graph model.png", "--graph model.svg"),
     ("inspect model.onnx --source", "name it with --kernel"),
     ("cache unpack missing.zip", "no file missing.zip"),

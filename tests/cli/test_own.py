@@ -18,6 +18,7 @@ from autosched.space import Config
 from autosched.task import Measurement, Status, Trial
 from tests.cli.models import refuse
 from tests.own import kernels
+from tests.own.test_function import win
 
 SCALE = "tests.own.kernels:scale"
 
@@ -115,3 +116,13 @@ def test_where_a_model_is_wanted(words: list[str], capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("more", [[], ["--list"]])
 def test_shapes_are_for_models(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     refuse(capsys, ["tune", SCALE, "--shapes", "x:4", *more], "--shapes is for models; a function's arguments are")
+
+
+def test_the_report_shows_the_code_of_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database, page = tmp_path / "own.db", tmp_path / "own.html"
+    monkeypatch.setenv("AUTOSCHED_DB", str(database))
+    win(kernels.scale, kernels.scale.example_arguments(), block=256)
+    assert main(["logs", "report", "--model", "tests.own.kernels:scale", "-o", str(page), "--no-roofline"]) == 0
+    text = page.read_text(encoding="utf-8")
+    for part in ("Winner: own/tests.own.kernels:scale: block=256", "Winner: assembly", "Default: assembly", "retq"):
+        assert part in text

@@ -40,7 +40,7 @@ def test_the_winners_of_the_heaviest_tasks_show_their_sources(tmp_path: Path) ->
     assert facts.flops == {tasks["small"].key: 2 * 32 * 48 * 64, tasks["large"].key: 2 * 48 * 64 * 96}
     (texts,) = facts.sources.values()
     assert list(facts.sources) == [tasks["large"].key]
-    assert [title.partition(":")[0] for title in texts] == ["The default, which has won"] * 2
+    assert [title.partition(":")[0] for title in texts] == ["The default, which has won"] * 3
 
 
 def test_whole_runs_of_a_model_that_is_tuned_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,10 +65,12 @@ def test_winner_and_default_side_by_side() -> None:
     winner = next(config for config in space_for(task.func, TARGET) if config != default)
     texts = kernel_texts(task, winner)
     titles = list(texts)
-    assert [title.partition(":")[0] for title in titles] == ["Winner", "Default", "Winner", "Default"]
+    assert [title.partition(":")[0] for title in titles] == ["Winner", "Default"] * 3
     assert str(winner) in titles[0] and str(default) in titles[1] and titles[2].endswith("schedule")
     assert "def mm" in texts[titles[0]] and "def mm" in texts[titles[1]]
-    for title in titles[2:]:
+    assert [title.partition(": ")[2] for title in titles[4:]] == ["assembly"] * 2
+    assert all("ret" in texts[title] for title in titles[4:])
+    for title in titles[2:4]:
         ast.parse(texts[title])
         assert "sch.get_block(" in texts[title]
 

@@ -126,5 +126,6 @@ def test_what_the_user_says_counts() -> None:
 
 def test_the_nearer_peak_bounds() -> None:
     peak = Peak("a machine", 1, 1e11, (("L1", 1 << 15, 2e11), ("memory", 1 << 28, 2e10)))
-    assert nearest_peak(peak, 1e-3, 1e7, 1 << 10) == (pytest.approx(0.1), "arithmetic")
+    assert nearest_peak(peak, 1e-3, 10_000_000, 1 << 10) == (pytest.approx(0.1), "arithmetic")
+    assert nearest_peak(peak, 1e-3, 10_000_000, 1 << 10, 8) == (pytest.approx(0.2), "arithmetic")
     assert nearest_peak(peak, 1e-3, 0, 10_000_000) == (pytest.approx(0.5), "memory")

@@ -47,7 +47,8 @@ def roofline(task: TaskStatistics, machines: Machines, flops: int | None = None)
     size_bytes = workload_bytes(workload)
     if peak is None or not best_s or not flops or not size_bytes:
         return None
-    share, bound = nearest_peak(peak, best_s, flops, size_bytes)
+    wide = max((ITEM_BYTES.get(dtype[5:], 0) for dtype in workload.dtypes if dtype.startswith("float")), default=4)
+    share, bound = nearest_peak(peak, best_s, flops, size_bytes, wide)
     return {
         "flops": flops,
         "bytes": size_bytes,
@@ -58,10 +59,13 @@ def roofline(task: TaskStatistics, machines: Machines, flops: int | None = None)
     }
 
 
-def nearest_peak(peak: Peak, time_s: float, flops: float, size_bytes: int) -> tuple[float, str]:
-    """(the share of what the peaks allow, which of them is the nearer one: "arithmetic", or the name of a memory)."""
+def nearest_peak(peak: Peak, time_s: float, flops: int, size_bytes: int, item_bytes: int = 4) -> tuple[float, str]:
+    """(the share of what the peaks allow, which of them is the nearer one: "arithmetic", or the name of a memory).
+
+    item_bytes  of the widest floats: the peak is measured with float32, and a vector holds half as many of float64
+    """
     name, _, rate = next((level for level in peak.levels if size_bytes <= level[1]), peak.levels[-1])
-    compute_s, read_s = flops / peak.flops_per_s, size_bytes / rate
+    compute_s, read_s = flops / peak.flops_per_s * max(1, item_bytes / 4), size_bytes / rate
     return max(compute_s, read_s) / time_s, "arithmetic" if compute_s >= read_s else name
 
 
