@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import autosched
+from autosched.driver import build_report
 from autosched.errors import ImportModelError
 from autosched.frontend.torch import from_exported_program
 from autosched.relax.evaluate import evaluate
@@ -194,6 +195,21 @@ def test_scales_for_another_number_of_tokens_or_groups_are_refused(
     program = torch.export.export(Model(function, **buffers), (torch.zeros(2, 8),))
     with pytest.raises(ImportModelError, match=message):
         from_exported_program(program)
+
+
+@pytest.mark.host(runs=True)
+def test_products_of_signed_bytes_are_exact() -> None:
+    x = RNG.integers(-128, 128, (20, 256)).astype("i1")
+    x[0] = -128
+    weight = RNG.integers(-128, 128, (256, 24)).astype("i1")
+    weight[:, 0] = -128
+    module, _ = imported(lambda v, w: torch._int_mm(v, w), x, w=torch.from_numpy(weight))
+    built = autosched.build(module, records=[])
+    got = built(x)
+    got = (got[0] if isinstance(got, tuple | list) else got).numpy()
+    assert got.dtype == np.int32 and got[0, 0] == 256 * 128**2
+    np.testing.assert_array_equal(got, x.astype("i4") @ weight.astype("i4"))
+    assert any(str(row["types"]).split()[0].endswith("int8") for row in build_report(built).rows), "bytes were widened"
 
 
 def network(v: Any, w: Any, s: Any, z: Any) -> Any:

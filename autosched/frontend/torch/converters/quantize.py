@@ -335,3 +335,9 @@ def _of_float32(t: Emitter, input: Expr) -> Expr:
     if info_of(input).dtype != SCALE:
         raise t.fail(f"scales of tokens of {info_of(input).dtype} are not supported; of {SCALE} they are")
     return input
+
+
+@converter("_int_mm")
+def int_mm(t: Emitter, input: Expr, mat2: Expr) -> Expr:
+    """The exact product of two matrices of signed bytes, in int32."""
+    return t(op.matmul(t.cast(input, "int32"), t.cast(mat2, "int32")))  # type: ignore[no-any-return]
