@@ -15,6 +15,8 @@ from autosched.frontend.quantised import WHOLE, along, fault
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr
 
+MIXED = "a zero point of {} for values of {}: both have one type"
+
 
 def _along(node: Node, x: Expr, value: Expr, axis: int) -> Expr:
     return along(node.emit, x, value, axis)
@@ -23,6 +25,8 @@ def _along(node: Node, x: Expr, value: Expr, axis: int) -> Expr:
 def _check(node: Node, scale: Expr, zero: Expr | None, dtype: str) -> None:
     if dtype not in WHOLE:
         raise node.no_kernel(f"quantised {dtype} is not supported; there are {', '.join(WHOLE)}")
+    if zero is not None and info_of(zero).dtype != dtype:
+        raise node.fail(MIXED.format(info_of(zero).dtype, dtype))
     if (wrong := fault(scale, zero, dtype)) is not None:
         raise node.fail(wrong)
 
@@ -43,10 +47,9 @@ def _dtype(node: Node, index: int) -> str:
     """The dtype that a result is asked in: that of the zero point, or an attribute's."""
     from onnx import helper
 
-    if node.has(index):
-        return node.info(index).dtype
     kind = node.attr("output_dtype", 0)
-    return str(np.dtype(helper.tensor_dtype_to_np_dtype(kind))) if kind else "uint8"
+    asked = str(np.dtype(helper.tensor_dtype_to_np_dtype(kind))) if kind else ""
+    return asked or (node.info(index).dtype if node.has(index) else "uint8")
 
 
 def _optional(node: Node, index: int) -> Expr | None:
@@ -73,6 +76,8 @@ def _centred(node: Node, index: int, zero_index: int, axis: int) -> Expr:
     whole = op.astype(x, "int32")
     if not node.has(zero_index):
         return node.emit(whole)
+    if (kind := node.info(zero_index).dtype) != info_of(x).dtype:
+        raise node.fail(MIXED.format(kind, info_of(x).dtype))
     return node.emit(op.subtract(whole, op.astype(_along(node, x, node.input(zero_index), axis), "int32")))
 
 
