@@ -23,6 +23,12 @@ IMAGE = {
     "intermediate_size": 192,
     "image_size": 64,
 }
+WHISPER = {
+    "d_model": 96,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 192,
+    "max_source_positions": 100,
+}
 TEXT_INPUTS = ("input_ids",)
 
 # package "transformers": model class, sizes of its configuration, inputs
@@ -151,14 +157,184 @@ TRANSFORMERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     ),
     "whisper_encoder": (
         "WhisperEncoder",
-        {
-            "d_model": 96,
-            "encoder_layers": 1,
-            "encoder_attention_heads": 4,
-            "encoder_ffn_dim": 192,
-            "max_source_positions": 100,
-        },
+        {**WHISPER, "encoder_layers": 1},
         ("input_features",),
+    ),
+    "whisper": (
+        "WhisperModel",
+        {
+            **WHISPER,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "decoder_attention_heads": 4,
+            "decoder_ffn_dim": 192,
+            "vocab_size": 512,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "decoder_start_token_id": 1,
+            "use_cache": False,
+        },
+        ("input_features", "decoder_input_ids"),
+    ),
+    "t5": (
+        "T5Model",
+        {
+            "d_model": 128,
+            "num_layers": 1,
+            "num_decoder_layers": 1,
+            "num_heads": 4,
+            "d_ff": 256,
+            "d_kv": 32,
+            "vocab_size": 512,
+            "use_cache": False,
+        },
+        ("input_ids", "decoder_input_ids"),
+    ),
+    "rwkv": (
+        "RwkvModel",
+        {
+            "hidden_size": 64,
+            "num_hidden_layers": 2,
+            "attention_hidden_size": 64,
+            "vocab_size": 512,
+            "context_length": 64,
+            "use_cache": False,
+        },
+        TEXT_INPUTS,
+    ),
+    "mamba2": (
+        "Mamba2Model",
+        {
+            "hidden_size": 64,
+            "num_hidden_layers": 1,
+            "num_heads": 8,
+            "head_dim": 16,
+            "state_size": 16,
+            "n_groups": 1,
+            "chunk_size": 8,
+            "vocab_size": 512,
+            "use_cache": False,
+        },
+        TEXT_INPUTS,
+    ),
+    "gemma3": ("Gemma3TextModel", {**GQA, "head_dim": 32, "use_cache": False, "pad_token_id": 0}, TEXT_INPUTS),
+    "mixtral": ("MixtralModel", {**GQA, "num_local_experts": 4, "use_cache": False}, TEXT_INPUTS),
+    "xlnet": (
+        "XLNetModel",
+        {"d_model": 128, "n_layer": 2, "n_head": 4, "d_inner": 256, "vocab_size": 512},
+        TEXT_INPUTS,
+    ),
+    "esm": (
+        "EsmModel",
+        {**SMALL, "pad_token_id": 1, "mask_token_id": 4, "position_embedding_type": "rotary"},
+        ("input_ids", "attention_mask"),
+    ),
+    "clip": (
+        "CLIPModel",
+        {
+            "text_config": {**SMALL, "eos_token_id": 2},
+            "vision_config": {**IMAGE, "patch_size": 16},
+            "projection_dim": 64,
+        },
+        ("input_ids", "pixel_values", "attention_mask"),
+    ),
+    "perceiver": (
+        "PerceiverModel",
+        {
+            "d_model": 64,
+            "num_latents": 16,
+            "d_latents": 64,
+            "num_blocks": 1,
+            "num_self_attends_per_block": 2,
+            "num_self_attention_heads": 4,
+            "num_cross_attention_heads": 4,
+        },
+        ("inputs",),
+    ),
+    "wavlm": (
+        "WavLMModel",
+        {
+            "hidden_size": 96,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 4,
+            "intermediate_size": 192,
+            "num_conv_pos_embeddings": 16,
+            "num_conv_pos_embedding_groups": 4,
+        },
+        ("input_values",),
+    ),
+    "convnextv2": (
+        "ConvNextV2Model",
+        {"hidden_sizes": [16, 32, 64, 96], "depths": [1, 1, 1, 1]},
+        ("pixel_values",),
+    ),
+    "sam_vision": (
+        "SamVisionModel",
+        {
+            "hidden_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "mlp_dim": 128,
+            "image_size": 64,
+            "patch_size": 8,
+            "window_size": 3,
+            "global_attn_indexes": [1],
+            "output_channels": 32,
+        },
+        ("pixel_values",),
+    ),
+    "detr": (
+        "DetrModel",
+        {
+            "use_timm_backbone": False,
+            "use_pretrained_backbone": False,
+            "backbone": None,
+            "backbone_config": {
+                "model_type": "resnet",
+                "embedding_size": 16,
+                "hidden_sizes": [16, 32, 48, 64],
+                "depths": [1, 1, 1, 1],
+                "layer_type": "basic",
+                "out_features": ["stage4"],
+            },
+            "d_model": 64,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 96,
+            "decoder_ffn_dim": 96,
+            "num_queries": 12,
+        },
+        ("pixel_values",),
+    ),
+    "dpt": (
+        "DPTForDepthEstimation",
+        {
+            **IMAGE,
+            "num_hidden_layers": 4,
+            "patch_size": 16,
+            "backbone_out_indices": [0, 1, 2, 3],
+            "neck_hidden_sizes": [16, 24, 32, 48],
+            "fusion_hidden_size": 32,
+            "is_hybrid": False,
+        },
+        ("pixel_values",),
+    ),
+    "patchtst": (
+        "PatchTSTModel",
+        {
+            "num_input_channels": 3,
+            "context_length": 64,
+            "patch_length": 8,
+            "patch_stride": 8,
+            "d_model": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 4,
+            "ffn_dim": 64,
+        },
+        ("past_values",),
     ),
 }
 TIMM = {
@@ -180,6 +356,9 @@ TIMM = {
     "timm_densenet": "densenet121",
     "timm_dla": "dla34",
     "timm_maxvit": "maxvit_pico_rw_256",
+    "timm_efficientvit": "efficientvit_b0",
+    "timm_mobilenetv4": "mobilenetv4_conv_small",
+    "timm_tinyvit": "tiny_vit_5m_224",
 }
 TORCHVISION = {
     "tv_resnet18": "resnet18",
@@ -199,6 +378,7 @@ CREATED_AT = {
     "timm_levit": 224,
     "timm_coat": 224,
     "timm_maxvit": 256,
+    "timm_tinyvit": 224,
 }
 
 
@@ -239,7 +419,8 @@ def _transformers(name: str) -> Made:
     kind, sizes, wanted = TRANSFORMERS[name]
     model_class = getattr(transformers, kind, None)
     if model_class is None:
-        model_class = getattr(importlib.import_module("transformers.models.whisper.modeling_whisper"), kind)
+        package = {"WhisperEncoder": "whisper", "SamVisionModel": "sam"}[kind]
+        model_class = getattr(importlib.import_module(f"transformers.models.{package}.modeling_{package}"), kind)
     model = model_class(model_class.config_class(**sizes))
     has_side = getattr(model.config, "image_size", SIDE)
     side = has_side if isinstance(has_side, int) else SIDE
@@ -249,6 +430,9 @@ def _transformers(name: str) -> Made:
         "pixel_values": torch.randn(1, 3, side, side),
         "input_values": torch.randn(1, 3200),
         "input_features": torch.randn(1, 80, 200),
+        "decoder_input_ids": torch.randint(3, 500, (1, 7)),
+        "inputs": torch.randn(1, 20, 64),
+        "past_values": torch.randn(1, 64, 3),
     }
     return _Plain.of(model, wanted), tuple(values[w] for w in wanted)
 

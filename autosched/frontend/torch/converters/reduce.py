@@ -74,12 +74,12 @@ def aminmax(t: Emitter, input: Expr, *, dim: object = None, keepdim: bool = Fals
     return (amin(t, input, dim, keepdim), amax(t, input, dim, keepdim))
 
 
-@converter("any")
+@converter("any", "_is_any_true")
 def any_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Expr:
     return _truth(t, op.max, input, dim, keepdim)
 
 
-@converter("all")
+@converter("all", "_is_all_true")
 def all_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Expr:
     return _truth(t, op.min, input, dim, keepdim)
 
