@@ -32,8 +32,13 @@ class CostGraph:
         self.sizes[name] = size
 
     def cost(self, names: Sequence[Name], table: Any) -> None:
-        """What each combination of values costs: `table` has a dimension for each name; infinity forbids."""
-        self.factors.append((tuple(names), np.asarray(table, "float64")))
+        """What each combination of values costs: `table` has a dimension for each name; infinity forbids.
+
+        A variable of one value leaves the table: NumPy has 64 dimensions at most, whatever their sizes.
+        """
+        open_names = tuple(name for name in names if self.sizes[name] > 1)
+        cost = np.asarray(table, "float64").reshape([self.sizes[name] for name in open_names])
+        self.factors.append((open_names, cost))
 
     def solve(self, most_entries: int = MOST_ENTRIES) -> dict[Name, int]:
         """The values of least total cost; of equal ones, the lower values of variables named first."""

@@ -43,3 +43,13 @@ def test_equal_costs_take_the_first_value():
     graph.variable("b", 2)
     graph.cost(("a", "b"), np.ones((3, 2)))
     assert graph.solve() == {"a": 0, "b": 0}
+
+
+def test_many_neighbours_of_one_value() -> None:
+    """A value that 100 others read, each of which has one form: more dimensions than NumPy has."""
+    graph = CostGraph()
+    graph.variable("x", 2)
+    for i in range(100):
+        graph.variable(i, 1)
+        graph.cost(("x", i), [[1.0], [0.5 if i else 60.0]])
+    assert graph.solve() == {"x": 0, **dict.fromkeys(range(100), 0)}
