@@ -113,3 +113,22 @@ def test_a_model_without_such_a_kernel_is_compiled_when_called() -> None:
     assert isinstance(made, SizedModel) and "known sizes" in made.reason
     x = RNG.standard_normal((3, 7, 16)).astype("float32")
     np.testing.assert_allclose(made(x).numpy(), autosched.build(module)(x).numpy(), rtol=2e-5, atol=1e-6)
+
+
+def test_an_onnx_model_with_an_open_batch(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = RNG.standard_normal((20, 8)).astype("float32")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", s]) for n, s in (("x", 20), ("y", 8)))
+    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(weights, "w")])
+    onnx_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    made = autosched.build(onnx_model, target=TARGET, shapes={"x": (range(1, 9), 20)})
+    path = tmp_path / "model.asx"
+    made.save(path)
+    again = autosched.load(path)
+    for size in (1, 8):
+        given = RNG.standard_normal((size, 20)).astype("float32")
+        np.testing.assert_allclose(again(given).numpy(), np.maximum(given @ weights, 0), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ShapeError, match="1 to 8"):
+        again(np.ones((9, 20), "float32"))
