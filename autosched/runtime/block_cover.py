@@ -8,8 +8,9 @@ Calls = tuple[tuple[int, int, int], ...]  # (parts of a block, first part, numbe
 Runs = tuple[tuple[int, int], ...]  # (parts of a block, number of blocks)
 
 # What a block and a pass over the weights cost beside their parts, in parts. A product of 784 x 512 floats takes 14 us
-# for one row, 23 for four, 41 for eight; weights that the second-level cache does not hold cost more.
-BLOCK, PASS, FAR_PASS = 2, 3, 10
+# for one row, 23 for four, 41 for eight (Zen 4). In an MLP of 2.6 MB a second pass takes as long as 4 to 7 rows more
+# (Sapphire Rapids). Weights that the second-level cache does not hold cost more.
+BLOCK, PASS, FAR_PASS = 2, 5, 10
 NEAR_BYTES = 2 << 20
 LONGEST_RUN = 2  # times the largest block: rows that meet a panel of weights while both are in the cache
 

@@ -32,7 +32,7 @@ from autosched.target import choose_threads
 
 MOST_ROUNDED = 64  # rows: a batch of more gets an eighth more at most
 MOST_SHAPES = 4096  # of inputs whose sizes an executor keeps
-LEAST_GAIN = 0.95  # of the estimated time, for which rows are added to a batch
+LEAST_GAIN = 0.98  # of the estimated time, for which rows are added to a batch
 MOST_PROGRAMS = 32  # sizes whose tables of addresses an executor keeps: some 50 KB each for a model of 100 kernels
 
 

@@ -48,8 +48,8 @@ from autosched.version import __version__
 
 MOST_PARTS = 64  # in a block of a product: its rows meet a weight's panel while that is in the cache
 BLOCK_BYTES = 1 << 20  # a block of larger parts has fewer of them
-SMALL_BLOCKS = (6, 4, 2, 1)  # of what is left of a product's batch, beside one by its tile's rows
-ODD_BLOCKS = (7, 5, 3)  # where a batch cannot be given a row more: few rows read the weights once
+SMALL_BLOCKS = (6, 5, 4, 2, 1)  # of what is left of a product's batch, beside one by its tile's rows
+ODD_BLOCKS = (7, 3)  # where a batch cannot be given a row more: few rows read the weights once
 
 
 def build_dynamic(
