@@ -12,6 +12,7 @@ from autosched.relax.op.other_layouts import any_layout
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import common_dtype, four, pair, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.te import Tensor
 from autosched.topi.conv2d import Geometry, geometry
 
 Array = np.ndarray
@@ -49,8 +50,8 @@ def _type(
 
 
 def _compute(
-    data: Any,
-    weight: Any,
+    data: Tensor,
+    weight: Tensor,
     strides: Any,
     padding: Any,
     dilation: Any,
@@ -60,7 +61,7 @@ def _compute(
     out_layout: str,
     out_dtype: str | None,
     pad_value: int,
-) -> Any:
+) -> Tensor:
     return topi.conv2d(data, weight, strides, padding, dilation, groups, data_layout, out_layout, out_dtype, pad_value)
 
 

@@ -13,6 +13,7 @@ from autosched.errors import InvalidValueError
 from autosched.relax.op.registry import OpDef, Sample, define_op, sample
 from autosched.relax.op.types import common_dtype, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.te import Tensor
 from autosched.topi.conv_nd import Spatial, conv_shape, conv_transpose_shape
 
 Array = np.ndarray
@@ -70,11 +71,11 @@ def _transpose_type(data: StructInfo, weight: StructInfo, **attrs: Any) -> Tenso
     return _type(conv_transpose_shape(d.static_shape, w.static_shape, _spatial(attrs), extra, groups), d, w, attrs)
 
 
-def _conv_compute(data: Any, weight: Any, **attrs: Any) -> Any:
+def _conv_compute(data: Tensor, weight: Tensor, **attrs: Any) -> Tensor:
     return topi.conv_nd(data, weight, _spatial(attrs), attrs["groups"])
 
 
-def _transpose_compute(data: Any, weight: Any, **attrs: Any) -> Any:
+def _transpose_compute(data: Tensor, weight: Tensor, **attrs: Any) -> Tensor:
     return topi.conv_transpose_nd(data, weight, _spatial(attrs), attrs["output_padding"], attrs["groups"])
 
 

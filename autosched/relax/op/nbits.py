@@ -12,6 +12,7 @@ from autosched.relax.expr import Call
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import float_same, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dim
+from autosched.te import Tensor
 from autosched.topi.nbits import WORD_BITS
 
 BITS = (2, 4, 8)
@@ -65,7 +66,7 @@ def _reference(x: Array, weight: Array, scales: Array, zeros: Array | None, bits
     return (x.astype(np.float64) @ real.T.astype(np.float64)).astype(x.dtype)
 
 
-def _compute(x: Any, weight: Any, scales: Any, zeros: Any, bits: int, block: int) -> Any:
+def _compute(x: Tensor, weight: Tensor, scales: Any, zeros: Any, bits: int, block: int) -> Tensor:
     made = topi.matmul_nbits(x, weight, scales, zeros, bits, block)
     return made if x.dtype == "float32" else topi.cast(made, x.dtype)
 

@@ -13,6 +13,7 @@ from autosched.relax.op.other_layouts import any_layout
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import four, pair, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.te import Tensor
 from autosched.tir.dtypes import is_float, largest_finite
 from autosched.topi.conv2d import channel_block
 from autosched.topi.pool import pooled_size
@@ -125,9 +126,9 @@ def _max_type(*args: Any, keep_nan: bool = False, **attrs: Any) -> TensorStructI
 
 
 def _max_compute(
-    x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, layout: str, out_layout: str,
+    x: Tensor, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, layout: str, out_layout: str,
     keep_nan: bool,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     return topi.max_pool2d(x, pool_size, strides, padding, dilation, ceil_mode, keep_nan)
 
 
@@ -149,7 +150,7 @@ max_pool2d = define_op(
 
 
 def _avg_compute(
-    x: Any,
+    x: Tensor,
     pool_size: Any,
     strides: Any,
     padding: Any,
@@ -158,7 +159,7 @@ def _avg_compute(
     layout: str,
     out_layout: str,
     count_include_pad: bool,
-) -> Any:
+) -> Tensor:
     return topi.avg_pool2d(x, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
 
 
@@ -207,7 +208,7 @@ def _adaptive(data: Array, output_size: Any, layout: str, out_layout: str) -> Ar
     return out
 
 
-def _adaptive_compute(x: Any, output_size: Any, layout: str, out_layout: str) -> Any:
+def _adaptive_compute(x: Tensor, output_size: Any, layout: str, out_layout: str) -> Tensor:
     return topi.identity(x) if output_size is None else topi.adaptive_avg_pool2d(x, output_size)
 
 

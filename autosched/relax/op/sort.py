@@ -13,6 +13,7 @@ from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axis_index, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from autosched.te import Tensor
 from autosched.tir.expr import const, select
 from autosched.topi.shapes import int_shape
 from autosched.topi.sort import argsort as te_argsort
@@ -116,7 +117,7 @@ def _cumsum_type(data: StructInfo, axis: int | None, dtype: str | None, exclusiv
     return TensorStructInfo(t.dims, dtype or t.dtype)
 
 
-def _cumsum(data: Any, axis: int | None, dtype: str | None, exclusive: bool) -> Any:
+def _cumsum(data: Tensor, axis: int | None, dtype: str | None, exclusive: bool) -> Any:
     x = data if dtype is None else topi.cast(data, dtype)
     if axis is None:
         x, axis = topi.reshape(x, (math.prod(int_shape(x)),)), 0
@@ -141,14 +142,14 @@ cumsum = define_op(
 )
 
 
-def _cumprod(data: Any, axis: int | None, dtype: str | None, exclusive: bool) -> Any:
+def _cumprod(data: Tensor, axis: int | None, dtype: str | None, exclusive: bool) -> Any:
     x = data if dtype is None else topi.cast(data, dtype)
     if axis is None:
         x, axis = topi.reshape(x, (math.prod(int_shape(x)),)), 0
     return te_cumprod(x, axis % x.ndim, bool(exclusive))
 
 
-def te_cumprod(x: Any, axis: int, exclusive: bool) -> Any:
+def te_cumprod(x: Tensor, axis: int, exclusive: bool) -> Any:
     """Running products along `axis`."""
     k = te.reduce_axis((0, x.shape[axis]), "k")
     one = const(1, x.dtype)

@@ -21,6 +21,7 @@ from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import int_shape
@@ -52,7 +53,7 @@ def _type(
     return at
 
 
-def _compute_levels(place: Any, data: Any, nodes: Any, splits: Any, levels: int, strict: bool, tracks: bool) -> Any:
+def _compute_levels(place: Any, data: Tensor, nodes: Any, splits: Any, levels: int, strict: bool, tracks: bool) -> Any:
     n_nodes, n_columns = int_shape(nodes)[0], int_shape(data)[1]
     bits = feature_bits(n_columns)
 
