@@ -69,6 +69,15 @@ def match_rows(func: PrimFunc) -> Anchor | None:
     return Anchor(reductions[0].name_hint, op, sizes, Rows(axes, rows[-1], blocks))
 
 
+def match_rows_of_one_result(func: PrimFunc) -> Anchor | None:
+    """The same where the last block alone writes a result: the others are computed where it runs."""
+    found = match_rows(func)
+    results = {id(b) for b in func.buffers}
+    if found is None or any(id(b.writes[0].buffer) in results for b in found.details.blocks[:-1]):
+        return None
+    return found
+
+
 def inline_cheap(sch: Schedule, blocks: tuple[Block, ...]) -> None:
     """Fold element-wise blocks with one consumer, or without transcendental functions, into their consumers."""
     kept = too_large_to_inline(blocks)

@@ -21,7 +21,7 @@ from autosched.templates.classify import (
     extents,
     is_reduction,
 )  # fmt: skip
-from autosched.templates.row_blocks import Rows, inline_cheap, is_costly, match_rows
+from autosched.templates.row_blocks import Rows, inline_cheap, is_costly, match_rows_of_one_result
 from autosched.tir import REDUCE, Block, Buffer, BufferStore, LoopKind, PrimFunc, as_int
 from autosched.tir.functor import loads
 from autosched.tir.schedule import LoopRV, Schedule
@@ -35,7 +35,7 @@ class RowReduction:
     name = "rows"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        return match_rows(func)
+        return match_rows_of_one_result(func)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         values = {**anchor.sizes, "lanes": target.lanes("float32")}

@@ -11,7 +11,7 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, is_reduction
-from autosched.templates.row_blocks import Rows, inline_cheap, match_rows
+from autosched.templates.row_blocks import Rows, inline_cheap, match_rows_of_one_result
 from autosched.tir import PrimFunc, as_int
 from autosched.tir.schedule import Schedule
 
@@ -25,7 +25,7 @@ class ShortRows:
     name = "short_rows"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        found = match_rows(func)
+        found = match_rows_of_one_result(func)
         if found is None or not 1 < found.sizes["length"] <= MOST_LENGTH:
             return None
         width = _width(found.details.innermost, target.lanes("float32"))

@@ -10,7 +10,9 @@ import pytest
 
 import autosched
 from autosched import te, topi
+from autosched.relax import op
 from autosched.templates import default_config
+from tests.relax.transform.graphs import graph
 
 CASES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "softmax": (topi.nn.softmax, lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True)),
@@ -31,3 +33,13 @@ def test_short_rows(name: str, shape: tuple[int, ...]) -> None:
     out = autosched.nd.empty(want.shape)
     autosched.build(func, target="cpu")(autosched.nd.array(data), out)
     np.testing.assert_allclose(out.numpy(), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("length", "k"), [(4, 2), (4, 1), (1, 1), (12, 1)])
+def test_two_results_of_one_row(length: int, k: int) -> None:
+    """The best of few, with their places: a block before the last one writes a result."""
+    x = np.random.default_rng(0).standard_normal((16, length)).astype(np.float32)
+    module = graph({"x": x.shape}, lambda bb, v: op.topk(v, k=k, dtype="int64"))
+    values, places = autosched.build(module, "cpu", threads=1)(x)
+    np.testing.assert_array_equal(np.asarray(places), np.argsort(-x, 1, kind="stable")[:, :k])
+    np.testing.assert_array_equal(np.asarray(values), -np.sort(-x, 1)[:, :k])
