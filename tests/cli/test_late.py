@@ -45,3 +45,15 @@ def test_the_shape_of_one_input_gives_those_that_share_it(model: Path, capsys: C
     assert "2x6" in capsys.readouterr().out
     refuse(capsys, ["build", str(model), "--shapes", "x:2x3,z:4x3"], "share the dimension 'batch'")
     refuse(capsys, ["bench", str(model), "--shapes", "x:2x3"], "NonZero")
+
+
+def test_kernels_for_all_sizes_are_not_those_of_one(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "all.onnx"
+    path.write_bytes(make([node("Relu", "x", "y")], {"x": ("batch", 3)}, ["y"]).SerializeToString())
+    assert main(["build", str(path), "-o", str(tmp_path / "all.asx")]) == 0
+    capsys.readouterr()
+    said = refuse(
+        capsys, ["inspect", str(tmp_path / "all.asx")], "is built for all sizes (x: ", "give sizes with --shapes"
+    )
+    assert "compiled when it is called" not in said
+    assert main(["inspect", str(path), "--shapes", "x:2x3"]) == 0
