@@ -85,7 +85,12 @@ def check_two_at_once(database: str) -> None:
     assert len({r.session for r in records}) == 2
     assert sum(r.is_default for r in records) == 1, "the default, too, is measured by one of them"
     least = min(r.measurement.median_s for r in records)
-    assert max(best_s for _, best_s in ends) == least, "who ends last names the winner of all trials"
+    assert min(best_s for _, best_s in ends) == least
+    later = start(database, 1)
+    begin([later])
+    n, best_s = end(later)
+    least = min(r.measurement.median_s for r in searched(database))
+    assert n == 1 and best_s == least, "the winner of all trials, whoever measured it"
     with open_store(database) as store:
         assert store.claim(_task(), configs[:1], 1.0) == []  # it has been measured: nobody needs a lease
 

@@ -186,6 +186,8 @@ def test_tokens_times_groups_of_weights() -> None:
     [
         (lambda v, s, z: Q.quantize_per_token(v, s, z, *S8), (5, 1), "shape .5, 1. for tokens of shape .2,."),
         (lambda v, s, z: Q.quantize_per_channel_group(v, s, z, *S8, 4), (2, 3), "for 2 rows of 2 groups"),
+        (lambda v, s, z: Q.choose_qparams_per_token_asymmetric(v, torch.uint8), (5, 1), "quantised to uint8"),
+        (lambda v, s, z: Q.choose_qparams_per_token(v, torch.int16), (5, 1), "quantised to int16"),
     ],
 )
 def test_scales_for_another_number_of_tokens_or_groups_are_refused(

@@ -304,9 +304,7 @@ def dequantize_per_channel_group(
 @converter("choose_qparams_per_token")
 def choose_qparams_per_token(t: Emitter, input: Expr, dtype: object) -> tuple[Any, Any]:
     """(a scale in float64, 0 in int64) of each token, by its largest size."""
-    x = _of_float32(t, input)
-    if t.dtype(dtype) != "int8":
-        raise t.fail(f"tokens quantised to {t.dtype(dtype)}; PyTorch has int8")
+    x = _of_float32(t, input, dtype)
     largest = t(op.max(t(op.abs(x)), axis=-1, keepdims=True, keep_nan=True))
     scale = t(op.divide(t(op.maximum(largest, constant(1e-5, SCALE))), constant(127, SCALE)))
     return t.cast(scale, "float64"), constant(np.zeros((*t.shape(input)[:-1], 1)), "int64")
@@ -316,10 +314,9 @@ def choose_qparams_per_token(t: Emitter, input: Expr, dtype: object) -> tuple[An
 def choose_qparams_per_token_asymmetric(t: Emitter, input: Expr, dtype: object) -> tuple[Any, Any]:
     """(a scale in float64, a zero point in int64) of each token, by its least and largest value, 0 among them.
 
-    The zero point, within -128 and 127, is reckoned from the end whose rounding error is the larger one, as in XNNPACK;
-    PyTorch asks for no other dtype's limits.
+    The zero point, within -128 and 127, is reckoned from the end whose rounding error is the larger one, as in XNNPACK.
     """
-    x, zero, low, high = (_of_float32(t, input), *(constant(n, SCALE) for n in (0, -128, 127)))
+    x, zero, low, high = (_of_float32(t, input, dtype), *(constant(n, SCALE) for n in (0, -128, 127)))
     least = t(op.minimum(t(op.min(x, axis=-1, keepdims=True, keep_nan=True)), zero))
     largest = t(op.maximum(t(op.max(x, axis=-1, keepdims=True, keep_nan=True)), zero))
     width = t(op.divide(t(op.subtract(largest, least)), constant(255, SCALE)))
@@ -331,7 +328,10 @@ def choose_qparams_per_token_asymmetric(t: Emitter, input: Expr, dtype: object) 
     return t.cast(scale, "float64"), t.cast(whole, "int64")
 
 
-def _of_float32(t: Emitter, input: Expr) -> Expr:
+def _of_float32(t: Emitter, input: Expr, dtype: object) -> Expr:
+    """`input`, of which scales of tokens are chosen; PyTorch takes int8's limits, whatever `dtype` says."""
+    if t.dtype(dtype) != "int8":
+        raise t.fail(f"tokens quantised to {t.dtype(dtype)}; PyTorch has int8")
     if info_of(input).dtype != SCALE:
         raise t.fail(f"scales of tokens of {info_of(input).dtype} are not supported; of {SCALE} they are")
     return input
