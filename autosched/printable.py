@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 # Control characters of ASCII and Latin-1, those that change the direction of text or end a line, and lone surrogates,
@@ -30,3 +32,22 @@ def printable_values(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [printable_values(item) for item in value]
     return value
+
+
+def html_table(rows: Sequence[Mapping[str, object]], title: str = "") -> str:
+    """Rows as a table of HTML, as notebooks show objects; the columns are the keys of the first row."""
+    columns = list(rows[0]) if rows else []
+    head = "".join(f"<th>{_html(column)}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{_html(row.get(c))}</td>' for c in columns)}</tr>" for row in rows)
+    caption = f"<caption>{_html(title)}</caption>" if title else ""
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def html_code(text: str) -> str:
+    """A text as it is, in a fixed font."""
+    return f"<pre>{_html(text)}</pre>"
+
+
+def _html(value: object) -> str:
+    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return html.escape(printable(text, "\n\t"))

@@ -16,7 +16,8 @@ HEAD = """# ONNX
 
 `autosched build model.onnx`, `autosched.build("model.onnx")` and `autosched.onnx.InferenceSession` take models of
 opsets 1 to 28 as they are. Where all sizes and shapes are known, the model is compiled at once, and the artifact needs
-no compiler. What is known only when the model is called (dimensions with names, axes and sizes that are inputs, loops
+no compiler. A model in which only dimensions with names (batch, sequence) are open is compiled once for all sizes too,
+where every kernel allows that. What else is known only when the model is called (axes and sizes that are inputs, loops
 that data end, sizes that follow from data) is compiled then, for the sizes and values of the call, and kept
 (`AUTOSCHED_SYMBOLIC_SIZES`). A first call with new ones takes seconds; `AUTOSCHED_STRICT` forbids it.
 

@@ -54,7 +54,7 @@ def test_every_import_is_a_dependency_or_an_extra() -> None:
     declared |= requirement_names(extras["cluster"]) | requirement_names(extras["plot"])
     for extra in ("cuda", "report", "optuna", "xgboost"):
         declared |= requirement_names(extras[extra])
-    declared |= {"pygments"}  # colours, where it is installed
+    declared |= {"pygments", "pandas"}  # colours, and frames, where they are installed
     declared |= {"pytest"}  # whoever uses TVM's fixtures of `autosched.testing` has it
     assert {"onnx", "torch"} <= set(extras)
     # what is called otherwise, and what a dependency cannot be without

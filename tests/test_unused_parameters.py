@@ -29,6 +29,7 @@ ALLOWED = {
     "ir/instrument.py:PassInstrument.should_run(mod)": "a base class to override",
     "relax/op/conv2d.py:reference(kernel_layout)": "its weight is in the plain layout already",
     "rpc/server.py:Server.__init__(no_fork)": "sessions are processes that are started, never forked",
+    "cli/completion.py:kernels(option)": "click's signature",
     "contrib/cblas.py:batch_matmul(iterative)": TVM_CHOICE,
     "contrib/cc.py:cross_compiler(compile_func)": "export_library compiles nothing",
     "contrib/cc.py:cross_compiler(options)": "export_library compiles nothing",

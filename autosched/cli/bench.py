@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autosched.cli import completion
 from autosched.cli.bench_own import bench_functions, functions_of
 from autosched.cli.common import Common, make_command
 from autosched.cli.model import Shapes, check_model, is_built
@@ -34,7 +35,13 @@ RUNTIMES = ("onnxruntime", "openvino", "torch", "onnxruntime-cuda", "torch-cuda"
 
 @make_command("bench", example=EXAMPLE)
 @click.argument("models", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--with", "others", metavar="NAMES", help=f"Also run each .onnx in these: {', '.join(RUNTIMES)}.")
+@click.option(
+    "--with",
+    "others",
+    metavar="NAMES",
+    shell_complete=completion.lists(lambda: RUNTIMES),
+    help=f"Also run each .onnx in these: {', '.join(RUNTIMES)}.",
+)
 @click.option("--time", "time_s", type=DURATION, default="5s", show_default=True, help="Measuring time for each row.")
 @click.option("--runs", type=Count(min=1), metavar="N", help="Make N runs for each row, instead of --time.")
 @click.option("--warmup", type=DURATION, help="Run so long before measuring (default: until it gets no faster).")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autosched.cli import completion
 from autosched.cli.common import Common, make_command
 from autosched.cli.late import build_late, symbols, tell
 from autosched.cli.model import artifact_of, check_source, load_module
@@ -59,7 +60,10 @@ REPORT_COLUMNS = (
     help="Use exactly the configurations in a file of `autosched logs lock`.",
 )
 @click.option(
-    "--like", metavar="DEVICE", help="Use records of such devices too: a family (x86-64-v4), a name, a target."
+    "--like",
+    metavar="DEVICE",
+    shell_complete=completion.names(completion.cpus),
+    help="Use records of such devices too: a family (x86-64-v4), a name, a target.",
 )
 @click.option(
     "--pin",
@@ -70,7 +74,11 @@ REPORT_COLUMNS = (
     help="Use this configuration for kernels whose workload contains TASK; repeatable.",
 )
 @click.option(
-    "--mcpu", type=CPUS, metavar="CPU,…", help="Compile for these CPUs; of several, a machine loads what it can run."
+    "--mcpu",
+    type=CPUS,
+    metavar="CPU,…",
+    shell_complete=completion.lists(completion.cpus),
+    help="Compile for these CPUs; of several, a machine loads what it can run.",
 )
 @click.option(
     "--as",

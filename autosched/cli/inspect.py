@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from autosched.cli import completion
 from autosched.cli.common import Common, make_command
 from autosched.cli.model import Shapes, open_whole
 from autosched.cli.output import Column, Table, milliseconds, percent, print_json, say, show, size
@@ -16,11 +16,11 @@ from autosched.cli.paths import check_output
 from autosched.cli.values import SHAPES
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
+from autosched.runtime.description import facts, kernel_rows
 from autosched.target import Target
 
 if TYPE_CHECKING:
     from autosched.runtime import Executable
-    from autosched.runtime.kernel import Kernel
 
 EXAMPLE = """
 autosched inspect model.asx
@@ -44,7 +44,13 @@ MORE = (Column("workload", "workload"), Column("code_bytes", "code", size, right
 
 @make_command("inspect", example=EXAMPLE)
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option("--kernel", "name", metavar="NAME", help="Show one kernel; with one of the next flags its code alone.")
+@click.option(
+    "--kernel",
+    "name",
+    metavar="NAME",
+    shell_complete=completion.kernels,
+    help="Show one kernel; with one of the next flags its code alone.",
+)
 @click.option("--source", "code", flag_value="source", help="The Numba code that was generated.")
 @click.option("--schedule", "code", flag_value="schedule", help="The scheduled loops, as TVMScript.")
 @click.option("--llvm", "code", flag_value="llvm", help="LLVM IR after optimisation.")
@@ -62,7 +68,7 @@ def command(
     graph: Path | None,
     shapes: Shapes | None,
 ) -> None:
-    """Show what MODEL became: inputs, outputs, memory, and its kernels with the model's nodes that each computes.
+    """Show what a built MODEL holds: inputs, outputs, memory, kernels, and the model's nodes that each computes.
 
     An artifact is looked at as it is; a model is built first, with what the databases know.
     """
@@ -95,49 +101,6 @@ def command(
         show(Table(columns, rows), common.format)
 
 
-def kernel_rows(executable: Executable) -> list[dict[str, Any]]:
-    """What is known of each kernel, in the order in which the graph first calls them."""
-    report = {str(row["kernel"]): row for row in executable.manifest.get("report", ())}
-    rows: dict[str, dict[str, Any]] = {}
-    for node in executable.graph.nodes:
-        if node.kernel not in executable.kernels:
-            continue
-        kernel, known = executable.kernels[node.kernel], report.get(node.kernel, {})
-        config = _config(kernel)
-        row = rows.setdefault(
-            node.kernel,
-            {
-                "kernel": node.kernel,
-                "calls": 0,
-                "computes": [],
-                "template": config.get("template"),
-                "knobs": config.get("knobs", {}),
-                **{key: known.get(key) for key in ("origin", "trust", "workload")},
-                "code_bytes": len(kernel.code),
-            },
-        )
-        row["calls"] += 1
-        row["computes"] += [name for name in node.origin.split(", ") if name and name not in row["computes"]]
-    return list(rows.values())
-
-
-def facts(executable: Executable) -> dict[str, Any]:
-    """What is known of the model as a whole; sizes in bytes."""
-    graph, manifest = executable.graph, executable.manifest
-    return {
-        "target": str(manifest.get("target", "")),
-        "variant": executable.variant,
-        "variants": list(executable.variants),
-        "autosched": manifest.get("autosched"),
-        "inputs": [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype} for v in executable.inputs],
-        "outputs": [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype} for v in executable.outputs],
-        "weights_bytes": sum(constant.nbytes for constant in executable.constants),
-        "arena_bytes": graph.arena_bytes,
-        "code_bytes": sum(len(kernel.code) for kernel in executable.kernels.values()),
-        "calls": sum(node.kernel in executable.kernels for node in graph.nodes),
-    }
-
-
 def code_of(executable: Executable, name: str, form: str) -> str:
     """A kernel's code. Raises UsageError where it has none of this form."""
     kernel = executable.kernels[name]
@@ -157,11 +120,6 @@ def code_of(executable: Executable, name: str, form: str) -> str:
         here = [other for other in CODE if other == "schedule" or hasattr(kernel, other)]
         raise UsageError(f"kernel '{name}' has no {form}", hint=f"it has {', '.join(here)}")
     return text
-
-
-def _config(kernel: Kernel) -> Mapping[str, Any]:
-    found = json.loads(kernel.config) if kernel.config else {}
-    return found if isinstance(found, dict) else {}
 
 
 def _add_times(rows: list[dict[str, Any]], executable: Executable, name: str, common: Common) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autosched.cli import completion
 from autosched.cli.common import Common
 from autosched.cli.values import Parsed, parse_duration
 from autosched.errors import RecordError, UsageError
@@ -115,8 +116,20 @@ def with_filter(function: Callable[..., object]) -> Callable[..., Any]:
     decorated: Callable[..., Any] = run
     for option in (
         click.option("--winners", is_flag=True, help="Only configurations that a build uses."),
-        click.option("--status", metavar="STATUS", callback=check_status, help="Only this outcome: ok, timeout, …"),
-        click.option("--template", default="", metavar="NAME", help="Only configurations of this template."),
+        click.option(
+            "--status",
+            metavar="STATUS",
+            callback=check_status,
+            shell_complete=completion.names(completion.statuses),
+            help="Only this outcome: ok, timeout, …",
+        ),
+        click.option(
+            "--template",
+            default="",
+            metavar="NAME",
+            shell_complete=completion.names(completion.templates),
+            help="Only configurations of this template.",
+        ),
         click.option("--op", default="", metavar="NAME", help="Only this operator: conv2d, dense, …"),
         click.option("--since", type=SINCE, help="Only records measured since: 2h, 3d, 2026-01-31."),
         click.option("--where", type=WHERE, help='Only records that match: "op=conv2d and target=cpu and ms>2".'),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from autosched.cli import completion
 from autosched.cli.values import DURATION, INDICES, SHARE, Count
 from autosched.errors import UsageError
 
@@ -67,7 +68,12 @@ OPTIONS = (
     click.option("--until", type=SHARE, metavar="SHARE", help="Stop when less than this is expected: 1% (default), 0."),
     click.option("--tasks", type=INDICES, help="Tune only these tasks of --list: 0,3-5."),
     click.option(
-        "--strategy", default="auto", show_default=True, metavar="NAME", help="How to search: random, gp, xgboost, …"
+        "--strategy",
+        default="auto",
+        show_default=True,
+        metavar="NAME",
+        shell_complete=completion.names(completion.strategies),
+        help="How to search: random, gp, xgboost, …",
     ),
     click.option("--seed", type=Count(min=0), metavar="S", default=0, show_default=True, help="Of the search."),
     click.option(

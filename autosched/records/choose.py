@@ -106,6 +106,11 @@ def measured_as(record: Record) -> str:
 
 def _hit(record: Record, task: Task, origin: str, match: Match) -> Found:
     trust, reasons = match.trust or Trust.DEFAULT, [match.reason] if match.reason else []
+    if record.is_noisy:
+        reasons.append(
+            f"its comparison with the default was uncertain by {record.noise:.0%}: tune again when nothing runs beside"
+        )
+        trust = max_trust(trust, Trust.NOISY)
     if record.threads != task.threads:
         reasons.append(f"tuned with {record.threads} threads, not {task.threads}")
         trust = max_trust(trust, Trust.NEAR)

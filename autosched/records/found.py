@@ -20,6 +20,7 @@ class Trust(StrEnum):
     HERE = "verified here"
     SAME_DEVICE = "verified same device type"
     ELSEWHERE = "verified elsewhere"
+    NOISY = "measured under noise"
     NEAR = "near shape"
     PINNED = "pinned"
     DEFAULT = "default"

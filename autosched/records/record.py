@@ -22,6 +22,7 @@ from autosched.task import Measurement, Status, Task, Trial, Workload
 from autosched.version import __version__
 
 SCHEMA_VERSION = 1
+MOST_NOISE = 0.05  # half of the interval of a comparison, above which its winner does not count as verified
 DUMP = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -97,6 +98,17 @@ class Record:
         noted = self.measurement.how.get("baseline_s")
         is_time = isinstance(noted, int | float) and not isinstance(noted, bool) and noted > 0
         return float(noted) if is_time and noted is not None else None
+
+    @property
+    def noise(self) -> float:
+        """Half the 95 % interval of its ratio to the default in the comparison that it won; 0 if nobody noted it."""
+        noted = self.measurement.how.get("noise")
+        return float(noted) if isinstance(noted, int | float) and noted > 0 else 0.0
+
+    @property
+    def is_noisy(self) -> bool:
+        """Tell whether a winner was named while the machine's noise was too large to call it verified."""
+        return self.is_winner and not self.is_default and self.noise > MOST_NOISE
 
     @property
     def default_s(self) -> float | None:

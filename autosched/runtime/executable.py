@@ -13,6 +13,7 @@ import numpy as np
 from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError, refuse
 from autosched.runtime.array import NDArray, array, as_numpy, from_dlpack
 from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
+from autosched.runtime.description import to_html
 from autosched.runtime.device import Device
 from autosched.runtime.executor_pool import ExecutorPool
 from autosched.runtime.graph import Graph, Value, check_graph, graph_of_kernel
@@ -100,6 +101,10 @@ class Executable:
                 raise InvalidTypeError(f"input '{missing[0]}' is missing", hint=f"inputs are {signature}")
             args = tuple(given[name] for name in names)
         return [_check_array(spec, value) for spec, value in zip(self._inputs, args, strict=True)]
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: inputs, outputs, memory and kernels."""
+        return to_html(self)
 
     def create_executor(self, device: Device | None = None, threads: int | None = None) -> GraphExecutor:
         """Make a graph executor with its own memory."""

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autosched.errors import ArtifactError
+from autosched.printable import html_code
 from autosched.target.kinds import KINDS
 
 LARGEST = 1 << 47  # more bytes, elements or pieces than any process can hold
@@ -98,6 +99,10 @@ class Kernel(ABC):
     @abstractmethod
     def features(self) -> tuple[str, ...]:
         """Instruction sets of the host's CPU that running needs, in LLVM's names."""
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the source."""
+        return html_code(self.source or self.name)
 
     @property
     def takes_sizes(self) -> bool:

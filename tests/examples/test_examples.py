@@ -37,6 +37,17 @@ def test_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {path.name for path in tmp_path.iterdir()} >= {"two_layers.asx", "model.db"}
 
 
+def test_scikit_learn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("skl2onnx")
+    from examples import scikit_learn
+
+    scikit_learn.main(["--folder", str(tmp_path)])
+    text = capsys.readouterr().out
+    assert "150 of 150 rows" in text and "seven rows: [0, 0, 0, 0, 0, 0, 0]" in text
+    found = re.search(r"difference of a probability: (\S+)", text)
+    assert found and float(found[1]) < 1e-5
+
+
 @pytest.mark.slow
 def test_own_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own_kernel.main(["--trials", "3", "--budget", "1m", "--db", str(tmp_path / "own.db")])

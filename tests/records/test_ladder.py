@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autosched.driver.build.choose import TRUSTED
 from autosched.records import LayeredReader, Record, Trust, choose, open_reader, open_store, write_lines
 from autosched.records.explain import consider
 from autosched.records.lookup import Lookup
@@ -42,6 +43,17 @@ def test_the_nearest_rung_is_used_and_each_step_down_is_shown() -> None:
         for order in (below, below[::-1]):
             found = choose(order, TASK, "log", by_family=True)
             assert found.config == one.config and found.trust is trust and found.reason.startswith(reason)
+
+
+def test_a_winner_named_under_noise_is_used_and_not_counted_as_verified() -> None:
+    def with_noise(share: float) -> Record:
+        one = record(1, winner=True)
+        return dataclasses.replace(one, measurement=dataclasses.replace(one.measurement, how={"noise": share}))
+
+    found = choose([with_noise(0.08)], TASK, "log")
+    assert found.config == record(1).config and found.trust is Trust.NOISY and "uncertain by 8%" in found.reason
+    assert found.trust not in TRUSTED
+    assert choose([with_noise(0.02)], TASK, "log").trust is Trust.HERE
 
 
 def test_the_order_of_records_never_decides() -> None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,13 +25,18 @@ from autosched.driver.bench.rounds import DRIFT_LIMIT, OUTLIER_LIMIT, Timing, co
 from autosched.driver.build.entry import build
 from autosched.driver.model_files import load_model
 from autosched.driver.options import TuneOptions
+from autosched.driver.tables import frame
 from autosched.errors import UsageError
+from autosched.printable import html_table
 from autosched.rpc.client import RPCSession
 from autosched.runtime import Executable
 from autosched.runtime.artifact import is_artifact
 from autosched.runtime.library import load
 from autosched.target import Target
 from autosched.target.threads import choose_threads, thread_limits
+
+if TYPE_CHECKING:
+    import pandas
 
 RunAs = Literal["latency", "throughput"]
 PERCENTILES = (50.0, 90.0, 99.0)
@@ -50,6 +55,14 @@ class BenchReport:
     def saying(self, verdict: str) -> BenchReport:
         """The report with one verdict more."""
         return dataclasses.replace(self, verdicts=(*self.verdicts, verdict))
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The rows as a frame of pandas; times in seconds. Raises UsageError without pandas."""
+        return frame(self.rows)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the rows and the verdicts."""
+        return html_table(self.rows, "; ".join(self.verdicts))
 
     def to_json(self) -> dict[str, Any]:
         """Everything as JSON values: what `--baseline` reads again."""

@@ -52,7 +52,8 @@ def tune(
               budget. Every winner is measured at each of them, and few are kept. A build at any shape of the range
               uses the best one at the nearest shape
     records   path or URL of the database to write to; None: the project's or the user's
-    progress  called with the report after every change
+    progress  called with the report after every change; None: one line is kept up to date on stderr, where that is a
+              terminal or a notebook
     measurer  opens what builds, checks and times candidates; None: workers on this machine
 
     The default configuration is the first trial of every task. At the end it is measured in turn with the best ones;
@@ -132,7 +133,7 @@ def tune_first(module: IRModule, target: object = None, *, records: object = Non
         if not indices:
             return
     options = TuneOptions(threads=n_threads, tasks=indices, fresh=mode == "force")
-    tune(module, chosen, records=given or database_to_write().where, options=options)
+    tune(module, chosen, records=given or database_to_write().where, options=options, progress=lambda report: None)
 
 
 def _is_there(where: str | Path) -> bool:

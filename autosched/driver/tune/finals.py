@@ -15,6 +15,7 @@ from autosched.errors import AutoschedError
 from autosched.records import RecordReader
 from autosched.records.importance import knob_importance
 from autosched.records.metrics import metrics_of
+from autosched.records.record import MOST_NOISE
 from autosched.space import Config
 from autosched.task import Task, Trial
 from autosched.templates.thread_knob import with_threads
@@ -48,6 +49,7 @@ class Finals:
     def __init__(self, tuning: Tuning, measurer: Measurer, update: Callable[[int, str], None], *, is_complete: bool):
         self.tuning, self.measurer, self.update, self.is_complete = tuning, measurer, update, is_complete
         self.results: dict[int, Sequence[Compared]] = {}
+        self.noisy: list[float] = []  # winners whose comparison was too uncertain
         self.winners = {i: task.named for i, task in enumerate(tuning.tasks) if task.named is not None}
 
     def name_winners(self) -> None:
@@ -56,6 +58,16 @@ class Finals:
         order = sorted(range(len(tasks)), key=lambda i: -tasks[i].weighted_s)
         for i in order:
             self._name(i)
+        self.say_noise()
+
+    def say_noise(self) -> None:
+        """Note winners whose comparison was too uncertain to call them verified."""
+        if self.noisy:
+            n, noise = len(self.noisy), f"up to ± {max(self.noisy):.0%}"
+            self.tuning.report.notes.append(
+                f"{n} winner{'s' if n != 1 else ''} named under noise, {noise}: used, but not counted as verified; run "
+                "the same command again when nothing else runs"
+            )
 
     def _name(self, i: int) -> None:
         task, report = self.tuning.tasks[i], self.tuning.tasks[i].report
@@ -116,7 +128,11 @@ class Finals:
         how = {SPENT: round(tuning.session.total_s, 2)} | ({COMPLETE: True} if self.is_complete else {})
         kept = [number for number, r in enumerate(results) if number == winner or r.trial.measurement.status.is_failure]
         wins = {number: number == winner and results[number].trial.is_ok for number in kept}
-        tuning.store.add([tuning.record(i, results[n].trial, how, is_winner=wins[n]) for n in kept])
+        noise = results[winner].noise if winner else 0.0
+        noted = how | ({"noise": round(noise, 4)} if 0 < noise < math.inf else {})
+        tuning.store.add(
+            [tuning.record(i, results[n].trial, noted if wins[n] else how, is_winner=wins[n]) for n in kept]
+        )
         failure = results[winner].trial.measurement
         if not failure.is_ok:
             lines = failure.error.strip().splitlines() or [""]
@@ -126,6 +142,8 @@ class Finals:
             )
             return self.update(i, "failed at the end")
         self.results[i] = results
+        if noise > MOST_NOISE:
+            self.noisy.append(noise)
         task.default_s = results[0].trial.median_s if results[0].trial.is_ok else None
         self._crown(i, results[winner].trial)
 

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from autosched.driver.tables import frame
+from autosched.printable import html_table
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass
@@ -26,6 +33,16 @@ class TaskReport:
     border: tuple[str, ...] = ()
     metrics: tuple[tuple[str, float, float], ...] = ()
     importance: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def gain(self) -> float | None:
+        """How many times faster than the default the best is, at least 1; None until both are measured."""
+        return max(1.0, self.default_s / self.best_s) if self.default_s and self.best_s else None
+
+    def row(self) -> dict[str, object]:
+        """What it says, by the names of its columns; times in seconds."""
+        names = ("name", "weight", "share", "default_s", "best_s", "gain", "n_trials", "n_failed", "state", "config")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass
@@ -112,3 +129,12 @@ class TuneReport:
     model: ModelTimes | None = None
     peak: PeakShare | None = None
     interrupted: bool = False  # Ctrl-C was pressed; as long as `reason` is empty, what must be is being finished
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The tasks as a frame of pandas, a row each; times in seconds. Raises UsageError without pandas."""
+        return frame([task.row() for task in self.tasks])
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the tasks, and why the tuning ended."""
+        rows = [{**task.row(), "config": task.config or None} for task in self.tasks]
+        return html_table(rows, f"{self.n_trials} trials, {self.n_failed} failed; {self.reason or 'not ended'}")

@@ -168,7 +168,7 @@ class Tuning:
         winners = [r for r in facts if r.is_winner]
         if winners and winners[-1].config in task.space and task.default in task.trials:
             task.named = winners[-1].config
-            task.is_settled = winners[-1].time >= max(r.time for r in facts)
+            task.is_settled = winners[-1].time >= max(r.time for r in facts) and not winners[-1].is_noisy
             task.best_s = winners[-1].measurement.median_s
             task.default_s = winners[-1].baseline_s or task.default_s
 

@@ -22,6 +22,7 @@ from autosched.driver.tune.finals import Finals
 from autosched.driver.tune.foresight import Foresight
 from autosched.driver.tune.hints import is_current
 from autosched.driver.tune.model_check import ModelCheck
+from autosched.driver.tune.progress_line import where_it_is_seen
 from autosched.driver.tune.report import TuneReport
 from autosched.driver.tune.session import SPENT
 from autosched.driver.tune.tuning import Tuning
@@ -50,7 +51,8 @@ class TuningRun:
         open_measurer: OpenMeasurer = LocalMeasurer,
     ):
         self.tuning, self.check, self.open_measurer = tuning, check, open_measurer
-        self.progress = progress or (lambda report: None)
+        self.line = where_it_is_seen() if progress is None else None
+        self.progress = progress or self.line or (lambda report: None)
         self.interruption = Interruption()
         self.leases = Leases(tuning)
         self.foresight = Foresight(tuning)
@@ -58,6 +60,13 @@ class TuningRun:
 
     def run(self) -> TuneReport:
         """Tune until a budget is used up or nothing more is expected; an interruption ends it and keeps everything."""
+        try:
+            return self._run()
+        finally:
+            if self.line is not None:
+                self.line.close()
+
+    def _run(self) -> TuneReport:
         tuning, report = self.tuning, self.tuning.report
         try:
             with self.interruption, self.open_measurer(tuning.target, self._measure_options()) as measurer:

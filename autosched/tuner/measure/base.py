@@ -97,6 +97,11 @@ class Compared:
         return Trial(self.config, self.measurement)
 
     @property
+    def noise(self) -> float:
+        """Half of the interval, by the ratio; infinite for a failure."""
+        return (self.high - self.low) / (2 * self.ratio) if self.measurement.is_ok else math.inf
+
+    @property
     def is_faster(self) -> bool:
         """Whether it beats the baseline beyond doubt: the whole interval is below 1."""
         return self.measurement.is_ok and self.high < 1.0

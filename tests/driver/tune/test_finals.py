@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from autosched.driver import TuneOptions
+from autosched.driver.build.choose import make_task
 from autosched.driver.tune.finals import Finals, best_of
 from autosched.driver.tune.tuning import Tuning
+from autosched.records import Trust, open_store
 from autosched.space import Config
+from autosched.target import Target
 from autosched.task import Measurement, Status
 from autosched.tuner.measure import Compared, Measurer
+from tests.driver.programs import matmul
 
 DEFAULT, GOOD, LUCKY = (Config("t", {"n": n}) for n in range(3))
 
@@ -56,3 +62,31 @@ def test_the_default_wins_where_nothing_is_confirmed() -> None:
 def test_where_the_default_fails_there_is_nothing_to_beat() -> None:
     first = [compared(DEFAULT, 1.0, Status.CRASH), compared(GOOD, 1.0)]
     assert winner(first, Second({})) == GOOD
+
+
+def test_winners_named_under_noise_are_said_and_recorded_so(tmp_path: Path) -> None:
+    found = {}
+    for half, name in ((0.02, "quiet"), (0.09, "busy")):
+        store = open_store(tmp_path / f"{name}.db")
+        task = make_task(matmul(), Target("cpu"), name="main", cache="warm")
+        tuning = Tuning([task], task.target, 1, store, TuneOptions(trials=8), {})
+        default, other = tuning.tasks[0].default, next(c for c in tuning.tasks[0].space if c != tuning.tasks[0].default)
+
+        def times(config: Config, ratio: float, half: float = half) -> Compared:
+            return Compared(config, Measurement(Status.OK, (1e-3 * ratio,)), ratio, ratio - half, ratio + half)
+
+        finals = Finals(tuning, cast(Measurer, None), lambda *_: None, is_complete=True)
+        store.add([tuning.record(0, times(default, 1.0).trial)])
+        finals._decide(0, [times(default, 1.0), times(other, 0.8)])
+        finals.say_noise()
+        trust = store.best(task).trust
+        again = Tuning([task], task.target, 1, store, TuneOptions(trials=8), {})
+        found[name] = trust, tuning.report.notes, again.tasks[0].is_settled
+        store.close()
+    assert found["quiet"] == (Trust.HERE, [], True)
+    trust, notes, is_settled = found["busy"]
+    assert trust is Trust.NOISY and not is_settled
+    assert notes == [
+        "1 winner named under noise, up to ± 11%: used, but not counted as verified; run the same command again when "
+        "nothing else runs"
+    ]
