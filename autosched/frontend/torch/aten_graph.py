@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ImportModelError
+from autosched.frontend.torch.complex_values import Complex
 from autosched.frontend.torch.exported import Importer
-from autosched.frontend.torch.graph import array_of, map_arguments, operator_name
+from autosched.frontend.torch.graph import array_of, constant_of, map_arguments, operator_name, refuse_complex
 from autosched.frontend.torch.registry import CONVERTERS
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Constant, Expr, Tuple, Var
@@ -73,6 +74,7 @@ class _GraphImporter(Importer):
                 values = map_arguments(end.args[0], self.values.__getitem__)
                 tensors: list[Expr] = []
                 for value in values if isinstance(values, tuple | list) else [values]:
+                    refuse_complex(self.emitter, value)
                     results.append(Output(len(tensors)) if isinstance(value, Expr) else value)
                     tensors += [value] if isinstance(value, Expr) else []
                 outputs = tuple(builder.emit_output(t) for t in tensors or [Constant(np.zeros(1, np.float32))])
@@ -87,15 +89,15 @@ class _GraphImporter(Importer):
                 self.inputs.append(var)
                 self.values[node] = var
             else:
-                self.values[node] = Constant(value) if isinstance(value, np.ndarray) else value
+                self.values[node] = constant_of(value) if isinstance(value, np.ndarray) else value
         for node in self.program.graph.nodes:
             if node.op == "get_attr" and not hasattr(self.value(node), "graph"):
                 self.values[node] = self.attribute(node.target)
 
-    def attribute(self, path: str) -> Constant:
+    def attribute(self, path: str) -> Constant | Complex:
         value = self.program
         for part in path.split("."):
             value = getattr(value, part)
         if not hasattr(value, "detach"):
             raise ImportModelError(f"the graph holds '{path}', a {type(value).__name__}, which is not supported")
-        return Constant(array_of(value, path))
+        return constant_of(array_of(value, path))

@@ -8,22 +8,25 @@ from typing import Any
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.extensions import load_extensions
+from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
 from autosched.frontend.torch.emitter import info_of
 from autosched.frontend.torch.graph import (
     CustomConverters,
     array_of,
     bound,
+    constant_of,
     make_emitter,
     map_arguments,
     operator_name,
+    refuse_complex,
     refuse_unsupported,
     run_converter,
 )
 from autosched.frontend.torch.in_place import is_plain_write, writes
 from autosched.frontend.torch.registry import CONVERTERS
 from autosched.ir.module import IRModule
-from autosched.relax.expr import Constant, Expr, Tuple, Var
+from autosched.relax.expr import Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.tir.expr import PrimExpr
 from autosched.tir.expr import Var as Symbol
@@ -281,6 +284,8 @@ class Importer:
         tensor = program.constants[target] if target in program.constants else program.state_dict[target]
         array = array_of(tensor, target)
         changed = {buffer: name for name, buffer in program.graph_signature.buffers_to_mutate.items()}
+        if target in changed and array.dtype.kind == "c":
+            raise ImportModelError(f"the program changes its buffer '{target}', which is of complex numbers")
         if target in changed:
             if not self.states_as_inputs:
                 raise ImportModelError(
@@ -292,7 +297,7 @@ class Importer:
             self.values[node] = var
             return
         if not self.keep_params or is_lifted or array.dtype.kind != "f":
-            self.values[node] = Constant(array)
+            self.values[node] = constant_of(array)
             return
         var = Var(node.name, TensorStructInfo(array.shape, str(array.dtype)))
         self.params.append((var, array))
@@ -303,6 +308,10 @@ class Importer:
         if not hasattr(value, "shape"):
             self.values[node] = value  # a number that was fixed when the program was exported
             return
+        if str(value.dtype) in PARTS:
+            raise ImportModelError(
+                f"input '{node.name}' is of complex numbers", hint="let the model take torch.view_as_real(...) of them"
+            )
         dims = tuple(self.dim(node.name, d) for d in value.shape)
         var = Var(node.name, TensorStructInfo(dims, self.emitter.dtype(value.dtype)))
         self.inputs.append(var)
@@ -388,7 +397,7 @@ class Importer:
             if node.op == "placeholder":
                 self.values[node] = next(given)
             elif node.op == "get_attr" and hasattr(self.value(node), "detach"):
-                self.values[node] = Constant(array_of(self.value(node), node.target))
+                self.values[node] = constant_of(array_of(self.value(node), node.target))
             elif node.op == "call_function":
                 self.call(node)
             elif node.op == "output":
@@ -407,11 +416,12 @@ class Importer:
         noted = node.meta.get("val")
         pairs = zip(value, noted) if isinstance(value, tuple) and isinstance(noted, tuple | list) else [(value, noted)]
         for ours, theirs in pairs:
-            if not isinstance(ours, Expr) or not hasattr(theirs, "dtype"):
+            if not isinstance(ours, Expr | Complex) or not hasattr(theirs, "dtype"):
                 continue
-            info = info_of(ours)
+            info = info_of(ours.real if isinstance(ours, Complex) else ours)
             sizes = tuple(theirs.shape)
-            if info.dtype != self.emitter.dtype(theirs.dtype):
+            is_alike = isinstance(ours, Complex) == (str(theirs.dtype) in PARTS)
+            if not is_alike or info.dtype != (PARTS.get(str(theirs.dtype)) or self.emitter.dtype(theirs.dtype)):
                 raise self.emitter.fail(f"{node.target} gives {theirs.dtype}, and {info.dtype} here")
             if all(isinstance(s, int) for s in sizes) and info.is_static and info.static_shape != sizes:
                 raise self.emitter.fail(f"{node.target} gives the shape {sizes}, and {info.static_shape} here")
@@ -421,7 +431,10 @@ class Importer:
         (node,) = (n for n in self.program.graph.nodes if n.op == "output")
         given = {n.name: n for n in node.args[0] if hasattr(n, "name") and n in self.values}
         wanted = [n for n in self.program.graph_signature.user_outputs if n in given]
-        return [self.values[given[name]] for name in (*wanted, *(name for _, _, name in self.states))]
+        results = [self.values[given[name]] for name in (*wanted, *(name for _, _, name in self.states))]
+        for result in results:
+            refuse_complex(self.emitter, result)
+        return results
 
 
 def name_of_module(function: Any) -> str:

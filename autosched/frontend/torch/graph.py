@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError
+from autosched.frontend.torch.complex_values import Complex, complex_constant, complex_result, has_complex
 from autosched.frontend.torch.emitter import Emitter
 from autosched.frontend.torch.registry import CONVERTERS
 from autosched.relax.block_builder import BlockBuilder
-from autosched.relax.expr import Expr
+from autosched.relax.expr import Constant, Expr
 from autosched.runtime.bfloat16 import know_dtype
 
 CustomConverters = Mapping[Any, Callable[[Any, Any], Any]]
@@ -53,6 +54,17 @@ def array_of(tensor: Any, name: str) -> np.ndarray:
         raise ImportModelError(f"tensor '{name}' is {tensor.dtype}, which is not supported") from None
 
 
+def constant_of(array: np.ndarray) -> Constant | Complex:
+    """Values that are known, as the graph's operators take them."""
+    return complex_constant(array) if array.dtype.kind == "c" else Constant(array)
+
+
+def refuse_complex(emitter: Emitter, value: object) -> None:
+    """Raise ImportModelError for a complex result of a model: these exist inside of models only."""
+    if isinstance(value, Complex):
+        raise emitter.fail("the model gives complex numbers", hint="let it give torch.view_as_real(...) of them")
+
+
 def map_arguments(value: Any, lookup: Callable[[Any], object]) -> Any:
     """Graph nodes inside arguments, replaced by what they became."""
     import torch
@@ -82,9 +94,12 @@ def run_converter(emitter: Emitter, name: str, args: Sequence[Any], kwargs: Mapp
     """The bound result of one node; tuples field by field. Raises ImportModelError naming the node."""
     if name == "getitem" and isinstance(args[0], tuple | list):
         return args[0][args[1]]
-    if name in SHAPE_ARITHMETIC and not any(isinstance(a, Expr) for a in args):
+    is_complex = has_complex(args, kwargs)
+    if name in SHAPE_ARITHMETIC and not is_complex and not any(isinstance(a, Expr) for a in args):
         return SHAPE_ARITHMETIC[name](*args)
     try:
+        if is_complex:
+            return bound(emitter, complex_result(emitter, name, args, kwargs))
         return bound(emitter, CONVERTERS[name](emitter, *args, **kwargs))
     except ImportModelError:
         raise
@@ -99,6 +114,8 @@ def bound(emitter: Emitter, value: Any) -> Any:
     """A converter's result with everything that is computed bound to a variable."""
     if isinstance(value, tuple):
         return tuple(bound(emitter, v) for v in value)
+    if isinstance(value, Complex):
+        return Complex(bound(emitter, value.real), bound(emitter, value.imag))
     return emitter(value) if isinstance(value, Expr) and not _is_leaf(value) else value
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from autosched.frontend.torch.complex_values import COMPLEX, of_reals
 from autosched.frontend.torch.converters import (
     activation,
     attention,
+    complex_numbers,
     conv,
     create,
     elementwise,
@@ -23,9 +25,12 @@ from autosched.frontend.torch.converters import (
 from autosched.frontend.torch.registry import CONVERTERS
 
 __all__ = [
-    "activation", "attention", "conv", "create", "elementwise", "index", "linear", "logic", "norm", "pool", "quantize",
-    "reduce", "resize", "scatter", "shape", "sort", "supported_operators",
+    "activation", "attention", "complex_numbers", "conv", "create", "elementwise", "index", "linear", "logic", "norm",
+    "pool", "quantize", "reduce", "resize", "scatter", "shape", "sort", "supported_operators",
 ]  # fmt: skip
+
+for _name in COMPLEX:
+    CONVERTERS.setdefault(_name, of_reals)
 
 
 def supported_operators() -> tuple[str, ...]:
