@@ -96,7 +96,7 @@ def angle(t: Emitter, input: Complex) -> Expr:
 
 
 @complex_converter("exp")
-def exp(t: Emitter, input: Complex) -> Complex:
+def exp(t: Emitter, input: Complex) -> Any:
     return polar(t, t(op.exp(input.real)), input.imaginary(t))
 
 
@@ -148,7 +148,7 @@ def div(t: Emitter, input: Any, other: Any) -> Complex:
 
 
 @complex_converter("reciprocal")
-def reciprocal(t: Emitter, input: Complex) -> Complex:
+def reciprocal(t: Emitter, input: Complex) -> Any:
     return div(t, 1.0, input)
 
 
@@ -164,7 +164,7 @@ def power(t: Emitter, input: Any, exponent: Any) -> Any:
 
 
 @converter("_fft_r2c")
-def real_to_complex(t: Emitter, input: Expr, dim: Sequence[int], normalization: int, onesided: bool) -> Complex:
+def real_to_complex(t: Emitter, input: Expr, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
     """Along the last of the dimensions that of real numbers, half of it if one-sided, then along the others."""
     shape = t.shape(input)
     *others, last = [positive(d, len(shape)) for d in dim]
@@ -216,7 +216,8 @@ def _weights(t: Emitter, size: int, length: int, wanted: int, inverse: bool, nor
         raise t.fail(f"a Fourier transform of {length} values is not supported: its matrix would be too large")
     if normalization not in SCALES:
         raise InvalidValueError(f"a Fourier transform with normalization {normalization}")
-    return dft_matrix(size, length, wanted, inverse) / length ** SCALES[normalization]
+    matrix: np.ndarray = dft_matrix(size, length, wanted, inverse) / length ** SCALES[normalization]
+    return matrix
 
 
 def _contracted(t: Emitter, parts: Sequence[Expr | None], axis: int, weights: np.ndarray) -> Expr:
