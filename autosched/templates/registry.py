@@ -104,6 +104,15 @@ def narrows_convolution(target: Target, weight: Sequence[int], strides: Sequence
     return find is not None and bool(find(target, weight, strides, groups))
 
 
+def streams_bfloat16(target: Target, rows: int) -> bool:
+    """Whether a product of so many rows with a weight is faster on bfloat16 than on its values as float32.
+
+    It is what the back end's package calls `streams_bfloat16`; on other back ends each is.
+    """
+    find = getattr(_package(target.backend), "streams_bfloat16", None)
+    return find is None or bool(find(target, rows))
+
+
 def _package(backend: str) -> Any:
     """A back end's templates. Raises TargetError where there are none."""
     package = f"{__package__}.{backend}"

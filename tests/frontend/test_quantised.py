@@ -88,3 +88,69 @@ def test_what_is_wrong_is_said() -> None:
     assert fault(np.array([0.5, 2.0], "f4"), None, "int8") is None
     assert fault(0.5, np.array([0, 300]), "uint8") == "a zero point of 300 is no uint8"
     assert fault(0.5, -1, "uint8") == "a zero point of -1 is no uint8"
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_integer_product_of_floats_is_refused_by_name(place: int) -> None:
+    """They were cut off to whole numbers."""
+    types = [TensorProto.UINT8, TensorProto.UINT8]
+    types[place] = TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["a", "b"], ["y"], name="product")],
+        "g",
+        [helper.make_tensor_value_info(name, kind, (3, 3)) for name, kind in zip("ab", types, strict=True)],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, (3, 3))],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(ImportModelError, match=f"input {place} is float32, where int8 or uint8") as raised:
+        from_onnx(model)
+    assert "product" in str(raised.value)
+
+
+FUSED = {  # operator -> (its inputs, those of them that are scales or zero points), A: uint8 [4, 3], B: int8 [3, 5]
+    "QLinearMatMul": (
+        "A sa za B sb zb sy zy",
+        {"sa": 0.5, "sb": 0.25, "sy": 2.0},
+        {"za": "u1", "zb": "i1", "zy": "u1"},
+    ),
+    "com.microsoft::MatMulIntegerToFloat": ("A B sa sb", {"sa": 0.5, "sb": 0.25}, {}),
+    "com.microsoft::DynamicQuantizeMatMul": ("X B sb", {"sb": 0.25}, {}),
+}
+
+
+def fused(name: str, **changes: np.ndarray) -> onnx.ModelProto:
+    """A model of a fused operator, some of whose scales and zero points are others."""
+    given, scales, zeros = FUSED[name]
+    domain, _, kind = name.rpartition("::")
+    constants = {"B": np.ones((3, 5), "i1")}
+    constants |= {k: np.array(v, "f4") for k, v in scales.items()} | {k: np.array(0, v) for k, v in zeros.items()}
+    constants |= changes
+    used = [n for n in given.split() if n in constants]
+    inputs = [helper.make_tensor_value_info(n, t, (4, 3)) for n, t in (("A", 2), ("X", 1)) if n in given.split()]
+    graph = helper.make_graph(
+        [helper.make_node(kind, given.split(), ["y"], name="fused", domain=domain)],
+        "g",
+        inputs,
+        [helper.make_tensor_value_info("y", TensorProto.UINT8 if "sy" in scales else TensorProto.FLOAT, (4, 5))],
+        [numpy_helper.from_array(constants[n], n) for n in used],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@pytest.mark.parametrize("bad", [0.0, -0.5, np.nan, np.inf])
+@pytest.mark.parametrize(("name", "scale"), [(name, scale) for name, parts in FUSED.items() for scale in parts[1]])
+def test_a_bad_scale_of_a_fused_operator_is_refused_by_name(name: str, scale: str, bad: float) -> None:
+    from_onnx(fused(name))
+    with pytest.raises(ImportModelError, match="a positive finite number is needed") as raised:
+        from_onnx(fused(name, **{scale: np.array(bad, "f4")}))
+    assert "fused" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("zero", "dtype", "message"), [("za", "i1", "int8 for values of uint8"), ("zb", "u1", "uint8 for values of int8")]
+)
+def test_mixed_types_of_a_fused_operator_are_refused_by_name(zero: str, dtype: str, message: str) -> None:
+    with pytest.raises(ImportModelError, match=message) as raised:
+        from_onnx(fused("QLinearMatMul", **{zero: np.array(0, dtype)}))
+    assert "fused" in str(raised.value)

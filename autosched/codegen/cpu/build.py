@@ -129,7 +129,7 @@ def without_halves(func: PrimFunc, target: Target) -> tuple[PrimFunc, dict[Buffe
     types = ("bfloat16", "float16") if lacks_float16 else ("bfloat16",)
     body, bits = lower_halves(func.body, func.buffers, types)
     became = {b: bits.get(b, b) for b in func.buffers}
-    if not bits:
+    if body is func.body:
         return func, became
     buffers = FrozenDict({p: became[b] for p, b in func.buffer_map.items()})
     return replace(func, buffer_map=buffers, body=body), became

@@ -41,7 +41,9 @@ from autosched.relax.transform import (
 from autosched.relax.transform.narrow_products import NARROW, WIDE
 from autosched.relax.verify import verify
 from autosched.target import Target
-from autosched.templates import layout_blocks, multiplies_bytes, narrows_convolution, tile_blocks, widened_dtypes
+from autosched.templates import (
+    layout_blocks, multiplies_bytes, narrows_convolution, streams_bfloat16, tile_blocks, widened_dtypes,
+)  # fmt: skip
 
 def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: str = WIDE) -> tuple[Pass, ...]:
     """What turns a model into calls of fused kernels, in order.
@@ -49,7 +51,8 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: 
     oracle     what is known of convolutions in several layouts
     precision  "bfloat16": products with constant weights round their factors to it
     """
-    narrow: tuple[Pass, ...] = (NarrowProducts(partial(narrows_convolution, target)),) if precision == NARROW else ()
+    choices = partial(narrows_convolution, target), partial(streams_bfloat16, target)
+    narrow: tuple[Pass, ...] = (NarrowProducts(*choices),) if precision == NARROW else ()
     blocks = layout_blocks(target)
     layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle, tile_blocks(target)),) if blocks else ()
     halves = widened_dtypes(target)

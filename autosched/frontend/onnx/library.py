@@ -133,7 +133,8 @@ def check_types(call: LibraryCall, inputs: Mapping[str, object]) -> None:
         types = allowed.get(formal.type_str, {formal.type_str})
         if dtype not in types or known != dtype:
             text = f"input {i} is {dtype}" + (f" and another {known}" if known != dtype else "")
-            raise ImportModelError(f"{call.op_name}: {text}", where=f"node '{call.name}'")
+            hint = f"it takes {', '.join(sorted(types))}" if dtype not in types else None
+            raise ImportModelError(f"{call.op_name}: {text}", where=f"node '{call.name}'", hint=hint)
 
 
 def check_library(call: LibraryCall, inputs: Sequence[object]) -> None:

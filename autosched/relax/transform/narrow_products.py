@@ -6,6 +6,8 @@ value is rounded once on its way into a product, and half as many bytes of weigh
 Before:  y: float32 = matmul(x, w)
 After:   y: float32 = matmul(astype(x, "bfloat16"), w_bfloat16, out_dtype="float32")
 
+Where a back end multiplies so many rows faster as float32, both rounded factors are kept as that, with the same sums.
+
 An image that convolutions read is kept as bfloat16 alone: sums beside a convolution read what it reads, maxima and
 concatenations work on it. Convolutions of each channel for itself read it too; their few weights stay float32.
 
@@ -15,6 +17,7 @@ After:   b = astype(x, "bfloat16"); y = conv2d(b, w_bfloat16, out_dtype="float32
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,17 +39,21 @@ NARROW, WIDE = "bfloat16", "float32"
 PRECISION = "autosched.precision"  # attribute of a module: what its products' factors are rounded to
 # (shape of the weight, strides, groups) -> whether such a convolution is faster on bfloat16
 Narrows = Callable[[Sequence[int], Sequence[int], int], bool]
+Streams = Callable[[int], bool]  # rows -> whether such a product is faster with factors of bfloat16
 MOVES = ("relax.nn.max_pool2d", "relax.concat")  # give values that they are given
 
 
 class _Narrower(Rewriter):
-    def __init__(self, function: Function, constants: Mapping[Var, Constant], narrows: Narrows | None):
+    def __init__(
+        self, function: Function, constants: Mapping[Var, Constant], narrows: Narrows | None, streams: Streams
+    ):
         super().__init__()
-        self.constants, self.narrows, self.readers = constants, narrows, users(function)
+        self.constants, self.narrows, self.readers, self.streams = constants, narrows, users(function), streams
         self.made = {b.var: b.value for b in function.bindings() if isinstance(b.value, Call)}
         self.calls: dict[Var, Call] = {}
-        self.weights: dict[int, Constant] = {}
+        self.weights: dict[tuple[int, str], Constant] = {}
         self.rows: dict[Expr, Expr] = {}
+        self.rounded: dict[Expr, Expr] = {}  # rows, as float32
         self.images: dict[Expr, Expr] = {}  # of the rows those that convolutions read
 
     def call(self, call: Call, var: Var) -> Expr:
@@ -64,6 +71,8 @@ class _Narrower(Rewriter):
         x, weight = call.args[0], self.weight(call, 2)
         if weight is None:
             return call
+        if not self.streams(_rows(x)):
+            return remake(call, [self.round(x), self.narrow_weight(weight, WIDE)])
         return remake(call, [self.narrow(x), self.narrow_weight(weight)], {"out_dtype": WIDE})
 
     def weight(self, call: Call, ndim: int) -> Constant | None:
@@ -120,10 +129,17 @@ class _Narrower(Rewriter):
             self.rows[x] = self.emit(op.astype(x, NARROW))
         return self.rows[x]
 
-    def narrow_weight(self, weight: Constant) -> Constant:
-        key = id(weight.data)
+    def round(self, x: Expr) -> Expr:
+        """Rounded values as float32."""
+        if x not in self.rounded:
+            self.rounded[x] = self.emit(op.astype(self.narrow(x), WIDE))
+        return self.rounded[x]
+
+    def narrow_weight(self, weight: Constant, dtype: str = NARROW) -> Constant:
+        """A weight's rounded values, in a dtype that holds them."""
+        key = id(weight.data), dtype
         if key not in self.weights:
-            self.weights[key] = Constant(np.ascontiguousarray(weight.data.astype(NARROW)))
+            self.weights[key] = Constant(np.ascontiguousarray(weight.data.astype(NARROW).astype(dtype)))
         return self.weights[key]
 
 
@@ -131,24 +147,31 @@ def _is_wide(x: Expr) -> bool:
     return isinstance(x.struct_info, TensorStructInfo) and x.struct_info.dtype == WIDE
 
 
-def narrow_products(module: IRModule, narrows: Narrows | None = None) -> IRModule:
+def _rows(x: Expr) -> int:
+    """How many rows a product has; 0 where that is known when the model runs."""
+    assert isinstance(x.struct_info, TensorStructInfo), "an operand of a product is a tensor"
+    return math.prod(x.struct_info.static_shape[:-1]) if x.struct_info.is_static else 0
+
+
+def narrow_products(module: IRModule, narrows: Narrows | None = None, streams: Streams = lambda rows: True) -> IRModule:
     """See above; keeps the types of inputs and outputs. Raises InvalidTypeError where ml_dtypes is missing.
 
     narrows  which convolutions of images of static shape are converted; None: none
+    streams  which products multiply bfloat16; in others rounded factors are float32
     """
 
     know_dtype(NARROW)
 
     def convert(function: Function) -> Function:
         known = {b.var: b.value for b in bindings_of(function.body) if isinstance(b.value, Constant)}
-        return _Narrower(function, known, None if symbolic_dims(function) else narrows).rewrite(function)
+        return _Narrower(function, known, None if symbolic_dims(function) else narrows, streams).rewrite(function)
 
     return map_functions(module, convert)
 
 
-def NarrowProducts(narrows: Narrows | None = None) -> Pass:  # noqa: N802
+def NarrowProducts(narrows: Narrows | None = None, streams: Streams = lambda rows: True) -> Pass:  # noqa: N802
     """See `narrow_products`."""
-    return graph_pass("NarrowProducts")(lambda module: narrow_products(module, narrows))
+    return graph_pass("NarrowProducts")(lambda module: narrow_products(module, narrows, streams))
 
 
 def holds_bfloat16(module: IRModule, name: str = "main") -> bool:

@@ -50,6 +50,9 @@ TEMPLATES: tuple[Template, ...] = (
 
 WIDENED = ("float16", "bfloat16")  # no CPU that is met computes with them
 MULTIPLIES_BYTES = True
+# Without vdpbf16ps words of two bfloat16 are unpacked again for each tile; with more rows products take longer than the
+# way of a weight twice as large.
+MOST_UNPACKED_ROWS = 16
 MIN_BLOCK = 8  # channels in a block where vectors are shorter
 
 
@@ -82,4 +85,13 @@ def narrows_convolution(target: Target, weight: Sequence[int], strides: Sequence
     if has_tiles(PAIR, target):
         return True
     is_winograd = tuple(weight[2:]) == (3, 3) and tuple(strides) == (1, 1) and groups == 1
-    return {"avx512bf16", "avx512vl"} <= target.features and not is_winograd
+    return _has_bfloat_dot(target) and not is_winograd
+
+
+def streams_bfloat16(target: Target, rows: int) -> bool:
+    """Whether a product of so many rows is faster on bfloat16 than on its values as float32; rows: 0 if not known."""
+    return rows <= MOST_UNPACKED_ROWS or has_tiles(PAIR, target) or _has_bfloat_dot(target)
+
+
+def _has_bfloat_dot(target: Target) -> bool:
+    return {"avx512bf16", "avx512vl"} <= target.features

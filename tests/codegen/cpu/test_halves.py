@@ -22,9 +22,15 @@ TYPES = {"float16": np.dtype("f2"), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 WIDE = {"float32": np.dtype("f4"), "float64": np.dtype("f8")}
 
 
-def convert(x: np.ndarray, to: str, target: Target) -> np.ndarray:
+def convert(x: np.ndarray, to: str, target: Target, by: str = "") -> np.ndarray:
+    """An array in another type, by way of a third."""
     given = te.placeholder(x.shape, x.dtype.name, "x")
-    func = te.create_prim_func([given, te.compute(x.shape, lambda i: given[i].as_expr().astype(to), name="y")])
+
+    def value(i: object) -> object:
+        first = given[i].as_expr()
+        return (first.astype(by) if by else first).astype(to)
+
+    func = te.create_prim_func([given, te.compute(x.shape, value, name="y")])
     func = apply_config(func, default_config(func, target), target).func
     out = np.zeros(x.shape, TYPES.get(to) or WIDE[to])
     Module({"k": compile_func(func, target, name="k").kernel}, native_object(), threads=1)(x, out)
@@ -55,6 +61,14 @@ def test_conversions(half: str, wide: str, target: Target) -> None:
     check(convert(every, wide, target), every.astype(WIDE[wide]))
     x = hard_cases(TYPES[half], WIDE[wide])
     check(convert(x, half, target), x.astype(TYPES[half]))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("half", "target"), list(product(TYPES, TARGETS)), ids=str)
+def test_rounding_in_registers(half: str, target: Target) -> None:
+    """No buffer of the kernel has the type."""
+    x = hard_cases(TYPES[half], WIDE["float32"])
+    check(convert(x, "float32", target, by=half), x.astype(TYPES[half]).astype("f4"))
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)

@@ -16,7 +16,7 @@ from autosched.relax.expr import Call
 from autosched.relax.transform import AddBytes, DeadCodeElimination
 from autosched.relax.transform.narrow_products import narrow_products
 from autosched.target import Target
-from autosched.templates import narrows_convolution
+from autosched.templates import narrows_convolution, streams_bfloat16
 from tests.relax.transform.graphs import Weights, calls, graph
 
 W = Weights()
@@ -85,6 +85,25 @@ def test_what_is_not_faster_stays_as_it_is() -> None:
     assert [t[0] for t in types(only_one, "nn.conv2d")] == ["float32", "float32", "bfloat16"]
 
 
+def test_rows_that_are_faster_as_float32_are_rounded_all_the_same() -> None:
+    """The factors hold the same numbers; rows are rounded once for all products that read them."""
+    weights = [W(8, 8), W(8, 8)]
+
+    def build(bb: Any, x: Any) -> Any:
+        y = bb.emit(op.nn.relu(x))
+        return op.add(bb.emit(op.matmul(y, weights[0])), bb.emit(op.matmul(y, weights[1])))
+
+    module = graph({"x": (2, 3, 8)}, build)
+    asked: list[int] = []
+    wide, narrow = (narrow_products(module, None, lambda rows, yes=yes: asked.append(rows) or yes) for yes in (0, 1))
+    assert asked == [6] * 4
+    assert types(wide, "matmul") == [["float32"] * 3] * 2 and calls(wide).count("astype") == 2
+    assert types(narrow, "matmul") == [["bfloat16", "bfloat16", "float32"]] * 2
+    x = {"x": np.random.default_rng(0).standard_normal((2, 3, 8)).astype("f4")}
+    np.testing.assert_allclose(*(np.asarray(evaluate(m, x)) for m in (wide, narrow)), rtol=1e-6, atol=1e-6)
+    assert np.abs(np.asarray(evaluate(module, x)) - np.asarray(evaluate(wide, x))).max() > 1e-4
+
+
 CASES = {
     "pointwise": ((64, 64, 1, 1), (1, 1), 1),
     "winograd": ((64, 64, 3, 3), (1, 1), 1),
@@ -107,3 +126,11 @@ def test_what_is_faster_depends_on_the_cpu(mcpu: str, wanted: str) -> None:
     target = Target(f"llvm -mcpu={mcpu}")
     assert " ".join(name for name, case in CASES.items() if narrows_convolution(target, *case)) == wanted
     assert not narrows_convolution(Target("cuda -arch=sm_90a"), (64, 64, 1, 1), (1, 1), 1)
+
+
+@pytest.mark.parametrize("mcpu", ["sapphirerapids", "znver4", "x86-64-v4", "x86-64-v3"])
+def test_many_rows_are_multiplied_as_float32_where_words_are_unpacked(mcpu: str) -> None:
+    """So are rows whose number is known only when the model runs where there is an instruction for them."""
+    target, has_dots = Target(f"llvm -mcpu={mcpu}"), mcpu in ("sapphirerapids", "znver4")
+    assert [streams_bfloat16(target, rows) for rows in (0, 1, 16, 128)] == [True, True, True, has_dots]
+    assert streams_bfloat16(Target("cuda -arch=sm_90a"), 128)

@@ -12,6 +12,7 @@ import numpy as np
 
 from autosched.frontend.onnx.converters.conv import conv
 from autosched.frontend.onnx.converters.quantize import (
+    check_scale,
     dequantize_linear,
     dequantized,
     matmul_integer,
@@ -199,6 +200,8 @@ def qlinear_concat(node: Node) -> Expr:
 def matmul_integer_to_float(node: Node) -> Expr:
     """An exact integer product, times both scales."""
     only(node, range(7))
+    for i in (0, 1):
+        check_scale(node, node.input(2 + i), None, node.info(i).dtype)
     order = [node.inputs[i] if i < len(node.inputs) else None for i in (0, 1, 4, 5)]
     product = node.emit(matmul_integer(_as(node, order)))
     scale = node.emit(op.multiply(node.input(2), node.input(3)))
@@ -211,6 +214,7 @@ def dynamic_quantize_matmul(node: Node) -> Expr:
     """A quantised to eight bits by its own range, times quantised B, as real numbers."""
     only(node, range(5))
     x = node.input(0)
+    check_scale(node, node.input(2), None, node.info(1).dtype)
     low = op.minimum(node.emit(op.min(x)), constant(0, "float32"))
     high = op.maximum(node.emit(op.max(x)), constant(0, "float32"))
     scale = node.emit(op.divide(op.subtract(high, low), constant(255, "float32")))

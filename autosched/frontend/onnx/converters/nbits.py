@@ -29,9 +29,10 @@ def matmul_n_bits(node: Node) -> Expr:
     blocks = -(-k // block)
     packed = _checked(node, 1, "weights", n * blocks * -(-block * bits // 8)).view(np.uint8).reshape(n, -1)
     scales = _checked(node, 2, "scales", n * blocks).reshape(n, blocks)
-    if not np.isfinite(scales).all():
-        raise node.fail("a scale is not finite")
     zeros = _zeros(node, n, blocks, bits) if node.has(3) else None
+    for what, values in (("scale", scales), ("zero point", zeros)):
+        if values is not None and not np.isfinite(values).all():
+            raise node.fail(f"a {what} is not finite")
     x, dtype = node.input(0), node.info(0).dtype
     if scales.dtype not in (np.float16, np.float32):
         scales = scales.astype(np.float32)

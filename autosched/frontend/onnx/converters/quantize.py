@@ -22,7 +22,8 @@ def _along(node: Node, x: Expr, value: Expr, axis: int) -> Expr:
     return along(node.emit, x, value, axis)
 
 
-def _check(node: Node, scale: Expr, zero: Expr | None, dtype: str) -> None:
+def check_scale(node: Node, scale: Expr, zero: Expr | None, dtype: str) -> None:
+    """Raises ImportModelError for what stands for no numbers of a quantised dtype."""
     if dtype not in WHOLE:
         raise node.no_kernel(f"quantised {dtype} is not supported; there are {', '.join(WHOLE)}")
     if zero is not None and info_of(zero).dtype != dtype:
@@ -33,13 +34,13 @@ def _check(node: Node, scale: Expr, zero: Expr | None, dtype: str) -> None:
 
 def dequantized(node: Node, x: Expr, scale: Expr, zero: Expr | None, axis: int, block: int = 0) -> Expr:
     """(x - zero) * scale in the scale's dtype."""
-    _check(node, scale, zero, info_of(x).dtype)
+    check_scale(node, scale, zero, info_of(x).dtype)
     return quantised.dequantized(node.emit, x, scale, zero, axis, block)
 
 
 def quantized(node: Node, x: Expr, scale: Expr, zero: Expr | None, dtype: str, axis: int, block: int = 0) -> Expr:
     """round(x / scale) + zero within the limits of the dtype; halves to the even neighbour."""
-    _check(node, scale, zero, dtype)
+    check_scale(node, scale, zero, dtype)
     return quantised.quantized(node.emit, x, scale, zero, dtype, axis, block)
 
 
@@ -73,6 +74,8 @@ def dequantize_linear(node: Node) -> Expr:
 def _centred(node: Node, index: int, zero_index: int, axis: int) -> Expr:
     """An integer input less its zero point, as int32."""
     x = node.input(index)
+    if (given := info_of(x).dtype) not in ("int8", "uint8"):
+        raise node.fail(f"input {index} is {given}, where int8 or uint8 is multiplied")
     whole = op.astype(x, "int32")
     if not node.has(zero_index):
         return node.emit(whole)
@@ -104,6 +107,8 @@ def conv_integer(node: Node) -> Expr:
 def qlinear_matmul(node: Node) -> Expr:
     """Exact in int32; the scales are multiplied in float32."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (node.input(i) for i in range(8))
+    check_scale(node, a_scale, a_zero, info_of(a).dtype)
+    check_scale(node, b_scale, b_zero, info_of(b).dtype)
     whole = [
         node.emit(op.subtract(op.astype(x, "int32"), op.astype(_along(node, x, z, axis), "int32")))
         for x, z, axis in ((a, a_zero, -2), (b, b_zero, -1))
@@ -118,6 +123,8 @@ def qlinear_matmul(node: Node) -> Expr:
 def qlinear_conv(node: Node) -> Expr:
     """Exact in int32, the bias with it; the scales are multiplied in float32."""
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (node.input(i) for i in range(8))
+    check_scale(node, x_scale, x_zero, info_of(x).dtype)
+    check_scale(node, w_scale, w_zero, info_of(w).dtype)
     window = _window(node, info_of(x).static_shape, info_of(w).static_shape[2:])
     whole = [
         node.emit(op.subtract(op.astype(v, "int32"), op.astype(_along(node, v, z, axis), "int32")))
