@@ -66,9 +66,10 @@ def describe() -> str:
 def result_file(suite: str, threads: int | None = None) -> Path:
     """Where a suite's table of this kind of machine is kept; `threads` of suites that run with one number of them."""
     target = Target("cpu")
-    tiles = "-amx" if "amx-tile" in target.features else ""
+    found = target.fingerprint()
+    kind = "-amx" if "amx-tile" in target.features else "-intel" if found.vendor == "GenuineIntel" else ""
     end = "" if threads is None else f"-{threads}t"
-    return RESULTS / f"{suite}-{target.fingerprint().isa_level}{tiles}{end}.md"
+    return RESULTS / f"{suite}-{found.isa_level}{kind}{end}.md"
 
 
 def write(path: Path, command: str, tables: Sequence[Table]) -> None:
