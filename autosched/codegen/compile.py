@@ -73,11 +73,18 @@ def compile_func(
     if found is not None:
         counters.CACHE_HITS.add()
         return found.with_name(name)
+    return compile_missing(Request(func, name, trace, config), target, key if use_cache else None)
+
+
+def compile_missing(request: Request, target: Target, key: str | None) -> CompiledKernel:
+    """Compile what the cache lacks; keep it there under the key, if there is one. Raises what `compile_func` does."""
     check_numba()
     with patient_collector():
-        compiled = codegen_backend(target.backend).compile_uncached(func, target, name, trace, config)
+        compiled = codegen_backend(target.backend).compile_uncached(
+            request.func, target, request.name, request.trace, request.config
+        )
     counters.COMPILES.add()
-    if use_cache:
+    if key is not None:
         cache.store(key, compiled)
     return compiled
 
@@ -102,7 +109,7 @@ def compile_funcs(
         results |= _compile_in_pool(missing, target, workers)
     else:
         for key, r in missing.items():
-            results[key] = compile_func(r.func, target, name=r.name, trace=r.trace, config=r.config)
+            results[key] = compile_missing(r, target, key)
             counters.FINISHED.add()
     return [results[key].with_name(r.name) for key, r in zip(keys, requests, strict=True)]
 
@@ -112,7 +119,11 @@ def _compile_in_pool(missing: dict[str, Request], target: Target, workers: int) 
     text = target.to_json()
     before = counters.COMPILES.value
     results = map_in_processes(
-        missing, lambda r: _compile_one(r, target), lambda r: (r, text), workers - 1, counters.FINISHED.add
+        {key: (request, key) for key, request in missing.items()},
+        lambda item: compile_missing(item[0], target, item[1]),
+        lambda item: (item[0], text, item[1]),
+        workers - 1,
+        counters.FINISHED.add,
     )
     for key in missing:
         if isinstance(results[key], Exception):
@@ -121,7 +132,3 @@ def _compile_in_pool(missing: dict[str, Request], target: Target, workers: int) 
     here = counters.COMPILES.value - before
     counters.COMPILES.add(sum(not c.from_cache for c in compiled.values()) - here)
     return compiled
-
-
-def _compile_one(request: Request, target: Target) -> CompiledKernel:
-    return compile_func(request.func, target, name=request.name, trace=request.trace, config=request.config)

@@ -1,6 +1,6 @@
 """A process that compiles kernels for another: `python -m autosched.codegen.worker`, frames on stdin and stdout.
 
-It reads (request, target as JSON) and answers with the CompiledKernel, or
+It reads (request, target as JSON, key in the cache) and answers with the CompiledKernel, or
 NATIVE_LOOP and answers with that loop's object code, or answers with the exception. It ends when its stdin does, so it
 never outlives the process that started it.
 """
@@ -44,14 +44,14 @@ def _attempt(message: object) -> Any:
 
 
 def _answer(message: Any) -> Any:
-    from autosched.codegen.compile import compile_func
+    from autosched.codegen.compile import compile_missing
     from autosched.codegen.native import native_object
     from autosched.target import Target
 
     if message == NATIVE_LOOP:
         return native_object()
-    request, target = message
-    return compile_func(request.func, Target(target), name=request.name, trace=request.trace, config=request.config)
+    request, target, key = message
+    return compile_missing(request, Target(target), key)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from operator import attrgetter
+from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
@@ -81,39 +81,67 @@ def _labels(kind: type) -> frozenset[str]:
 labels: Callable[[type], frozenset[str]] = cache(_labels)
 
 
-def _field_values(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    """What reads all fields that belong to the form of `kind` at once."""
-    names = [name for name, _ in form_fields(kind)]
+class _PerType(dict[type, Any]):
+    """What is found out once about each type, by a function of it: a look-up costs less than a question to the type."""
+
+    __slots__ = ("find",)
+
+    def __init__(self, find: Callable[[type], Any]):
+        self.find = find
+
+    def __missing__(self, kind: type) -> Any:
+        found = self[kind] = self.find(kind)
+        return found
+
+
+_PLAIN, _NODE, _TUPLE, _MAPPING = range(4)
+_PLAIN_FIELDS = frozenset({"str", "int", "float", "bool", "None"})
+
+
+def _sort(kind: type) -> int:
+    """Which of the four a value of this type is."""
+    return (
+        _NODE if issubclass(kind, Node) else _TUPLE if issubclass(kind, tuple) else _MAPPING * issubclass(kind, Mapping)
+    )
+
+
+def _child_names(kind: type) -> tuple[str, ...]:
+    """The fields that belong to the form of `kind` and may hold nodes; the others are declared as texts and numbers."""
+    declared = {f.name: set(str(f.type).replace(" ", "").split("|")) for f in dataclasses.fields(kind)}
+    return tuple(name for name, _ in form_fields(kind) if not declared[name] <= _PLAIN_FIELDS)
+
+
+def _child_values(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
+    """What reads all fields that may hold nodes at once; None where there are none."""
+    names = _CHILD_NAMES[kind]
     if len(names) == 1:
         (only,) = names
         return lambda node: (getattr(node, only),)
-    return attrgetter(*names) if names else lambda node: ()
+    return attrgetter(*names) if names else None
 
 
-field_values: Callable[[type], Callable[[Any], tuple[Any, ...]]] = cache(_field_values)
+_SORTS, _CHILD_NAMES, _CHILD_VALUES = _PerType(_sort), _PerType(_child_names), _PerType(_child_values)
 
 
-_LEAVES = frozenset({str, int, float, bool, type(None)})  # known at once: asking an ABC about them costs more
-
-
-def _map_value(value: object, f: Callable[[Any], object]) -> Any:
-    if isinstance(value, Node):
-        return f(value)
-    if type(value) in _LEAVES:
+def _map_value(value: Any, f: Callable[[Any], object]) -> Any:
+    sort = _SORTS[type(value)]
+    if sort == _PLAIN:
         return value
-    if isinstance(value, tuple):
-        new = tuple(_map_value(v, f) for v in value)
-        return value if all(a is b for a, b in zip(new, value, strict=True)) else new
-    if isinstance(value, Mapping) and value:
-        changed = {k: _map_value(v, f) for k, v in value.items()}
-        return value if all(changed[k] is value[k] for k in value) else FrozenDict(changed)
-    return value
+    if sort == _NODE:
+        return f(value)
+    if sort == _TUPLE:
+        new = [_map_value(v, f) for v in value]
+        return value if all(map(is_, new, value)) else tuple(new)
+    if not value:
+        return value
+    changed = {k: _map_value(v, f) for k, v in value.items()}
+    return value if all(changed[k] is value[k] for k in value) else FrozenDict(changed)
 
 
 def map_children(node: N, f: Callable[[Any], object]) -> N:
     """`node` with `f` applied to each child node; the same object when no child changed."""
     changes: dict[str, Any] = {}
-    for name, _ in form_fields(type(node)):
+    for name in _CHILD_NAMES[type(node)]:
         old = getattr(node, name)
         new = _map_value(old, f)
         if new is not old:
@@ -121,22 +149,23 @@ def map_children(node: N, f: Callable[[Any], object]) -> N:
     return dataclasses.replace(node, **changes) if changes else node  # type: ignore[type-var]
 
 
-def _add_nodes(values: Iterable[object], found: list[Any]) -> None:
+def _add_nodes(values: Iterable[Any], found: list[Any]) -> None:
     for value in values:
-        if type(value) in _LEAVES:
-            continue
-        if isinstance(value, Node):
+        sort = _SORTS[type(value)]
+        if sort == _NODE:
             found.append(value)
-        elif isinstance(value, tuple):
+        elif sort == _TUPLE:
             _add_nodes(value, found)
-        elif isinstance(value, Mapping):
+        elif sort == _MAPPING:
             _add_nodes(value.values(), found)
 
 
 def children(node: Node) -> list[Any]:
     """The direct child nodes, in field order."""
     found: list[Any] = []
-    _add_nodes(field_values(type(node))(node), found)
+    read = _CHILD_VALUES[type(node)]
+    if read is not None:
+        _add_nodes(read(node), found)
     return found
 
 
@@ -150,10 +179,14 @@ def walk(node: Node) -> Iterator[Any]:
     while stack:
         top = stack.pop()
         yield top
+        read = _CHILD_VALUES[type(top)]
+        if read is None:
+            continue
         if top.is_scalar:
             if id(top) in entered:
                 continue
             entered.add(id(top))
-        below = children(top)
+        below: list[Any] = []
+        _add_nodes(read(top), below)
         below.reverse()
         stack += below

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,15 @@ class _Unnamed(Exception):
     """An expression has a variable that has no number yet."""
 
 
+def _written_fields(kind: type, is_variable: bool, labelled: bool) -> tuple[str, ...]:
+    """The fields of a node that are written: not a variable's name, and labels only where they count."""
+    left_out = frozenset({"name"}) if is_variable else frozenset() if labelled else labels(kind)
+    return tuple(name for name, _ in form_fields(kind) if name not in left_out)
+
+
+_written: Callable[[type, bool, bool], tuple[str, ...]] = cache(_written_fields)
+
+
 @dataclass
 class _Digester:
     """Writes a form as tokens.
@@ -149,7 +159,9 @@ class _Digester:
 
     def write(self, x: object, out: list[str], known_only: bool = False) -> None:
         """The tokens of `x`. Raises _Unnamed for a new variable if `known_only`, _TooLong."""
-        if isinstance(x, IRModule):
+        if isinstance(x, str | int | float):  # first, for they are half of all
+            out.append(f"{type(x).__name__}:{x!r};")
+        elif isinstance(x, IRModule):
             for gv, function in x.functions_items():
                 out.append(gv.name)
                 self.names.setdefault(id(gv), len(self.names))
@@ -200,10 +212,8 @@ class _Digester:
     def fields(self, x: Node, is_variable: bool, out: list[str], known_only: bool) -> None:
         out.append(type(x).__name__)
         out.append("(")
-        left_out = frozenset({"name"}) if is_variable else frozenset() if self.labelled else labels(type(x))
-        for name, _ in form_fields(type(x)):
-            if name not in left_out:
-                self.write(getattr(x, name), out, known_only)
+        for name in _written(type(x), is_variable, self.labelled):
+            self.write(getattr(x, name), out, known_only)
         out.append(")")
 
     def digest(self, x: Node) -> str:

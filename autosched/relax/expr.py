@@ -84,15 +84,13 @@ class Constant(Expr):
 
     data: np.ndarray
     span: Span | None = field(default=None, metadata=IGNORED)
+    struct_info: TensorStructInfo = field(init=False, metadata=IGNORED)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, ConstantArray):
             plain = self.data.numpy() if hasattr(self.data, "numpy") else self.data
             object.__setattr__(self, "data", np.asarray(plain).view(ConstantArray))
-
-    @property
-    def struct_info(self) -> TensorStructInfo:  # type: ignore[override]
-        return TensorStructInfo(self.data.shape, str(self.data.dtype))
+        object.__setattr__(self, "struct_info", TensorStructInfo(self.data.shape, str(self.data.dtype)))
 
     @property
     def identity(self) -> tuple[Any, ...]:

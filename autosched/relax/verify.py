@@ -36,9 +36,13 @@ LEAVES = (Var, Constant, ShapeExpr, PrimValue, StringImm, GlobalVar, ExternFunc)
 SPECIAL = {"relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed"}
 
 
+Checked = dict[int, tuple[Call, object]]  # calls whose types agree, and the functions that they call, by id of the call
+
+
 class _Verifier:
-    def __init__(self, module: IRModule):
-        self.module, self.where = module, ""
+    def __init__(self, module: IRModule, checked: Checked):
+        self.module, self.where, self.checked = module, "", checked
+        self.right: Checked = {}
         self.at: Any = None  # the variable being bound or the function, which errors point at
         self.seen: set[Var] = set()
 
@@ -128,16 +132,22 @@ class _Verifier:
             self.leaf(call.op, scope)
         for a in call.args:
             self.leaf(a, scope)
+        target = self.module[tir_target(call)] if is_call_tir(call) else None
+        known = self.checked.get(id(call))
+        if known is None or known[1] is not target:
+            self.types(call, target)
+        self.right[id(call)] = call, target  # both are kept, so that the id stays the call's own
+
+    def types(self, call: Call, target: Any) -> None:
         definition = definition_of(call)
         if definition is not None:
             inferred = definition.infer(tuple(a.struct_info for a in call.args), call.attrs)
             if not same_info(inferred, call.struct_info):
                 self.refuse(f"the call says {call.struct_info!r}, its operator gives {inferred!r}")
         if is_call_tir(call):
-            self.call_tir(call)
+            self.call_tir(call, target)
 
-    def call_tir(self, call: Call) -> None:
-        target = self.module[tir_target(call)]
+    def call_tir(self, call: Call, target: Any) -> None:
         if not isinstance(target, PrimFunc):
             self.refuse(f"call_tir of '{tir_target(call).name}', which is no PrimFunc")
         infos: list[StructInfo | None] = [a.struct_info for a in tir_inputs(call)]
@@ -162,17 +172,22 @@ def _fits(t: TensorStructInfo, b: Buffer) -> bool:
     return same_info(t, TensorStructInfo(b.shape, b.dtype)) or not TensorStructInfo(b.shape).is_static
 
 
-def verify(module: IRModule) -> None:
+def verify(module: IRModule, checked: Checked | None = None) -> None:
     """Check every graph function of a module.
 
     Each variable is bound once and used in its scope, dataflow variables in their block; values are calls of variables
     and constants; types agree with what operators infer; called functions exist and take what they are passed.
+    checked  what the check before found right, of a module that shares calls with this one: their types are not looked
+             at again. Afterwards it holds what is right of this one.
     Raises VerifyError naming function and binding.
     """
-    verifier = _Verifier(module)
+    verifier = _Verifier(module, {} if checked is None else checked)
     for gv, function in module.functions_items():
         if isinstance(function, Function):
             verifier.function(gv.name, function)
+    if checked is not None:
+        checked.clear()
+        checked.update(verifier.right)
 
 
 def well_formed(module: IRModule) -> bool:

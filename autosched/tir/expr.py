@@ -443,6 +443,8 @@ def _int_dtype(value: int) -> str:
 
 def to_expr(x: Any, dtype: str | None = None) -> PrimExpr:
     """A number, axis or expression as an expression; numbers take `dtype`."""
+    if isinstance(x, PrimExpr):
+        return x
     x = plain(x)
     if isinstance(x, PrimExpr):
         return x
@@ -510,6 +512,8 @@ def match_types(a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
     elif isinstance(b, PrimExpr) and not isinstance(a, PrimExpr):
         a = to_expr(a, _number_dtype(b, a))
     left, right = to_expr(a), to_expr(b)
+    if left.dtype == right.dtype:
+        return left, right
     dtype = _common(left.dtype, right.dtype)
     return cast(dtype, left), cast(dtype, right)
 

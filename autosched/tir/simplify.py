@@ -85,7 +85,7 @@ class FormKey:
 
 def form_key(x: PrimExpr) -> Any:
     """A hashable key; equal for expressions of one form over the same variables and buffers."""
-    return _form_key(x, {})
+    return id(x) if isinstance(x, Var) else _form_key(x, {})
 
 
 def _form_key(x: PrimExpr, known: dict[int, FormKey]) -> Any:

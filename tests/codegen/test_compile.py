@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.codegen import compile_func, compile_funcs, counters
+from autosched.codegen import cache, compile_func, compile_funcs, counters
 from autosched.codegen.compile import PATIENT, Request, patient_collector
 from autosched.env import child_environment
 from autosched.errors import CodegenError, TargetError
@@ -46,6 +46,14 @@ def test_a_second_build_of_equal_input_reads_the_cache(empty_cache):
     assert second.source == first.source
     assert second.asm == first.asm
     check(second, 2)
+
+
+def test_the_key_of_a_kernel_is_computed_once(empty_cache, monkeypatch):
+    asked = []
+    key = cache.kernel_key
+    monkeypatch.setattr(cache, "kernel_key", lambda *args: asked.append(args[2]) or key(*args))
+    compile_funcs([Request(scale(2.0), "twice"), Request(scale(3.0), "thrice")], "cpu", jobs=1)
+    assert asked == ["twice", "thrice"]
 
 
 def test_what_differs_is_compiled_again(empty_cache):

@@ -124,12 +124,16 @@ def test_a_broken_rule_is_refused(make: Callable[[], Function]) -> None:
     assert not relax.well_formed(module)
 
 
-def call_of_add(*args: Var, out: TensorStructInfo = INFO) -> IRModule:
-    y = Var("y", INFO)
+def module_of_add(info: TensorStructInfo) -> IRModule:
+    x, y = Var("x", info), Var("y", info)
     bb = BlockBuilder()
-    with bb.function("main", [X, y]):
-        bb.emit_func_output(bb.emit_te(topi.add, X, y))
-    module = bb.get()
+    with bb.function("main", [x, y]):
+        bb.emit_func_output(bb.emit_te(topi.add, x, y))
+    return bb.get()
+
+
+def call_of_add(*args: Var, out: TensorStructInfo = INFO) -> IRModule:
+    module = module_of_add(INFO)
     b = bind("z", relax.call_tir(module.get_global_var("add"), Tuple(args), out))
     module["main"] = function(b, result=b.var, params=tuple(dict.fromkeys(args)))
     return module
@@ -151,3 +155,29 @@ def test_call_tir() -> None:
 def test_call_tir_that_does_not_fit(module: IRModule, message: str) -> None:
     with pytest.raises(VerifyError, match=message):
         relax.verify(module)
+
+
+def test_types_of_a_call_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    inferred = []
+    definition = relax.op.registry.OPERATORS["add"]
+    monkeypatch.setattr(type(definition), "infer", lambda self, infos, attrs: inferred.append(infos) or INFO)
+    known, new = bind("y", op.add(X, X)), op.multiply(X, X)
+    inferred.clear()
+    checked: dict[int, tuple[Call, object]] = {}
+    relax.verify(IRModule({"main": function(known, result=known.var)}), checked)
+    other = bind("z", dataclasses.replace(new))
+    both = Function((X,), SeqExpr((DataflowBlock((known, other)),), other.var), INFO)
+    relax.verify(IRModule({"main": both}), checked)
+    assert len(inferred) == 2, "once for each of two calls"
+    unknown = bind("y", known.value)
+    with pytest.raises(VerifyError, match="not defined"):
+        relax.verify(IRModule({"main": function(unknown, result=unknown.var, params=())}), checked)
+
+
+def test_a_call_of_a_function_that_changed_is_looked_at_again() -> None:
+    module, checked = call_of_add(X, Var("y", INFO)), dict[int, tuple[Call, object]]()
+    relax.verify(module, checked)
+    name = module.get_global_var("add")
+    changed = module.with_functions({**module.functions, name: module_of_add(TensorStructInfo((4,)))["add"]})
+    with pytest.raises(VerifyError, match="got"):
+        relax.verify(changed, checked)
