@@ -47,6 +47,7 @@ CASES: Mapping[str, Callable[[], PrimFunc]] = {
     "matmul 16×2048² float16": lambda: matmul_func(16, 2048, 2048, "float16"),
     "matmul 1×2048² float16": lambda: matmul_func(1, 2048, 2048, "float16"),
     "conv 3×3 56² 64-64": lambda: conv_func(1, 64, 56, 64, 3, 1, "float32"),
+    "conv 3×3 28² 128-128 batch 32": lambda: conv_func(32, 128, 28, 128, 3, 1, "float32"),
     "conv 3×3 56² 64-64 float16": lambda: conv_func(1, 64, 56, 64, 3, 1, "float16"),
     "conv 1×1 14² 1024-512": lambda: conv_func(1, 1024, 14, 512, 1, 1, "float32"),
     "depthwise 3×3 56² 144": lambda: depthwise_func(144, 56),

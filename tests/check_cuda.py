@@ -43,9 +43,10 @@ def _dense(m: int, k: int, n: int, dtype: str = "float32") -> PrimFunc:
 
 
 def _conv(
-    channels: int, size: int, out: int, kernel: int, stride: int, groups: int = 1, dtype: str = "float32"
-) -> PrimFunc:
-    data = _tensor(1, channels, size, size, dtype=dtype, name="data")
+    channels: int, size: int, out: int, kernel: int, stride: int, groups: int = 1, dtype: str = "float32",
+    batch: int = 1,
+) -> PrimFunc:  # fmt: skip
+    data = _tensor(batch, channels, size, size, dtype=dtype, name="data")
     weight = _tensor(out, channels // groups, kernel, kernel, dtype=dtype, name="weight")
     pad = kernel // 2
     if groups == 1:
@@ -53,6 +54,10 @@ def _conv(
     else:
         made = topi.nn.group_conv2d_nchw(data, weight, stride, pad, 1, groups)
     return create_prim_func([data, weight, topi.relu(made)])
+
+
+def _pooled(x: Tensor) -> Tensor:
+    return topi.max_pool2d(x, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), False)
 
 
 def _attention(m: int, t: int, d: int, dtype: str = "float32", causal: str | None = None) -> PrimFunc:
@@ -120,8 +125,12 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "conv 1x1 14x14 256-1024": lambda: _conv(256, 14, 1024, 1, 1),
     "conv 7x7 s2 224x224 3-64": lambda: _conv(3, 224, 64, 7, 2),
     "conv dw 3x3 56x56 144": lambda: _conv(144, 56, 144, 3, 1, 144),
+    "conv dw 5x5 s2 57x57 40 float16": lambda: _conv(40, 57, 40, 5, 2, 40, "float16"),
+    "max pool 3x3 s2 112x112 64": lambda: _of((1, 64, 112, 112), _pooled),
+    "winograd conv 3x3 28x28 128-128 batch 32": lambda: _conv(128, 28, 128, 3, 1, batch=32),
     "conv g4 3x3 28x28 32-64": lambda: _conv(32, 28, 64, 3, 1, 4),
     "softmax 128x1000": lambda: _of((128, 1000), lambda x: topi.softmax(x, -1)),
+    "softmax 128x1024": lambda: _of((128, 1024), lambda x: topi.softmax(x, -1)),
     "sum 64x70": lambda: _of((64, 70), lambda x: topi.sum(x, -1)),
     "global pool 1x512x7x7": lambda: _of((1, 512, 7, 7), lambda x: topi.mean(x, (2, 3))),
     "column sums 1000x37": lambda: _of((1000, 37), lambda x: topi.sum(x, 0)),

@@ -21,8 +21,8 @@ from autosched.errors import AutoschedError, RPCError, UsageError
 from autosched.rpc.reach import Address, count_devices, open_session
 from autosched.target import Target
 from autosched.task import Status
-from autosched.templates.cpu.winograd_pack import WinogradPack
 from autosched.templates.pack import Pack
+from autosched.templates.winograd_pack import WinogradPack
 from autosched.tuner.measure import MeasureOptions
 from autosched.tuner.measure.remote.measurer import RemoteMeasurer
 from autosched.tuner.measure.remote.messages import (

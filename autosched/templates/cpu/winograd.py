@@ -26,20 +26,18 @@ from autosched.templates.chain import Chain
 from autosched.templates.classify import Contraction, extents, is_injective, reduced, spatial
 from autosched.templates.cpu.conv2d import match_blocked_conv
 from autosched.templates.cpu.winograd_cost import Layer, Plan, best_plan, winograd_cycles
-from autosched.templates.cpu.winograd_pack import WinogradPack
 from autosched.templates.cpu.winograd_stages import (
     COLUMNS,
     HALF,
     INPUTS,
     PRODUCTS,
-    Convolution,
-    is_padding,
     winograd_func,
 )  # fmt: skip
-from autosched.templates.cpu.winograd_transform import TAPS
+from autosched.templates.winograd_form import Convolution, is_padding, is_sum
+from autosched.templates.winograd_pack import WinogradPack
+from autosched.templates.winograd_transform import TAPS
 from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int
 from autosched.tir.schedule import LoopRV, Schedule
-from autosched.tir.simplify import Analyzer
 
 LINE_FLOATS = 16  # in a cache line
 LEAST_CHANNELS = 8  # with fewer the transforms cost more than they save
@@ -123,20 +121,13 @@ def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Ch
         *zip(data.indices, ({n: 1}, {ic: 1}, {oh: 1, kh: 1}, {ow: 1, kw: 1}, {ci: 1}), strict=True),
         *zip(weight.indices, ({ob: out_block, oi: 1}, {ic: data_block, ci: 1}, {kh: 1}, {kw: 1}), strict=True),
     )
-    if not all(_is_sum(index, terms) for index, terms in wanted):
+    if not all(is_sum(index, terms) for index, terms in wanted):
         return None
     if weight.buffer.const_shape()[1] != extents(loops)[0] * data_block:
         return None
     if data.buffer.const_shape()[1] != extents(loops)[0] or data.buffer.const_shape()[4] != data_block:
         return None
     return Convolution(data.buffer, chain.before[0] if chain.before else None, weight.buffer, c.block)
-
-
-def _is_sum(index: PrimExpr, terms: Mapping[Var, int]) -> bool:
-    """Whether an index is the sum of these multiples of variables; those of extent 1 may have been left out."""
-    linear = Analyzer().linear(index)
-    found = {atom: c for c, atom in linear.terms.values()}
-    return linear.const == 0 and found.keys() <= terms.keys() and all(terms[v] == c for v, c in found.items())  # type: ignore[index]
 
 
 def _layer(anchor: Anchor) -> Layer:

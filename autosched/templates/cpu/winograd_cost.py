@@ -19,7 +19,7 @@ from autosched.templates.cpu.register_tile import (
     fits,
     pieces,
 )
-from autosched.templates.cpu.winograd_transform import TAPS
+from autosched.templates.winograd_transform import TAPS
 
 TILE_OVERHEAD = 24  # cycles of a register tile beside its steps: addresses, start values, stores, a branch missed
 INPUT_CYCLES = {2: 50, 4: 150}  # to transform a tile's inputs, one vector of channels

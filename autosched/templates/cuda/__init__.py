@@ -18,6 +18,8 @@ from autosched.templates.cuda.transpose import Transpose
 from autosched.templates.cuda.tensor_attention import TensorAttention
 from autosched.templates.cuda.tensor_matmul import TensorMatmul
 from autosched.templates.cuda.warpgroup_matmul import WarpgroupMatmul
+from autosched.templates.cuda.windows import SlidingWindow
+from autosched.templates.cuda.winograd import Winograd
 
 TEMPLATES: tuple[Template, ...] = (
     TensorAttention(),
@@ -26,11 +28,13 @@ TEMPLATES: tuple[Template, ...] = (
     TensorContraction(),
     TensorMatmul(),
     Contraction(),
+    Winograd(),
     Matmul(),
     Conv2d(),
     Sort(),
     Scan(),
     Scatter(),
+    SlidingWindow(),
     RowReduction(),
     GeneralReduction(),
     Concat(),

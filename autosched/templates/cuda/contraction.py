@@ -30,6 +30,7 @@ from autosched.templates.cuda.core_tiles import (
     default_tile,
     split_terms,
     stage_operands,
+    tile_cycles,
 )
 from autosched.templates.cuda.product_form import (
     COLUMNS,
@@ -227,6 +228,11 @@ class Contraction:
         tile, splits = default_tile(s, target.gpu, SPLITS)
         knobs = dict(zip(("rows", "columns", "per_row", "per_column"), tile, strict=True))
         return Config(self.name, {**knobs, "splits": splits, **default_pipeline(s, tile, target.gpu, s["K"] // splits)})
+
+    def estimate(self, anchor: Anchor, config: Config, target: Target) -> float:
+        """Cycles that a configuration is expected to take."""
+        tile = (config["rows"], config["columns"], config["per_row"], config["per_column"])
+        return tile_cycles(anchor.sizes, target.gpu, tile, config["splits"])
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         form = find_matrix_form(func)

@@ -74,29 +74,33 @@ def default_tile(
 ) -> tuple[tuple[int, int, int, int], int]:
     """(rows, columns, rows of a thread, columns of a thread) and parts of the sum: the busiest SM is done first.
 
-    An SM issues (1 + (r + c) / (4 r c)) instructions for a multiply-add of threads' tiles of r x c. Its shared memory
-    takes 2 (r + c) / (r c) of the multiply-adds' time for reading, at 128 lanes a cycle, and (8 R + 4 C) / (R C) for
-    copies of tiles of R x C, those of rows meeting in banks. Few warps wait for each other's instructions. Parts cost a
-    second launch, and each of their elements is written and read.
+    Parts cost a second launch, and each of their elements is written and read.
     """
     fitting = [t for t in TILES if t[0] < 2 * sizes["M"] and t[1] < 2 * sizes["N"]] or [TILES[-1]]
     most = max(1, sizes["K"] // LEAST_TERMS_OF_A_PART)
+    choices = ((tile, parts) for tile in fitting for parts in splits if parts <= most or parts == 1)
+    return min(choices, key=lambda choice: tile_cycles(sizes, gpu, *choice))
 
-    def cost(choice: tuple[tuple[int, int, int, int], int]) -> float:
-        (rows, columns, r, c), parts = choice
-        tiles = sizes["batch"] * -(-sizes["M"] // rows) * -(-sizes["N"] // columns) * parts
-        busiest = -(-tiles // gpu.sm_count)
-        warps = min(busiest * rows * columns // (r * c) // gpu.warp_size, ENOUGH_WARPS)
-        issue, shared = 1 + (r + c) / (4 * r * c), 2 * (r + c) / (r * c) + (8 * rows + 4 * columns) / (rows * columns)
-        each = max(1 / gpu.rates["float32"], max(issue, shared) / LANES_PER_CYCLE)
-        cycles = busiest * rows * columns * -(-sizes["K"] // parts) * each
-        cycles *= 1 + 0.25 * (ENOUGH_WARPS / max(warps, 1) - 1)
-        if parts > 1:
-            moved = 8 * parts * sizes["batch"] * sizes["M"] * sizes["N"]
-            cycles += LAUNCH_S * gpu.clock_hz + moved / (L2_BYTES_PER_CYCLE * gpu.sm_count)
-        return cycles
 
-    return min(((tile, parts) for tile in fitting for parts in splits if parts <= most or parts == 1), key=cost)
+def tile_cycles(sizes: Mapping[str, int], gpu: GpuFacts, tile: Sequence[int], parts: int = 1) -> float:
+    """Cycles until the busiest SM has computed its tiles.
+
+    An SM issues (1 + (r + c) / (4 r c)) instructions for a multiply-add of threads' tiles of r x c. Its shared memory
+    takes 2 (r + c) / (r c) of the multiply-adds' time for reading, at 128 lanes a cycle, and (8 R + 4 C) / (R C) for
+    copies of tiles of R x C, those of rows meeting in banks. Few warps wait for each other's instructions.
+    """
+    rows, columns, r, c = tile
+    tiles = sizes["batch"] * -(-sizes["M"] // rows) * -(-sizes["N"] // columns) * parts
+    busiest = -(-tiles // gpu.sm_count)
+    warps = min(busiest * rows * columns // (r * c) // gpu.warp_size, ENOUGH_WARPS)
+    issue, shared = 1 + (r + c) / (4 * r * c), 2 * (r + c) / (r * c) + (8 * rows + 4 * columns) / (rows * columns)
+    each = max(1 / gpu.rates["float32"], max(issue, shared) / LANES_PER_CYCLE)
+    cycles = busiest * rows * columns * -(-sizes["K"] // parts) * each
+    cycles *= 1 + 0.25 * (ENOUGH_WARPS / max(warps, 1) - 1)
+    if parts > 1:
+        moved = 8 * parts * sizes["batch"] * sizes["M"] * sizes["N"]
+        cycles += LAUNCH_S * gpu.clock_hz + moved / (L2_BYTES_PER_CYCLE * gpu.sm_count)
+    return cycles
 
 
 def default_pipeline(sizes: Mapping[str, int], tile: Sequence[int], gpu: GpuFacts, depth: int) -> dict[str, int]:
@@ -185,6 +189,8 @@ def _groups(config: Config) -> tuple[int, int]:
 
 __all__ = [
     "GROUP",
+    "L2_BYTES_PER_CYCLE",
+    "LAUNCH_S",
     "LEAST_TERMS_OF_A_PART",
     "SPLITS",
     "SharedCopy",
@@ -194,4 +200,5 @@ __all__ = [
     "default_tile",
     "split_terms",
     "stage_operands",
+    "tile_cycles",
 ]

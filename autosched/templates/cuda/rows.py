@@ -5,17 +5,23 @@
         for k, threads in threadIdx.x: out[row, …] = …                           # whole vectors
 
 Everything between the reductions of a row stays in the block's shared memory, or is computed again where it is needed.
+Where threads divide a row evenly, each of them keeps its elements in registers (`held`): those of arguments that
+several blocks of the computation read, which then are read once, and those between that serve their own places only.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+from dataclasses import dataclass
+from operator import is_
+from typing import Any
 
 from autosched.errors import ScheduleError
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import require
 from autosched.templates.classify import blocks_of, is_injective, is_reduction
 from autosched.templates.cuda.elementwise import widest_vector
 from autosched.templates.cuda.pairs import is_over_pairs
@@ -26,9 +32,10 @@ from autosched.templates.cuda.threads import (
     dividing,
     power_of_two_above,
     power_of_two_below,
+    read_index,
 )
 from autosched.templates.row_blocks import Rows, inline_cheap, match_rows
-from autosched.tir import Block, PrimFunc, as_int
+from autosched.tir import Block, Buffer, PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
@@ -36,12 +43,34 @@ from autosched.tir.schedule import LoopRV, Schedule
 
 ELEMENTS_PER_THREAD = 8  # of a row: enough accesses in flight, few enough steps of the reduction
 LEAST_THREADS = 128  # in a block: short rows share one
+MOST_HELD = 32  # elements of a row in a thread's registers
+
+
+@dataclass(frozen=True)
+class Held:
+    """How threads divide a row: each takes `vector` neighbours, then those `threads` vectors further on."""
+
+    threads: int
+    vector: int
+    length: int
+
+    @property
+    def steps(self) -> int:
+        """Vectors of a thread."""
+        return self.length // (self.threads * self.vector)
+
+    def place(self, *indices: Any) -> tuple[Any, ...]:
+        """Where the elements of a row lie: those of a thread along dimensions of their own."""
+        *row, k = indices
+        whole = self.threads * self.vector
+        return (*row, k // whole, k % whole // self.vector, k % self.vector)
 
 
 class RowReduction:
     """Softmax, LayerNorm and plain reductions over the last axis."""
 
     name = "rows"
+    version: int = 2
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         anchor = match_rows(func)
@@ -52,6 +81,7 @@ class RowReduction:
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu
         values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
+        values["most_held"] = MOST_HELD
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
@@ -63,7 +93,9 @@ class RowReduction:
             together //= 2
         item = max(item_bytes(b.writes[0].buffer.dtype) for b in anchor.details.blocks)
         keep = length * item * together <= gpu.static_shared // 2
-        return Config(self.name, {"block_size": threads, "together": together, "vector": 4, "keep": keep})
+        held = length % (4 * threads) == 0 and length <= MOST_HELD * threads
+        knobs = {"block_size": threads, "together": together, "vector": 4, "keep": keep, "held": held}
+        return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -73,6 +105,8 @@ class RowReduction:
         inline_cheap(sch, rows.blocks)
         if not config["keep"]:
             _inline_rest(sch, blocks_of(sch.func))
+        held = Held(config["block_size"], config["vector"], anchor.sizes["length"])
+        copies = _hold(sch, rows.row_axes, held) if config["held"] else []
         blocks = blocks_of(sch.func)
         last = blocks[-1]
         loops = sch.get_loops(last.name_hint)
@@ -82,9 +116,13 @@ class RowReduction:
         sch.bind(row, THREAD_Y)
         for other in reversed(blocks[:-1]):
             sch.compute_at(other.name_hint, row)
-            sch.set_scope(other.name_hint, 0, "shared")
+            if other.name_hint not in copies:
+                sch.set_scope(other.name_hint, 0, "shared")
         for each in blocks:
-            _share_row(sch, each, row, config["block_size"], config["vector"])
+            if config["held"]:
+                _share_evenly(sch, each, row, held)
+            else:
+                _share_row(sch, each, row, config["block_size"], config["vector"])
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
 
 
@@ -107,6 +145,54 @@ def _inline_rest(sch: Schedule, blocks: tuple[Block, ...]) -> None:
         if is_injective(block) and block not in kept:
             with contextlib.suppress(ScheduleError):  # it stays in shared memory
                 sch.compute_inline(block.name_hint)
+
+
+def _hold(sch: Schedule, row_axes: int, held: Held) -> list[str]:
+    """Keep what several blocks read of a row in registers, and values between; the blocks that fill them."""
+    require(held.steps * held.threads * held.vector == held.length, "threads divide a row evenly")
+    blocks = blocks_of(sch.func)
+    readers: dict[Buffer, list[Block]] = {}
+    elsewhere: set[Buffer] = set()
+    for block in blocks:
+        axes = [iv.var for iv in block.iter_vars]
+        for load in loads(block.body):
+            if load.buffer is block.writes[0].buffer:
+                continue
+            own = len(axes) > row_axes and len(load.indices) == len(axes) and all(map(is_, load.indices, axes))
+            if own and load.buffer.const_shape()[-1] == held.length:
+                readers.setdefault(load.buffer, []).append(block)
+            else:
+                elsewhere.add(load.buffer)
+    written = {b.writes[0].buffer: b for b in blocks}
+    found = []
+    for buffer, using in readers.items():
+        if buffer in elsewhere or (buffer in written and not is_injective(written[buffer])):
+            continue
+        if buffer in written:
+            name = written[buffer].name_hint
+            sch.set_scope(name, 0, "local")
+        elif len({id(b) for b in using}) > 1:
+            reader = using[0].name_hint
+            name = sch.get(sch.cache_read(reader, read_index(sch, reader, buffer.name), "local")).name_hint
+        else:
+            continue
+        sch.transform_layout(name, ("write", 0), held.place)
+        found.append(name)
+    return found
+
+
+def _share_evenly(sch: Schedule, block: Block, row: LoopRV, held: Held) -> None:
+    """Give each thread the elements of a row that it holds."""
+    loop = _inner_loop(sch, block, row)
+    if as_int(sch.get(loop).extent) != held.length:
+        sch.bind(loop, THREAD_X)
+        return
+    _, thread, lanes = sch.split(loop, [None, held.threads, held.vector])
+    sch.bind(thread, THREAD_X)
+    if is_reduction(block):
+        return
+    if held.vector > 1:
+        sch.vectorize(lanes)
 
 
 def _share_row(sch: Schedule, block: Block, row: LoopRV, threads: int, vector: int) -> None:

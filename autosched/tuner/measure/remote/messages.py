@@ -19,7 +19,7 @@ from autosched.tuner.measure.reference import Reference
 # What turns natural arguments into a kernel's, by the name of its class.
 PACKS: Mapping[str, str] = {
     "Pack": "autosched.templates.pack:Pack",
-    "WinogradPack": "autosched.templates.cpu.winograd_pack:WinogradPack",
+    "WinogradPack": "autosched.templates.winograd_pack:WinogradPack",
     "MatrixPack": "autosched.templates.cuda.product_form:MatrixPack",
 }
 

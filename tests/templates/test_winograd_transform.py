@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.templates.cpu.winograd_transform import make_filter, pick, transform_inputs, transform_outputs
+from autosched.templates.winograd_transform import make_filter, pick, transform_inputs, transform_outputs
 from autosched.tir.evaluate import evaluate
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from autosched import te
-from autosched.templates.cpu.winograd_transform import TAPS, make_filter, pick, weighted_sum
+from autosched.templates.winograd_transform import TAPS, make_filter, pick, weighted_sum
 from autosched.tir import PrimExpr, PrimFunc, minimum
 
 

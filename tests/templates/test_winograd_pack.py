@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from autosched.templates.cpu.winograd_pack import WinogradPack
-from autosched.templates.cpu.winograd_transform import make_filter
+from autosched.templates.winograd_pack import WinogradPack
+from autosched.templates.winograd_transform import make_filter
 from autosched.tir.evaluate import evaluate
 
 

@@ -1,0 +1,101 @@
+"""Softmax, norms and sums of rows for GPUs: threads that keep their elements of a row read it once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched import te, topi
+from autosched.codegen import compile_func
+from autosched.codegen.cuda.build import add_images
+from autosched.errors import ScheduleError
+from autosched.runtime.cuda.kernel import CudaKernel
+from autosched.space import Config
+from autosched.target import Target
+from autosched.te import Tensor, create_prim_func
+from autosched.templates import apply_config, default_config, space_for
+from autosched.testing.gpu import run_in_all_ways
+from autosched.tir import PrimFunc
+
+pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
+pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
+
+TARGET = Target("cuda -arch=sm_90a")
+
+
+def norm(rows: int, length: int, dtype: str = "float32") -> PrimFunc:
+    x = te.placeholder((rows, length), dtype, name="X")
+    gamma, beta = (te.placeholder((length,), dtype, name=n) for n in ("G", "B"))
+    return create_prim_func([x, gamma, beta, topi.layer_norm(x, gamma, beta, (1,), 1e-5, True, True)])
+
+
+def of(shape: tuple[int, ...], compute: Callable[[Tensor], Tensor], dtype: str = "float32") -> PrimFunc:
+    x = te.placeholder(shape, dtype, name="X")
+    return create_prim_func([x, compute(x)])
+
+
+def softmax(v: np.ndarray) -> np.ndarray:
+    e = np.exp(v - v.max(-1, keepdims=True))
+    return np.asarray(e / e.sum(-1, keepdims=True))
+
+
+def check(func: PrimFunc, config: Config, reference: Callable[..., np.ndarray]) -> None:
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(b.const_shape()).astype(b.dtype) for b in func.buffers[:-1]]
+    expected = reference(*(v.astype("d") for v in inputs))
+    tolerance = {"float32": 1e-5, "float16": 2e-3}[func.buffers[-1].dtype]
+    start = [np.full(func.buffers[-1].const_shape(), 7, func.buffers[-1].dtype)]
+    for way, (out,) in run_in_all_ways(apply_config(func, config, TARGET).func, TARGET, inputs, start):
+        np.testing.assert_allclose(out.astype("d"), expected, rtol=tolerance, atol=tolerance, err_msg=way)
+
+
+def normalised(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    centred = x - x.mean(-1, keepdims=True)
+    return np.asarray(centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gamma + beta)
+
+
+def held(func: PrimFunc) -> Config:
+    config = default_config(func, TARGET)
+    assert config.template == "rows" and config["held"]
+    return config
+
+
+@pytest.mark.parametrize("rows, length, dtype", [(5, 384, "float32"), (3, 256, "float16")])
+def test_norms_of_rows_that_are_kept(rows: int, length: int, dtype: str) -> None:
+    func = norm(rows, length, dtype)
+    check(func, held(func), normalised)
+
+
+def test_softmax_of_rows_that_are_kept() -> None:
+    func = of((2, 3, 256), lambda x: topi.softmax(x, -1))
+    for knobs in ({"together": 2}, {"keep": False}, {"vector": 1}):
+        check(func, Config("rows", {**held(func).knobs, **knobs}), softmax)
+
+
+def test_sums_of_rows_that_are_kept() -> None:
+    func = of((7, 256), lambda x: topi.sum(topi.exp(x), -1))
+    check(func, held(func), lambda v: np.exp(v).sum(-1))
+
+
+def test_a_row_is_read_once() -> None:
+    func = norm(8, 256)
+    kernel = compile_func(apply_config(func, held(func), TARGET).func, TARGET, name="k").kernel
+    assert isinstance(kernel, CudaKernel)
+    assert kernel.ptx.count("ld.global") == 3 * 2  # two vectors of the row, of the scale and of the bias
+
+
+def test_rows_that_threads_do_not_divide_are_not_kept() -> None:
+    func = norm(4, 250)
+    assert not default_config(func, TARGET)["held"]
+    with pytest.raises(ScheduleError, match="evenly"):
+        apply_config(func, Config("rows", {**default_config(func, TARGET).knobs, "held": True}), TARGET)
+
+
+def test_configurations_become_machine_code_for_all_architectures() -> None:
+    func = norm(100, 4096, "float16")
+    for config in (held(func), *space_for(func, TARGET).sample(1, 2)):
+        kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="k").kernel
+        assert isinstance(kernel, CudaKernel)
+        assert set(add_images(kernel, ["sm_75", "sm_100", "sm_120"]).images) >= {"sm_75", "sm_100"}
