@@ -10,6 +10,7 @@ The times are predictions and nothing else.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -42,7 +43,10 @@ CASES: Mapping[str, Callable[[], PrimFunc]] = {
     "matmul 1024³ float32": lambda: matmul_func(1024, 1024, 1024),
     "matmul 2048³ float32": lambda: matmul_func(2048, 2048, 2048),
     "matmul 2048³ float16": lambda: matmul_func(2048, 2048, 2048, "float16"),
+    "matmul 4096³ float16": lambda: matmul_func(4096, 4096, 4096, "float16"),
+    "matmul 8192³ float16": lambda: matmul_func(8192, 8192, 8192, "float16"),
     "matmul 2048³ tf32": lambda: matmul_func(2048, 2048, 2048, "tf32"),
+    "matmul 4096³ tf32": lambda: matmul_func(4096, 4096, 4096, "tf32"),
     "conv 3×3 56² 64-64 tf32": lambda: conv_func(1, 64, 56, 64, 3, 1, "tf32"),
     "matmul 16×2048² float16": lambda: matmul_func(16, 2048, 2048, "float16"),
     "matmul 1×2048² float16": lambda: matmul_func(1, 2048, 2048, "float16"),
@@ -93,7 +97,8 @@ def rows_of(name: str, target: Target) -> Iterator[tuple[str, ...]]:
         yield (
             name if len(texts) == 1 else f"{name}, launch {number + 1}",
             config.template,
-            f"{blocks} × {launch.threads}",
+            f"{blocks} × {launch.threads}"
+            + (f", clusters of {cluster}" if (cluster := math.prod(launch.cluster)) > 1 else ""),
             str(resources.registers),
             f"{resources.occupancy:.2f}",
             str(counts.depth),

@@ -26,8 +26,10 @@ from autosched.relax.op.registry import get_op
 from autosched.runtime import array, cuda
 from autosched.runtime.cuda.devices import driver_of
 from autosched.runtime.dynamic import DynamicExecutable
+from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
+from autosched.templates import apply_config, default_config
 from autosched.templates.tf32 import SHARE, TF32, allows_tf32, with_tf32
 from autosched.tir import PrimFunc, Var
 from autosched.topi.sort import argsort, cumsum, take_along
@@ -213,6 +215,7 @@ def correctness(bench: Bench) -> Iterable[Case]:
         "matmul float32": (matmul_func(s(1024), s(1024), s(1024)), lambda a, b: a @ b),
         "matmul odd sizes": (matmul_func(s(701, 7), s(67, 9), s(1311, 11)), lambda a, b: a @ b),
         "matmul float16": (matmul_func(s(1024), s(1024), s(1024), "float16"), lambda a, b: a @ b),
+        "matmul float16, clusters": (matmul_func(s(2000, 16), s(1032, 8), s(2056, 24), "float16"), lambda a, b: a @ b),
         "matmul tf32": (matmul_func(s(1024, 32), s(1024), s(1024, 40), TF32), lambda a, b: a @ b),
         "softmax": (of((s(4096, 3), s(1000, 37)), lambda x: topi.softmax(x, -1)), _softmax),
         "sum of rows": (of((s(4096, 5), s(4097, 41)), lambda x: topi.sum(x, -1)), lambda x: x.sum(-1)),
@@ -333,7 +336,8 @@ def _sanitize(bench: Bench) -> list[Row]:
     code = (
         "from benchmarks.gpu_sections import *\n"
         f"b = Bench({bench.target_text!r})\n"
-        "for f in (matmul_func(70, 67, 131), of((33, 1000), lambda x: topi.softmax(x, -1)), of((1001,), topi.exp)):\n"
+        "for f in (matmul_func(70, 67, 131), matmul_func(640, 1032, 1032, 'float16'),\n"
+        "          of((33, 1000), lambda x: topi.softmax(x, -1)), of((1001,), topi.exp)):\n"
         "    function, arrays = prepared(b, f); function(*arrays); arrays[-1].numpy()\n"
     )
     for name in ("memcheck", "racecheck", "synccheck"):
@@ -369,6 +373,25 @@ def tensor_cores(bench: Bench) -> Iterable[Case]:
         for n in (4096, 8192):
             n = bench.size(n, n // 128)
             yield _matmul_case(f"{dtype} {n}³", n, n, n, dtype)
+    yield Case("what clusters bring", _without_clusters)
+
+
+def _without_clusters(bench: Bench) -> Iterable[Row]:
+    """Default products beside the same without clusters, as the peer."""
+    for n in (2048, 4096, 8192):
+        n = bench.size(n, n // 128)
+        func = matmul_func(n, n, n, "float16")
+        config = default_config(func, bench.target)
+        alone = Config(config.template, {k: 1 if k.startswith("cluster") else v for k, v in config.knobs.items()})
+        (ours, arrays), (peer, _) = (
+            prepared(bench, apply_config(func, each, bench.target).func) for each in (config, alone)
+        )
+        ours_s, peer_s = in_turn(
+            bench, functools.partial(ours.seconds, arrays), functools.partial(peer.seconds, arrays)
+        )
+        yield Row(
+            f"float16 {n}³", ours_s, peer_s, f"{2.0 * n**3 / ours_s / 1e12:.2f} TFLOP/s", "the peer has no clusters"
+        )
 
 
 def small_m(bench: Bench) -> Iterable[Case]:

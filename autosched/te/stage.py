@@ -46,7 +46,7 @@ Relation = Split | Fuse | Reorder
 
 
 THREAD_TAGS = (
-    *(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"),
+    *(f"{kind}.{axis}" for kind in ("blockIdx", "clusterCtaIdx", "threadIdx", "vthread") for axis in "xyz"),
     "vthread", "cthread", "parallel", "vectorize", "unroll",
 )  # fmt: skip
 

@@ -43,10 +43,9 @@ class LoopKind(IntEnum):
 
 
 # what may run a loop of kind THREAD_BINDING
-THREADS = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz") + (
-    "vthread",
-    "cthread",
-)
+THREADS = tuple(
+    f"{kind}.{axis}" for kind in ("blockIdx", "clusterCtaIdx", "threadIdx", "vthread") for axis in "xyz"
+) + ("vthread", "cthread")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

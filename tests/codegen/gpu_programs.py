@@ -125,9 +125,13 @@ def tensor_core_product(
 
 def warpgroup_product(
     m: int, n: int, k: int, dtype: str = "float16", tile: tuple[int, int, int] = (128, 64, 64), groups: int = 2,
-    stages: int = 2, transposed: bool = False,
+    stages: int = 2, transposed: bool = False, cluster: tuple[int, int] = (1, 1),
+    blocks: int = 0,
 ) -> Schedule:  # fmt: skip
-    """D = A @ B + bias by warpgroups, fed by a warp that copies."""
+    """D = A @ B + bias by warpgroups, fed by a warp that copies; `cluster` of blocks along m and n.
+
+    blocks   so many of them, or clusters, compute all tiles; 0: one for each tile
+    """
     rows, columns, depth = tile
     total = "int32" if dtype == "int8" else "float32"
     a = te.placeholder((m, k), dtype, name="A")
@@ -142,11 +146,19 @@ def warpgroup_product(
     d = te.compute((m, n), lambda i, j: c[i, j] + bias[j], name="D")
     s = Schedule(te.create_prim_func([a, b, bias, d]))
     i, j = s.get_loops("D")
-    by, group, i1 = s.split(i, [None, groups, rows // groups])
-    bx, j1 = s.split(j, [None, columns])
-    s.reorder(by, bx, group, i1, j1)
-    for loop, axis_name in ((by, "blockIdx.y"), (bx, "blockIdx.x"), (group, "threadIdx.y")):
-        s.bind(loop, axis_name)
+    by, cy, group, i1 = s.split(i, [None, cluster[0], groups, rows // groups])
+    bx, cx, j1 = s.split(j, [None, cluster[1], columns])
+    s.reorder(by, bx, cy, cx, group, i1, j1)
+    s.bind(group, "threadIdx.y")
+    if blocks:
+        turn, bx = s.split(s.fuse(by, bx), [None, blocks])
+        s.reorder(bx, turn)
+    else:
+        s.bind(by, "blockIdx.y")
+    s.bind(bx, "blockIdx.x")
+    for loop, axis_name, size in ((cy, "clusterCtaIdx.y", cluster[0]), (cx, "clusterCtaIdx.x", cluster[1])):
+        if size > 1:
+            s.bind(loop, axis_name)
     s.compute_at("C", group, preserve_unit_loops=True)
     s.set_scope("C", 0, "wgmma.accumulator")
     ii, jj, kk = s.get_loops("C")[-3:]

@@ -38,6 +38,7 @@ from autosched.tir.stmt import For, LoopKind, Stmt
 NEXT_MODULE = "\n; ---- the next launch ----\n"  # between the NVVM IR texts of a kernel's launches
 LEAST = {"mma.sync": (8, 0), "cp.async": (8, 0), "cvt.rna.tf32": (8, 0)}  # compute capability of instructions
 ONLY_SM_90A = ("wgmma.",)
+CLUSTERS = (9, 0)  # the first compute capability with clusters of blocks
 MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: it limits a thread's registers
 
 
@@ -64,7 +65,7 @@ class Generated:
                 symbol,
                 launch.grid if self.sized is None else self.sized.grid_at(i, (1,) * len(self.sized.names)),
                 launch.block,
-                (1, 1, 1),
+                launch.cluster,
                 launch.shared_bytes if launch.wants_dynamic else 0,
                 tuple(launch.tensor_maps.values()),
             )
@@ -194,7 +195,7 @@ def add_images(kernel: CudaKernel, archs: Sequence[str]) -> CudaKernel:
         if arch in images:
             continue
         if arch.startswith("compute_"):
-            _require(texts, gpu_facts(arch.replace("compute_", "sm_")))
+            _require(texts, gpu_facts(arch.replace("compute_", "sm_")), kernel.launches)
             maps = _tensor_maps(kernel.launches, _pointers(kernel.args, kernel.checks))
             images[arch] = to_ptx(texts, arch, maps).encode() if texts else b""
         else:
@@ -213,14 +214,16 @@ def _tensor_maps(launches: Sequence[Launch], pointers: int) -> dict[str, range]:
     return {x.symbol: range(pointers, pointers + len(x.tensor_maps)) for x in launches}
 
 
-def _require(texts: Sequence[str], gpu: GpuFacts) -> None:
-    """Refuse instructions that an architecture lacks."""
+def _require(texts: Sequence[str], gpu: GpuFacts, launches: Sequence[Launch]) -> None:
+    """Refuse what an architecture lacks: instructions, clusters."""
     used = [name for name in LEAST if any(name in t for t in texts)]
     missing = [name for name in used if gpu.compute_capability < LEAST[name]]
     if any(name in t for t in texts for name in ONLY_SM_90A) and gpu.arch != "sm_90a":
         missing += ["wgmma"]
+    if gpu.compute_capability < CLUSTERS and any(launch.cluster != (1, 1, 1) for launch in launches):
+        missing += ["clusters of blocks"]
     if missing:
-        raise CodegenError(f"{gpu.arch} lacks instructions of the kernel: {', '.join(missing)}")
+        raise CodegenError(f"{gpu.arch} lacks what the kernel uses: {', '.join(missing)}")
 
 
 def _machine_code(
@@ -231,7 +234,7 @@ def _machine_code(
 
     if not texts:
         return "", b"", Resources(())
-    _require(texts, gpu)
+    _require(texts, gpu, launches)
     ptx = to_ptx(texts, gpu.arch.replace("sm_", "compute_"), _tensor_maps(launches, pointers))
     found = assemble(ptx, gpu.arch)
     return ptx, found.cubin, Resources(tuple(_resources(launch, found, gpu) for launch in launches))
@@ -255,6 +258,8 @@ def _resources(launch: Launch, found: Assembled, gpu: GpuFacts) -> LaunchResourc
 
 
 def _count_flops(launch: LoweredLaunch) -> int:
+    if launch.tensor_flops:
+        return launch.tensor_flops
     body: Stmt = launch.body
     for axis in launch.axes:
         dtype = axis.var.dtype

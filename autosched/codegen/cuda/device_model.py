@@ -4,6 +4,10 @@ Each part of a multiprocessor is busy for so many cycles; the launch takes as lo
 multiprocessor, or as memory, or as the chain of waits that a block has. **Nothing of it was measured here**: rates and
 sizes are those of `GpuFacts`, latencies and widths of published measurements.
 
+Blocks that share a multiprocessor hide each other's beginnings and ends. Where one is alone there (products of
+warpgroups, whose stages fill shared memory), each wave of blocks starts with the first copies on their way and ends
+with results that nothing runs beside.
+
 Sources: Jia, Maggioni, Staiger, Scarpazza 2018, Dissecting the NVIDIA Volta GPU architecture via microbenchmarking; Luo
 et al. 2024, Benchmarking and Dissecting the Nvidia Hopper GPU Architecture (latencies); the CUDA C++ Programming Guide,
 "Throughput of Native Arithmetic Instructions".
@@ -28,8 +32,10 @@ SECTOR_BYTES = 32
 L1_SECTORS_PER_CYCLE = 4.0  # 128 bytes
 L2_BYTES_PER_CYCLE = 36.0  # of one SM, all SMs at work
 REACHED = 0.92  # of the data sheet's memory bandwidth
+TENSOR_REACHED = 0.8  # of its rate of tensor cores: cuBLAS has 685 of 836 TFLOP/s (float16, 8192³, H200 NVL)
 MEMORY_LATENCY = 600.0  # cycles of a load that misses all caches
 BARRIER_LATENCY = 30.0  # cycles
+BLOCK_START = 500.0  # cycles until a block's first instructions have run, after the one before it on the SM has ended
 IN_FLIGHT = 8.0  # loads that a thread has under way where no barrier is between them
 LAUNCH_S = 1.5e-6  # a kernel of a graph after the one before
 
@@ -162,7 +168,7 @@ def predict(
     cycles = {
         "issue": issued / gpu.warp_size / WARPS_PER_CYCLE,
         "arithmetic": max(arithmetic, integers / INTEGERS_PER_CYCLE),
-        "tensor": counts.macs / gpu.rates[dtype] if counts.macs else 0.0,
+        "tensor": counts.macs / (TENSOR_REACHED * gpu.rates[dtype]) if counts.macs else 0.0,
         "shared": float(counts.passes),
         "L1": counts.sectors / L1_SECTORS_PER_CYCLE,
         "L2": counts.sectors * SECTOR_BYTES / L2_BYTES_PER_CYCLE,
@@ -171,7 +177,15 @@ def predict(
     moved = counts.sectors * SECTOR_BYTES * blocks
     parts["memory"] = min(memory_bytes, moved) / (REACHED * gpu.memory_bandwidth)
     parts["latency"] = waves * _chain(counts) / gpu.clock_hz
-    return Prediction(LAUNCH_S + max(parts.values()), parts, waves, used.occupancy, issued / max(operations, 1))
+    alone = counts.bulk_sectors > 0 and resident == 1
+    apart = waves * _ends(counts) / gpu.clock_hz if alone else 0.0
+    return Prediction(LAUNCH_S + apart + max(parts.values()), parts, waves, used.occupancy, issued / max(operations, 1))
+
+
+def _ends(counts: BlockCounts) -> float:
+    """Cycles of a block in which its tensor cores do nothing: until the first copy is there, and while it stores."""
+    stored = (counts.sectors - counts.bulk_sectors) * SECTOR_BYTES / L2_BYTES_PER_CYCLE
+    return BLOCK_START + MEMORY_LATENCY + stored
 
 
 def _chain(counts: BlockCounts) -> float:

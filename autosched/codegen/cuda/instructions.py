@@ -161,6 +161,25 @@ def mbarrier_fence(builder: ir.IRBuilder) -> None:
     _assembly(builder, "fence.mbarrier_init.release.cluster;", [], "~{memory}", [])
 
 
+def cluster_arrive(builder: ir.IRBuilder) -> None:
+    """Tell the threads of all blocks of the cluster that this one has come here."""
+    _assembly(builder, "barrier.cluster.arrive.release;", [], "~{memory}", [])
+
+
+def cluster_wait(builder: ir.IRBuilder) -> None:
+    """Wait until all threads of the cluster have arrived."""
+    _assembly(builder, "barrier.cluster.wait.acquire;", [], "~{memory}", [])
+
+
+def mbarrier_arrive_at(builder: ir.IRBuilder, barrier: ir.Value, condition: ir.Value, rank: ir.Value) -> None:
+    """Arrive at the mbarrier that a block of the cluster has at the same place, where the condition is not 0."""
+    text = (
+        "{ .reg .pred p; .reg .b32 there; setp.ne.b32 p, $1, 0; mapa.shared::cluster.u32 there, $0, $2; "
+        "@p mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+    )
+    _assembly(builder, text, [], "r,r,r,~{memory}", [barrier, condition, rank])
+
+
 def mbarrier_arrive(builder: ir.IRBuilder, barrier: ir.Value, condition: ir.Value) -> None:
     """Arrive where the condition (32 bits) is not 0; there is no branch, so that a warp stays together."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; @p mbarrier.arrive.release.cta.shared::cta.b64 _, [$0]; }"
@@ -173,20 +192,24 @@ def mbarrier_expect(builder: ir.IRBuilder, barrier: ir.Value, count: int) -> Non
     _assembly(builder, text, [], "r,~{memory}", [barrier])
 
 
-def mbarrier_wait(builder: ir.IRBuilder, barrier: ir.Value, parity: ir.Value) -> None:
-    """Wait until the phase of this parity has ended."""
+def mbarrier_wait(builder: ir.IRBuilder, barrier: ir.Value, parity: ir.Value, in_cluster: bool = False) -> None:
+    """Wait until the phase of this parity has ended; `in_cluster`: other blocks arrive there."""
+    scope = ".acquire.cluster" if in_cluster else ""
     text = (
-        "{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @p bra DONE; bra AGAIN; DONE: }"
+        f"{{ .reg .pred p; AGAIN: mbarrier.try_wait.parity{scope}.shared::cta.b64 p, [$0], $1; "
+        "@p bra DONE; bra AGAIN; DONE: }"
     )
     _assembly(builder, text, [], "r,r,~{memory}", [barrier, parity])
 
 
 def tensor_copy(
-    builder: ir.IRBuilder, target: ir.Value, tensor_map: ir.Value, at: Sequence[ir.Value], barrier: ir.Value
-) -> None:
+    builder: ir.IRBuilder, target: ir.Value, tensor_map: ir.Value, at: Sequence[ir.Value], barrier: ir.Value,
+    blocks: ir.Value | None = None,
+) -> None:  # fmt: skip
     """Begin to copy a box of a tensor to shared memory and tell an mbarrier of its bytes.
 
-    at  coordinates of its first element, the innermost first
+    at      coordinates of its first element, the innermost first
+    blocks  a bit for each block of the cluster that gets the box, at the same places as this one (16 bits)
     """
     rank = len(at)
     coordinates = ", ".join(f"${3 + i}" for i in range(rank))
@@ -194,5 +217,8 @@ def tensor_copy(
         f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
         f"[$0], [$1, {{{coordinates}}}], [$2];"
     )
-    constraints = ",".join(["r", "l", "r", *["r"] * rank, "~{memory}"])
-    _assembly(builder, text, [], constraints, [target, tensor_map, barrier, *at])
+    constraints, more = ["r", "l", "r", *["r"] * rank], []
+    if blocks is not None:
+        text = text.replace("::bytes ", "::bytes.multicast::cluster ").replace("];", f"], ${3 + rank};")
+        constraints, more = [*constraints, "h"], [blocks]
+    _assembly(builder, text, [], ",".join([*constraints, "~{memory}"]), [target, tensor_map, barrier, *at, *more])

@@ -61,11 +61,13 @@ class LaunchWriter(Writer):
         maps = [self.name_of(b) for b in launch.tensor_maps]
         parameters = [*(self.name_of(b) for b in self.slots), SCRATCH, *([CHECKS] if self.reports else []), *maps]
         parameters += [self.name_of(v) for v in launch.sizes]
+        if launch.cluster != (1, 1, 1):
+            shared += f", clusters of {' x '.join(map(str, _trimmed(launch.cluster)))} blocks"
         self.line(0, f"def {symbol}({', '.join(parameters)}):  # {grid} blocks of {block} threads{shared}")
         used = outside_vars(launch.body)
         for axis in launch.axes:
             if axis.var in used:
-                self.line(1, f"{self.name_of(axis.var)} = cuda.{axis.tag}")
+                self.line(1, f"{self.name_of(axis.var)} = {_index(axis.tag, launch.cluster)}")
         outside = outside_buffers(launch.body)
         for buffer, at in left.items():
             if buffer in outside:
@@ -139,6 +141,15 @@ class LaunchWriter(Writer):
                 "threads do together",
                 hint="build without checks=True, or with another schedule",
             )
+
+
+def _index(tag: str, cluster: tuple[int, int, int]) -> str:
+    """The value of a thread axis: a block's place in its cluster, or which block, thread or cluster it is."""
+    kind, axis = tag.split(".")
+    size = cluster["xyz".index(axis)]
+    if kind == "clusterCtaIdx":
+        return f"cuda.blockIdx.{axis} % {size}"
+    return f"cuda.{tag} // {size}" if kind == "blockIdx" and size > 1 else f"cuda.{tag}"
 
 
 def _trimmed(size: Sequence[PrimExpr | int]) -> tuple[PrimExpr | int, ...]:

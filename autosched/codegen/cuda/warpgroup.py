@@ -10,6 +10,8 @@ from autosched.codegen.cpu.emitter import Place
 from autosched.codegen.cpu.types import I32, I64
 from autosched.codegen.cuda import instructions
 from autosched.codegen.lower.warpgroups import (
+    CLUSTER_ARRIVE,
+    CLUSTER_WAIT,
     COLUMNS,
     MBARRIER_ARRIVE,
     MBARRIER_EXPECT,
@@ -27,6 +29,7 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import as_int, const_int
 
+I16 = ir.IntType(16)
 _PATTERN_ROWS = 8  # rows after which the permutation of 16-byte pieces repeats
 _PERMUTED = 1 << 62  # of 128-byte rows, in a descriptor
 _STEP_BYTES = 32  # of a row along the reduction, for one instruction
@@ -55,10 +58,19 @@ def emit_warpgroup(emitter: Emitter, e: E.Call) -> None:
         case _ if e.op == MBARRIER_EXPECT:
             instructions.mbarrier_expect(b, _barrier(emitter, e.args[0]), as_int(e.args[1]))
         case _ if e.op == MBARRIER_ARRIVE:
-            instructions.mbarrier_arrive(b, _barrier(emitter, e.args[0]), b.zext(emitter.value(e.args[1]), I32))
+            barrier, condition = _barrier(emitter, e.args[0]), b.zext(emitter.value(e.args[1]), I32)
+            if len(e.args) > 2:
+                instructions.mbarrier_arrive_at(b, barrier, condition, _word(emitter, e.args[2]))
+            else:
+                instructions.mbarrier_arrive(b, barrier, condition)
         case _ if e.op == MBARRIER_WAIT:
-            instructions.mbarrier_wait(b, _barrier(emitter, e.args[0]), _word(emitter, e.args[1]))
+            in_cluster = bool(const_int(e.args[2]))
+            instructions.mbarrier_wait(b, _barrier(emitter, e.args[0]), _word(emitter, e.args[1]), in_cluster)
             emitter.scopes = [{} for _ in emitter.scopes]  # what was loaded before is not what is there now
+        case _ if e.op == CLUSTER_ARRIVE:
+            instructions.cluster_arrive(b)
+        case _ if e.op == CLUSTER_WAIT:
+            instructions.cluster_wait(b)
         case _ if e.op == TENSOR_COPY:
             _copy(emitter, e)
         case _ if e.op == WGMMA:
@@ -99,13 +111,15 @@ def _address(emitter: Emitter, element: E.PrimExpr) -> ir.Value:
 
 
 def _copy(emitter: Emitter, e: E.Call) -> None:
-    target, source, barrier, *at = e.args
+    target, source, barrier, mask, first, *at = e.args
     assert isinstance(source, BufferLoad), "a tensor map"
     pointer = emitter.builder.ptrtoint(emitter.places[source.buffer].pointer, I64)
     coordinates = [_word(emitter, i) for i in reversed(at)]
-    instructions.tensor_copy(
-        emitter.builder, _address(emitter, target), pointer, coordinates, _barrier(emitter, barrier)
-    )
+    blocks = None
+    if as_int(mask):
+        blocks = emitter.builder.trunc(emitter.builder.shl(I32(as_int(mask)), _word(emitter, first)), I16)
+    place = _address(emitter, target)
+    instructions.tensor_copy(emitter.builder, place, pointer, coordinates, _barrier(emitter, barrier), blocks)
 
 
 def _descriptor(emitter: Emitter, address: ir.Value, leading_bytes: int) -> ir.Value:

@@ -111,7 +111,11 @@ class _Lowering:
             update = dataclasses.replace(x, body=update)
         parts = [start, update]
         sharing = [x for x in threads if x.loop_var in found.reduced]
-        others = [x for x in (*around, *threads) if x not in sharing and not x.thread.startswith("blockIdx")]
+        others = [
+            x
+            for x in (*around, *threads)
+            if x not in sharing and not x.thread.startswith(("blockIdx", "clusterCtaIdx"))
+        ]
         parts += self.together(found, own, at, sharing, [x for x in others if x.thread], for_points)
         if store.buffer in self.outside or store.buffer.scope.startswith("shared"):
             first = [E.compare(E.EQ, x.loop_var, x.start) for x in sharing]

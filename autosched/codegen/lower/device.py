@@ -6,6 +6,8 @@ What a schedule may use (what templates are written with):
   bound to one thread axis are the same threads: the largest extent counts, smaller ones leave threads idle. Extents of
   loops bound to threads are constants; those of blocks may be symbols of the arguments' shapes, whose values come with
   the call. What a tile has beyond such a size is guarded.
+- `bind` to clusterCtaIdx.x/y/z, from sm_90 on: the blocks of a cluster. A loop bound to blockIdx.x then counts
+  clusters; the launch has as many blocks as both loops together. Products of warpgroups copy once what they share.
 - scopes: "local" (registers of a thread), "shared" and "shared.dyn" (a block's memory; buffers that do not live at one
   time share bytes; more than 48 KiB become dynamic memory by itself), "global" (what one launch hands to another; what
   only one thread uses becomes local).
@@ -44,11 +46,12 @@ from autosched.codegen.lower.barriers import place_barriers
 from autosched.codegen.lower.compact import Sharing, compact_buffers
 from autosched.codegen.lower.cross_thread import lower_cross_thread
 from autosched.codegen.lower.dissolve import dissolve_blocks
+from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.fragments import is_fragment, lower_fragments, without_instructions
 from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.half import lower_halves, widen_sums
 from autosched.codegen.lower.inits import lower_inits
-from autosched.codegen.lower.launches import LoweredLaunch, split_launches
+from autosched.codegen.lower.launches import LoweredLaunch, nests, split_launches
 from autosched.codegen.lower.narrow import INDEX, largest_sizes, narrow_indices
 from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.register_tiles import (
@@ -123,6 +126,9 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     buffers = tuple(became[b] for b in buffers)
     alignments = {became.get(b, b): found for b, found in alignments.items()}
     launches = split_launches(body, frozenset(became.get(b, b) for b in outside), sizes)
+    for launch, nest in zip(launches, nests(body), strict=True):
+        if any(is_fragment(b) for b in _used(nest)):
+            launch.tensor_flops = count_flops(nest)
     own: dict[Buffer, list[int]] = {}
     for i, launch in enumerate(launches):
         for buffer in dict.fromkeys(_used(launch.body)):

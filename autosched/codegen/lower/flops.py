@@ -21,6 +21,7 @@ from autosched.tir.functor import free_vars
 from autosched.tir.stmt import BufferStore, For, IfThenElse, Stmt
 
 _ARITHMETIC = (E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max)
+_NO_WORK = ("if_then_else", "likely", "reinterpret")
 MOST_POINTS = 1 << 20  # combinations of loop variables that are tried out
 
 _NUMPY: dict[type[Any], Any] = {
@@ -116,7 +117,7 @@ def _in_expression(value: Node) -> int:
     for node in walk(value):
         if isinstance(node, _ARITHMETIC) and is_float(node.dtype):
             count += 1
-        elif isinstance(node, E.Call) and node.op not in ("if_then_else", "likely") and is_float(node.dtype):
+        elif isinstance(node, E.Call) and node.op not in _NO_WORK and is_float(node.dtype):
             count += 2 if node.op == "fma" else 1
     return count
 

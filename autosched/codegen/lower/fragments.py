@@ -28,6 +28,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from autosched.codegen.lower.cross_thread import COMBINE
 from autosched.codegen.lower.cross_thread import LANES as COMBINED
 from autosched.codegen.lower.launches import LoweredLaunch
@@ -56,6 +58,19 @@ EXP2_APPROX = "exp2_approx"  # 2^x of float32 by one instruction: 2 units in the
 
 # by the element's dtype: (elements of a 32-bit word, name of the operands' type)
 _KINDS = {"float16": (2, "f16"), "uint16": (2, "bf16"), "float32": (1, "tf32"), "int8": (4, "s8")}
+
+
+def _bounded(x: object) -> object:
+    """A bound of a rounded value as one of the value: rounding keeps order, and to compare halves takes registers.
+
+    max(float16(x), 0) -> float16(max(x, 0)), where the bound is a float16
+    """
+    if not isinstance(x, E.Max | E.Min) or not isinstance(x.a, E.Cast) or not isinstance(x.b, E.FloatImm):
+        return x
+    inner = x.a.value
+    if x.dtype != "float16" or inner.dtype != "float32" or float(np.float16(x.b.value)) != x.b.value:
+        return x
+    return E.Cast(type(x)(inner, E.FloatImm(x.b.value, inner.dtype)), x.dtype)
 
 
 def is_fragment(buffer: Buffer) -> bool:
@@ -311,7 +326,7 @@ class Fragments:
         if mine and store.buffer.scope == ROW_VALUES:
             combined = self.row_reduction(store, lambda x: substitute(rewrite(x, step), values), condition, of_row)
             return outer(combined(inner))
-        value = rewrite(store.value, step)
+        value = rewrite(rewrite(store.value, step), _bounded)
         if store.buffer.scope == self.accumulator:
             store = BufferStore(self.places[store.buffer].registers, value, element)
         elif store.buffer.scope == ROW_VALUES:

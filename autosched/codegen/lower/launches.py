@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from autosched.codegen.lower.asserts import ASSERT
 from autosched.errors import CodegenError
 from autosched.ir.node import map_children, walk
-from autosched.runtime.cuda.kernel import TensorMap
+from autosched.runtime.cuda.kernel import MOST_CLUSTER, TensorMap
 from autosched.tir import expr as E
 from autosched.tir.atomic import added
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -26,7 +26,7 @@ from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt
 
 AXES = ("x", "y", "z")
-_NAMES = {"blockIdx": "b", "threadIdx": "t", "clusterIdx": "c"}
+_NAMES = {"blockIdx": "b", "threadIdx": "t", "clusterCtaIdx": "c"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class LoweredLaunch:
     )  # parameters, by what stands for them in the body
     by_mbarrier: frozenset[Buffer] = frozenset()  # shared buffers whose accesses are ordered by mbarriers
     sizes: Mapping[Var, int] = field(default_factory=dict)  # that come with the call, and the most that they can be
+    tensor_flops: int = 0  # of a launch that uses tensor cores: they are no longer in the body
 
     def _size(self, kind: str) -> tuple[int, int, int]:
         extents = {a.tag: a.extent for a in self.axes}
@@ -63,15 +64,22 @@ class LoweredLaunch:
         return x, y, z
 
     @property
+    def cluster(self) -> tuple[int, int, int]:
+        """Blocks of a cluster along x, y and z."""
+        return self._size("clusterCtaIdx")
+
+    @property
     def grid(self) -> tuple[int, int, int]:
-        """Blocks along x, y and z."""
-        return self._size("blockIdx")
+        """Blocks along x, y and z: where there are clusters, loops bound to blockIdx count these."""
+        x, y, z = (n * each for n, each in zip(self._size("blockIdx"), self.cluster, strict=True))
+        return x, y, z
 
     @property
     def grid_sizes(self) -> tuple[PrimExpr | int, ...]:
         """Blocks along x, y and z, by the sizes that come with the call."""
         given = {a.tag: a.extent if a.size is None else a.size for a in self.axes}
-        return tuple(given.get(f"blockIdx.{axis}", 1) for axis in AXES)
+        found = zip((given.get(f"blockIdx.{axis}", 1) for axis in AXES), self.cluster, strict=True)
+        return tuple(n * each if isinstance(n, int) else E.mul(n, each) for n, each in found)
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -111,16 +119,17 @@ def split_launches(
     outside   the buffers that outlive a launch
     sizes     variables whose values come with the call, and the most that they can be
     """
-    return [bind_threads(nest, outside, sizes) for nest in _nests(body)]
+    return [bind_threads(nest, outside, sizes) for nest in nests(body)]
 
 
-def _nests(stmt: Stmt) -> Iterator[Stmt]:
+def nests(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements at the top of a function: a launch each."""
     match stmt:
         case SeqStmt():
             for s in stmt.seq:
-                yield from _nests(s)
+                yield from nests(s)
         case AssertStmt():
-            yield from _nests(stmt.body)
+            yield from nests(stmt.body)
         case Evaluate(value=Call(op=op)) if op == ASSERT:
             raise CodegenError("T.Assert outside of a GPU's threads", hint="put it into the loops bound to threads")
         case Evaluate() if const_int(stmt.value) is not None:
@@ -166,6 +175,10 @@ def bind_threads(
         raise CodegenError(
             f"the {what} at the top of the function is bound to no threads",
             hint='bind its loops to "blockIdx.x" and "threadIdx.x", or apply dlight.gpu.Fallback()',
+        )
+    if math.prod(n for tag, n in extents.items() if tag.startswith("clusterCtaIdx")) > MOST_CLUSTER:
+        raise CodegenError(
+            f"a cluster has {MOST_CLUSTER} blocks at most", hint="split the loops bound to clusterCtaIdx"
         )
     axes = {
         tag: ThreadAxis(tag, Var(_name(tag), first[tag].loop_var.dtype), extents[tag], by_size.get(tag))

@@ -22,6 +22,13 @@ After:   if tx < 128 * warpgroups:
                  mbarrier_expect(ready[k % stages], bytes)
                  tensor_copy(A_shared[k % stages], A_map, …), tensor_copy(B_shared[k % stages], B_map, …)
 
+Where loops are bound to clusterCtaIdx, what blocks of a cluster read alike is copied once: each brings a part of it
+to all of them (multicast). A block copies into a stage again when the warps of all blocks of the cluster have done with
+it, and stays until the others no longer tell it so.
+
+Serial loops around are those of a block that computes several tiles: the copies of the next one begin while the results
+of the one before are stored. Stages and phases are counted through all of them.
+
 The innermost dimension of a tile is a multiple of 128 bytes. It lies in shared memory as slabs of 128 bytes a row,
 whose 16-byte pieces are permuted by the row's number: neither the copy nor the product meets a bank twice.
 """
@@ -29,8 +36,10 @@ whose 16-byte pieces are permuted by the row's number: neither the copy nor the 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from autosched.codegen.lower.barriers import barrier
 from autosched.codegen.lower.fragments import COLUMNS, GROUP_ACCUMULATOR, Fragments, Nest, Place, stripped, whole_tiles
@@ -43,18 +52,20 @@ from autosched.ir.node import FrozenDict, map_children, walk
 from autosched.runtime.cuda.kernel import MOST_BOX, TensorMap
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, const_int
+from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, all_of, const_int
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.simplify import Analyzer, Linear, split_conditions
+from autosched.tir.simplify import Analyzer, Linear, form_key, split_conditions
 from autosched.tir.stmt import Allocate, Evaluate, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
 
 STAGES = "warp_specialized_stages"  # the annotation of a loop
 WGMMA, WGMMA_WAIT, TENSOR_COPY = "wgmma", "wgmma_wait", "tensor_copy"
+CLUSTER_ARRIVE, CLUSTER_WAIT = "cluster_arrive", "cluster_wait"
 MBARRIER_INIT, MBARRIER_ARRIVE, MBARRIER_EXPECT, MBARRIER_WAIT, MBARRIER_FENCE = (
     "mbarrier_init", "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "mbarrier_fence",
 )  # fmt: skip
 OPERATIONS = (
     WGMMA, WGMMA_WAIT, TENSOR_COPY, MBARRIER_INIT, MBARRIER_ARRIVE, MBARRIER_EXPECT, MBARRIER_WAIT, MBARRIER_FENCE,
+    CLUSTER_ARRIVE, CLUSTER_WAIT,
 )  # fmt: skip
 GROUP, WARP, ROWS = 128, 32, 64  # threads of a warpgroup and of a warp, rows of one instruction
 SLAB_BYTES = 128  # of a row in shared memory
@@ -88,14 +99,16 @@ def lower_warpgroups(body: Stmt, launch: LoweredLaunch, arguments: Sequence[Buff
 class _Copy:
     """A box of an argument that becomes a shared buffer.
 
-    base  index of the box' first element
-    dims  the argument's dimensions that are the buffer's last two
+    base    index of the box' first element
+    dims    the argument's dimensions that are the buffer's last two
+    shared  axes of the cluster whose blocks read the same box
     """
 
     target: Buffer
     source: Buffer
     base: tuple[PrimExpr, ...]
     dims: tuple[int, int]
+    shared: tuple[ThreadAxis, ...] = ()
 
 
 class _Accumulators(Fragments):
@@ -122,13 +135,16 @@ class _Specializer:
     loop: For
     analyzer: Analyzer = field(default_factory=Analyzer)
     thread: Var = field(default_factory=lambda: Var("tx", "int32"))
+    around: tuple[For, ...] = ()  # loops over the tiles of a block, the outermost first
+    guards: dict[Any, PrimExpr] = field(default_factory=dict)  # conditions that say whether a block has a tile
 
     def run(self, body: Stmt) -> Stmt:
         group = next((a for a in self.launch.axes if a.tag == "threadIdx.y"), None)
         groups = group.extent if group is not None else 1
         threads = groups * GROUP
         first = E.floordiv(self.thread, GROUP)
-        blocks = tuple(a for a in self.launch.axes if a.tag.startswith("block"))
+        blocks = tuple(a for a in self.launch.axes if not a.tag.startswith("threadIdx"))
+        in_cluster = IntImm(int(self.n_ctas > 1), "bool")
         self.launch.axes = (*blocks, ThreadAxis("threadIdx.x", self.thread, threads + WARP))
         self.analyzer = self.launch.analyzer()
         count, stages = const_int(self.loop.extent), int(self.loop.annotations[STAGES])
@@ -136,14 +152,20 @@ class _Specializer:
             raise CodegenError(
                 f"the loop '{self.loop.loop_var.name}' with {stages} stages has no constant extent from 0"
             )
-        stages = min(stages, count)
-        if stages < min(2, count):
+        self.around = tuple(n for n in walk(body) if isinstance(n, For) and any(x is self.loop for x in walk(n.body)))
+        var = self.loop.loop_var
+        turn: PrimExpr = E.const(0, var.dtype)  # iterations before this one
+        for x in (*self.around, self.loop):
+            if const_int(x.extent) is None or const_int(x.start) != 0 or x.kind != LoopKind.SERIAL:
+                raise CodegenError(f"the loop '{var.name}' runs inside of '{x.loop_var.name}', no loop over tiles")
+            turn = E.add(E.mul(turn, const_int(x.extent) or 0), E.cast(var.dtype, x.loop_var))
+        turn = self.analyzer.simplify(turn)
+        turns = count * math.prod(const_int(x.extent) or 0 for x in self.around)
+        stages = min(stages, turns)
+        if stages < min(2, turns):
             raise CodegenError(
                 f"the loop '{self.loop.loop_var.name}' has one stage", hint="copies need two to run ahead"
             )
-        around = [n for n in walk(body) if isinstance(n, For) and any(x is self.loop for x in walk(n.body))]
-        if around:
-            raise CodegenError(f"the loop '{self.loop.loop_var.name}' runs inside of '{around[0].loop_var.name}'")
         shared, parts = _unwrapped(self.loop.body)
         copies = [self.copy(part, group) for part in parts[:-1]]
         if {c.target for c in copies} != set(shared) or len(copies) != 2:
@@ -151,45 +173,90 @@ class _Specializer:
         versions = {c.target: self.with_stages(c, stages) for c in copies}
         ready, free = (Buffer(n, (IntImm(stages),), "uint64", scope="shared") for n in ("ready", "free"))
         self.launch.by_mbarrier = frozenset((*versions.values(), ready, free))
-        var = self.loop.loop_var
-        stage, round_ = E.floormod(var, stages), E.floordiv(var, stages)
+        stage, round_ = E.floormod(turn, stages), E.floordiv(turn, stages)
 
         accumulators = _Accumulators(self.thread, self.analyzer)
         product, result = self.product(parts[-1], copies, versions, stage, accumulators)
-        last = E.floormod(var + (stages - 1), stages)
+        last = E.floormod(turn + (stages - 1), stages)
         is_first_lane = E.compare(E.EQ, E.floormod(self.thread, WARP), E.const(0, "int32"))
+        is_telling = E.And(is_first_lane, E.compare(E.GT, turn, E.const(0, turn.dtype)))
+        ranks: list[tuple[PrimExpr, ...]] = [(IntImm(i),) for i in range(self.n_ctas)] if self.n_ctas > 1 else [()]
         multiply = self.like_loop(
-            _call(MBARRIER_WAIT, BufferLoad(ready, (stage,)), E.floormod(round_, 2)),
+            _call(MBARRIER_WAIT, BufferLoad(ready, (stage,)), E.floormod(round_, 2), in_cluster),
             product,
-            _call(
-                MBARRIER_ARRIVE,
-                BufferLoad(free, (last,)),
-                E.And(is_first_lane, E.compare(E.GT, var, E.const(0, var.dtype))),
-            ),
+            *(_call(MBARRIER_ARRIVE, BufferLoad(free, (last,)), is_telling, *rank) for rank in ranks),
         )
-        consumer = accumulators.visit(
-            _replaced(body, self.loop, seq(multiply, _call(WGMMA_WAIT, result)), {group.var: first} if group else {})
-        )
+        arrive = [_call(CLUSTER_ARRIVE)] if self.n_ctas > 1 else []
+        wait = [_call(CLUSTER_WAIT)] if self.n_ctas > 1 else []
+        multiply = self.guarded(seq(multiply, _call(WGMMA_WAIT, result)))
+        consumer = accumulators.visit(self.replaced(body, multiply, {group.var: first} if group else {}))
         size = sum(_bytes(c.target) for c in copies)
         fetch = self.like_loop(
-            _call(MBARRIER_WAIT, BufferLoad(free, (stage,)), E.floormod(round_ + 1, 2)),
+            _call(MBARRIER_WAIT, BufferLoad(free, (stage,)), E.floormod(round_ + 1, 2), in_cluster),
             _call(MBARRIER_EXPECT, BufferLoad(ready, (stage,)), IntImm(size)),
             *(s for c in copies for s in self.boxes(c, versions[c.target], stage, ready)),
         )
+        fetch = self.guarded(fetch)
+        for x in reversed(self.around):
+            fetch = dataclasses.replace(x, body=fetch, annotations=FrozenDict({**x.annotations, KEEP_WHOLE: True}))
+        arrivals = threads // WARP * self.n_ctas
         start = seq(
             *(_call(MBARRIER_INIT, BufferLoad(ready, (IntImm(i),)), IntImm(1)) for i in range(stages)),
-            *(_call(MBARRIER_INIT, BufferLoad(free, (IntImm(i),)), IntImm(threads // WARP)) for i in range(stages)),
+            *(_call(MBARRIER_INIT, BufferLoad(free, (IntImm(i),)), IntImm(arrivals)) for i in range(stages)),
             _call(MBARRIER_FENCE),
         )
         return seq(
             IfThenElse(E.compare(E.EQ, self.thread, E.const(0, "int32")), start),
-            barrier(),
+            *([*arrive, *wait] or [barrier()]),
             IfThenElse(
                 E.compare(E.LT, self.thread, E.const(threads, "int32")),
                 consumer,
                 IfThenElse(E.compare(E.EQ, self.thread, E.const(threads, "int32")), fetch),
             ),
+            *arrive,
+            *wait,
         )
+
+    @property
+    def cluster(self) -> tuple[ThreadAxis, ...]:
+        """The axes of the cluster; a block's rank counts along the first one first."""
+        return tuple(a for a in self.launch.axes if a.tag.startswith("clusterCtaIdx") and a.extent > 1)
+
+    @property
+    def n_ctas(self) -> int:
+        """Blocks of a cluster."""
+        return math.prod(self.launch.cluster)
+
+    def replaced(self, body: Stmt, new: Stmt, values: dict[Var, PrimExpr]) -> Stmt:
+        """The statement with another one in place of the loop, and other values of variables elsewhere."""
+
+        def visit(s: Stmt) -> Stmt:
+            if s is self.loop:
+                return new
+            made = map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)
+            if s in self.around and isinstance(made, For):
+                return dataclasses.replace(made, annotations=FrozenDict({**made.annotations, KEEP_WHOLE: True}))
+            return made
+
+        whole = visit(body)
+        return substitute(whole, values) if values else whole
+
+    def guarded(self, stmt: Stmt) -> Stmt:
+        """The statement for blocks that have a tile in this turn."""
+        return IfThenElse(all_of(*self.guards.values()), stmt) if self.guards else stmt
+
+    def is_guard(self, condition: PrimExpr) -> bool:
+        """Whether a condition says that a block has one more tile: false in its last turns alone."""
+        form, loops = difference(condition, self.analyzer), {x.loop_var for x in self.around}
+        used = free_vars(condition)
+        if form is None or not used & loops:
+            return False
+        block_vars = {a.var for a in self.launch.axes if a.tag.startswith("blockIdx")}
+        grows = all(factor > 0 for factor, atom in form.terms.values() if free_vars(atom) & loops)
+        if not grows or not used <= loops | block_vars:
+            return False
+        self.guards[form_key(condition)] = condition
+        return True
 
     def like_loop(self, *parts: Stmt) -> Stmt:
         """The loop with another body; its first iterations stay part of it."""
@@ -231,11 +298,15 @@ class _Specializer:
                 f"the copy into the shared buffer '{name}' is no box of '{value.buffer.name}'",
                 hint="leave its loops as compute_at makes them, and choose tiles that are no larger than the argument",
             )
-        made = _Copy(store.buffer, value.buffer, base, (dims[0][0], dims[1][0]))
+        used = {v for i in base for v in free_vars(i)}
+        alike = tuple(a for a in self.cluster if a.var not in used)
+        made = _Copy(store.buffer, value.buffer, base, (dims[0][0], dims[1][0]), alike)
         for c in conditions:
             is_one_thread = isinstance(c, E.EQ) and group is not None and c.a is group.var
-            if not is_one_thread and not any(
-                self.is_bound(c, value.indices[d], value.buffer.shape[d]) for d in range(value.buffer.ndim)
+            if (
+                not is_one_thread
+                and not any(self.is_bound(c, value.indices[d], value.buffer.shape[d]) for d in range(value.buffer.ndim))
+                and not self.is_guard(c)
             ):
                 raise CodegenError(f"the copy into the shared buffer '{name}' has the condition {c}")
         self.check_box(made)
@@ -281,9 +352,27 @@ class _Specializer:
         return Buffer(c.target.name, shape, c.target.dtype, scope="shared.dyn")
 
     def boxes(self, c: _Copy, target: Buffer, stage: PrimExpr, ready: Buffer) -> list[Stmt]:
-        """The copies of one iteration, a slab each."""
+        """The copies of one iteration, a slab each: of whole slabs, or of a part of the rows of all, in a cluster."""
         _, slabs, outer, span = (const_int(s) or 0 for s in target.shape)
         rank = c.source.ndim
+        parts = math.prod(a.extent for a in c.shared)
+        own: PrimExpr = IntImm(0)
+        for a in reversed(c.shared):
+            own = E.add(E.mul(own, a.extent), E.cast("int32", a.var))
+        first_slab: PrimExpr = IntImm(0)
+        first_row: PrimExpr = IntImm(0)
+        if slabs % parts == 0:
+            slabs //= parts
+            first_slab = self.analyzer.simplify(E.mul(own, slabs))
+        elif outer % (8 * parts) == 0:
+            outer //= parts
+            first_row = self.analyzer.simplify(E.mul(own, outer))
+        else:
+            raise CodegenError(
+                f"{parts} blocks cannot share the copy of {outer} rows into '{target.name}'",
+                hint="use a tile of which each block of the cluster copies a multiple of 8 rows",
+            )
+        mask, first = self.receivers(c)
         box = tuple(outer if d == c.dims[0] else span if d == c.dims[1] else 1 for d in range(rank))
         shape = tuple(const_int(s) or 0 for s in c.source.shape)
         wanted = TensorMap(self.arguments.index(c.source), _item_bytes(target), shape, box)
@@ -293,18 +382,38 @@ class _Specializer:
             self.launch.tensor_maps[place] = wanted
         made = []
         for slab in range(slabs):
-            at = [E.add(i, slab * span) if d == c.dims[1] and slab else i for d, i in enumerate(c.base)]
+            at_slab = self.analyzer.simplify(E.add(first_slab, slab))
+            steps = {c.dims[0]: first_row, c.dims[1]: E.mul(at_slab, span)}
+            at = [self.analyzer.simplify(E.add(i, steps[d])) if d in steps else i for d, i in enumerate(c.base)]
             zero = IntImm(0)
             made.append(
                 _call(
                     TENSOR_COPY,
-                    BufferLoad(target, (stage, IntImm(slab), zero, zero)),
+                    BufferLoad(target, (stage, at_slab, first_row, zero)),
                     BufferLoad(place, (zero,)),
                     BufferLoad(ready, (stage,)),
+                    IntImm(mask),
+                    first,
                     *(E.cast("int32", i) for i in at),
                 )
             )
         return made
+
+    def receivers(self, c: _Copy) -> tuple[int, PrimExpr]:
+        """The blocks of a cluster that get a copy: (a bit for the rank of each, by how much the bits move).
+
+        (0, 0) where it is the block's own.
+        """
+        ranks, first, step = [0], E.const(0, "int32"), 1
+        for a in self.cluster:
+            if a in c.shared:
+                ranks = [r + step * i for r in ranks for i in range(a.extent)]
+            else:
+                first = E.add(first, E.mul(E.cast("int32", a.var), step))
+            step *= a.extent
+        if not c.shared:
+            return 0, E.const(0, "int32")
+        return sum(1 << r for r in ranks), self.analyzer.simplify(first)
 
     # --- the product --------------------------------------------------------------------------------------------
 
@@ -355,7 +464,7 @@ class _Specializer:
             if not any(
                 self.is_bound(c, E.add(copy.base[d], load.indices[-2 + i]), copy.source.shape[d])
                 for copy in copies for load in (by_buffer[copy.target],) for i, d in enumerate(copy.dims)
-            ):  # fmt: skip
+            ) and not self.is_guard(c):  # fmt: skip
                 raise CodegenError(f"the product on '{store.buffer.name}' has the condition {c}")
         registers = _declare(store.buffer, n_columns, acc)
         row, zero = self.analyzer.simplify(E.sub(a.indices[-2], store.indices[-2])), IntImm(0)
@@ -401,18 +510,6 @@ def _unwrapped(stmt: Stmt) -> tuple[list[Buffer], Sequence[Stmt]]:
         buffers.append(stmt.buffer)
         stmt = stmt.body
     return buffers, stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
-
-
-def _replaced(stmt: Stmt, old: Stmt, new: Stmt, values: dict[Var, PrimExpr]) -> Stmt:
-    """The statement with another one in place of `old`, and other values of variables elsewhere."""
-
-    def visit(s: Stmt) -> Stmt:
-        if s is old:
-            return new
-        return map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)
-
-    whole = visit(stmt)
-    return substitute(whole, values) if values else whole
 
 
 def _declare(buffer: Buffer, n_columns: int, acc: _Accumulators) -> Buffer:

@@ -13,6 +13,7 @@ from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import BlockRV, LoopRV, Schedule
 
 BLOCK_X, BLOCK_Y, BLOCK_Z = "blockIdx.x", "blockIdx.y", "blockIdx.z"
+CLUSTER_X, CLUSTER_Y = "clusterCtaIdx.x", "clusterCtaIdx.y"
 THREAD_X, THREAD_Y, THREAD_Z = "threadIdx.x", "threadIdx.y", "threadIdx.z"
 VTHREAD_X, VTHREAD_Y = "vthread.x", "vthread.y"
 MOST_GRID_YZ = 65535  # blocks along y and z

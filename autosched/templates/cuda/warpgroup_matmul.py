@@ -1,7 +1,7 @@
 """Large matrix products of sm_90a: out[…, m, n] += a[…, m, k] * b[…, k, n] of 16-bit floats or 8-bit integers,
 and of float32 cut off to tf32 where a model allows it. What is no 16-bit float lies along k, or is packed so.
 
-for batch in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x:
+for batch in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x (neighbours as clusters, which copy a tile once):
     one warp:      for k tile: a_shared, b_shared = boxes of a and b, `stages` of them ahead
     warpgroups:    for k tile: acc[rows of the warpgroup, :] += a_shared * b_shared
                    out[rows of the warpgroup, n tile] = epilogue(acc)
@@ -12,17 +12,19 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from autosched.ir.node import FrozenDict
+from autosched.ir.node import FrozenDict, walk
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.chain import chain_around, schedule_epilogue
+from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
 from autosched.templates.cuda.core_tiles import L2_BYTES_PER_CYCLE
 from autosched.templates.cuda.product_form import MatrixPack
 from autosched.templates.cuda.tensor_matmul import takes
 from autosched.templates.cuda.threads import (
     BLOCK_Z,
+    CLUSTER_X,
+    CLUSTER_Y,
     MOST_GRID_YZ,
     THREAD_Y,
     bind_tiles,
@@ -32,24 +34,51 @@ from autosched.templates.cuda.threads import (
 )
 from autosched.templates.product import Operands, find_operands
 from autosched.tir import PrimFunc, as_int
+from autosched.tir import expr as E
 from autosched.tir.axis import Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import IntImm
+from autosched.tir.expr import IntImm, PrimExpr
 from autosched.tir.functor import rewrite
 from autosched.tir.schedule import Schedule
-from autosched.tir.stmt import BufferRegion
+from autosched.tir.stmt import BufferRegion, BufferStore
 
 ARCH = "sm_90a"
 ROW_BYTES = 128  # of a tile along its innermost dimension
 BOX_BYTES = 16  # rows of arguments are multiples of this
 LEAST_TILE = 64
 LEAST_WORK = 1 << 27  # products; smaller ones have too few tiles to keep the device busy for long
-
-
 TILES = (
-    (192, 192, 3), (128, 192, 2), (192, 128, 3), (128, 128, 2), (128, 64, 2), (64, 128, 1), (64, 64, 1),
+    (128, 256, 2), (192, 192, 3), (128, 192, 2), (192, 128, 3), (128, 128, 2), (128, 64, 2), (64, 128, 1), (64, 64, 1),
 )  # fmt: skip
+MANY_REGISTERS = 64  # of a thread beside its sums, which do for every epilogue
+_FEW_REGISTERS = (E.Add, E.Sub, E.Mul, E.Max, E.Min, E.Cast, E.Var, E.IntImm, E.FloatImm, BufferLoad)
+PAIRS = ((1, 1), (2, 1), (1, 2))  # clusters along rows and columns: of two blocks, all multiprocessors have a place
+TENSOR_REACHED = 0.8  # of the data sheet's rate by the best kernels: large products meet the limit of power
+BETWEEN_TILES = 4000.0  # cycles that a multiprocessor's tensor cores wait: first copies, and results on their way
+
+
+def registers_left(tile: tuple[int, int, int]) -> int:
+    """Registers of a thread beside its sums: the warps of a block are shared out among four parts of a multiprocessor.
+
+    Two warpgroups and the warp that copies are nine warps: one part has three of them, each lane 168 of its 512.
+    """
+    rows, columns, groups = tile
+    return min(255, 512 // (groups + 1) // 8 * 8) - rows * columns // (128 * groups)
+
+
+def is_light(chain: Chain) -> bool:
+    """Whether what follows the sums needs few registers beside them.
+
+    The widest tiles leave room for a bias and a bound, and not for what has values of several steps at once.
+    """
+    values = [block.body.value for block in chain.after if isinstance(block.body, BufferStore)]
+    own = {chain.anchor.writes[0].buffer, *(block.writes[0].buffer for block in chain.after)}
+    nodes = [x for value in values for x in walk(value)]
+    others = {x.buffer for x in nodes if isinstance(x, BufferLoad) and x.buffer not in own}
+    return all(isinstance(x, _FEW_REGISTERS) for x in nodes if isinstance(x, PrimExpr)) and all(
+        math.prod(b.const_shape()) == max(b.const_shape()) for b in others
+    )
 
 
 class WarpgroupMatmul:
@@ -95,26 +124,37 @@ class WarpgroupMatmul:
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        """The tile by which the busiest SM is done first; wider ones leave too few registers to some epilogues.
+        """The tile and cluster by which the busiest SM is done first.
 
-        An SM multiplies a tile of R x C, and reads (R + C) elements of it for each term from the second cache.
+        An SM multiplies a tile of R x C, and reads (R + C) elements of it for each term from the second cache; what
+        blocks of a cluster share is read once.
         """
         batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
         gpu, item = target.gpu, anchor.sizes["bytes"]
+        tiles = TILES if is_light(anchor.details[1]) else [t for t in TILES if registers_left(t) >= MANY_REGISTERS]
         rate = gpu.rates[anchor.details[0].rows.buffer.dtype.replace("float32", "tfloat32")]
 
-        def cost(tile: tuple[int, int, int]) -> float:
-            rows, columns, _ = tile
-            busiest = -(-batch * -(-m // rows) * -(-n // columns) // gpu.sm_count)
-            return busiest * max(rows * columns / rate, (rows + columns) * item / L2_BYTES_PER_CYCLE)
+        def cost(choice: tuple[tuple[int, int, int], tuple[int, int]]) -> float:
+            (rows, columns, _), (below, beside) = choice
+            clusters = batch * -(-m // (rows * below)) * -(-n // (columns * beside))
+            busiest = -(-clusters // (gpu.sm_count // (below * beside)))
+            read = (rows / beside + columns / below) * item
+            step = max(rows * columns / (rate * TENSOR_REACHED), read / L2_BYTES_PER_CYCLE)
+            return busiest * (k * step + BETWEEN_TILES)
 
-        rows, columns, groups = min((t for t in TILES if t[0] <= m and t[1] <= n), key=cost)
+        (rows, columns, groups), (below, beside) = min(
+            (
+                (t, c) for t in tiles for c in PAIRS
+                if t[0] <= m and t[1] <= n and (c[0] - 1) * t[0] < m and (c[1] - 1) * t[1] < n
+            ),
+            key=cost,
+        )  # fmt: skip
         tile_bytes = (rows + columns) * ROW_BYTES
         room = target.gpu.max_shared_memory_per_block - 1024
         stages = min(8, room // tile_bytes, max(2, -(-k * anchor.sizes["bytes"] // ROW_BYTES)))
-        group = group_of_tiles(-(-m // rows))
+        group = group_of_tiles(-(-m // (rows * below)))
         knobs = {"rows": rows, "columns": columns, "groups": groups, "lines": 1, "stages": stages, "group": group}
-        return Config(self.name, knobs)
+        return Config(self.name, {**knobs, "cluster_rows": below, "cluster_columns": beside})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -161,12 +201,15 @@ def _turned(func: PrimFunc, natural: Buffer) -> PrimFunc:
 def _schedule(sch: Schedule, anchor: Anchor, operands: Operands, out: str, config: Config) -> None:
     block = anchor.block
     *batch, m, n = sch.get_loops(out)
-    m_tile, warpgroup, m_in = sch.split(m, [None, config["groups"], config["rows"] // config["groups"]])
-    n_tile, n_in = sch.split(n, [None, config["columns"]])
-    sch.reorder(*batch, m_tile, n_tile, warpgroup, m_in, n_in)
+    below, beside = config.get("cluster_rows", 1), config.get("cluster_columns", 1)
+    m_tile, m_block, warpgroup, m_in = sch.split(m, [None, below, config["groups"], config["rows"] // config["groups"]])
+    n_tile, n_block, n_in = sch.split(n, [None, beside, config["columns"]])
+    sch.reorder(*batch, m_tile, n_tile, m_block, n_block, warpgroup, m_in, n_in)
     if batch:
         sch.bind(fused(sch, batch, out), BLOCK_Z)
     bind_tiles(sch, m_tile, n_tile, config["group"])
+    sch.bind(m_block, CLUSTER_Y)
+    sch.bind(n_block, CLUSTER_X)
     sch.bind(warpgroup, THREAD_Y)
     sch.compute_at(block, warpgroup, True)
     *_, m_in, n_in, k = sch.get_loops(block)

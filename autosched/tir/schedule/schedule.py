@@ -192,7 +192,10 @@ class Schedule(ScheduleSpecial):
         self._record(name, (loop,))
 
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
-        """Bind a loop to a GPU thread axis such as "blockIdx.x"."""
+        """Bind a loop to a GPU thread axis such as "blockIdx.x".
+
+        A loop bound to "clusterCtaIdx.x" runs in blocks of one cluster; one bound to "blockIdx.x" then counts clusters.
+        """
         fn, var = self._loop(loop)
         if not isinstance(thread_axis, str):
             raise InvalidTypeError(f"bind: thread_axis is a {type(thread_axis).__name__}, expected a string")

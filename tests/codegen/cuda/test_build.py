@@ -126,5 +126,5 @@ def test_tensor_cores(dtype, text):
 
 def test_tensor_cores_that_the_architecture_lacks_are_refused():
     func = tensor_core_product(64, 64, 64, "bfloat16", (32, 32, 32)).func
-    with pytest.raises(CodegenError, match="sm_75 lacks instructions"):
+    with pytest.raises(CodegenError, match="sm_75 lacks what the kernel uses"):
         compiled(func, "sm_75")

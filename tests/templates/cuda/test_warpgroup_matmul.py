@@ -5,6 +5,7 @@ import pytest
 
 from autosched import te, topi
 from autosched.codegen import compile_func
+from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config, space_for
@@ -65,9 +66,15 @@ def check_machine_code(func):
     kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, use_cache=False).kernel
     (used,) = kernel.resources.launches
     assert used.stack_bytes == used.spill_bytes == 0 and used.registers <= 224
-    step = 64  # of K in a stage: each warpgroup's 64 x 192 takes four instructions for the 40 KiB that are copied
+    step = 64  # of K in a stage: each warpgroup's 64 x 256 takes four instructions for the 48 KiB that come
     assert kernel.ptx.count("wgmma.mma_async") % (step // 16) == 0
-    assert "m64n192k16" in kernel.ptx and "st.local" not in kernel.ptx and "ld.shared" not in kernel.ptx
+    assert kernel.launches[0].cluster == (1, 2, 1), "two blocks share a tile of B"
+    assert (
+        kernel.flops >= 2 * 4096**3
+        and "m64n256k16" in kernel.ptx
+        and "st.local" not in kernel.ptx
+        and "ld.shared" not in kernel.ptx
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,6 +86,49 @@ def test_left_to_others(func, arch):
 
 
 def test_the_default_tile_is_the_one_by_which_the_busiest_multiprocessor_is_done_first():
-    """Of 2048 x 2048 results tiles of 128 x 192 are 176 for 132 multiprocessors, of 192 x 192 they are 121."""
+    """Of 2048 x 2048 results tiles of 128 x 192 are 176 for 132 multiprocessors, of 128 x 256 they are 128."""
     config = default_config(plain(2048, 2048, 2048, "float16"), Target("nvidia/nvidia-h200"))
-    assert (config["rows"], config["columns"], config["groups"]) == (192, 192, 3)
+    assert (config["rows"], config["columns"], config["groups"]) == (128, 256, 2)
+    assert (config["cluster_rows"], config["cluster_columns"]) == (2, 1), "the wider side is read once by two blocks"
+
+
+@pytest.mark.parametrize(
+    "knobs", [{"cluster_rows": 2}, {"cluster_columns": 2}, {"cluster_rows": 2, "cluster_columns": 2}]
+)
+def test_clusters_with_tiles_beyond_the_end(knobs, monkeypatch):
+    monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
+    func = product(200, 136, 136)
+    small = {"rows": 64, "columns": 64, "groups": 1, "lines": 1, "stages": 2, "group": 1}
+    config = Config("warpgroup_matmul", {**small, "cluster_rows": 1, "cluster_columns": 1, **knobs})
+    assert space_for(func, TARGET).contains(config)
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, use_cache=False).kernel
+    rng = np.random.default_rng(0)
+    a, b, bias = (rng.integers(-4, 5, x.const_shape()).astype("e") for x in func.buffers[:3])
+    out = np.zeros((200, 136), "e")
+    emulate.run_kernel(kernel, [a, b, bias, out])
+    np.testing.assert_array_equal(out, np.maximum(a.astype("d") @ b.astype("d") + bias, 0))
+
+
+def test_a_division_behind_the_sums_calls_no_function(monkeypatch):
+    """The assembler lets products of warpgroups wait for each other beside calls."""
+    monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
+    a, b = te.placeholder((64, 136), "float16", name="A"), te.placeholder((136, 64), "float16", name="B")
+    c = topi.matmul(a, b)
+    func = create_prim_func([a, b, topi.multiply(c, topi.sigmoid(c))])
+    knobs = {"rows": 64, "columns": 64, "groups": 1, "lines": 1, "stages": 2, "group": 1}
+    config = Config("warpgroup_matmul", {**knobs, "cluster_rows": 1, "cluster_columns": 1})
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, use_cache=False).kernel
+    a, b = (np.random.default_rng(0).standard_normal(x.const_shape()).astype("e") for x in func.buffers[:2])
+    out = np.zeros((64, 64), "e")
+    emulate.run_kernel(kernel, [a, b, out])
+    c = a.astype("d") @ b.astype("d")
+    np.testing.assert_allclose(out, c / (1 + np.exp(-c)), rtol=4e-3, atol=2e-2)
+
+
+def test_wide_tiles_are_for_light_epilogues():
+    a, b = te.placeholder((4096, 4096), "float16", name="A"), te.placeholder((4096, 4096), "float16", name="B")
+    other, c = te.placeholder((4096, 4096), "float16", name="R"), topi.matmul(a, b)
+    for out, inputs in ((topi.add(c, other), [a, b, other]), (topi.gelu(c), [a, b])):
+        config = default_config(create_prim_func([*inputs, out]), TARGET)
+        tile = config["rows"], config["columns"], config["groups"]
+        assert warpgroup_matmul.registers_left(tile) >= warpgroup_matmul.MANY_REGISTERS

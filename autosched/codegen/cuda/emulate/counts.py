@@ -7,7 +7,6 @@ it, so integer instructions are an upper bound.
 from __future__ import annotations
 
 import ctypes
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -44,6 +43,7 @@ class BlockCounts:
     sectors     of 32 bytes that requests to device memory took;  least_sectors  that their bytes need
     passes      over the banks of shared memory;  least_passes  that their words need
     depth       groups of copies that may be under way, and the one that is used
+    bulk_sectors  of `sectors`, those of copies of the tensor memory accelerator: one for all blocks that get it
     """
 
     threads: int
@@ -54,6 +54,7 @@ class BlockCounts:
     passes: int
     least_passes: int
     depth: int
+    bulk_sectors: int = 0
 
     @property
     def instructions(self) -> int:
@@ -170,14 +171,13 @@ def count_block(
     launch = Launch(program, grid, block, shared_bytes, arrays, "late", trace, cluster, checks, tensor_maps)
     launch._cluster((middle[0], middle[1], middle[2]))
     n_blocks = int(np.prod([*cluster, 1, 1][:3]))
-    boxes = [math.prod(m.box) * m.item_bytes for m in tensor_maps]
-    return _result(translator, program, trace, launch.n_threads, n_blocks, sum(boxes) / max(len(boxes), 1))
+    return _result(translator, program, trace, launch.n_threads, n_blocks, int(launch.blocks[:, at.BULK_ASKED].mean()))
 
 
 def _result(
-    translator: _Counted, program: Program, trace: Trace, threads: int, n_blocks: int, box_bytes: float
+    translator: _Counted, program: Program, trace: Trace, threads: int, n_blocks: int, bulk_bytes: int
 ) -> BlockCounts:
-    """The counts of one block; `box_bytes` is what a copy of the tensor memory accelerator brings, on average."""
+    """The counts of one block; `bulk_bytes` is what its bulk copies ask of device memory."""
     address = program.engine.get_global_value_address("emu.counts")
     entered = np.array((ctypes.c_int64 * len(translator.blocks)).from_address(address)) // n_blocks
     kinds: Counter[str] = Counter()
@@ -188,10 +188,19 @@ def _result(
     if "wgmma" in program.text:  # a warpgroup's instruction, which each of its threads runs
         macs //= 4
     memory = _memory(trace, {site: int(entered[b]) for site, b in translator.site_blocks.items()})
-    boxes = round(kinds["copy"] * box_bytes / SECTOR_BYTES)
+    boxes = bulk_bytes // SECTOR_BYTES
     memory = memory[0] + boxes, memory[1] + boxes, *memory[2:]
-    waits = [int(n) for n in re.findall(r"cp\.async(?:\.bulk)?\.wait_group(?:\.read)? (\d+)", translator.function)]
-    return BlockCounts(threads, dict(kinds), macs, *memory, max(waits, default=0) + 1)
+    return BlockCounts(threads, dict(kinds), macs, *memory, _depth(translator.function), boxes)
+
+
+def _depth(function: str) -> int:
+    """Copies that may be under way, and the one in use: by what waits for groups of them, or by mbarriers.
+
+    A ring of stages has an mbarrier that the copies complete, and one that tells that a stage is free, for each.
+    """
+    waits = [int(n) for n in re.findall(r"cp\.async\.wait_group (\d+)", function)]
+    rings = len(re.findall(r"mbarrier\.init", function)) // 2
+    return rings or max(waits, default=0) + 1
 
 
 def _memory(trace: Trace, executions: Mapping[int, int]) -> tuple[int, int, int, int]:

@@ -99,7 +99,7 @@ def runtime(addresses: dict[str, int]) -> str:
         types = ", ".join("i64 " + argument for argument in arguments)
         return f"call i64 inttoptr (i64 {addresses[name]} to ptr)({types})"
 
-    box = ("%to", "%map", "%rank", "%c0", "%c1", "%c2", "%c3", "%c4", "%barrier", "%site")
+    box = ("%to", "%map", "%rank", "%c0", "%c1", "%c2", "%c3", "%c4", "%barrier", "%blocks", "%site")
     return f"""
 define internal void @emu.yield(ptr %ctx) alwaysinline {{
   %t = ptrtoint ptr %ctx to i64

@@ -130,6 +130,10 @@ _TEXTS: Mapping[int, tuple[str, str, str | None]] = {
     at.F_TENSOR_MAP: (
         "{place} copies a box of {size} dimensions by what is no tensor map of such: {target}", "descriptor", None,
     ),
+    at.F_ENDED: (
+        "{place} uses shared memory of a block of its cluster that has ended: {target}", "ended",
+        "let a barrier of the cluster stand at the end",
+    ),
     at.F_PARTIAL: (
         "{place} runs an instruction of a whole warp, but only lanes {address:#010x} exist", "partial",
         "let the block's size be a multiple of 32",

@@ -284,7 +284,7 @@ class Launch:
         self.barriers[:] = 0
         self.arrival[:] = 0
         self.mbarriers[:, :N_MBARRIERS] = 0
-        self.blocks[:, [at.BULK_FIRST, at.BULK_LAST]] = 0
+        self.blocks[:, [at.BULK_FIRST, at.BULK_LAST, at.BULK_ASKED]] = 0
         sx, sy, _ = self.cluster
         for rank in range(self.n_ctas):
             place = (rank % sx, rank // sx % sy, rank // (sx * sy))

@@ -52,6 +52,7 @@ SCRATCH = 47  # host address of room for a matrix instruction's operands
 ARRIVAL_CLOCKS = 48  # host address: when each thread last arrived at the cluster's barrier
 MBARRIERS = 49  # host address of the table of mbarriers, see mbarrier.py
 BULK, BULK_FIRST, BULK_LAST = 50, 51, 52  # bulk copies in flight, a ring
+BULK_ASKED = 53  # bytes of device memory that the block's bulk copies have asked for
 BLOCK_WORDS = 56
 
 # A barrier's record, 16 a block; behind them, a row of clocks for each.
@@ -118,7 +119,7 @@ WRITE, ATOMIC, IN_SHARED, IN_GLOBAL, IN_LOCAL, ASYNC = 1, 2, 4, 8, 16, 32
 # Faults.
 F_OUTSIDE, F_MISALIGNED, F_RACE_WW, F_RACE_RW, F_RACE_WR, F_UNSET, F_PENDING, F_QUEUE = 1, 2, 3, 4, 5, 6, 7, 8
 F_EXITED, F_DIVERGED, F_READ_ONLY, F_TRAP, F_LOCAL, F_MASK, F_COUNT, F_PARTIAL = 9, 10, 11, 12, 13, 14, 15, 16
-F_MBARRIER, F_MANY_MBARRIERS, F_OVERFLOW, F_DESCRIPTOR, F_TENSOR_MAP = 17, 18, 19, 20, 21
+F_MBARRIER, F_MANY_MBARRIERS, F_OVERFLOW, F_DESCRIPTOR, F_TENSOR_MAP, F_ENDED = 17, 18, 19, 20, 21, 22
 
 CELL_WORDS = 4  # 32-bit words known of each shared byte: who wrote it, and three of those who read it
 CLOCK_BITS = 18

@@ -122,21 +122,28 @@ def bulk_copy(thread: int, target: int, source: int, count: int, barrier: int, s
         return 0
     if count & 15:
         return fail(thread, at.F_MISALIGNED, target, count, site, 16)
-    return _begin(thread, target, from_host, count, 16, barrier, site, 0, 0, 0, 0, 0, 0)
+    block = word(thread, at.BLOCK)
+    put(block, at.BULK_ASKED, word(block, at.BULK_ASKED) + count)
+    return _begin(thread, target, from_host, count, 16, barrier, site, 0)
 
 
 def _begin(
-    thread: int, target: int, source: int, count: int, align: int, barrier: int, site: int, tensor_map: int, at_0: int,
-    at_1: int, at_2: int, at_3: int, at_4: int,
-) -> int:  # fmt: skip
-    """Put a copy into the ring. Returns 1, or 0 after a fault."""
+    thread: int, target: int, source: int, count: int, align: int, barrier: int, site: int, tensor_map: int
+) -> int:
+    """Put a copy into the ring of the block that gets it; the first element of a box is in the scratch memory.
+
+    Returns 1, or 0 after a fault.
+    """
     block = word(thread, at.BLOCK)
+    first = word(block, at.SCRATCH)
     host = find(thread, target, count, align, at.IN_SHARED | at.WRITE | at.ASYNC, site)
     if host == 0:
         return 0
     barrier_host = _host_of(thread, barrier, at.WRITE | at.ATOMIC, site)
     if barrier_host == 0:
         return 0
+    if load64(barrier_host) >> 20 & _COUNT == 0:
+        return fail(thread, at.F_MBARRIER, barrier, 8, site, 0)
     owner = _owner_of(thread, target)
     last = word(owner, at.BULK_LAST)
     if last - word(owner, at.BULK_FIRST) >= at.BULK_CAPACITY:
@@ -145,11 +152,8 @@ def _begin(
     put(copy, at.BULK_TARGET, host - word(owner, at.SHARED))
     put(copy, at.BULK_SOURCE, source)
     put(copy, at.BULK_MAP, tensor_map)
-    put(copy, at.BULK_AT, at_0)
-    put(copy, at.BULK_AT + 1, at_1)
-    put(copy, at.BULK_AT + 2, at_2)
-    put(copy, at.BULK_AT + 3, at_3)
-    put(copy, at.BULK_AT + 4, at_4)
+    for k in range(5):
+        put(copy, at.BULK_AT + k, word(first, k))
     put(copy, at.BULK_BYTES, count)
     put(copy, at.BULK_BARRIER, barrier_host - word(owner, at.SHARED))
     put(copy, at.BULK_EPOCH, word(thread, at.INDEX) << at.CLOCK_BITS | word(thread, at.CLOCK))
@@ -175,9 +179,12 @@ def _row_offset(tensor_map: int, coordinates: int, row: int) -> int:
 
 def tensor_copy(
     thread: int, target: int, tensor_map: int, rank: int, at_0: int, at_1: int, at_2: int, at_3: int, at_4: int,
-    barrier: int, site: int,
+    barrier: int, blocks: int, site: int,
 ) -> int:  # fmt: skip
-    """Begin a copy of a box of a tensor; what is outside of the tensor becomes 0. Returns 1, or 0 after a fault."""
+    """Begin a copy of a box of a tensor; what is outside of the tensor becomes 0. Returns 1, or 0 after a fault.
+
+    blocks  a bit for each block of the cluster that gets the box, at the same places as this one; 0: this one alone
+    """
     place = find(thread, tensor_map, 128, 64, 0, site)
     if place == 0:
         return 0
@@ -203,10 +210,16 @@ def tensor_copy(
             source = word(place, at.MAP_BASE) + offset + start * item
             if find(thread, source, (end - start) * item, item, at.IN_GLOBAL, site) == 0:
                 return 0
-    return _begin(
-        thread, target, 0, count, 128, barrier, site, place, word(first, 0), word(first, 1), word(first, 2),
-        word(first, 3), word(first, 4),
-    )  # fmt: skip
+    put(block, at.BULK_ASKED, word(block, at.BULK_ASKED) + count)
+    if blocks == 0:
+        return _begin(thread, target, 0, count, 128, barrier, site, place)
+    target, barrier = target % at.SHARED_WINDOW, barrier % at.SHARED_WINDOW
+    for rank in range(16):
+        if blocks >> rank & 1:
+            window = (rank + 1) * at.SHARED_WINDOW
+            if _begin(thread, window + target, 0, count, 128, window + barrier, site, place) == 0:
+                return 0
+    return 1
 
 
 def _copy_box(shared: int, target: int, tensor_map: int, coordinates: int) -> int:

@@ -184,6 +184,15 @@ def _trace(thread: int, block: int, address: int, size: int, flags: int, site: i
     return 0
 
 
+def _has_ended(block: int) -> int:
+    """Whether all threads of a block have ended: its shared memory may be another block's."""
+    for k in range(word(block, at.N_PADDED)):
+        op = word(word(block, at.THREADS) + k * word(block, at.STRIDE), at.OP)
+        if op != at.DONE and op != at.ABSENT:
+            return 0
+    return 1
+
+
 def find(thread: int, address: int, size: int, align: int, flags: int, site: int) -> int:
     """The host address of `size` bytes at the virtual `address`, or 0 and a fault in the thread's record."""
     block = word(thread, at.BLOCK)
@@ -203,6 +212,8 @@ def find(thread: int, address: int, size: int, align: int, flags: int, site: int
             if rank > word(block, at.N_CTAS):
                 return fail(thread, at.F_OUTSIDE, address, size, site, 0)
             owner = load64(word(block, at.PEERS) + (rank - 1) * 8)
+            if owner != block and _has_ended(owner):
+                return fail(thread, at.F_ENDED, address, size, site, 0)
         offset = shared - rank * at.SHARED_WINDOW - at.SHARED_START
         if offset < 0 or offset + size > word(owner, at.SHARED_BYTES):
             return fail(thread, at.F_OUTSIDE, address, size, site, 0)
@@ -307,7 +318,8 @@ def wait_copies(thread: int, groups: int) -> int:
 
 
 FUNCTIONS = (
-    word, put, fail, is_known, _check_shared, _knows_block, _see_block, _is_ordered, _check_global, _trace, find,
+    word, put, fail, is_known, _check_shared, _knows_block, _see_block, _is_ordered, _check_global, _trace,
+    _has_ended, find,
     _do_copy, _end_copy, copy_async, wait_copies,
 )  # fmt: skip
 INLINED = (word, put, is_known, _check_shared, _is_ordered, _check_global)

@@ -65,12 +65,15 @@ def _tensor(state: Assembly, instruction: Instruction) -> None:
     """A copy of a box of a tensor, which a map describes, to shared memory."""
     parts, body = instruction.opcode[4:], state.body
     rank = int(parts[0][0]) if parts and parts[0] in ("1d", "2d", "3d", "4d", "5d") else 0
-    if not rank or parts[1:] not in _TENSOR or len(instruction.operands) != 3:
+    in_cluster = parts[-1] == "multicast__cluster"
+    kind = parts[1:-1] if in_cluster else parts[1:]
+    if not rank or kind not in _TENSOR or len(instruction.operands) != 3 + in_cluster:
         raise state.refuse(f"instruction `{instruction.text}`")
-    target, source, barrier = instruction.operands
+    target, source, barrier, *blocks = instruction.operands
     if not isinstance(source, Address) or len(source.coordinates) != rank:
         raise state.refuse(f"instruction `{instruction.text}`, for its coordinates")
     coordinates = [state.word(c) for c in source.coordinates] + ["0"] * (5 - rank)
     words = [state.address(target), state.address(source), str(rank), *coordinates, state.address(barrier)]
+    words.append(state.word(blocks[0], 16) if blocks else "0")
     arguments = ", ".join(f"i64 {word}" for word in (*words, str(state.site)))
     body.check(body.new(f"call i64 @emu.tensor_copy(ptr %ctx, {arguments})"))
