@@ -229,12 +229,18 @@ def _show(reports: Mapping[str, BuildReport], built: Mapping[str, Executable], p
     _, *others = reports.values()
     if common.format == "json":
         document: dict[str, Any] = {"artifact": str(path)}
-        each = [{"cpu": name, "summary": r.summary, "kernels": _rows(r, built[name])} for name, r in reports.items()]
+        each = [
+            {"cpu": name, "summary": r.summary, "graph": r.graph, "kernels": _rows(r, built[name])}
+            for name, r in reports.items()
+        ]
         print_json(document | ({"variants": each} if others else {k: v for k, v in each[0].items() if k != "cpu"}))
     elif common.verbosity > 0 or common.format == "csv":
         columns = (Column("cpu", "CPU"), *REPORT_COLUMNS) if others else REPORT_COLUMNS
         rows = [{"cpu": name, **row} for name, r in reports.items() for row in _rows(r, built[name])]
         show(Table(columns, rows), common.format)
+        for name, r in reports.items():
+            if common.format == "table" and r.graph_text:
+                say(f"{name}: " * bool(others) + r.graph_text, quiet=common.is_quiet)
 
 
 def _rows(report: BuildReport, executable: Executable) -> list[dict[str, Any]]:

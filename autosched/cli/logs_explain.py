@@ -105,9 +105,10 @@ def _of_model(
     common: Common, model: Path, shapes: Shapes | None, reader: RecordReader, target: Any, threads: int, gains: Gains
 ) -> list[dict[str, Any]]:
     from autosched.driver.build.choose import choose
+    from autosched.driver.build.graph_options import choose_graph
     from autosched.driver.build.tuned_layouts import TunedLayouts
     from autosched.driver.tasks import extract_tasks
-    from autosched.records.explain import Explaining
+    from autosched.records.explain import Explaining, consider
 
     explaining = Explaining(reader)
     rows: list[dict[str, Any]] = []
@@ -115,6 +116,9 @@ def _of_model(
     for task in extract_tasks(module, target, threads=threads, layouts=TunedLayouts(reader, target, threads)):
         choice = choose(task, explaining, task.name)
         rows += _rows(task, choice.found, explaining.considered.get(task.key, []), gains, choice.config)
+    if (graph := choose_graph(module, target, reader, threads)) is not None:
+        considered = consider(reader, graph.task, graph.found)
+        rows += _rows(graph.task, graph.found, considered, gains, graph.options.config)
     return rows
 
 

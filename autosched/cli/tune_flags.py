@@ -33,6 +33,7 @@ class SearchFlags:
     fresh: bool
     verify: Literal["model", "task"]
     run_as: Literal["latency", "throughput"]
+    graph: bool
     precision: str | None
 
     def options(self, threads: int | None) -> TuneOptions:
@@ -56,6 +57,7 @@ class SearchFlags:
             fresh=self.fresh,
             verify=self.verify,
             run_as=self.run_as,
+            graph=self.graph,
             precision=self.precision,
         )
 
@@ -102,6 +104,9 @@ OPTIONS = (
         default="latency",
         show_default=True,
         help="Measure one instance alone, or one thread while others run on the other cores.",
+    ),
+    click.option(
+        "--graph", is_flag=True, help="Search layouts and fusion of the whole model first, in a quarter of the budget."
     ),
     click.option(
         "--precision",

@@ -36,6 +36,7 @@ class TuneOptions:
     verify    "model": judge winners inside the built model as well; "task": judge each alone
     run_as    "latency": measure one instance alone, on all threads; "throughput": measure on one thread by default,
               while other instances run on the other cores, and judge winners each alone
+    graph     search how the graph is built too, by runs of the model: in a quarter of the budget of time, or a minute
     precision  of a model's products, as `build` takes it: "bf16" tunes the kernels of build(…, precision="bf16")
     Raises    UsageError for an impossible value.
     """
@@ -54,6 +55,7 @@ class TuneOptions:
     session: str = ""
     verify: Literal["model", "task"] = "model"
     run_as: Literal["latency", "throughput"] = "latency"
+    graph: bool = False
     precision: str | None = None
 
     def companions(self, threads: int) -> int | None:

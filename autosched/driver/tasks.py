@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.driver.build.choose import is_scheduled, make_task
 from autosched.driver.build.graph import call_counts, has_graph, prepare
+from autosched.driver.build.graph_options import options_for
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.ir import IRModule
 from autosched.target import Target
@@ -26,10 +27,11 @@ def extract_tasks(
 ) -> tuple[Task, ...]:
     """The tasks of a module, those with the most work first; equal workloads are one task, their counts added.
 
-    layouts  what the records that a build would use know of layouts
+    layouts  what the records that a build would use know of layouts; their options of the graph are used too
     """
     if has_graph(module):
-        prepared = prepare(module, target, params or {}, layouts)
+        options = None if layouts is None else options_for(module, target, layouts.reader, layouts.threads)
+        prepared = prepare(module, target, params or {}, layouts, options)
         return prepared_tasks(prepared, target, threads=threads, cache="cold")
     return prepared_tasks(module, target, threads=threads, cache="warm")
 

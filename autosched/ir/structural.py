@@ -150,10 +150,12 @@ class _Digester:
 
     condensed  a scalar expression whose variables have all occurred before is one token, a digest of it. Whether it
                is one depends on the form alone, not on which nodes are shared, and a shared node is looked at once.
+    valued     arrays count by what they hold, not by shape and dtype alone
     """
 
     labelled: bool
     condensed: bool
+    valued: bool = True
     names: dict[int, int] = field(default_factory=dict)
     digests: dict[int, str] = field(default_factory=dict)
 
@@ -181,7 +183,8 @@ class _Digester:
                 self.write(x[k], out, known_only)
             out.append("}")
         elif isinstance(x, np.ndarray):
-            out.append(f"{x.dtype}{x.shape}{hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()}")
+            held = hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest() if self.valued else ""
+            out.append(f"{x.dtype}{x.shape}{held}")
         else:
             out.append(f"{type(x).__name__}:{x!r};")
 
@@ -229,15 +232,16 @@ def _sha256(tokens: list[str]) -> str:
     return hashlib.sha256("\x1f".join(tokens).encode()).hexdigest()
 
 
-def structural_key(node: object, *, labelled: bool = True) -> str:
+def structural_key(node: object, *, labelled: bool = True, valued: bool = True) -> str:
     """A hexadecimal SHA-256 of the form; equal forms give equal keys in every process.
 
     labelled  count the names of blocks, which `structural_equal` does not look at but generated code shows
+    valued    count what arrays hold; else models of one form with other weights have equal keys
     """
     for condensed in (False, True):
         out: list[str] = []
         try:
-            _Digester(labelled, condensed).write(node, out)
+            _Digester(labelled, condensed, valued).write(node, out)
         except _TooLong:
             continue
         return _sha256(out)

@@ -229,6 +229,15 @@ class BuildReport:
 
     rows: tuple[Mapping[str, Any], ...]
     compile_s: float = 0.0
+    graph: Mapping[str, Any] | None = None  # options of the graph's passes and why, where records know of any
+
+    @property
+    def graph_text(self) -> str:
+        """What is said of the graph, "" where records know of none."""
+        if self.graph is None:
+            return ""
+        reason = f"; {self.graph['reason']}" if self.graph["reason"] else ""
+        return f"{self.graph['config']} ({self.graph['origin']}, {self.graph['trust']}{reason})"
 
     @property
     def summary(self) -> str:

@@ -188,4 +188,5 @@ def build_variants(what: Any, targets: Sequence[object], **options: Any) -> Vari
 
 def build_report(executable: Executable | DynamicExecutable | SizedModel) -> BuildReport:
     """The report of the build that made an executable."""
-    return BuildReport(tuple(executable.manifest.get("report", ())), executable.compile_s)
+    manifest = executable.manifest
+    return BuildReport(tuple(manifest.get("report", ())), executable.compile_s, manifest.get("graph"))

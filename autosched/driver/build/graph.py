@@ -14,6 +14,7 @@ from autosched.templates.accuracy import with_accuracy
 from autosched.templates.tf32 import TF32, allow_tf32
 from autosched.driver.build.choose import Choice, choose_all
 from autosched.driver.build.schedules import compile_functions, stored_functions, with_checks
+from autosched.driver.build.graph_options import GraphOptions, choose_graph
 from autosched.driver.build.input_ranges import input_ranges
 from autosched.driver.build.precision import precision_of
 from autosched.driver.build.pipeline import graph_passes, run_passes
@@ -46,11 +47,16 @@ def has_graph(module: IRModule) -> bool:
 
 
 def prepare(
-    module: IRModule, target: Target, params: Mapping[str, object], oracle: LayoutOracle | None = None
+    module: IRModule,
+    target: Target,
+    params: Mapping[str, object],
+    oracle: LayoutOracle | None = None,
+    options: GraphOptions | None = None,
 ) -> IRModule:
     """The graph level's part of a build: afterwards `main` calls PrimFuncs in natural layout and nothing else.
 
     oracle  what is known of convolutions in several layouts: `TunedLayouts` of the records that the build uses
+    options what the passes are told; None: nothing
     """
     if params:
         known = [p.name for p in module["main"].params]
@@ -59,7 +65,7 @@ def prepare(
             raise UsageError(f"main has no parameters {names}", hint=f"there are {', '.join(known) or 'none'}")
         module = BindParams("main", {k: np.asarray(v) for k, v in params.items()})(module)
     precision = precision_of(module, target)
-    prepared = run_passes(module, graph_passes(target, oracle, precision))
+    prepared = run_passes(module, graph_passes(target, oracle, precision, options or GraphOptions()))
     if precision == TF32:
         prepared = allow_tf32(prepared)
     _refuse_empty(prepared)
@@ -96,7 +102,10 @@ def build_graph(
         with patient_collector():
             with step("driver/build/tuned_layouts.py", "read what is known of layouts"):
                 layouts = TunedLayouts(records, target, threads)
-            prepared = with_accuracy(prepare(module, target, params, layouts), accuracy)
+            with step("driver/build/graph_options.py", "look the graph's options up"):
+                graph = choose_graph(module, target, records, threads)
+                options = graph.options if graph is not None else GraphOptions()
+            prepared = with_accuracy(prepare(module, target, params, layouts, options), accuracy)
             weights = call_counts(prepared)
             with step("driver/build/choose.py", "look the configuration of each kernel up"):
                 choices = choose_all(prepared, target, records, threads=threads, weights=weights, cache="cold")
@@ -104,6 +113,8 @@ def build_graph(
     finally:
         close_spares()
     executable.manifest["input_ranges"] = input_ranges(module)
+    if graph is not None:
+        executable.manifest["graph"] = graph.row
     return executable
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
+from autosched.driver.build.graph_options import GraphOptions
 from autosched.durations import log_step
 from autosched.env import AUTOSCHED_PRINT_AFTER, AUTOSCHED_VERIFY
 from autosched.ir.module import IRModule
@@ -45,16 +46,23 @@ from autosched.templates import (
     layout_blocks, multiplies_bytes, narrows_convolution, streams_bfloat16, tile_blocks, widened_dtypes,
 )  # fmt: skip
 
-def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: str = WIDE) -> tuple[Pass, ...]:
+USUAL = GraphOptions()
+
+
+def graph_passes(
+    target: Target, oracle: LayoutOracle | None = None, precision: str = WIDE, options: GraphOptions = USUAL
+) -> tuple[Pass, ...]:
     """What turns a model into calls of fused kernels, in order.
 
     oracle     what is known of convolutions in several layouts
     precision  "bfloat16": products with constant weights round their factors to it
+    options    what tuning may choose of them
     """
     choices = partial(narrows_convolution, target), partial(streams_bfloat16, target)
     narrow: tuple[Pass, ...] = (NarrowProducts(*choices),) if precision == NARROW else ()
-    blocks = layout_blocks(target)
-    layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle, tile_blocks(target)),) if blocks else ()
+    blocks, change_weight = options.layout_blocks(layout_blocks(target)), options.change_percent / 100
+    layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle, tile_blocks(target), change_weight),) if blocks else ()
+    attention: tuple[Pass, ...] = (FuseAttention(), DeadCodeElimination()) if options.fuse_attention else ()
     halves = widened_dtypes(target)
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
     sums: tuple[Pass, ...] = (AddBytes(), DeadCodeElimination()) if multiplies_bytes(target) else ()
@@ -62,10 +70,9 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: 
     return (
         UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
         FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),
-        FuseAttention(), DeadCodeElimination(),
-        *narrow, *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
+        *attention, *narrow, *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(), *sums,
-        LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
+        LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(with_sums=options.fuse_sums), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip
 
 

@@ -27,11 +27,12 @@ class TunedLayouts:
     The time of one with something fused behind it stands for the bare one's; that with the least behind it is taken.
     A lock brings the times that were used when it was written, so that a locked build chooses the same layouts.
 
+    reader, threads  as given: what else records know of a model is looked up in them
     answers  what was said, by the key of the bare convolution's workload, in seconds
     """
 
     def __init__(self, reader: RecordReader | None, target: Target, threads: int):
-        self.target = target
+        self.target, self.reader, self.threads = target, reader, threads
         self.answers: dict[str, float] = {}
         self.known: dict[Interface, list[tuple[Workload, float]]] = {}
         locked = _locked(reader)

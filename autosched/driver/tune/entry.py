@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.driver.build.choose import TRUSTED, choose
 from autosched.driver.build.graph import has_graph, prepare
+from autosched.driver.build.graph_options import graph_space, options_for
 from autosched.driver.build.precision import with_precision
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.model_files import open_model
@@ -16,17 +17,20 @@ from autosched.driver.options import with_budget
 from autosched.driver.settings import check_runs_here, resolve_records, resolve_target, resolve_threads
 from autosched.driver.tasks import extract_tasks, prepared_tasks
 from autosched.driver.tune.finals import looked_up
+from autosched.driver.tune.graph_search import GraphSearch, share_of
 from autosched.driver.tune.model_check import ModelCheck
 from autosched.driver.tune.report import TaskReport as TaskReport
 from autosched.driver.tune.report import TuneReport as TuneReport
 from autosched.driver.tune.shapes import Ranges, has_ranges, tune_range
 from autosched.driver.tune.tuning import Tuning
-from autosched.driver.tune.turns import OpenMeasurer, TuningRun
+from autosched.driver.tune.turns import Interruption, OpenMeasurer, TuningRun
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 from autosched.ir import IRModule
 from autosched.records import Trust, database_to_write, open_store
+from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.space import use_spaces
+from autosched.target import Target
 from autosched.task import Task
 from autosched.tuner.measure import LocalMeasurer
 
@@ -82,10 +86,31 @@ def tune(
     with use_spaces(options.spaces):
         with open_store(where) as store:
             reader = resolve_records([store], run_as=options.run_as)
-            layouts = TunedLayouts(reader, chosen, threads)
+            layouts, interruption, notes = TunedLayouts(reader, chosen, threads), Interruption(), []
+            if options.graph:
+                if measurer is not None or options.run_as != "latency":
+                    raise UsageError(
+                        "graph options are searched on this machine, one instance alone", hint="leave it out"
+                    )
+                what = _graph_model(what, args, layouts.target, options)
+                search = GraphSearch(what, layouts, params or {}, store, options)
+                with interruption:
+                    search.run(share_of(options), lambda: interruption.is_asked, progress or (lambda report: None))
+                notes, options = search.report.notes, search.rest_of(options)
             check, tasks = _tasks(what, args, params, layouts, threads, options)
             tuning = Tuning(tasks, chosen, threads, store, options, looked_up(tasks, reader))
-            return TuningRun(tuning, check, progress, measurer or LocalMeasurer).run()
+            tuning.report.notes += notes
+            return TuningRun(tuning, check, progress, measurer or LocalMeasurer, interruption).run()
+
+
+def _graph_model(what: Any, args: Any, target: Target, options: TuneOptions) -> IRModule:
+    """The module whose graph is searched. Raises UsageError where there are no options to search."""
+    module = None if isinstance(what, Task) else open_model(what, args)
+    if module is None or not has_graph(module) or symbolic_dims(module["main"]):
+        raise UsageError("graph options are those of a model of known sizes", hint="leave it out, or give the sizes")
+    if graph_space(target) is None:
+        raise UsageError(f"graphs for {target.kind.name} have no options", hint="leave it out")
+    return with_precision(module, options.precision, target)
 
 
 def _tasks(
@@ -100,7 +125,8 @@ def _tasks(
     else:
         module = with_precision(open_model(what, args), options.precision, target)
         if has_graph(module):
-            prepared = prepare(module, target, params or {}, layouts)
+            chosen = options_for(module, target, layouts.reader, threads)
+            prepared = prepare(module, target, params or {}, layouts, chosen)
             check = ModelCheck(module, prepared, target, threads)
             tasks = prepared_tasks(prepared, target, threads=threads, cache="cold")
         else:

@@ -49,11 +49,12 @@ class TuningRun:
         check: ModelCheck | None = None,
         progress: Callable[[TuneReport], None] | None = None,
         open_measurer: OpenMeasurer = LocalMeasurer,
+        interruption: Interruption | None = None,
     ):
         self.tuning, self.check, self.open_measurer = tuning, check, open_measurer
         self.line = where_it_is_seen() if progress is None else None
         self.progress = progress or self.line or (lambda report: None)
-        self.interruption = Interruption()
+        self.interruption = interruption or Interruption()
         self.leases = Leases(tuning)
         self.foresight = Foresight(tuning)
         self.planned: tuple[Turn, list[Config]] | None = None  # the turn that was decided ahead

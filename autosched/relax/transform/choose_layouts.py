@@ -132,12 +132,14 @@ def choose_layouts(
     block: Blocks = 16,
     oracle: LayoutOracle | None = None,
     tile_blocks: Mapping[str, int] = NO_TILES,
+    change_weight: float = 1.0,
 ) -> IRModule:
     """Give convolutions, pools and element-wise calls blocked channels where that is cheaper; results stay as they are.
 
     block       channels in a block, several such numbers, or a function that says so for a convolution or pool
     oracle      times of calls that somebody has measured
     tile_blocks  channels in a block, by dtype, where convolutions of it are several times as fast
+    change_weight  how many times as much as estimated a change of layout is taken to cost
     """
 
     def blocks(call: Call) -> Sequence[int]:
@@ -147,7 +149,7 @@ def choose_layouts(
         return (*sizes, tile) if tile and tile not in sizes else sizes
 
     usual = (16,) if callable(block) else (block,) if isinstance(block, int) else tuple(block)
-    costs = LayoutCosts(usual, oracle, tile_blocks)
+    costs = LayoutCosts(usual, oracle, tile_blocks, change_weight)
 
     def blocked(function: Function) -> Function:
         if any(isinstance(b.value, If) for b in function.bindings()):
@@ -163,6 +165,7 @@ def ChooseLayouts(  # noqa: N802
     block: Blocks = 16,
     oracle: LayoutOracle | None = None,
     tile_blocks: Mapping[str, int] = NO_TILES,
+    change_weight: float = 1.0,
 ) -> Pass:
     """See `choose_layouts`."""
-    return graph_pass("ChooseLayouts")(lambda module: choose_layouts(module, block, oracle, tile_blocks))
+    return graph_pass("ChooseLayouts")(lambda module: choose_layouts(module, block, oracle, tile_blocks, change_weight))

@@ -103,13 +103,16 @@ def _fuse_function(function: Function, groups: list[Group], builder: BlockBuilde
     )
 
 
-def fuse_ops(module: IRModule) -> IRModule:
-    """Move groups of kernel calls into private functions with the attribute `Primitive`; equal groups share one."""
+def fuse_ops(module: IRModule, with_sums: bool = True) -> IRModule:
+    """Move groups of kernel calls into private functions with the attribute `Primitive`; equal groups share one.
+
+    with_sums  whether a convolution or product takes in the sum with another tensor of its result's shape
+    """
     builder = BlockBuilder(module)
     fused: dict[GlobalVar, Function] = {}
     for gv, function in module.functions.items():
         if isinstance(function, Function) and not function.attrs.get("Primitive"):
-            groups = find_groups(module, function)
+            groups = find_groups(module, function, with_sums)
             if groups:
                 fused[gv] = _fuse_function(function, groups, builder)
     if not fused:
@@ -120,6 +123,6 @@ def fuse_ops(module: IRModule) -> IRModule:
     return result
 
 
-def FuseOps(fuse_opt_level: int = -1) -> Pass:  # noqa: N802
+def FuseOps(fuse_opt_level: int = -1, with_sums: bool = True) -> Pass:  # noqa: N802
     """See `fuse_ops`; level 0 fuses nothing, any other everything."""
-    return graph_pass("FuseOps")(lambda module: module if fuse_opt_level == 0 else fuse_ops(module))
+    return graph_pass("FuseOps")(lambda module: module if fuse_opt_level == 0 else fuse_ops(module, with_sums))

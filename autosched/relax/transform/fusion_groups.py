@@ -163,8 +163,19 @@ def _is_chain(path: Sequence[Member]) -> bool:
     return all(b.reads(a) for a, b in zip(path, path[1:], strict=False))
 
 
-def _grow_anchor(anchor: Member, parents: Mapping[Member, Member | None]) -> None:
-    """Take in element-wise consumers of the anchor's shape for as long as they form a chain."""
+def _reads_another(m: Member, group: Sequence[Member]) -> bool:
+    """Whether a call reads a tensor of its result's shape that no member of the group has computed."""
+    own = {member.var for member in group}
+    read = (v for a in tir_inputs(m.call) for v in used_vars(a) if v not in own)
+    infos = (v.struct_info for v in read)
+    return any(isinstance(i, TensorStructInfo) and i.shape is not None and _size(i) == m.n_elements for i in infos)
+
+
+def _grow_anchor(anchor: Member, parents: Mapping[Member, Member | None], with_sums: bool) -> None:
+    """Take in element-wise consumers of the anchor's shape for as long as they form a chain.
+
+    with_sums  also those that read another tensor of that shape, as the sum at the end of a residual block
+    """
     group = Group([anchor], anchored=True)
     anchor.group = group
     last = anchor
@@ -174,6 +185,8 @@ def _grow_anchor(anchor: Member, parents: Mapping[Member, Member | None]) -> Non
             m.group is None and m.pattern <= OpPattern.BROADCAST and m.shape == anchor.shape and m.shape is not None
             for m in path
         )
+        if not with_sums and any(_reads_another(m, [*group.members, *path]) for m in path):
+            return
         if not fits or not _is_chain([last, *path]) or not fits_one_expression([*group.members, *path]):
             return
         group.add(path)
@@ -218,14 +231,14 @@ def _join_plain(m: Member, parents: Mapping[Member, Member | None]) -> None:
         Group([]).add(ordered)
 
 
-def find_groups(module: IRModule, function: Function) -> list[Group]:
-    """The groups of at least two calls, by the position of their last call."""
+def find_groups(module: IRModule, function: Function, with_sums: bool = True) -> list[Group]:
+    """The groups of at least two calls, by the position of their last call; `with_sums` see `_grow_anchor`."""
     members = find_members(module, function)
     parents = post_dominators(members)
     for wanted in (OpPattern.OUT_FUSABLE, OpPattern.REDUCTION):
         for m in reversed(members):  # a sum of two anchors' results joins the later one: the other's is there by then
             if m.group is None and m.pattern is wanted and m.shape is not None:
-                _grow_anchor(m, parents)
+                _grow_anchor(m, parents, with_sums)
     for m in members:
         if m.pattern <= OpPattern.INJECTIVE and (m.group is None or not m.group.anchored):
             _join_plain(m, parents)

@@ -52,13 +52,20 @@ class LayoutOracle(Protocol):
 
 
 class LayoutCosts:
-    """Costs of calls and of changes of layout, in nanoseconds."""
+    """Costs of calls and of changes of layout, in nanoseconds.
+
+    change_weight  how many times as much as estimated a change of layout is taken to cost
+    """
 
     def __init__(
-        self, blocks: Sequence[int], oracle: LayoutOracle | None = None, tile_blocks: Mapping[str, int] = NO_TILES
+        self,
+        blocks: Sequence[int],
+        oracle: LayoutOracle | None = None,
+        tile_blocks: Mapping[str, int] = NO_TILES,
+        change_weight: float = 1.0,
     ):
         self.smallest = min(blocks, default=1)
-        self.oracle, self.tile_blocks = oracle, tile_blocks
+        self.oracle, self.tile_blocks, self.change_weight = oracle, tile_blocks, change_weight
 
     def change(self, shape: Sequence[int], old: int, new: int) -> float:
         """The cost of a change of layout of an image [N, C, H, W]."""
@@ -69,7 +76,7 @@ class LayoutCosts:
         if h == w == 1 and PLAIN in (old, new) and c % block == 0:
             return 0.0  # the order in memory is the same
         each = SMALL_CHANGE_NS if w < 2 * self.smallest else CHANGE_NS
-        return CALL_NS + each * n * h * w * _stored(c, block)
+        return self.change_weight * (CALL_NS + each * n * h * w * _stored(c, block))
 
     def calls(self, call: Call, combinations: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], float]:
         """The costs of a call for (layout of its data, layout of its result).

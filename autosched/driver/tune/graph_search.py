@@ -1,0 +1,356 @@
+"""The search over how a model's graph is built: each trial is a build of the whole model and runs of it.
+
+A variant is built with the kernels' configurations that a build would use now. It runs in a child process first, which
+may crash or hang, and its outputs are compared with the model evaluated in float64. Then it runs in turn with the model
+as it is built untuned, which takes the machine's drift out. The winner has to be faster beyond doubt in two comparisons
+of its own; it is recorded as any winner is, and the next build uses it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import multiprocessing
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.driver.bench.programs import autosched_program, input_specs, known_ranges, random_inputs
+from autosched.driver.bench.rounds import Timing, measure
+from autosched.driver.build.choose import choose_all
+from autosched.driver.build.graph import assemble, call_counts, prepare
+from autosched.driver.build.graph_options import GRAPH, VERSION, GraphOptions, graph_space, graph_task
+from autosched.driver.build.input_ranges import input_ranges
+from autosched.driver.build.tuned_layouts import TunedLayouts
+from autosched.driver.options import TuneOptions
+from autosched.driver.tune.report import TaskReport, TuneReport
+from autosched.driver.tune.session import LEAST_S, begin_session
+from autosched.errors import AutoschedError
+from autosched.ir import IRModule
+from autosched.records import make_record
+from autosched.records.record import current_versions
+from autosched.records.sql import SqlStore
+from autosched.relax.evaluate import evaluate
+from autosched.relax.transform import BindParams
+from autosched.runtime import Executable, GraphModule
+from autosched.space import Config, ConfigSpace
+from autosched.task import Measurement, Status, Trial
+from autosched.tuner.measure.reference import CHECKED_AGAINST
+from autosched.tuner.measure.sampling import ratio_of_rounds
+from autosched.tuner.search import make_search
+
+SHARE, USUAL_S = 0.25, 60.0  # of a budget of time; seconds without one
+TRIAL_S, FINAL_S = 0.3, 0.8  # measuring time of one program
+FINALISTS = 2
+LEAST_CHANGE = 0.002  # of the model's time: smaller changes are not worth a doubt
+LEAST_ERROR = 1e-5  # as a share of the largest output: a variant may err so much, and …
+MORE_ERROR = 4.0  # … so many times as much as the untuned build does
+HANG_S = 60.0  # of a first run: so long, or so many times as long as the untuned build's
+HANG_RUNS = 100
+
+
+@dataclass
+class Variant:
+    """A built model.
+
+    content  equal for builds that are the same program
+    """
+
+    config: Config
+    executable: Executable
+    content: str
+
+
+class GraphSearch:
+    """Searches the graph options of one model.
+
+    module   the model, its parameters bound
+    layouts  what the records that a build would use know, as of now
+    """
+
+    def __init__(
+        self,
+        module: IRModule,
+        layouts: TunedLayouts,
+        params: Mapping[str, object],
+        store: SqlStore,
+        options: TuneOptions,
+    ):
+        bound = {name: np.asarray(value) for name, value in params.items()}
+        self.module = BindParams("main", bound)(module) if bound else module
+        self.layouts, self.store, self.options = layouts, store, options
+        self.target, self.threads = layouts.target, layouts.threads
+        self.task = graph_task(module, self.target, self.threads)
+        self.known = list(store.trials(self.task))
+        self.session = begin_session([self.known], dataclasses.replace(options, fresh=True))
+        self.report = TuneReport(
+            [TaskReport(GRAPH, 1)],
+            database=str(store.where),
+            budget_s=options.budget_s,
+            device=self.target.fingerprint().summary,
+            threads=self.threads,
+        )
+        self._ratios: dict[Config, float] = {}
+        self._seen: dict[str, Trial] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether an earlier search has named a winner, and no new one is asked for."""
+        return not self.options.fresh and any(r.is_winner and r.versions.get("template") == VERSION for r in self.known)
+
+    def rest_of(self, options: TuneOptions) -> TuneOptions:
+        """The options with what the search has left of a budget of time."""
+        if options.budget_s is None:
+            return options
+        return dataclasses.replace(options, budget_s=max(options.budget_s - self.session.elapsed_s, LEAST_S))
+
+    def run(
+        self,
+        budget_s: float,
+        is_asked: Callable[[], bool],
+        progress: Callable[[TuneReport], None] = lambda report: None,
+    ) -> None:
+        """Search for so long, and name a winner.
+
+        is_asked  whether the user wants an end: a variant that is faster is named, but not that none is
+        progress  called with the report, in which the graph is the only task
+        """
+        space = graph_space(self.target)
+        if space is None or self.is_done:
+            return
+        end = time.monotonic() + budget_s
+
+        def update(state: str) -> None:
+            report, times = self.report, [ratio * self.default_s for ratio in self._ratios.values()]
+            report.elapsed_s, report.tasks[0].state = self.session.elapsed_s, state
+            report.tasks[0].default_s, report.tasks[0].best_s = self.default_s, min([self.default_s, *times])
+            report.tasks[0].n_trials, report.tasks[0].n_failed = report.n_trials, report.n_failed
+            progress(report)
+
+        try:
+            self.default = self._built(GraphOptions().config)
+            self._prepare_check()
+        except AutoschedError as error:
+            self.report.notes.append(f"the graph's options were not searched: {error.line}")
+            return
+        search = make_search(self.options.strategy, space, seed=self.options.seed)
+        search.tell([self._of_default(), *self._resumed(space)])
+        n_tried = 0
+        while not is_asked() and time.monotonic() + self._last_s < end and (asked := search.ask(1)):
+            search.tell([self._trial(config) for config in asked])
+            n_tried += 1
+            update("searching")
+        update("verifying")
+        self._name_winner(is_complete=n_tried > 0 and not is_asked())
+
+    def _resumed(self, space: ConfigSpace) -> list[Trial]:
+        """Trials of a search that was killed; ratios to the default of their rounds."""
+        trials = []
+        for record in self.known:
+            baseline = record.baseline_s
+            if record.config not in space or record.is_default or record.versions.get("template") != VERSION:
+                continue
+            if record.measurement.is_ok and baseline is not None:
+                self._ratios[record.config] = record.measurement.median_s / baseline
+                trials.append(self._relative(record.config))
+            elif record.measurement.status.is_failure:
+                trials.append(record.trial)
+        return trials
+
+    # ---- building and checking
+
+    def _built(self, config: Config) -> Variant:
+        """Raises AutoschedError for a model that cannot be built so."""
+        prepared = prepare(self.module, self.target, {}, self.layouts, GraphOptions.of(config))
+        choices = choose_all(
+            prepared,
+            self.target,
+            self.layouts.reader,
+            threads=self.threads,
+            weights=call_counts(prepared),
+            cache="cold",
+        )
+        made = assemble(prepared, choices, self.target, self.threads)
+        made.manifest["input_ranges"] = input_ranges(self.module)
+        parts = [made.graph.to_manifest(), made.manifest["functions"]]
+        content = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return Variant(config, made, content)
+
+    def _prepare_check(self) -> None:
+        """The truth, and how far the untuned build is from it."""
+        made = self.default.executable
+        self.inputs = random_inputs(input_specs(made), ranges=known_ranges(made))
+        truth = evaluate(self.module, self.inputs, dtype="float64")
+        self.truth = [np.asarray(x) for x in (truth if isinstance(truth, tuple | list) else (truth,))]
+        begin = time.monotonic()
+        errors = errors_of(run_once(made, self.inputs, self.threads), self.truth)
+        self.first_s = time.monotonic() - begin
+        self.limits = [max(LEAST_ERROR, MORE_ERROR * error) for error in errors]
+        self._program = autosched_program("untuned", made, self.threads)
+        (timing,) = measure([self._program], TRIAL_S)
+        self.default_s, self._last_s = timing.median_s, 0.0
+        self._seen[self.default.content] = self._of_default()
+
+    def _of_default(self) -> Trial:
+        how = {"threads": self.threads, "cache": "cold"}
+        return Trial(self.default.config, Measurement(Status.OK, (self.default_s,), CHECKED_AGAINST, how=how))
+
+    def _checked(self, variant: Variant) -> Measurement | None:
+        """Run a variant in a child process and compare; None where all is well, else what went wrong."""
+        context = multiprocessing.get_context("fork")
+        there, here = context.Pipe()
+        given = (here, variant.executable, self.inputs, self.truth, self.threads)
+        child = context.Process(target=_check_in_child, args=given, daemon=True)
+        child.start()
+        here.close()
+        limit_s = max(HANG_S, HANG_RUNS * self.first_s)
+        try:
+            if not there.poll(limit_s):
+                child.kill()
+                return Measurement(Status.TIMEOUT, error=f"the first run did not end in {limit_s:.0f} s")
+            errors: list[float] | str = there.recv()
+        except EOFError:
+            child.join()
+            return Measurement(Status.CRASH, error=f"the process of the first run ended with code {child.exitcode}")
+        finally:
+            child.join()
+            there.close()
+        if isinstance(errors, str):
+            return Measurement(Status.RUN_ERROR, error=errors)
+        if any(not error <= limit for error, limit in zip(errors, self.limits, strict=True)):
+            text = f"off by {max(errors):.2g} of the largest output; at most {max(self.limits):.2g} is allowed"
+            return Measurement(Status.WRONG_RESULT, error=text)
+        return None
+
+    def _plainest(self, variant: Variant) -> Variant:
+        """The same program with the default's value of every knob that makes no difference to it."""
+        for name, usual in self.default.config.knobs.items():
+            if variant.config[name] != usual:
+                plainer = self._built(variant.config.with_knobs(**{name: usual}))
+                variant = plainer if plainer.content == variant.content else variant
+        return variant
+
+    # ---- trials
+
+    def _trial(self, config: Config) -> Trial:
+        """Build, check and measure one configuration; what is the same program as an earlier one is not measured."""
+        begin = time.monotonic()
+        try:
+            variant = self._built(config)
+        except AutoschedError as error:
+            return self._stored(Trial(config, Measurement(Status.BUILD_ERROR, error=str(error))))
+        if (same := self._seen.get(variant.content)) is not None:
+            return Trial(config, same.measurement)
+        if (failure := self._checked(variant)) is not None:
+            trial = self._stored(Trial(config, failure))
+        else:
+            trial = self._compared(variant, TRIAL_S)[0]
+            self._stored(trial)
+            trial = self._relative(config)
+        self._seen[variant.content] = trial
+        self._last_s = max(self._last_s, time.monotonic() - begin)
+        return trial
+
+    def _compared(self, variant: Variant, time_s: float) -> tuple[Trial, float, float]:
+        """Run a variant in turn with the untuned build: its trial, the ratio's median and the end of its interval."""
+        program = autosched_program("variant", variant.executable, self.threads)
+        one, two = measure([self._program, program], time_s)
+        ratio, _, high = ratio_of_rounds(two.round_medians_s.tolist(), one.round_medians_s.tolist())
+        self._ratios[variant.config] = ratio
+        how = {"threads": self.threads, "cache": "cold", "interleaved": 2, "baseline_s": one.median_s}
+        return Trial(variant.config, Measurement(Status.OK, _medians(two), CHECKED_AGAINST, how=how)), ratio, high
+
+    def _relative(self, config: Config) -> Trial:
+        """A trial as the search sees it: the default's time of now, times the ratio that was measured."""
+        seconds = self._ratios[config] * self.default_s
+        return Trial(config, Measurement(Status.OK, (seconds,), CHECKED_AGAINST))
+
+    def _stored(self, trial: Trial, *, is_winner: bool = False) -> Trial:
+        is_default = trial.config == GraphOptions().config
+        versions = {**current_versions(), "template": VERSION}
+        record = make_record(
+            self.task, trial, session=self.session.name, is_default=is_default, is_winner=is_winner, versions=versions
+        )
+        self.store.add([dataclasses.replace(record, time=self.session.now())])
+        if not is_winner:
+            self.report.n_trials += 1
+            self.report.n_failed += trial.measurement.status.is_failure
+        return trial
+
+    def _name_winner(self, *, is_complete: bool) -> None:
+        """The best few meet the untuned build again; what is faster beyond doubt, twice, is the winner, else that."""
+        ranked = sorted(self._ratios, key=lambda config: self._ratios[config])
+        for config in [c for c in ranked if self._ratios[c] < 1 - LEAST_CHANGE][:FINALISTS]:
+            try:
+                variant = self._plainest(self._built(config))
+            except AutoschedError:  # of a trial that an earlier run has made
+                continue
+            if self._checked(variant) is not None:
+                continue
+            results = [self._compared(variant, FINAL_S) for _ in range(2)]
+            if all(high < 1 and ratio < 1 - LEAST_CHANGE for _, ratio, high in results):
+                self._stored(results[-1][0], is_winner=True)
+                config = variant.config
+                change = 100 * (results[-1][1] - 1)
+                self.report.notes.append(f"{changes(config)}: {change:+.1f} % of the model's time".replace("-", "−"))
+                return
+        if is_complete:
+            self._stored(self._of_default(), is_winner=True)
+            self.report.notes.append("the graph as it is built untuned is the fastest")
+
+
+def share_of(options: TuneOptions) -> float:
+    """The seconds that the graph's search may take."""
+    return USUAL_S if options.budget_s is None else SHARE * options.budget_s
+
+
+def changes(config: Config) -> str:
+    """What a configuration has other than the default: "graph: blocks=vector"."""
+    usual = GraphOptions().config
+    return str(Config(config.template, {k: v for k, v in config.knobs.items() if usual[k] != v}))
+
+
+def run_once(executable: Executable, inputs: Mapping[str, np.ndarray], threads: int) -> list[np.ndarray]:
+    """The outputs of a built model."""
+    module = GraphModule(executable, threads=threads)
+    for name, value in inputs.items():
+        module.set_input(name, value)
+    module.run()
+    return [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
+
+
+def errors_of(found: Sequence[np.ndarray], truth: Sequence[np.ndarray]) -> list[float]:
+    """The largest difference of each output, as a share of its largest value; of integers the share that differs."""
+    errors = []
+    for own, true in zip(found, truth, strict=True):
+        if own.shape != true.shape:
+            errors.append(np.inf)
+        elif own.dtype.kind not in "fV":
+            errors.append(float(np.mean(own != true)) if own.size else 0.0)
+        else:
+            wide, finite = own.astype("float64"), np.isfinite(true)
+            if not np.array_equal(np.isfinite(wide), finite):
+                errors.append(np.inf)
+                continue
+            scale = max(float(np.abs(true[finite]).max(initial=0.0)), 1e-30)
+            errors.append(float(np.abs(wide - true)[finite].max(initial=0.0)) / scale)
+    return errors
+
+
+def _medians(timing: Timing) -> tuple[float, ...]:
+    return tuple(timing.round_medians_s.tolist())
+
+
+def _check_in_child(
+    pipe: Any, executable: Executable, inputs: Mapping[str, np.ndarray], truth: Sequence[np.ndarray], threads: int
+) -> None:
+    """Send each output's error, or what was raised."""
+    try:
+        pipe.send(errors_of(run_once(executable, inputs, threads), truth))
+    except Exception as error:  # the boundary of a process that runs a candidate
+        pipe.send(f"{type(error).__name__}: {error}")
+    pipe.close()
