@@ -23,7 +23,7 @@ help:
 	@echo "make test      the tests for every day (about ten minutes on two cores)"
 	@echo "make test-all  all tests"
 	@echo "make check-avx512  runs code for AVX-512 on an emulated CPU (Debian with bochs; half an hour)"
-	@echo "make check-arm  runs code for AArch64 in emulated processes (Debian with qemu-user; some minutes)"
+	@echo "make check-arm  runs code for AArch64 in emulated processes (Debian with qemu-user-static; half an hour)"
 	@echo "make check-cuda  machine code of all GPU templates for all architectures; needs no GPU (four minutes)"
 	@echo "make gpu-check  correctness and speed of GPU kernels on the GPU that is here (nine minutes)"
 	@echo "make conformance  the onnx package's own cases, as a user would run them (six minutes)"

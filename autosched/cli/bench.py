@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ autosched bench model.asx --baseline old.json --fail-if +5%
 autosched bench model.asx --profile --trace trace.json
 autosched bench package.module:function --inputs x.npz
 """
-RUNTIMES = ("onnxruntime", "openvino", "torch", "onnxruntime-cuda", "torch-cuda", "torch-compile")
+RUNTIMES = ("onnxruntime", "openvino", "torch", "onnxruntime-cuda", "torch-cuda", "torch-compile")  # a package first
 
 
 @make_command("bench", example=EXAMPLE)
@@ -187,6 +188,9 @@ def _check_names(others: str | None, models: tuple[Path, ...]) -> tuple[str, ...
     names = tuple(name.strip() for name in (others or "").split(",") if name.strip())
     if unknown := [name for name in names if name not in RUNTIMES]:
         raise UsageError(f"unknown runtime {', '.join(unknown)}", hint=f"there are {', '.join(RUNTIMES)}")
+    for package in dict.fromkeys(name.partition("-")[0] for name in names):
+        if find_spec(package) is None:  # said now, not after the models were built
+            raise UsageError(f"{package} is not installed", hint=f"pip install {package}, or leave it out of --with")
     if names and all(is_built(path) for path in models):
         raise UsageError("--with needs an .onnx file among the models", hint="artifacts run in autosched alone")
     return names

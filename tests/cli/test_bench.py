@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,13 @@ def test_throughput_is_timed_beside_other_instances(
     assert (row["threads"], row["instances"]) == (1, 3) and row["runs_per_s"] == pytest.approx(3 / row["median_s"])
     assert main(["bench", models[0], *quick, "--as", "throughput", "--threads", "2"]) == 2
     assert "instances of one thread" in capsys.readouterr().err
+
+
+def test_a_runtime_that_is_not_installed_is_said_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"no model: it is not read")
+    assert main(["bench", str(path), "--with", "openvino"]) == 2
+    assert "openvino is not installed; pip install openvino, or leave it out of --with" in capsys.readouterr().err

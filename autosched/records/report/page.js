@@ -436,7 +436,7 @@ function showSummary() {
   const whole = report.in_model;
   const facts = [
     ...(whole ? [["Model, whole runs", `${ms(whole.before_ms)} → ${ms(whole.after_ms)} ms`, `${wholeChange(whole)}; every kernel in it, tuned or not`]] : []),
-    [report.weighted ? "Model, sum of its kernels" : "All tasks, each once", `${ms(before)} → ${ms(after)} ms`, before ? `${times(before / after)} as fast as untuned` + apart : ""],
+    [report.weighted ? "Model, sum of its kernels" : "All tasks, each once", before ? `${ms(before)} → ${ms(after)} ms` : "–", before ? `${times(before / after)} as fast as untuned` + apart : ""],
     ["Tasks", tasks.length.toLocaleString("en"), `${winners} better than their default`],
     ["Trials", sum((t) => t.n).toLocaleString("en"), `${sum(failed).toLocaleString("en")} failed`],
     ["Time spent", clock(sum((t) => t.spent_s)), "measuring and searching"],

@@ -24,6 +24,8 @@ from autosched.tuner.measure.worker import Setup
 from autosched.tuner.measure.worker_pool import WorkerPool
 
 TEMPLATE_COMPILER = "autosched.tuner.measure.compiler:TemplateCompiler"
+# The native loop is compiled once and by no candidate: a busy machine that has just installed us needs longer for it.
+_NATIVE_SHARE = 6
 
 
 class Compiler(Protocol):
@@ -138,9 +140,13 @@ class LocalBuilder:
 
     def native_loop(self) -> bytes:
         """Give the object code of the native loop. Raises AutoschedError if it cannot be built."""
-        ((_, reply),) = self._pool.run([Job(_NativeLoop())])
+        ((_, reply),) = self._pool.run([Job(_NativeLoop(), share=_NATIVE_SHARE)])
         if reply.status is not Status.OK:
-            raise AutoschedError(f"the native loop cannot be built: {reply.error}")
+            lines = reply.error.strip().splitlines() or [str(reply.status)]
+            reason = lines[
+                -1 if lines[0].startswith("Traceback") else 0
+            ]  # of a timeout, the first says what, the rest where
+            raise AutoschedError(f"the native loop cannot be built: {reason}")
         assert isinstance(reply.value, bytes), "the native loop is object code"
         return reply.value
 

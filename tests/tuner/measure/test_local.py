@@ -15,13 +15,14 @@ import pytest
 
 from autosched.errors import AutoschedError, InvalidValueError
 from autosched.space import Config
-from autosched.target import host_cpu
+from autosched.target import Target, host_cpu
 from autosched.task import Measurement, Status, Trial
 from autosched.tuner.measure import Built, LocalMeasurer, MeasureOptions
 from autosched.tuner.measure.base import Candidate
+from autosched.tuner.measure.builder import LocalBuilder
 from autosched.tuner.measure.run_role import clock_khz
 from autosched.tuner.measure.runner import LocalRunner
-from tests.tuner.measure.kernels import K, N, config, evaluate, matmul_task
+from tests.tuner.measure.kernels import K, KernelCompiler, N, config, evaluate, matmul_task
 
 pytestmark = pytest.mark.early
 
@@ -289,6 +290,23 @@ def test_nothing_is_left_when_the_parent_ends(how: signal.Signals | str, code: i
 def test_a_worker_that_cannot_start_says_why() -> None:
     with pytest.raises(AutoschedError, match="No module named 'tests.no_such_module'"):
         LocalMeasurer("cpu", OPTIONS, compiler="tests.no_such_module:Compiler")
+
+
+class WithoutLoop(KernelCompiler):
+    """A compiler whose native loop fails with a long text."""
+
+    def native_loop(self) -> bytes:
+        """Fail."""
+        raise OSError("no space left\nThread 1:\n  File a\n")
+
+
+def test_a_native_loop_that_cannot_be_built_is_one_line() -> None:
+    builder = LocalBuilder(Target("cpu"), OPTIONS, compiler=f"{__name__}:WithoutLoop")
+    try:
+        with pytest.raises(AutoschedError, match="^the native loop cannot be built: .*no space left$"):
+            builder.native_loop()
+    finally:
+        builder.pool.close()
 
 
 def test_impossible_options() -> None:
