@@ -143,9 +143,8 @@ class LocalBuilder:
         ((_, reply),) = self._pool.run([Job(_NativeLoop(), share=_NATIVE_SHARE)])
         if reply.status is not Status.OK:
             lines = reply.error.strip().splitlines() or [str(reply.status)]
-            reason = lines[
-                -1 if lines[0].startswith("Traceback") else 0
-            ]  # of a timeout, the first says what, the rest where
+            # A traceback ends with the reason; that of a worker that was ended begins with it, and goes on with where.
+            reason = lines[-1 if lines[0].startswith("Traceback") else 0]
             raise AutoschedError(f"the native loop cannot be built: {reason}")
         assert isinstance(reply.value, bytes), "the native loop is object code"
         return reply.value
