@@ -47,7 +47,7 @@ def _alias(name: str) -> str:
     return ALIASES.get(name, name)
 
 
-def context(target: Any, extra_files: Sequence[str] | None = None) -> Any:
+def context(target: object, extra_files: Sequence[str] | None = None) -> Any:
     """A context with the packages of a target, or of several.
 
     Builds inside get what the project's and the user's databases know, then our own packages: the shipped ones, or

@@ -209,5 +209,5 @@ def _versions() -> dict[str, Any]:
     return found
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

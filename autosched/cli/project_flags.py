@@ -140,7 +140,7 @@ def _value(option: click.Option, value: object, file: Path, key: str) -> Any:
             raise refuse("a whole number")
         return value
 
-    def one(item: Any) -> str:
+    def one(item: object) -> str:
         if isinstance(item, bool) or not isinstance(item, str | int | float):
             raise refuse("text or a number")
         return _from_file(option, str(item), file)

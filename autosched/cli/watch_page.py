@@ -71,7 +71,7 @@ def _handler(page: bytes, state: State) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             """Requests are not logged."""
 
     return Handler

@@ -52,7 +52,7 @@ counters = Counters()
 
 
 def autosched_backend(
-    graph_module: Any, example_inputs: Sequence[Any], options: Mapping[str, Any] | None = None
+    graph_module: Any, example_inputs: Sequence[Any], options: Mapping[str, object] | None = None
 ) -> Any:
     """The backend that `torch.compile` finds by the name "autosched".
 

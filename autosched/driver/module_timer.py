@@ -32,7 +32,7 @@ class ModuleRole:
     def learn(self, key: str, value: object) -> None:
         """A message has all that is needed."""
 
-    def do(self, message: tuple[str | tuple[PrimFunc, str], dict[str, Any]]) -> Measurement:
+    def do(self, message: tuple[str | tuple[PrimFunc, str], dict[str, object]]) -> Measurement:
         """Serve a message: a module's file, or (function, target); and the arguments of `time_evaluator`."""
         source, options = message
         if isinstance(source, str):

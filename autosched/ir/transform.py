@@ -247,7 +247,7 @@ def module_pass(
 
 
 def function_kind(
-    kind: type, method: str, pass_func: Any, opt_level: int | None, name: str | None, required: Sequence[str] | None
+    kind: type, method: str, pass_func: object, opt_level: int | None, name: str | None, required: Sequence[str] | None
 ) -> Any:
     """Decorator of functions `(func, mod, ctx) -> func`, or classes with that method, over functions of one kind."""
 

@@ -127,7 +127,7 @@ class Database:
         sch = self.query_schedule(mod, target, workload_name)
         return None if sch is None else sch.mod
 
-    def query(self, mod: Any, target: Any, *, workload_name: str = "main", kind: str = "schedule") -> Any:
+    def query(self, mod: object, target: object, *, workload_name: str = "main", kind: str = "schedule") -> Any:
         """One of the three queries; kind "schedule", "record" or "ir_module"."""
         queries: dict[str, Callable[..., Any]] = {
             "schedule": self.query_schedule, "record": self.query_tuning_record, "ir_module": self.query_ir_module

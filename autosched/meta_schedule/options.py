@@ -85,7 +85,7 @@ COST_MODELS = ("xgb", "mlp", "random", "none")
 STRATEGIES = {"random": "random", "replay-trace": "random", "replay-func": "random"}
 
 
-def strategy_for(strategy: Any, cost_model: Any) -> str:
+def strategy_for(strategy: object, cost_model: object) -> str:
     """The strategy of `autosched.tune` that comes nearest. Raises ValueError for names that TVM does not have."""
     if isinstance(strategy, str) and strategy not in (*STRATEGIES, "evolutionary", "auto"):
         raise InvalidValueError(f"unknown strategy '{strategy}'", hint=f"one of evolutionary, {', '.join(STRATEGIES)}")

@@ -60,9 +60,9 @@ def open_database(database: object, work_dir: Any, module_equality: str = "struc
 def tune_tasks(
     *, tasks: Sequence[Any], task_weights: Sequence[float] | None = None, work_dir: Any = None,
     max_trials_global: int, max_trials_per_task: int | None = None, num_trials_per_iter: int = 64,
-    builder: Any = "local", runner: Any = "local", database: Any = "json", cost_model: Any = "xgb",
-    measure_callbacks: Any = "default", task_scheduler: Any = "gradient", module_equality: str = "structural",
-    post_optimization: bool = False, space: Any = "post-order-apply", strategy: Any = "evolutionary",
+    builder: object = "local", runner: Any = "local", database: Any = "json", cost_model: Any = "xgb",
+    measure_callbacks: object = "default", task_scheduler: object = "gradient", module_equality: str = "structural",
+    post_optimization: bool = False, space: object = "post-order-apply", strategy: Any = "evolutionary",
     seed: int | None = None,
 ) -> Database:  # fmt: skip
     """Tune tasks and write the best candidates to a database.

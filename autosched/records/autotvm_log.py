@@ -102,13 +102,13 @@ def _knobs(entities: Sequence[Any]) -> Iterator[tuple[str, Any]]:
             raise RecordError(f"an entity of kind {kind!r:.20}")
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise RecordError(f"text was expected, not {value!r:.20}")
     return value
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     if type(value) is not int:
         raise RecordError(f"a whole number was expected, not {value!r:.20}")
     return value

@@ -103,7 +103,7 @@ def connect_server(url: str, *, write: bool, busy_s: float) -> Engine:
         raise RecordError(f"a malformed URL: {error}", where=shown(url)) from None
 
     @event.listens_for(engine, "connect")
-    def connect(connection: Any, _: Any) -> None:
+    def connect(connection: Any, _: object) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"SET lock_timeout = {round(busy_s * 1e3)}")
             if not write:

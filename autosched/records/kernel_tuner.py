@@ -98,7 +98,7 @@ def _record(document: Mapping[str, Any], entry: Any) -> Record:
     )
 
 
-def read_knob(value: Any) -> int | str | bool:
+def read_knob(value: object) -> int | str | bool:
     """A parameter's value as a knob's: what is neither number nor text becomes its JSON text."""
     return value if isinstance(value, int | str) else json.dumps(value)
 

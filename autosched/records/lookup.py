@@ -176,13 +176,13 @@ def family_of(like: str) -> str:
         return like
 
 
-def parts(reader: Any) -> Iterator[Any]:
+def parts(reader: object) -> Iterator[Any]:
     """A reader and all readers below it, in the order in which they are asked."""
     yield reader
     for part in getattr(reader, "readers", ()):
         yield from parts(part)
 
 
-def sources(reader: Any) -> Iterator[WinnerSource]:
+def sources(reader: object) -> Iterator[WinnerSource]:
     """The readers below a reader that show their winners."""
     return (part for part in parts(reader) if isinstance(part, WinnerSource))

@@ -33,7 +33,7 @@ class _Evaluator:
         self.values.update((p, self.argument(p, a)) for p, a in zip(function.params, args, strict=True))
         return self.sequence(function.body)
 
-    def argument(self, param: Var, value: Any) -> Any:
+    def argument(self, param: Var, value: object) -> Any:
         array = np.asarray(value)
         info = param.struct_info
         if isinstance(info, TensorStructInfo) and info.is_static and array.shape != info.static_shape:
@@ -86,7 +86,7 @@ class _Evaluator:
 
 def evaluate(
     module: IRModule,
-    inputs: Mapping[str, Any] | Sequence[Any],
+    inputs: Mapping[str, object] | Sequence[object],
     *,
     function: str = "main",
     dtype: str | None = None,

@@ -376,7 +376,7 @@ class Function(BaseFunc):
             yield from block.bindings
 
 
-def as_expr(x: Any) -> Any:
+def as_expr(x: object) -> Any:
     """Python values as expressions: sequences become tuples, numbers constants, arrays constants."""
     if isinstance(x, Expr | GlobalVar | Function):
         return x

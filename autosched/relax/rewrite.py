@@ -136,7 +136,7 @@ class Rewriter:
     def _leaf(self, x: object) -> Any:
         return self.emit(x) if isinstance(x, Call | TupleGetItem) else self._flat(x)
 
-    def substitute(self, x: Any) -> Any:
+    def substitute(self, x: object) -> Any:
         """An expression with replaced variables; the same object where nothing is replaced."""
         match x:
             case Var():

@@ -47,7 +47,7 @@ def tuning_context(target: object) -> AbstractContextManager[Any]:
     return context
 
 
-def plain(value: Any) -> np.ndarray:
+def plain(value: object) -> np.ndarray:
     """An array of whatever stands for one."""
     return value.view() if isinstance(value, NDArray) else np.asarray(value)
 

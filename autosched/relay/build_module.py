@@ -63,7 +63,7 @@ class Executor:
     def __init__(self, mod: IRModule, device: Device, target: Any, make: Callable[[IRModule], Callable[..., object]]):
         self.mod, self.device, self.target, self._make = mod, device, target, make
 
-    def evaluate(self, expr: Any = None, binds: Mapping[Any, Any] | None = None) -> Any:
+    def evaluate(self, expr: object = None, binds: Mapping[object, object] | None = None) -> Any:
         """A function of `main`'s arguments; of an expression's free variables where one is given."""
         return evaluated(self.mod, expr, binds, self._make)
 

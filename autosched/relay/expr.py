@@ -180,7 +180,7 @@ def Function(  # noqa: N802  (TVM's name)
     )
 
 
-def parts(x: Any) -> tuple[Any, ...]:
+def parts(x: object) -> tuple[Any, ...]:
     """The expressions directly inside of one."""
     match x:
         case Call():

@@ -16,7 +16,7 @@ class ExprFunctor:
     def __init__(self) -> None:
         self.memo_map: dict[Any, Any] = {}
 
-    def visit(self, expr: Any) -> Any:
+    def visit(self, expr: object) -> Any:
         """Visit an expression, and remember what came of it."""
         expr = unwrap(expr) if not isinstance(expr, GraphFunction | SeqExpr | Op | GlobalVar) else expr
         if expr not in self.memo_map:

@@ -71,7 +71,7 @@ def SimplifyExpr() -> Pass:  # noqa: N802
     return graph_pass("SimplifyExpr")(simplify)
 
 
-def EliminateCommonSubexpr(fskip: Callable[[Any], bool] | None = None) -> Pass:  # noqa: N802
+def EliminateCommonSubexpr(fskip: Callable[[object], bool] | None = None) -> Pass:  # noqa: N802
     """Compute equal values once, but not the calls that `fskip` holds for."""
     return graph.EliminateCommonSubexpr(skip=fskip)
 
@@ -141,7 +141,7 @@ def __getattr__(name: str) -> Any:
     raise absent("relay.transform", name, ABSENT)
 
 
-def function_pass(pass_func: Any = None, opt_level: int | None = None, name: str | None = None) -> Any:
+def function_pass(pass_func: object = None, opt_level: int | None = None, name: str | None = None) -> Any:
     """TVM's decorator: `(func, mod, ctx) -> func`, or a class with `transform_function`, becomes a pass."""
 
     def decorate(subject: Any) -> Any:

@@ -57,7 +57,7 @@ class VMCompiler:
         """The arrays that are bound."""
         return dict(self._params)
 
-    def lower(self, mod: IRModule | GraphFunction, target: Any = None, target_host: Any = None) -> None:
+    def lower(self, mod: IRModule | GraphFunction, target: object = None, target_host: object = None) -> None:
         """Take a module and what it is built for."""
         chosen = one_target(target, target_host)
         with tuning_context(chosen):
@@ -105,7 +105,7 @@ class VMExecutor:
         self.executable = compile(self.mod, target, params=params)
         self.vm = VirtualMachine(self.executable, device)
 
-    def evaluate(self, expr: Any = None, binds: Mapping[Any, Any] | None = None) -> Any:
+    def evaluate(self, expr: object = None, binds: Mapping[object, object] | None = None) -> Any:
         """A function of `main`'s arguments; of an expression's free variables where one is given.
 
         binds  values of variables of the expression

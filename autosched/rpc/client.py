@@ -345,7 +345,7 @@ class RPCSession:
         )
 
 
-def _text(error: Any) -> str:
+def _text(error: object) -> str:
     return str(error.get("message")) if isinstance(error, dict) else "it has failed"
 
 
@@ -511,7 +511,7 @@ class RemoteModule(RemoteObject):
             raise NameNotFoundError(f"module has no function '{name}'", hint=f"it has {', '.join(names)}")
         return lambda *args: self.session.call(self.number, name, args)
 
-    def time_evaluator(self, func_name: str, dev: Device, **options: Any) -> Callable[..., BenchmarkResult]:
+    def time_evaluator(self, func_name: str, dev: Device, **options: object) -> Callable[..., BenchmarkResult]:
         """Give a function of the kernel's arguments that times it there; options as for a module of this process."""
         return lambda *args: self.session.time(self.number, func_name, dev, options, args)
 
@@ -554,7 +554,7 @@ class RemoteExecutor(RemoteObject):
         return found
 
     def time_evaluator(
-        self, func_name: str, dev: Device | None = None, **options: Any
+        self, func_name: str, dev: Device | None = None, **options: object
     ) -> Callable[..., BenchmarkResult]:
         """Give a function that times one of the executor's functions there."""
         where = dev or self.device
@@ -593,7 +593,7 @@ class RemoteMachine(RemoteObject):
             self.number, "save_function", (func_name, saved_name, *args), {"include_return": include_return, **kwargs}
         )
 
-    def time_evaluator(self, func_name: str, dev: Device, **options: Any) -> Callable[..., BenchmarkResult]:
+    def time_evaluator(self, func_name: str, dev: Device, **options: object) -> Callable[..., BenchmarkResult]:
         """Give a function of `func_name`'s arguments that times it there."""
         return lambda *args: self.session.time(self.number, func_name, dev, options, args)
 

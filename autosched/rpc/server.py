@@ -228,7 +228,7 @@ class Server:
         self._listener.greeted(frames)
         self._run(frames, client)
 
-    def _run(self, frames: Frames, client: dict[str, Any]) -> None:
+    def _run(self, frames: Frames, client: dict[str, object]) -> None:
         connection, time_s, wanted_s = frames.socket, self.limits.time_s, client.get("timeout")
         if isinstance(wanted_s, int | float) and 0 < wanted_s < time_s:
             time_s = float(wanted_s)

@@ -304,7 +304,7 @@ class Session:
             self._measuring = hook("measuring")()
         return self._measuring.answer(request, raw, lambda number: self._array(number).view())
 
-    def _device(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _device(self, request: Mapping[str, object], n_raw: int) -> Any:
         device, name = _device(request["device"]), str(request["name"])
         if name == "sync":
             return device.sync()
@@ -317,7 +317,7 @@ class Session:
 
     # Values
 
-    def _decode(self, value: Any) -> Any:
+    def _decode(self, value: object) -> Any:
         match value:
             case {"array": int(number)}:
                 return self._array(number)
@@ -335,7 +335,7 @@ class Session:
                 raise InvalidTypeError("an argument that is none")
         return value
 
-    def _encode(self, value: Any) -> Any:
+    def _encode(self, value: object) -> Any:
         match value:
             case None | bool() | int() | float() | str():
                 return value

@@ -145,7 +145,7 @@ class Tracker:
             frames, client, peer
         )
 
-    def _list(self, frames: Frames, client: dict[str, Any], peer: str) -> None:
+    def _list(self, frames: Frames, client: dict[str, object], peer: str) -> None:
         welcome(frames, client, summary=self.summary())
 
     def _announce(self, frames: Frames, client: dict[str, Any], peer: str) -> None:
@@ -243,7 +243,7 @@ class TrackerSession:
 
     def request(
         self, key: str, priority: int = 1, session_timeout: float = 0, max_retry: int = 5,
-        session_constructor_args: Sequence[Any] | None = None, *, timeout: float | None = None,
+        session_constructor_args: Sequence[object] | None = None, *, timeout: float | None = None,
     ) -> RPCSession:  # fmt: skip
         """Wait for a device of a key, and open a session on it; the device is ours until the session ends.
 

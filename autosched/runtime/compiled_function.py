@@ -196,7 +196,7 @@ def _has(facts: Mapping[str, object], names: Sequence[str], values: Sequence[obj
     return all(known.get(name) == value for name, value in facts.items())
 
 
-def _text(facts: Mapping[str, Any]) -> str:
+def _text(facts: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in facts.items())
 
 

@@ -157,7 +157,7 @@ class Device:
 class RemotePlace(Protocol):
     """A device of another process, which makes arrays there."""
 
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: object) -> Any:
         """An array on the device with undefined contents."""
         ...
 

@@ -118,7 +118,7 @@ def _check(found: Mapping[str, Any]) -> JsonGraph:
     return JsonGraph(tuple(nodes), args, heads, dtypes, shapes, storage_ids, devices, offsets)
 
 
-def _node_fields(pairs: Any, number: int) -> tuple[str, str, list[Any], dict[str, str]]:
+def _node_fields(pairs: object, number: int) -> tuple[str, str, list[Any], dict[str, str]]:
     if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
         raise _fail(f"node {number} is no object")
     fields = dict(pairs)

@@ -24,7 +24,7 @@ from autosched.target.kinds import KINDS
 LARGEST = 1 << 47  # more bytes, elements or pieces than any process can hold
 
 
-def check_count(what: str, number: Any, most: int = LARGEST) -> None:
+def check_count(what: str, number: object, most: int = LARGEST) -> None:
     """See that a number read from a file is a count that can be. Raises ValueError naming `what`."""
     if type(number) is not int or not 0 <= number <= most:
         raise ValueError(f"{what} is {str(number)[:40]}")

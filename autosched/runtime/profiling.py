@@ -63,7 +63,7 @@ class Report:
         return self.table()
 
 
-def _aggregate(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _aggregate(rows: Sequence[dict[str, object]]) -> list[dict[str, Any]]:
     joined: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         key = str(row["Name"]), str(row.get("Argument Shapes", ""))
@@ -75,7 +75,7 @@ def _aggregate(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(joined.values())
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from autosched.errors import InvalidTypeError, InvalidValueError
 
 
-def _matmul(a: Any, b: Any, c: Any, transa: Any = False, transb: Any = False, *_: object) -> None:
+def _matmul(a: object, b: object, c: Any, transa: object = False, transb: object = False, *_: object) -> None:
     x, y = (np.asarray(t.numpy() if hasattr(t, "numpy") else t) for t in (a, b))
     x = np.swapaxes(x, -1, -2) if transa else x
     y = np.swapaxes(y, -1, -2) if transb else y

@@ -217,7 +217,7 @@ class VirtualMachine(Machine):
         """Keep a function's arguments for `invoke_stateful`. Raises as a call of it would, where shapes are known."""
         self._inputs[func_name] = self._checked(func_name, self._arguments(func_name, args, kwargs))
 
-    def _checked(self, func_name: str, values: list[Any]) -> list[Any]:
+    def _checked(self, func_name: str, values: list[object]) -> list[Any]:
         """Values as the function takes them; those of a symbolic function are checked when it runs."""
         function = self.executable.program.functions.get(func_name)
         if function is None or func_name in self.executable.symbolic:
@@ -284,7 +284,7 @@ class VirtualMachine(Machine):
         if func_name not in self._saved:
             self.executable.params(func_name)
 
-        def evaluate(*args: Any, **kwargs: Any) -> BenchmarkResult:
+        def evaluate(*args: object, **kwargs: object) -> BenchmarkResult:
             saved = self._saved.get(func_name)
             values = [] if saved else self._arguments(func_name, args, kwargs)
 

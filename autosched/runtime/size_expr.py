@@ -69,7 +69,7 @@ def show_shape(shape: Shape) -> str:
     return f"[{', '.join(map(show_size, shape))}]"
 
 
-def read_size(entry: Any, names: Iterable[str], depth: int = 0) -> Size:
+def read_size(entry: object, names: Iterable[str], depth: int = 0) -> Size:
     """What JSON holds as a size of the given symbols. Raises ValueError for anything else."""
     if type(entry) is int:
         return entry

@@ -360,7 +360,7 @@ class VirtualMachine:
         return lambda *args, **kwargs: self.invoke(name, *args, **kwargs)
 
 
-def _text(name: Any) -> str:
+def _text(name: object) -> str:
     if not isinstance(name, str):
         raise InvalidTypeError(f"a function is known by its name, not by {type(name).__name__}")
     return name

@@ -43,7 +43,7 @@ class Config:
             raise SpaceError(f"no knob '{knob}' in {self}", hint=f"there are {', '.join(self.knobs) or 'none'}")
         return self.knobs[knob]
 
-    def get(self, knob: str, default: Any = None) -> Any:
+    def get(self, knob: str, default: object = None) -> Any:
         """The knob's value, or `default` where the configuration has no such knob."""
         return self.knobs.get(knob, default)
 
@@ -83,7 +83,7 @@ class Config:
         raise SpaceError("a configuration needs 'template' (text) and 'knobs' (an object)")
 
 
-def _plain(name: str, value: Any) -> KnobValue:
+def _plain(name: str, value: object) -> KnobValue:
     """The value as a plain Python one: lists become tuples, NumPy scalars become Python's."""
     if isinstance(value, bool | int | str):
         return value

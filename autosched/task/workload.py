@@ -76,7 +76,7 @@ class Workload:
         raise InvalidValueError("a workload needs op, dtypes and shapes")
 
 
-def _plain(name: str, value: Any) -> AttrValue:
+def _plain(name: str, value: object) -> AttrValue:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Sequence):

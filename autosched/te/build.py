@@ -43,7 +43,7 @@ def placeholder(shape: Shape, dtype: str | None = None, name: str = "placeholder
     return PlaceholderOp(name, extents(shape, what), kind).output(0)
 
 
-def reduce_axis(dom: Sequence[Any] | Range, name: str = "rv") -> IterVar:
+def reduce_axis(dom: Sequence[object] | Range, name: str = "rv") -> IterVar:
     """An axis to reduce over: (start, end), the end exclusive."""
     if isinstance(dom, Range):
         return IterVar(dom, Var(name, dom.extent.dtype), REDUCE)
@@ -149,7 +149,7 @@ def comm_reducer(
         if not callable(given):
             raise InvalidTypeError(f"comm_reducer '{name}': {argument} is a {type(given).__name__}, not a function")
 
-    def reducer(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+    def reducer(expr: object, axis: object, where: object = None, init: object = None) -> Any:
         axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
         if not axes or not all(isinstance(a, IterVar) and a.kind == REDUCE for a in axes):
             raise InvalidTypeError(f"{name}: axis must be a reduce_axis or a list of them")

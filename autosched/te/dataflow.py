@@ -28,7 +28,7 @@ def rewire(op: Operation, tensors: Mapping[Tensor, Tensor]) -> Operation:
     if not isinstance(op, ComputeOp):
         return op
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if isinstance(x, ProducerLoad) and x.producer in tensors:
             return ProducerLoad(tensors[x.producer], x.indices)
         return x

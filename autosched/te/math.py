@@ -35,7 +35,7 @@ def abs(x: Any) -> PrimExpr:
     return E.call("fabs", e) if is_float(e.dtype) else E.select(e >= 0, e, -e)
 
 
-def power(x: Any, y: Any) -> PrimExpr:
+def power(x: object, y: object) -> PrimExpr:
     """x to the power of y; of integers an integer, rounded towards zero and cut to the bits there are."""
     a, b = E.match_types(to_expr_like(x), to_expr_like(y))
     return E.call("pow", a, b) if is_float(a.dtype) else _whole_power(a, b)

@@ -145,7 +145,7 @@ class _Builder:
         return self.buffers[tensor]
 
     def loads(self, body: PrimExpr) -> PrimExpr:
-        def step(x: Any) -> Any:
+        def step(x: object) -> Any:
             if isinstance(x, ProducerLoad):
                 return BufferLoad(self.buffer_of(x.producer), tuple(self.index(i) for i in x.indices))
             return x
@@ -186,7 +186,7 @@ class _Builder:
         if not self.index_dtype:
             return x
 
-        def step(node: Any) -> Any:
+        def step(node: object) -> Any:
             if isinstance(node, E.BinaryOp) and node.a.dtype != node.b.dtype:
                 a, b = E.match_types(node.a, node.b)
                 return type(node)(a, b)

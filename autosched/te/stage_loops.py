@@ -144,7 +144,7 @@ class _Loops:
         if not self.unproven and not self.unproven_threads:
             return body
 
-        def step(x: Any) -> Any:
+        def step(x: object) -> Any:
             if isinstance(x, For) and x.loop_var in self.unproven_threads:
                 return dataclasses.replace(x, kind=LoopKind.THREAD_BINDING, thread=self.unproven_threads[x.loop_var])
             return (

@@ -126,7 +126,7 @@ def _binary(m: _Maker, x: object, shape: tuple[int, ...]) -> Call:
     return get_op(name)(x, other) if m.random.random() < 0.5 else get_op(name)(other, x)
 
 
-def _reduce(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _reduce(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     if not shape:
         return None
     axes = tuple(sorted(m.random.sample(range(len(shape)), m.random.randint(1, len(shape)))))

@@ -46,7 +46,7 @@ def added(store: BufferStore) -> PrimExpr | None:
 def store_atomics(func: PrimFunc) -> PrimFunc:
     """The function with calls of `atomic_add` that stand alone, as TVM writes them, as stores."""
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if isinstance(x, Evaluate) and isinstance(x.value, Call) and x.value.op == ATOMIC_ADD:
             place, value = x.value.args
             element = place.args[0] if isinstance(place, Call) and place.op == "address_of" else place

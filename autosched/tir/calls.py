@@ -136,7 +136,7 @@ def shift_left(x: Any, y: Any, span: Any = None) -> PrimExpr:
     return bitwise("shift_left", x, y)
 
 
-def shift_right(x: Any, y: Any, span: Any = None) -> PrimExpr:
+def shift_right(x: Any, y: Any, span: object = None) -> PrimExpr:
     """x >> y, keeping the sign."""
     return bitwise("shift_right", x, y)
 

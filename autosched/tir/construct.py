@@ -73,7 +73,7 @@ def _exprs(kind: str, argument: str, xs: object, dtype: str | None = None) -> tu
     return tuple(_expr(kind, argument, x, dtype) for x in items)
 
 
-def _is(kind: str, argument: str, x: Any, wanted: type | tuple[type, ...], words: str) -> Any:
+def _is(kind: str, argument: str, x: object, wanted: type | tuple[type, ...], words: str) -> Any:
     if not isinstance(x, wanted):
         raise _where(kind, argument, x, words)
     return x
@@ -122,7 +122,7 @@ def _size_var(name: str, dtype: object = "int32", span: object = None) -> Var:
 
 
 def _binary(real: type[E.BinaryOp]) -> Callable[..., PrimExpr]:
-    def make(a: Any, b: Any, span: Any = None) -> PrimExpr:
+    def make(a: Any, b: Any, span: object = None) -> PrimExpr:
         if issubclass(real, E.And | E.Or):
             return real(_expr(real.__name__, "a", a, "bool"), _expr(real.__name__, "b", b, "bool"))
         for argument, x in (("a", a), ("b", b)):
@@ -148,14 +148,14 @@ def _cast(dtype: object, value: object = None, span: object = None) -> E.Cast:
     return E.Cast(_expr("Cast", "value", value), check_dtype(dtype, "Cast"))
 
 
-def _call(dtype: Any, op: Any, args: Any = None, span: Any = None) -> E.Call:
+def _call(dtype: object, op: object, args: object = None, span: object = None) -> E.Call:
     if isinstance(op, list | tuple) and isinstance(args, str | None):  # our own order: op, args, dtype
         dtype, op, args = args or "float32", dtype, op
     name = str(getattr(op, "name", op)).removeprefix("tir.")
     return E.Call(name, _exprs("Call", "args", args or ()), check_dtype(dtype, "Call", "handle", "void"))
 
 
-def _let(var: Any, value: Any, body: Any, span: Any = None) -> E.Let:
+def _let(var: Any, value: Any, body: Any, span: object = None) -> E.Let:
     var = _is("Let", "var", var, Var, "a Var")
     return E.Let(var, _expr("Let", "value", value, var.dtype), _expr("Let", "body", body))
 
@@ -174,13 +174,13 @@ def _load(buffer: Any, indices: Any, predicate: Any = None, span: Any = None) ->
     return BufferLoad(buffer, _indices("BufferLoad", buffer, indices))
 
 
-def _store(buffer: Any, value: Any, indices: Any, predicate: Any = None, span: Any = None) -> stmt.BufferStore:
+def _store(buffer: Any, value: Any, indices: Any, predicate: object = None, span: object = None) -> stmt.BufferStore:
     buffer = _is("BufferStore", "buffer", buffer, Buffer, "a Buffer")
     found = E.cast(buffer.dtype, _expr("BufferStore", "value", value, buffer.dtype))
     return stmt.BufferStore(buffer, found, _indices("BufferStore", buffer, indices))
 
 
-def _iter_kind(kind: Any) -> str:
+def _iter_kind(kind: object) -> str:
     """An axis's kind by its word or by TVM's number."""
     if isinstance(kind, str) and kind in ITER_KINDS:
         return kind

@@ -71,7 +71,7 @@ def lower_custom_intrinsics(func: PrimFunc, target: str = "llvm") -> PrimFunc:
     ):
         return func
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if not isinstance(x, Call):
             return x
         if x.op in _C_CALLS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.tir import expr as E
@@ -91,7 +90,7 @@ class BijectiveLayout:
         return _shape(self.dst_layout, self.src_layout, shape)
 
 
-def _whole(source: Layout, values: Sequence[Any], what: str) -> dict[str, PrimExpr]:
+def _whole(source: Layout, values: Sequence[object], what: str) -> dict[str, PrimExpr]:
     """Each axis's whole index (or size) from its parts."""
     if len(values) != len(source):
         raise InvalidValueError(f"layout '{source}' has {len(source)} axes, got {len(values)} numbers")

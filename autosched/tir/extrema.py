@@ -37,7 +37,7 @@ class LastingMin(E.Min):
 def keep_nans(body: S) -> S:
     """The statement with the steps of annotated reductions as such, the result so far first."""
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         return rewrite(x, _lasting) if isinstance(x, Block) and x.annotations.get(KEEP_NAN) else x
 
     return rewrite(body, step)

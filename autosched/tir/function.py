@@ -94,7 +94,7 @@ def with_scalar_buffers(func: PrimFunc) -> PrimFunc:
     handles = {p: Var(p.name, "handle") for p in scalars}
     loads: dict[Var, PrimExpr] = {p: BufferLoad(b, ()) for p, b in buffers.items()}
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if isinstance(x, Block) and x.name_hint != "root":
             used = {b for n in walk(x.body) if isinstance(n, BufferLoad) for b in (n.buffer,)}
             more = tuple(BufferRegion(b, ()) for b in buffers.values() if b in used)

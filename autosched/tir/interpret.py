@@ -83,7 +83,7 @@ def _in_order(func: PrimFunc, arrays: Mapping[str, object] | Sequence[object]) -
     return list(arrays)
 
 
-def _check_array(buffer: Buffer, array: object, bound: dict[int, Any]) -> None:
+def _check_array(buffer: Buffer, array: object, bound: dict[int, object]) -> None:
     if not isinstance(array, np.ndarray):
         raise InvalidTypeError(f"'{buffer.name}' must be a NumPy array, got {type(array).__name__}")
     if array.dtype != np.dtype(buffer.dtype):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 
-def _like(result: Any, x: Any) -> Any:
+def _like(result: object, x: object) -> Any:
     dtype = getattr(x, "dtype", np.dtype(np.float64))
     return np.asarray(result, dtype=dtype)[()]
 

@@ -55,7 +55,7 @@ class BufferVar:
         """The memory as an argument of calls."""
         return self.buffer.data
 
-    def _at(self, index: Any) -> tuple[PrimExpr, ...]:
+    def _at(self, index: object) -> tuple[PrimExpr, ...]:
         items = tuple(to_expr(i) for i in (index if isinstance(index, tuple | list) else (index,)))
         if len(items) == self.buffer.ndim:
             return items

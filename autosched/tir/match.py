@@ -27,7 +27,7 @@ def _inline(body: Stmt, match: MatchBufferRegion) -> Stmt:
             add(r.min, cast(r.min.dtype, i)) for r, i in zip(region[extra:], old, strict=True)
         )
 
-    def step(node: Any) -> Any:
+    def step(node: object) -> Any:
         if isinstance(node, BufferLoad) and node.buffer is match.buffer:
             return BufferLoad(source, indices(node.indices))
         if isinstance(node, BufferStore) and node.buffer is match.buffer:

@@ -57,7 +57,7 @@ def to_json(func: function.PrimFunc) -> str:
     return json.dumps(writer.nodes, separators=(",", ":"))
 
 
-def _read(x: object, nodes: list[Any]) -> Any:
+def _read(x: object, nodes: list[object]) -> Any:
     if not isinstance(x, dict):
         return x
     if "node" in x:

@@ -42,7 +42,7 @@ def post_order_visit(stmt: object, fvisit: Visit) -> None:
     visit(_body(_node("post_order_visit", stmt)))
 
 
-def pre_order_visit(stmt: object, fvisit: Callable[[Any], bool]) -> None:
+def pre_order_visit(stmt: object, fvisit: Callable[[object], bool]) -> None:
     """Call `fvisit` on nodes, parents first; where it returns False, what lies below is left out.
 
     A shared expression is visited once.
@@ -75,14 +75,14 @@ def ir_transform(
     kinds = None if only_enable is None else tuple(_kind(name) for name in only_enable)
     made: dict[int, Any] = {}  # a shared expression is rebuilt once
 
-    def visit(node: Any) -> Any:
+    def visit(node: object) -> Any:
         if not isinstance(node, PrimExpr):
             return node if isinstance(node, Buffer) else changed(node)
         if id(node) not in made:
             made[id(node)] = changed(node)
         return made[id(node)]
 
-    def changed(node: Any) -> Any:
+    def changed(node: object) -> Any:
         asked = isinstance(node, Stmt | PrimExpr) if kinds is None else isinstance(node, kinds)
         if asked and preorder is not None and (found := preorder(node)) is not None:
             return _statement(node, found)
@@ -105,7 +105,7 @@ def _kind(name: str) -> type:
     return construct.CONSTRUCTORS[short].real  # type: ignore[no-any-return]
 
 
-def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:
+def substitute(node: object, vmap: Mapping[Var, object]) -> Any:
     """Replace variables (or buffers) by expressions; numbers take the variable's dtype."""
     for key in vmap:
         if not isinstance(key, Var | Buffer):

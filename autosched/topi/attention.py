@@ -59,7 +59,7 @@ def attention(
     batch, heads, rows, columns = q.size("B"), q.size("H"), q.size("S"), k.size("S")
     d = te.reduce_axis((0, q.size("D")), "d")
 
-    def product(b: Any, h: Any, i: Any, j: Any) -> Any:
+    def product(b: object, h: object, i: object, j: object) -> Any:
         return te.sum(q(B=b, H=h, S=i, D=d) * k(B=b, H=h, S=j, D=d), axis=d)
 
     names = ["b", "h", "i", "j"]

@@ -30,7 +30,7 @@ def broadcast_shape(*shapes: Sequence[object]) -> tuple[Any, ...]:
     return dims(result)
 
 
-def element(x: Tensor, indices: Sequence[Any], shape: Sequence[Any]) -> PrimExpr:
+def element(x: Tensor, indices: Sequence[object], shape: Sequence[object]) -> PrimExpr:
     """The element of `x` that stands at `indices` of the broadcast result; 0 stands only where `x` is repeated."""
     start = len(indices) - x.ndim
     dims_of = zip(x.shape, indices[start:], shape[start:], strict=True)

@@ -203,7 +203,7 @@ def _dense(data: Tensor, weight: Tensor, g: Geometry, dtype: str) -> Tensor:
         width = g.per_group_out // g.block_out if channel[1] is not None else g.per_group_out
         return channel[0] // width * step
 
-    def body(n: Any, channel: tuple[object, object], y: Any, x: Any) -> Any:
+    def body(n: object, channel: tuple[object, object], y: object, x: object) -> Any:
         row, column = _rows(g, y, x, ry, rx)
         out = _channel(g, channel)
         if g.block_in:
@@ -219,7 +219,7 @@ def _depthwise(data: Tensor, weight: Tensor, g: Geometry, dtype: str) -> Tensor:
     """One input channel for each output channel: sum over the window alone."""
     ry, rx = te.reduce_axis((0, dims(g.kernel)[0]), "ry"), te.reduce_axis((0, dims(g.kernel)[1]), "rx")
 
-    def body(n: Any, channel: tuple[Any, Any], y: Any, x: Any) -> Any:
+    def body(n: Any, channel: tuple[Any, Any], y: object, x: object) -> Any:
         row, column = _rows(g, y, x, ry, rx)
         if g.block_in:
             value = data(n, channel[0], row, column, channel[1])

@@ -56,7 +56,7 @@ def layer_norm(
     def over() -> list[Any]:
         return [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
 
-    def kept(index: Sequence[Any]) -> list[Any]:
+    def kept(index: Sequence[object]) -> list[Any]:
         return [v for i, v in enumerate(index) if i not in axes]
 
     k = over()
@@ -109,7 +109,7 @@ def rms_norm(x: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float) -> 
         name="rms_norm_inverse", varargs_names=names,
     )  # fmt: skip
 
-    def scaled(*i: Any) -> Any:
+    def scaled(*i: object) -> Any:
         outer = [v for n, v in enumerate(i) if n not in axes]
         return x(*i) * inverse(*outer) * weight(*(i[a] for a in axes))
 

@@ -117,7 +117,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Sequence[int]) -> Tensor:
     ry, rx = _window_axes(widest)
     names = axis_names(len(shape))
 
-    def start(i: Any, axis: int) -> Any:
+    def start(i: object, axis: int) -> Any:
         return i * size[axis] // output_size[axis]
 
     def length(i: Any, axis: int) -> Any:

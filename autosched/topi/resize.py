@@ -60,12 +60,12 @@ def resize2d(
     halves_up: Callable[[PrimExpr], PrimExpr] = lambda p: E.call("floor", p + E.const(0.5, "float32"))  # noqa: E731
     whole = rounded.get(rounding, halves_up)
 
-    def element(i: tuple[object, ...], y: Any, z: Any) -> Any:
+    def element(i: tuple[object, ...], y: object, z: object) -> Any:
         index = list(i)
         index[at[0]], index[at[1]] = _clip(y, old[0]), _clip(z, old[1])
         return x(*index)
 
-    def nearest(*i: Any) -> Any:
+    def nearest(*i: object) -> Any:
         return element(i, *(E.cast("int64", whole(position(n, i[a]))) for n, a in enumerate(at)))
 
     def linear(*i: object) -> Any:

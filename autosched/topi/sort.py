@@ -12,7 +12,7 @@ from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import dims, int_shape
 
 
-def _at(index: tuple[object, ...], axis: int, value: Any) -> tuple[Any, ...]:
+def _at(index: tuple[object, ...], axis: int, value: object) -> tuple[Any, ...]:
     return (*index[:axis], value, *index[axis + 1 :])
 
 

@@ -21,7 +21,7 @@ logger = logging.getLogger("autotvm")
 class DispatchContext(records.DispatchContext):
     """Answers queries of templates, else hands them to the block around it."""
 
-    def query(self, target: Target | None, workload: Any) -> Any:
+    def query(self, target: Target | None, workload: object) -> Any:
         """The configuration for a workload on a target: its own, else that of the enclosing block."""
         found = self._query_inside(target, workload)
         if found is not None:

@@ -171,7 +171,7 @@ class SplitSpace(TransformSpace):
             raise TVMError(f"no split of {self.product} is left by the filter")
 
     @staticmethod
-    def get_num_output(axes: Sequence[Any], policy: str, **options: Any) -> int:
+    def get_num_output(axes: Sequence[object], policy: str, **options: Any) -> int:
         """How many axes a split gives."""
         if policy == "candidate":
             return len(options["candidate"][0])

@@ -10,7 +10,7 @@ from autosched.autotvm.task.task import get_config, template
 CONV2D, DEPTHWISE, DENSE = "conv2d_nchw.x86", "depthwise_conv2d_nchw.x86", "dense_nopack.x86"
 
 
-def dense(data: Any, weight: Any, bias: Any, out_dtype: str) -> Any:
+def dense(data: Any, weight: Any, bias: object, out_dtype: str) -> Any:
     """data [M, K] times weight [N, K] transposed; rows, columns and sums are split."""
     assert bias is None, "the tasks of dense layers have no bias"
     k = te.reduce_axis((0, data.shape[1]), name="k")

@@ -52,7 +52,7 @@ class ConfigSpace:
     # Defining
 
     @staticmethod
-    def axis(var: Any) -> VirtualAxis:
+    def axis(var: object) -> VirtualAxis:
         """An axis of the space: a te axis, or its length."""
         return VirtualAxis(var)
 
@@ -93,7 +93,7 @@ class ConfigSpace:
             return [Axis(space, i) for i in range(space.num_output)]
         return [Axis(None, i) for i in range(kind.get_num_output(axes, policy, **kwargs))]
 
-    def multi_filter(self, filter: Callable[[Any], bool]) -> None:
+    def multi_filter(self, filter: Callable[[object], bool]) -> None:
         """Leave out configurations as a whole."""
         self._constraints.append(lambda: filter(self))
 

@@ -22,7 +22,7 @@ def log_to_file(file_out: object, protocol: str = "json") -> Callback:
     if not isinstance(file_out, str | Path) and not hasattr(file_out, "writelines"):
         raise InvalidTypeError(f"log_to_file takes a path or an open file, not {type(file_out).__name__}")
 
-    def callback(tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+    def callback(tuner: object, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         lines = [record.encode(inp, res, protocol) + "\n" for inp, res in zip(inputs, results, strict=True)]
         if isinstance(file_out, str | Path):
             Path(file_out).parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def log_to_file(file_out: object, protocol: str = "json") -> Callback:
 def log_to_database(db: Any) -> Callback:
     """Hand every measurement to `db.save(input, result)`."""
 
-    def callback(tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+    def callback(tuner: object, inputs: Sequence[object], results: Sequence[object]) -> None:
         for inp, res in zip(inputs, results, strict=True):
             db.save(inp, res, extend=True)
 
@@ -48,7 +48,7 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
     """Show how far the tuning is, on standard error."""
     begin, best, done = time.time(), 0.0, 0
 
-    def callback(tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+    def callback(tuner: Any, inputs: Sequence[object], results: Sequence[Any]) -> None:
         nonlocal best, done
         current = 0.0
         for res in results:

@@ -37,7 +37,7 @@ def _shared(stmt: Stmt, names: Iterator[str]) -> Stmt:
         key, value = found
         var = Var(next(names), value.dtype)
 
-        def step(x: Any, key: Any = key, var: Var = var) -> Any:
+        def step(x: object, key: object = key, var: Var = var) -> Any:
             return var if isinstance(x, PrimExpr) and _is_arithmetic(x) and form_key(x) == key else None
 
         stmt = LetStmt(var, value, rewrite_down(stmt, step))

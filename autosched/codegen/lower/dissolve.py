@@ -22,7 +22,7 @@ def dissolve_blocks(root: BlockRealize) -> tuple[Stmt, tuple[Buffer, ...]]:
 
 
 def _dissolve(root: BlockRealize) -> Stmt:
-    def step(node: Any) -> Any:
+    def step(node: object) -> Any:
         if isinstance(node, PrimExpr):
             return fold(node)
         if not isinstance(node, BlockRealize):

@@ -37,7 +37,7 @@ def widen_sums(body: Stmt, buffers: Iterable[Buffer]) -> tuple[Stmt, dict[Buffer
     if not wide:
         return body, {}
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if isinstance(x, BufferLoad) and x.buffer in wide:
             return E.Cast(BufferLoad(wide[x.buffer], x.indices), x.dtype)
         if isinstance(x, BufferStore) and x.buffer in wide:

@@ -30,7 +30,7 @@ def narrow_indices(func: PrimFunc) -> PrimFunc:
         narrowed[id(x)] = (x, made)  # the pair keeps `x` alive, and so its id its own
         return made
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if id(x) in narrowed:
             return narrowed[id(x)][1]
         match x:

@@ -222,10 +222,10 @@ def _allocations(body: Stmt) -> tuple[list[Allocate], Stmt]:
     return found, body
 
 
-def replace_conditions(stmt: Stmt, new: Mapping[Any, PrimExpr]) -> Stmt:
+def replace_conditions(stmt: Stmt, new: Mapping[object, PrimExpr]) -> Stmt:
     """Replace conjuncts of the conditions of `if` statements, found by their form."""
 
-    def step(node: Any) -> Any:
+    def step(node: object) -> Any:
         if not isinstance(node, IfThenElse):
             return fold(node) if isinstance(node, PrimExpr) else node
         parts = [(form_key(p), p) for p in split_conditions(node.condition)]

@@ -55,7 +55,7 @@ def _with_prefetch(passes: For, name: str, elements: int, takes_turns: bool) -> 
     place = path[-1]
     fetch = _prefetches(path, load, elements, line, takes_turns)
 
-    def visit(stmt: Any) -> Any:
+    def visit(stmt: object) -> Any:
         if stmt is place:
             return dataclasses.replace(place, body=seq(*fetch, place.body))
         return map_children(stmt, lambda c: visit(c) if isinstance(c, Stmt) else c)

@@ -126,7 +126,7 @@ def _element_key(condition: PrimExpr, store: BufferStore, fixed: frozenset[Var])
     return (*factors, rest.const, frozenset((key, c) for key, (c, _) in rest.terms.items()))
 
 
-def _without(stmt: Stmt, common: dict[Buffer, set[Any]], fixed: frozenset[Var], dropped: set[Var]) -> Stmt:
+def _without(stmt: Stmt, common: dict[Buffer, set[object]], fixed: frozenset[Var], dropped: set[Var]) -> Stmt:
     new = map_children(stmt, lambda c: _without(c, common, fixed, dropped) if isinstance(c, Stmt) else c)
     if not isinstance(new, IfThenElse) or new.else_case is not None:
         return new

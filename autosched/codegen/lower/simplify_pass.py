@@ -55,7 +55,7 @@ class _Known:
     def expr(self, x: PrimExpr) -> PrimExpr:
         """The expression, its choices seen with what their conditions say."""
 
-        def step(node: Any) -> Any:
+        def step(node: object) -> Any:
             if isinstance(node, E.Select):
                 arms = node.condition, node.true_value, node.false_value
                 return self._choice(*arms, E.select)
@@ -81,7 +81,7 @@ class _Known:
         truth = self.truths.get(form_key(x))
         return x if truth is None else E.const(truth, "bool")
 
-    def stmt(self, x: Any) -> Any:
+    def stmt(self, x: object) -> Any:
         """A statement, or any node below one."""
         if isinstance(x, PrimExpr) and not isinstance(x, E.Var):
             return self.expr(x)

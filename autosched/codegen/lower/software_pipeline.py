@@ -132,7 +132,7 @@ def _with_versions(buffer: Buffer, count: int) -> Buffer:
 
 
 def _versioned(stmt: Stmt, wide: Mapping[Buffer, Buffer], versions: Mapping[Buffer, int], var: Var) -> Stmt:
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if isinstance(x, BufferLoad) and x.buffer in wide:
             return BufferLoad(wide[x.buffer], (E.floormod(var, versions[x.buffer]), *x.indices))
         if isinstance(x, BufferStore) and x.buffer in wide:

@@ -61,7 +61,7 @@ def swizzle(stmt: Stmt, analyzer: Analyzer, item_bytes: Mapping[str, int]) -> St
         body = swizzle(stmt.body, enter(analyzer, stmt), item_bytes)
         return map_children(stmt, lambda c: body if c is stmt.body else c)
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if isinstance(x, BufferLoad) and isinstance(x.buffer, SwizzledBuffer):
             return BufferLoad(x.buffer, _place(x.buffer, x.indices, analyzer, item_bytes[x.buffer.dtype]))
         return x

@@ -53,7 +53,7 @@ def _nothing(stmt: Stmt) -> bool:
 def _remove_no_op(func: PrimFunc) -> PrimFunc:
     """Take away statements that do nothing, loops that never run, and conditions that are known."""
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if isinstance(x, For) and (_nothing(x.body) or E.const_int(x.extent) == 0):
             return Evaluate(IntImm(0))
         if isinstance(x, IfThenElse) and isinstance(x.condition, IntImm):
@@ -72,7 +72,7 @@ def _remove_no_op(func: PrimFunc) -> PrimFunc:
 def _with_kinds(old: LoopKind, write_out: bool) -> Change:
     """Make loops of a kind serial, or write them out."""
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if not isinstance(x, For) or x.kind is not old:
             return x
         n, start = E.const_int(x.extent), E.const_int(x.start)
@@ -122,7 +122,7 @@ def _partitioned(func: PrimFunc) -> PrimFunc:
 def _selects_guarded(func: PrimFunc) -> PrimFunc:
     """Let choices that read memory evaluate the taken side only: Select becomes if_then_else."""
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if isinstance(x, E.Select) and any(isinstance(n, BufferLoad) for n in walk(x)):
             return E.if_then_else(x.condition, x.true_value, x.false_value)
         return x
@@ -133,7 +133,7 @@ def _selects_guarded(func: PrimFunc) -> PrimFunc:
 def _matches_inlined(func: PrimFunc) -> PrimFunc:
     """Access regions that have a second name (match_buffer) under the first one."""
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if not isinstance(x, Block) or not x.match_buffers:
             return x
         init = None if x.init is None else inline_matches(x.init, x.match_buffers)
@@ -145,7 +145,7 @@ def _matches_inlined(func: PrimFunc) -> PrimFunc:
 def _opaque_blocks(func: PrimFunc) -> PrimFunc:
     """Let blocks use the loops' variables: their own are replaced by what they are bound to."""
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if not isinstance(x, BlockRealize) or not x.iter_values:
             return x
         if x.block.init is not None:
@@ -173,7 +173,7 @@ def _flattened(func: PrimFunc) -> PrimFunc:
             offset = E.add(E.mul(offset, extent), index)
         return (offset,)
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if isinstance(x, BufferLoad) and x.buffer in flat:
             return BufferLoad(flat[x.buffer], at(x.buffer, x.indices))
         if isinstance(x, BufferStore) and x.buffer in flat:
@@ -200,7 +200,7 @@ def _intrinsics_lowered(func: PrimFunc) -> PrimFunc:
 def _without_calls(*names: str) -> Change:
     """Statements that are calls of some names, or store them, go."""
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         value = x.value if isinstance(x, Evaluate | BufferStore) else None
         return Evaluate(IntImm(0)) if isinstance(value, E.Call) and value.op in names else x
 

@@ -75,7 +75,7 @@ def _change(now: Mapping[str, Any], before: Mapping[str, Any]) -> Change:
     return Change(_label(now), ratio, ratio * relative)
 
 
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _key(row: Mapping[str, object]) -> tuple[Any, ...]:
     return tuple(row.get(key) for key in KEYS)
 
 

@@ -69,7 +69,7 @@ def _on_device(path: Path, shapes: Shapes | None, ranges: Ranges | None) -> tupl
     return torch, TorchNetwork(module, device="cuda"), inputs
 
 
-def _to_the_end(torch: Any, call: Callable[..., object], inputs: list[Any]) -> Callable[[], object]:
+def _to_the_end(torch: Any, call: Callable[..., object], inputs: list[object]) -> Callable[[], object]:
     def run() -> object:
         result = call(*inputs)
         torch.cuda.synchronize()

@@ -80,7 +80,7 @@ Known = Mapping[int, tuple[float, float]]  # task -> its default's time and that
 
 
 def _add_times(
-    rows: Sequence[dict[str, Any]], tasks: Sequence[Task], known: Known, peaks: Peaks, target: Target, threads: int
+    rows: Sequence[dict[str, object]], tasks: Sequence[Task], known: Known, peaks: Peaks, target: Target, threads: int
 ) -> None:
     """Add what takes time to know."""
     defaults = {i: default_s for i, (default_s, _) in known.items()}

@@ -261,7 +261,9 @@ class Tuning:
         """What chooses the winner: the first metric, or the time."""
         return metrics_of(trial.measurement)[self.metrics[0]] if self.metrics else trial.median_s
 
-    def record(self, i: int, trial: Trial, how: Mapping[str, Any] | None = None, *, is_winner: bool = False) -> Record:
+    def record(
+        self, i: int, trial: Trial, how: Mapping[str, object] | None = None, *, is_winner: bool = False
+    ) -> Record:
         """The record of a trial of this session."""
         if how:
             noted = {**trial.measurement.how, **how}

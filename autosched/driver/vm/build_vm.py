@@ -196,7 +196,7 @@ class _Body:
     def tensor_registers(self, param: Var, code: list[Instruction]) -> list[int]:
         """The registers of a variable's tensors, tuples taken apart."""
 
-        def flat(value: Any, info: StructInfo | None) -> list[int]:
+        def flat(value: object, info: StructInfo | None) -> list[int]:
             if not isinstance(info, TupleStructInfo):
                 return [self.register(value, code)]
             fields = value if isinstance(value, tuple) else [self.item(value, i, code) for i in range(len(info.fields))]

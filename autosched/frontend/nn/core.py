@@ -75,7 +75,7 @@ class Tensor:
     def __repr__(self) -> str:
         return f'Tensor({self.shape}, "{self.dtype}")'
 
-    def _op(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    def _op(self, name: str, *args: object, **kwargs: object) -> Any:
         return METHODS[name](self, *args, **kwargs)
 
     def __add__(self, other: object) -> Tensor:
@@ -127,7 +127,7 @@ class Tensor:
     def reshape(self, *shape: Any) -> Tensor:
         return self._op("reshape", shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else list(shape))  # type: ignore[no-any-return]
 
-    def permute_dims(self, *axes: Any) -> Tensor:
+    def permute_dims(self, *axes: object) -> Tensor:
         flat = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else list(axes) or None
         return self._op("permute_dims", flat)  # type: ignore[no-any-return]
 

@@ -172,7 +172,7 @@ def run_library(call: LibraryCall, inputs: Sequence[object]) -> tuple[Any, ...]:
     return tuple(map(_plain, results))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A value as this package holds it: texts as objects, arrays without gaps, lists of arrays."""
     if value is None:
         return None

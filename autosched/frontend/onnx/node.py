@@ -180,6 +180,6 @@ def info_of(x: Expr) -> TensorStructInfo:
     return info
 
 
-def constant(value: Any, dtype: str) -> Constant:
+def constant(value: object, dtype: str) -> Constant:
     """A constant of a dtype."""
     return Constant(np.asarray(value, dtype=dtype))

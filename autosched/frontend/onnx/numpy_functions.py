@@ -61,7 +61,7 @@ def label_encoder(call: LibraryCall, x: Array) -> Array:
     return result.reshape(x.shape)
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> Any:
     return "NaN of numbers" if isinstance(value, float) and np.isnan(value) else value
 
 
@@ -81,7 +81,7 @@ def tensor_array(tensor: object) -> Array:
     return array_of(tensor, "a tensor of a node")
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 

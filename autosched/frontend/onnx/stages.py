@@ -256,7 +256,7 @@ class _StageImporter(Importer):
         return Kept(name) if name is not None else Fixed(value.value)
 
 
-def _like(value: Any) -> Any:
+def _like(value: object) -> Any:
     """An array of the dtype of a value, to see whether a library takes such."""
     infos = tensor_infos(value.struct_info) if isinstance(value, Expr) else ()
     return np.zeros(0, infos[0].dtype) if infos else getattr(value, "value", None)

@@ -55,7 +55,7 @@ def pooled(document: dict[str, Any]) -> dict[str, Any]:
     """
     places: dict[str, int] = {}
 
-    def pool(column: dict[str, Any]) -> list[Any]:
+    def pool(column: dict[str, object]) -> list[Any]:
         text = json.dumps([column["name"], column["values"]])
         return [places.setdefault(text, len(places)), *([column["codes"]] if "codes" in column else [])]
 
@@ -96,5 +96,5 @@ def _mark(record: Record) -> str:
     return "winner" if record.is_winner else "default" if record.is_default else ""
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return json.dumps(value) if isinstance(value, bool | tuple) else value

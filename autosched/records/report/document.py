@@ -33,7 +33,7 @@ def make_document(
     flops: Mapping[str, int] | None = None,
     machines: Machines | None = None,
     model: str = "",
-    compare: Mapping[str, Any] | None = None,
+    compare: Mapping[str, object] | None = None,
     in_model: Mapping[str, float | None] | None = None,
 ) -> dict[str, Any]:
     """Everything that the page shows.
@@ -143,7 +143,7 @@ def _thin(records: Sequence[Record], most: int) -> list[tuple[int, Record]]:
     return ranked[: most // 2] + [rest[int(i * step)] for i in range(most - most // 2)]
 
 
-def _thinned(points: list[list[Any]]) -> list[list[Any]]:
+def _thinned(points: list[list[object]]) -> list[list[Any]]:
     """So many points at most, the last one among them."""
     step = math.ceil(len(points) / MOST_STEPS) or 1
     kept = points[::step]

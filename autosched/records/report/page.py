@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import resources
-from typing import Any
 
 from autosched.errors import RecordError
 from autosched.printable import printable_values
@@ -17,7 +16,7 @@ POLICY = (
 MOST_DATA = 1_000_000  # bytes beside plotly's five million: the page stays below six
 
 
-def make_page(document: dict[str, Any]) -> str:
+def make_page(document: dict[str, object]) -> str:
     """The page that shows a document of `make_document`. Raises RecordError if plotly is not installed."""
     here = resources.files(__package__)
     facts = fitted(pooled(document), MOST_DATA)
@@ -35,7 +34,7 @@ def make_page(document: dict[str, Any]) -> str:
     return "".join([*pieces, rest])
 
 
-def as_json(document: dict[str, Any]) -> str:
+def as_json(document: dict[str, object]) -> str:
     """JSON that cannot end the script element it stands in, and whose texts the page can show as they are."""
     text = plain_json(printable_values(document))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -408,7 +408,7 @@ class AttrPattern(_Wrapper):
         return matcher.match(self.pattern, expr)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, list | tuple) else getattr(value, "value", value)
 
 

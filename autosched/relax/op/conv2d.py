@@ -18,7 +18,7 @@ from autosched.topi.conv2d import Geometry, geometry
 Array = np.ndarray
 
 
-def _canonical(attrs: dict[str, Any]) -> dict[str, Any]:
+def _canonical(attrs: dict[str, object]) -> dict[str, Any]:
     return {
         **attrs,
         "strides": pair(attrs["strides"], "strides"),

@@ -27,7 +27,7 @@ def _number(x: Any) -> Any:
     return as_int(x.value) if isinstance(x, PrimValue) else x
 
 
-def _full_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
+def _full_attrs(attrs: dict[str, object]) -> dict[str, Any]:
     value = attrs["fill_value"]
     dtype = attrs["dtype"] or (str(value.data.dtype) if isinstance(value, Constant) else "float32")
     return {"fill_value": _number(value), "dtype": dtype}
@@ -61,7 +61,7 @@ zeros = _filled("zeros", 0)
 ones = _filled("ones", 1)
 
 
-def _range_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
+def _range_attrs(attrs: dict[str, object]) -> dict[str, Any]:
     start, end, step = (_number(attrs[k]) for k in ("start", "end", "step"))
     if end is None:  # arange(n)
         start, end = 0, start

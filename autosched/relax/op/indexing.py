@@ -38,7 +38,7 @@ def check_mode(mode: str, sizes: Sequence[int | None] = (), count: int | None = 
         raise ShapeError("positions in a dimension of size 0")
 
 
-def resolve(indices: Any, size: int, mode: str) -> Any:
+def resolve(indices: object, size: int, mode: str) -> Any:
     """The positions in [0, size) that an array of them means, in NumPy. Raises IndexOutOfRangeError."""
     found = np.asarray(indices).astype(np.int64)
     if mode in ("clip", "nearest"):

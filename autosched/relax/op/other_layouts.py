@@ -56,7 +56,7 @@ def plain_attrs(attrs: dict[str, Any], key: str) -> tuple[tuple[Any, ...], dict[
 
 
 def any_layout(
-    key: str, infer: Callable[..., Any], compute: Callable[..., Any], reference: Callable[..., Any]
+    key: str, infer: Callable[..., Any], compute: Callable[..., object], reference: Callable[..., object]
 ) -> dict[str, Any]:
     """The rules of an operator for NCHW as rules for every order of these dimensions; `key` names the attribute."""
 

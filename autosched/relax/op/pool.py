@@ -21,7 +21,7 @@ from autosched.topi.pool import pooled_size
 WINDOW = {"pool_size": (1, 1), "strides": 1, "padding": 0, "dilation": 1, "ceil_mode": False}
 
 
-def _canonical(attrs: dict[str, Any]) -> dict[str, Any]:
+def _canonical(attrs: dict[str, object]) -> dict[str, Any]:
     changed = {
         "pool_size": pair(attrs["pool_size"], "pool_size"),
         "strides": pair(attrs["strides"], "strides"),
@@ -181,7 +181,7 @@ avg_pool2d = define_op(
 )
 
 
-def _adaptive_canonical(attrs: dict[str, Any]) -> dict[str, Any]:
+def _adaptive_canonical(attrs: dict[str, object]) -> dict[str, Any]:
     size = attrs["output_size"]
     return {
         **attrs,

@@ -36,7 +36,7 @@ class Sample:
     high: float = 2.0
 
 
-def sample(*types: Any, low: float = -2.0, high: float = 2.0, **attrs: Any) -> Sample:
+def sample(*types: object, low: float = -2.0, high: float = 2.0, **attrs: object) -> Sample:
     """A sample from shapes (float32), (shape, dtype) pairs, lists of them (a tuple argument) or annotations."""
     return Sample(tuple(map(_sample_type, types)), FrozenDict(attrs), low, high)
 

@@ -57,7 +57,7 @@ def collapse_sum_to(data: Any, shape: Any) -> Expr:
     return op.collapse_sum_to(unwrap(data), tuple(shape))
 
 
-def gather(data: Any, axis: int, indices: Any) -> Expr:
+def gather(data: object, axis: int, indices: object) -> Expr:
     """For each position the element there along an axis."""
     return op.gather_elements(unwrap(data), unwrap(indices), axis)
 
@@ -86,7 +86,7 @@ def scatter_elements(data: object, indices: object, updates: object, axis: int =
     return op.scatter_elements(unwrap(data), unwrap(indices), unwrap(updates), axis, reduction)
 
 
-def scatter(data: Any, indices: Any, updates: Any, axis: int) -> Expr:
+def scatter(data: object, indices: object, updates: object, axis: int) -> Expr:
     """Values put at positions along an axis."""
     return scatter_elements(data, indices, updates, axis)
 
@@ -113,7 +113,7 @@ def _pair(found: Expr) -> TupleWrapper:
     return TupleWrapper(found, 2)
 
 
-def sort(data: Any, axis: int = -1, is_ascend: bool = True) -> Expr:
+def sort(data: object, axis: int = -1, is_ascend: bool = True) -> Expr:
     """The elements in order along an axis."""
     return op.sort(unwrap(data), axis, not is_ascend)
 
@@ -124,7 +124,7 @@ def argsort(data: Any, valid_count: Any = None, axis: int = -1, is_ascend: bool 
     return op.argsort(unwrap(data), axis, not is_ascend, dtype)
 
 
-def cumsum(data: Any, axis: int | None = None, dtype: str | None = None, exclusive: Any = None) -> Expr:
+def cumsum(data: object, axis: int | None = None, dtype: str | None = None, exclusive: object = None) -> Expr:
     """Running sums."""
     return op.cumsum(unwrap(data), axis, dtype, bool(exclusive))
 
@@ -134,7 +134,7 @@ def cumprod(data: object, axis: int | None = None, dtype: str | None = None, exc
     return op.cumprod(unwrap(data), axis, dtype, bool(exclusive))
 
 
-def flip(data: Any, axis: int) -> Expr:
+def flip(data: object, axis: int) -> Expr:
     """A tensor back to front along an axis."""
     return op.flip(unwrap(data), axis)
 
@@ -155,7 +155,7 @@ def any(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = Fal
     return op.astype(_reduction("max")(op.astype(unwrap(data), "int32"), axis, keepdims, exclude), "bool")
 
 
-def log2(data: Any) -> Expr:
+def log2(data: object) -> Expr:
     """The logarithm to the base 2."""
     return op.multiply(op.log(unwrap(data)), 1.4426950408889634)
 

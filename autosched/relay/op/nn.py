@@ -58,8 +58,8 @@ def dense(data: object, weight: object, units: int | None = None, out_dtype: str
 
 
 def matmul(
-    tensor_a: Any,
-    tensor_b: Any,
+    tensor_a: object,
+    tensor_b: object,
     units: int | None = None,
     out_dtype: str = "",
     transpose_a: bool = False,
@@ -130,7 +130,7 @@ def refuse_out_layout(out_layout: str, layout: str) -> None:
     refuse("pool2d", hint="the result has the data's layout", out_layout=out_layout not in ("", layout))
 
 
-def _window(pool: Any, data: Any, layout: str, *args: Any) -> Expr:
+def _window(pool: Any, data: object, layout: str, *args: Any) -> Expr:
     x = unwrap(data)
     if layout == "NHWC":
         return op.permute_dims(pool(op.permute_dims(x, [0, 3, 1, 2]), *args), [0, 2, 3, 1])

@@ -15,7 +15,7 @@ from autosched.relay.expr import TupleWrapper, const, unwrap
 from autosched.runtime import NDArray
 
 
-def info(x: Any) -> TensorStructInfo:
+def info(x: object) -> TensorStructInfo:
     """The type of a tensor expression. Raises InvalidTypeError for anything else."""
     found = getattr(x, "struct_info", None)
     if not isinstance(found, TensorStructInfo):
@@ -159,12 +159,12 @@ def squeeze(data: object, axis: object = None) -> Expr:
     return op.squeeze(unwrap(data), [axis] if isinstance(axis, int) else axis)
 
 
-def concatenate(data: Any, axis: int) -> Expr:
+def concatenate(data: object, axis: int) -> Expr:
     """Tensors one after the other along an axis."""
     return op.concat(unwrap(data), axis)
 
 
-def stack(data: Any, axis: int) -> Expr:
+def stack(data: object, axis: int) -> Expr:
     """Tensors one after the other along a new axis."""
     fields = unwrap(data)
     return op.concat(unwrap([op.expand_dims(fields[i], axis) for i in range(len(fields))]), axis)
@@ -210,7 +210,7 @@ def take(data: object, indices: object, axis: int | None = None, batch_dims: int
     return op.take(x, unwrap(indices), axis, mode)
 
 
-def tile(data: Any, reps: Sequence[int]) -> Expr:
+def tile(data: object, reps: Sequence[int]) -> Expr:
     """A tensor repeated along its axes."""
     return op.tile(unwrap(data), tuple(reps))
 
@@ -224,7 +224,7 @@ def repeat(data: object, repeats: int, axis: int) -> Expr:
     return op.reshape(wide, (*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :]))
 
 
-def broadcast_to(data: Any, shape: Sequence[int]) -> Expr:
+def broadcast_to(data: object, shape: Sequence[int]) -> Expr:
     """A tensor repeated to a shape that it fits."""
     return op.broadcast_to(unwrap(data), tuple(shape))
 

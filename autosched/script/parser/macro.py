@@ -26,7 +26,7 @@ class Macro:
         raise ScriptError(f"macro '{self.node.name}' can be called in a T.prim_func only")
 
 
-def read_macro(function: Any, names: Mapping[str, Any], hygienic: bool) -> Macro:
+def read_macro(function: Any, names: Mapping[str, object], hygienic: bool) -> Macro:
     """The macro that a Python function's text spells out. Raises ScriptError where the text cannot be had."""
     try:
         lines, first = inspect.getsourcelines(function)

@@ -66,7 +66,7 @@ class ExprReader:
         """An expression; a bare number takes `dtype` (else int32, float32 or bool). Raises ScriptError."""
         return self.as_expr(node, self.value(node), dtype)
 
-    def as_expr(self, node: ast.AST, value: Any, dtype: str | None = None) -> PrimExpr:
+    def as_expr(self, node: ast.AST, value: object, dtype: str | None = None) -> PrimExpr:
         """What `value` has read at a node as an expression: no node is read twice, nested ones would be 2**n times."""
         if isinstance(value, Buffer):
             raise self.state.error(node, f"buffer '{value.name}' must be indexed")

@@ -114,7 +114,7 @@ def _call(state: State, node: ast.Call) -> Any:
     return constant
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Attributes as the dicts and lists that they were written as."""
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}

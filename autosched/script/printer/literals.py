@@ -76,7 +76,7 @@ def attribute(ctx: Context, value: Any, node_text: Callable[[Context, Any], str]
     return f"{ctx.t('opaque')}({string(repr(value))})"
 
 
-def attributes(ctx: Context, values: Mapping[str, Any], node_text: Callable[[Context, Any], str]) -> str:
+def attributes(ctx: Context, values: Mapping[str, object], node_text: Callable[[Context, object], str]) -> str:
     """A mapping of attributes, sorted by key."""
     items = (f"{string(str(k))}: {attribute(ctx, values[k], node_text)}" for k in sorted(values, key=str))
     return "{" + ", ".join(items) + "}"

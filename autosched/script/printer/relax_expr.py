@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def relax_expr(ctx: Context, e: object) -> str:
     return ctx.marked(e, text) if isinstance(e, Node) and not isinstance(e, R.Var) else text
 
 
-def _text(ctx: Context, e: Any) -> str:
+def _text(ctx: Context, e: object) -> str:
     match e:
         case R.Var():
             return var_name(ctx, e)

@@ -37,7 +37,7 @@ def script(node: Any, **options: Any) -> str:
         return f"{type(node).__name__}(…)"
 
 
-def _text(node: Any, chosen: Options) -> str:
+def _text(node: object, chosen: Options) -> str:
     ctx = Context(chosen)
     if isinstance(node, IRModule):
         from autosched.script.printer.script import write_module

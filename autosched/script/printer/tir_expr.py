@@ -55,7 +55,7 @@ def exprs(ctx: Context, items: tuple[object, ...]) -> str:
     return ", ".join(expr(ctx, e) for e in items)
 
 
-def _text(ctx: Context, e: Any) -> tuple[str, int]:
+def _text(ctx: Context, e: object) -> tuple[str, int]:
     printer = _PRINTERS.get(type(e))
     if printer is not None:
         return printer(ctx, e)

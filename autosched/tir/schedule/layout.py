@@ -128,7 +128,7 @@ def _map_accesses(block: Block, old: Buffer, new: Buffer, index_map: IndexMap) -
     for iv in block.iter_vars:
         analyzer.bind(iv.var, iv.dom)
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> Any:
         if isinstance(x, BufferLoad) and x.buffer is old:
             return BufferLoad(new, index_map.map_indices(x.indices, analyzer))
         if isinstance(x, BufferStore) and x.buffer is old:

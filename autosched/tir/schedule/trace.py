@@ -291,7 +291,7 @@ def _flat(inputs: Sequence[object]) -> list[Any]:
     return [y for x in inputs for y in (x if isinstance(x, list | tuple) else (x,))]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
     return value if value is None or isinstance(value, bool | int | float | str | dict) else str(value)

@@ -240,6 +240,6 @@ def _footprint(reaches: Sequence[tuple[Access, list[Reach]]], loops: Sequence[Fo
     return float(sum(min(math.prod(box), _size(buffer)) * sizes[buffer] for buffer, box in spans.items()))
 
 
-def _span(index: Reach, own: Mapping[Any, int]) -> float:
+def _span(index: Reach, own: Mapping[object, int]) -> float:
     """How many values an index runs through; one that is not affine counts every trip of the loops that it names."""
     return 1.0 + sum(coefficient * (math.prod(own.get(name, 1) for name in names) - 1) for coefficient, names in index)

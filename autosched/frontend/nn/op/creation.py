@@ -18,17 +18,17 @@ def full(shape: Sequence[Any], fill_value: Any, dtype: str = "float32", name: st
     return wrap_nested(R.full(shape_of(shape), fill_value=fill_value, dtype=dtype), name)  # type: ignore[no-any-return]
 
 
-def zeros(shape: Sequence[Any], dtype: str = "float32", name: str = "zeros") -> Tensor:
+def zeros(shape: Sequence[object], dtype: str = "float32", name: str = "zeros") -> Tensor:
     """Zeros."""
     return full(shape, 0.0, dtype, name)
 
 
-def ones(shape: Sequence[Any], dtype: str = "float32", name: str = "ones") -> Tensor:
+def ones(shape: Sequence[object], dtype: str = "float32", name: str = "ones") -> Tensor:
     """Ones."""
     return full(shape, 1.0, dtype, name)
 
 
-def empty(shape: Sequence[Any], dtype: str = "float32", name: str = "empty") -> Tensor:
+def empty(shape: Sequence[object], dtype: str = "float32", name: str = "empty") -> Tensor:
     """Values that do not matter: zeros."""
     return zeros(shape, dtype, name)
 

@@ -39,7 +39,7 @@ def squeeze(x: Tensor, axis: int = -1, name: str = "squeeze") -> Tensor:
     return wrap_nested(R.squeeze(value_of(x, name), axis=[axis]), name)  # type: ignore[no-any-return]
 
 
-def broadcast_to(x: Tensor, shape: Sequence[Any], name: str = "broadcast_to") -> Tensor:
+def broadcast_to(x: Tensor, shape: Sequence[object], name: str = "broadcast_to") -> Tensor:
     """Dimensions of one repeated."""
     return wrap_nested(R.broadcast_to(value_of(x, name), shape_of(shape)), name)  # type: ignore[no-any-return]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -228,5 +227,5 @@ def _call(function: Callable[..., Expr], values: tuple[float, ...], x: Expr) -> 
     return function(x, *values)
 
 
-def _text(x: Any) -> str:
+def _text(x: object) -> str:
     return x.decode() if isinstance(x, bytes) else str(x)

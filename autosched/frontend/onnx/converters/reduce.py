@@ -40,7 +40,7 @@ def _of_nothing(node: Node, axes: tuple[int, ...] | None, value: object) -> Cons
     return Constant(np.full(sizes, value(dtype) if callable(value) else value, dtype))
 
 
-def reduction(definition: Any, before: Any = None, after: Any = None, nothing: Any = 0) -> Any:
+def reduction(definition: Any, before: Any = None, after: Any = None, nothing: object = 0) -> Any:
     """A converter: reduce before(x), then apply `after`; `nothing` is the result where there are no elements."""
 
     def convert(node: Node) -> Expr:
