@@ -25,6 +25,11 @@ from autosched.tir.stmt import BufferStore, For, LoopKind
 GROUP = 4  # bytes in a lane
 LEAST_LANES = 4  # of the instructions
 _I16 = ir.IntType(16)
+_PAIRS = {  # lanes to the sums of two products of 16 bits, and of two bytes in 16 bits
+    4: ("llvm.x86.sse2.pmadd.wd", "llvm.x86.ssse3.pmadd.ub.sw.128"),
+    8: ("llvm.x86.avx2.pmadd.wd", "llvm.x86.avx2.pmadd.ub.sw"),
+    16: ("llvm.x86.avx512.pmaddw.d.512", "llvm.x86.avx512.pmaddubs.w.512"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ def _added(emitter: Emitter, before: ir.Value, shared: ir.Value, own: ir.Value, 
         name = f"llvm.x86.avx512.vpdpbusd.{bits}"
         return call_intrinsic(b, name, vector, [before, b.bitcast(x, bytes_), b.bitcast(own, bytes_)])
     if isa.pair_bits >= 32 * lanes and lanes >= LEAST_LANES:
-        return _by_pairs(emitter, before, shared, own, lanes)
+        return _by_pairs(emitter, before, x, own, lanes)
     total = before
     for k in range(GROUP):
         moved = b.shl(own, constant(vector, 24 - 8 * k)) if k < GROUP - 1 else own
@@ -142,19 +147,26 @@ def _added(emitter: Emitter, before: ir.Value, shared: ir.Value, own: ir.Value, 
     return total
 
 
-def _by_pairs(emitter: Emitter, before: ir.Value, shared: ir.Value, own: ir.Value, lanes: int) -> ir.Value:
-    """Bytes 0 and 2, then 1 and 3 of each lane as pairs of 16 bits, whose products are added in 32."""
+def _by_pairs(emitter: Emitter, before: ir.Value, x: ir.Value, own: ir.Value, lanes: int) -> ir.Value:
+    """Bytes 0 and 2, then 1 and 3 of each lane as pairs of 16 bits, whose products are added in 32.
+
+    A byte times 1 plus its neighbour times 0 is the byte in 16 bits (vpmaddubsw). LLVM would undo a mask and a shift of
+    the shared bytes, and bring each of their numbers from a general register, by two instructions for one port.
+    """
     b = emitter.builder
-    pairs, vector = ir.VectorType(_I16, 2 * lanes), ir.VectorType(I32, lanes)
-    wide = b.bitcast(own, pairs)
-    name = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
+    pairs, vector, bytes_ = (ir.VectorType(t, 4 * lanes // n) for t, n in ((_I16, 2), (I32, 4), (I8, 1)))
+    added, widened = _PAIRS[lanes]
+    unsigned, signed = b.bitcast(x, bytes_), b.bitcast(own, bytes_)
     total = before
     for odd in (0, 1):
-        halves = wide if odd else b.shl(wide, constant(pairs, 8))
-        signed = b.ashr(halves, constant(pairs, 8))
-        unsigned = b.and_(b.lshr(shared, I32(8 * odd)), I32(0x00FF00FF))
-        products = call_intrinsic(b, name, vector, [b.bitcast(splat(b, unsigned, lanes), pairs), signed])
-        total = b.add(total, products)
+        one = ir.Constant(bytes_, [int(k % 2 == odd) for k in range(4 * lanes)])
+        left = call_intrinsic(b, widened, pairs, [unsigned, one])
+        right = (
+            b.ashr(b.bitcast(own, pairs), constant(pairs, 8))
+            if odd
+            else call_intrinsic(b, widened, pairs, [one, signed])
+        )
+        total = b.add(total, call_intrinsic(b, added, vector, [left, right]))
     return total
 
 

@@ -118,7 +118,7 @@ class Isa:
     def of(target: Target) -> Isa:
         features = target.features
         has_dots = "avx512vnni" in features or ("avxvnni" in features and target.vector_bits <= 256)
-        pairs = 0 if target.architecture != "x86_64" else 512 if "avx512bw" in features else target.vector_bits
+        pairs = 0 if "ssse3" not in features else 512 if "avx512bw" in features else target.vector_bits
         has_bfloat_dot = {"avx512bf16", "avx512vl"} <= features
         tiles = ("amx-int8" in features, "amx-bf16" in features) if "amx-tile" in features else ()
         rounds, registers = target.architecture == "x86_64", target.num_registers

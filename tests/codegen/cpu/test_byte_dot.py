@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,20 @@ def test_the_tile_of_a_product_stays_in_registers(mcpu: str) -> None:
     counts = compile_func(applied.func, target, name="k").instructions()
     _, dots, loads, stores, shuffles, scalars, spills = counts[:7]
     assert dots >= 20 and loads <= 0.7 * dots and (stores, shuffles, spills) == (0, 0, 0) and scalars <= 5
+
+
+def test_shared_bytes_come_to_vectors_from_memory() -> None:
+    """Their way by general registers is two instructions for one port, for each row and each half of a step."""
+    target, func = Target("llvm -mcpu=x86-64-v3 -num-cores=1"), product(512, 512, 512)
+    applied = apply_config(func, default_config(func, target), target)
+    kernel = compile_func(applied.func, target, name="k")
+    assert not re.search(r"\bvmovd\b", kernel.asm) and "vpbroadcastd" in kernel.asm
+
+
+def test_a_cpu_that_widens_no_bytes_by_one_instruction_has_code() -> None:
+    target, func = Target("llvm -mcpu=x86-64 -num-cores=1"), product(4, 32, 16)
+    applied = apply_config(func, default_config(func, target), target)
+    assert "pmaddubsw" not in compile_func(applied.func, target, name="k").asm
 
 
 def test_aarch64_multiplies_in_32_bits() -> None:
