@@ -225,6 +225,7 @@ def correctness(bench: Bench) -> Iterable[Case]:
         "conv2d": (conv_func(1, s(64, 4), s(56, 6), s(64, 5), 3, 1, "float32"), _conv),
         "conv2d float16": (conv_func(1, s(64, 4), s(56, 6), s(64, 5), 3, 1, "float16"), _conv),
         "conv2d tf32": (conv_func(1, s(64, 8), s(56, 6), s(64, 8), 3, 1, TF32), _conv),
+        "conv2d batch 8": (conv_func(s(8, 2), s(128, 8), s(28, 6), s(128, 8), 3, 1, "float32"), _conv),
         "depthwise": (depthwise_func(s(96, 3), s(56, 7)), lambda d, w: _conv_of(d, w)),
         "max pool": (of((1, s(64, 2), s(56, 9), s(56, 7)), max_pool), _pooled),
         "sort": (
@@ -296,8 +297,9 @@ def _conv(data: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.asarray(np.einsum("nchwij,ocij->nohw", windows, weight, optimize=True))
 
 
-def depthwise_func(channels: int, size: int) -> PrimFunc:
-    data, weight = te.placeholder((1, channels, size, size), name="d"), te.placeholder((channels, 1, 3, 3), name="w")
+def depthwise_func(channels: int, size: int, batch: int = 1) -> PrimFunc:
+    data = te.placeholder((batch, channels, size, size), name="d")
+    weight = te.placeholder((channels, 1, 3, 3), name="w")
     return create_prim_func([data, weight, topi.nn.depthwise_conv2d_nchw(data, weight, 1, 1, 1)])
 
 
@@ -479,6 +481,16 @@ def memory_bound(bench: Bench) -> Iterable[Case]:
 
         func = functools.partial(of, shape, compute)
         yield Case(name, lambda b, n=name, f=func, p=peer, m=moved: against(b, n, f(), p, size_bytes=m))  # type: ignore[misc]
+    yield _depthwise_case(s(32, 1), s(144, 3), s(56, 7))
+
+
+def _depthwise_case(batch: int, channels: int, size: int) -> Case:
+    def peer(torch: Any, tensors: list[Any]) -> Callable[[], Any]:
+        return lambda: torch.nn.functional.conv2d(*tensors, padding=1, groups=channels)
+
+    func, moved = depthwise_func(channels, size, batch), 8.0 * batch * channels * size**2
+    name = f"depthwise n{batch} {channels} {size}² k3"
+    return Case(name, lambda bench: against(bench, name, func, peer, size_bytes=moved))
 
 
 def layer_norm_func(rows: int, width: int) -> PrimFunc:

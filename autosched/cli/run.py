@@ -108,12 +108,23 @@ def _run_here(
     def take(wanted: inputs.Wanted) -> None:
         inputs.check_files(wanted, archive=given["archive"], files=given["files"], fill=given["fill"])
 
+    if not is_built(model):
+        _require_device(common.target)
     executable = open_executable(model, common, shapes, checks, take)
     if not isinstance(executable, Executable):
         return run_late(executable, **given)
     ranges = executable.manifest.get("input_ranges", {})
     data = inputs.collect_inputs(wanted_inputs(executable), ranges=ranges, **given)
     return run_once(executable, data, common.threads)
+
+
+def _require_device(target: str) -> None:
+    """Refuse a device that is not here before a model is built for it."""
+    from autosched.driver.settings import check_runs_here, resolve_target
+
+    found = resolve_target(target)
+    if not found.is_cpu:
+        check_runs_here(found)
 
 
 def _run_there(

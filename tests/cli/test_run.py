@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autosched.cli import main
+from autosched.target.cuda_host import has_cuda_driver
 from tests.runtime.kernels import ROW, chain
 
 ROWS = 3
@@ -128,3 +129,14 @@ def test_every_access_is_checked_where_it_is_asked(tmp_path: Path, capsys: pytes
     np.savez(tmp_path / "in.npz", x0=np.ones((4, 8), "float32"), x1=np.array([0, 4, -1]))
     assert main(command) == 2
     assert "index 4 is out of range [-4, 4)" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(has_cuda_driver(), reason="a CUDA driver is here")
+def test_a_gpu_that_is_not_here_is_missed_before_anything_is_built(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cuda.core", reason="the CUDA packages are an extra")
+    model = tmp_path / "model.onnx"
+    model.write_bytes(b"not read")
+    assert main(["run", str(model), "--target", "cuda"]) == 2
+    assert "cuda:0 does not exist" in capsys.readouterr().err
