@@ -51,7 +51,8 @@ LEAST_WORK = 1 << 27  # products; smaller ones have too few tiles to keep the de
 TILES = (
     (128, 256, 2), (192, 192, 3), (128, 192, 2), (192, 128, 3), (128, 128, 2), (128, 64, 2), (64, 128, 1), (64, 64, 1),
 )  # fmt: skip
-MANY_REGISTERS = 64  # of a thread beside its sums, which do for every epilogue
+MANY_REGISTERS, DIVISIONS = 64, 136  # of a thread beside its sums, which do for epilogues without and with divisions
+_DIVIDES = ("sigmoid", "sqrt", "rsqrt")
 _FEW_REGISTERS = (E.Add, E.Sub, E.Mul, E.Max, E.Min, E.Cast, E.Var, E.IntImm, E.FloatImm, BufferLoad)
 PAIRS = ((1, 1), (2, 1), (1, 2))  # clusters along rows and columns: of two blocks, all multiprocessors have a place
 TENSOR_REACHED = 0.8  # of the data sheet's rate by the best kernels: large products meet the limit of power
@@ -67,11 +68,19 @@ def registers_left(tile: tuple[int, int, int]) -> int:
     return min(255, 512 // (groups + 1) // 8 * 8) - rows * columns // (128 * groups)
 
 
-def is_light(chain: Chain) -> bool:
-    """Whether what follows the sums needs few registers beside them.
+def registers_of(chain: Chain) -> int:
+    """Registers of a thread beside its sums that what follows them may need; the assembler overlaps many elements.
 
     The widest tiles leave room for a bias and a bound, and not for what has values of several steps at once.
     """
+    nodes = [x for block in chain.after for x in walk(block.body)]
+    if any(isinstance(x, E.Div) or (isinstance(x, E.Call) and x.op in _DIVIDES) for x in nodes):
+        return DIVISIONS
+    return 0 if is_light(chain) else MANY_REGISTERS
+
+
+def is_light(chain: Chain) -> bool:
+    """Whether what follows the sums is a bias, a factor, a bound, or nothing."""
     values = [block.body.value for block in chain.after if isinstance(block.body, BufferStore)]
     own = {chain.anchor.writes[0].buffer, *(block.writes[0].buffer for block in chain.after)}
     nodes = [x for value in values for x in walk(value)]
@@ -131,7 +140,8 @@ class WarpgroupMatmul:
         """
         batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
         gpu, item = target.gpu, anchor.sizes["bytes"]
-        tiles = TILES if is_light(anchor.details[1]) else [t for t in TILES if registers_left(t) >= MANY_REGISTERS]
+        least = registers_of(anchor.details[1])
+        tiles = [t for t in TILES if registers_left(t) >= least]
         rate = gpu.rates[anchor.details[0].rows.buffer.dtype.replace("float32", "tfloat32")]
 
         def cost(choice: tuple[tuple[int, int, int], tuple[int, int]]) -> float:

@@ -128,7 +128,14 @@ def test_a_division_behind_the_sums_calls_no_function(monkeypatch):
 def test_wide_tiles_are_for_light_epilogues():
     a, b = te.placeholder((4096, 4096), "float16", name="A"), te.placeholder((4096, 4096), "float16", name="B")
     other, c = te.placeholder((4096, 4096), "float16", name="R"), topi.matmul(a, b)
-    for out, inputs in ((topi.add(c, other), [a, b, other]), (topi.gelu(c), [a, b])):
-        config = default_config(create_prim_func([*inputs, out]), TARGET)
+    silu = topi.multiply(c, topi.sigmoid(c))
+    for out, inputs, least in (
+        (topi.add(c, other), [a, b, other], 64),
+        (topi.gelu(c), [a, b], 64),
+        (silu, [a, b], 136),
+    ):
+        func = create_prim_func([*inputs, out])
+        config = default_config(func, TARGET)
         tile = config["rows"], config["columns"], config["groups"]
-        assert warpgroup_matmul.registers_left(tile) >= warpgroup_matmul.MANY_REGISTERS
+        assert warpgroup_matmul.registers_left(tile) >= least
+    compile_func(apply_config(func, config, TARGET).func, TARGET)  # whose sums would spill in a wider tile
