@@ -12,15 +12,17 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from autosched.driver.build.entry import build
 from autosched.errors import AutoschedError, UsageError
-from autosched.frontend.torch.aten_graph import ImportedGraph, Output, decompositions, import_aten_graph
+from autosched.frontend.torch.aten_graph import Output, decompositions, import_aten_graph
 from autosched.frontend.torch.graph import array_of
 from autosched.relax.struct_info import TensorStructInfo
+from autosched.runtime import Executable, NDArray
 
 _log = logging.getLogger(__name__)
 OPTIONS = ("target", "threads", "records", "strict")
@@ -106,41 +108,38 @@ class _Compiled:
 
     def __init__(self, graph: Any, constants: frozenset[int], options: Mapping[str, Any], strict: bool):
         self.graph, self.constants, self.options, self.strict = graph, constants, dict(options), strict
-        self.versions: dict[int, tuple[int, int]] = {}
-        self.built: dict[Any, tuple[ImportedGraph, Any] | None] = {}
+        self.versions: list[tuple[int, int]] | None = None
+        self.built: dict[Any, Callable[[Sequence[Any]], tuple[Any, ...]] | None] = {}
         self.lock = threading.Lock()
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         with self.lock:
             self.see_changes(inputs)
-            key = tuple(_key(x) for i, x in enumerate(inputs) if i not in self.constants)
+            given = [x for i, x in enumerate(inputs) if i not in self.constants]
+            key = tuple([(x.shape, x.dtype) if hasattr(x, "shape") else x for x in given])
             if key not in self.built:
                 self.built[key] = self.build(inputs)
-            found = self.built[key]
-        if found is None:
+            run = self.built[key]
+        if run is None:
             return tuple(self.graph(*inputs))
-        imported, executable = found
         counters.runs += 1
-        results: Sequence[Any] = ()
-        if executable is not None:
-            taken = [i for i in range(len(inputs)) if i not in self.constants]
-            arrays = [array_of(inputs[i], f"input {i}") for i in taken if hasattr(inputs[i], "shape")]
-            given = executable(*arrays)
-            results = given if isinstance(given, tuple) else (given,)
-        return tuple(_tensor(results[r.index]) if isinstance(r, Output) else r for r in imported.results)
+        return run(given)
 
-    def see_changes(self, inputs: Sequence[object]) -> None:
+    def see_changes(self, inputs: Sequence[Any]) -> None:
         """Forget what was built where a constant has changed; one that did is no constant any more."""
-        now = {i: _version(inputs[i]) for i in self.constants}
-        changed = {i for i, version in now.items() if self.versions.get(i, version) != version}
-        if changed:
+        now = _versions([inputs[i] for i in self.constants])
+        if now == self.versions:
+            return
+        if self.versions is not None:
+            changed = {i for i, a, b in zip(self.constants, now, self.versions, strict=True) if a != b}
             counters.rebuilds += 1
             self.built.clear()
             self.constants -= changed
-        self.versions = {i: v for i, v in now.items() if i not in changed}
+            now = _versions([inputs[i] for i in self.constants])
+        self.versions = now
 
-    def build(self, inputs: Sequence[Any]) -> tuple[ImportedGraph, Any] | None:
-        """Build for the sizes of these inputs; None where it cannot be."""
+    def build(self, inputs: Sequence[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]] | None:
+        """Build for the sizes of these inputs: a function of those that are no constants. None where it cannot be."""
         try:
             given = [self.described(i, x) for i, x in enumerate(inputs)]
             imported = import_aten_graph(self.graph, given)
@@ -152,7 +151,7 @@ class _Compiled:
             return None
         counters.builds += 1
         _log.info("built a graph of %d nodes", len(self.graph.graph.nodes))
-        return imported, executable
+        return partial(_run, imported.results, executable)
 
     def described(self, index: int, value: object) -> Any:
         """An input as the importer takes it: a constant's array, a tensor's type, a number."""
@@ -164,20 +163,35 @@ class _Compiled:
         return TensorStructInfo(array.shape, str(array.dtype))
 
 
-def _key(value: Any) -> Any:
-    return (tuple(value.shape), value.dtype) if hasattr(value, "shape") else value
+def _run(results: Sequence[Any], executable: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """What a graph gives for inputs whose sizes and dtypes are those that it was built for."""
+    given: Sequence[Any] = ()
+    if executable is not None:
+        arrays = [_array(x) for x in inputs if hasattr(x, "shape")]
+        given = executable.run(arrays) if isinstance(executable, Executable) else executable(*arrays)
+        given = given if isinstance(given, tuple) else (given,)
+    return tuple([_tensor(given[r.index]) if isinstance(r, Output) else r for r in results])
 
 
-def _version(tensor: Any) -> tuple[int, int]:
-    """What tells whether a tensor's values may have changed: where they are, and how often they were written."""
-    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
+def _array(tensor: Any) -> np.ndarray:
+    """A tensor's values, in its memory where NumPy can read them there."""
+    try:
+        values: np.ndarray = tensor.numpy(force=True)
+    except TypeError:  # a dtype that NumPy lacks
+        return array_of(tensor, "an input")
+    return values if values.flags.c_contiguous else np.ascontiguousarray(values)
 
 
-def _tensor(array: object) -> Any:
+def _versions(tensors: Sequence[Any]) -> list[tuple[int, int]]:
+    """What tells whether tensors' values may have changed: where they are, and how often they were written."""
+    return [(t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors]
+
+
+def _tensor(array: Any) -> Any:
     """A result as a tensor of PyTorch's, in the same memory."""
     import torch
 
-    data = array.numpy() if hasattr(array, "numpy") else np.asarray(array)
-    if str(data.dtype) == "bfloat16":
+    data = array.view() if isinstance(array, NDArray) else np.asarray(array)
+    if data.dtype.kind == "V":  # bfloat16
         return torch.from_numpy(data.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(data)

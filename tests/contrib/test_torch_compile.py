@@ -141,6 +141,15 @@ def test_results_are_new_at_each_call():
     np.testing.assert_array_equal(second.numpy(), np.full(3, 2.0))
 
 
+@torch.no_grad()
+def test_inputs_that_are_views_of_other_memory():
+    fast = compiled(lambda x: x * 2 + 1)
+    turned, negative = torch.randn(3, 4).T, torch.randn(4, 3, dtype=torch.cfloat).conj().imag
+    assert negative.is_neg()
+    for x in (turned, negative, turned.contiguous()):
+        agree(fast(x), x * 2 + 1)
+
+
 def test_unknown_options():
     with pytest.raises(Exception, match="no option 'fast'"), torch.no_grad():
         compiled(lambda x: x + 1, fast=1)(torch.ones(2))
