@@ -113,7 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found, why = in_process(check, (name, options.threads, options.time), options.threads, options.limit)
         results.append(found or Compiled(name, reason=why))
         r = results[-1]
-        print(f"{name:18}{'agrees' if r.agrees else 'NOT':8}{r.error:.1e} {r.compile_s:6.1f} s {r.reason}", flush=True)
+        ratio = "" if r.ratio is None else f"ours / inductor {r.ratio:.2f} ± {r.ratio_half:.2f} "
+        agrees = "agrees" if r.agrees else "NOT"
+        print(f"{name:18}{agrees:8}{r.error:.1e} {r.graphs} graphs {r.compile_s:6.1f} s {ratio}{r.reason}", flush=True)
     made = table(results)
     print("\n".join(made.notes))
     if options.table:
