@@ -43,7 +43,7 @@ def array_of(tensor: Any, name: str) -> np.ndarray:
     import torch
 
     try:
-        plain = tensor.detach().cpu()
+        plain = tensor.detach().cpu().resolve_conj().resolve_neg()
         if plain.dtype is torch.bfloat16:  # NumPy takes its bits
             know_dtype("bfloat16")
             bits = plain.contiguous().view(torch.int16).numpy()
