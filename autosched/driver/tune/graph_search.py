@@ -122,7 +122,8 @@ class GraphSearch:
         space = graph_space(self.target)
         if space is None or self.is_done:
             return
-        end = time.monotonic() + budget_s
+        begin = time.monotonic()
+        end = begin + budget_s
 
         def update(state: str) -> None:
             report, times = self.report, [ratio * self.default_s for ratio in self._ratios.values()]
@@ -136,6 +137,12 @@ class GraphSearch:
             self._prepare_check()
         except AutoschedError as error:
             self.report.notes.append(f"the graph's options were not searched: {error.line}")
+            return
+        if time.monotonic() >= end:
+            self.report.notes.append(
+                f"the graph's options were not searched: building the model and computing its reference took "
+                f"{time.monotonic() - begin:.0f} s of the {budget_s:.0f} s that were left for it; give more time"
+            )
             return
         search = make_search(self.options.strategy, space, seed=self.options.seed)
         search.tell([self._of_default(), *self._resumed(space)])
@@ -333,7 +340,8 @@ def errors_of(found: Sequence[np.ndarray], truth: Sequence[np.ndarray]) -> list[
             errors.append(float(np.mean(own != true)) if own.size else 0.0)
         else:
             wide, finite = own.astype("float64"), np.isfinite(true)
-            if not np.array_equal(np.isfinite(wide), finite):
+            strange = np.where(np.isfinite(wide), 0, wide), np.where(finite, 0, true)  # infinities and NaN
+            if not np.array_equal(*strange, equal_nan=True):
                 errors.append(np.inf)
                 continue
             scale = max(float(np.abs(true[finite]).max(initial=0.0)), 1e-30)

@@ -92,6 +92,14 @@ def test_a_winner_ends_the_search_and_a_build_uses_it(store: SqlStore, monkeypat
     assert search_in(store).is_done and not search_in(store, fresh=True).is_done
 
 
+def test_time_that_ends_before_the_first_trial_is_said(store: SqlStore) -> None:
+    search = search_in(store)
+    search.run(0.0, lambda: False)
+    (note,) = search.report.notes
+    assert note.startswith("the graph's options were not searched: building") and note.endswith("give more time")
+    assert not list(store.trials(search.task))
+
+
 def test_where_nothing_is_faster_the_default_is_recorded(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = GraphSearch._compared
 
@@ -133,6 +141,8 @@ def test_errors_are_shares_of_the_largest_output() -> None:
     assert errors_of([np.array([101.0, 1.0], "float32"), np.array([1, 2, 3, 5])], truth) == [0.01, 0.25]
     nan = np.array([np.nan, 1.0], "float32")
     assert errors_of([nan], truth[:1]) == [np.inf] and errors_of([nan], [nan.astype("float64")]) == [0.0]
+    low, high = (np.array([sign * np.inf, 1.0]) for sign in (-1, 1))
+    assert errors_of([low], [high]) == [np.inf] and errors_of([high], [high]) == [0.0]
 
 
 def test_a_quarter_of_the_budget_is_the_graph_s(store: SqlStore) -> None:
