@@ -345,7 +345,7 @@ def errors_of(found: Sequence[np.ndarray], truth: Sequence[np.ndarray]) -> list[
                 errors.append(np.inf)
                 continue
             scale = max(float(np.abs(true[finite]).max(initial=0.0)), 1e-30)
-            errors.append(float(np.abs(wide - true)[finite].max(initial=0.0)) / scale)
+            errors.append(float(np.abs(wide[finite] - true[finite]).max(initial=0.0)) / scale)
     return errors
 
 
