@@ -83,7 +83,7 @@ def test_a_winner_ends_the_search_and_a_build_uses_it(store: SqlStore, monkeypat
     measured = GraphSearch._compared
     monkeypatch.setattr(GraphSearch, "_compared", compared)
     search = search_in(store)
-    search.run(2.0, lambda: False)
+    search.run(30.0, lambda: False)
     assert search.report.notes == ["graph: fuse_sums=False: −50.0 % of the model's time"]
     (winner,) = [t for t in store.trials(search.task) if t.is_winner]
     assert winner.config == BETTER and winner.baseline_s
@@ -110,7 +110,7 @@ def test_where_nothing_is_faster_the_default_is_recorded(store: SqlStore, monkey
 
     monkeypatch.setattr(GraphSearch, "_compared", slower)
     search = search_in(store)
-    search.run(2.0, lambda: False)
+    search.run(30.0, lambda: False)
     (winner,) = [t for t in store.trials(search.task) if t.is_winner]
     assert winner.is_default and winner.config == GraphOptions().config
 
@@ -163,7 +163,7 @@ def test_what_has_no_graph_options_is_refused(tmp_path: Path) -> None:
 
 
 def test_tuning_searches_the_graph_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_search, "USUAL_S", 1.0)
+    monkeypatch.setattr(graph_search, "USUAL_S", 30.0)
     options = TuneOptions(graph=True, trials=2, threads=1)
     report = autosched.tune(model(), CPU, records=tmp_path / "r.db", options=options)
     assert any("graph" in note for note in report.notes) and report.n_trials <= 2
