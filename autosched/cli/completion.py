@@ -35,9 +35,11 @@ def strategies() -> Iterable[str]:
 
 def templates() -> Iterable[str]:
     """The templates of all back ends."""
+    from autosched.target.kinds import KINDS
     from autosched.templates.registry import all_templates
 
-    return dict.fromkeys(template.name for backend in ("cpu", "cuda") for template in all_templates(backend))
+    backends = dict.fromkeys(kind.backend for kind in KINDS.values() if kind.backend)
+    return dict.fromkeys(template.name for backend in backends for template in all_templates(backend))
 
 
 def statuses() -> Iterable[str]:

@@ -6,32 +6,18 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import numpy as np
-
 from autosched.printable import html_table
-from autosched.runtime.graph import Graph, Value
+from autosched.runtime.graph_executor import Model
 from autosched.runtime.kernel import Kernel
 
 
-class Built(Protocol):
+class Built(Model, Protocol):
     """A built model: an `Executable`."""
 
     @property
     def variant(self) -> str: ...
     @property
     def variants(self) -> tuple[str, ...]: ...
-    @property
-    def kernels(self) -> Mapping[str, Kernel]: ...
-    @property
-    def graph(self) -> Graph: ...
-    @property
-    def constants(self) -> tuple[np.ndarray, ...]: ...
-    @property
-    def manifest(self) -> Mapping[str, Any]: ...
-    @property
-    def inputs(self) -> tuple[Value, ...]: ...
-    @property
-    def outputs(self) -> tuple[Value, ...]: ...
 
 
 def kernel_rows(executable: Built) -> list[dict[str, Any]]:
