@@ -1,8 +1,8 @@
 """`make check-cuda`: every template for GPUs on every architecture, as far as that can be shown without a GPU.
 
-For each case the default and random configurations become machine code for each architecture, without stack frame and
-spills; the table of what came out is written to `benchmarks/results/cuda-static.md`. Then the kernels of networks at
-reduced sizes run on the emulator and, thread by thread, through the CPU.
+For each case the default and random configurations of each architecture's own space become machine code for it, without
+stack frame and spills; the table of what came out is written to `benchmarks/results/cuda-static.md`. Then the kernels
+of networks at reduced sizes run on the emulator and, thread by thread, through the CPU.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import Tensor, create_prim_func
-from autosched.templates import apply_config, space_for, templates_for
+from autosched.templates import apply_config, default_config, templates_for
 from autosched.templates.tf32 import with_tf32
 from autosched.tir import PrimFunc
 from autosched.topi.attention import attention
@@ -40,6 +41,20 @@ def _tensor(*shape: int, dtype: str = "float32", name: str = "A") -> Tensor:
 def _dense(m: int, k: int, n: int, dtype: str = "float32") -> PrimFunc:
     a, b = _tensor(m, k, dtype=dtype), _tensor(k, n, dtype=dtype, name="B")
     return create_prim_func([a, b, topi.relu(topi.matmul(a, b))])
+
+
+def _int_dense(m: int, k: int, n: int) -> PrimFunc:
+    """Rows of int8 with rows of int8, as quantised layers have them."""
+    a, b = _tensor(m, k, dtype="int8"), _tensor(n, k, dtype="int8", name="B")
+    axis = te.reduce_axis((0, k), "k")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, axis].astype("int32") * b[j, axis].astype("int32"), axis=axis))
+    return create_prim_func([a, b, c])
+
+
+def _int_conv(channels: int, size: int, out: int) -> PrimFunc:
+    data = _tensor(1, channels, size, size, dtype="int8", name="data")
+    weight = _tensor(out, channels, 3, 3, dtype="int8", name="weight")
+    return create_prim_func([data, weight, topi.nn.conv2d(data, weight, 1, 1, 1, "NCHW", out_dtype="int32")])
 
 
 def _conv(
@@ -104,6 +119,8 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "warpgroups 1000x1032x2056 bfloat16": lambda: _dense(1000, 1032, 2056, "bfloat16"),
     "tensor cores 1000x512x777 tf32": lambda: with_tf32(_dense(1000, 512, 777)),
     "tensor cores conv 3x3 28x28 128-128 tf32": lambda: with_tf32(_conv(128, 28, 128, 3, 1)),
+    "tensor cores 512x768x1000 int8": lambda: _int_dense(512, 768, 1000),
+    "tensor cores conv 3x3 28x28 128-128 int8": lambda: _int_conv(128, 28, 128),
     "matmul 1x768x3072": lambda: _dense(1, 768, 3072),
     "tensor cores conv 3x3 28x28 128-128 float16": lambda: _conv(128, 28, 128, 3, 1, dtype="float16"),
     "tensor cores conv 1x1 s2 28x28 64-256 bfloat16": lambda: _conv(64, 28, 256, 1, 2, dtype="bfloat16"),
@@ -154,54 +171,88 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """What became of the configurations of one case: how many, those refused by architecture, registers, seconds."""
+    """What became of the configurations of one case on all architectures.
+
+    made      how many became machine code, by template and architecture
+    failures  those that were refused, each with its architecture and the reason
+    """
 
     case: str
-    templates: str
-    configs: int
+    made: Mapping[tuple[str, str], int]
     failures: tuple[str, ...]
     registers: tuple[int, int]
     seconds: float
 
+    def line(self) -> str:
+        """The case's line of the table."""
+        templates = ", ".join(sorted({template for template, _ in self.made}))
+        low, high = self.registers
+        counts = f"{sum(self.made.values()) + len(self.failures)} | {len(self.failures)}"
+        return f"| {self.case} | {templates} | {counts} | {low} to {high} | {self.seconds:.1f} |"
+
+
+def architectures(name: str, archs: Sequence[str]) -> tuple[str, ...]:
+    """Those of `archs` that a case is about."""
+    if name.startswith("tensor cores"):
+        return tuple(arch for arch in archs if arch != "sm_75")  # whose instructions are smaller ones
+    if name.startswith("warpgroups"):
+        return tuple(arch for arch in archs if arch == "sm_90a")  # the only one that has their instructions
+    return tuple(archs)
+
+
+def configurations(func: PrimFunc, target: Target, n_random: int) -> list[Config]:
+    """The default, and `n_random` random configurations of the templates that match, as many of each."""
+    matches = templates_for(func, target)
+    share = -(-n_random // len(matches))
+    spaces = [template.space(anchor, target) for template, anchor in matches]
+    random = [config for space in spaces for config in space.sample(0, share)]
+    return [default_config(func, target), *random]
+
 
 def run_case(name: str, n_random: int, archs: Sequence[str]) -> Row:
-    """Compile the default and random configurations of a case for all architectures."""
-    start, failures, registers, templates = time.perf_counter(), [], [], set()
-    if name.startswith("tensor cores"):
-        archs = [arch for arch in archs if arch != "sm_75"]  # whose instructions are smaller ones
-    if name.startswith("warpgroups"):
-        archs = ["sm_90a"]  # the only one that has their instructions
-    first = Target(f"cuda -arch={archs[0]}")
-    func = CASES[name]()
-    space = space_for(func, first)
-    if name.startswith("winograd"):  # the default of some architectures is another template's
-        (space,) = (t.space(anchor, first) for t, anchor in templates_for(func, first) if t.name == "winograd")
-    configs: list[Config] = [space.default, *space.sample(0, n_random)]
-    for config in configs:
-        templates.add(config.template)
-        try:
-            made = compile_func(apply_config(func, config, first).func, first, name="kernel").kernel
-            assert isinstance(made, CudaKernel), "it was compiled for a GPU"
-            registers += [launch.registers for launch in made.resources.launches]
-            for arch in archs[1:]:
-                add_images(made, [arch])
-        except AutoschedError as error:
-            failures.append(f"{config}: {error.line}")
+    """Compile for each architecture the default and random configurations of its own space.
+
+    What several architectures have in common is written once, for the first of them, and assembled for each.
+    """
+    start, func = time.perf_counter(), CASES[name]()
+    wanted: dict[Config, list[str]] = {}
+    for arch in architectures(name, archs):
+        for config in configurations(func, Target(f"cuda -arch={arch}"), n_random):
+            users = wanted.setdefault(config, [])
+            users += [arch] if arch not in users else []
+    failures, registers, made = [], [], Counter[tuple[str, str]]()
+    for config, users in wanted.items():
+        made_first: CudaKernel | None = None
+        for arch in users:
+            target = Target(f"cuda -arch={arch}")
+            try:
+                if made_first is None:
+                    kernel = compile_func(apply_config(func, config, target).func, target, name="kernel").kernel
+                    assert isinstance(kernel, CudaKernel), "it was compiled for a GPU"
+                    made_first = kernel
+                    registers += [launch.registers for launch in kernel.resources.launches]
+                else:
+                    add_images(made_first, [arch])
+            except AutoschedError as error:
+                failures.append(f"{arch}, {config}: {error.line}")
+            else:
+                made[config.template, arch] += 1
     spread = (min(registers, default=0), max(registers, default=0))
-    return Row(name, ", ".join(sorted(templates)), len(configs), tuple(failures), spread, time.perf_counter() - start)
+    return Row(name, made, tuple(failures), spread, time.perf_counter() - start)
+
+
+HEAD = "| case | templates | configurations × architectures | refused | registers | s |\n|---|---|---|---|---|---|"
 
 
 def table(rows: Sequence[Row], archs: Sequence[str]) -> str:
-    """The results as Markdown."""
-    lines = [
-        f"### Machine code for {', '.join(archs)}: the default and random configurations of each case",
-        "",
-        "| case | templates | configurations | refused | registers | s |",
-        "|---|---|---|---|---|---|",
-    ]
-    for r in rows:
-        used = f"{r.registers[0]} to {r.registers[1]}"
-        lines.append(f"| {r.case} | {r.templates} | {r.configs} | {len(r.failures)} | {used} | {r.seconds:.1f} |")
+    """The results as Markdown: a line for each case, then one for each template."""
+    made: Counter[tuple[str, str]] = sum((Counter(row.made) for row in rows), Counter())
+    title = f"### Machine code for {', '.join(archs)}: the default and random configurations of each case"
+    lines = [title, "", HEAD, *(row.line() for row in rows), ""]
+    lines += ["### Configurations of each template that became machine code", ""]
+    lines += [f"| template | {' | '.join(archs)} |", "|---|" + "---|" * len(archs)]
+    for template in sorted({template for template, _ in made}):
+        lines.append(f"| {template} | {' | '.join(str(made[template, arch] or '') for arch in archs)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -235,7 +286,7 @@ def main() -> int:
     archs, rows = args.archs.split(","), []
     for name in (n for n in CASES if not args.only or any(t in n for t in args.only.split(","))):
         rows.append(run_case(name, args.random, archs))
-        print(f"{name:28} {rows[-1].configs} configurations, {len(rows[-1].failures)} refused", flush=True)
+        print(rows[-1].line(), flush=True)
         for failure in rows[-1].failures:
             print(f"    {failure}", flush=True)
     text, n_wrong = table(rows, archs), 0
