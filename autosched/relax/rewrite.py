@@ -29,10 +29,20 @@ from autosched.relax.struct_info import same_info
 
 
 def with_origin(value: Expr, origin: Span | None) -> Expr:
-    """The call with the place that it comes from, unless it has one; other values as they are."""
-    if origin is None or not isinstance(value, Call) or value.span is not None:
+    """The call, and those among its arguments, with the place that they come from, unless they have one."""
+    if origin is None or not isinstance(value, Call):
         return value
-    return dataclasses.replace(value, span=origin)
+    done: dict[int, Expr] = {}  # calls that are shared stay so
+
+    def marked(x: Expr) -> Expr:
+        if not isinstance(x, Call):
+            return x
+        if id(x) not in done:
+            args = tuple(marked(a) for a in x.args) if any(isinstance(a, Call) for a in x.args) else x.args
+            done[id(x)] = dataclasses.replace(x, args=args, span=x.span or origin)
+        return done[id(x)]
+
+    return value if value.span is not None else marked(value)
 
 
 def bindings_of(body: SeqExpr) -> Iterator[Binding]:

@@ -6,7 +6,7 @@ import pytest
 import autosched
 from autosched import relax
 from autosched.driver.vm.build_vm import build_vm
-from autosched.errors import ImportModelError, IndexOutOfRangeError, UsageError
+from autosched.errors import ImportModelError, IndexOutOfRangeError, UsageError, WrongInputError
 from autosched.relax import op
 from autosched.runtime import GraphExecutor
 from tests.driver.programs import one_call
@@ -176,6 +176,52 @@ def test_torch_refuses_negative_positions():
     executable = autosched.build(from_exported_program(program, unwrap_unit_return_tuple=True), threads=1)
     with pytest.raises(IndexError, match=r"index -1 is out of range \[0, 10\) .*embedding"):
         executable(np.array([1, -1, 3]))
+
+
+def test_torch_refuses_classes_that_there_are_not():
+    torch = pytest.importorskip("torch")
+
+    class Classes(torch.nn.Module):
+        def forward(self, i):
+            return torch.nn.functional.one_hot(i, 4)
+
+    executable = autosched.build(torch.export.export(Classes(), (torch.tensor([0, 1]),)), threads=1)
+    np.testing.assert_array_equal(executable(np.array([3, 0])).numpy(), np.eye(4)[[3, 0]])
+    for bad in (4, -1):
+        with pytest.raises(IndexError, match=rf"index {bad} is out of range \[0, 4\) .*one_hot"):
+            executable(np.array([0, bad]))
+
+
+def onnx_model(node, inputs, opset=20):
+    """A model of one node; inputs are (name, dtype, shape)."""
+    onnx = pytest.importorskip("onnx")
+    h = onnx.helper
+    given = [h.make_tensor_value_info(n, h.np_dtype_to_tensor_dtype(np.dtype(t)), s) for n, t, s in inputs]
+    result = h.make_tensor_value_info(node.output[0], onnx.TensorProto.FLOAT, None)
+    opsets = [h.make_opsetid("", opset), h.make_opsetid("com.microsoft", 1)]
+    return h.make_model(h.make_graph([node], "g", given, [result]), opset_imports=opsets)
+
+
+def test_an_operator_of_several_steps_is_named_as_the_models_node():
+    onnx = pytest.importorskip("onnx")
+    node = onnx.helper.make_node("RotaryEmbedding", ["x", "p", "c", "s"], ["y"], "turned", domain="com.microsoft")
+    tables = [(name, "float32", [4, 4]) for name in "cs"]
+    model = onnx_model(node, [("x", "float32", [1, 2, 3, 8]), ("p", "int64", [1, 3]), *tables])
+    table = np.ones((4, 4), "float32")
+    with pytest.raises(IndexError, match="index 7 .*'turned'"):
+        autosched.build(model, threads=1)(np.ones((1, 2, 3, 8), "float32"), np.array([[0, 7, 1]]), table, table)
+
+
+@pytest.mark.parametrize("bad", [1, -1, 2**62, -(2**63)])
+def test_images_of_regions_are_in_range(bad):
+    onnx = pytest.importorskip("onnx")
+    node = onnx.helper.make_node("RoiAlign", ["x", "r", "i"], ["y"], "regions")
+    model = onnx_model(node, [("x", "float32", [1, 1, 4, 6]), ("r", "float32", [1, 4]), ("i", "int64", [1])])
+    executable = autosched.build(model, threads=1)
+    x, regions = np.ones((1, 1, 4, 6), "float32"), np.array([[0, 0, 2, 2]], "float32")
+    assert executable(x, regions, np.array([0])).numpy().item() == 1
+    with pytest.raises(WrongInputError, match=rf"index {bad} is out of range \[0, 1\) .*regions"):
+        executable(x, regions, np.array([bad]))
 
 
 def test_threads_report_too():

@@ -77,6 +77,15 @@ def embedding(t: Emitter, weight: Expr, indices: Expr, *_: object, **__: object)
     return op.take(weight, indices, axis=0, mode="positive")
 
 
+@converter("one_hot")
+def one_hot(t: Emitter, input: Expr, num_classes: int = -1) -> Expr:
+    """[*, num_classes] of int64; a class that there is not is an error when the model runs."""
+    if num_classes <= 0:
+        raise t.fail("one_hot with as many classes as the values say is not supported")
+    known = t(op.take(constant(np.arange(num_classes), "int64"), input, axis=0, mode="positive"))
+    return op.one_hot(known, constant(1, "int64"), constant(0, "int64"), depth=num_classes)
+
+
 @converter("take_rows")
 def take_rows(t: Emitter, input: Expr, weight: Expr) -> Expr:
     """A module of embeddings: the indices are its input."""
