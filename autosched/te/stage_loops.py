@@ -178,8 +178,14 @@ class _Loops:
         self.sch.transform_layout(self.blocks[readers[0]], names[stage.op], mapping)
 
     def place(self, stage: Stage) -> None:
-        """Move a stage's block to where it is computed, then change its loops; consumers come before producers."""
+        """Move a stage's block to where it is computed, then change its loops; consumers come before producers.
+
+        Scopes and threads come first: what all threads share is computed for all of them.
+        """
         block, outside = self.blocks[stage.op], 0
+        if stage.scope != "global":
+            for index in range(stage.op.num_outputs):
+                self.sch.set_scope(block, index, stage.scope)
         how, parent, scope = stage.placement
         if how == "at":
             assert parent is not None and scope is not None
@@ -193,12 +199,21 @@ class _Loops:
         self.loops |= dict(zip(stage.iter_vars, self.sch.get_loops(block)[outside:], strict=True))
         for relation in stage.relations:
             self.change(relation)
-        if stage.scope != "global":
-            for index in range(stage.op.num_outputs):
-                self.sch.set_scope(block, index, stage.scope)
         for axis, factor, offset in stage.storage:
             position = next((i for i, iv in enumerate(stage.iter_vars) if iv is axis), 0)
             self.sch.annotate(block, "buffer_dim_align", [0, position, factor, offset])
+        self.bind(stage)
+
+    def bind(self, stage: Stage) -> None:
+        """Bind a stage's loops to blocks and threads."""
+        leaves = set(stage.leaf_iter_vars)
+        for axis, tag in ((a, t) for a, t in stage.binds.items() if a in leaves):
+            try:
+                self.sch.bind(self.loops[axis], tag)
+            except ScheduleError:
+                if not self.symbolic:
+                    raise
+                self.unproven_threads[self.sch.get(self.loops[axis]).loop_var] = tag
 
     def change(self, relation: Split | Fuse | Reorder) -> None:
         """Split, fuse or reorder loops."""
@@ -224,13 +239,6 @@ class _Loops:
                 if not self.symbolic and not own:
                     raise
                 self.unproven[self.sch.get(self.loops[axis]).loop_var] = _KINDS[kind]
-        for axis, tag in ((a, t) for a, t in stage.binds.items() if a in leaves):
-            try:
-                self.sch.bind(self.loops[axis], tag)
-            except ScheduleError:
-                if not self.symbolic:
-                    raise
-                self.unproven_threads[self.sch.get(self.loops[axis]).loop_var] = tag
         for axis, key, value in stage.notes:
             if axis in leaves:
                 self.sch.annotate(self.loops[axis], key, value)

@@ -7,13 +7,16 @@ After:   for tx in threadIdx.x(128):
              parts[tx // 32] = own                            one for each warp, in shared memory
              own = parts[0] + … + parts[3]                    of 32 and more, 8 threads make 8 before
              if tx == 0: Y[i] = own
+
+Where other statements stand among the loops of the reduction, as copies of what it adds up, the loops stay: the sums
+start in front of them and are combined behind.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autosched.codegen.lower.half import HALVES, WIDE, widened
@@ -28,7 +31,7 @@ from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, all_of, c
 from autosched.tir.extrema import LastingMax, LastingMin
 from autosched.tir.functor import free_vars, loads, rewrite, substitute
 from autosched.tir.simplify import split_conditions
-from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, Stmt, seq
+from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, SeqStmt, Stmt, seq
 
 LANES = "lanes"  # lanes(op, value, width): a value of `width` neighbours along threadIdx.x, combined
 COMBINE: Mapping[str, type[E.BinaryOp]] = {
@@ -70,8 +73,8 @@ class _Lowering:
         if isinstance(stmt, BlockRealize) and _thread_loops(stmt, around):
             name = stmt.block.name_hint
             raise CodegenError(
-                f"the reduction '{name}' is shared by threads, and another statement stands among its loops",
-                hint="compute_at no block inside of the loops of the reduction",
+                f"the reduction '{name}' is shared by threads, and depends on a condition among its loops",
+                hint="bind its reduction loop to no threads",
             )
         return map_children(stmt, lambda c: self.visit(c, around) if isinstance(c, Stmt) else c)
 
@@ -107,26 +110,35 @@ class _Lowering:
         start = for_points(BufferStore(own, initial, at))
         update: Stmt = BufferStore(own, _combine(found.op, mine, term), at)
         update = guarded(all_of(*conditions), update) if conditions else update
-        for x in reversed(serial):
-            update = dataclasses.replace(x, body=update)
-        parts = [start, update]
+        if not found.is_alone:
+            whole = rewrite(found.loops[0], lambda x: update if x is realize else x)
+            update = self.visit(whole, around)
+        else:
+            for x in reversed(serial):
+                update = dataclasses.replace(x, body=update)
         sharing = [x for x in threads if x.loop_var in found.reduced]
         others = [
             x
             for x in (*around, *threads)
             if x not in sharing and not x.thread.startswith(("blockIdx", "clusterCtaIdx"))
         ]
-        parts += self.together(found, own, at, sharing, [x for x in others if x.thread], for_points)
+        parts = self.together(found, own, at, sharing, [x for x in others if x.thread], for_points)
         if store.buffer in self.outside or store.buffer.scope.startswith("shared"):
             first = [E.compare(E.EQ, x.loop_var, x.start) for x in sharing]
             spatial = [*spatial, *first]
         value = E.cast(store.buffer.dtype, mine)
         result: Stmt = BufferStore(store.buffer, value, tuple(substitute(i, values) for i in store.indices))
         parts.append(for_points(guarded(all_of(*spatial), result) if spatial else result))
-        body = seq(*parts)
-        for x in reversed(threads):
-            body = dataclasses.replace(x, body=body)
-        return body
+
+        def by_threads(*parts: Stmt) -> Stmt:
+            body = seq(*parts)
+            for x in reversed(threads):
+                body = dataclasses.replace(x, body=body)
+            return body
+
+        if not found.is_alone:
+            return seq(by_threads(start), update, by_threads(*parts))
+        return by_threads(start, update, *parts)
 
     def together(
         self, found: _Reduction, own: Buffer, at: tuple[PrimExpr, ...], sharing: list[For], others: list[For],
@@ -197,6 +209,7 @@ class _Reduction:
 
     realize: BlockRealize
     loops: tuple[For, ...]
+    is_alone: bool  # whether nothing else stands in the loops
     reduced: frozenset[Var]
     store: BufferStore
     op: str
@@ -217,18 +230,29 @@ def _thread_loops(realize: BlockRealize, loops: Sequence[For]) -> list[For]:
     return [x for x in loops if x.thread.startswith("threadIdx") and x.loop_var in reduced]
 
 
+def _below(stmt: Stmt, loops: tuple[For, ...], is_alone: bool) -> Iterator[tuple[BlockRealize, tuple[For, ...], bool]]:
+    """(block, the loops around it, whether nothing else stands in them) for each block below a statement."""
+    match stmt:
+        case BlockRealize():
+            yield stmt, loops, is_alone
+        case For():
+            yield from _below(stmt.body, (*loops, stmt), is_alone)
+        case SeqStmt():
+            for child in stmt.seq:
+                yield from _below(child, loops, False)
+
+
 def _shared_reduction(top: For) -> _Reduction | None:
     """The reduction below a loop that is its outermost reducing one, if threads share it."""
-    loops: list[For] = []
-    stmt: Stmt = top
-    while isinstance(stmt, For):
-        loops.append(stmt)
-        stmt = stmt.body
-    if not isinstance(stmt, BlockRealize) or not _thread_loops(stmt, loops):
+    shared = (
+        (realize, loops, is_alone)
+        for realize, loops, is_alone in _below(top, (), True)
+        if _thread_loops(realize, loops) and top.loop_var in _reduced_vars(realize)
+    )
+    stmt, loops, is_alone = next(shared, (None, (), True))
+    if stmt is None:
         return None
     reduced = _reduced_vars(stmt)
-    if top.loop_var not in reduced:
-        return None
     block = stmt.block
     if not isinstance(block.body, BufferStore) or not isinstance(block.init, BufferStore):
         raise CodegenError(
@@ -237,7 +261,7 @@ def _shared_reduction(top: For) -> _Reduction | None:
         )
     store = block.body
     op, term = _parts(store, block)
-    return _Reduction(stmt, tuple(loops), reduced, store, op, block.init.value, term)
+    return _Reduction(stmt, loops, is_alone, reduced, store, op, block.init.value, term)
 
 
 def _parts(store: BufferStore, block: Block) -> tuple[str, PrimExpr]:

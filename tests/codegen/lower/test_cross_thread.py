@@ -107,3 +107,15 @@ def test_other_combinations_are_refused():
 def test_threads_that_do_not_come_are_refused():
     with pytest.raises(CodegenError, match="the same extent"):
         lower_device(softmax(3, 64, 32, last=64).func)
+
+
+@pytest.mark.parametrize("n, threads", [(64, 16), (77, 16), (300, 64)])
+def test_what_is_copied_among_the_loops_of_a_reduction_does_not_start_it_again(n, threads):
+    s = row_reduction(5, n, threads)
+    outer = s.get_loops("Y")[2]
+    copy = s.cache_read("Y", 0, "shared")
+    s.compute_at(copy, outer)
+    s.bind(s.get_loops(copy)[-1], "threadIdx.x")
+    x, y = np.random.default_rng(0).random((5, n)).astype("float32"), np.zeros(5, "float32")
+    run_serially(s.func, x, y)
+    np.testing.assert_allclose(y, x.sum(1), rtol=1e-5)
