@@ -34,7 +34,7 @@ class AutoschedError(Exception):
             text += f" (in {self.where})"
         return printable(f"{text}; {self.hint}" if self.hint else text)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.where, self.hint)
 
 

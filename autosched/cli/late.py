@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def run_late(
     results = late.run(late.check_inputs((), given))
     if strange := [n for n, x in zip(late.output_names, results) if not _is_array(x)]:
         raise UsageError(f"output '{strange[0]}' is no array of numbers", hint="call the model from Python")
-    return dict(zip(late.output_names, results, strict=True))
+    return {n: x for n, x in zip(late.output_names, results, strict=True) if _is_array(x)}
 
 
 def _run_dynamic(
@@ -115,5 +115,5 @@ def _run_dynamic(
     return {form.values[n].name: array.numpy() for n, array in zip(form.outputs, outputs, strict=True)}
 
 
-def _is_array(value: object) -> bool:
+def _is_array(value: object) -> TypeGuard[np.ndarray]:
     return isinstance(value, np.ndarray) and value.dtype.kind in "biufc"

@@ -78,7 +78,7 @@ def _show_markdown(table: Table, out: IO[str]) -> None:
         print(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |", file=out)
 
 
-def _csv_cell(value: object) -> Any:
+def _csv_cell(value: object) -> object:
     """Give what stands in a CSV cell: numbers and text as they are, lists and dictionaries as JSON."""
     if isinstance(value, list | tuple | Mapping):
         return json.dumps(value, default=str)

@@ -104,13 +104,13 @@ def _check_tables(document: Mapping[str, Any], file: Path) -> None:
             _check_are_tables(table, f"{name}.", file)
 
 
-def _check_are_tables(document: Mapping[str, Any], before: str, file: Path) -> None:
+def _check_are_tables(document: Mapping[str, object], before: str, file: Path) -> None:
     for name, table in document.items():
         if not isinstance(table, dict):
             raise UsageError(f"'{before}{name}' is a table", where=str(file), hint=f"write [{before}{name}]")
 
 
-def _refuse_unknown(table: Mapping[str, Any], known: Iterable[str], title: str, file: Path) -> None:
+def _refuse_unknown(table: Mapping[str, object], known: Iterable[str], title: str, file: Path) -> None:
     known = tuple(known)
     for key in table:
         if key not in known:
@@ -125,7 +125,7 @@ def _flag(option: click.Option) -> str:
     return max(option.opts, key=len).lstrip("-")
 
 
-def _value(option: click.Option, value: object, file: Path, key: str) -> Any:
+def _value(option: click.Option, value: object, file: Path, key: str) -> object:
     """A value of the file in the form in which the command line would give it. Raises UsageError."""
 
     def refuse(wanted: str) -> UsageError:

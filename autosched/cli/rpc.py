@@ -37,10 +37,10 @@ def command() -> None:
     """
 
 
-def _with_listening(default_port: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _with_listening(default_port: int) -> Callable[[Callable[..., Any]], Callable[..., object]]:
     """Add the options of something that listens."""
 
-    def decorate(function: Callable[..., object]) -> Callable[..., Any]:
+    def decorate(function: Callable[..., object]) -> Callable[..., object]:
         for option in (
             click.option("--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="Its key, PEM."),
             click.option("--tls-cert", type=click.Path(path_type=Path), metavar="FILE", help="Our certificate, PEM."),

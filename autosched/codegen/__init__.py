@@ -22,7 +22,7 @@ _WHERE = {
 __all__ = ["CompiledKernel", "compile_func", "compile_funcs", "lower_func"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

@@ -126,9 +126,10 @@ def _compile_in_pool(missing: dict[str, Request], target: Target, workers: int) 
         counters.FINISHED.add,
     )
     for key in missing:
-        if isinstance(results[key], Exception):
-            raise results[key]
-        compiled[key] = results[key]
+        found = results[key]
+        if isinstance(found, Exception):
+            raise found
+        compiled[key] = found
     here = counters.COMPILES.value - before
     counters.COMPILES.add(sum(not c.from_cache for c in compiled.values()) - here)
     return compiled

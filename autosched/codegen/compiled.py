@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 from autosched.ir.structural import structural_key
 from autosched.runtime.kernel import Kernel
@@ -59,7 +59,7 @@ class CompiledKernel(ABC):
         return self.kernel.asm
 
     @abstractmethod
-    def report(self) -> Any:
+    def report(self) -> object:
         """What the machine code shows: of a CPU's an `AsmReport`, of a GPU's its `Resources`."""
 
     @abstractmethod

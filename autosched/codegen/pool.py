@@ -21,6 +21,8 @@ from typing import IO, Any, TypeVar
 from autosched.env import child_environment
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+R = TypeVar("R")
 _log = logging.getLogger("autosched.codegen")
 
 
@@ -54,12 +56,12 @@ def read_frame(stream: IO[bytes]) -> Any:
 
 
 def map_in_processes(
-    work: Mapping[K, object],
-    here: Callable[[Any], object],
-    message: Callable[[Any], object],
+    work: Mapping[K, T],
+    here: Callable[[T], R],
+    message: Callable[[T], object],
     helpers: int,
     finished: Callable[[], object] = int,
-) -> dict[K, Any]:
+) -> dict[K, R | Exception]:
     """The result, or the exception, for each item of `work`.
 
     What a helper cannot be sent, or fails to answer, is done in this process.
@@ -68,9 +70,9 @@ def map_in_processes(
     helpers  further processes; one that ends before its time costs nothing but its share of the work
     finished called after each item
     """
-    todo: deque[tuple[K, Any]] = deque(work.items())
-    left: deque[tuple[K, Any]] = deque()  # what helpers could not do
-    results: dict[K, Any] = {}
+    todo: deque[tuple[K, T]] = deque(work.items())
+    left: deque[tuple[K, T]] = deque()  # what helpers could not do
+    results: dict[K, R | Exception] = {}
     threads = [
         threading.Thread(target=_drive, args=(todo, left, results, message, finished), daemon=True)
         for _ in range(helpers)
@@ -88,14 +90,14 @@ def map_in_processes(
     return results
 
 
-def _next(todo: deque[tuple[K, object]]) -> tuple[K, Any] | None:
+def _next(todo: deque[tuple[K, T]]) -> tuple[K, T] | None:
     try:
         return todo.popleft()
     except IndexError:
         return None
 
 
-def _attempt(here: Callable[[Any], object], item: object) -> Any:
+def _attempt(here: Callable[[T], R], item: T) -> R | Exception:
     try:
         return here(item)
     except Exception as error:  # noqa: BLE001  (the caller raises it)
@@ -103,10 +105,10 @@ def _attempt(here: Callable[[Any], object], item: object) -> Any:
 
 
 def _drive(
-    todo: deque[tuple[K, object]],
-    left: deque[tuple[K, object]],
-    results: dict[K, Any],
-    message: Callable[[Any], object],
+    todo: deque[tuple[K, T]],
+    left: deque[tuple[K, T]],
+    results: dict[K, R | Exception],
+    message: Callable[[T], object],
     finished: Callable[[], object],
 ) -> None:
     """Give items to a process of our own until none are left; with one that fails, whatever the reason, end."""

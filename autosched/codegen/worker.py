@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.codegen.pool import NATIVE_LOOP, NotDone, read_frame, write_frame
+
+if TYPE_CHECKING:
+    from autosched.codegen.compile import Request
 
 
 def main() -> None:
@@ -19,7 +22,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while True:
-        answer: Any
+        answer: object
         try:
             message = read_frame(sys.stdin.buffer)
         except EOFError:
@@ -36,19 +39,20 @@ def main() -> None:
             write_frame(answers, NotDone())
 
 
-def _attempt(message: object) -> Any:
+def _attempt(message: str | tuple[Request, str, str]) -> object:
     try:
         return _answer(message)
     except Exception as error:  # noqa: BLE001  (it is raised again in the other process)
         return error
 
 
-def _answer(message: Any) -> Any:
+def _answer(message: str | tuple[Request, str, str]) -> object:
     from autosched.codegen.compile import compile_missing
     from autosched.codegen.native import native_object
     from autosched.target import Target
 
-    if message == NATIVE_LOOP:
+    if isinstance(message, str):
+        assert message == NATIVE_LOOP, "the only request without a kernel"
         return native_object()
     request, target, key = message
     return compile_missing(request, Target(target), key)

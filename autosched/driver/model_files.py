@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from autosched.driver.models import as_module
 from autosched.errors import AutoschedError, ScriptError, ShapeError, UsageError, WrongInputError
@@ -23,6 +23,13 @@ from autosched.script.parser.source import Source
 from autosched.tir import BufferStore, PrimFunc
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.expr import const_int
+
+if TYPE_CHECKING:
+    import onnx
+    from torch.export import ExportedProgram
+
+    from autosched.ir.function import BaseFunc
+    from autosched.te import Tensor
 
 SCRIPT_SUFFIXES = (".py", ".tvm", ".tvmscript")
 KNOWN = "models are .onnx and .pt2 files, files of TVMScript text (.py, .tvm), and package.module:object"
@@ -58,7 +65,7 @@ def load_model(path: str | Path, shapes: Shapes | None = None, *, symbolic: bool
 
 
 def open_model(
-    what: Any, args: Sequence[Any] | None = None, name: str | None = None, shapes: Shapes | None = None,
+    what: object, args: Sequence[Tensor] | None = None, name: str | None = None, shapes: Shapes | None = None,
     *, symbolic: bool = False,
 ) -> IRModule:  # fmt: skip
     """An IRModule from a model's file, "package.module:object", or what `as_module` takes with `args` and `name`.
@@ -83,19 +90,19 @@ def open_model(
     return module if shapes is None else as_model(module, shapes, symbolic=symbolic)
 
 
-def is_program(what: object) -> bool:
+def is_program(what: object) -> TypeGuard[ExportedProgram]:
     """Whether an object is torch's ExportedProgram. PyTorch is not imported for it."""
     export = sys.modules.get("torch.export")
     return export is not None and isinstance(what, export.ExportedProgram)
 
 
-def is_onnx_model(what: object) -> bool:
+def is_onnx_model(what: object) -> TypeGuard[onnx.ModelProto]:
     """Whether an object is onnx's ModelProto. The package is not imported for it."""
     onnx = sys.modules.get("onnx")
     return onnx is not None and isinstance(what, onnx.ModelProto)
 
 
-def read_script(path: Path) -> Any:
+def read_script(path: Path) -> IRModule | BaseFunc:
     """The module or function that a file of TVMScript text describes. Raises ScriptError showing line and caret."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -105,7 +112,8 @@ def read_script(path: Path) -> Any:
         hint = f"name an object of it: {path.stem}:name"
         raise UsageError(f"{path} holds no TVMScript, which is all that is read of such a file", hint=hint)
     source = Source.of(text, str(path))
-    return read_checked(source, {})
+    read: IRModule | BaseFunc = read_checked(source, {})
+    return read
 
 
 def load_object(name: str) -> Any:
@@ -134,7 +142,7 @@ def load_object(name: str) -> Any:
 
 
 @contextmanager
-def _working_folder() -> Any:
+def _working_folder() -> Iterator[None]:
     folder = str(Path.cwd())
     sys.path.insert(0, folder)
     try:

@@ -126,7 +126,7 @@ class _Reader:
     def __iter__(self) -> _Reader:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> object:
         return next(self.left)
 
 

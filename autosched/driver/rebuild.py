@@ -74,7 +74,7 @@ def _target_here(manifest: Mapping[str, object]) -> Target:
     return Target("cpu") if made_for.is_cpu else made_for
 
 
-def _build_source(contents: Contents) -> Any:
+def _build_source(contents: Contents) -> object:
     manifest = contents.info["manifest"]
     try:
         if manifest["runs"] == "onnx":
@@ -94,7 +94,7 @@ def _build_source(contents: Contents) -> Any:
     return build(module, target=target, shapes=_ranges(module, manifest.get("bounds", {})))
 
 
-def _build_program(contents: Contents) -> Any:
+def _build_program(contents: Contents) -> object:
     """A program of PyTorch that is compiled when it is called. Raises ImportModelError as `read_program_file`."""
     manifest = contents.info["manifest"]
     if len(contents.constants) != 1 or not isinstance(shapes := manifest.get("shapes", {}), dict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from autosched.driver.build.choose import is_scheduled, make_task
 from autosched.driver.build.graph import call_counts, has_graph, prepare
@@ -22,7 +21,7 @@ def extract_tasks(
     target: Target,
     *,
     threads: int = 1,
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[str, object] | None = None,
     layouts: TunedLayouts | None = None,
 ) -> tuple[Task, ...]:
     """The tasks of a module, those with the most work first; equal workloads are one task, their counts added.

@@ -10,14 +10,13 @@ import ast
 import hashlib
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
 from autosched.own.specialise import definition, read_source
 
 
-def digest(func: Callable[..., object], options: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> str:
+def digest(func: Callable[..., object], options: Mapping[str, object], more: Mapping[str, object] | None = None) -> str:
     """12 hexadecimal digits of the function, the options that it is compiled with, and more values or functions."""
     parts = [repr(sorted((name, repr(value)) for name, value in options.items()))]
     seen: set[int] = set()

@@ -67,7 +67,7 @@ class _Finder:
         arrays = tuple(a if w else None for a, w in zip(self.after, written, strict=True))
         return Expected(arrays, self.returned, tuple(self.start), tuple(reset))
 
-    def _run(self, i: int = -1, values: np.ndarray | None = None) -> Any:
+    def _run(self, i: int = -1, values: np.ndarray | None = None) -> object:
         """One run from the beginning, with other values in array `i`."""
         self.set.fill(self.memory.contents)
         if values is not None:

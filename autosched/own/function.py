@@ -54,14 +54,14 @@ class AutotunedFunction:
     def __init__(
         self,
         func: Callable[..., object],
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
         space: OwnSpace,
         signature: Signature,
         *,
         key: Sequence[str] | None,
         check: OwnCheck,
         example: Any = None,
-        records: Any = None,
+        records: object = None,
         form: UfuncForm | None = None,
         work: Work | None = None,
         metrics: Metrics | None = None,
@@ -81,7 +81,7 @@ class AutotunedFunction:
         self._token: Callable[..., Any] | None = None
         self._put_first: Callable[..., None] | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """The first call: the quick way is made for arguments of its kinds, and is the only code of calls to come."""
         values, knobs = self.signature.bind(args, kwargs)
         quick, self._token, self._put_first = quick_call(
@@ -97,7 +97,7 @@ class AutotunedFunction:
     def __reduce__(self) -> str:
         return self.__qualname__
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         return self if instance is None else functools.partial(self, instance)
 
     # ---- for users
@@ -167,7 +167,7 @@ class AutotunedFunction:
         with open_store(where, write=False) as store:
             return tuple(store.records(RecordFilter(op=self.space.name, workload=key)))
 
-    def pareto(self, *args: Any, **kwargs: Any) -> tuple[Record, ...]:
+    def pareto(self, *args: object, **kwargs: object) -> tuple[Record, ...]:
         """Of the trials with these arguments, those that no other beats in time and in all metrics; fastest first."""
         current = (r for r in self.records(*args, **kwargs) if r.versions.get("template") == self.version)
         return tuple(pareto(current))
@@ -316,7 +316,7 @@ class AutotunedFunction:
 
     # ---- calls
 
-    def _slow(self, values: tuple[Any, ...], knobs: dict[str, Any]) -> Any:
+    def _slow(self, values: tuple[object, ...], knobs: dict[str, Any]) -> object:
         """A call of a kind that was not seen before, with knobs given, or inside a block that says what is used."""
         given = {name: value for name, value in knobs.items() if value is not UNSET}
         config = self._config_for(values)

@@ -60,6 +60,6 @@ class KeptCode:
     def flush(self) -> None:
         """What is kept stays: its key says all that it depends on."""
 
-    def _key(self, signature: Any, target_context: Any) -> str:
+    def _key(self, signature: object, target_context: Any) -> str:
         cpu = target_context.codegen().magic_tuple()
         return f"own {self._of} {signature} {cpu} {version('numba')} {version('llvmlite')}"

@@ -95,7 +95,7 @@ def _last_line(text: str) -> str:
     return " ".join(lines[errors[-1] :][:3]) if errors else lines[-1]
 
 
-def _truth(reference: Callable[..., object], named: Mapping[str, object]) -> tuple[list[np.ndarray], Any]:
+def _truth(reference: Callable[..., object], named: Mapping[str, object]) -> tuple[list[np.ndarray], object]:
     """What the reference leaves in copies of the arguments, floats in double width, and what it returns.
 
     Raises UsageError with what it raises.
@@ -112,6 +112,6 @@ def _truth(reference: Callable[..., object], named: Mapping[str, object]) -> tup
     return list(copies.values()), returned
 
 
-def _place(array: np.ndarray) -> tuple[Any, ...]:
+def _place(array: np.ndarray) -> tuple[object, ...]:
     """What tells arrays apart that are not the same part of the same memory."""
     return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.str, array.flags.writeable

@@ -79,7 +79,7 @@ class Signature:
         changed = [p.replace(default=None) if name in self.knobs else p for name, p in self.whole.parameters.items()]
         return self.whole.replace(parameters=changed)
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """(the arguments by position, defaults included; the knobs that were given). Raises TypeError."""
         bound = self._open.bind(*args, **kwargs)
         knobs = {name: bound.arguments[name] for name in self.knobs if name in bound.arguments}

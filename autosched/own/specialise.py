@@ -83,7 +83,7 @@ def specialise(
     return made
 
 
-def _calling(func: Callable[..., object], knobs: Mapping[str, object], arguments: Sequence[str]) -> Any:
+def _calling(func: Callable[..., object], knobs: Mapping[str, object], arguments: Sequence[str]) -> object:
     """A function that calls a compiled `func` with the knobs; LLVM sees their values where it inlines the call."""
     import numba
 

@@ -74,7 +74,7 @@ class Ufunc:
     def __init__(self, inner: Any):
         self.inner = inner
 
-    def __call__(self, *values: Any) -> Any:
+    def __call__(self, *values: object) -> Any:
         if values[-1] is None:
             values = tuple(value for value in values if value is not None)
         return self.inner(*values)

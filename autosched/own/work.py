@@ -205,7 +205,7 @@ class _Counter:
                 return self._call(self.value(func), [self.value(a) for a in args], keywords)
         raise CannotTell
 
-    def _attribute(self, base: object, attr: str) -> Any:
+    def _attribute(self, base: object, attr: str) -> object:
         if isinstance(base, np.ndarray) and attr in ("size", "ndim", "shape", "dtype"):
             return getattr(base, attr)
         if isinstance(base, np.dtype) and attr == "type":
@@ -214,7 +214,7 @@ class _Counter:
             return getattr(base, attr)
         raise CannotTell
 
-    def _element(self, base: object, index: ast.expr) -> Any:
+    def _element(self, base: object, index: ast.expr) -> object:
         before = self.flops
         found = self.value(index)
         self.flops = before  # addresses are no arithmetic
@@ -228,7 +228,7 @@ class _Counter:
             return _array(base.shape[len(places) :], base.dtype)
         raise CannotTell
 
-    def _binary(self, op: ast.operator, left: object, right: object) -> Any:
+    def _binary(self, op: ast.operator, left: object, right: object) -> object:
         both = (left, right)
         if not all(isinstance(side, (Unknown, *PLAIN)) for side in both):
             raise CannotTell

@@ -6,7 +6,6 @@ import csv
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from autosched.records.files import replaced
 from autosched.records.record import Record
@@ -33,7 +32,7 @@ def write_csv(path: Path, records: Iterable[Record]) -> int:
     return written
 
 
-def _row(record: Record) -> tuple[Any, ...]:
+def _row(record: Record) -> tuple[object, ...]:
     measured, how = record.measurement, record.measurement.how
     return (
         record.uid,

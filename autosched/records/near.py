@@ -49,7 +49,7 @@ def what_must_agree(workload: Workload) -> tuple[Any, ...]:
     return _split(workload)[0]
 
 
-def _split(workload: Workload) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+def _split(workload: Workload) -> tuple[tuple[object, ...], tuple[int, ...]]:
     """What must be equal, and the sizes that may differ: the anchor's where it has some, else all of the shapes."""
     attrs = dict(workload.attrs)
     sizes = attrs.pop("sizes", None)

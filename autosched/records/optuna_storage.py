@@ -79,7 +79,7 @@ def _parameters(record: Record) -> dict[str, str]:
     return {knob: value if isinstance(value, str) else repr(value) for knob, value in knobs.items()}
 
 
-def _trial(record: Record, parameters: Mapping[str, str], categories: Mapping[str, object]) -> Any:
+def _trial(record: Record, parameters: Mapping[str, str], categories: Mapping[str, object]) -> object:
     import optuna
 
     measurement = record.measurement

@@ -279,7 +279,7 @@ class RPCSession:
         assert isinstance(made, RemoteArray)
         return made.copyfrom(data)
 
-    def encode(self, value: Any, kept: list[Any]) -> Any:
+    def encode(self, value: object, kept: list[Any]) -> Any:
         """An argument as a request names it; `kept` holds what was made for it until the answer is there."""
         match value:
             case None | bool() | int() | float() | str():
@@ -334,7 +334,7 @@ class RPCSession:
         return self.decode(self.ask("call", **request))
 
     def time(
-        self, thing: int, name: str, where: Device, options: Mapping[str, Any], args: Sequence[Any]
+        self, thing: int, name: str, where: Device, options: Mapping[str, object], args: Sequence[object]
     ) -> BenchmarkResult:
         """Time a function there; see `timing.measure`."""
         kept: list[Any] = []
@@ -440,10 +440,10 @@ class RemoteArray(ArrayElsewhere):
     def __repr__(self) -> str:
         return f"<autosched.rpc.RemoteArray {self.dtype}{list(self._shape)}, {self.device}>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         raise InvalidTypeError("an array of a session cannot be pickled", hint="use a.numpy()")
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options: object) -> object:
         raise InvalidTypeError(f"the memory of an array on {self.device} is not here", hint="use a.numpy(), a copy")
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -467,7 +467,7 @@ class RemoteObject:
 class RemoteFunction(RemoteObject):
     """A registered function there."""
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         """Call it; arrays of this process are copied for the call, and outputs are written there alone."""
         return self.session.call(self.number, "", args)
 
@@ -491,7 +491,7 @@ class RemoteModule(RemoteObject):
         """The function that calling the module calls."""
         return self[self.entry_name]
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: object, **named: object) -> Any:
         """Call the entry function of a library on arrays there, or run a model on its inputs."""
         return self.session.call(self.number, self.entry_name, args, named)
 
@@ -573,7 +573,7 @@ class RemoteMachine(RemoteObject):
         """Run a function on arguments, or on those kept by `set_input`."""
         return self.session.call(self.number, "invoke", (func_name, *args), kwargs)
 
-    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Keep a function's arguments there."""
         self.session.call(self.number, "set_input", (func_name, *args), kwargs)
 
@@ -597,7 +597,7 @@ class RemoteMachine(RemoteObject):
         """Give a function of `func_name`'s arguments that times it there."""
         return lambda *args: self.session.time(self.number, func_name, dev, options, args)
 
-    def profile(self, func_name: str, *args: Any) -> Report:
+    def profile(self, func_name: str, *args: object) -> Report:
         """Run a function and say what each kernel took there, in µs."""
         found: Report = self.session.call(self.number, "profile", (func_name, *args))
         return found
@@ -613,7 +613,7 @@ def _local(found: Device) -> list[int]:
     return [found.device_type % RPC_SESS_MASK, found.device_id]
 
 
-def _local_codes(name: str, args: Sequence[Any]) -> Sequence[Any]:
+def _local_codes(name: str, args: Sequence[Any]) -> Sequence[object]:
     """Arguments in which a device is given as its numbers, as it is called there."""
     if name != "run_from_inputs":
         return args

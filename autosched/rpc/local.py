@@ -73,7 +73,7 @@ class LocalSession:
 class PopenSession(RPCSession):
     """A session in a process of its own on this machine, without a server; `limits` as a server's."""
 
-    def __init__(self, binary: Any = None, *, limits: SessionLimits | None = None):
+    def __init__(self, binary: object = None, *, limits: SessionLimits | None = None):
         refuse("PopenSession", hint="the other side is autosched's own", binary=binary)
         ours, theirs = socket.socketpair()
         with theirs:

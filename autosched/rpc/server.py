@@ -24,7 +24,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from autosched.env import child_environment
 from autosched.errors import AutoschedError, RPCError, refuse
@@ -161,7 +160,7 @@ class Server:
 
     def __init__(
         self, host: str = "127.0.0.1", port: int = 9091, port_end: int = 9199, is_proxy: bool = False,
-        tracker_addr: tuple[str, int] | None = None, key: str = "", load_library: Any = None,
+        tracker_addr: tuple[str, int] | None = None, key: str = "", load_library: object = None,
         custom_addr: str | None = None, silent: bool = False, no_fork: bool = True,
         server_init_callback: Callable[..., object] | None = None,
         reuse_addr: bool = True, timeout: float | None = None, *, access: Access | None = None,

@@ -101,7 +101,7 @@ class NDArray:
     def __getitem__(self, index: object) -> None:
         raise InvalidTypeError("an array's elements are not indexed", hint="use a.numpy()[index]")
 
-    def __iter__(self) -> Any:  # without it, Python would index
+    def __iter__(self) -> object:  # without it, Python would index
         raise InvalidTypeError("an array cannot be iterated", hint="use a.numpy()")
 
     def __setitem__(self, index: object, value: NDArray | npt.ArrayLike) -> None:
@@ -115,7 +115,7 @@ class NDArray:
     def __repr__(self) -> str:
         return f"<autosched.NDArray shape={self.shape}, {self.device}>\n{self._data!r}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return array, (self._data,)
 
     def __dlpack__(self, **options: Any) -> Any:

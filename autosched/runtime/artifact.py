@@ -80,7 +80,7 @@ class NeedsRebuildError(ArtifactError):
         super().__init__(message, hint="build its kernels again for this machine (autosched.load does so by itself)")
         self.reason, self.contents, self.missing = reason, contents, missing
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return NeedsRebuildError, (self.message, self.reason, self.contents, self.missing)
 
 

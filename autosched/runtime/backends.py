@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class GraphProgram(Protocol):
     def adopt(self, value: int, given: NDArray | np.ndarray, where: str) -> None:
         """Let a value that owns its storage live in the caller's array; raises InvalidTypeError, InvalidValueError."""
 
-    def share(self, value: int, other: Any) -> None:
+    def share(self, value: int, other: GraphProgram) -> None:
         """Let a value that owns its storage live where another program of the same graph and device has it."""
 
     def bind(self, value: int, address: int) -> None:
@@ -69,7 +69,7 @@ class RuntimeBackend(Protocol):
         self,
         graph: Graph,
         kernels: Mapping[str, Kernel],
-        constants: Any,
+        constants: object,
         native: bytes,
         threads: int,
         device: Device,

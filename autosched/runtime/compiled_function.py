@@ -139,7 +139,7 @@ class CompiledFunction:
         texts = (", ".join(map(_type_text, code.specs)) for code, _ in self._variants)
         return tuple(dict.fromkeys(texts))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run it. Raises InvalidTypeError for arguments that it was not compiled for, and what the function raises."""
         values = self._bind(args, kwargs)
         problems, fitting = [], []
@@ -161,7 +161,7 @@ class CompiledFunction:
         code, _ = min(usable, key=lambda one: self._distance(one, values))
         return code.run(values)
 
-    def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
+    def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[object, ...]:
         names = self.parameters
         given = dict(zip(names, args, strict=False))
         if len(args) > len(names):

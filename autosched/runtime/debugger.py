@@ -69,7 +69,7 @@ class GraphModuleDebug(GraphModule):
 
     def __init__(
         self,
-        module: Any,
+        module: object,
         device: Device | Sequence[Device] | None = None,
         graph_json_str: str = "",
         dump_root: str | None = None,
@@ -248,7 +248,7 @@ class GraphModuleDebug(GraphModule):
         last = ["Total_time", "-", f"{total * 1e6:.3f}", "-", "-", "-", "-", "-"]
         return layout(header, [row for _, row in rows] + [last])
 
-    def profile(self, collectors: Any = None, **input_dict: Any) -> Report:  # type: ignore[override]
+    def profile(self, collectors: object = None, **input_dict: Any) -> Report:  # type: ignore[override]
         """Run once and say what each node took."""
         refuse("profile", collectors=collectors)
         if input_dict:

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import as_aligned, dtype_name
 from autosched.runtime.module import Module
 from autosched.runtime.names import given_by_name
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 
 class Executable:
@@ -47,7 +50,7 @@ class Executable:
         graph: Graph,
         constants: tuple[np.ndarray, ...],
         native: bytes,
-        manifest: Mapping[str, Any] | None = None,
+        manifest: Mapping[str, Json] | None = None,
         params: tuple[str, ...] = (),
     ):
         check_graph(graph, kernels, constants)
@@ -67,7 +70,7 @@ class Executable:
         """What each run gives, in order."""
         return tuple(self.graph.values[number] for number in self.graph.outputs)
 
-    def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
+    def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
         """Run the model on inputs by position or name; gives new arrays, a tuple where there are several outputs.
 
         Several threads may call it at once: each call has an executor to itself, with memory of its own.
@@ -173,7 +176,7 @@ class Executable:
         """Give the names of the devices that constants are placed on: none, as all are on the CPU."""
         return []
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         """Give graph JSON, library and parameters, which is how old scripts unpack the result of a build."""
         warnings.warn(
             "a build gives one executable; unpacking it as (graph, lib, params) is deprecated",
@@ -222,7 +225,7 @@ class Executable:
         made.variant, made.variants = contents.variant, contents.variants
         return made
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle what it is made of; executors are made anew where it is read."""
         return _restore, (self.contents(), self.variant, self.variants)
 

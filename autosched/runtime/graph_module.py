@@ -100,7 +100,7 @@ class GraphModule:
         if self._executor_per_thread and type(module) is GraphExecutor:
             self._threads = ThreadExecutors(module, _NEEDED)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         raise InvalidTypeError("a graph module holds memory of this process", hint="pickle its executable")
 
     def _to_set(self) -> Seat:
@@ -109,7 +109,7 @@ class GraphModule:
     def _to_use(self) -> Seat:
         return self._seat if self._threads is None else self._threads.to_use()
 
-    def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
+    def set_input(self, key: int | str | None = None, value: object = None, **params: Any) -> None:
         """Set an input by position or name; keywords that name no input are ignored.
 
         Raises TVMError (RuntimeError) on an unknown `key`, ShapeError (ValueError) on another shape.

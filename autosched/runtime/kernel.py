@@ -118,7 +118,7 @@ class Kernel(ABC):
         """Give everything but the code as JSON values, with the code's SHA-256."""
 
     @staticmethod
-    def from_manifest(entry: Mapping[str, Any], code: bytes) -> Kernel:
+    def from_manifest(entry: Mapping[str, object], code: bytes) -> Kernel:
         """Rebuild a kernel of any back end from what `to_manifest` and `code` gave.
 
         Raises KeyError, TypeError or ValueError for an entry that no `to_manifest` gave, ArtifactError for a back end

@@ -21,7 +21,7 @@ class VirtualMachineProfiler(VirtualMachine):
     def __init__(self, exe: Executable, device: Any, memory_cfg: Any = None):
         super().__init__(exe, device, memory_cfg)
 
-    def profile(self, *args: Any, func_name: str = "main", collectors: Any = None, **kwargs: Any) -> Report:
+    def profile(self, *args: object, func_name: str = "main", collectors: object = None, **kwargs: object) -> Report:
         """Run a function and say what each kernel took, in µs."""
         refuse("profile", collectors=collectors)
         if args or kwargs:

@@ -45,7 +45,7 @@ def register_func(func_name: Any, f: Callable[..., object] | None = None, overri
     if not isinstance(func_name, str):
         raise InvalidTypeError(f"a function's name is a text, not {type(func_name).__name__}")
 
-    def register(function: Callable[..., object]) -> Callable[..., Any]:
+    def register(function: Callable[..., object]) -> Callable[..., object]:
         if not callable(function):
             raise InvalidTypeError(f"'{func_name}' is a {type(function).__name__}, no function")
         if func_name in _functions and not override:

@@ -33,7 +33,7 @@ class Variants:
             raise ArtifactError(f"this machine's devices are none of {', '.join(ranks)}", hint="build for them too")
         return self.executables[min(runs, key=lambda name: ranks[name])]
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: object, **named: object) -> Any:
         """Run on this machine; see `Executable.__call__`."""
         return self.here(*args, **named)
 

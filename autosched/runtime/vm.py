@@ -214,7 +214,7 @@ class VirtualMachine:
     NAIVE_ALLOCATOR = 1
     POOLED_ALLOCATOR = 2
 
-    def __init__(self, exe: Executable | Program, device: Device | Sequence[Device], memory_cfg: Any = None):
+    def __init__(self, exe: Executable | Program, device: Device | Sequence[Device], memory_cfg: object = None):
         if not isinstance(exe, Executable | Program):
             raise InvalidTypeError(f"the VM runs an Executable, not a {type(exe).__name__}")
         self._exec = exe if isinstance(exe, Executable) else Executable(exe)
@@ -234,7 +234,7 @@ class VirtualMachine:
 
     # Arguments
 
-    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Keep a function's arguments: keywords by name, the others fill the gaps in order.
 
         Raises ArgumentCountError (an AssertionError and ValueError) unless their number is exact and each is known.

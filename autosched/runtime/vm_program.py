@@ -281,7 +281,7 @@ class _Frame:
         self.todo: list[Iterator[Instruction]] = [iter(function.code)]
 
 
-def _run(program: Program, function: VMFunction, args: Sequence[object]) -> Any:
+def _run(program: Program, function: VMFunction, args: Sequence[object]) -> object:
     """Run a function, with a stack of its own: however deep functions call each other, Python's is not used up.
 
     Raises TVMError for more than `MOST_CALLS` calls inside of each other.
@@ -381,7 +381,7 @@ def _value(result: Any) -> Any:
     return array(result) if hasattr(result, "__dlpack__") and not isinstance(result, NDArray) else result
 
 
-def _fresh(result: object, args: Sequence[object]) -> Any:
+def _fresh(result: object, args: Sequence[object]) -> object:
     """The result, copied where it is one of the arguments."""
     if isinstance(result, tuple):
         return tuple(_fresh(value, args) for value in result)
@@ -389,7 +389,7 @@ def _fresh(result: object, args: Sequence[object]) -> Any:
     return array(result) if given and isinstance(result, NDArray) else result
 
 
-def _flat(values: Any) -> Iterator[Any]:
+def _flat(values: Any) -> Iterator[object]:
     for value in values:
         if isinstance(value, tuple):
             yield from _flat(value)

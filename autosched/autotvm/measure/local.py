@@ -70,8 +70,8 @@ class LocalBuilder(Builder):
     """
 
     def __init__(
-        self, timeout: float = 10, n_parallel: int | None = None, build_kwargs: Any = None,
-        build_func: str | Callable[..., object] = "default", do_fork: bool = False, runtime: Any = None,
+        self, timeout: float = 10, n_parallel: int | None = None, build_kwargs: object = None,
+        build_func: str | Callable[..., object] = "default", do_fork: bool = False, runtime: object = None,
     ):  # fmt: skip
         refuse(
             "LocalBuilder", hint="tvm.build compiles on this machine", build_func=build_func != "default",
@@ -110,7 +110,7 @@ class LocalRunner(Runner):
 
     def __init__(
         self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
-        cooldown_interval: float = 0.1, enable_cpu_cache_flush: bool = False, module_loader: Any = None,
+        cooldown_interval: float = 0.1, enable_cpu_cache_flush: bool = False, module_loader: object = None,
     ):  # fmt: skip
         refuse("LocalRunner", module_loader=module_loader is not None)
         super().__init__(timeout, 1)
@@ -159,7 +159,7 @@ class RPCRunner(LocalRunner):
 
     def __init__(self, key: str, host: str, port: int, priority: int = 1, timeout: float = 10, n_parallel: Any = None,
                  number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, cooldown_interval: float = 0.1,
-                 enable_cpu_cache_flush: bool = False, module_loader: Any = None):  # fmt: skip
+                 enable_cpu_cache_flush: bool = False, module_loader: object = None):  # fmt: skip
         refuse("RPCRunner", module_loader=module_loader is not None)
         super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
         self.key, self.host, self.port, self.priority = key, host, port, priority
@@ -172,7 +172,7 @@ class RPCRunner(LocalRunner):
             return list(threads.map(self._one, build_results[: len(measure_inputs)]))
 
 
-def _error(error: Exception) -> tuple[Any, ...]:
+def _error(error: Exception) -> tuple[object, ...]:
     return ("".join(traceback.format_exception(error)), error)
 
 

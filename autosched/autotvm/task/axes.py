@@ -22,7 +22,7 @@ class Axis:
 class VirtualAxis:
     """An axis by its length, and its name where it has one."""
 
-    def __init__(self, var: Any, name: str | None = None):
+    def __init__(self, var: object, name: str | None = None):
         self.name = name or getattr(getattr(var, "var", None), "name", "")
         self.length = axis_length(var)
 

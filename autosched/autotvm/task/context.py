@@ -34,11 +34,11 @@ class DispatchContext(records.DispatchContext):
         root = records.DispatchContext.root
         return root.query(target, workload) if isinstance(root, FallbackContext) else FallbackConfigEntity()
 
-    def _query_inside(self, target: Target | None, workload: object) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> object:
         """What this context itself knows; None for nothing."""
         raise NotImplementedError
 
-    def update(self, target: Target, workload: Any, cfg: Any) -> None:
+    def update(self, target: Target, workload: object, cfg: object) -> None:
         """Answer with `cfg` from now on."""
         raise NotImplementedError
 
@@ -54,7 +54,7 @@ class ApplyConfig(DispatchContext):
         self._config = config
         self.workload: Any = None
 
-    def _query_inside(self, target: Target | None, workload: object) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> object:
         self.workload = workload
         return self._config
 
@@ -71,7 +71,7 @@ class FallbackContext(records.FallbackContext, DispatchContext):
         self.messages: set[str] = set()
         self.silent = False
 
-    def _query_inside(self, target: Target | None, workload: object) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> object:
         key = (str(target), workload)
         if key not in self.memory:
             message = (
@@ -88,6 +88,6 @@ class FallbackContext(records.FallbackContext, DispatchContext):
         """Forget the configuration of a workload."""
         self.memory.pop((str(target), workload), None)
 
-    def update(self, target: Target, workload: Any, cfg: Any) -> None:
+    def update(self, target: Target, workload: object, cfg: object) -> None:
         """Answer with `cfg` from now on."""
         self.memory[str(target), workload] = cfg

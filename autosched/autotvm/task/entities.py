@@ -52,7 +52,7 @@ class ReorderEntity:
 class AnnotateEntity:
     """An annotation per axis."""
 
-    def __init__(self, anns: Sequence[Any]):
+    def __init__(self, anns: Sequence[object]):
         self.anns: list[Any] = list(anns)  # words, or axes' numbers where caches are attached
 
     def apply(
@@ -284,7 +284,7 @@ def _gpu(n: int, *, virtual: bool) -> list[str]:
 class OtherOptionSpace(TransformSpace):
     """Values to choose from."""
 
-    def __init__(self, axes: Sequence[Any], policy: str, **options: Any):
+    def __init__(self, axes: Sequence[object], policy: str, **options: Any):
         super().__init__()
         self.entities = [OtherOptionEntity(value) for value in options["candidate"]]
 

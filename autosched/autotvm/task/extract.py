@@ -74,7 +74,7 @@ def _is_static(x: object) -> bool:
     return isinstance(info, TensorStructInfo) and info.is_static
 
 
-def _tensor(shape: Sequence[int], dtype: str) -> Any:
+def _tensor(shape: Sequence[int], dtype: str) -> object:
     return ("TENSOR", tuple(shape), dtype)
 
 

@@ -155,7 +155,7 @@ class ConfigSpace:
             factor *= size
         return point
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         return self._entity_map.__iter__()
 
     def __getitem__(self, name: str) -> Any:
@@ -179,7 +179,7 @@ class ConfigEntity(ConfigSpace):
         self,
         index: int | None,
         code_hash: str | None,
-        entity_map: Mapping[str, Any],
+        entity_map: Mapping[str, object],
         constraints: Sequence[Any] = (),
     ):
         super().__init__()

@@ -21,7 +21,7 @@ def serialize_args(args: Sequence[object]) -> tuple[Any, ...]:
     return tuple(_serialize(arg) for arg in args)
 
 
-def _serialize(arg: object) -> Any:
+def _serialize(arg: object) -> object:
     match arg:
         case Tensor():
             return ("TENSOR", tuple(const_int(d) if const_int(d) is not None else str(d) for d in arg.shape), arg.dtype)
@@ -51,7 +51,7 @@ def args_to_workload(args: Sequence[object], task_name: str | None = None) -> tu
 TASK_TABLE: dict[str, Callable[..., Any]] = {}
 
 
-def _query(target: Target | None, workload: object) -> Any:
+def _query(target: Target | None, workload: object) -> object:
     context = records.DispatchContext.current
     if isinstance(context, DispatchContext):
         return context.query(target, workload)
@@ -72,7 +72,7 @@ def template(task_name: str, func: Callable[..., object] | None = None) -> Any:
     if not isinstance(task_name, str):
         raise InvalidTypeError(f"template: the name is a {type(task_name).__name__}, not a text")
 
-    def decorate(subject: Callable[..., object]) -> Callable[..., Any]:
+    def decorate(subject: Callable[..., object]) -> Callable[..., object]:
         if task_name in TASK_TABLE and TASK_TABLE[task_name] is not subject:
             pass  # a template that is defined again replaces the first, as in a notebook
         TASK_TABLE[task_name] = subject
@@ -93,7 +93,7 @@ def template(task_name: str, func: Callable[..., object] | None = None) -> Any:
 class Task:
     """A template with arguments, for a target; `config_space` is what can be tuned."""
 
-    def __init__(self, name: str, args: Sequence[Any]):
+    def __init__(self, name: str, args: Sequence[object]):
         self.name, self.args = name, tuple(args)
         self.kwargs: dict[str, Any] = {}
         self.config_space: ConfigSpace | None = None
@@ -132,14 +132,14 @@ class Task:
             self.flop = config.flop or compute_flop(sch)
         return sch, arg_bufs
 
-    def __getstate__(self) -> Mapping[str, Any]:
+    def __getstate__(self) -> Mapping[str, object]:
         return self.__dict__
 
     def __repr__(self) -> str:
         return f"Task(func_name={self.name}, args={self.args}, kwargs={self.kwargs}, workload={self.workload})"
 
 
-def create(task_name: str, args: Sequence[Any], target: Any, target_host: Any = None) -> Task:
+def create(task_name: str, args: Sequence[object], target: object, target_host: object = None) -> Task:
     """Make a task; the template runs once to define its space.
 
     Raises TVMError for an unknown template, and where its operations can neither be counted nor were given.

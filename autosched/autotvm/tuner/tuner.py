@@ -188,7 +188,7 @@ class GATuner(Tuner):
 
     strategy = "genetic"
 
-    def __init__(self, task: Any, pop_size: int = 100, elite_num: int = 3, mutation_prob: float = 0.1):
+    def __init__(self, task: object, pop_size: int = 100, elite_num: int = 3, mutation_prob: float = 0.1):
         if elite_num > pop_size:
             raise InvalidValueError(f"the number of elites ({elite_num}) is larger than the population ({pop_size})")
         self.pop_size, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
@@ -201,8 +201,8 @@ class XGBTuner(Tuner):
     strategy = "xgboost"
 
     def __init__(
-        self, task: Any, plan_size: int = 64, feature_type: str = "itervar", loss_type: str = "rank",
-        num_threads: int | None = None, optimizer: Any = "sa", diversity_filter_ratio: float | None = None,
+        self, task: object, plan_size: int = 64, feature_type: str = "itervar", loss_type: str = "rank",
+        num_threads: int | None = None, optimizer: object = "sa", diversity_filter_ratio: float | None = None,
         log_interval: int = 50,
     ):  # fmt: skip
         if feature_type not in ("itervar", "knob", "curve"):

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from autosched.codegen.backends import GENERATOR
 from autosched.codegen.compiled import code_digest, code_name
@@ -74,7 +73,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     source = source_header(name, args, machine_text, trace, config) + "\n" + body.rstrip() + "\n"
     digest = code_digest(func, body, target.to_json(), GENERATOR)
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
-    scope: dict[str, Any] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
+    scope: dict[str, object] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
     scope |= {name: palette_intrinsic(name, sizes) for name, sizes in writer.palettes.items()}
     scope |= {"offset": offset, "number": number, "release_tiles": release_tiles}
     texts = lower_source(source, symbols, unique, scope, f"<autosched {name} {digest}>") if phases else []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.amx_nest import TileSizes
 from autosched.codegen.cpu.index import Index, IndexEmitter
 from autosched.runtime.kernel import Check
 from autosched.tir.buffer import Buffer
@@ -21,7 +21,7 @@ class Place:
     """Where a buffer is: a pointer to its first element, its strides in elements, whether it is the tile's own."""
 
     pointer: ir.Value
-    strides: tuple[Any, ...]  # numbers, or index values where they are known at run time
+    strides: tuple[int | Index, ...]  # numbers, or index values where they are known at run time
     is_local: bool
     read_only: bool
 
@@ -45,9 +45,9 @@ class Emitter(IndexEmitter):
     checks: Mapping[Check, int]  # their numbers
     guards: Guards  # accesses to check
     entry: ir.IRBuilder  # a builder at the end of the entry block's allocations
-    configured: Any  # the sizes that tile registers have when the code begins; None: none
+    configured: TileSizes | None  # the sizes that tile registers have when the code begins; None: none
 
-    def mask_key(self) -> Any:
+    def mask_key(self) -> int | None:
         """What a value under the present mask is remembered by."""
         raise NotImplementedError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from llvmlite import ir
 
@@ -19,7 +19,7 @@ from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.simplify import Analyzer
 
 T = TypeVar("T")
-Index = Any  # an Affine, or an LLVM vector of i64 where lanes do not lie at equal distances
+Index: TypeAlias = "Affine | ir.Value"  # a value: an LLVM vector of i64 where lanes do not lie at equal distances
 
 
 class IndexEmitter:
@@ -35,7 +35,7 @@ class IndexEmitter:
         self.builder = builder
         self.isa = isa
         self.analyzer = analyzer
-        self.env: dict[Var, Any] = {}
+        self.env: dict[Var, Index] = {}
         self.lanes = 1
         self.mask: ir.Value | int | None = None
         self.scopes: list[dict[Hashable, Any]] = [{}]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import linecache
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NoReturn
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -35,7 +36,7 @@ _ARGUMENTS = (types.CPointer(types.voidptr), types.int64, types.int64, types.int
 class _Listener(numba_codegen.CodeLibrary):  # type: ignore[misc]
     """Takes the LLVM text that Numba lowers and does nothing with it: no optimising, no linking, no execution."""
 
-    def __init__(self, codegen: Any, name: str):
+    def __init__(self, codegen: numba_codegen.Codegen, name: str):
         super().__init__(codegen, name)
         self.texts: list[str] = []
 
@@ -48,7 +49,7 @@ class _Listener(numba_codegen.CodeLibrary):  # type: ignore[misc]
     def finalize(self) -> None:
         self._finalized = True
 
-    def get_function(self, name: str) -> Any:
+    def get_function(self, name: str) -> NoReturn:
         raise CodegenError("Numba asked for a compiled function while lowering")
 
     def get_llvm_str(self) -> str:
@@ -61,7 +62,7 @@ class _Listener(numba_codegen.CodeLibrary):  # type: ignore[misc]
 class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
     """Numba's passes without those that generated source has no use for: closures, inlining, rewrites, literals."""
 
-    def define_pipelines(self) -> list[Any]:
+    def define_pipelines(self) -> list[PassManager]:
         passes = PassManager("autosched")
         for step in (TranslateByteCode, FixupArgs, IRProcessing, ReconstructSSA, NopythonTypeInference):
             passes.add_pass(step, step.__name__)
@@ -84,12 +85,12 @@ class Machine:
         return Machine(target.triple, target.mcpu, target.llvm_features)
 
     @property
-    def llvm(self) -> Any:
+    def llvm(self) -> llvm.TargetMachine:
         return target_machine(self.triple, self.mcpu, self.features)
 
 
 @functools.cache
-def _flags() -> Any:
+def _flags() -> compiler.Flags:
     flags = compiler.Flags()
     flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
     flags.enable_pyobject = flags.nrt = False
@@ -98,7 +99,7 @@ def _flags() -> Any:
 
 
 def lower_source(
-    source: str, functions: list[str], symbols: list[str], names: dict[str, Any], file_name: str
+    source: str, functions: list[str], symbols: list[str], names: Mapping[str, object], file_name: str
 ) -> list[str]:
     """The LLVM text of each of the source's `functions`, with a C function named by `symbols` around it."""
     linecache.cache[file_name] = (len(source), None, source.splitlines(True), file_name)
@@ -136,7 +137,7 @@ def _entry_text(symbol: str, inner: str) -> str:
     return "\n" + str(entry) + "\n"
 
 
-def optimise(texts: list[str], machine: Machine) -> Any:
+def optimise(texts: list[str], machine: Machine) -> llvm.ModuleRef:
     """One optimised LLVM module of all texts."""
     module = None
     for text in texts:

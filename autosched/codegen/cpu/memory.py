@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
 
 from llvmlite import ir
 
@@ -60,8 +60,10 @@ class MemoryEmitter(Emitter):
     slots: dict[int, tuple[Allocate, Place]]  # by the statement, which is kept so that its id stays its own
     lane_use: dict[Buffer, LaneUse]
     unmasked: frozenset[Buffer]
-    flat: dict[Any, PrimExpr]
-    divided: dict[int, tuple[Any, list[Var] | None]]  # the variables of indices that are worth flattening
+    flat: dict[Hashable, PrimExpr]
+    divided: dict[
+        int, tuple[tuple[PrimExpr, ...], list[Var] | None]
+    ]  # the variables of indices that are worth flattening
 
     def note_lanes(self, buffer: Buffer, at: Index) -> None:
         """Keep account of what is used of a local buffer."""
@@ -131,7 +133,8 @@ class MemoryEmitter(Emitter):
 
     def flattened(self, place: Place, indices: tuple[PrimExpr, ...]) -> PrimExpr | None:
         """One simplified expression where quotients and remainders may cancel: i // 9 * 9 + i % 9."""
-        if len(indices) < 2 or not all(isinstance(s, int) for s in place.strides):
+        strides = [s for s in place.strides if isinstance(s, int)]
+        if len(indices) < 2 or len(strides) < len(place.strides):
             return None
         if id(indices) not in self.divided:
             divides = any(isinstance(x, FloorDiv | FloorMod) for i in indices for x in walk(i))
@@ -142,7 +145,7 @@ class MemoryEmitter(Emitter):
             return None
         key = ("flat", id(indices), place.strides, *(self.analyzer.bounds.get(v) for v in variables))
         if key not in self.flat:
-            parts = (mul(cast("int64", i), const(s, "int64")) for i, s in zip(indices, place.strides, strict=False))
+            parts = (mul(cast("int64", i), const(s, "int64")) for i, s in zip(indices, strides, strict=False))
             self.flat[key] = self.analyzer.simplify(functools.reduce(add, parts))
         return self.flat[key]
 
@@ -220,7 +223,7 @@ class MemoryEmitter(Emitter):
             found.initializer = ir.Constant(kind, None)
         return found
 
-    def mask_key(self) -> Any:
+    def mask_key(self) -> int | None:
         return self.mask if self.mask is None or isinstance(self.mask, int) else id(self.mask)
 
     def from_memory(self, value: ir.Value, dtype: str) -> ir.Value:

@@ -15,7 +15,6 @@ import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -370,7 +369,7 @@ class Writer:
         return name
 
 
-def _as_choice(x: object) -> Any:
+def _as_choice(x: object) -> object:
     if isinstance(x, Min | Max):
         return Select(compare(LE if isinstance(x, Min) else GE, x.a, x.b), x.a, x.b)
     return x

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from llvmlite import ir
 
@@ -65,7 +64,7 @@ def suffix(llvm_type: ir.Type) -> str:
     return f"v{llvm_type.count}{name}" if isinstance(llvm_type, ir.VectorType) else name
 
 
-def constant(llvm_type: ir.Type, number: Any) -> ir.Constant:
+def constant(llvm_type: ir.Type, number: float | None) -> ir.Constant:
     """A constant, the same in all lanes."""
     if isinstance(llvm_type, ir.VectorType):
         return ir.Constant(llvm_type, [ir.Constant(llvm_type.element, number)] * llvm_type.count)

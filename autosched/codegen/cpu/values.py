@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.calls import apply_function, emit_call
+from autosched.codegen.cpu.index import Index
 from autosched.codegen.cpu.memory import MemoryEmitter
 from autosched.codegen.cpu.quantise import emit_quotient, emit_rounded, rounded, scaled
 from autosched.codegen.cpu.types import (
@@ -88,7 +87,7 @@ class ValueEmitter(MemoryEmitter):
         """A function of LLVM values of one float type."""
         return apply_function(self, op, args)
 
-    def bound(self, e: PrimExpr) -> Any:
+    def bound(self, e: PrimExpr) -> Index:
         """What a let variable stands for: an index where it is exact, else a value."""
         return self.index(e) if is_int(e.dtype) and e.dtype != "bool" and self.is_pure(e) else self.value(e)
 

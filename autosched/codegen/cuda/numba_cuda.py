@@ -7,7 +7,7 @@ import linecache
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from numba import cuda, types
 from numba.cuda import dispatcher as numba_dispatcher
@@ -19,6 +19,11 @@ from numba.cuda.extending import intrinsic
 from autosched.codegen.cuda.tile import DeviceTile, define_device_tile
 from autosched.errors import CodegenError
 
+if TYPE_CHECKING:
+    from llvmlite import ir
+    from numba.core.base import BaseContext
+
+
 _FRONT_END_CC = (7, 5)  # the front end's code is the same for all architectures; libnvvm specialises it
 _LIBDEVICE_CALL = "__nv_"
 _FAST = {"ftz": True, "fma": True, "prec_div": False, "prec_sqrt": False}  # libnvvm's part of fastmath
@@ -27,27 +32,28 @@ _FAST = {"ftz": True, "fma": True, "prec_div": False, "prec_sqrt": False}  # lib
 _WITHOUT_CALLS = {"prec_div": False, "prec_sqrt": False}
 
 
-def tile_intrinsic(tile: DeviceTile) -> Any:
+def tile_intrinsic(tile: DeviceTile) -> Callable[..., None]:
     """The function that generated source calls to run a tile: (buffers…, variables…) -> nothing."""
     status = ["status"] if tile.checks else []
     kinds = [types.voidptr] * len(tile.buffers) + [types.int32] * len(tile.variables) + [types.voidptr] * len(status)
     signature = types.void(*kinds)
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         builder.call(define_device_tile(builder.module, tile), args)
         return context.get_dummy_value()
 
     parameters = [f"p{i}" for i in range(len(tile.buffers))] + [f"v{i}" for i in range(len(tile.variables))] + status
-    scope: dict[str, Any] = {"signature": signature, "codegen": codegen}
+    scope: dict[str, object] = {"signature": signature, "codegen": codegen}
     exec(f"def {tile.name}({', '.join(['typingctx', *parameters])}):\n    return signature, codegen", scope)
-    return intrinsic(scope[tile.name])
+    made: Callable[..., None] = intrinsic(scope[tile.name])
+    return made
 
 
 @intrinsic
 def offset(typingctx, pointer, count):  # type: ignore[no-untyped-def]
     """The address `count` bytes after `pointer`."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         return builder.gep(args[0], [args[1]], inbounds=True)
 
     return types.voidptr(types.voidptr, types.int64), codegen
@@ -78,7 +84,9 @@ def lower_kernels(
     ]
 
 
-def _lower_kernel(function: Callable[..., None], symbol: str, arguments: Sequence[Any], bounds: tuple[int, int]) -> str:
+def _lower_kernel(
+    function: Callable[..., None], symbol: str, arguments: Sequence[types.Type], bounds: tuple[int, int]
+) -> str:
     result = compile_cuda(function, types.void, tuple(arguments), cc=_FRONT_END_CC, nvvm_options={"opt": 3})
     library, mangled = result.library, result.fndesc.llvm_func_name
     kernel = library.get_function(mangled)
@@ -128,7 +136,11 @@ def _any_device() -> Iterator[None]:
         numba_dispatcher.get_current_device = kept
 
 
-def parameter_plan(kind: object) -> Any:
+# What a kernel takes for an argument: "array", a dtype, or those of a tuple's parts.
+Plan: TypeAlias = "str | tuple[Plan, ...]"
+
+
+def parameter_plan(kind: object) -> Plan:
     """What a kernel takes for an argument of one of Numba's types: "array", a dtype, or a tuple of those.
 
     An array is seven words and more: two null pointers, elements, bytes of an element, the address, extents, strides.

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.codegen.backends import GENERATOR
 from autosched.codegen.cuda.assembler import assemble
@@ -16,6 +16,9 @@ from autosched.runtime.cuda.kernel import CudaKernel, Launch, LaunchResources, R
 from autosched.runtime.kernel import pack_text
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
+
+if TYPE_CHECKING:
+    from autosched.codegen.cuda.numba_cuda import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class UserKernel:
     """
 
     kernel: CudaKernel
-    plan: tuple[Any, ...]
+    plan: tuple[Plan, ...]
 
     @property
     def registers(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Protocol
 
 from llvmlite import ir
@@ -39,7 +40,7 @@ class Emitter(Protocol):
     """What is needed of the emitter of a tile."""
 
     builder: ir.IRBuilder
-    scopes: list[Any]
+    scopes: list[dict[Hashable, Any]]
     places: dict[Buffer, Place]
 
     def value(self, e: E.PrimExpr) -> ir.Value: ...

@@ -5,7 +5,7 @@ Before:  T.Assert(n > 0, "empty"); rest       After:  assert_holds(n > 0, "n > 0
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from autosched.tir.expr import Call, IntImm, StringImm
 from autosched.tir.functor import rewrite
@@ -20,7 +20,7 @@ def lower_asserts(body: S) -> S:
     return rewrite(body, _lowered)
 
 
-def _lowered(x: object) -> Any:
+def _lowered(x: object) -> object:
     if not isinstance(x, AssertStmt):
         return x
     if isinstance(x.condition, IntImm) and x.condition.value:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING
 
 from autosched.errors import CodegenError
-from autosched.ir.node import children, walk
+from autosched.ir.node import Node, children, map_children, walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
@@ -16,6 +16,9 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.functor import free_vars, rewrite_down
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import Allocate, Block, BlockRealize, For, LetStmt, Stmt
+
+if TYPE_CHECKING:
+    from autosched.ir.node import Node
 
 
 def share_expressions(func: PrimFunc) -> PrimFunc:
@@ -37,28 +40,18 @@ def _shared(stmt: Stmt, names: Iterator[str]) -> Stmt:
         key, value = found
         var = Var(next(names), value.dtype)
 
-        def step(x: object, key: object = key, var: Var = var) -> Any:
+        def step(x: object, key: object = key, var: Var = var) -> object:
             return var if isinstance(x, PrimExpr) and _is_arithmetic(x) and form_key(x) == key else None
 
         stmt = LetStmt(var, value, rewrite_down(stmt, step))
-    below: Stmt = _below(stmt, names)
-    return below
+    return _below(stmt, names)
 
 
-def _below(stmt: Any, names: Iterator[str]) -> Any:
+def _below(stmt: Stmt, names: Iterator[str]) -> Stmt:
     """The statement with the same done in the bodies of its loops."""
     if isinstance(stmt, For):
         return dataclasses.replace(stmt, body=_shared(stmt.body, names))
-    if isinstance(stmt, PrimExpr | Buffer):
-        return stmt
-    changes = {}
-    for name in ("body", "then_case", "else_case"):
-        old = getattr(stmt, name, None)
-        if isinstance(old, Stmt) and (new := _below(old, names)) is not old:
-            changes[name] = new
-    if hasattr(stmt, "seq"):
-        changes["seq"] = tuple(_below(s, names) for s in stmt.seq)
-    return dataclasses.replace(stmt, **changes) if changes else stmt
+    return map_children(stmt, lambda c: _below(c, names) if isinstance(c, Stmt) else c)
 
 
 def _bound_inside(stmt: Stmt) -> set[Var]:
@@ -82,10 +75,10 @@ def _may_fail(x: object) -> bool:
     return isinstance(x, E.Div | E.Mod | E.FloorDiv | E.FloorMod) and not E.const_int(x.b)
 
 
-def _most_repeated(stmt: Stmt, bound: set[Var]) -> tuple[Any, PrimExpr] | None:
+def _most_repeated(stmt: Stmt, bound: set[Var]) -> tuple[Hashable, PrimExpr] | None:
     """The largest expression over variables from outside that stands at least twice below, and its key."""
-    counts: dict[Any, tuple[int, PrimExpr]] = {}
-    stack: list[Any] = [stmt]
+    counts: dict[Hashable, tuple[int, PrimExpr]] = {}
+    stack: list[Node] = [stmt]
     while stack:
         x = stack.pop()
         if isinstance(x, Buffer | Block):

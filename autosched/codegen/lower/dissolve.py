@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from autosched.codegen.lower.loops import guarded
 from autosched.ir.node import walk
@@ -22,7 +21,7 @@ def dissolve_blocks(root: BlockRealize) -> tuple[Stmt, tuple[Buffer, ...]]:
 
 
 def _dissolve(root: BlockRealize) -> Stmt:
-    def step(node: object) -> Any:
+    def step(node: object) -> object:
         if isinstance(node, PrimExpr):
             return fold(node)
         if not isinstance(node, BlockRealize):

@@ -7,8 +7,8 @@ full tiles and that for ragged ones are each counted for the tiles that run it.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _ARITHMETIC = (E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max)
 _NO_WORK = ("if_then_else", "likely", "reinterpret")
 MOST_POINTS = 1 << 20  # combinations of loop variables that are tried out
 
-_NUMPY: dict[type[Any], Any] = {
+_NUMPY: dict[type[E.PrimExpr], np.ufunc] = {
     E.Add: np.add, E.Sub: np.subtract, E.Mul: np.multiply, E.FloorDiv: np.floor_divide, E.FloorMod: np.mod,
     E.Min: np.minimum, E.Max: np.maximum, E.LT: np.less, E.LE: np.less_equal, E.GT: np.greater,
     E.GE: np.greater_equal, E.EQ: np.equal, E.NE: np.not_equal, E.And: np.logical_and, E.Or: np.logical_or,
@@ -44,7 +44,7 @@ def count_flops(stmt: Stmt) -> int:
     return _count(stmt, _Around(), {})
 
 
-def _count(stmt: Stmt, around: _Around, known: dict[Any, int | None]) -> int:
+def _count(stmt: Stmt, around: _Around, known: dict[Hashable, int | None]) -> int:
     if isinstance(stmt, For):
         start, extent = const_int(stmt.start) or 0, const_int(stmt.extent) or 1
         return _count(stmt.body, _Around((*around.loops, (stmt.loop_var, start, extent)), around.conditions), known)
@@ -67,7 +67,7 @@ def _with(around: _Around, stmt: IfThenElse) -> _Around:
     return _Around(around.loops, (*around.conditions, (stmt.condition, True)))
 
 
-def _times(around: _Around, known: dict[Any, int | None]) -> int | None:
+def _times(around: _Around, known: dict[Hashable, int | None]) -> int | None:
     """How often the loops come where all the conditions hold; None where that cannot be counted out."""
     key = (tuple(v for v, _, _ in around.loops), tuple((id(c), truth) for c, truth in around.conditions))
     if key not in known:
@@ -82,7 +82,7 @@ def _counted(around: _Around) -> int | None:
     if len(inside) != len(used) or math.prod(n for _, _, n in inside) > MOST_POINTS:
         return None
     grids = np.meshgrid(*(np.arange(start, start + n) for _, start, n in inside), indexing="ij", sparse=True)
-    values: dict[Var, Any] = {loop[0]: grid for loop, grid in zip(inside, grids, strict=True)}
+    values: dict[Var, np.ndarray] = {loop[0]: grid for loop, grid in zip(inside, grids, strict=True)}
     holds = np.ones([n for _, _, n in inside], bool)
     for condition, truth in around.conditions:
         value = evaluate_index(condition, values)
@@ -92,7 +92,7 @@ def _counted(around: _Around) -> int | None:
     return int(np.count_nonzero(holds)) * free
 
 
-def evaluate_index(e: PrimExpr, values: dict[Var, Any]) -> Any:
+def evaluate_index(e: PrimExpr, values: Mapping[Var, np.ndarray]) -> np.ndarray | int | None:
     """An integer expression over grids of its variables; None for one that is not made of plain arithmetic."""
     if isinstance(e, E.IntImm):
         return e.value

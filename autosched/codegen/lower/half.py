@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from autosched.ir.node import map_children, walk
 from autosched.tir import expr as E
@@ -37,7 +36,7 @@ def widen_sums(body: Stmt, buffers: Iterable[Buffer]) -> tuple[Stmt, dict[Buffer
     if not wide:
         return body, {}
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, BufferLoad) and x.buffer in wide:
             return E.Cast(BufferLoad(wide[x.buffer], x.indices), x.dtype)
         if isinstance(x, BufferStore) and x.buffer in wide:
@@ -114,7 +113,7 @@ class _Narrow:
                 return round_to_bits(self.expression(e.value), e.dtype)
         return round_to_bits(self.expression(e), e.dtype)
 
-    def child(self, x: object) -> Any:
+    def child(self, x: object) -> object:
         if isinstance(x, Buffer):
             return self.bits.get(x, x)
         if isinstance(x, Stmt):

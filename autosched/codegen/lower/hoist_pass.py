@@ -27,7 +27,7 @@ def hoist_conditions(func: PrimFunc) -> PrimFunc:
 def hoist_expressions(func: PrimFunc) -> PrimFunc:
     """Move conditions and let-bound values out of the loops that they do not depend on."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         moved = _let_out(x)
         return _condition_out(moved) if moved is x else moved
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from autosched.tir.expr import Var, const_int
+from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import For, IfThenElse, SeqStmt, Stmt
 
@@ -32,7 +30,7 @@ def const_range(loop: For) -> tuple[int, int] | None:
     return None if start is None or extent is None else (start, extent)
 
 
-def guarded(condition: Any, body: Stmt) -> Stmt:
+def guarded(condition: PrimExpr, body: Stmt) -> Stmt:
     """`body` under a condition; without one where it is constant."""
     value = const_int(condition)
     if value is None:

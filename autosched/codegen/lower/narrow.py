@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from autosched.ir.node import map_children, walk
 from autosched.runtime.cuda.kernel import MOST_ELEMENTS
@@ -95,7 +94,7 @@ class _Narrow:
             return BufferStore(stmt.buffer, self.value(stmt.value), tuple(map(self.index, stmt.indices)))
         return map_children(stmt, self.child)
 
-    def child(self, x: object) -> Any:
+    def child(self, x: object) -> object:
         if isinstance(x, Stmt):
             return self.statement(x)
         return self.value(x) if isinstance(x, PrimExpr) and not isinstance(x, BufferData) else x

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from autosched.errors import CodegenError
 from autosched.ir.node import FrozenDict
@@ -15,6 +15,8 @@ from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
 
+T = TypeVar("T")
+
 
 def narrow_indices(func: PrimFunc) -> PrimFunc:
     """The function with int32 loop variables, block variables, sizes and indices in place of int64 ones.
@@ -24,13 +26,13 @@ def narrow_indices(func: PrimFunc) -> PrimFunc:
     wide = next((b for b in func.buffers if b.dtype == "int64"), None)
     if wide is not None:
         raise CodegenError(f"ForceNarrowIndexToInt32: buffer '{wide.name}' of the interface holds int64")
-    narrowed: dict[int, Any] = {}
+    narrowed: dict[int, tuple[object, object]] = {}
 
-    def once(x: object, made: object) -> Any:
+    def once(x: object, made: T) -> T:
         narrowed[id(x)] = (x, made)  # the pair keeps `x` alive, and so its id its own
         return made
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if id(x) in narrowed:
             return narrowed[id(x)][1]
         match x:
@@ -47,8 +49,8 @@ def narrow_indices(func: PrimFunc) -> PrimFunc:
         return x
 
     body = rewrite(func.body, step)
-    params = tuple(step(p) for p in func.params)
-    mapped: Mapping[Var, Buffer] = FrozenDict({step(p): step(b) for p, b in func.buffer_map.items()})
+    params = tuple(rewrite(p, step) for p in func.params)
+    mapped: Mapping[Var, Buffer] = FrozenDict({rewrite(p, step): step(b) for p, b in func.buffer_map.items()})
     return dataclasses.replace(func, params=params, buffer_map=mapped, body=body)
 
 
@@ -58,7 +60,7 @@ def _constant(value: int) -> PrimExpr:
     return IntImm(value, "int32")
 
 
-def _buffer(buffer: Buffer, step: Any) -> Buffer:
+def _buffer(buffer: Buffer, step: Callable[[object], object]) -> Buffer:
     size = 1
     for extent in buffer.shape:
         size *= extent.value if isinstance(extent, IntImm) else 1

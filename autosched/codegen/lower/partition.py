@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.codegen.lower.loops import const_range, enter
 from autosched.codegen.lower.tidy import difference, tidy
@@ -78,7 +77,7 @@ def _split_loop(loop: For, a: Analyzer, loops: tuple[For, ...], budget: _Budget)
     return None
 
 
-def _key(form: Linear) -> frozenset[Any]:
+def _key(form: Linear) -> frozenset[tuple[Hashable, int]]:
     return frozenset((key, k) for key, (k, _) in form.terms.items())
 
 
@@ -225,7 +224,7 @@ def _allocations(body: Stmt) -> tuple[list[Allocate], Stmt]:
 def replace_conditions(stmt: Stmt, new: Mapping[object, PrimExpr]) -> Stmt:
     """Replace conjuncts of the conditions of `if` statements, found by their form."""
 
-    def step(node: object) -> Any:
+    def step(node: object) -> object:
         if not isinstance(node, IfThenElse):
             return fold(node) if isinstance(node, PrimExpr) else node
         parts = [(form_key(p), p) for p in split_conditions(node.condition)]

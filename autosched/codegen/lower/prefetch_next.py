@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.ir.node import children, map_children, walk
 from autosched.tir import expr as E
@@ -25,6 +25,9 @@ from autosched.tir.expr import PrimExpr, Var, cast, const, const_int, floordiv
 from autosched.tir.functor import substitute
 from autosched.tir.separable import TURN, TURNS
 from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt, seq
+
+if TYPE_CHECKING:
+    from autosched.ir.node import Node
 
 PREFETCH_NEXT = "prefetch_next"
 LINE_BYTES = 64  # of a cache line
@@ -55,7 +58,7 @@ def _with_prefetch(passes: For, name: str, elements: int, takes_turns: bool) -> 
     place = path[-1]
     fetch = _prefetches(path, load, elements, line, takes_turns)
 
-    def visit(stmt: object) -> Any:
+    def visit(stmt: Stmt) -> Stmt:
         if stmt is place:
             return dataclasses.replace(place, body=seq(*fetch, place.body))
         return map_children(stmt, lambda c: visit(c) if isinstance(c, Stmt) else c)
@@ -73,7 +76,7 @@ def _share(elements: int, path: Sequence[For]) -> int:
 def _path(passes: For, name: str) -> tuple[list[For], BufferLoad | None]:
     """The serial loops from the annotated one down to the innermost around a load of the buffer, and that load."""
 
-    def search(node: Any, around: tuple[For, ...]) -> tuple[list[For], BufferLoad] | None:
+    def search(node: Node, around: tuple[For, ...]) -> tuple[list[For], BufferLoad] | None:
         if isinstance(node, BufferLoad) and node.buffer.name == name:
             return list(around), node
         if isinstance(node, For) and node.kind == LoopKind.SERIAL:

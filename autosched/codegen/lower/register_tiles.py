@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Hashable, Iterator
 
 from autosched.codegen.lower.loops import enter
 from autosched.codegen.lower.tidy import difference
@@ -74,7 +73,7 @@ def drop_register_guards(stmt: Stmt, fixed: frozenset[Var], local: frozenset[Buf
     That is right where every store to the buffer has the condition: no one reads an element that nobody writes. `fixed`
     are the thread's own variables; `local` the buffers in registers.
     """
-    guards: dict[Buffer, list[set[Any]]] = {}
+    guards: dict[Buffer, list[set[Hashable]]] = {}
     for store, conditions in _stores(stmt, ()):
         if store.buffer in local:
             keys = {key for c in conditions if (key := _element_key(c, store, fixed)) is not None}
@@ -103,7 +102,7 @@ def _statements(stmt: Stmt) -> list[Stmt]:
     return [c for c in children(stmt) if isinstance(c, Stmt)]
 
 
-def _element_key(condition: PrimExpr, store: BufferStore, fixed: frozenset[Var]) -> Any:
+def _element_key(condition: PrimExpr, store: BufferStore, fixed: frozenset[Var]) -> Hashable | None:
     """What the condition says of the stored element's indices, the same for every way to write them; None: of more."""
     a = Analyzer()
     form = difference(condition, a)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from autosched.ir.node import map_children, walk
@@ -33,7 +34,7 @@ def simplify_function(func: PrimFunc) -> PrimFunc:
 class _Known:
     """What holds at a place: ranges of variables, and conditions by their form."""
 
-    def __init__(self, analyzer: Analyzer, truths: dict[Any, bool] | None = None):
+    def __init__(self, analyzer: Analyzer, truths: dict[Hashable, bool] | None = None):
         self.analyzer, self.truths = analyzer, truths or {}
 
     def copy(self) -> _Known:
@@ -55,7 +56,7 @@ class _Known:
     def expr(self, x: PrimExpr) -> PrimExpr:
         """The expression, its choices seen with what their conditions say."""
 
-        def step(node: object) -> Any:
+        def step(node: object) -> object:
             if isinstance(node, E.Select):
                 arms = node.condition, node.true_value, node.false_value
                 return self._choice(*arms, E.select)
@@ -65,12 +66,13 @@ class _Known:
 
         return self._decided(self.analyzer.simplify(rewrite_down(x, step)))
 
-    def _choice(self, condition: PrimExpr, yes: PrimExpr, no: PrimExpr, make: Any) -> PrimExpr:
+    def _choice(
+        self, condition: PrimExpr, yes: PrimExpr, no: PrimExpr, make: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]
+    ) -> PrimExpr:
         known = self.expr(condition)
         if isinstance(known, IntImm):
             return self.expr(yes if known.value else no)
-        made: PrimExpr = make(known, self.where(known, True).expr(yes), self.where(known, False).expr(no))
-        return made
+        return make(known, self.where(known, True).expr(yes), self.where(known, False).expr(no))
 
     def _decided(self, x: PrimExpr) -> PrimExpr:
         if x.dtype != "bool":

@@ -19,7 +19,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from autosched.codegen.lower.loops import guarded
 from autosched.codegen.lower.shared_memory import constant_strides, is_shared
@@ -117,7 +116,7 @@ def _versions(buffer: Buffer, parts: Sequence[Stmt], stages: Sequence[int]) -> i
     return max(read) - min(written) + 1
 
 
-def _uses(stmt: Stmt, buffer: Buffer, kind: type[Any]) -> bool:
+def _uses(stmt: Stmt, buffer: Buffer, kind: type[BufferLoad | BufferStore]) -> bool:
     return any(isinstance(n, kind) and n.buffer is buffer for n in walk(stmt))
 
 
@@ -132,7 +131,7 @@ def _with_versions(buffer: Buffer, count: int) -> Buffer:
 
 
 def _versioned(stmt: Stmt, wide: Mapping[Buffer, Buffer], versions: Mapping[Buffer, int], var: Var) -> Stmt:
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, BufferLoad) and x.buffer in wide:
             return BufferLoad(wide[x.buffer], (E.floormod(var, versions[x.buffer]), *x.indices))
         if isinstance(x, BufferStore) and x.buffer in wide:

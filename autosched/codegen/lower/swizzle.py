@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 from autosched.codegen.lower.loops import enter
 from autosched.codegen.lower.shared_memory import is_shared
@@ -61,12 +60,12 @@ def swizzle(stmt: Stmt, analyzer: Analyzer, item_bytes: Mapping[str, int]) -> St
         body = swizzle(stmt.body, enter(analyzer, stmt), item_bytes)
         return map_children(stmt, lambda c: body if c is stmt.body else c)
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, BufferLoad) and isinstance(x.buffer, SwizzledBuffer):
             return BufferLoad(x.buffer, _place(x.buffer, x.indices, analyzer, item_bytes[x.buffer.dtype]))
         return x
 
-    def child(c: object) -> Any:
+    def child(c: object) -> object:
         if isinstance(c, Stmt):
             return swizzle(c, analyzer, item_bytes)
         return rewrite(c, step) if isinstance(c, PrimExpr) else c

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from autosched.codegen.lower.absent_passes import ABSENT
 from autosched.codegen.lower.common_subexpr_pass import share_expressions
@@ -43,6 +43,9 @@ from autosched.tir.stmt import (
     seq,
 )  # fmt: skip
 
+if TYPE_CHECKING:
+    from autosched.ir.module import GlobalVar
+
 Change = Callable[[PrimFunc], PrimFunc]
 
 
@@ -53,7 +56,7 @@ def _nothing(stmt: Stmt) -> bool:
 def _remove_no_op(func: PrimFunc) -> PrimFunc:
     """Take away statements that do nothing, loops that never run, and conditions that are known."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, For) and (_nothing(x.body) or E.const_int(x.extent) == 0):
             return Evaluate(IntImm(0))
         if isinstance(x, IfThenElse) and isinstance(x.condition, IntImm):
@@ -72,7 +75,7 @@ def _remove_no_op(func: PrimFunc) -> PrimFunc:
 def _with_kinds(old: LoopKind, write_out: bool) -> Change:
     """Make loops of a kind serial, or write them out."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if not isinstance(x, For) or x.kind is not old:
             return x
         n, start = E.const_int(x.extent), E.const_int(x.start)
@@ -122,7 +125,7 @@ def _partitioned(func: PrimFunc) -> PrimFunc:
 def _selects_guarded(func: PrimFunc) -> PrimFunc:
     """Let choices that read memory evaluate the taken side only: Select becomes if_then_else."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, E.Select) and any(isinstance(n, BufferLoad) for n in walk(x)):
             return E.if_then_else(x.condition, x.true_value, x.false_value)
         return x
@@ -133,7 +136,7 @@ def _selects_guarded(func: PrimFunc) -> PrimFunc:
 def _matches_inlined(func: PrimFunc) -> PrimFunc:
     """Access regions that have a second name (match_buffer) under the first one."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if not isinstance(x, Block) or not x.match_buffers:
             return x
         init = None if x.init is None else inline_matches(x.init, x.match_buffers)
@@ -145,7 +148,7 @@ def _matches_inlined(func: PrimFunc) -> PrimFunc:
 def _opaque_blocks(func: PrimFunc) -> PrimFunc:
     """Let blocks use the loops' variables: their own are replaced by what they are bound to."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if not isinstance(x, BlockRealize) or not x.iter_values:
             return x
         if x.block.init is not None:
@@ -173,14 +176,14 @@ def _flattened(func: PrimFunc) -> PrimFunc:
             offset = E.add(E.mul(offset, extent), index)
         return (offset,)
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, BufferLoad) and x.buffer in flat:
             return BufferLoad(flat[x.buffer], at(x.buffer, x.indices))
         if isinstance(x, BufferStore) and x.buffer in flat:
             return BufferStore(flat[x.buffer], x.value, at(x.buffer, x.indices))
         return x
 
-    def allocation(x: object) -> Any:
+    def allocation(x: object) -> object:
         return dataclasses.replace(x, buffer=flat[x.buffer]) if isinstance(x, Allocate) and x.buffer in flat else x
 
     return func.with_body(rewrite(rewrite(func.body, step), allocation))
@@ -200,7 +203,7 @@ def _intrinsics_lowered(func: PrimFunc) -> PrimFunc:
 def _without_calls(*names: str) -> Change:
     """Statements that are calls of some names, or store them, go."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         value = x.value if isinstance(x, Evaluate | BufferStore) else None
         return Evaluate(IntImm(0)) if isinstance(value, E.Call) and value.op in names else x
 
@@ -257,7 +260,7 @@ def make(name: str) -> Callable[..., Pass]:
     return construct
 
 
-def BindTarget(target: Any) -> Pass:  # noqa: N802  (TVM's name)
+def BindTarget(target: str | Mapping[str, object] | Target) -> Pass:  # noqa: N802  (TVM's name)
     """Note a target on every function."""
     chosen = Target(target)
     return _changing("BindTarget", lambda func: func.with_attr("target", chosen))
@@ -272,7 +275,9 @@ def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:  # noqa: N802
     """Keep the functions that a condition holds for."""
 
     def run(mod: IRModule) -> IRModule:
-        kept: dict[Any, Any] = {gv: f for gv, f in mod.functions_items() if not isinstance(f, PrimFunc) or fcond(f)}
+        kept: dict[GlobalVar, object] = {
+            gv: f for gv, f in mod.functions_items() if not isinstance(f, PrimFunc) or fcond(f)
+        }
         return IRModule(kept, mod.attrs, mod.global_infos)
 
     return Pass(run, PassInfo(0, "tir.Filter"))
@@ -305,7 +310,7 @@ def _changing(name: str, change: Change) -> Pass:
     return Pass(run, PassInfo(0, f"tir.{name}"))
 
 
-def estimate_tir_flops(stmt_or_mod: Any) -> float:
+def estimate_tir_flops(stmt_or_mod: IRModule | PrimFunc | Stmt) -> float:
     """The floating-point operations of a module, function or statement."""
     if isinstance(stmt_or_mod, IRModule):
         funcs = [f for _, f in stmt_or_mod.functions_items() if isinstance(f, PrimFunc)]
@@ -318,7 +323,7 @@ def estimate_tir_flops(stmt_or_mod: Any) -> float:
 NAMES = (*PASSES, "BindTarget", "Apply", "Filter", "AnnotateEntryFunc", "CommonSubexprElimTIR")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Callable[..., Pass]:
     if name in PASSES:
         return make(name)
     raise absent("tir.transform", name, ABSENT)

@@ -37,9 +37,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from autosched.codegen.lower.barriers import barrier
 from autosched.codegen.lower.fragments import COLUMNS, GROUP_ACCUMULATOR, Fragments, Nest, Place, stripped, whole_tiles
@@ -136,7 +135,7 @@ class _Specializer:
     analyzer: Analyzer = field(default_factory=Analyzer)
     thread: Var = field(default_factory=lambda: Var("tx", "int32"))
     around: tuple[For, ...] = ()  # loops over the tiles of a block, the outermost first
-    guards: dict[Any, PrimExpr] = field(default_factory=dict)  # conditions that say whether a block has a tile
+    guards: dict[Hashable, PrimExpr] = field(default_factory=dict)  # conditions that say whether a block has a tile
 
     def run(self, body: Stmt) -> Stmt:
         group = next((a for a in self.launch.axes if a.tag == "threadIdx.y"), None)

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.codegen import pool
 from autosched.env import NUMBA_DISABLE_JIT
@@ -19,6 +19,9 @@ from autosched.runtime.cpu.machine import target_machine
 from autosched.runtime.loader import check_object
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION, RUN_SYMBOL, WORKER_SYMBOL
 from autosched.target import Target, architecture_of
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
 
 _OLDEST = {"x86_64": "x86-64", "aarch64": "generic"}  # CPU of each architecture
 
@@ -102,7 +105,7 @@ def compile_native(triple: str = "") -> bytes:
     return code
 
 
-def _compile(function: Callable[..., object], signature: object, symbol: str, architecture: str) -> Any:
+def _compile(function: Callable[..., object], signature: object, symbol: str, architecture: str) -> llvm.ModuleRef:
     """Compile a function as a C callback and give its optimised LLVM module, in which only `symbol` is visible."""
     import llvmlite.binding as llvm
     from numba import cfunc

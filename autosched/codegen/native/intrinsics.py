@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import platform
 import re
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from numba import types
@@ -15,11 +16,14 @@ from numba.extending import intrinsic
 
 from autosched.target import architecture_of
 
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
+
 _WORD = ir.IntType(64)
 _BOOL = ir.IntType(1)
 
 
-def _pointer(builder: Any, address: Any, to: Any = _WORD) -> Any:
+def _pointer(builder: ir.IRBuilder, address: ir.Value, to: ir.Type = _WORD) -> ir.Value:
     return builder.inttoptr(address, to.as_pointer())
 
 
@@ -27,7 +31,7 @@ def _pointer(builder: Any, address: Any, to: Any = _WORD) -> Any:
 def load_word(typingctx, address):  # type: ignore[no-untyped-def]
     """Read a word that other threads may write; later reads may move before it."""
 
-    def codegen(context: object, builder: Any, signature: object, args: Any) -> Any:
+    def codegen(context: object, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         return builder.load_atomic(_pointer(builder, args[0]), "monotonic", 8, typ=_WORD)
 
     return types.int64(types.int64), codegen
@@ -37,7 +41,7 @@ def load_word(typingctx, address):  # type: ignore[no-untyped-def]
 def load_acquire(typingctx, address):  # type: ignore[no-untyped-def]
     """Read a word; what its writer wrote before is visible afterwards."""
 
-    def codegen(context: object, builder: Any, signature: object, args: Any) -> Any:
+    def codegen(context: object, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         return builder.load_atomic(_pointer(builder, args[0]), "acquire", 8, typ=_WORD)
 
     return types.int64(types.int64), codegen
@@ -47,7 +51,7 @@ def load_acquire(typingctx, address):  # type: ignore[no-untyped-def]
 def store_word(typingctx, address, value):  # type: ignore[no-untyped-def]
     """Write a word that other threads may read."""
 
-    def codegen(context: Any, builder: Any, signature: object, args: Any) -> Any:
+    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         builder.store_atomic(args[1], _pointer(builder, args[0]), "monotonic", 8)
         return context.get_dummy_value()
 
@@ -58,7 +62,7 @@ def store_word(typingctx, address, value):  # type: ignore[no-untyped-def]
 def store_release(typingctx, address, value):  # type: ignore[no-untyped-def]
     """Write a word; all that was written before is visible to who reads it with `load_acquire`."""
 
-    def codegen(context: Any, builder: Any, signature: object, args: Any) -> Any:
+    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         builder.store_atomic(args[1], _pointer(builder, args[0]), "release", 8)
         return context.get_dummy_value()
 
@@ -69,7 +73,7 @@ def store_release(typingctx, address, value):  # type: ignore[no-untyped-def]
 def exchange(typingctx, address, value):  # type: ignore[no-untyped-def]
     """Write a word and give what was there, as a full barrier."""
 
-    def codegen(context: object, builder: Any, signature: object, args: Any) -> Any:
+    def codegen(context: object, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         return builder.atomic_rmw("xchg", _pointer(builder, args[0]), args[1], "seq_cst")
 
     return types.int64(types.int64, types.int64), codegen
@@ -79,7 +83,7 @@ def exchange(typingctx, address, value):  # type: ignore[no-untyped-def]
 def fetch_add(typingctx, address, value):  # type: ignore[no-untyped-def]
     """Add to a word and give what was there, as a full barrier."""
 
-    def codegen(context: object, builder: Any, signature: object, args: Any) -> Any:
+    def codegen(context: object, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         return builder.atomic_rmw("add", _pointer(builder, args[0]), args[1], "seq_cst")
 
     return types.int64(types.int64, types.int64), codegen
@@ -89,7 +93,7 @@ def fetch_add(typingctx, address, value):  # type: ignore[no-untyped-def]
 def compare_and_swap(typingctx, address, old, new):  # type: ignore[no-untyped-def]
     """Write `new` if the word is `old`; tell whether it was."""
 
-    def codegen(context: object, builder: Any, signature: object, args: Any) -> Any:
+    def codegen(context: object, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         pair = builder.cmpxchg(_pointer(builder, args[0]), args[1], args[2], "seq_cst", "monotonic")
         return builder.extract_value(pair, 1)
 
@@ -105,7 +109,7 @@ _HERE = _PAUSES.get(architecture_of(platform.machine()))
 def pause(typingctx):  # type: ignore[no-untyped-def]
     """Tell the core that this thread spins."""
 
-    def codegen(context: Any, builder: Any, signature: object, args: object) -> Any:
+    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         if _HERE is not None:
             name, argument = _HERE
             hint = [] if argument is None else [ir.IntType(32)(argument)]
@@ -126,10 +130,10 @@ def pause_for(architecture: str, text: str) -> str:
     return re.sub(rf"call void @{re.escape(_HERE[0])}\([^)]*\)", f"call void @{name}({given})", text)
 
 
-def _call_words(count: int, result: Any) -> Any:
+def _call_words(count: int, result: ir.Type) -> Callable[..., ir.Value]:
     """Make the code generator of a call of the function at args[0] with `count` words."""
 
-    def codegen(context: Any, builder: Any, signature: object, args: Any) -> Any:
+    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         function_type = ir.FunctionType(result, [_WORD] * count)
         value = builder.call(_pointer(builder, args[0], function_type), args[1:])
         return context.get_dummy_value() if isinstance(result, ir.VoidType) else value

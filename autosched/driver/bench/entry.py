@@ -22,7 +22,7 @@ from autosched.driver.bench.programs import (
     start,
 )
 from autosched.driver.bench.rounds import DRIFT_LIMIT, OUTLIER_LIMIT, Timing, compare, measure
-from autosched.driver.build.entry import build
+from autosched.driver.build.entry import Records, build
 from autosched.driver.model_files import load_model
 from autosched.driver.options import TuneOptions
 from autosched.driver.tables import frame
@@ -88,8 +88,8 @@ class Opened:
 def bench(
     models: Sequence[str | Path | Executable],
     *,
-    target: object = None,
-    records: object = None,
+    target: str | Target | None = None,
+    records: Records | None = None,
     threads: Sequence[int | None] = (None,),
     batches: Sequence[int | None] = (None,),
     others: Sequence[str] = (),
@@ -144,7 +144,7 @@ def report_of(
     percentiles: Sequence[float],
     *,
     asked: int | None = None,
-    target: object = None,
+    target: str | Target | None = None,
     more: Sequence[Mapping[str, object]] = (),
 ) -> BenchReport:
     """The report of programs that were measured in turn.
@@ -179,7 +179,11 @@ def _instances(run_as: RunAs, threads: Sequence[int | None]) -> int:
 
 
 def _open(
-    model: str | Path | Executable, target: object, records: object, shapes: Shapes | None, run_as: RunAs
+    model: str | Path | Executable,
+    target: str | Target | None,
+    records: Records | None,
+    shapes: Shapes | None,
+    run_as: RunAs,
 ) -> Opened:
     if isinstance(model, Executable):
         return Opened("executable", lambda: model)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
 from autosched.codegen.lower.flops import count_work
-from autosched.errors import ScheduleError, SpaceError
+from autosched.errors import ScheduleError, SpaceError, UntrustedError
 from autosched.ir import IRModule, walk
 from autosched.records import Found, RecordReader, Trust
 from autosched.records.lookup import Lookup
@@ -18,19 +22,6 @@ from autosched.templates.workload import describe
 from autosched.tir import Block, BlockRealize, For, LoopKind, PrimFunc
 from autosched.tir.axis import REDUCE, SPATIAL
 from autosched.tir.stmt import Evaluate, SeqStmt, While
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
-from autosched.env import AUTOSCHED_STRICT
-from autosched.errors import UntrustedError, UsageError
-from autosched.records import Found, RecordReader, Trust
-from autosched.records.lookup import Lookup
-from autosched.records.found import Validator
-from autosched.task import Task
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-from autosched.records import Trust
 
 
 @dataclass(frozen=True)

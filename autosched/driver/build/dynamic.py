@@ -11,7 +11,6 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.codegen.compile import patient_collector
 from autosched.codegen.lower.flops import count_work
@@ -20,7 +19,13 @@ from autosched.codegen.pool import close_spares
 from autosched.driver.build.choose import Choice, choose_all
 from autosched.driver.build.graph import call_counts, prepare
 from autosched.driver.build.input_ranges import input_ranges
-from autosched.driver.build.schedules import apply_schedules, compile_functions, prim_funcs, stored_functions, with_checks
+from autosched.driver.build.schedules import (
+    apply_schedules,
+    compile_functions,
+    prim_funcs,
+    stored_functions,
+    with_checks,
+)
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, ScheduleError, ShapeError, SpaceError
 from autosched.ir import IRModule
@@ -71,7 +76,9 @@ def build_dynamic(
     sizes = [SizeRange(name, *(bounds or {}).get(name, (1, None))) for name in names]
     try:
         with patient_collector():
-            prepared = with_accuracy(_prepared(module, target, params, TunedLayouts(records, target, threads)), accuracy)
+            prepared = with_accuracy(
+                _prepared(module, target, params, TunedLayouts(records, target, threads)), accuracy
+            )
             made = _Maker(prepared, target, records, threads).build(sizes, checks)
     finally:
         close_spares()
@@ -128,7 +135,7 @@ class _Form:
         except NotSeparableError as error:
             raise NotSeparableError(f"kernel '{name}': {error.message}") from None
 
-    def count(self, shapes: Sequence[Sequence[Any]]) -> Any:
+    def count(self, shapes: Sequence[Sequence[PrimExpr | int]]) -> PrimExpr:
         """How many parts there are in a call with arguments of these shapes."""
         for buffer, shape in zip(self.original.buffers, shapes, strict=True):
             if (found := leading(buffer.shape)) is not None:
@@ -207,7 +214,7 @@ class _Maker:
             func = self.counted[name].func
         return _sized(name, func, self.target)
 
-    def numbers_of(self, name: str, shapes: Sequence[Sequence[object]]) -> tuple[Any, ...]:
+    def numbers_of(self, name: str, shapes: Sequence[Sequence[PrimExpr | int]]) -> tuple[PrimExpr, ...]:
         """What a kernel is given in a call with arguments of these shapes."""
         form = self.forms.get(name) or self.counted.get(name)
         if form is not None:
@@ -280,7 +287,9 @@ class _Maker:
             if pack is not None and form.shares[buffer] is not None:
                 raise NotSeparableError(f"kernel '{name}' wants '{buffer.name}' packed, which is part of the batch")
         parts = self.blocks[name][0]
-        found = [(f"{name}_{parts}", form.marked(Applied(main, applied.packs, applied.trace), choice.config, parts, True))]
+        found = [
+            (f"{name}_{parts}", form.marked(Applied(main, applied.packs, applied.trace), choice.config, parts, True))
+        ]
         for parts in form.smaller(parts, choice.config, bool(self.sized)):
             config, small = self._small(name, form.block(parts), parts, choice.config, applied.packs)
             found.append((f"{name}_{parts}", form.marked(small, config, parts, False)))

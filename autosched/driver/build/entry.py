@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from functools import partial
-from typing import Any, overload
+from pathlib import Path
+from typing import Any, TypeAlias, overload
 
+from autosched import te
 from autosched.codegen.backends import codegen_backend
-from autosched.templates.accuracy import ACCURACIES
+from autosched.driver.build.choose import BuildReport
 from autosched.driver.build.functions import FunctionBuilder
 from autosched.driver.build.graph import build_graph, has_graph
 from autosched.driver.build.late import LateModel
-from autosched.driver.build.torch_programs import SizedProgram, build_program, is_program
 from autosched.driver.build.onnx_models import build_onnx, is_onnx
+from autosched.driver.build.positions import with_positions
+from autosched.driver.build.precision import with_precision
 from autosched.driver.build.sized import SizedModel, build_sized
+from autosched.driver.build.torch_programs import build_program, is_program
 from autosched.driver.model_files import Ranges, open_model, split_ranges, with_bounds
 from autosched.driver.models import join_targets
-from autosched.driver.build.choose import BuildReport
-from autosched.driver.build.precision import with_precision
-from autosched.driver.build.positions import with_positions
-from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.options import RUN_AS
+from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.errors import TargetError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols
+from autosched.records.layers import Source
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.variants import Variants
 from autosched.target import Target
+from autosched.templates.accuracy import ACCURACIES
+
+TargetLike: TypeAlias = "str | Mapping[str, object] | Target"
+Records: TypeAlias = "Source | Sequence[Source]"
 
 
 @overload
@@ -37,13 +42,13 @@ def build(
     what: str | Path,
     args: None = ...,
     target: str | Target | None = ...,
-    target_host: Any = ...,
-    runtime: Any = ...,
+    target_host: TargetLike | None = ...,
+    runtime: object = ...,
     name: str | None = ...,
-    binds: Mapping[Any, Any] | None = ...,
+    binds: Mapping[object, object] | None = ...,
     *,
-    params: Mapping[str, Any] | None = ...,
-    records: Any = ...,
+    params: Mapping[str, object] | None = ...,
+    records: Records | None = ...,
     threads: int | None = ...,
     accuracy: str = ...,
     precision: str | None = ...,
@@ -56,16 +61,16 @@ def build(
 ) -> Executable | DynamicExecutable | LateModel | SizedModel: ...
 @overload
 def build(
-    what: Any,
-    args: Sequence[Any] | None = ...,
-    target: Any = ...,
-    target_host: Any = ...,
-    runtime: Any = ...,
+    what: object,
+    args: Sequence[te.Tensor] | str | Target | None = ...,
+    target: TargetLike | Sequence[TargetLike] | None = ...,
+    target_host: TargetLike | None = ...,
+    runtime: object = ...,
     name: str | None = ...,
-    binds: Mapping[Any, Any] | None = ...,
+    binds: Mapping[object, object] | None = ...,
     *,
-    params: Mapping[str, Any] | None = ...,
-    records: Any = ...,
+    params: Mapping[str, object] | None = ...,
+    records: Records | None = ...,
     threads: int | None = ...,
     accuracy: str = ...,
     precision: str | None = ...,
@@ -77,16 +82,16 @@ def build(
     shapes: Ranges | None = ...,
 ) -> Any: ...
 def build(
-    what: Any,
-    args: Sequence[Any] | None = None,
-    target: Any = None,
-    target_host: Any = None,
-    runtime: Any = None,
+    what: object,
+    args: Sequence[te.Tensor] | str | Target | None = None,
+    target: TargetLike | Sequence[TargetLike] | None = None,
+    target_host: TargetLike | None = None,
+    runtime: object = None,
     name: str | None = None,
-    binds: Mapping[Any, Any] | None = None,
+    binds: Mapping[object, object] | None = None,
     *,
-    params: Mapping[str, Any] | None = None,
-    records: Any = None,
+    params: Mapping[str, object] | None = None,
+    records: Records | None = None,
     threads: int | None = None,
     accuracy: str = "fast",
     precision: str | None = None,
@@ -96,7 +101,7 @@ def build(
     indices: str = "raise",
     checks: bool = False,
     shapes: Ranges | None = None,
-) -> Any:
+) -> object:
     """Compile with the best configurations known for this machine.
 
     what      a model's file or "package.module:object", onnx's ModelProto, torch's ExportedProgram, or an IRModule with a
@@ -127,8 +132,8 @@ def build(
     refuse("build", hint="leave it out: there is one", runtime=str(getattr(runtime, "name", runtime or "cpp")) != "cpp")
     if binds:
         raise UsageError("binds: buffers of the caller's own are not available", hint="leave it out")
-    if isinstance(args, str | Target) and target is None:  # build(mod, "cpu"), TVM's order for modules
-        args, target = None, args
+    if isinstance(args, str | Target):  # build(mod, "cpu"), TVM's order for modules
+        args, target = None, args if target is None else target
     if isinstance(what, Mapping) and not isinstance(what, IRModule):
         what, target = join_targets(what, target)
     if is_onnx(what) and not isinstance(target, list | tuple):
@@ -157,7 +162,9 @@ def build(
     module = with_precision(module, precision, chosen_target)
     n_threads = resolve_threads(threads, chosen_target)
     if checks and not codegen_backend(chosen_target.backend).CHECKS:
-        raise TargetError(f"checks=True: kernels for {chosen_target.kind.name} have none", hint="build for the target cpu")
+        raise TargetError(
+            f"checks=True: kernels for {chosen_target.kind.name} have none", hint="build for the target cpu"
+        )
     if run_as not in RUN_AS:
         raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
     reader = resolve_records(records, like=like, run_as="" if run_as == RUN_AS[0] else run_as, strict=strict)
@@ -173,7 +180,7 @@ def build(
     return FunctionBuilder(what, args or (), chosen_target, reader, n_threads, accuracy, checks).build(module)
 
 
-def build_variants(what: Any, targets: Sequence[object], **options: Any) -> Variants:
+def build_variants(what: object, targets: Sequence[object], **options: Any) -> Variants:
     """Build a model once for each target; `options` as of `build`. Raises UsageError for equal ones, or no model."""
     chosen = [resolve_target(target) for target in targets]
     names = [target.mcpu if target.is_cpu else target.gpu.arch for target in chosen]

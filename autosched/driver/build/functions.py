@@ -5,34 +5,42 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
 from autosched import te
 from autosched.codegen.lower import tvm_passes
 from autosched.codegen.native import native_for
-from autosched.templates.accuracy import with_accuracy
 from autosched.driver.build.choose import Choice, choose_all, is_scheduled
-from autosched.driver.build.schedules import compile_functions, prim_funcs, stored_functions, with_checks
 from autosched.driver.build.lower import OWN_PASSES, lower
-from autosched.driver.models import refuse_thread_bindings
 from autosched.driver.build.outside_calls import build_steps, calls_outside
 from autosched.driver.build.returned_value import ReturningFunction, returns_value, with_result_buffer
-from autosched.driver.build.schedules import packing_function
-from autosched.driver.build.symbolic import SymbolicFunction, SymbolicModule, is_symbolic
+from autosched.driver.build.schedules import (
+    compile_functions,
+    packing_function,
+    prim_funcs,
+    stored_functions,
+    with_checks,
+)
+from autosched.driver.build.symbolic import LateFunction, SymbolicFunction, SymbolicModule, is_symbolic
+from autosched.driver.models import refuse_thread_bindings
 from autosched.errors import ScheduleError
 from autosched.ir import GlobalVar, IRModule
 from autosched.ir.transform import PassContext
 from autosched.records import RecordReader
 from autosched.runtime import Module
+from autosched.runtime.graph import Graph, Node, Storage, Value
+from autosched.runtime.kernel import Kernel
+from autosched.runtime.memory import ALIGNMENT
 from autosched.target import Target
 from autosched.templates import apply_config, schedule_attrs
+from autosched.templates.accuracy import with_accuracy
 from autosched.tir import PrimFunc
 from autosched.tir.custom import lower_custom_intrinsics
 from autosched.tir.function import specialize, with_scalar_buffers
 from autosched.version import __version__
-from collections.abc import Mapping
-from autosched.runtime.graph import Graph, Node, Storage, Value
-from autosched.runtime.kernel import Kernel
-from autosched.runtime.memory import ALIGNMENT
+
+if TYPE_CHECKING:
+    from autosched.tir.expr import Var
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,8 @@ class FunctionBuilder:
     records  where configurations are looked up;   threads  the budget that they are looked up for
     """
 
-    source: Any
-    args: Sequence[Any]
+    source: object
+    args: Sequence[te.Tensor]
     target: Target
     records: RecordReader | None
     threads: int
@@ -66,7 +74,7 @@ class FunctionBuilder:
 
     def with_results(self, module: IRModule, returning: Mapping[str, PrimFunc]) -> Module:
         """A module of which some functions return numbers."""
-        late: dict[str, Any] = {}
+        late: dict[str, LateFunction] = {}
         for name, func in returning.items():
             alone = self.build(IRModule({name: with_result_buffer(func)}))
             late[name] = ReturningFunction(name, func, alone.get_function(name))
@@ -87,7 +95,7 @@ class FunctionBuilder:
         module = with_accuracy(module, self.accuracy)
         return build_functions(module, self.target, self.records, self.threads, self.checks)
 
-    def specialized(self, module: IRModule, name: str, values: Mapping[Any, int]) -> Module:
+    def specialized(self, module: IRModule, name: str, values: Mapping[Var, int]) -> Module:
         """A function of symbolic sizes for some values of them."""
         func = module[name]
         if isinstance(self.source, te.Schedule):  # its axes are split when sizes are known
@@ -116,7 +124,7 @@ def build_with_calls(
 
 def build_symbolic(
     module: IRModule,
-    specialized: Callable[[str, Mapping[Any, int]], Module],
+    specialized: Callable[[str, Mapping[Var, int]], Module],
     plain: Callable[[IRModule], Module],
     target: Target,
 ) -> Module:

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.driver.build.precision import precision_of
 from autosched.errors import RecordError
@@ -72,7 +71,7 @@ class GraphChoice:
     found: Found
 
     @property
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, str | float | None]:
         """What the build report says of it, under the names of a kernel's row."""
         return {
             "workload": str(self.task.workload),
@@ -91,7 +90,7 @@ def graph_task(module: IRModule, target: Target, threads: int) -> Task:
     """
     main = module["main"]
     infos = [*(p.struct_info for p in main.params), *tensor_infos(main.ret_struct_info)]
-    attrs: dict[str, Any] = {"form": structural_key(main, labelled=False, valued=False)[:16]}
+    attrs: dict[str, str] = {"form": structural_key(main, labelled=False, valued=False)[:16]}
     if (precision := precision_of(module, target)) != WIDE:
         attrs["precision"] = precision
     known = [info for info in infos if getattr(info, "is_static", False)]

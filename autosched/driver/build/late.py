@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,11 @@ from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.driver.model_files import Ranges
 from autosched.env import AUTOSCHED_SYMBOLIC_SIZES
 from autosched.errors import (
-    ArtifactError, AutoschedError, InvalidTypeError, ShapeError, UsageError, WrongInputError,
+    ArtifactError,
+    InvalidTypeError,
+    ShapeError,
+    UsageError,
+    WrongInputError,
 )  # fmt: skip
 from autosched.frontend.onnx.functions import own_functions
 from autosched.frontend.onnx.importer import fill_tables, opset_of, refuse_unsupported
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     import onnx
 
 Build = Callable[[IRModule], Executable]
+Value: TypeAlias = "np.ndarray | NDArray | list[Value] | dict[object, object] | None"  # of a tensor, a sequence, a map
 MOST_STAGES = 10_000  # of one call: a loop whose condition stays true
 PLAIN = "biuf"  # kinds of types whose arrays are the same for users as for kernels
 SHORT_BYTES = 256  # contents up to this size are part of a key as they are, longer ones by their hash
@@ -73,10 +78,12 @@ class LateModel:
         self._opset, self._functions = opset_of(model), own_functions(model)
         refuse_unsupported(model.graph, self._opset, self._functions, libraries=True)
         self._first: BuiltSizes[_Step] = BuiltSizes()
-        self._direct: dict[Hashable, Callable[[Sequence[Any]], tuple[NDArray, ...]]] = {}  # by `_forms_of` inputs
+        self._direct: dict[
+            Hashable, Callable[[Sequence[np.ndarray]], tuple[NDArray, ...]]
+        ] = {}  # by `_forms_of` inputs
         self.steps: list[_Step] = []  # all that were made, for reports
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **named: object) -> Any:
         """Run the model on inputs by position or name; gives arrays (texts as NumPy's objects), a tuple where there are
         several outputs, lists for sequences.
 
@@ -111,7 +118,7 @@ class LateModel:
             self._direct.clear()
         self._direct[key] = lambda args: executable.run([args[i] for i in positions])
 
-    def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Any]:
+    def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Value]:
         """Inputs by name, as arrays of the model's types and sizes; see `__call__`."""
         names = [value.name for value in self.inputs]
         given = given_by_name(args, named, names, f"inputs are {', '.join(names)}")
@@ -125,11 +132,11 @@ class LateModel:
                 _check_sizes(declared, value.shape, self.bounds[declared.name])
         return result
 
-    def run(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    def run(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
         """The outputs for inputs by name, as NumPy has them."""
         return tuple(value.view() if isinstance(value, NDArray) else value for value in self._run(values))
 
-    def _run(self, values: Mapping[str, object]) -> list[Any]:
+    def _run(self, values: Mapping[str, Value]) -> list[Value]:
         """The outputs; what a stage computed and nobody else has is an NDArray."""
         there = dict(values)
         step = self._first.get(_key_of(there), lambda: self._make(there, ()))
@@ -139,7 +146,7 @@ class LateModel:
             if stage.results is not None:
                 return _results(stage.results, arrays, made, there)
             there |= {name: _filled(form, made, there) for name, form in stage.gives.items()}
-            computed: dict[str, Any] = {}
+            computed: dict[str, Value] = {}
             for call, forms in stage.calls:
                 results = run_library(call, [_filled(form, made, there) for form in forms])
                 computed |= dict(zip(call.node.output, results))
@@ -149,12 +156,12 @@ class LateModel:
             step = step.following.get(key, lambda known=known: self._make(there, known))  # type: ignore[misc]
         raise WrongInputError(f"the model has more than {MOST_STAGES} stages for these inputs")
 
-    def _outputs(self, step: _Step, there: Mapping[str, object]) -> tuple[NDArray, ...]:
+    def _outputs(self, step: _Step, there: Mapping[str, Value]) -> tuple[NDArray, ...]:
         if step.executable is None:
             return ()
         return step.executable.run([_item(there, name) for name in step.stage.inputs])
 
-    def _make(self, there: Mapping[str, object], known: tuple[str, ...]) -> _Step:
+    def _make(self, there: Mapping[str, Value], known: tuple[str, ...]) -> _Step:
         """Import and compile the next stage for what is there."""
         stage = import_stage(self.model.graph, self._opset, self._functions, there, known)
         if stage.module is not None and self.steps:
@@ -235,7 +242,7 @@ def _pair(size: int | range) -> tuple[int, int]:
     return (size[0], size[-1]) if isinstance(size, range) else (int(size), int(size))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Value:
     """An input as an array, a list of arrays, or None."""
     if value is None:
         return None
@@ -257,23 +264,27 @@ def _item(there: Mapping[str, Any], name: str) -> Any:
     return there[own][int(index)]
 
 
-def _filled(form: Form, made: Sequence[object], there: Mapping[str, object]) -> Any:
+def _filled(form: Form, made: Sequence[np.ndarray], there: Mapping[str, Value]) -> Value:
     match form:
         case None:
             return None
         case Made(index):
             return made[index]
         case Kept(name):
-            return _item(there, name)
+            item: Value = _item(there, name)
+            return item
         case Fixed(value):
-            return value
+            known: Value = value
+            return known
         case fields:
             return [_filled(f, made, there) for f in fields]
 
 
-def _results(forms: Sequence[Form], arrays: Sequence[NDArray], made: Sequence[Any], there: Mapping[str, object]) -> list[Any]:
+def _results(
+    forms: Sequence[Form], arrays: Sequence[NDArray], made: Sequence[np.ndarray], there: Mapping[str, Value]
+) -> list[Value]:
     """The outputs; a value that is one of them only once need not be copied for it."""
-    found: list[Any] = []
+    found: list[Value] = []
     for form in forms:
         if isinstance(form, Made) and _is_plain(made[form.index]) and forms.count(form) == 1:
             found.append(arrays[form.index])
@@ -290,7 +301,7 @@ def _forms_of(args: Sequence[Any]) -> Hashable:
     return tuple([(value.shape, value.dtype) for value in args])
 
 
-def _key_of(there: Mapping[str, object]) -> Hashable:
+def _key_of(there: Mapping[str, Value]) -> Hashable:
     return tuple((name, _form_of(value)) for name, value in there.items())
 
 
@@ -313,7 +324,7 @@ def _contents(value: Any) -> Hashable:
     return (value.shape, dtype_name(value.dtype), data if len(data) <= SHORT_BYTES else hashlib.sha256(data).digest())
 
 
-def _shown(value: object) -> Any:
+def _shown(value: Value) -> Value:
     """An output as users get it."""
     if isinstance(value, list):
         return [_shown(item) for item in value]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from autosched import te
 from autosched.codegen.lower import lower_func, tvm_passes
@@ -17,10 +16,10 @@ OWN_PASSES = "tir.add_lower_pass"
 
 
 def lower(
-    what: Any,
-    args: Sequence[Any] | None = None,
+    what: object,
+    args: Sequence[te.Tensor] | None = None,
     name: str | None = None,
-    binds: Mapping[Any, Any] | None = None,
+    binds: Mapping[object, object] | None = None,
     simple_mode: bool = False,
 ) -> IRModule:
     """The functions without blocks: plain loops over allocated buffers; graph functions stay as they are.

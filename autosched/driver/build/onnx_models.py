@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from autosched.driver.build.late import LateModel
+from autosched.driver.build.torch_programs import Build
 from autosched.driver.model_files import Ranges, is_onnx_model, split_ranges
 from autosched.errors import ImportModelError
-from autosched.ir import IRModule
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
@@ -22,7 +20,7 @@ def is_onnx(what: object) -> bool:
 
 
 def build_onnx(
-    what: object, target: Target, build: Callable[..., Any], shapes: Ranges | None = None
+    what: object, target: Target, build: Build, shapes: Ranges | None = None
 ) -> Executable | DynamicExecutable | LateModel:
     """A model, built: one whose kernels can all be compiled for open sizes once for all sizes.
 
@@ -53,7 +51,7 @@ def build_onnx(
     return late
 
 
-def _for_all_sizes(model: object, build: Callable[..., Any], ranged: Ranges) -> DynamicExecutable | str:
+def _for_all_sizes(model: object, build: Build, ranged: Ranges) -> DynamicExecutable | str:
     """A model of which sizes are open, built for all values of them; why not for others."""
     from autosched.frontend.onnx.importer import from_onnx
 

@@ -6,11 +6,11 @@ calling the function runs kernels and Python functions in turn, on arrays that b
 
 from __future__ import annotations
 
-import time
 import dataclasses
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -42,12 +42,15 @@ class Kernel:
     buffers: tuple[Buffer, ...]
 
 
+Argument: TypeAlias = Buffer | BufferLoad | int | float | str
+
+
 @dataclass(frozen=True, slots=True)
 class Outside:
     """A call of a registered function: its name, and buffers or values."""
 
     name: str
-    args: tuple[Any, ...]
+    args: tuple[Argument, ...]
 
 
 def cut(func: PrimFunc, name: str) -> tuple[dict[str, PrimFunc], list[Kernel | Outside]]:
@@ -100,7 +103,7 @@ def _outside(stmt: Stmt, func: PrimFunc) -> Outside:
     return Outside(name.value, tuple(_argument(a) for a in args))
 
 
-def _argument(a: E.PrimExpr) -> Any:
+def _argument(a: E.PrimExpr) -> Argument:
     if isinstance(a, Call) and a.args and isinstance(a.args[0], BufferData):
         return a.args[0].buffer
     if isinstance(a, Call) and a.op == "tvm_access_ptr" and isinstance(a.args[1], BufferData):
@@ -144,21 +147,21 @@ class StepFunction:
         parts = [f"{b.name}: Tensor({list(b.const_shape())}, {b.dtype})" for b in self.func.buffers]
         return f"{self.name}({', '.join(parts)})"
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: object) -> None:
         """Run on arrays in the order of the signature."""
         self.run(args, 1)
 
-    def seconds(self, args: Sequence[Any], number: int) -> float:
+    def seconds(self, args: Sequence[object], number: int) -> float:
         """Run and give the seconds that all runs took, those of the Python functions included."""
         start = time.perf_counter()
         self.run(args, number)
         return time.perf_counter() - start
 
-    def run(self, args: Sequence[Any], number: int) -> None:
+    def run(self, args: Sequence[object], number: int) -> None:
         """Run `number` times. Raises TypeError for a wrong number of arguments, ValueError for wrong shapes."""
         if len(args) != len(self.func.buffers):
             raise InvalidTypeError(f"{len(args)} arguments instead of {len(self.func.buffers)}", where=self.signature)
-        arrays: dict[Buffer, Any] = {}
+        arrays: dict[Buffer, NDArray | np.ndarray] = {}
         for index, (buffer, arg) in enumerate(zip(self.func.buffers, args, strict=True)):
             arrays[buffer] = self._array(index, buffer, arg)
         for buffer in self._own:
@@ -167,7 +170,7 @@ class StepFunction:
             for step in self._steps:
                 self._step(step, arrays)
 
-    def _array(self, index: int, buffer: Buffer, arg: Any) -> Any:
+    def _array(self, index: int, buffer: Buffer, arg: Any) -> NDArray | np.ndarray:
         if not isinstance(arg, NDArray | np.ndarray) and not hasattr(arg, "__dlpack__"):
             raise InvalidTypeError(
                 f"argument {index} '{buffer.name}' is a {type(arg).__name__}, no array", where=self.signature
@@ -176,9 +179,10 @@ class StepFunction:
             raise InvalidTypeError(
                 f"argument {index} '{buffer.name}' is {arg.dtype}{list(arg.shape)}", where=self.signature
             )
-        return arg
+        array: NDArray | np.ndarray = arg
+        return array
 
-    def _step(self, step: Kernel | Outside, arrays: dict[Buffer, Any]) -> None:
+    def _step(self, step: Kernel | Outside, arrays: Mapping[Buffer, NDArray | np.ndarray]) -> None:
         if isinstance(step, Kernel):
             assert self._module is not None
             self._module.get_function(step.name)(*(arrays[b] for b in step.buffers))
@@ -187,7 +191,7 @@ class StepFunction:
         assert function is not None
         function(*(self._value(a, arrays) for a in step.args))
 
-    def _value(self, arg: object, arrays: dict[Buffer, Any]) -> Any:
+    def _value(self, arg: Argument, arrays: Mapping[Buffer, NDArray | np.ndarray]) -> object:
         if isinstance(arg, BufferLoad):
             found = arrays[arg.buffer]
             return (found.numpy() if hasattr(found, "numpy") else found).item()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.errors import UsageError
 from autosched.ir import IRModule
 from autosched.relax.expr import Call, Expr, Function, Var
@@ -33,7 +31,7 @@ def with_positions(module: IRModule, indices: str) -> IRModule:
     if indices == "raise":
         return module
 
-    def clipped(function: object) -> Any:
+    def clipped(function: object) -> object:
         if isinstance(function, PrimFunc):
             return clip_positions(function)
         return _Clipper().rewrite(function) if isinstance(function, Function) else function

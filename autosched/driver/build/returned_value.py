@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from autosched.tir import PrimFunc
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Call, PrimExpr, Var
 from autosched.tir.stmt import BlockRealize, BufferStore, Evaluate, IfThenElse, LetStmt, SeqStmt, Stmt
+
+if TYPE_CHECKING:
+    from autosched.driver.build.symbolic import Runs
 
 RET = "ret"
 
@@ -74,7 +77,7 @@ def _misplaced() -> CodegenError:
 class ReturningFunction:
     """A function that gives a number; called with the arguments that the source declares."""
 
-    def __init__(self, name: str, func: PrimFunc, function: Callable[..., object]):
+    def __init__(self, name: str, func: PrimFunc, function: Runs):
         """Make it of the function as written and the built one, which takes an array for the result as well."""
         self.name, self.func, self._function = name, func, function
         self._dtype = next(x.args[0].dtype for x in walk(func.body) if isinstance(x, Call) and x.op == RET)
@@ -85,15 +88,16 @@ class ReturningFunction:
         names = [self.func.buffer_map[p].name if p in self.func.buffer_map else p.name for p in self.func.params]
         return f"{self.name}({', '.join(names)}) -> {self._dtype}"
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> float:
         """Run on the arguments; give a Python number."""
         return self.run(args, 1)
 
-    def run(self, args: Sequence[Any], number: int) -> Any:
+    def run(self, args: Sequence[object], number: int) -> float:
         """Run `number` times; gives what the last one returned."""
         result = np.zeros((), self._dtype)
-        self._function.run([*args, result], number)  # type: ignore[attr-defined]
-        return result.item()
+        self._function.run([*args, result], number)
+        value: float = result.item()
+        return value
 
     def __repr__(self) -> str:
         return f"<autosched.driver.ReturningFunction {self.signature}>"

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
 import numpy as np
+
+from autosched.codegen.compile import Request, compile_funcs
 from autosched.driver.build.choose import Choice
 from autosched.ir import FrozenDict, GlobalVar, IRModule
-from autosched.relax.expr import Call, Constant, Function, SeqExpr, Tuple, Var, VarBinding
+from autosched.relax.expr import Call, Constant, Function, MatchCast, SeqExpr, Tuple, Var, VarBinding
 from autosched.relax.op.call import CALL_TIR as OP_CALL_TIR
 from autosched.relax.struct_info import TensorStructInfo
-from autosched.target import Target
-from autosched.templates import Packing, apply_config, default_config, schedule_attrs
-from autosched.tir import PrimFunc
-from autosched.codegen.compile import Request, compile_funcs
-from autosched.ir import IRModule
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
+from autosched.templates import Packing, apply_config, default_config, schedule_attrs
 from autosched.tir import PrimFunc
 from autosched.tir.checked_index import CHECKED
 from autosched.tir.serialize import to_json
 
+if TYPE_CHECKING:
+    from autosched.relax.expr import Binding
+    from autosched.relax.struct_info import Expr
 
 CALL_TIR = OP_CALL_TIR.name
 
@@ -32,7 +34,7 @@ def apply_schedules(module: IRModule, choices: Mapping[str, Choice], target: Tar
     Afterwards every PrimFunc carries the attributes "tir.is_scheduled", "autosched.config" and "autosched.trace".
     """
     rewriter = _Rewriter(module, choices, target)
-    functions: dict[GlobalVar, Any] = {}
+    functions: dict[GlobalVar, PrimFunc | Function] = {}
     for gv, func in module.functions.items():
         functions[gv] = func if isinstance(func, PrimFunc) else rewriter.function(func)
     for gv, applied in rewriter.applied.items():
@@ -66,7 +68,7 @@ class _Rewriter:
         constants: dict[Var, Constant] = {}
         blocks = []
         for block in func.body.blocks:
-            bindings: list[Any] = []
+            bindings: list[Binding] = []
             for binding in block.bindings:
                 if isinstance(binding.value, Constant):
                     constants[binding.var] = binding.value
@@ -74,12 +76,13 @@ class _Rewriter:
             blocks.append(dataclasses.replace(block, bindings=tuple(bindings)))
         return dataclasses.replace(func, body=SeqExpr(tuple(blocks), func.body.body))
 
-    def binding(self, binding: Any, constants: Mapping[Var, Constant]) -> list[Any]:
+    def binding(self, binding: Binding, constants: Mapping[Var, Constant]) -> list[Binding]:
         call = binding.value
         if not isinstance(call, Call) or call.op_name != CALL_TIR or call.args[0] not in self.applied:
             return [binding]
+        assert isinstance(binding, VarBinding | MatchCast), "there is no third kind"
         applied = self.applied[call.args[0]]
-        new_bindings: list[Any] = []
+        new_bindings: list[Binding] = []
         args = []
         for arg, pack in zip(call.args[1].fields, applied.packs, strict=False):
             value = constants.get(arg, arg) if isinstance(arg, Var) else arg
@@ -100,9 +103,11 @@ class _Rewriter:
             self.packed[key] = Constant(pack.pack(np.asarray(constant.data)))
         return self.packed[key]
 
-    def pack_call(self, value: Any, pack: Packing) -> VarBinding:
+    def pack_call(self, value: Expr, pack: Packing) -> VarBinding:
         """A kernel call that packs an argument which is not known at build."""
-        dtype = str(value.struct_info.dtype)
+        given = value.struct_info
+        assert isinstance(given, TensorStructInfo), "kernels take tensors"
+        dtype = str(given.dtype)
         if (pack, dtype) not in self.pack_functions:
             gv = GlobalVar(f"pack_{len(self.pack_functions)}")
             self.added[gv] = packing_function(pack, dtype, self.target).with_attr("global_symbol", gv.name)
@@ -121,9 +126,7 @@ def with_checks(module: IRModule, checks: bool) -> IRModule:
     """The module whose kernels see that every access stays inside of its buffer, where `checks` says so."""
     if not checks:
         return module
-    functions = {
-        gv: f.with_attr(CHECKED, True) if isinstance(f, PrimFunc) else f for gv, f in module.functions_items()
-    }
+    functions = {gv: f.with_attr(CHECKED, True) if isinstance(f, PrimFunc) else f for gv, f in module.functions_items()}
     return module.with_functions(functions)
 
 

@@ -16,8 +16,8 @@ from autosched.records import RecordReader
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
 from autosched.relax.transform.specialize_kernels import specialize_kernels
-from autosched.runtime.artifact import save_source
 from autosched.runtime.array import NDArray, as_numpy
+from autosched.runtime.artifact import save_source
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph_form import SizeRange
@@ -56,18 +56,18 @@ class SizedModel:
     compile_s = 0.0
 
     def __init__(
-        self, module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, Any],
+        self, module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, object],
         bounds: Bounds, reason: str, *, accuracy: str = "fast", checks: bool = False,
     ):  # fmt: skip
         self.module, self.target, self.reason = module, target, reason
-        self._options: tuple[Any, ...] = (records, threads, params, accuracy, checks)
+        self._options = (records, threads, params, accuracy, checks)
         main = module["main"]
         self._params = [p for p in main.params if p.name not in params]
         self.sizes = {v: SizeRange(v.name, *bounds.get(v.name, (1, None))) for v in symbolic_dims(main)}
         self.manifest: dict[str, Any] = {"target": target.to_json(), "report": [], "compiled_when_called": reason}
         self._built: BuiltSizes[Executable] = BuiltSizes()
 
-    def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
+    def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
         """Run the model; see `Executable.__call__`. New sizes are compiled first."""
         given = dict(zip([p.name for p in self._params], args))
         given |= named
@@ -93,7 +93,9 @@ class SizedModel:
                 bound = substitute(extent, {v: const(n, v.dtype) for v, n in values.items()})
                 known = const_int(Analyzer().simplify(bound))
                 if known is not None and known != size:
-                    raise ShapeError(f"input '{param.name}' has extent {size} where {const_int(extent) or extent} is {known}")
+                    raise ShapeError(
+                        f"input '{param.name}' has extent {size} where {const_int(extent) or extent} is {known}"
+                    )
         if missing := [v.name for v in self.sizes if v not in values]:
             raise ShapeError(f"the size of '{missing[0]}' does not follow from the inputs")
         return values
@@ -116,7 +118,9 @@ class SizedModel:
 
         Raises ArtifactError if the file cannot be written.
         """
-        bounds = {size.name: (size.low, size.high) for size in self.sizes.values() if (size.low, size.high) != (1, None)}
+        bounds = {
+            size.name: (size.low, size.high) for size in self.sizes.values() if (size.low, size.high) != (1, None)
+        }
         save_source(Path(path), self.module.script(show_meta=True), self.target.to_json(), "model", bounds)
 
     export_library = save

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from autosched.env import AUTOSCHED_STRICT
 from autosched.driver.build.sizes import BuiltSizes
+from autosched.env import AUTOSCHED_STRICT
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError, UsageError
 from autosched.ir import IRModule
 from autosched.runtime import Function, Module, NDArray
@@ -18,10 +18,10 @@ from autosched.runtime.library import from_source
 from autosched.target import Target
 from autosched.tir import PrimFunc
 from autosched.tir.dtypes import is_float
-from autosched.tir.expr import Var, const, const_int, PrimExpr
+from autosched.tir.expr import PrimExpr, Var, const, const_int
+from autosched.tir.function import shape_vars, size_params
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer
-from autosched.tir.function import shape_vars, size_params
 
 Build = Callable[[Mapping[Var, int]], Module]
 
@@ -29,6 +29,24 @@ Build = Callable[[Mapping[Var, int]], Module]
 def is_symbolic(func: PrimFunc) -> bool:
     """Whether sizes of a function's arguments are variables."""
     return bool(shape_vars(func)) or any(p not in func.buffer_map for p in func.params)
+
+
+class Runs(Protocol):
+    """What is called on arrays: a `runtime.Function`, or a function that is more than its kernels."""
+
+    def run(self, args: Sequence[Any], number: int) -> object: ...
+
+
+class LateFunction(Runs, Protocol):
+    """What a module has in place of a `runtime.Function` where more happens at a call than a run of its kernels."""
+
+    name: str
+    func: PrimFunc
+
+    @property
+    def signature(self) -> str: ...
+    def __call__(self, *args: Any) -> object: ...
+    def run(self, args: Sequence[object], number: int) -> object: ...
 
 
 class SymbolicFunction:
@@ -53,21 +71,21 @@ class SymbolicFunction:
                 parts.append(f"{buffer.name}: Tensor([{shape}], {buffer.dtype})")
         return f"{self.name}({', '.join(parts)})"
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: object) -> None:
         """Run on arrays in the order of the signature; see `runtime.Function`."""
         self.run(args, 1)
 
-    def run(self, args: Sequence[Any], number: int) -> None:
+    def run(self, args: Sequence[object], number: int) -> None:
         """Find the function for the sizes of the arguments, and run it `number` times."""
         function, arrays = self.specialized(args)
         function.run(arrays, number)
 
-    def seconds(self, args: Sequence[Any], number: int) -> float:
+    def seconds(self, args: Sequence[object], number: int) -> float:
         """The same, and give the seconds that all runs took."""
         function, arrays = self.specialized(args)
         return function.seconds(arrays, number)
 
-    def specialized(self, args: Sequence[object]) -> tuple[Function, list[Any]]:
+    def specialized(self, args: Sequence[object]) -> tuple[Function, list[NDArray | np.ndarray]]:
         """(the function for the sizes of these arguments, those of them that are arrays)."""
         values, arrays = self._sizes(args)
         missing = [v.name for v in self._vars if v not in values]
@@ -81,11 +99,11 @@ class SymbolicFunction:
 
         return self._built.get(key, build), arrays
 
-    def _sizes(self, args: Sequence[Any]) -> tuple[dict[Var, int], list[Any]]:
+    def _sizes(self, args: Sequence[Any]) -> tuple[dict[Var, int], list[NDArray | np.ndarray]]:
         if len(args) != len(self.func.params):
             raise InvalidTypeError(f"{len(args)} arguments instead of {len(self.func.params)}", where=self.signature)
         values: dict[Var, int] = {}
-        arrays = []
+        arrays: list[NDArray | np.ndarray] = []
         for index, (param, arg) in enumerate(zip(self.func.params, args, strict=True)):
             buffer = self.func.buffer_map.get(param)
             if buffer is None and param not in self._sizes_given:
@@ -128,7 +146,7 @@ class SymbolicFunction:
                 f"argument {index} '{param.name}' is {arg}, which is no {param.dtype}", where=self.signature
             ) from None
 
-    def _match(self, what: str, extent: Any, size: int, values: dict[Var, int]) -> None:
+    def _match(self, what: str, extent: PrimExpr, size: int, values: dict[Var, int]) -> None:
         if isinstance(extent, Var) and extent not in values:
             values[extent] = size
             return
@@ -153,7 +171,7 @@ class SymbolicModule(Module):
     """
 
     def __init__(
-        self, functions: Mapping[str, Any], plain: Module | None, entry: str, source: IRModule, target: Target
+        self, functions: Mapping[str, LateFunction], plain: Module | None, entry: str, source: IRModule, target: Target
     ):
         kernels = {} if plain is None else plain.kernels
         super().__init__(
@@ -163,7 +181,7 @@ class SymbolicModule(Module):
         self._symbolic, self._whole, self._target = dict(functions), source, target
 
     @property
-    def late_functions(self) -> Mapping[str, Any]:
+    def late_functions(self) -> Mapping[str, LateFunction]:
         """The functions that are more than their kernels, by name."""
         return self._symbolic
 
@@ -183,14 +201,14 @@ class SymbolicModule(Module):
 
     inspect_source = get_source
 
-    def save(self, path: Any, fmt: str = "") -> None:
+    def save(self, path: str | Path, fmt: str = "") -> None:
         """Write the functions as text: where they are loaded, they are compiled when they are called.
 
         Raises ArtifactError if the file cannot be written.
         """
         save_source(Path(path), self._whole.script(show_meta=True), self._target.to_json(), "module")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle the functions as text."""
         return from_source, (self._whole.script(show_meta=True), self._target.to_json(), "module")
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, Usa
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.artifact import Contents, save_contents
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 Build = Callable[..., Any]  # (module, shapes=…) -> what is built
 Shapes = Mapping[str, tuple[int, ...]]
@@ -31,7 +34,7 @@ def is_program(what: object) -> bool:
     return is_exported(what)
 
 
-def build_program(what: object, build: Build, shapes: Shapes | None = None, target: str = "") -> Any:
+def build_program(what: object, build: Build, shapes: Shapes | None = None, target: str = "") -> object:
     """A program, built; one with dynamic dimensions that `shapes` leaves open for all sizes, or when it is called.
 
     For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram. A program of
@@ -61,11 +64,11 @@ class StatefulProgram:
     states      the buffers as they are now, by the names of these inputs; they may be set
     """
 
-    def __init__(self, executable: Executable, states: Mapping[str, Any]):
+    def __init__(self, executable: Executable, states: Mapping[str, np.ndarray]):
         self.executable, self.states = executable, dict(states)
         self._lock = threading.Lock()
 
-    def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
+    def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
         """Run on inputs by position or name; gives what the program gives, one output as it is."""
         with self._lock:
             found = self.executable(*args, **named, **self.states)
@@ -93,14 +96,14 @@ class SizedProgram:
     target  as JSON, for what is saved
     """
 
-    def __init__(self, program: Any, build: Build, shapes: Shapes, target: str = ""):
+    def __init__(self, program: ExportedProgram, build: Build, shapes: Shapes, target: str = ""):
         from autosched.frontend.torch.exported import dynamic_inputs
 
         self.program, self._build, self._shapes, self._target = program, build, dict(shapes), target
         self.inputs = dynamic_inputs(program)
         self._built: BuiltSizes[Executable] = BuiltSizes()
 
-    def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
+    def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
         """Run on inputs by position or name; gives what the built program gives.
 
         Raises InvalidTypeError for missing or unknown inputs, ShapeError for sizes that do not fit each other or the
@@ -109,12 +112,14 @@ class SizedProgram:
         values = self._values(args, named)
         return self.built_for({name: tuple(v.shape) for name, v in values.items()})(**values)
 
-    def _values(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Any]:
+    def _values(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, np.ndarray]:
         if len(args) > len(self.inputs):
             raise InvalidTypeError(f"{len(args)} inputs instead of {len(self.inputs)}")
         given = {**dict(zip(self.inputs, args)), **named}
         if wrong := [n for n in self.inputs if n not in given] or [n for n in given if n not in self.inputs]:
-            raise InvalidTypeError(f"input '{wrong[0]}' is missing or unknown", hint=f"there are {', '.join(self.inputs)}")
+            raise InvalidTypeError(
+                f"input '{wrong[0]}' is missing or unknown", hint=f"there are {', '.join(self.inputs)}"
+            )
         return {name: as_numpy(given[name], f"input '{name}'") for name in self.inputs}
 
     def built_for(self, shapes: Shapes) -> Executable:

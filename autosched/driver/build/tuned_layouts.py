@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from autosched.errors import RecordError
 from autosched.records import RecordReader
@@ -60,7 +60,7 @@ class TunedLayouts:
         return next(workload for workload in found if workload.op in CONVOLUTIONS)
 
 
-def _anchor(workload: Workload) -> tuple[Any, ...]:
+def _anchor(workload: Workload) -> tuple[object, ...]:
     return workload.op, workload.dtypes[0], tuple(workload.attrs.items())
 
 

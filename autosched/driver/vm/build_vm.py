@@ -224,7 +224,7 @@ class _Body:
                 flat.append(p)
         return flat, renames
 
-    def item(self, value: Any, index: int, code: list[Instruction]) -> Any:
+    def item(self, value: object, index: int, code: list[Instruction]) -> Any:
         if isinstance(value, tuple):
             return value[index]
         result = self.new()
@@ -318,7 +318,7 @@ def _renamed(x: object, known: Mapping[Var, Expr]) -> Any:
     return x
 
 
-def _python_value(x: ShapeExpr | PrimValue | StringImm) -> Any:
+def _python_value(x: ShapeExpr | PrimValue | StringImm) -> object:
     """A shape, number or text as the VM's code holds it."""
     if isinstance(x, ShapeExpr):
         return [as_int(v) for v in x.values]

@@ -38,15 +38,15 @@ MODES = ("bytecode", "compiled")
 
 
 def build_relax(
-    mod: Any,
-    target: Any = None,
-    params: Mapping[str, Any] | None = None,
-    relax_pipeline: Any = "default",
-    tir_pipeline: Any = "default",
+    mod: object,
+    target: object = None,
+    params: Mapping[str, object] | None = None,
+    relax_pipeline: object = "default",
+    tir_pipeline: object = "default",
     exec_mode: str = "bytecode",
     *,
     system_lib: bool | None = None,
-    records: Any = None,
+    records: object = None,
     threads: int | None = None,
     indices: str = "raise",
     checks: bool = False,
@@ -186,7 +186,7 @@ class _Late:
             self.reasons[name] = error.message
             return None
 
-    def __call__(self, name: str, args: Sequence[Any]) -> Program:
+    def __call__(self, name: str, args: Sequence[object]) -> Program:
         function = self.mod[name]
         values = _sizes(name, function, args)
         missing = [v.name for v in _symbols(function) if v not in values]

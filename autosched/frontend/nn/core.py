@@ -49,7 +49,7 @@ class Tensor:
         return Tensor(_expr=Constant(np.asarray(data, dtype=dtype)))
 
     @staticmethod
-    def placeholder(shape: Sequence[Any], dtype: str, name: str = "tensor") -> Tensor:
+    def placeholder(shape: Sequence[object], dtype: str, name: str = "tensor") -> Tensor:
         """A free variable."""
         return Tensor(_expr=Var(name, TensorStructInfo(dims(shape, {}), dtype)))
 
@@ -137,7 +137,7 @@ class Tensor:
 class Parameter(Tensor):
     """A weight: a tensor without value until `data` is set (load_state_dict does)."""
 
-    def __init__(self, shape: Sequence[Any], dtype: str | None = None):
+    def __init__(self, shape: Sequence[object], dtype: str | None = None):
         kind = dtype or get_default_dtype()
         super().__init__(_expr=Var("param", TensorStructInfo(dims(shape, {}), kind)))
         self._data: Any = None
@@ -175,7 +175,7 @@ def _as_array(value: object) -> np.ndarray:
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
-def dims(shape: Sequence[Any], symbols: dict[str, Any]) -> list[Any]:
+def dims(shape: Sequence[object], symbols: dict[str, Any]) -> list[Any]:
     """Dimensions as a shape takes them: names become symbols, the same one for the same name in `symbols`."""
     return [symbols.setdefault(d, Symbol(d, "int64")) if isinstance(d, str) else d for d in shape]
 
@@ -183,7 +183,7 @@ def dims(shape: Sequence[Any], symbols: dict[str, Any]) -> list[Any]:
 class Module:
     """Base of models: attributes that are parameters or modules belong to it, in the order of their assignment."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         if not hasattr(self, "forward"):
             raise NotImplementedError(f"{type(self).__name__} has no method 'forward'")
         return self.forward(*args, **kwargs)
@@ -345,7 +345,7 @@ class ParameterDict:
         return len(self.params)
 
 
-def _children(owner: object) -> Iterator[tuple[str, Any]]:
+def _children(owner: object) -> Iterator[tuple[str, object]]:
     if isinstance(owner, ModuleList | ParameterList):
         items = owner.modules if isinstance(owner, ModuleList) else owner.params
         yield from ((str(i), item) for i, item in enumerate(items))
@@ -383,7 +383,7 @@ def wrap_nested(expr: Expr, name: str) -> Any:
     raise InvalidTypeError(f"'{name}' gives {type(info).__name__}, which is no tensor")
 
 
-def unwrap(value: Any) -> Any:
+def unwrap(value: object) -> Any:
     """Tensors as expressions, in lists and tuples too."""
     if isinstance(value, Tensor):
         return value._expr

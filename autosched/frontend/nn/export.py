@@ -75,7 +75,7 @@ class _Bound:
             p._expr = expr
 
 
-def _argument(name: str, kind: object, symbols: dict[str, Any], inputs: list[Var]) -> Any:
+def _argument(name: str, kind: object, symbols: dict[str, Any], inputs: list[Var]) -> object:
     if isinstance(kind, S.Int):
         symbol = symbols.setdefault(name, Symbol(name, "int64"))
         inputs.append(Var(name, PrimStructInfo("int64", symbol)))
@@ -98,7 +98,7 @@ def _info(kind: object, symbols: dict[str, Any], name: str) -> TensorStructInfo 
     raise InvalidTypeError(f"argument '{name}': a tuple holds tensors")
 
 
-def _opened(value: object) -> Any:
+def _opened(value: object) -> object:
     """What the method sees: tensors for variables, tuples of tensors for tuple variables."""
     if isinstance(value, Var | TupleGetItem):
         if isinstance(value.struct_info, TupleStructInfo):
@@ -154,12 +154,12 @@ class JitModule:
             raise InvalidValueError(f"no method '{name}'", hint=f"there are {sorted(self._methods)}")
         return lambda *args: self._run(self._methods[name], args)
 
-    def _run(self, method: Any, args: tuple[object, ...]) -> Any:
+    def _run(self, method: Any, args: tuple[object, ...]) -> object:
         result = method(*(a.detach().cpu().numpy() if hasattr(a, "detach") else a for a in args))
         return _converted(result, self._format)
 
 
-def _converted(value: object, out_format: str) -> Any:
+def _converted(value: object, out_format: str) -> object:
     if isinstance(value, tuple | list):
         return tuple(_converted(v, out_format) for v in value)
     if out_format == "tvm":

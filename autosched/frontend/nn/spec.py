@@ -81,7 +81,7 @@ def _check_names(function: Callable[..., object], method: str, names: Sequence[s
         ) from None
 
 
-def _kind(kind: object, where: str) -> Any:
+def _kind(kind: object, where: str) -> object:
     if kind is int or kind == "int":
         return Int()
     if isinstance(kind, list | tuple):

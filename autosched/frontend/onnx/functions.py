@@ -86,7 +86,7 @@ def _type_bytes(x: object) -> bytes:
     return helper.make_tensor_type_proto(kind, info.static_shape).SerializeToString()  # type: ignore[no-any-return]
 
 
-def _numpy_dtype(dtype: str) -> Any:
+def _numpy_dtype(dtype: str) -> object:
     import numpy as np
 
     return np.dtype(dtype)

@@ -185,7 +185,7 @@ def _check_positions(call: LibraryCall, values: Mapping[str, Any]) -> None:
             raise WrongInputError(f"{call.op_name}: index {i} is out of range [0, {len(data)})", where=where)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """A value as this package holds it: texts as objects, arrays without gaps, lists of arrays."""
     if value is None:
         return None

@@ -136,7 +136,7 @@ class Node:
             raise self.fail(f"'{name}' takes {len(graph.input)} inputs, not {len(arguments)}")
         return self.import_subgraph(graph, arguments, f"{self.name}/{name}{step or ''}/", self.opset)
 
-    def attr(self, name: str, default: Any = None) -> Any:
+    def attr(self, name: str, default: object = None) -> Any:
         return self.attrs.get(name, default)
 
     def has(self, index: int) -> bool:

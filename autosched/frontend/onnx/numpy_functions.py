@@ -40,7 +40,7 @@ def size(call: LibraryCall, x: Array) -> Array:
 
 
 @library("Identity")
-def identity(call: LibraryCall, x: Any) -> Any:
+def identity(call: LibraryCall, x: object) -> Any:
     """The value itself, a sequence or nothing too."""
     return (x,)
 
@@ -61,7 +61,7 @@ def label_encoder(call: LibraryCall, x: Array) -> Array:
     return result.reshape(x.shape)
 
 
-def _key(value: object) -> Any:
+def _key(value: object) -> object:
     return "NaN of numbers" if isinstance(value, float) and np.isnan(value) else value
 
 
@@ -81,7 +81,7 @@ def tensor_array(tensor: object) -> Array:
     return array_of(tensor, "a tensor of a node")
 
 
-def _text(value: object) -> Any:
+def _text(value: object) -> object:
     return value.decode() if isinstance(value, bytes) else value
 
 

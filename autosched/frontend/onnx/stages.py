@@ -88,7 +88,12 @@ def import_stage(
 
 class _StageImporter(Importer):
     def __init__(
-        self, graph: onnx.GraphProto, opset: int, functions: Functions, values: Mapping[str, Any], known: Sequence[str]
+        self,
+        graph: onnx.GraphProto,
+        opset: int,
+        functions: Functions,
+        values: Mapping[str, object],
+        known: Sequence[str],
     ):
         super().__init__(graph, opset, functions, None, False, True)
         self.there, self.known = dict(values), set(known)
@@ -142,7 +147,7 @@ class _StageImporter(Importer):
         self.given[var] = name
         return var
 
-    def takes(self, value: Any) -> bool:
+    def takes(self, value: object) -> bool:
         """Whether kernels of a CPU take a value."""
         return is_tensor(value)
 
@@ -256,7 +261,7 @@ class _StageImporter(Importer):
         return Kept(name) if name is not None else Fixed(value.value)
 
 
-def _like(value: object) -> Any:
+def _like(value: object) -> object:
     """An array of the dtype of a value, to see whether a library takes such."""
     infos = tensor_infos(value.struct_info) if isinstance(value, Expr) else ()
     return np.zeros(0, infos[0].dtype) if infos else getattr(value, "value", None)

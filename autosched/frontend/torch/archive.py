@@ -67,7 +67,7 @@ def read_program(path: Path, trusted: bool) -> Any:
     return program
 
 
-def _read_checked(file: BinaryIO, path: Path) -> Any:
+def _read_checked(file: BinaryIO, path: Path) -> object:
     import torch
 
     try:

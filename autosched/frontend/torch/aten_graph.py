@@ -56,7 +56,7 @@ def import_aten_graph(graph_module: object, inputs: Sequence[object]) -> Importe
 
 
 class _GraphImporter(Importer):
-    def __init__(self, graph_module: Any, given: Sequence[Any]):
+    def __init__(self, graph_module: object, given: Sequence[Any]):
         super().__init__(graph_module, False, {}, {})
         self.given = given
 

@@ -78,7 +78,7 @@ def complex_constant(array: np.ndarray) -> Complex:
     return Complex(Constant(np.ascontiguousarray(array.real)), Constant(np.ascontiguousarray(array.imag)))
 
 
-def has_complex(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+def has_complex(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     """Whether an operator takes or makes complex numbers."""
     values = [*args, *kwargs.values()]
     values += [v for value in values if isinstance(value, tuple | list) for v in value]
@@ -87,7 +87,7 @@ def has_complex(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     )
 
 
-def as_complex(t: Emitter, value: Any, dtype: str) -> Complex:
+def as_complex(t: Emitter, value: object, dtype: str) -> Complex:
     """A tensor or number as a complex tensor with parts of a dtype."""
     if isinstance(value, Complex):
         return Complex(t.cast(value.real, dtype), None if value.imag is None else t.cast(value.imag, dtype))
@@ -96,7 +96,7 @@ def as_complex(t: Emitter, value: Any, dtype: str) -> Complex:
     return Complex(t.as_dtype(value, dtype))
 
 
-def part_dtype(*values: Any) -> str:
+def part_dtype(*values: object) -> str:
     """The dtype of the parts of a result: float64 where a tensor of that precision takes part."""
     tensors = [v.real if isinstance(v, Complex) else v for v in values]
     dtypes = [info_of(v).dtype for v in tensors if isinstance(v, Expr)]
@@ -139,13 +139,13 @@ def _same_type(t: Emitter, values: list[Any]) -> list[Any]:
     return [as_complex(t, v, dtype) for v in values]
 
 
-def _any_imaginary(value: Any) -> bool:
+def _any_imaginary(value: object) -> bool:
     if isinstance(value, tuple | list):
         return any(_any_imaginary(v) for v in value)
     return isinstance(value, Complex) and value.imag is not None
 
 
-def _part(value: Any, which: int, t: Emitter) -> Any:
+def _part(value: object, which: int, t: Emitter) -> Any:
     """Arguments with one part of each complex tensor in its place."""
     if isinstance(value, tuple | list):
         return [_part(v, which, t) for v in value]

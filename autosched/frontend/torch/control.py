@@ -20,14 +20,14 @@ class Importer(Protocol):
 
     emitter: Emitter
 
-    def at(self, value: Any) -> Any:
+    def at(self, value: object) -> Any:
         """What became of nodes: expressions, numbers, the graphs of control flow."""
 
-    def subgraph(self, graph_module: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+    def subgraph(self, graph_module: object, args: Sequence[object]) -> tuple[Any, ...]:
         """What such a graph gives for these values."""
 
 
-def is_control(target: Any) -> bool:
+def is_control(target: object) -> bool:
     """Whether a node's operator is one of those here."""
     import torch
 
@@ -48,7 +48,7 @@ def import_control(importer: Importer, node: Any) -> Any:
     return CONTROL[node.target.name()](importer, *node.args, **node.kwargs)
 
 
-def _cond(importer: Importer, pred: object, yes: object, no: object, operands: Sequence[object] = ()) -> Any:
+def _cond(importer: Importer, pred: object, yes: object, no: object, operands: Sequence[object] = ()) -> object:
     """The branch of a condition that is known; else both are computed, and each result chosen."""
     t, condition, args = importer.emitter, importer.at(pred), importer.at(tuple(operands))
     if not isinstance(condition, Expr) or isinstance(condition, Constant):
@@ -61,7 +61,7 @@ def _cond(importer: Importer, pred: object, yes: object, no: object, operands: S
     return tuple(_chosen(t, scalar, a, b) for a, b in zip(*both, strict=True))
 
 
-def _chosen(t: Emitter, condition: Expr, a: object, b: object) -> Any:
+def _chosen(t: Emitter, condition: Expr, a: object, b: object) -> object:
     if not isinstance(a, Expr) or not isinstance(b, Expr):
         if a is b or (not isinstance(a, Expr) and not isinstance(b, Expr) and a == b):
             return a
@@ -74,7 +74,7 @@ def _chosen(t: Emitter, condition: Expr, a: object, b: object) -> Any:
 
 def _while(
     importer: Importer, going: object, body: object, carried: Sequence[object], more: Sequence[object] = ()
-) -> Any:
+) -> object:
     """Steps written out, as long as a condition holds that follows from constants."""
     t, test, step = importer.emitter, importer.at(going), importer.at(body)
     state, extra = list(importer.at(tuple(carried))), tuple(importer.at(tuple(more)))
@@ -93,14 +93,14 @@ def _while(
     raise t.fail(f"the loop has more than {MOST_STEPS} steps")
 
 
-def _known(x: object) -> Any:
+def _known(x: object) -> object:
     """The value as PyTorch computes with it; None where it is known only when the model runs."""
     import torch
 
     return torch.from_numpy(np.array(x.data)) if isinstance(x, Constant) else None if isinstance(x, Expr) else x
 
 
-def _constant(x: object) -> Any:
+def _constant(x: object) -> object:
     return constant(x.numpy(), str(x.numpy().dtype)) if hasattr(x, "numpy") else x
 
 
@@ -133,7 +133,7 @@ def _evaluated(graph_module: Any, given: Sequence[object]) -> list[Any]:
 
 def _scan(
     importer: Importer, combine: object, init: Sequence[object], xs: Sequence[object], more: Sequence[object] = ()
-) -> Any:
+) -> object:
     """Steps written out, one for each slice along the first dimension."""
     t, step = importer.emitter, importer.at(combine)
     state, sources, extra = (tuple(importer.at(tuple(x))) for x in (init, xs, more))
@@ -149,7 +149,7 @@ def _scan(
     return (*state, *(_stacked(t, parts) for parts in zip(*scanned, strict=True)))
 
 
-def _stacked(t: Emitter, parts: Sequence[Expr]) -> Any:
+def _stacked(t: Emitter, parts: Sequence[Expr]) -> object:
     """The parts along a new first dimension, in groups, as each part makes its kernel's expressions deeper."""
     joined = [t(op.stack(Tuple(tuple(parts[i : i + GROUP])), axis=0)) for i in range(0, len(parts), GROUP)]
     while len(joined) > 1:

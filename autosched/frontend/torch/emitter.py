@@ -82,7 +82,7 @@ def info_of(x: Expr) -> TensorStructInfo:
     return info
 
 
-def constant(value: Any, dtype: str) -> Constant:
+def constant(value: object, dtype: str) -> Constant:
     """A constant of a dtype; integers wrap."""
     return Constant(np.asarray(value).astype(dtype))
 

@@ -175,7 +175,7 @@ def size_ranges(program: Any) -> dict[str, tuple[int | range, ...]]:
     return ranges
 
 
-def _decomposed(program: Any) -> Any:
+def _decomposed(program: Any) -> object:
     """The program with what we have no converter for taken apart, as far as PyTorch knows how."""
     import torch
 
@@ -191,7 +191,7 @@ def _decomposed(program: Any) -> Any:
     return _further_decomposed(program)
 
 
-def _further_decomposed(program: Any) -> Any:
+def _further_decomposed(program: Any) -> object:
     """With what is left and unknown here taken apart by all rules that PyTorch has."""
     from torch._decomp import decomposition_table
 
@@ -317,7 +317,7 @@ class Importer:
         self.inputs.append(var)
         self.values[node] = var
 
-    def dim(self, name: str, size: Any) -> Any:
+    def dim(self, name: str, size: object) -> Any:
         """A dimension of an input: a number, or the symbol of PyTorch's name. Raises ImportModelError for a formula."""
         if isinstance(size, int):
             return size
@@ -381,7 +381,7 @@ class Importer:
         if writes(node):
             self.rebind(node, value)
 
-    def at(self, value: Any) -> Any:
+    def at(self, value: object) -> Any:
         """What became of nodes: expressions, numbers, the graphs of control flow."""
         return map_arguments(value, self.value)
 
@@ -390,7 +390,7 @@ class Importer:
             operator.attrgetter(node.target)(node.graph.owning_module) if node.op == "get_attr" else self.values[node]
         )
 
-    def subgraph(self, graph_module: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+    def subgraph(self, graph_module: Any, args: Sequence[object]) -> tuple[Any, ...]:
         """What the graph of a branch or of a loop's body gives for these values."""
         given = iter(args)
         for node in graph_module.graph.nodes:
@@ -437,7 +437,7 @@ class Importer:
         return results
 
 
-def name_of_module(function: Any) -> str:
+def name_of_module(function: object) -> str:
     return getattr(function, "__module__", None) or ""
 
 

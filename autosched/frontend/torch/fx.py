@@ -130,7 +130,7 @@ class _Importer:
 
     # --- nodes -----------------------------------------------------------------------------------------------------
 
-    def weight(self, tensor: Any) -> Any:
+    def weight(self, tensor: object) -> Any:
         """What a module's tensor became; None stays None."""
         if tensor is None:
             return None

@@ -65,7 +65,7 @@ def refuse_complex(emitter: Emitter, value: object) -> None:
         raise emitter.fail("the model gives complex numbers", hint="let it give torch.view_as_real(...) of them")
 
 
-def map_arguments(value: Any, lookup: Callable[[Any], object]) -> Any:
+def map_arguments(value: object, lookup: Callable[[Any], object]) -> Any:
     """Graph nodes inside arguments, replaced by what they became."""
     import torch
 
@@ -79,7 +79,7 @@ def map_arguments(value: Any, lookup: Callable[[Any], object]) -> Any:
     return value
 
 
-def operator_name(target: Any) -> str:
+def operator_name(target: object) -> str:
     """A node's operator under the table's name: ATen's without overload, a function's without trailing underscore."""
     if isinstance(target, str):
         name = target
@@ -110,7 +110,7 @@ def run_converter(emitter: Emitter, name: str, args: Sequence[Any], kwargs: Mapp
         raise ImportModelError(f"{name}: this use is not supported ({text})", where=f"node '{emitter.node}'") from error
 
 
-def bound(emitter: Emitter, value: Any) -> Any:
+def bound(emitter: Emitter, value: object) -> Any:
     """A converter's result with everything that is computed bound to a variable."""
     if isinstance(value, tuple):
         return tuple(bound(emitter, v) for v in value)

@@ -57,7 +57,7 @@ class TorchNetwork:
             self._steps.append(step)
         self._result = main.body.body
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: object) -> Any:
         values: dict[Any, Any] = dict(zip(self._params, inputs, strict=True))
 
         def lookup(x: object) -> Any:
@@ -65,7 +65,7 @@ class TorchNetwork:
                 return lookup(x.tuple_value)[x.index]
             return self._constant(x) if isinstance(x, Constant) else values[x]
 
-        def argument(x: Any) -> Any:
+        def argument(x: object) -> Any:
             return lookup(x) if isinstance(x, TupleGetItem) else python_argument(x, lookup)
 
         with self._torch.inference_mode(), self._torch.device(self._device):
@@ -74,7 +74,7 @@ class TorchNetwork:
             result = argument(self._result)
         return tuple(result) if isinstance(result, list) else result
 
-    def _constant(self, x: Constant) -> Any:
+    def _constant(self, x: Constant) -> object:
         if id(x) not in self._constants:
             self._constants[id(x)] = self._torch.from_numpy(np.array(x.data)).to(self._device)
         return self._constants[id(x)]
@@ -176,7 +176,7 @@ def _layers(torch: Any) -> dict[str, Rule]:
 
     def batch_norm(
         x: object, gamma: object, beta: object, mean: object, var: object, epsilon: float, **_: object
-    ) -> Any:
+    ) -> object:
         return (F.batch_norm(x, mean, var, gamma, beta, eps=epsilon), mean, var)
 
     def layer_norm(x: Any, gamma: Any, beta: Any, axes: object, epsilon: float, **_: object) -> Any:
@@ -205,7 +205,7 @@ def _plain(function: Any) -> Rule:
     return rule
 
 
-def _unsqueezed(x: Any, axis: Any) -> Any:
+def _unsqueezed(x: Any, axis: Any) -> object:
     for a in [axis] if isinstance(axis, int) else axis:
         x = x.unsqueeze(a)
     return x

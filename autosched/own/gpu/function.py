@@ -128,16 +128,16 @@ class AutotunedKernel(AutotunedFunction):
             sent.__dict__["rule"] = self.rule
         return sent
 
-    def _slow(self, values: tuple[Any, ...], knobs: dict[str, Any]) -> Any:
+    def _slow(self, values: tuple[object, ...], knobs: dict[str, Any]) -> object:
         driver_of(0)  # where there is none, that is all there is to say
         return super()._slow(values, knobs)
 
-    def _callable(self, config: Config) -> Callable[..., Any]:
+    def _callable(self, config: Config) -> Callable[..., object]:
         if config.key not in self._compiled:
             self._compiled[config.key] = self._sent(()).dispatcher(config)
         return self._compiled[config.key]
 
-    def __getitem__(self, launch: Any) -> Any:
+    def __getitem__(self, launch: object) -> Any:
         """Raises InvalidValueError: the launch is a matter of `grid=` and `threads=`."""
         raise InvalidValueError(f"{self.__name__} launches itself", hint=f"call {self.__name__}(…): its grid is known")
 

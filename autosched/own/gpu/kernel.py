@@ -65,11 +65,11 @@ class SentKernel(SentFunction):
         func, text = self.specialised(config)
         return compile_user_kernel(func, types, Target(self.target), UserOptions.of(self.parts(config).options), text)
 
-    def named(self, values: Sequence[Any]) -> dict[str, Any]:
+    def named(self, values: Sequence[object]) -> dict[str, Any]:
         """Arguments by name."""
         return dict(zip(self.arguments, values, strict=True))
 
-    def launch_of(self, kernel: UserKernel, config: Config, values: Sequence[Any]) -> Launch:
+    def launch_of(self, kernel: UserKernel, config: Config, values: Sequence[object]) -> Launch:
         """The launch for a call's arguments. Raises UsageError, CodegenError where no block fits the device."""
         grid, block, shared = self.rule.of({**self.named(values), **config.knobs})
         threads = block[0] * block[1] * block[2]
@@ -108,7 +108,7 @@ class GpuCall:
             self._kernels[types] = self.sent.compiled(self.config, types)
         return self._kernels[types]
 
-    def __call__(self, *values: Any) -> None:
+    def __call__(self, *values: object) -> None:
         kernel, driver = self.kernel_for(values), driver_of(0)
         launch = self.sent.launch_of(kernel, self.config, values)
         if not any(isinstance(array, np.ndarray) for value in values for array in arrays_in(value)):
@@ -129,7 +129,7 @@ class GpuCall:
 class HostArrays:
     """The arrays of a call that lie on the host, copied to the device; views of one array stay views of one copy."""
 
-    def __init__(self, driver: Driver, values: Sequence[Any]):
+    def __init__(self, driver: Driver, values: Sequence[object]):
         self._driver = driver
         self._arrays = {id(a): a for value in values for a in arrays_in(value)}
         for array in self._arrays.values():

@@ -56,7 +56,7 @@ def host_copies(named: Mapping[str, object]) -> dict[str, Any]:
     """
     copies: dict[tuple[int, int], np.ndarray] = {}
 
-    def copied(value: object) -> Any:
+    def copied(value: object) -> object:
         if isinstance(value, tuple):
             return tuple(copied(part) for part in value)
         if not is_device_array(value):
@@ -79,7 +79,7 @@ def numba_types(values: Sequence[object]) -> tuple[Any, ...]:
     return tuple(_type_of(value) for value in values)
 
 
-def _type_of(value: object) -> Any:
+def _type_of(value: object) -> object:
     import numba
 
     if isinstance(value, tuple):

@@ -43,7 +43,7 @@ def _coded(name: str, values: Iterable[object]) -> dict[str, Any]:
     return found
 
 
-def _order(typed: tuple[str, object]) -> tuple[Any, ...]:
+def _order(typed: tuple[str, object]) -> tuple[object, ...]:
     kind, value = typed
     return (kind,) if value is None else (kind, value)
 
@@ -96,5 +96,5 @@ def _mark(record: Record) -> str:
     return "winner" if record.is_winner else "default" if record.is_default else ""
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     return json.dumps(value) if isinstance(value, bool | tuple) else value

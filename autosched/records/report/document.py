@@ -86,7 +86,7 @@ def make_document(
     }
 
 
-def progress_of(keys: Sequence[Any], columns: Sequence[Any], weights: Mapping[str, int] | None) -> list[list[Any]]:
+def progress_of(keys: Sequence[Any], columns: Sequence[object], weights: Mapping[str, int] | None) -> list[list[Any]]:
     """Points (trials, ms) of all tasks together by the best single trials; see `model_progress`."""
     counts = [(weights or {}).get(key.workload, 1 if not weights else 0) for key in keys]
     return _thinned([[n, _ms(s)] for n, s in model_progress(len(keys), columns, counts)])

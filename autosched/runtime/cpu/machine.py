@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
 
 
 @functools.cache
-def target_machine(triple: str, mcpu: str, features: str, opt: int = 3) -> Any:
+def target_machine(triple: str, mcpu: str, features: str, opt: int = 3) -> llvm.TargetMachine:
     """llvmlite's target machine, of this machine's architecture or another that LLVM was built with."""
     import llvmlite.binding as llvm
 

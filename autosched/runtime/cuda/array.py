@@ -94,7 +94,7 @@ class DeviceArray(ArrayElsewhere):
     def __repr__(self) -> str:
         return f"<autosched.NDArray shape={self.shape}, {self.device}>\n{self.numpy()!r}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return array, (self.numpy(), self.device)
 
     # Other libraries
@@ -117,7 +117,7 @@ class DeviceArray(ArrayElsewhere):
         }
 
     def __dlpack__(  # type: ignore[override]
-        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+        self, *, stream: object = None, max_version: object = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
         """A DLPack capsule that shares the memory.
 

@@ -10,7 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from autosched.runtime.faults import Faults, node_place
 from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.locks import renew_after_fork
+
+if TYPE_CHECKING:
+    from autosched.runtime.backends import GraphProgram
 
 Constants = tuple[np.ndarray, ...] | tuple[NDArray, ...]
 LEAST_LAUNCHES = 2  # fewer gain nothing by a CUDA graph
@@ -140,7 +143,7 @@ class CudaProgram:
             raise InvalidValueError("the array is not aligned to 16 bytes", where=where)
         self._put(value, given)
 
-    def share(self, value: int, other: Any) -> None:
+    def share(self, value: int, other: GraphProgram) -> None:
         """Let a value that owns its storage live where another program of the graph has it."""
         assert isinstance(other, CudaProgram), "of the same executable and device"
         self._put(value, other._arrays[value])

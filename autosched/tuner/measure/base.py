@@ -161,11 +161,11 @@ class Measurer(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def measure(self, task: Task, configs: Sequence[Any], best_s: float | None = None) -> Iterator[Trial]:
+    def measure(self, task: Task, configs: Sequence[ConfigLike], best_s: float | None = None) -> Iterator[Trial]:
         """Each configuration's trial as it comes, in about the given order."""
         ...
 
-    def compare(self, task: Task, configs: Sequence[Any]) -> Sequence[Compared]:
+    def compare(self, task: Task, configs: Sequence[ConfigLike]) -> Sequence[Compared]:
         """All in turn, the first one as the baseline."""
         ...
 
@@ -178,7 +178,7 @@ class AheadMeasurer(Protocol):
     """A measurer whose builders need not wait: one that has nothing left to do begins with what will come next."""
 
     def measure(
-        self, task: Task, configs: Sequence[Any], best_s: float | None = None, *, ahead: Ahead | None = None
+        self, task: Task, configs: Sequence[ConfigLike], best_s: float | None = None, *, ahead: Ahead | None = None
     ) -> Iterator[Trial]:
         """As `Measurer.measure`; `ahead` is asked once, when a builder has nothing left to do."""
         ...

@@ -105,7 +105,7 @@ class References(Protocol):
     spare: Literal["at once", "after a loss"]
 
     def store(
-        self, func: Any, seed: int, folder: Path, key: str, ask: Callable[[Any, Mapping[str, Any]], Any]
+        self, func: Any, seed: int, folder: Path, key: str, ask: Callable[[Any, Mapping[str, Any]], object]
     ) -> Stored:
         """Make the reference of a task's function and write it into files of a folder.
 

@@ -158,7 +158,7 @@ def _is_ordered(knob: Knob) -> bool:
     return knob.kind == "int"
 
 
-def _distribution(knob: Knob) -> Any:
+def _distribution(knob: Knob) -> object:
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
     if _is_ordered(knob):
@@ -166,13 +166,13 @@ def _distribution(knob: Knob) -> Any:
     return CategoricalDistribution([_category(value) for value in knob.values])
 
 
-def _category(value: object) -> Any:
+def _category(value: object) -> object:
     return "x".join(map(str, value)) if isinstance(value, tuple) else value
 
 
-def _value(knob: Knob, category: object) -> Any:
+def _value(knob: Knob, category: object) -> object:
     return next(value for value in knob.values if _category(value) == category)
 
 
-def _param(knob: Knob, position: int) -> Any:
+def _param(knob: Knob, position: int) -> object:
     return position if _is_ordered(knob) else _category(knob.values[position])

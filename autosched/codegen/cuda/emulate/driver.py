@@ -26,7 +26,7 @@ from autosched.runtime.cuda.driver import Region
 from autosched.runtime.cuda.kernel import CudaKernel, Launch, image_for
 from autosched.tir.dtypes import item_bytes
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 _ALIGNMENT = 256  # as the driver's allocations have
 
 
@@ -69,7 +69,7 @@ class EmulatorDriver:
         self.order, self.checks, self.memory_bytes = order, checks, memory_bytes
         self._blocks: weakref.WeakValueDictionary[int, EmulatedMemory] = weakref.WeakValueDictionary()
         self.n_launches = 0
-        self._captured: list[tuple[_Entry, Launch, tuple[Any, ...]]] | None = None
+        self._captured: list[tuple[_Entry, Launch, tuple[int | np.generic | Region, ...]]] | None = None
 
     def allocate(self, size_bytes: int) -> EmulatedMemory:
         free, total = self.free_bytes()
@@ -109,14 +109,14 @@ class EmulatorDriver:
         if size_bytes:
             self._view(to, size_bytes)[:] = byte
 
-    def load(self, kernel: CudaKernel) -> tuple[Any, ...]:
+    def load(self, kernel: CudaKernel) -> tuple[_Entry, ...]:
         image_for(kernel, self.name, self.compute_capability)
         texts = kernel.llvm.split(NEXT_MODULE) if kernel.launches else []
         if len(texts) != len(kernel.launches):
             raise DeviceError(f"kernel '{kernel.name}' came without the LLVM IR that the emulator runs")
         return tuple(_Entry(kernel, text) for text in texts)
 
-    def launch(self, entry: Any, launch: Launch, arguments: Sequence[int | np.generic | Region]) -> None:
+    def launch(self, entry: Any, launch: Launch, arguments: Sequence[Any]) -> None:
         if self._captured is not None:
             self._captured.append((entry, launch, tuple(arguments)))
             return
@@ -135,7 +135,7 @@ class EmulatorDriver:
         )
         self.n_launches += 1
 
-    def _as_given(self, arguments: Sequence[Any]) -> list[Any]:
+    def _as_given(self, arguments: Sequence[int | np.generic | Region]) -> list[Bytes | int]:
         """What a user's kernel is given, with regions as the memory that they are."""
         given: list[Any] = []
         for argument in arguments:
@@ -147,7 +147,7 @@ class EmulatorDriver:
                 given.append(argument)
         return given
 
-    def _arguments(self, kernel: CudaKernel, addresses: Sequence[Any]) -> list[Bytes | int]:
+    def _arguments(self, kernel: CudaKernel, addresses: Sequence[int]) -> list[Bytes | int]:
         """The arguments of a kernel of ours and its scratch memory."""
         written = {a for a, arg in zip(addresses, kernel.args) if arg.role == "output"}
         arguments: list[Bytes | int] = []
@@ -173,7 +173,7 @@ class EmulatorDriver:
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None] | None:
         """What launches the same with the addresses of now, as a CUDA graph does."""
-        captured: list[tuple[_Entry, Launch, tuple[Any, ...]]] = []
+        captured: list[tuple[_Entry, Launch, tuple[int | np.generic | Region, ...]]] = []
         self._captured = captured
         try:
             work()
@@ -191,9 +191,9 @@ class EmulatorDriver:
         return 1
 
     @contextlib.contextmanager
-    def on_stream(self, stream: Any) -> Iterator[None]:
+    def on_stream(self, stream: object) -> Iterator[None]:
         """All streams are one: launches run in the order in which they are made."""
         yield
 
 
-_CELLS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_CELLS: dict[int, type[np.unsignedinteger]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate.program import Program
@@ -18,7 +17,7 @@ class EmulationError(CodegenError):
         super().__init__(message, where=where, hint=hint)
         self.kind = kind
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (self.message, self.where, self.hint, self.kind)
 
 

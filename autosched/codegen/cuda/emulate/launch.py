@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from autosched.errors import InvalidValueError
 from autosched.runtime.cuda.kernel import TensorMap
 
 Order = Literal["late", "ahead"]
-Words = np.ndarray[Any, np.dtype[np.int64]]
+Words = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 _STACK_BYTES = 128 * 1024
 _MAX_THREADS = 1024
 _SEEN_BLOCKS = 16384  # grids up to this size are checked for races between blocks
@@ -98,7 +98,7 @@ class Launch:
     checks: Checks
     tensor_maps: Sequence[TensorMap] = ()
     allocations: list[Allocation] = field(default_factory=list)
-    kept: list[Any] = field(default_factory=list)  # arrays whose addresses the machine has
+    kept: list[object] = field(default_factory=list)  # arrays whose addresses the machine has
 
     def __post_init__(self) -> None:
         if self.order not in ("late", "ahead"):

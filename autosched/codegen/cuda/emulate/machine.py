@@ -6,7 +6,6 @@ import ctypes
 import platform
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from llvmlite import binding as llvm
 
@@ -44,7 +43,7 @@ class Machine:
     """Addresses of the compiled functions, and what keeps them in memory."""
 
     addresses: dict[str, int]
-    engine: Any
+    engine: llvm.ExecutionEngine
 
     def call(self, name: str, *arguments: int) -> int:
         """Call a function of words."""
@@ -53,7 +52,7 @@ class Machine:
 
 
 @cache
-def target_machine() -> Any:
+def target_machine() -> llvm.TargetMachine:
     """The host's target machine, for code that runs here and now."""
     if platform.machine() not in ("x86_64", "AMD64"):
         raise CodegenError(
@@ -66,13 +65,13 @@ def target_machine() -> Any:
     return _new_target_machine()
 
 
-def _new_target_machine() -> Any:
+def _new_target_machine() -> llvm.TargetMachine:
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2, jit=True
     )
 
 
-def optimise(module: Any, passes: tuple[str, ...]) -> None:
+def optimise(module: llvm.ModuleRef, passes: tuple[str, ...]) -> None:
     """Run the named passes of LLVM over a module."""
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(target_machine(), options)
@@ -82,7 +81,7 @@ def optimise(module: Any, passes: tuple[str, ...]) -> None:
     manager.run(module, builder)
 
 
-def to_machine_code(module: Any) -> Any:
+def to_machine_code(module: llvm.ModuleRef) -> llvm.ExecutionEngine:
     """Compile a module in this process. The engine has to be kept as long as its code is used.
 
     An engine takes its target machine along when it goes, so each has one of its own.

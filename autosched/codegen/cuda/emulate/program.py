@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any
 
 from llvmlite import binding as llvm
 
@@ -66,7 +65,7 @@ class Program:
     local: tuple[Variable, ...]
     constants: tuple[tuple[int, int, str], ...]  # address, bytes, name
     n_args: int  # words of operands that an instruction needs at most
-    engine: Any
+    engine: llvm.ExecutionEngine
     text: str = field(repr=False, default="")
 
     @property
@@ -92,7 +91,7 @@ def program_of(text: str, symbol: str) -> Program:
     return _PROGRAMS[key]
 
 
-def _parse(text: str, symbol: str) -> Any:
+def _parse(text: str, symbol: str) -> llvm.ModuleRef:
     """One of the modules of a kernel, as the host's."""
     host = target_machine()
     text = re.sub(r'^target datalayout = ".*"$', f'target datalayout = "{host.target_data}"', text, flags=re.M)
@@ -120,7 +119,7 @@ def _parse(text: str, symbol: str) -> Any:
     return module
 
 
-def _prepare(text: str, symbol: str) -> Any:
+def _prepare(text: str, symbol: str) -> llvm.ModuleRef:
     """The module with everything inlined into the kernel and variables in registers."""
     module, *others = [_parse(part, symbol) for part in text.split(LINKED_MODULE)]
     for other in others:
@@ -162,7 +161,7 @@ class _Translator:
         self._place_globals(module)
         self.data = target_machine().target_data
 
-    def _place_globals(self, module: Any) -> None:
+    def _place_globals(self, module: llvm.ModuleRef) -> None:
         offset, dynamic = 0, []
         self.definitions: dict[str, str] = {}
         for variable in module.global_variables:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -54,7 +53,7 @@ class Trace:
         """Forget what was collected; called by a launch."""
         self.program, self.allocations, self.shared_bytes, self.count = program, tuple(allocations), shared_bytes, 0
 
-    def wants(self, block: tuple[Any, ...]) -> bool:
+    def wants(self, block: tuple[int, int, int]) -> bool:
         return block in self.blocks
 
     @property
@@ -111,10 +110,10 @@ class Trace:
         return "\n".join(lines)
 
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
-def is_shared(address: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def is_shared(address: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Which addresses are of a block's shared memory."""
     generic = (address >= at.GENERIC_SHARED) & (address < at.GENERIC_SHARED + (1 << 30))
     return (address < 1 << 32) | generic

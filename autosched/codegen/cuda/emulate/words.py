@@ -12,7 +12,8 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from types import FunctionType
+from typing import TypeAlias
 
 from llvmlite import ir
 
@@ -22,7 +23,7 @@ WORD = ir.IntType(64)
 _BIT = ir.IntType(1)
 _FLOAT = ir.FloatType()
 
-Function = Callable[..., Any]
+Function: TypeAlias = FunctionType
 
 _BINARY = {
     ast.Add: "add",
@@ -63,8 +64,8 @@ class _Writer:
         self.node = node
         self.function = functions[node.name]
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
-        self.variables: dict[str, Any] = {}
-        self.loops: list[tuple[Any, Any]] = []
+        self.variables: dict[str, ir.Value] = {}
+        self.loops: list[tuple[ir.Block, ir.Block]] = []
         entry = self.builder.block
         self.allocas = ir.IRBuilder(entry)
         body = self.function.append_basic_block("body")
@@ -76,7 +77,7 @@ class _Writer:
             self.builder.ret(WORD(0))
         self.allocas.branch(body)
 
-    def variable(self, name: str) -> Any:
+    def variable(self, name: str) -> ir.Value:
         if name not in self.variables:
             self.variables[name] = self.allocas.alloca(WORD, name=name)
         return self.variables[name]
@@ -125,7 +126,7 @@ class _Writer:
                 place = self.variable(name)
                 self.builder.store(bounds[0], place)
 
-                def more() -> Any:
+                def more() -> ir.Value:
                     return self.builder.icmp_signed("<", self.builder.load(place), bounds[1])
 
                 def advance() -> None:
@@ -141,7 +142,7 @@ class _Writer:
             case _:
                 raise self.refuse(node)
 
-    def branch(self, condition: Any, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
+    def branch(self, condition: ir.Value, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         then, other, after = (self.function.append_basic_block(name) for name in ("then", "else", "after"))
         self.builder.cbranch(condition, then, other)
         for block, nodes in ((then, body), (other, orelse)):
@@ -151,7 +152,7 @@ class _Writer:
                 self.builder.branch(after)
         self.builder = ir.IRBuilder(after)
 
-    def loop(self, test: Callable[[], Any], body: list[ast.stmt], advance: Callable[[], None] | None) -> None:
+    def loop(self, test: Callable[[], ir.Value], body: list[ast.stmt], advance: Callable[[], None] | None) -> None:
         head, inside, following, after = (
             self.function.append_basic_block(name) for name in ("head", "inside", "next", "after")
         )
@@ -171,10 +172,10 @@ class _Writer:
         self.builder.branch(head)
         self.builder = ir.IRBuilder(after)
 
-    def binary(self, op: ast.operator, left: Any, right: Any) -> Any:
+    def binary(self, op: ast.operator, left: ir.Value, right: ir.Value) -> ir.Value:
         return getattr(self.builder, _BINARY[type(op)])(left, right)
 
-    def truth(self, node: ast.expr) -> Any:
+    def truth(self, node: ast.expr) -> ir.Value:
         """The value of a condition as one bit."""
         match node:
             case ast.Compare(left=left, ops=[op], comparators=[right]):
@@ -204,7 +205,7 @@ class _Writer:
         word = self.value(node)
         return self.builder.icmp_unsigned("!=", word, WORD(0))
 
-    def value(self, node: ast.expr) -> Any:
+    def value(self, node: ast.expr) -> ir.Value:
         match node:
             case ast.Constant(value=int(number)):
                 return WORD(int(number))
@@ -240,11 +241,11 @@ class _Writer:
                     return operation(*values)
         raise self.refuse(node)
 
-    def _load(self, address: Any, bits: int) -> Any:
+    def _load(self, address: ir.Value, bits: int) -> ir.Value:
         value = self.builder.load(self.builder.inttoptr(address, ir.IntType(bits).as_pointer()), align=1)
         return value if bits == 64 else self.builder.zext(value, WORD)
 
-    def _store(self, address: Any, value: Any, bits: int) -> Any:
+    def _store(self, address: ir.Value, value: ir.Value, bits: int) -> ir.Value:
         kind = ir.IntType(bits)
         self.builder.store(
             value if bits == 64 else self.builder.trunc(value, kind),
@@ -253,36 +254,36 @@ class _Writer:
         )
         return WORD(0)
 
-    def do_load8(self, address: Any) -> Any:
+    def do_load8(self, address: ir.Value) -> ir.Value:
         return self._load(address, 8)
 
-    def do_load16(self, address: Any) -> Any:
+    def do_load16(self, address: ir.Value) -> ir.Value:
         return self._load(address, 16)
 
-    def do_load32(self, address: Any) -> Any:
+    def do_load32(self, address: ir.Value) -> ir.Value:
         return self._load(address, 32)
 
-    def do_load64(self, address: Any) -> Any:
+    def do_load64(self, address: ir.Value) -> ir.Value:
         return self._load(address, 64)
 
-    def do_store8(self, address: Any, value: Any) -> Any:
+    def do_store8(self, address: ir.Value, value: ir.Value) -> ir.Value:
         return self._store(address, value, 8)
 
-    def do_store16(self, address: Any, value: Any) -> Any:
+    def do_store16(self, address: ir.Value, value: ir.Value) -> ir.Value:
         return self._store(address, value, 16)
 
-    def do_store32(self, address: Any, value: Any) -> Any:
+    def do_store32(self, address: ir.Value, value: ir.Value) -> ir.Value:
         return self._store(address, value, 32)
 
-    def do_store64(self, address: Any, value: Any) -> Any:
+    def do_store64(self, address: ir.Value, value: ir.Value) -> ir.Value:
         return self._store(address, value, 64)
 
-    def do_call2(self, function: Any, first: Any, second: Any) -> Any:
+    def do_call2(self, function: ir.Value, first: ir.Value, second: ir.Value) -> ir.Value:
         kind = ir.FunctionType(ir.VoidType(), [WORD, WORD])
         self.builder.call(self.builder.inttoptr(function, kind.as_pointer()), [first, second])
         return WORD(0)
 
-    def do_copy_bytes(self, target: Any, source: Any, count: Any) -> Any:
+    def do_copy_bytes(self, target: ir.Value, source: ir.Value, count: ir.Value) -> ir.Value:
         byte = ir.IntType(8).as_pointer()
         name = "llvm.memcpy.p0.p0.i64"
         module = self.function.module
@@ -293,46 +294,46 @@ class _Writer:
         self.builder.call(function, [*pointers, count, _BIT(0)])
         return WORD(0)
 
-    def _as_float(self, value: Any) -> Any:
+    def _as_float(self, value: ir.Value) -> ir.Value:
         return self.builder.bitcast(self.builder.trunc(value, ir.IntType(32)), _FLOAT)
 
-    def _as_double(self, value: Any) -> Any:
+    def _as_double(self, value: ir.Value) -> ir.Value:
         return self.builder.bitcast(value, ir.DoubleType())
 
-    def _as_word(self, value: Any) -> Any:
+    def _as_word(self, value: ir.Value) -> ir.Value:
         if value.type == _FLOAT:
             return self.builder.zext(self.builder.bitcast(value, ir.IntType(32)), WORD)
         return self.builder.bitcast(value, WORD)
 
-    def do_add_f32(self, left: Any, right: Any) -> Any:
+    def do_add_f32(self, left: ir.Value, right: ir.Value) -> ir.Value:
         return self._as_word(self.builder.fadd(self._as_float(left), self._as_float(right)))
 
-    def do_mul_f32(self, left: Any, right: Any) -> Any:
+    def do_mul_f32(self, left: ir.Value, right: ir.Value) -> ir.Value:
         return self._as_word(self.builder.fmul(self._as_float(left), self._as_float(right)))
 
-    def do_add_f64(self, left: Any, right: Any) -> Any:
+    def do_add_f64(self, left: ir.Value, right: ir.Value) -> ir.Value:
         return self._as_word(self.builder.fadd(self._as_double(left), self._as_double(right)))
 
-    def do_mul_f64(self, left: Any, right: Any) -> Any:
+    def do_mul_f64(self, left: ir.Value, right: ir.Value) -> ir.Value:
         return self._as_word(self.builder.fmul(self._as_double(left), self._as_double(right)))
 
-    def do_f64_of_f32(self, value: Any) -> Any:
+    def do_f64_of_f32(self, value: ir.Value) -> ir.Value:
         return self._as_word(self.builder.fpext(self._as_float(value), ir.DoubleType()))
 
-    def do_f32_of_f64(self, value: Any) -> Any:
+    def do_f32_of_f64(self, value: ir.Value) -> ir.Value:
         return self._as_word(self.builder.fptrunc(self._as_double(value), _FLOAT))
 
-    def do_f64_of_i64(self, value: Any) -> Any:
+    def do_f64_of_i64(self, value: ir.Value) -> ir.Value:
         return self._as_word(self.builder.sitofp(value, ir.DoubleType()))
 
-    def do_sign_extend(self, value: Any, bits: Any) -> Any:
+    def do_sign_extend(self, value: ir.Value, bits: ir.Value) -> ir.Value:
         shift = self.builder.sub(WORD(64), bits)
         return self.builder.ashr(self.builder.shl(value, shift), shift)
 
-    def do_count_ones(self, value: Any) -> Any:
+    def do_count_ones(self, value: ir.Value) -> ir.Value:
         return self.builder.ctpop(value)
 
-    def do_trailing_zeros(self, value: Any) -> Any:
+    def do_trailing_zeros(self, value: ir.Value) -> ir.Value:
         return self.builder.cttz(value, _BIT(0))
 
 

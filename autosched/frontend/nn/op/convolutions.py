@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from autosched.errors import InvalidValueError, refuse
 from autosched.frontend.nn.core import Tensor, wrap_nested
@@ -10,11 +11,13 @@ from autosched.frontend.nn.op.arguments import value_of
 from autosched.frontend.nn.op.elementwise import add
 from autosched.frontend.nn.op.shapes import reshape
 from autosched.relax import op as R
-from autosched.relax.expr import ShapeExpr
+from autosched.relax.expr import Expr, ShapeExpr
 from autosched.relax.op.registry import get_op
 
+Sizes: TypeAlias = "int | Sequence[int]"  # the same in all dimensions, or one each
 
-def _biased(result: Any, bias: Tensor | None, ndim: int, name: str, channel: int = 1) -> Tensor:
+
+def _biased(result: Expr, bias: Tensor | None, ndim: int, name: str, channel: int = 1) -> Tensor:
     value = wrap_nested(result, name)
     if bias is None:
         return value  # type: ignore[no-any-return]
@@ -24,7 +27,7 @@ def _biased(result: Any, bias: Tensor | None, ndim: int, name: str, channel: int
 
 
 def conv1d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, dilation: Sizes = 1,
     groups: int = 1, name: str = "conv1d",
 ) -> Tensor:  # fmt: skip
     """[N, C, W] with a weight [O, C / groups, K]."""
@@ -33,7 +36,7 @@ def conv1d(
 
 
 def conv2d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, dilation: Sizes = 1,
     groups: int = 1, data_layout: str = "NCHW", name: str = "conv2d",
 ) -> Tensor:  # fmt: skip
     """[N, C, H, W] with a weight [O, C / groups, KH, KW]."""
@@ -44,7 +47,7 @@ def conv2d(
 
 
 def conv3d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, dilation: Sizes = 1,
     groups: int = 1, data_layout: str = "NCDHW", name: str = "conv3d",
 ) -> Tensor:  # fmt: skip
     """[N, C, D, H, W] with a weight [O, C / groups, KD, KH, KW]."""
@@ -55,8 +58,8 @@ def conv3d(
 
 
 def conv1d_transpose(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    dilation: object = 1, groups: int = 1, name: str = "conv1d_transpose",
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0,
+    output_padding: Sizes = 0, dilation: Sizes = 1, groups: int = 1, name: str = "conv1d_transpose",
 ) -> Tensor:  # fmt: skip
     """[N, C, W] with a weight [C, O / groups, K]."""
     geometry = {
@@ -68,8 +71,8 @@ def conv1d_transpose(
 
 def interpolate(
     x: Tensor,
-    size: Any = None,
-    scale_factor: Any = None,
+    size: Sizes | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
@@ -82,6 +85,10 @@ def interpolate(
     With `recompute_scale_factor` positions follow from the sizes, which they always do here.
     """
     refuse("interpolate", antialias=antialias)
+    if scale_factor is None:
+        if size is None:
+            raise InvalidValueError("interpolate takes size or scale_factor")
+        scale_factor = 1.0  # what is not looked at
     if recompute_scale_factor is not None and not recompute_scale_factor and size is None:
         factors = [scale_factor] * 2 if isinstance(scale_factor, int | float) else list(scale_factor)
         refuse("interpolate", hint="give the size", recompute_scale_factor=any(f != int(f) for f in factors))

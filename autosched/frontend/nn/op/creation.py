@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from autosched.frontend.nn.op.elementwise import where
 from autosched.relax import op as R
 
 
-def full(shape: Sequence[Any], fill_value: Any, dtype: str = "float32", name: str = "full") -> Tensor:
+def full(shape: Sequence[object], fill_value: object, dtype: str = "float32", name: str = "full") -> Tensor:
     """One value everywhere."""
     return wrap_nested(R.full(shape_of(shape), fill_value=fill_value, dtype=dtype), name)  # type: ignore[no-any-return]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.errors import InvalidValueError
 from autosched.frontend.nn.core import Tensor, wrap_nested
@@ -12,7 +11,7 @@ from autosched.relax import op as R
 from autosched.relax.expr import Tuple
 
 
-def reshape(x: Tensor, shape: Any, name: str = "reshape") -> Tensor:
+def reshape(x: Tensor, shape: object, name: str = "reshape") -> Tensor:
     """Another shape; one dimension may be -1."""
     call = R.reshape(value_of(x, name), shape_of(shape))
     resolved = R.reshape(x._expr, call.struct_info.shape)  # type: ignore[union-attr]

@@ -128,7 +128,7 @@ def skip_rms_norm(node: Node) -> tuple[Any, ...]:
     return _with_sum(node, node.emit(whole), total)
 
 
-def _with_sum(node: Node, result: Expr, total: Expr) -> tuple[Any, ...]:
+def _with_sum(node: Node, result: Expr, total: Expr) -> tuple[object, ...]:
     if node.num_outputs in (2, 3):
         raise node.fail("mean and deviation as outputs are not supported")
     return (result, None, None, total) if node.num_outputs > 3 else (result,)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched.frontend.onnx.contents import array_of
@@ -209,7 +207,7 @@ def label_encoder(node: Node) -> Expr:
     return op.where(op.greater(known, constant(0, "int32")), value, constant(default, str(values.dtype)))
 
 
-def _table(node: Node) -> tuple[Array, Array, Any]:
+def _table(node: Node) -> tuple[Array, Array, object]:
     found = []
     for part in ("keys", "values"):
         tensor = node.attr(f"{part}_tensor")

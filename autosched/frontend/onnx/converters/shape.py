@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ def constant(node: Node) -> Expr | Held:
     raise node.no_kernel(f"a constant of kind {sorted(node.attrs)} is not supported")
 
 
-def _texts(value: object) -> Any:
+def _texts(value: object) -> object:
     return (
         value.decode() if isinstance(value, bytes) else list(map(_texts, value)) if isinstance(value, list) else value
     )

@@ -52,7 +52,7 @@ def imag(t: Emitter, input: Complex) -> Expr:
 
 
 @converter("resolve_conj", "resolve_neg")
-def resolved(t: Emitter, input: Any) -> Any:
+def resolved(t: Emitter, input: object) -> Any:
     return input
 
 
@@ -113,7 +113,7 @@ _register_products()
 
 
 @complex_converter("einsum")
-def einsum(t: Emitter, equation: str, *operands: Any, **_: object) -> Any:
+def einsum(t: Emitter, equation: str, *operands: object, **_: object) -> Any:
     given = operands[0] if isinstance(operands[0], list | tuple) else operands
     if len(given) != 2:
         raise t.fail(f"einsum of {len(given)} operands of complex numbers is not supported")
@@ -133,7 +133,7 @@ def _product(t: Emitter, of_parts: Any, a: Any, b: Any) -> Complex:
 
 
 @complex_converter("div", "true_divide", "truediv", "divide")
-def div(t: Emitter, input: Any, other: Any) -> Complex:
+def div(t: Emitter, input: object, other: object) -> Complex:
     """By a complex number: times its conjugate, both scaled by its larger part, so that no square overflows."""
     dtype = part_dtype(input, other)
     x, y = as_complex(t, input, dtype), as_complex(t, other, dtype)
@@ -153,7 +153,7 @@ def reciprocal(t: Emitter, input: Complex) -> Any:
 
 
 @complex_converter("pow")
-def power(t: Emitter, input: Any, exponent: Any) -> Any:
+def power(t: Emitter, input: object, exponent: object) -> Any:
     """Of whole exponents up to 3; others are refused."""
     if not isinstance(exponent, int | float) or exponent not in (1, 2, 3):
         raise t.fail("a power of complex numbers other than the first three is not supported")

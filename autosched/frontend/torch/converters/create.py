@@ -13,7 +13,7 @@ from autosched.relax import op
 from autosched.relax.expr import Constant, Expr
 
 
-def _dtype(t: Emitter, dtype: Any, default: str) -> str:
+def _dtype(t: Emitter, dtype: object, default: str) -> str:
     return default if dtype is None else t.dtype(dtype)
 
 
@@ -33,12 +33,12 @@ def full(t: Emitter, size: Any, fill_value: Any, *, dtype: Any = None, **_: obje
 
 
 @converter("zeros")
-def zeros(t: Emitter, *size: Any, dtype: Any = None, **_: object) -> Expr:
+def zeros(t: Emitter, *size: object, dtype: object = None, **_: object) -> Expr:
     return Constant(np.zeros(_sizes(size), _dtype(t, dtype, "float32")))
 
 
 @converter("ones")
-def ones(t: Emitter, *size: Any, dtype: Any = None, **_: object) -> Expr:
+def ones(t: Emitter, *size: object, dtype: object = None, **_: object) -> Expr:
     return Constant(np.ones(_sizes(size), _dtype(t, dtype, "float32")))
 
 
@@ -106,7 +106,7 @@ def triu(t: Emitter, input: Expr, diagonal: int = 0) -> Any:
     return _triangle(np.triu, op.triu, input, diagonal)
 
 
-def _triangle(cut: Any, definition: Any, input: Expr, diagonal: int) -> Any:
+def _triangle(cut: Any, definition: Any, input: Expr, diagonal: int) -> object:
     if isinstance(input, Constant):
         return Constant(np.ascontiguousarray(cut(input.data, diagonal)))
     return definition(input, k=diagonal)

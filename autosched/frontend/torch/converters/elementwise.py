@@ -22,7 +22,7 @@ ROUNDING = {"ceil": op.ceil, "floor": op.floor, "trunc": op.trunc, "fix": op.tru
 def _register() -> None:
     for name, definition in FLOATING.items():
 
-        def floating(t: Emitter, input: Expr, *, _op: Any = definition) -> Any:
+        def floating(t: Emitter, input: Expr, *, _op: Any = definition) -> object:
             return _op(t.as_float(input))
 
         converter(name, *(["special_" + name] if name in ("exp2", "expm1", "log1p") else []))(floating)
@@ -77,7 +77,7 @@ def frac(t: Emitter, input: Expr) -> Expr:
 
 
 @converter("add")
-def add(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Any:
+def add(t: Emitter, input: object, other: object, alpha: object = 1) -> Any:
     a, b = t.alike(input, other)
     dtype = info_of(a).dtype
     if dtype == "bool":
@@ -86,7 +86,7 @@ def add(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Any:
 
 
 @converter("sub", "subtract")
-def sub(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Expr:
+def sub(t: Emitter, input: object, other: object, alpha: object = 1) -> Expr:
     a, b = t.alike(input, other)
     return op.subtract(a, b if alpha == 1 else t(op.multiply(b, constant(alpha, info_of(a).dtype))))
 
@@ -97,19 +97,19 @@ def rsub(t: Emitter, input: object, other: object, alpha: object = 1) -> Any:
 
 
 @converter("mul", "multiply")
-def mul(t: Emitter, input: Any, other: Any) -> Expr:
+def mul(t: Emitter, input: object, other: object) -> Expr:
     a, b = t.alike(input, other)
     return op.logical_and(a, b) if info_of(a).dtype == "bool" else op.multiply(a, b)
 
 
 @converter("maximum")
-def maximum(t: Emitter, input: Any, other: Any) -> Expr:
+def maximum(t: Emitter, input: object, other: object) -> Expr:
     a, b = t.alike(input, other)
     return op.logical_or(a, b) if info_of(a).dtype == "bool" else op.maximum(a, b)
 
 
 @converter("minimum")
-def minimum(t: Emitter, input: Any, other: Any) -> Expr:
+def minimum(t: Emitter, input: object, other: object) -> Expr:
     a, b = t.alike(input, other)
     return op.logical_and(a, b) if info_of(a).dtype == "bool" else op.minimum(a, b)
 
@@ -146,7 +146,7 @@ def div(t: Emitter, input: object, other: object, rounding_mode: str | None = No
 
 
 @converter("floordiv", "floor_divide")
-def floordiv(t: Emitter, input: Any, other: Any) -> Any:
+def floordiv(t: Emitter, input: object, other: object) -> Any:
     return div(t, input, other, rounding_mode="floor")
 
 
@@ -156,12 +156,12 @@ def fmod(t: Emitter, input: object, other: object) -> Expr:
 
 
 @converter("remainder", "mod")
-def remainder(t: Emitter, input: Any, other: Any) -> Expr:
+def remainder(t: Emitter, input: object, other: object) -> Expr:
     return op.floor_mod(*t.alike(input, other))
 
 
 @converter("pow")
-def power(t: Emitter, input: Any, exponent: Any) -> Expr:
+def power(t: Emitter, input: object, exponent: object) -> Expr:
     dtype = common_dtype(input, exponent)
     if isinstance(exponent, int | float) and exponent in (1, 2, 3):
         x = t.as_dtype(input, dtype)
@@ -208,7 +208,7 @@ def lerp(t: Emitter, input: Expr, end: Expr, weight: object) -> Any:
 
 
 @converter("clamp", "clip")
-def clamp(t: Emitter, input: Expr, min: Any = None, max: Any = None) -> Expr:
+def clamp(t: Emitter, input: Expr, min: object = None, max: object = None) -> Expr:
     dtype = common_dtype(*(v for v in (input, min, max) if v is not None))
     x = t.cast(input, dtype)
     if isinstance(min, int | float) and isinstance(max, int | float):

@@ -13,7 +13,7 @@ from autosched.relax import op
 from autosched.relax.expr import Constant, Expr
 
 
-def chosen(t: Emitter, x: Expr, axis: int, positions: Any) -> Expr:
+def chosen(t: Emitter, x: Expr, axis: int, positions: object) -> Expr:
     """The tensor's elements at positions known at import, whose shape replaces the axis."""
     return t(op.take(x, constant(positions, "int64"), axis=axis))
 

@@ -48,7 +48,7 @@ def addmm(t: Emitter, input: Expr, mat1: Expr, mat2: Expr, *, beta: Any = 1, alp
 
 @converter("grouped_mm_fallback", "_grouped_mm")
 def grouped_mm(
-    t: Emitter, input: Expr, weight: Expr, offs: Expr | None = None, bias: Expr | None = None, out_dtype: Any = None
+    t: Emitter, input: Expr, weight: Expr, offs: Expr | None = None, bias: Expr | None = None, out_dtype: object = None
 ) -> Expr:
     """Experts: rows up to the first of `offs` by the first matrix, up to the second by the second, …; 0 behind all.
 
@@ -106,7 +106,7 @@ def _letters(t: Emitter, equation: str, values: list[Any]) -> tuple[list[str], s
     return full, out.replace("...", "".join(dots))
 
 
-def _of_one(t: Emitter, x: object, letters: str, needed: set[str]) -> tuple[Any, str]:
+def _of_one(t: Emitter, x: object, letters: str, needed: set[str]) -> tuple[object, str]:
     """An operand with diagonals for letters that repeat, and sums over those that nobody else has."""
     for c in dict.fromkeys(letters):
         while letters.count(c) > 1:
@@ -119,7 +119,7 @@ def _of_one(t: Emitter, x: object, letters: str, needed: set[str]) -> tuple[Any,
     return x, "".join(c for c in letters if c in needed)
 
 
-def _joined(t: Emitter, x: Any, a: str, y: Any, b: str, needed: set[str]) -> tuple[Any, str]:
+def _joined(t: Emitter, x: Any, a: str, y: Any, b: str, needed: set[str]) -> tuple[object, str]:
     """The product of two operands, summed over the letters that are not needed any more."""
     batch = [c for c in a if c in b and c in needed]
     rows = [c for c in a if c not in b]

@@ -27,20 +27,20 @@ SHIFTS = {
 def _register() -> None:
     for name, definition in COMPARE.items():
 
-        def compare(t: Emitter, input: Any, other: Any, *, _op: Any = definition) -> Any:
+        def compare(t: Emitter, input: object, other: object, *, _op: Any = definition) -> Any:
             a, b = t.alike(input, other)
             return _op(*((t.cast(x, "int8") for x in (a, b)) if info_of(a).dtype == "bool" else (a, b)))
 
         converter(name)(compare)
     for name, definition in LOGIC.items():
 
-        def logic(t: Emitter, input: Any, other: Any, *, _op: Any = definition) -> Any:
+        def logic(t: Emitter, input: Any, other: Any, *, _op: Any = definition) -> object:
             return _op(t.as_dtype(input, "bool"), t.as_dtype(other, "bool"))
 
         converter(name)(logic)
     for name, (of_integers, of_truths) in BITS.items():
 
-        def bits(t: Emitter, input: Any, other: Any, *, _ops: Any = (of_integers, of_truths)) -> Any:
+        def bits(t: Emitter, input: object, other: object, *, _ops: Any = (of_integers, of_truths)) -> Any:
             a, b = t.alike(input, other)
             return _ops[info_of(a).dtype == "bool"](a, b)
 
@@ -48,7 +48,7 @@ def _register() -> None:
         converter(name, short, f"{short}_", f"__{short}__")(bits)
     for names, definition in SHIFTS.items():
 
-        def shift(t: Emitter, input: Any, other: Any, *, _op: Any = definition) -> Any:
+        def shift(t: Emitter, input: Any, other: Any, *, _op: Any = definition) -> object:
             return _op(*t.alike(input, other))
 
         converter(*names)(shift)

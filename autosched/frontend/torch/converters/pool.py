@@ -19,10 +19,10 @@ from autosched.tir.dtypes import INT_RANGES, is_float
 def max_pool2d(
     t: Emitter,
     input: Expr,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: object,
+    stride: object = None,
+    padding: object = 0,
+    dilation: object = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Expr:
@@ -136,9 +136,9 @@ def _averaged(
 def avg_pool2d(
     t: Emitter,
     input: Expr,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: object,
+    stride: object = None,
+    padding: object = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,

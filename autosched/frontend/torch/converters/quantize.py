@@ -69,7 +69,7 @@ def _one(t: Emitter, *values: object) -> None:
             raise t.fail(f"a scale or zero point of shape {t.shape(v)} for the whole tensor")
 
 
-def _channels(t: Emitter, input: Expr, axis: int, *values: Any) -> int:
+def _channels(t: Emitter, input: Expr, axis: int, *values: object) -> int:
     """The axis of the channels, of which each value has one element."""
     shape = t.shape(input)
     at = positive(axis, len(shape))
@@ -195,7 +195,7 @@ def choose_qparams_symmetric(
 
 def _qparams(
     t: Emitter, input: Expr, low: int, high: int, eps: float, dtype: object, middle: int | None = None
-) -> tuple[Any, Any]:
+) -> tuple[object, object]:
     """(scale, zero point): `middle` with limits that lie symmetrically around it; None: by both ends."""
     _bounded(t, low, high, dtype)
     if not np.isfinite(eps) or eps < 0:
@@ -217,7 +217,7 @@ def _qparams(
     return t.cast(t(op.reshape(scale, one)), "float64"), t(op.reshape(point, one))
 
 
-def _tokens(t: Emitter, input: Expr, value: Any) -> Any:
+def _tokens(t: Emitter, input: Expr, value: object) -> object:
     """A scale or zero point of each row of the last dimension, in a shape that broadcasts."""
     shape = (*t.shape(input)[:-1], 1)
     return _in_shape(t, value, shape, f"tokens of shape {shape[:-1]}")
@@ -256,7 +256,7 @@ def dequantize_per_token(
     return _dequantized(t, input, scale, zero, (quant_min, quant_max), dtype, -1, output_dtype)
 
 
-def _groups(t: Emitter, input: Expr, size: int, *values: Any) -> tuple[int, list[Any]]:
+def _groups(t: Emitter, input: Expr, size: int, *values: object) -> tuple[int, list[Any]]:
     """(elements in a group, each value as [rows, groups]); one group may be said to be longer than a row."""
     shape = t.shape(input)
     if len(shape) != 2:

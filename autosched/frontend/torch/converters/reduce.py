@@ -48,7 +48,7 @@ def sum_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False, dty
 
 
 @converter("prod")
-def prod(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expr:
+def prod(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False, dtype: object = None) -> Expr:
     return _reduced(t, op.prod, _summable(t, input, dtype), dim, keepdim)
 
 
@@ -60,12 +60,12 @@ def _ordered(t: Emitter, definition: object, x: Expr, dim: object, keepdim: bool
 
 
 @converter("amax")
-def amax(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Expr:
+def amax(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Expr:
     return _ordered(t, partial(op.max, keep_nan=True), input, dim, keepdim)
 
 
 @converter("amin")
-def amin(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Expr:
+def amin(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Expr:
     return _ordered(t, partial(op.min, keep_nan=True), input, dim, keepdim)
 
 
@@ -127,7 +127,9 @@ def argmin(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -
 
 
 @converter("var")
-def var(t: Emitter, input: Expr, dim: Any = None, correction: Any = 1, keepdim: bool = False, **kwargs: Any) -> Expr:
+def var(
+    t: Emitter, input: Expr, dim: object = None, correction: Any = 1, keepdim: bool = False, **kwargs: object
+) -> Expr:
     """The sample variance unless correction=0 (or unbiased=False); `var.dim` has `unbiased` in that place."""
     correction = kwargs.get("unbiased", correction)
     if isinstance(dim, bool):  # var(x, unbiased)
@@ -177,7 +179,7 @@ def vector_norm(
 
 
 @converter("histc")
-def histc(t: Emitter, input: Expr, bins: int = 100, min: Any = 0, max: Any = 0) -> Expr:
+def histc(t: Emitter, input: Expr, bins: int = 100, min: object = 0, max: object = 0) -> Expr:
     """How many elements lie in each of `bins` equal parts of [min, max], of what there is where both are equal."""
     dtype, n = info_of(input).dtype, math.prod(t.shape(input))
     x = t(op.reshape(input, (n, 1)))
@@ -196,7 +198,7 @@ def histc(t: Emitter, input: Expr, bins: int = 100, min: Any = 0, max: Any = 0) 
 
 
 @converter("cumsum")
-def cumsum(t: Emitter, input: Expr, dim: int, *, dtype: Any = None) -> Expr:
+def cumsum(t: Emitter, input: Expr, dim: int, *, dtype: object = None) -> Expr:
     x = _summable(t, input, dtype)
     return op.cumsum(x, axis=positive(dim, len(t.shape(x)))) if t.shape(x) else x
 

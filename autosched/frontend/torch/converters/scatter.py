@@ -42,7 +42,9 @@ def _placed(t: Emitter, data: Expr, dim: int, index: Expr, values: Expr, reducti
 
 
 @converter("scatter")
-def scatter(t: Emitter, input: Expr, dim: int, index: Expr, src: Any, reduce: str | None = None, **kwargs: Any) -> Expr:
+def scatter(
+    t: Emitter, input: Expr, dim: int, index: Expr, src: object, reduce: str | None = None, **kwargs: object
+) -> Expr:
     dtype = info_of(input).dtype
     value = kwargs.get("value", src)
     if not isinstance(value, Expr) or not t.shape(value) and t.shape(index):

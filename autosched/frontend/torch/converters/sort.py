@@ -15,7 +15,7 @@ def _comparable(t: Emitter, x: Expr) -> Expr:
 
 
 @converter("sort")
-def sort(t: Emitter, input: Expr, dim: Any = -1, descending: bool = False, stable: Any = None) -> Any:
+def sort(t: Emitter, input: Expr, dim: Any = -1, descending: bool = False, stable: object = None) -> Any:
     """Values and positions; equals keep their order."""
     if not t.shape(input):
         return (input, constant(0, "int64"))
@@ -25,7 +25,7 @@ def sort(t: Emitter, input: Expr, dim: Any = -1, descending: bool = False, stabl
 
 
 @converter("argsort")
-def argsort(t: Emitter, input: Expr, dim: int = -1, descending: bool = False, stable: Any = None) -> Any:
+def argsort(t: Emitter, input: Expr, dim: int = -1, descending: bool = False, stable: object = None) -> Any:
     return sort(t, input, dim, descending)[1]
 
 

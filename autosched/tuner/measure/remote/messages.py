@@ -53,7 +53,7 @@ def _read_pack(entry: dict[str, Any]) -> Any:
     return resolve(PACKS[name])(**{key: _tuples(value) for key, value in entry.items()})
 
 
-def _tuples(value: object) -> Any:
+def _tuples(value: object) -> object:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 

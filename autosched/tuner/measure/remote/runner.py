@@ -102,7 +102,7 @@ class RemoteRunner:
         """The answer to a request that runs candidates, or the Measurement that says how they failed."""
         within_s = self._options.run_timeout_s * len(built)
 
-        def once() -> Any:
+        def once() -> object:
             session = self._connected()
             key = self._send_reference(session, reference)
             entries = [self._entry(session, one) for one in built]
@@ -184,7 +184,7 @@ class RemoteRunner:
             self._sent[reference.key] = [x for part in arrays for x in part]
         return reference.key
 
-    def _entry(self, session: RPCSession, built: Built) -> Mapping[str, Any]:
+    def _entry(self, session: RPCSession, built: Built) -> Mapping[str, object]:
         kernel = built.kernel
         known = self._kernels.get(id(kernel))
         if known is None:
