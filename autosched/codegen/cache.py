@@ -72,9 +72,12 @@ def kernel_key(func: PrimFunc, target: Target, name: str, trace: str, config: st
 
 
 def _names(func: PrimFunc) -> str:
+    from autosched.ir.module import GlobalVar
     from autosched.ir.node import walk
+    from autosched.tir.buffer import Buffer
+    from autosched.tir.expr import Var
 
-    found = dict.fromkeys(n.name for n in walk(func) if getattr(type(n), "is_variable", False))
+    found = dict.fromkeys(n.name for n in walk(func) if isinstance(n, Var | Buffer | GlobalVar))
     return ",".join(found)
 
 

@@ -14,7 +14,7 @@ def matmul(lhs: Tensor, rhs: Tensor, transa: bool = False, transb: bool = False,
     if lhs.ndim != 2 or rhs.ndim != 2:
         raise InvalidValueError(f"matmul takes two matrices, got {lhs.ndim} and {rhs.ndim} dimensions")
     shape = (lhs.shape[1] if transa else lhs.shape[0], rhs.shape[0] if transb else rhs.shape[1])
-    return extern(  # type: ignore[no-any-return]
+    return extern(
         shape, [lhs, rhs],
         lambda ins, outs: call_packed("tvm.contrib.cblas.matmul", ins[0], ins[1], outs[0], transa, transb),
         name=kwargs.get("name", "C"), dtype=lhs.dtype,
@@ -28,7 +28,7 @@ def batch_matmul(
     if lhs.ndim != 3 or rhs.ndim != 3:
         raise InvalidValueError(f"batch_matmul takes tensors of three dimensions, got {lhs.ndim} and {rhs.ndim}")
     shape = (lhs.shape[0], lhs.shape[2] if transa else lhs.shape[1], rhs.shape[1] if transb else rhs.shape[2])
-    return extern(  # type: ignore[no-any-return]
+    return extern(
         shape, [lhs, rhs],
         lambda ins, outs: call_packed("tvm.contrib.cblas.batch_matmul", ins[0], ins[1], outs[0], transa, transb),
         name=kwargs.get("name", "C"), dtype=lhs.dtype,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
-from autosched.ir.node import FrozenDict, Node
+from autosched.ir.node import Attrs, FrozenDict, Node
 from autosched.ir.printing import Scripted
 
 
@@ -14,7 +14,7 @@ class BaseFunc(Scripted, Node):
     """Base of functions: a frozen dataclass with the field `attrs`."""
 
     __slots__ = ()
-    attrs: Mapping[str, Any]
+    attrs: Attrs
 
     def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Self:
         """The function with one more attribute, or with those of a mapping."""

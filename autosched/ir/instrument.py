@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from os import PathLike
+from typing import TypeVar
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import PassInfo
 
 EVENTS = ("enter_pass_ctx", "exit_pass_ctx", "should_run", "run_before_pass", "run_after_pass")
+
+T = TypeVar("T")
 
 
 class PassInstrument:
@@ -33,7 +36,7 @@ class PassInstrument:
         """Called with the module that comes out."""
 
 
-def pass_instrument(pi_cls: object = None) -> Any:
+def pass_instrument(pi_cls: T | None = None) -> T | Callable[[T], T]:
     """TVM's decorator of instrument classes: gives the class, whose objects have the methods that it defines."""
     return (lambda cls: cls) if pi_cls is None else pi_cls
 
@@ -126,7 +129,7 @@ class PassPrintingInstrument(PassInstrument):
 class DumpIR(PassInstrument):
     """Writes the module after each pass to a folder, numbered."""
 
-    def __init__(self, dump_dir: Any, refresh: bool = False):
+    def __init__(self, dump_dir: str | PathLike[str], refresh: bool = False):
         from pathlib import Path
 
         self._folder, self._count = Path(dump_dir), 0

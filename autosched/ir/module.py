@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir.node import FrozenDict, Node
+from autosched.ir.node import Attrs, FrozenDict, Node
 from autosched.ir.printing import Scripted
 from autosched.lazy_names import hook
+
+AnyFunction: TypeAlias = Any  # a relax Function or a PrimFunc, as the caller knows; both lie in packages above
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +25,7 @@ class GlobalVar(Node):
     def name_hint(self) -> str:
         return self.name
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         """A call of the function in a graph."""
         return hook("call")(self, args)
 
@@ -44,25 +46,28 @@ class IRModule(Scripted, Node):
 
     def __init__(
         self,
-        functions: Mapping[str, Any] | Mapping[GlobalVar, Any] | Mapping[str | GlobalVar, Any] | None = None,
-        attrs: Mapping[str, Any] | None = None,
-        global_infos: Mapping[str, Any] | None = None,
+        functions: Mapping[str, AnyFunction]
+        | Mapping[GlobalVar, AnyFunction]
+        | Mapping[str | GlobalVar, AnyFunction]
+        | None = None,
+        attrs: Attrs | None = None,
+        global_infos: Attrs | None = None,
     ):
         if functions is not None and not isinstance(functions, Mapping):
             raise InvalidTypeError(f"IRModule takes a mapping from names to functions, got {type(functions).__name__}")
-        self._functions: dict[GlobalVar, Any] = {}
+        self._functions: dict[GlobalVar, AnyFunction] = {}
         for key, function in (functions or {}).items():
             if not isinstance(key, str | GlobalVar) or not isinstance(function, Node):
                 raise InvalidTypeError(f"IRModule: '{key}' is a {type(function).__name__}, no function")
             self._functions[key if isinstance(key, GlobalVar) else GlobalVar(key)] = function
-        self.attrs: Mapping[str, Any] = FrozenDict(attrs or {})
-        self.global_infos: Mapping[str, Any] = FrozenDict(global_infos or {})
+        self.attrs: Attrs = FrozenDict(attrs or {})
+        self.global_infos: Attrs = FrozenDict(global_infos or {})
 
     @property
-    def functions(self) -> Mapping[GlobalVar, Any]:
+    def functions(self) -> Mapping[GlobalVar, AnyFunction]:
         return dict(self._functions)
 
-    def functions_items(self) -> list[tuple[GlobalVar, Any]]:
+    def functions_items(self) -> list[tuple[GlobalVar, AnyFunction]]:
         """(GlobalVar, function) sorted by name."""
         return sorted(self._functions.items(), key=lambda item: item[0].name)
 
@@ -88,7 +93,7 @@ class IRModule(Scripted, Node):
             raise InvalidTypeError(f"expected a function's name or GlobalVar, got {type(key).__name__}")
         return self.get_global_var(key)
 
-    def __getitem__(self, key: str | GlobalVar) -> Any:
+    def __getitem__(self, key: str | GlobalVar) -> AnyFunction:
         return self._functions[self._key(key)]
 
     def __setitem__(self, key: str | GlobalVar, function: object) -> None:
@@ -111,7 +116,7 @@ class IRModule(Scripted, Node):
     def update_func(self, key: GlobalVar, function: object) -> None:
         self[key] = function
 
-    def update(self, other: IRModule | Mapping[str | GlobalVar, Any]) -> None:
+    def update(self, other: IRModule | Mapping[str | GlobalVar, AnyFunction]) -> None:
         """Take over (and replace by name) the functions of `other`."""
         if not isinstance(other, IRModule | Mapping):
             raise InvalidTypeError(f"update takes an IRModule or a mapping of functions, got {type(other).__name__}")

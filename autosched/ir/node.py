@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter, is_
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 N = TypeVar("N")
+T = TypeVar("T")
+
+Attrs: TypeAlias = Mapping[
+    str, Any
+]  # attributes by name: each operator, loop or function says of which type its own are
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +42,10 @@ class FrozenDict(dict[Any, Any]):
     def __hash__(self) -> int:  # type: ignore[override]
         return id(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return FrozenDict, (dict(self),)
 
-    def set(self, **changes: Any) -> FrozenDict:
+    def set(self, **changes: object) -> FrozenDict:
         """A copy with some entries replaced."""
         return FrozenDict({**self, **changes})
 
@@ -81,15 +86,15 @@ def _labels(kind: type) -> frozenset[str]:
 labels: Callable[[type], frozenset[str]] = cache(_labels)
 
 
-class _PerType(dict[type, Any]):
+class _PerType(dict[type, T]):
     """What is found out once about each type, by a function of it: a look-up costs less than a question to the type."""
 
     __slots__ = ("find",)
 
-    def __init__(self, find: Callable[[type], Any]):
+    def __init__(self, find: Callable[[type], T]):
         self.find = find
 
-    def __missing__(self, kind: type) -> Any:
+    def __missing__(self, kind: type) -> T:
         found = self[kind] = self.find(kind)
         return found
 
@@ -111,7 +116,7 @@ def _child_names(kind: type) -> tuple[str, ...]:
     return tuple(name for name, _ in form_fields(kind) if not declared[name] <= _PLAIN_FIELDS)
 
 
-def _child_values(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
+def _child_values(kind: type) -> Callable[[Any], tuple[object, ...]] | None:
     """What reads all fields that may hold nodes at once; None where there are none."""
     names = _CHILD_NAMES[kind]
     if len(names) == 1:
@@ -123,7 +128,7 @@ def _child_values(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
 _SORTS, _CHILD_NAMES, _CHILD_VALUES = _PerType(_sort), _PerType(_child_names), _PerType(_child_values)
 
 
-def _map_value(value: Any, f: Callable[[Any], object]) -> Any:
+def _map_value(value: Any, f: Callable[[Any], object]) -> object:
     sort = _SORTS[type(value)]
     if sort == _PLAIN:
         return value
@@ -140,7 +145,7 @@ def _map_value(value: Any, f: Callable[[Any], object]) -> Any:
 
 def map_children(node: N, f: Callable[[Any], object]) -> N:
     """`node` with `f` applied to each child node; the same object when no child changed."""
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     for name in _CHILD_NAMES[type(node)]:
         old = getattr(node, name)
         new = _map_value(old, f)
@@ -149,7 +154,7 @@ def map_children(node: N, f: Callable[[Any], object]) -> N:
     return dataclasses.replace(node, **changes) if changes else node  # type: ignore[type-var]
 
 
-def _add_nodes(values: Iterable[Any], found: list[Any]) -> None:
+def _add_nodes(values: Iterable[Any], found: list[Node]) -> None:
     for value in values:
         sort = _SORTS[type(value)]
         if sort == _NODE:
@@ -160,16 +165,16 @@ def _add_nodes(values: Iterable[Any], found: list[Any]) -> None:
             _add_nodes(value.values(), found)
 
 
-def children(node: Node) -> list[Any]:
+def children(node: Node) -> list[Node]:
     """The direct child nodes, in field order."""
-    found: list[Any] = []
+    found: list[Node] = []
     read = _CHILD_VALUES[type(node)]
     if read is not None:
         _add_nodes(read(node), found)
     return found
 
 
-def walk(node: Node) -> Iterator[Any]:
+def walk(node: Node) -> Iterator[Node]:
     """The node and everything below it, parents first.
 
     A scalar expression that is shared is given once for each parent, what lies below it once.
@@ -186,7 +191,7 @@ def walk(node: Node) -> Iterator[Any]:
             if id(top) in entered:
                 continue
             entered.add(id(top))
-        below: list[Any] = []
+        below: list[Node] = []
         _add_nodes(read(top), below)
         below.reverse()
         stack += below

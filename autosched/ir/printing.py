@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from autosched.lazy_names import hook
 
@@ -13,7 +12,7 @@ class Scripted:
 
     __slots__ = ()
 
-    def script(self, **options: Any) -> str:
+    def script(self, **options: object) -> str:
         """The TVMScript text."""
         return text(self, **options)
 
@@ -21,20 +20,20 @@ class Scripted:
         """TVM's older name of `script`."""
         return self.script(show_meta=show_meta_data)
 
-    def show(self, **options: Any) -> None:
+    def show(self, style: str | None = None, black_format: bool | None = None, **options: object) -> None:
         """Print the script."""
-        show(self, **options)
+        show(self, style, black_format, **options)
 
     def __str__(self) -> str:
         return self.script()
 
 
-def text(node: Any, **options: Any) -> str:
+def text(node: object, **options: object) -> str:
     """The TVMScript-style text of a node; options as `IRModule.script` documents them."""
     return str(hook("script")(node, **options))
 
 
-def show(node: Any, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
+def show(node: object, style: str | None = None, black_format: bool | None = None, **options: object) -> None:
     """Print a node's text, in colours where the output is a terminal.
 
     style         "light", "dark", a pygments style, or "" for no colours; None: dark colours on a terminal, else none

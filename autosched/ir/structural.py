@@ -18,21 +18,21 @@ from autosched.ir.node import Node, form_fields, labels
 class _Matcher:
     def __init__(self, map_free_vars: bool):
         self.map_free_vars = map_free_vars
-        self.left: dict[int, Any] = {}
-        self.right: dict[int, Any] = {}
+        self.left: dict[int, object] = {}
+        self.right: dict[int, object] = {}
         self.path: list[str] = []
         self.reason = ""
         self.same: set[tuple[int, int]] = set()  # scalar expressions found equal: their variables are paired for good
 
-    def fail(self, a: Any, b: Any) -> bool:
+    def fail(self, a: object, b: object) -> bool:
         if not self.reason:
             self.reason = f"at {'.'.join(self.path) or '<root>'}: {_brief(a)} against {_brief(b)}"
         return False
 
-    def pair(self, a: Any, b: Any) -> None:
+    def pair(self, a: object, b: object) -> None:
         self.left[id(a)], self.right[id(b)] = b, a
 
-    def equal(self, a: Any, b: Any, defines: bool = False) -> bool:
+    def equal(self, a: object, b: object, defines: bool = False) -> bool:
         if isinstance(a, IRModule) and isinstance(b, IRModule):
             return self.modules(a, b)
         if isinstance(a, Node) and isinstance(b, Node):
@@ -44,8 +44,9 @@ class _Matcher:
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             return self.mappings(a, b, defines)
         if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-            same = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype == b.dtype
-            return (same and np.array_equal(a, b)) or self.fail(a, b)
+            if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(a, b):
+                return True
+            return self.fail(a, b)
         return (type(a) is type(b) and a == b) or self.fail(a, b)
 
     def mappings(self, a: Mapping[Any, object], b: Mapping[Any, object], defines: bool) -> bool:
@@ -70,7 +71,7 @@ class _Matcher:
             self.step(x.name, f, g, False) for (x, f), (_, g) in zip(left, right, strict=True)
         )
 
-    def step(self, name: str, a: Any, b: Any, defines: bool) -> bool:
+    def step(self, name: str, a: object, b: object, defines: bool) -> bool:
         self.path.append(name)
         result = self.equal(a, b, defines)
         self.path.pop()

@@ -5,17 +5,18 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from autosched.errors import InvalidTypeError, NameNotFoundError, UnknownOptionError, VerifyError, WrongOptionError
 from autosched.ir.module import IRModule
+from autosched.ir.node import Attrs
 
 # TVM's options of passes and the types of their values; flags may be 0 and 1.
-HONOURED: Mapping[str, tuple[Any, ...]] = {"tir.add_lower_pass": (list, tuple), "tir.disable_vectorize": (bool,)}
+HONOURED: Mapping[str, tuple[type, ...]] = {"tir.add_lower_pass": (list, tuple), "tir.disable_vectorize": (bool,)}
 # They say how TVM makes code and not what the code computes; a build here decides these by itself.
-WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
+WITHOUT_EFFECT: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys((
         "tir.disable_assert", "tir.disable_cse_tir", "tir.enable_equiv_terms_in_cse_tir", "tir.noalias",
         "tir.disable_storage_rewrite", "tir.enable_debug", "tir.merge_static_smem", "tir.is_entry_func",
@@ -30,7 +31,7 @@ WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
     ), (Mapping,)),
 }  # fmt: skip
 # They change what runs: refused where they are set, with what to do instead.
-REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
+REFUSED: Mapping[str, tuple[tuple[type, ...], str]] = {
     "tir.instrument_bound_checkers": ((bool,), "build with checks=True"),
     "tir.instrument_lwp": ((bool,), "autosched bench --profile shows where the time goes"),
     "tir.detect_global_barrier": ((bool,), "it is for GPUs"), "tir.use_async_copy": ((bool,), "it is for GPUs"),
@@ -76,8 +77,8 @@ class PassContext:
         opt_level: int = 2,
         required_pass: Sequence[str] | None = None,
         disabled_pass: Sequence[str] | None = None,
-        instruments: Sequence[Any] | None = None,
-        config: Mapping[str, Any] | None = None,
+        instruments: Sequence[object] | None = None,
+        config: Attrs | None = None,
     ):
         if not isinstance(opt_level, int):
             raise InvalidTypeError(f"PassContext: opt_level is a {type(opt_level).__name__}, not an int")
@@ -92,7 +93,7 @@ class PassContext:
         self.config = dict(config or {})
         for key, value in self.config.items():
             _check_option(key, value)
-        self._tokens: list[Any] = []
+        self._tokens: list[Token[PassContext | None]] = []
 
     def __enter__(self) -> PassContext:
         self._tokens.append(PassContext._current.set(self))
@@ -186,7 +187,7 @@ class Pass:
         return f"Pass({self.name!r})"
 
 
-def _ask(instrument: object, method: str, mod: IRModule, info: PassInfo) -> Any:
+def _ask(instrument: object, method: str, mod: IRModule, info: PassInfo) -> object:
     f = getattr(instrument, method, None)
     return True if f is None else f(mod, info)
 
@@ -222,16 +223,23 @@ def check_pass_options(what: str, opt_level: object, name: object) -> None:
         raise InvalidTypeError(f"{what}: name is a {type(name).__name__}, not a text")
 
 
+# What a decorator of passes gives: a pass for a function, a maker of passes for a class, else a decorator.
+PassDecorator: TypeAlias = Any
+
+
 def module_pass(
-    pass_func: Any = None, opt_level: int | None = None, name: str | None = None, required: Sequence[str] | None = None
-) -> Any:
+    pass_func: Callable[..., object] | None = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+) -> PassDecorator:
     """TVM's decorator: a function `(mod, ctx) -> mod`, or a class with `transform_module(mod, ctx)`, becomes a pass.
 
     A decorated class is called with its own arguments and gives a pass.
     """
     check_pass_options("module_pass", opt_level, name)
 
-    def decorate(subject: Any) -> Any:
+    def decorate(subject: Any) -> Pass | Callable[..., Pass]:
         info = PassInfo(opt_level or 0, name or subject.__name__, tuple(required or ()))
         if inspect.isclass(subject):
 
@@ -248,7 +256,7 @@ def module_pass(
 
 def function_kind(
     kind: type, method: str, pass_func: object, opt_level: int | None, name: str | None, required: Sequence[str] | None
-) -> Any:
+) -> PassDecorator:
     """Decorator of functions `(func, mod, ctx) -> func`, or classes with that method, over functions of one kind."""
 
     check_pass_options(method.removeprefix("transform_") + "_pass", opt_level, name)
@@ -263,7 +271,7 @@ def function_kind(
 
         return run
 
-    def decorate(subject: Any) -> Any:
+    def decorate(subject: Any) -> Pass | Callable[..., Pass]:
         info = PassInfo(opt_level or 0, name or subject.__name__, tuple(required or ()))
         if not inspect.isclass(subject):
             return Pass(whole(subject, info.name), info)

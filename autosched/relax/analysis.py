@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import walk
+from autosched.ir.node import Node, walk
 from autosched.relax.expr import (
     Binding,
     BindingBlock,
@@ -26,35 +26,35 @@ from autosched.relax.verify import well_formed as well_formed
 from autosched.tir.expr import Var as TirVar
 
 
-def _body(x: object) -> Any:
+def _body(x: Expr | Function) -> Expr:
     return x.body if isinstance(x, Function) else x
 
 
-def _bindings(x: object) -> list[Binding]:
+def _bindings(x: Expr | Function | BindingBlock) -> list[Binding]:
     if isinstance(x, BindingBlock):
         return list(x.bindings)
     body = _body(x)
     return list(bindings_of(body)) if isinstance(body, SeqExpr) else []
 
 
-def all_vars(expr: Any) -> list[Var]:
+def all_vars(expr: Node) -> list[Var]:
     """The variables that an expression or function names, in order, each once."""
     return list(dict.fromkeys(v for v in walk(expr) if isinstance(v, Var)))
 
 
-def bound_vars(expr: object) -> list[Var]:
+def bound_vars(expr: Expr | Function | BindingBlock) -> list[Var]:
     """The variables that are bound inside."""
     params = list(expr.params) if isinstance(expr, Function) else []
     return [*params, *(b.var for b in _bindings(expr))]
 
 
-def free_vars(expr: object) -> list[Var]:
+def free_vars(expr: Expr | Function) -> list[Var]:
     """The variables that are used and not bound inside."""
     bound = set(bound_vars(expr))
     return list(dict.fromkeys(v for v in used_vars(_body(expr)) if v not in bound))
 
 
-def all_global_vars(expr: object) -> list[GlobalVar]:
+def all_global_vars(expr: Expr | Function) -> list[GlobalVar]:
     """The functions of the module that are named, each once."""
     return list(dict.fromkeys(v for v in walk(_body(expr)) if isinstance(v, GlobalVar)))
 
@@ -117,7 +117,7 @@ def remove_all_unused(func: Function | DataflowBlock) -> BindingBlock | Dataflow
     return remove_unused_bindings(func)
 
 
-def post_order_visit(expr: Any, fvisit: Any) -> None:
+def post_order_visit(expr: Node, fvisit: Callable[[Node], object]) -> None:
     """Call `fvisit` on every expression of a function, values before the variables that they are bound to."""
     if isinstance(expr, Function):
         for p in expr.params:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import FrozenDict, Node
+from autosched.ir.node import Attrs, FrozenDict, Node
 from autosched.ir.structural import structural_equal, structural_key
 from autosched.relax.expr import (
     Binding,
@@ -47,7 +47,7 @@ class _Scope:
 
     name: str
     params: tuple[Var, ...] | None
-    attrs: Mapping[str, Any]
+    attrs: Attrs
     pure: bool
     private: bool
     names: UniqueNames = field(default_factory=UniqueNames)
@@ -98,7 +98,7 @@ class BlockBuilder:
         self,
         name: str,
         params: Var | Sequence[Var] | None = None,
-        attrs: Mapping[str, Any] | None = None,
+        attrs: Attrs | None = None,
         pure: bool = True,
         private: bool = False,
     ) -> Iterator[None]:
@@ -160,7 +160,7 @@ class BlockBuilder:
         self._values[var] = value
         return var
 
-    def emit(self, expr: Any, name_hint: str = "") -> Var:
+    def emit(self, expr: object, name_hint: str = "") -> Var:
         """Bind an expression to a new variable, lv… inside dataflow blocks and gv… outside."""
         scope = self._scope
         return self._bind(
@@ -186,7 +186,7 @@ class BlockBuilder:
         value = self.normalize(_value(output, "emit_func_output"))
         scope.output = value if isinstance(value, LEAVES) or _is_leaf_tuple(value) else self._bind(value, "gv", False)
 
-    def match_cast(self, value: Any, struct_info: StructInfo, name_hint: str = "") -> Var:
+    def match_cast(self, value: object, struct_info: StructInfo, name_hint: str = "") -> Var:
         """Bind a value under a more exact annotation, checked at run time."""
         scope = self._scope
         value = _value(value, "match_cast")
@@ -304,11 +304,12 @@ def _params(params: Var | Sequence[Var]) -> tuple[Var, ...]:
     return given
 
 
-def _value(x: object, action: str) -> Any:
+def _value(x: object, action: str) -> Expr:
     try:
-        return as_expr(x)
+        found: Expr = as_expr(x)
     except InvalidTypeError as error:
         raise InvalidTypeError(f"{action}: {error.message}") from None
+    return found
 
 
 def _check_cast(found: StructInfo | None, wanted: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,33 +14,35 @@ from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.op.registry import definition_of, python_argument
 from autosched.relax.rewrite import used_vars
 from autosched.relax.struct_info import TensorStructInfo
+from autosched.tir.function import PrimFunc
 
-RunTir = Callable[[Any, Sequence[Any]], Any]  # (PrimFunc, inputs) -> output or list of outputs
+Value: TypeAlias = Any  # an array, a number, a shape or a tuple of them
+RunTir = Callable[[PrimFunc, Sequence[Value]], Value]  # (PrimFunc, inputs) -> output or list of outputs
 
 
 class _Evaluator:
     def __init__(self, module: IRModule, dtype: str | None, run_tir: RunTir | None):
         self.module, self.dtype, self.run_tir = module, dtype, run_tir
-        self.values: dict[Var, Any] = {}
+        self.values: dict[Var, Value] = {}
 
-    def widen(self, x: object) -> Any:
+    def widen(self, x: object) -> Value:
         array = np.asarray(x)
         return array.astype(self.dtype) if self.dtype and array.dtype == np.float32 else array
 
-    def function(self, function: Function, args: Sequence[Any]) -> Any:
+    def function(self, function: Function, args: Sequence[Value]) -> Value:
         if len(args) != len(function.params):
             raise InvalidValueError(f"{len(function.params)} arguments are needed, got {len(args)}")
         self.values.update((p, self.argument(p, a)) for p, a in zip(function.params, args, strict=True))
         return self.sequence(function.body)
 
-    def argument(self, param: Var, value: object) -> Any:
+    def argument(self, param: Var, value: object) -> Value:
         array = np.asarray(value)
         info = param.struct_info
         if isinstance(info, TensorStructInfo) and info.is_static and array.shape != info.static_shape:
             raise InvalidValueError(f"argument '{param.name}' is {array.shape}, expected {info.static_shape}")
         return self.widen(array)
 
-    def sequence(self, body: SeqExpr) -> Any:
+    def sequence(self, body: SeqExpr) -> Value:
         last: dict[Var, int] = {}
         order = [b for block in body.blocks for b in block.bindings]
         for position, b in enumerate(order):
@@ -54,7 +56,7 @@ class _Evaluator:
                     self.values.pop(v, None)
         return self.expr(body.body)
 
-    def expr(self, x: Any) -> Any:
+    def expr(self, x: object) -> Value:
         match x:
             case Var():
                 return self.values[x]
@@ -70,7 +72,7 @@ class _Evaluator:
                 return self.call(x)
         raise InvalidTypeError(f"cannot evaluate {type(x).__name__}")
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: Call) -> Value:
         if isinstance(call.op, GlobalVar):
             inner = _Evaluator(self.module, self.dtype, self.run_tir)
             return inner.function(self.module[call.op], [self.expr(a) for a in call.args])
@@ -91,7 +93,7 @@ def evaluate(
     function: str = "main",
     dtype: str | None = None,
     run_tir: RunTir | None = None,
-) -> Any:
+) -> Value:
     """Run a graph function on arrays.
 
     inputs   by parameter name, or in order

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 from autosched.errors import IndexOutOfRangeError, InvalidTypeError
 from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar
-from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
+from autosched.ir.node import DEFINES, IGNORED, Attrs, FrozenDict, Node, Span
 from autosched.lazy_names import hook
 from autosched.relax.op_table import OPERATORS, get_op
 from autosched.relax.struct_info import (
@@ -93,7 +93,7 @@ class Constant(Expr):
         object.__setattr__(self, "struct_info", TensorStructInfo(self.data.shape, str(self.data.dtype)))
 
     @property
-    def identity(self) -> tuple[Any, ...]:
+    def identity(self) -> tuple[object, ...]:
         """Equal for constants that hold the same memory in the same way."""
         return (self.data.ctypes.data, self.data.shape, self.data.strides, str(self.data.dtype))
 
@@ -106,7 +106,7 @@ class Constant(Expr):
         return f"Constant({self.struct_info!r})"
 
 
-def const(value: Any, dtype: str | None = None) -> Constant:
+def const(value: object, dtype: str | None = None) -> Constant:
     """A constant from an array, list or number; Python floats are float32 and integers int32 unless `dtype` says."""
     value = value.numpy() if hasattr(value, "numpy") else value
     if dtype is None and not isinstance(value, np.ndarray | np.generic):
@@ -228,7 +228,7 @@ class Call(Expr):
 
     op: Any  # Op, GlobalVar, ExternFunc, Var or Function
     args: tuple[Any, ...]
-    attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
+    attrs: Attrs = field(default_factory=FrozenDict)
     sinfo_args: tuple[StructInfo, ...] = ()
     struct_info: StructInfo | None = field(default=None, metadata=IGNORED)
     span: Span | None = field(default=None, metadata=IGNORED)
@@ -334,7 +334,7 @@ class Function(BaseFunc):
     body: SeqExpr  # type: ignore[misc]
     ret_struct_info: StructInfo | None = None
     is_pure: bool = True
-    attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
+    attrs: Attrs = field(default_factory=FrozenDict)
     span: Span | None = field(default=None, metadata=IGNORED)
 
     def __post_init__(self) -> None:
@@ -349,9 +349,10 @@ class Function(BaseFunc):
             object.__setattr__(self, "ret_struct_info", self.body.struct_info)
         object.__setattr__(self, "attrs", FrozenDict() if self.attrs is None else FrozenDict(self.attrs))
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Call:
         """A call of the function in a graph."""
-        return hook("call")(self, args)
+        made: Call = hook("call")(self, args)
+        return made
 
     @property
     def ret_ty(self) -> StructInfo | None:

@@ -10,13 +10,13 @@ class ReluToGelu(relax.PyExprMutator):
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import FrozenDict
-from autosched.relax.block_builder import BlockBuilder
+from autosched.ir.node import FrozenDict, Node
+from autosched.relax.block_builder import BlockBuilder, _Scope
 from autosched.relax.expr import (
     Binding,
     BindingBlock,
@@ -40,7 +40,7 @@ from autosched.relax.expr import (
     VarBinding,
 )
 from autosched.relax.op.registry import definition_of
-from autosched.relax.struct_info import same_info
+from autosched.relax.struct_info import StructInfo, same_info
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class _Dispatch:
         name = _METHODS.get(type(expr))
         return self._other(expr) if name is None else getattr(self, name)(expr)
 
-    def _other(self, expr: object) -> Any:
+    def _other(self, expr: object) -> object:
         return expr
 
 
@@ -190,10 +190,8 @@ class MutatorBuilder(BlockBuilder):
     """The builder that a mutator emits with."""
 
     @contextmanager
-    def writing(self, function: Function) -> Iterator[Any]:
+    def writing(self, function: Function) -> Iterator[_Scope]:
         """A function's scope, its names taken."""
-        from autosched.relax.block_builder import _Scope
-
         scope = _Scope("", function.params, FrozenDict(), True, True)
         self._scopes.append(scope)
         BlockBuilder._stack.append(self)
@@ -204,7 +202,7 @@ class MutatorBuilder(BlockBuilder):
             BlockBuilder._stack.pop()
 
     @contextmanager
-    def sequence(self, scope: Any) -> Iterator[None]:
+    def sequence(self, scope: _Scope) -> Iterator[None]:
         """The blocks of a sequence, those around it kept aside."""
         saved = scope.blocks, scope.bindings, scope.in_dataflow
         scope.blocks, scope.bindings, scope.in_dataflow = [], [], False
@@ -232,7 +230,7 @@ class PyExprMutator(_Dispatch):
 
     def __init__(self, mod: IRModule | None = None):
         self.builder_ = MutatorBuilder(mod)
-        self._replaced: dict[Var, Any] = {}
+        self._replaced: dict[Var, Expr] = {}
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
@@ -241,55 +239,55 @@ class PyExprMutator(_Dispatch):
         name = _METHODS.get(type(expr))
         return expr if name is None else getattr(PyExprMutator, name)(self, expr)
 
-    def visit_constant_(self, op: Constant) -> Any:
+    def visit_constant_(self, op: Constant) -> Expr:
         """What a constant becomes."""
         return op
 
-    def visit_var_(self, op: Var) -> Any:
+    def visit_var_(self, op: Var) -> Expr:
         """What a use of a variable becomes."""
         return self.get_var_remap(op)
 
-    def visit_dataflow_var_(self, op: DataflowVar) -> Any:
+    def visit_dataflow_var_(self, op: DataflowVar) -> Expr:
         """What a use of a dataflow variable becomes."""
         return self.get_var_remap(op)
 
-    def visit_shape_expr_(self, op: ShapeExpr) -> Any:
+    def visit_shape_expr_(self, op: ShapeExpr) -> Expr:
         """What a shape becomes."""
         return op
 
-    def visit_extern_func_(self, op: ExternFunc) -> Any:
+    def visit_extern_func_(self, op: ExternFunc) -> Expr:
         """What the name of an external function becomes."""
         return op
 
-    def visit_global_var_(self, op: GlobalVar) -> Any:
+    def visit_global_var_(self, op: GlobalVar) -> Node:
         """What the name of a function becomes."""
         return op
 
-    def visit_op_(self, op: Op) -> Any:
+    def visit_op_(self, op: Op) -> Node:
         """What an operator becomes."""
         return op
 
-    def visit_prim_value_(self, op: PrimValue) -> Any:
+    def visit_prim_value_(self, op: PrimValue) -> Expr:
         """What a scalar becomes."""
         return op
 
-    def visit_string_imm_(self, op: StringImm) -> Any:
+    def visit_string_imm_(self, op: StringImm) -> Expr:
         """What a string becomes."""
         return op
 
-    def visit_tuple_(self, op: Tuple) -> Any:
+    def visit_tuple_(self, op: Tuple) -> Expr:
         """What a tuple becomes."""
         fields = tuple(self.visit_expr(f) for f in op.fields)
         return op if _same(fields, op.fields) else Tuple(fields)
 
-    def visit_tuple_getitem_(self, op: TupleGetItem) -> Any:
+    def visit_tuple_getitem_(self, op: TupleGetItem) -> Expr:
         """What an item of a tuple becomes."""
         source = self.visit_expr(op.tuple_value)
         if isinstance(source, Tuple):
             return source.fields[op.index]
         return op if source is op.tuple_value else TupleGetItem(source, op.index)
 
-    def visit_call_(self, op: Call) -> Any:
+    def visit_call_(self, op: Call) -> Expr:
         """What a call becomes."""
         callee = self.visit_expr(op.op)
         args = tuple(self.visit_expr(a) for a in op.args)
@@ -301,7 +299,7 @@ class PyExprMutator(_Dispatch):
             return new
         return definition.make([self.builder_._argument(a) for a in args], op.attrs)
 
-    def visit_if_(self, op: If) -> Any:
+    def visit_if_(self, op: If) -> Expr:
         """What a branch becomes."""
         cond = self.visit_expr(op.cond)
         branches = self.visit_expr(op.true_branch), self.visit_expr(op.false_branch)
@@ -309,7 +307,7 @@ class PyExprMutator(_Dispatch):
             return op
         return If(cond, branches[0], branches[1], branches[0].struct_info)
 
-    def visit_seq_expr_(self, op: SeqExpr) -> Any:
+    def visit_seq_expr_(self, op: SeqExpr) -> Expr:
         """What a sequence becomes."""
         scope = self.builder_._scope
         with self.builder_.sequence(scope):
@@ -326,7 +324,7 @@ class PyExprMutator(_Dispatch):
             return op
         return SeqExpr(blocks, body)
 
-    def visit_function_(self, op: Function) -> Any:
+    def visit_function_(self, op: Function) -> Node:
         """What a function becomes."""
         with self.builder_.writing(op) as scope:
             params = tuple(self.visit_var_def(p) for p in op.params)
@@ -367,17 +365,18 @@ class PyExprMutator(_Dispatch):
         same = value is binding.value
         self.builder_.append(binding if same else MatchCast(binding.var, value, binding.struct_info))
 
-    def visit_binding_block(self, block: BindingBlock) -> Any:
+    def visit_binding_block(self, block: BindingBlock) -> None:
         """Emit a block."""
         if isinstance(block, DataflowBlock):
-            return self.visit_dataflow_block_(block)
-        return self.visit_binding_block_(block)
+            self.visit_dataflow_block_(block)
+        else:
+            self.visit_binding_block_(block)
 
-    def visit_binding_block_(self, block: BindingBlock) -> Any:
+    def visit_binding_block_(self, block: BindingBlock) -> None:
         """Emit a plain block."""
         self._block(block, False)
 
-    def visit_dataflow_block_(self, block: DataflowBlock) -> Any:
+    def visit_dataflow_block_(self, block: DataflowBlock) -> None:
         """Emit a dataflow block."""
         self._block(block, True)
 
@@ -406,11 +405,11 @@ class PyExprMutator(_Dispatch):
 
     # --- help -----------------------------------------------------------------------------------------------------
 
-    def set_var_remap(self, var: Var, new: object) -> None:
+    def set_var_remap(self, var: Var, new: Expr) -> None:
         """Let `new` stand for a variable from now on."""
         self._replaced[var] = new
 
-    def get_var_remap(self, var: Var) -> Any:
+    def get_var_remap(self, var: Var) -> Expr:
         """What stands for a variable."""
         return self._replaced.get(var, var)
 
@@ -418,10 +417,10 @@ class PyExprMutator(_Dispatch):
         """What a variable is bound to."""
         return self.builder_.lookup_binding(var)
 
-    def with_struct_info(self, var: Var, struct_info: Any) -> Var:
+    def with_struct_info(self, var: Var, struct_info: StructInfo | None) -> Var:
         """A variable of that name with another annotation."""
         return var if same_info(var.struct_info, struct_info) else dataclasses.replace(var, struct_info=struct_info)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: Sequence[object], b: Sequence[object]) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))

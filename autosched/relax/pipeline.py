@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from autosched.errors import InvalidValueError, refuse
 from autosched.ir.module import IRModule
@@ -49,8 +48,8 @@ def zero_pipeline() -> Sequential:
 
 @register_pipeline("static_shape_tuning")
 def static_shape_tuning_pipeline(
-    total_trials: int, target: Any, work_dir: object = "tuning_logs", cpu_weight_prepack: bool = False,
-    max_trials_per_task: int | None = None,
+    total_trials: int, target: str | Mapping[str, object] | Target, work_dir: object = "tuning_logs",
+    cpu_weight_prepack: bool = False, max_trials_per_task: int | None = None,
 ) -> Sequential:  # fmt: skip
     """The zero pipeline, then tuning of its kernels into `work_dir`; without trials only what stands there is used."""
     refuse("static_shape_tuning", hint="relax.build packs weights by itself", cpu_weight_prepack=cpu_weight_prepack)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from autosched.ir.module import GlobalVar, IRModule
@@ -233,17 +233,17 @@ def map_functions(module: IRModule, f: Callable[[Function], Function], skip: Ite
     return module.with_functions(functions)
 
 
+Rule = Callable[[Call, Callable[..., Expr]], Expr]
+
+
 class _CallRewriter(Rewriter):
-    def __init__(self, rules: Any):
+    def __init__(self, rules: Mapping[str, Rule]):
         super().__init__()
         self.rules = rules
 
     def call(self, call: Call, var: Var) -> Expr:
         rule = self.rules.get(call.op_name.removeprefix("relax."))
         return rule(call, self.emit) if rule else call
-
-
-Rule = Callable[[Call, Callable[..., Expr]], Expr]
 
 
 def rewrite_calls(module: IRModule, rules: dict[str, Rule]) -> IRModule:

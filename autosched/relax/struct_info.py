@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.ir import printing
@@ -13,6 +13,9 @@ from autosched.relax.op_table import get_op
 from autosched.tir.dtypes import DTYPES, check_dtype
 from autosched.tir.expr import IntImm, PrimExpr, const_int
 from autosched.tir.simplify import form_key
+
+if TYPE_CHECKING:
+    from autosched.topi.shapes import BatchShape
 
 Dim = int | PrimExpr
 
@@ -62,57 +65,63 @@ class Expr(Node):
 
     # Arithmetic makes calls of operators; those are defined above this module, and found when first used.
 
-    def __add__(self, other: object) -> Any:
-        return get_op("add")(self, other)
+    def __add__(self, other: object) -> Expr:
+        return _called("add", self, other)
 
-    def __radd__(self, other: object) -> Any:
-        return get_op("add")(other, self)
+    def __radd__(self, other: object) -> Expr:
+        return _called("add", other, self)
 
-    def __sub__(self, other: object) -> Any:
-        return get_op("subtract")(self, other)
+    def __sub__(self, other: object) -> Expr:
+        return _called("subtract", self, other)
 
-    def __rsub__(self, other: object) -> Any:
-        return get_op("subtract")(other, self)
+    def __rsub__(self, other: object) -> Expr:
+        return _called("subtract", other, self)
 
-    def __mul__(self, other: object) -> Any:
-        return get_op("multiply")(self, other)
+    def __mul__(self, other: object) -> Expr:
+        return _called("multiply", self, other)
 
-    def __rmul__(self, other: object) -> Any:
-        return get_op("multiply")(other, self)
+    def __rmul__(self, other: object) -> Expr:
+        return _called("multiply", other, self)
 
-    def __truediv__(self, other: object) -> Any:
-        return get_op("divide")(self, other)
+    def __truediv__(self, other: object) -> Expr:
+        return _called("divide", self, other)
 
-    def __rtruediv__(self, other: object) -> Any:
-        return get_op("divide")(other, self)
+    def __rtruediv__(self, other: object) -> Expr:
+        return _called("divide", other, self)
 
-    def __floordiv__(self, other: object) -> Any:
-        return get_op("floor_divide")(self, other)
+    def __floordiv__(self, other: object) -> Expr:
+        return _called("floor_divide", self, other)
 
-    def __pow__(self, other: object) -> Any:
-        return get_op("power")(self, other)
+    def __pow__(self, other: object) -> Expr:
+        return _called("power", self, other)
 
-    def __neg__(self) -> Any:
-        return get_op("negative")(self)
+    def __neg__(self) -> Expr:
+        return _called("negative", self)
 
-    def __lt__(self, other: object) -> Any:
-        return get_op("less")(self, other)
+    def __lt__(self, other: object) -> Expr:
+        return _called("less", self, other)
 
-    def __le__(self, other: object) -> Any:
-        return get_op("less_equal")(self, other)
+    def __le__(self, other: object) -> Expr:
+        return _called("less_equal", self, other)
 
-    def __gt__(self, other: object) -> Any:
-        return get_op("greater")(self, other)
+    def __gt__(self, other: object) -> Expr:
+        return _called("greater", self, other)
 
-    def __ge__(self, other: object) -> Any:
-        return get_op("greater_equal")(self, other)
+    def __ge__(self, other: object) -> Expr:
+        return _called("greater_equal", self, other)
 
-    def astype(self, dtype: str) -> Any:
+    def astype(self, dtype: str) -> Expr:
         """The value converted to another dtype."""
-        return get_op("astype")(self, dtype)
+        return _called("astype", self, dtype)
 
     def __str__(self) -> str:
         return printing.text(self)
+
+
+def _called(name: str, *args: object) -> Expr:
+    """The call of an operator."""
+    made: Expr = get_op(name)(*args)
+    return made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,8 +138,13 @@ class ShapeExpr(Expr):
     def struct_info(self) -> ShapeStructInfo:  # type: ignore[override]
         return ShapeStructInfo(self.values)
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.values[index]
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> PrimExpr: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[PrimExpr, ...]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> PrimExpr | tuple[PrimExpr, ...]:
+        found: PrimExpr | tuple[PrimExpr, ...] = self.values[index]
+        return found
 
     def __len__(self) -> int:
         return len(self.values)
@@ -141,7 +155,7 @@ class ShapeExpr(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectStructInfo(StructInfo):
-    """Any value."""
+    """A value of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,7 +218,7 @@ class TensorStructInfo(StructInfo):
         return self.dims  # type: ignore[return-value]
 
     @property
-    def batch_shape(self) -> tuple[Any, ...]:
+    def batch_shape(self) -> BatchShape:
         """The shape as integers but for its first dimension, which may be symbolic. Raises ShapeError as above."""
         first = self.dims[:1]
         return (*first, *TensorStructInfo(self.dims[1:], self.dtype).static_shape)
@@ -253,7 +267,7 @@ def _checked_dtype(dtype: object, what: str) -> str:
     return check_dtype(dtype, what, "void", "object", "handle", "string")
 
 
-def shape_of(shape: Any) -> ShapeExpr:
+def shape_of(shape: object) -> ShapeExpr:
     if isinstance(shape, str) or not isinstance(shape, Iterable):
         raise InvalidTypeError(f"a shape is a sequence of dimensions, got {shape!r} of type {type(shape).__name__}")
     return ShapeExpr(tuple(shape))

@@ -67,12 +67,12 @@ def _identifier(name: str) -> str:
     return text if text[:1].isalpha() or text[:1] == "_" else f"v_{text}"
 
 
-def make_te_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, object]) -> TECall:
+def make_te_call(func: Callable[..., Any], args: tuple[object, ...], kwargs: Mapping[str, object]) -> TECall:
     """Call `func` on placeholders for the graph arguments and make a PrimFunc (int64 indices) of what it returns."""
     arguments = _Arguments()
     outputs = func(*(arguments.convert(a) for a in args), **{k: arguments.convert(v) for k, v in kwargs.items()})
     several = isinstance(outputs, list | tuple)
-    results = list(outputs) if several else [outputs]
+    results: list[te.Tensor] = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
     prim = te.create_prim_func([*arguments.tensors, *results], index_dtype_override="int64").without_attr(
         "global_symbol"
     )

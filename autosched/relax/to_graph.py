@@ -29,7 +29,9 @@ class GraphBuilder:
         self.pairs = {name: overwritable(f) for name, f in kernels.items()}
         self.values: list[Value] = []
         self.nodes: list[Node] = []
-        self.numbers: dict[Any, Any] = {}  # Var -> value number, or a tuple of them; id(array) -> number of a constant
+        self.numbers: dict[
+            object, Any
+        ] = {}  # Var -> value number, or a tuple of them; id(array) -> number of a constant
         self.constants: list[np.ndarray] = []
         self.inside: dict[int, tuple[int, int]] = {}  # part -> the value in whose memory it lies, and where
 

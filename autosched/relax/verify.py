@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NoReturn
 
 from autosched.errors import VerifyError
+from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.relax.expr import (
     Binding,
@@ -28,7 +29,14 @@ from autosched.relax.expr import (
 )  # fmt: skip
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.op.registry import OPERATORS, definition_of
-from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, covers, same_info, tensor_infos
+from autosched.relax.struct_info import (
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    covers,
+    same_info,
+    tensor_infos,
+)
 from autosched.tir.buffer import Buffer
 from autosched.tir.function import PrimFunc
 
@@ -43,10 +51,10 @@ class _Verifier:
     def __init__(self, module: IRModule, checked: Checked):
         self.module, self.where, self.checked = module, "", checked
         self.right: Checked = {}
-        self.at: Any = None  # the variable being bound or the function, which errors point at
+        self.at: Var | BaseFunc | None = None  # the variable being bound or the function, which errors point at
         self.seen: set[Var] = set()
 
-    def refuse(self, rule: str) -> None:
+    def refuse(self, rule: str) -> NoReturn:
         error = VerifyError(rule, where=self.where)
         error.node = self.at
         raise error
@@ -138,7 +146,7 @@ class _Verifier:
             self.types(call, target)
         self.right[id(call)] = call, target  # both are kept, so that the id stays the call's own
 
-    def types(self, call: Call, target: Any) -> None:
+    def types(self, call: Call, target: BaseFunc | None) -> None:
         definition = definition_of(call)
         if definition is not None:
             inferred = definition.infer(tuple(a.struct_info for a in call.args), call.attrs)
@@ -147,7 +155,7 @@ class _Verifier:
         if is_call_tir(call):
             self.call_tir(call, target)
 
-    def call_tir(self, call: Call, target: Any) -> None:
+    def call_tir(self, call: Call, target: BaseFunc | None) -> None:
         if not isinstance(target, PrimFunc):
             self.refuse(f"call_tir of '{tir_target(call).name}', which is no PrimFunc")
         infos: list[StructInfo | None] = [a.struct_info for a in tir_inputs(call)]

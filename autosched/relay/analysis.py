@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-from autosched.relax import Call, Var, well_formed
+from autosched.relax import Call, Expr, Var, well_formed
 from autosched.relay.expr import GraphFunction, free_vars, post_order, unwrap
+from autosched.relay.op.tensor import info
 
 
 def all_vars(expr: object) -> list[Var]:
@@ -15,7 +16,7 @@ def all_vars(expr: object) -> list[Var]:
     return [x for x in post_order(unwrap(expr)) if isinstance(x, Var)]
 
 
-def post_order_visit(expr: Any, fvisit: Any) -> None:
+def post_order_visit(expr: object, fvisit: Callable[[Expr], object]) -> None:
     """Call `fvisit` on every expression below one, parts before what they are parts of."""
     if isinstance(expr, GraphFunction):
         for param in expr.params:
@@ -33,8 +34,8 @@ def get_total_mac_number(expr: object) -> int:
     calls = (b.value for b in expr.bindings()) if isinstance(expr, GraphFunction) else post_order(unwrap(expr))
     for x in calls:
         if isinstance(x, Call) and x.op_name in ("relax.nn.conv2d", "relax.matmul"):
-            out: Any = x.struct_info
-            weight: Any = x.args[1].struct_info
+            out = info(x)
+            weight = info(x.args[1])
             size = 1
             for extent in out.static_shape:
                 size *= extent

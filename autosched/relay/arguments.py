@@ -39,11 +39,11 @@ def one_target(target: object, target_host: object = None) -> Target | None:
     return targets[0]
 
 
-def tuning_context(target: object) -> AbstractContextManager[Any]:
+def tuning_context(target: object) -> AbstractContextManager[object]:
     """TopHub's records, unless the user has chosen a context: those replace them fully."""
     if not isinstance(DispatchContext.current, FallbackContext):
         return nullcontext()
-    context: AbstractContextManager[Any] = hook("tophub")(target or Target("llvm"))
+    context: AbstractContextManager[object] = hook("tophub")(target or Target("llvm"))
     return context
 
 
@@ -64,7 +64,10 @@ def apply_params(mod: IRModule, params: Mapping[str, object] | None) -> IRModule
 
 
 def evaluated(
-    mod: IRModule, expr: object, binds: Mapping[Any, object] | None, make: Callable[[IRModule], Callable[..., object]]
+    mod: IRModule,
+    expr: object,
+    binds: Mapping[object, object] | None,
+    make: Callable[[IRModule], Callable[..., object]],
 ) -> Any:
     """A callable for `main`, a function, or an expression; an expression of no variables is computed at once."""
     if expr is None or (not isinstance(expr, GraphFunction) and getattr(expr, "name", None) == "main"):
@@ -74,16 +77,16 @@ def evaluated(
         return _keywords(make(module), module)
     module = from_expr(unwrap(expr))
     if binds:
-        names = {getattr(key, "name", key): value for key, value in binds.items()}
+        names = {str(getattr(key, "name", key)): value for key, value in binds.items()}
         module = apply_params(module, names)
     return _keywords(make(module), module) if module["main"].params else make(module)()
 
 
-def _keywords(run: Callable[..., object], mod: IRModule) -> Callable[..., Any]:
+def _keywords(run: Callable[..., object], mod: IRModule) -> Callable[..., object]:
     """Let arguments be given by name too. Raises InvalidTypeError on a wrong count or name."""
     names = [param.name for param in mod["main"].params]
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         for name in kwargs:
             if name not in names:
                 raise InvalidTypeError(f"'{name}' is no parameter of main({', '.join(names)})")

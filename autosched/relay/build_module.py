@@ -18,13 +18,13 @@ from autosched.runtime import Device, Executable, GraphModule, NDArray, array, c
 
 def build(
     ir_mod: IRModule | GraphFunction,
-    target: Any = None,
-    target_host: Any = None,
-    executor: Any = None,
-    runtime: Any = None,
-    workspace_memory_pools: Any = None,
-    constant_memory_pools: Any = None,
-    params: Mapping[str, Any] | None = None,
+    target: object = None,
+    target_host: object = None,
+    executor: object = None,
+    runtime: object = None,
+    workspace_memory_pools: object = None,
+    constant_memory_pools: object = None,
+    params: Mapping[str, object] | None = None,
     mod_name: str = "default",
 ) -> Executable:
     """Build a model: what it gives makes graph executors (`lib["default"](device)`), and can be saved.
@@ -60,7 +60,9 @@ def bind_params_by_name(func: GraphFunction, params: Mapping[str, object]) -> Gr
 class Executor:
     """Compiles on `evaluate`; what that gives is called with `main`'s arguments."""
 
-    def __init__(self, mod: IRModule, device: Device, target: Any, make: Callable[[IRModule], Callable[..., object]]):
+    def __init__(
+        self, mod: IRModule, device: Device, target: object, make: Callable[[IRModule], Callable[..., object]]
+    ):
         self.mod, self.device, self.target, self._make = mod, device, target, make
 
     def evaluate(self, expr: object = None, binds: Mapping[object, object] | None = None) -> Any:
@@ -90,10 +92,10 @@ def create_executor(
     return VMExecutor(module, device, target)
 
 
-def _graph_function(mod: IRModule, device: Device, target: object) -> Callable[..., Any]:
+def _graph_function(mod: IRModule, device: Device, target: object) -> Callable[..., object]:
     executor = GraphModule(build(mod, target)["default"](device))
 
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> object:
         for index, value in enumerate(args):
             executor.set_input(index, value)
         executor.run()

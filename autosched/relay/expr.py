@@ -10,6 +10,7 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, refuse
 from autosched.ir import FrozenDict, GlobalVar, IRModule
+from autosched.ir.node import Attrs
 from autosched.relax import (
     BindingBlock,
     Call,
@@ -32,6 +33,7 @@ from autosched.relax import Function as GraphFunction
 from autosched.relax.expr import as_expr
 from autosched.relax.names import UniqueNames
 from autosched.relax.op import definition_of, remake
+from autosched.relax.struct_info import Dim
 from autosched.runtime import NDArray
 
 TensorType, TupleType = TensorStructInfo, TupleStructInfo
@@ -42,7 +44,12 @@ def scalar_type(dtype: str) -> TensorStructInfo:
     return TensorStructInfo((), dtype)
 
 
-def var(name_hint: str, type_annotation: Any = None, shape: Sequence[Any] | None = None, dtype: str = "float32") -> Var:
+def var(
+    name_hint: str,
+    type_annotation: StructInfo | str | None = None,
+    shape: Sequence[Dim] | None = None,
+    dtype: str = "float32",
+) -> Var:
     """A variable: `var("x", shape=(1, 3), dtype="float32")`, `var("x", TensorType(…))`, `var("x", "float32")`."""
     if not isinstance(name_hint, str):
         raise InvalidTypeError(f"var: a name is a text, not {type(name_hint).__name__}")
@@ -57,7 +64,7 @@ def var(name_hint: str, type_annotation: Any = None, shape: Sequence[Any] | None
     return Var(name_hint, type_annotation)
 
 
-def const(value: Any, dtype: str | None = None) -> Constant:
+def const(value: object, dtype: str | None = None) -> Constant:
     """A constant; Python floats are float32 and integers int32 unless `dtype` says."""
     if isinstance(value, NDArray):
         value = value.numpy()
@@ -97,7 +104,7 @@ class Branch(Expr):
         return self.true_branch.struct_info
 
 
-def call(op: Any, args: Sequence[Any], attrs: Mapping[str, Any] | None = None, type_args: Any = None) -> Expr:
+def call(op: object, args: Sequence[object], attrs: Attrs | None = None, type_args: object = None) -> Expr:
     """Apply an operator by name, a function, or a function of the module."""
     refuse("Call", type_args=type_args)
     exprs = tuple(as_expr(arg) for arg in args)
@@ -137,21 +144,22 @@ class TupleWrapper:
         return (self[index] for index in range(self.size))
 
 
-def unwrap(x: Any) -> Any:
+def unwrap(x: object) -> Expr:
     """The expression of a `TupleWrapper`; numbers and arrays as constants; sequences as tuples."""
     if isinstance(x, TupleWrapper):
         return x.tuple_value
     if isinstance(x, list | tuple):
         return Tuple(tuple(unwrap(field) for field in x))
-    return const(x) if isinstance(x, NDArray) else as_expr(x)
+    found: Expr = const(x) if isinstance(x, NDArray) else as_expr(x)
+    return found
 
 
 def Function(  # noqa: N802  (TVM's name)
     params: Sequence[Var],
-    body: Any,
-    ret_type: Any = None,
-    type_params: Any = None,
-    attrs: Mapping[str, Any] | None = None,
+    body: object,
+    ret_type: StructInfo | None = None,
+    type_params: object = None,
+    attrs: Attrs | None = None,
 ) -> GraphFunction:
     """A function: the nested expression bound value by value, shared parts once.
 
@@ -180,7 +188,7 @@ def Function(  # noqa: N802  (TVM's name)
     )
 
 
-def parts(x: object) -> tuple[Any, ...]:
+def parts(x: object) -> tuple[Expr, ...]:
     """The expressions directly inside of one."""
     match x:
         case Call():
@@ -196,7 +204,7 @@ def parts(x: object) -> tuple[Any, ...]:
     return ()
 
 
-def post_order(root: object) -> Iterator[Any]:
+def post_order(root: Expr) -> Iterator[Expr]:
     """Every expression below one, itself last, each once, parts before what they are parts of."""
     done: set[int] = set()
     stack = [root]
@@ -227,12 +235,12 @@ class Binder:
     dataflow  whether the bindings will be a dataflow block
     """
 
-    def __init__(self, known: Mapping[Any, Any], names: UniqueNames, dataflow: bool):
-        self.known: dict[Any, Any] = dict(known)
+    def __init__(self, known: Mapping[object, Expr], names: UniqueNames, dataflow: bool):
+        self.known: dict[object, Any] = dict(known)
         self.names, self.dataflow = names, dataflow
         self.bindings: list[VarBinding] = []
 
-    def value(self, root: Any) -> Any:
+    def value(self, root: object) -> Any:
         """The variable or leaf that stands for an expression."""
         stack = [root]
         while stack:
@@ -248,7 +256,7 @@ class Binder:
                 stack.pop()
         return self.known[root]
 
-    def _first(self, x: object) -> tuple[Any, ...]:
+    def _first(self, x: object) -> tuple[Expr, ...]:
         """What must be bound before an expression."""
         if isinstance(x, Let):
             if x.value not in self.known:
@@ -315,7 +323,9 @@ class Binder:
         return variable
 
 
-def from_expr(body: object, functions: Mapping[Any, object] | None = None) -> IRModule:
+def from_expr(body: object, functions: Mapping[str | GlobalVar, object] | None = None) -> IRModule:
     """A module whose `main` is a function, or computes an expression of its free variables."""
     main = body if isinstance(body, GraphFunction) else Function(free_vars(body), body)
-    return IRModule({"main": main, **(functions or {})})
+    named: dict[str | GlobalVar, object] = {"main": main}
+    named |= functions or {}
+    return IRModule(named)

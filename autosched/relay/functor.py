@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from autosched.ir import GlobalVar
-from autosched.relax import Call, Constant, If, Op, SeqExpr, Tuple, TupleGetItem, Var
+from autosched.ir.node import Node
+from autosched.relax import Call, Constant, Expr, If, Op, SeqExpr, Tuple, TupleGetItem, Var
 from autosched.relax.op import definition_of, remake
 from autosched.relay.expr import Branch, Function, GraphFunction, Let, unwrap
 
@@ -14,16 +15,17 @@ class ExprFunctor:
     """Finds the method for an expression; each expression is visited once."""
 
     def __init__(self) -> None:
-        self.memo_map: dict[Any, Any] = {}
+        self.memo_map: dict[object, Any] = {}
 
     def visit(self, expr: object) -> Any:
         """Visit an expression, and remember what came of it."""
-        expr = unwrap(expr) if not isinstance(expr, GraphFunction | SeqExpr | Op | GlobalVar) else expr
+        if not isinstance(expr, GraphFunction | SeqExpr | Op | GlobalVar):
+            expr = unwrap(expr)
         if expr not in self.memo_map:
             self.memo_map[expr] = self._dispatch(expr)
         return self.memo_map[expr]
 
-    def _dispatch(self, expr: object) -> Any:
+    def _dispatch(self, expr: object) -> object:
         for kind, method in _METHODS:
             if isinstance(expr, kind):
                 return getattr(self, method)(expr)
@@ -73,7 +75,7 @@ class ExprVisitor(ExprFunctor):
         self.visit(let.value)
         self.visit(let.body)
 
-    def visit_if(self, i: Any) -> None:
+    def visit_if(self, i: If | Branch) -> None:
         """Visit the condition and both branches."""
         self.visit(i.cond)
         self.visit(i.true_branch)
@@ -89,47 +91,47 @@ class ExprVisitor(ExprFunctor):
 class ExprMutator(ExprFunctor):
     """Rebuilds; a method gives what stands in the place of what it was given."""
 
-    def visit_tuple(self, tup: Tuple) -> Any:
+    def visit_tuple(self, tup: Tuple) -> Expr:
         """The tuple of what the fields became."""
         return Tuple(tuple(self.visit(f) for f in tup.fields))
 
-    def visit_call(self, call: Call) -> Any:
+    def visit_call(self, call: Call) -> Expr:
         """The call of what the arguments became."""
         args = tuple(unwrap(self.visit(a)) for a in call.args)
         if definition_of(call) is not None:
             return remake(call, args)
         return Call(self.visit(call.op), args, call.attrs, call.sinfo_args, call.struct_info)
 
-    def visit_var(self, var: Var) -> Any:
+    def visit_var(self, var: Var) -> Expr:
         """The variable."""
         return var
 
-    def visit_constant(self, const: Constant) -> Any:
+    def visit_constant(self, const: Constant) -> Expr:
         """The constant."""
         return const
 
-    def visit_op(self, op: Op) -> Any:
+    def visit_op(self, op: Op) -> Node:
         """The operator."""
         return op
 
-    def visit_global_var(self, gvar: GlobalVar) -> Any:
+    def visit_global_var(self, gvar: GlobalVar) -> Node:
         """The name."""
         return gvar
 
-    def visit_tuple_getitem(self, t: TupleGetItem) -> Any:
+    def visit_tuple_getitem(self, t: TupleGetItem) -> Expr:
         """An item of what the tuple became."""
         source = self.visit(t.tuple_value)
         return source.fields[t.index] if isinstance(source, Tuple) else TupleGetItem(source, t.index)
 
-    def visit_let(self, let: Let) -> Any:
+    def visit_let(self, let: Let) -> Expr:
         """The Let of what its parts became."""
         return Let(self.visit(let.var), self.visit(let.value), self.visit(let.body))
 
-    def visit_if(self, i: Any) -> Any:
+    def visit_if(self, i: If | Branch) -> Expr:
         """The branch of what its parts became."""
         return Branch(self.visit(i.cond), self.visit(i.true_branch), self.visit(i.false_branch))
 
-    def visit_function(self, fn: GraphFunction) -> Any:
+    def visit_function(self, fn: GraphFunction) -> Node:
         """The function of what parameters and body became."""
         params = [self.visit(p) for p in fn.params]
         body = self.visit_seq(fn.body)

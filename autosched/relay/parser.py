@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, TypeVar
 
 from autosched.errors import AutoschedError, ScriptError
 from autosched.ir import GlobalVar, IRModule
-from autosched.relax import ObjectStructInfo, TensorStructInfo, TupleStructInfo, Var
+from autosched.relax import Expr, ObjectStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, Var
 from autosched.relay import expr as E
 from autosched.relay import op as operators
 from autosched.relay.types import If
@@ -29,6 +29,9 @@ INFIX: tuple[dict[str, str], ...] = (
     {"+": "add", "-": "subtract"}, {"*": "multiply", "/": "divide"},
 )  # fmt: skip
 
+T = TypeVar("T")
+Parsed: TypeAlias = Any  # an expression, or a TupleWrapper of one
+
 
 class _Reader:
     """Reads tokens one by one."""
@@ -36,10 +39,10 @@ class _Reader:
     def __init__(self, text: str):
         self.text, self.at = text, 0
         self.tokens = list(self._split(text))
-        self.scope: dict[str, Any] = {}
+        self.scope: dict[str, Parsed] = {}
         self.functions: dict[str, GlobalVar] = {}
 
-    def _split(self, text: str) -> Any:
+    def _split(self, text: str) -> Iterator[tuple[str, str, int]]:
         position = 0
         while position < len(text):
             found = TOKEN.match(text, position)
@@ -49,8 +52,9 @@ class _Reader:
                 self.position = position + len(text[position:]) - len(text[position:].lstrip())
                 raise self.error(f"unexpected character '{text[self.position]}'", self.position)
             position = found.end()
-            if found.lastgroup != "comment":
-                yield found.lastgroup, found.group(found.lastgroup or ""), found.start(found.lastgroup or "")
+            kind = found.lastgroup or ""
+            if kind != "comment":
+                yield kind, found.group(kind), found.start(kind)
 
     def error(self, message: str, position: int | None = None) -> ScriptError:
         """The error that shows the place with a caret."""
@@ -84,7 +88,7 @@ class _Reader:
             return True
         return False
 
-    def list_of(self, read: Callable[[], object], end: str) -> list[Any]:
+    def list_of(self, read: Callable[[], T], end: str) -> list[T]:
         items = []
         while not self.accept(end):
             items.append(read())
@@ -116,11 +120,11 @@ class _Reader:
             raise self.error(f"expected 'def', found '{self.peek()}'")
         return module
 
-    def free_expression(self) -> Any:
+    def free_expression(self) -> E.GraphFunction:
         body = self.body("")
         return E.Function(E.free_vars(body), body)
 
-    def function(self, name: str = "main") -> Any:
+    def function(self, name: str = "main") -> E.GraphFunction:
         outer, self.scope = self.scope, dict(self.scope)
         self.take("(")
         params = self.list_of(self.param, ")")
@@ -141,7 +145,7 @@ class _Reader:
         name = self.take().removeprefix("%")
         return E.var(name, self.type() if self.accept(":") else None)
 
-    def type(self) -> Any:
+    def type(self) -> StructInfo:
         name = self.take()
         if name == "Tensor":
             self.take("[")
@@ -163,7 +167,7 @@ class _Reader:
 
     # --- expressions
 
-    def body(self, end: str) -> Any:
+    def body(self, end: str) -> Parsed:
         """Bindings, then a value."""
         while True:
             if self.accept("let"):
@@ -184,7 +188,7 @@ class _Reader:
                     self.take(end)
                 return value
 
-    def expression(self, level: int = 0) -> Any:
+    def expression(self, level: int = 0) -> Parsed:
         if level == len(INFIX):
             return self.item()
         left = self.expression(level + 1)
@@ -193,7 +197,7 @@ class _Reader:
             left = getattr(operators, name)(left, self.expression(level + 1))
         return left
 
-    def item(self) -> Any:
+    def item(self) -> Parsed:
         value = self.primary()
         while self.peek() == "." and self.peek(1).isdigit():
             self.take(".")
@@ -202,7 +206,7 @@ class _Reader:
             )  # fmt: skip
         return value
 
-    def primary(self) -> Any:
+    def primary(self) -> Parsed:
         kind, text = self.kind(), self.peek()
         if text == "(":
             self.take()
@@ -222,7 +226,7 @@ class _Reader:
             return self.variable()
         return self.call()
 
-    def variable(self) -> Any:
+    def variable(self) -> Parsed:
         text = self.take()
         whole, _, index = text.partition(".")
         if text not in self.scope and whole in self.scope and index.isdigit():
@@ -233,7 +237,7 @@ class _Reader:
             raise self.error(f"undefined variable {text}")
         return self.scope[text]
 
-    def branch(self) -> Any:
+    def branch(self) -> Expr:
         self.take("if")
         self.take("(")
         condition = self.expression()
@@ -244,14 +248,14 @@ class _Reader:
         self.take("{")
         return If(condition, yes, self.body("}"))
 
-    def number(self) -> Any:
+    def number(self) -> Expr:
         text = self.take()
         found = re.fullmatch(r"(-?[\d.]+(?:[eE][+-]?\d+)?)([fiuh]\d*)?", text)
         assert found is not None, "the token has this form"
         dtype = SUFFIX.get(found[2] or "", "float32" if "." in found[1] or "e" in found[1].lower() else "int32")
         return E.const(float(found[1]) if dtype.startswith("float") else int(found[1]), dtype)
 
-    def call(self) -> Any:
+    def call(self) -> Parsed:
         start, name = self.at, self.take()
         if name in ("True", "False"):
             return E.const(name == "True", "bool")
@@ -273,7 +277,7 @@ class _Reader:
             if name[1:] not in self.functions:
                 raise self.error(f"undefined function {name}", self.tokens[start][2])
             return E.call(self.functions[name[1:]], args)
-        function: Any = operators
+        function: object = operators
         for part in name.split("."):
             function = getattr(function, part, None)
         if not callable(function):
@@ -283,7 +287,7 @@ class _Reader:
         except (AutoschedError, TypeError, ValueError) as error:
             raise self.error(f"{name}: {error}", self.tokens[start][2]) from error
 
-    def attribute(self) -> Any:
+    def attribute(self) -> object:
         text = self.take()
         if text == "[" or text == "(":
             return self.list_of(self.attribute, "]" if text == "[" else ")")
@@ -306,6 +310,7 @@ def parse(text: str, source_name: str = "from_string", *_: object, **__: object)
 fromtext = parse
 
 
-def parse_expr(text: str) -> Any:
+def parse_expr(text: str) -> E.GraphFunction:
     """A function, or a nested expression of variables that the text defines, from Relay's text."""
-    return parse(text)["main"]
+    main: E.GraphFunction = parse(text)["main"]
+    return main

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import InvalidTypeError, UsageError
 from autosched.ir import IRModule
@@ -13,6 +13,9 @@ from autosched.relax.rewrite import map_functions
 from autosched.relax.transform.dead_code import remove_unused_bindings, remove_unused_functions
 from autosched.relax.transform.infer_types import infer_types
 from autosched.relax.transform.inline_calls import inline_calls
+
+if TYPE_CHECKING:
+    from autosched.ir.transform import PassContext, PassDecorator
 
 _BUILD = "relay.build does it by itself: leave it out"
 _BOUND = "functions bind each value to a variable: leave it out"
@@ -135,16 +138,16 @@ def _refuse(name: str, **given: object) -> None:
             raise UsageError(f"{name}: {option} is not available", hint="leave it out")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     raise absent("relay.transform", name, ABSENT)
 
 
-def function_pass(pass_func: object = None, opt_level: int | None = None, name: str | None = None) -> Any:
+def function_pass(pass_func: object = None, opt_level: int | None = None, name: str | None = None) -> PassDecorator:
     """TVM's decorator: `(func, mod, ctx) -> func`, or a class with `transform_function`, becomes a pass."""
 
-    def decorate(subject: Any) -> Any:
+    def decorate(subject: Any) -> Pass | Callable[..., Pass]:
         if isinstance(subject, type):
 
             def make(*args: object, **kwargs: object) -> Pass:
@@ -156,7 +159,7 @@ def function_pass(pass_func: object = None, opt_level: int | None = None, name: 
         return wrap(subject, subject.__name__)
 
     def wrap(function: Callable[..., object], own_name: str) -> Pass:
-        def run(mod: IRModule, ctx: Any) -> IRModule:
+        def run(mod: IRModule, ctx: PassContext) -> IRModule:
             from autosched.relax import Function
 
             new = {gv: function(f, mod, ctx) if isinstance(f, Function) else f for gv, f in mod.functions.items()}

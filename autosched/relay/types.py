@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from autosched.errors import InvalidTypeError, TVMError
-from autosched.relax import Expr, TensorStructInfo, Var
+from autosched.relax import Expr, StructInfo, TensorStructInfo, Var
 from autosched.relax import Tuple as GraphTuple
 from autosched.relay.expr import Branch, Let, unwrap
 
@@ -18,7 +17,7 @@ class ScopeBuilder:
     def __init__(self) -> None:
         self._scopes: list[_Scope] = [_Scope()]
 
-    def let(self, var: Any, value: Any) -> Var:
+    def let(self, var: Var | str, value: object) -> Var:
         """Bind a value to a variable, or to a new one of that name; gives the variable."""
         expr = unwrap(value)
         bound = Var(var, expr.struct_info) if isinstance(var, str) else var
@@ -50,7 +49,7 @@ class ScopeBuilder:
         self._scopes.pop()
         scope.then = inner.get()
 
-    def type_of(self, expr: object) -> Any:
+    def type_of(self, expr: object) -> StructInfo | None:
         """The type of an expression."""
         return unwrap(expr).struct_info
 
@@ -86,7 +85,7 @@ def Any_() -> None:  # noqa: N802
     raise TVMError("relay.Any: dimensions of unknown size are not available", hint="build the model for known sizes")
 
 
-def Tuple(fields: Sequence[Any]) -> GraphTuple:  # noqa: N802  (TVM's name)
+def Tuple(fields: Sequence[object]) -> GraphTuple:  # noqa: N802  (TVM's name)
     """Several values together."""
     return GraphTuple(tuple(unwrap(field) for field in fields))
 

@@ -16,6 +16,7 @@ from autosched.relay.arguments import apply_params, as_module, evaluated, one_ta
 from autosched.relay.expr import GraphFunction
 from autosched.runtime import Device, NDArray, array
 from autosched.runtime.vm import Executable, VirtualMachine
+from autosched.target import Target
 
 
 def compile(
@@ -42,7 +43,7 @@ class VMCompiler:
 
     def __init__(self) -> None:
         self._params: dict[str, NDArray] = {}
-        self._lowered: tuple[IRModule, Any] | None = None
+        self._lowered: tuple[IRModule, Target | None] | None = None
         self._executable: Executable | None = None
 
     def set_params(self, params: Mapping[str, object]) -> None:
@@ -96,7 +97,7 @@ class VMCompiler:
 class VMExecutor:
     """Runs expressions of a module in the VM."""
 
-    def __init__(self, mod: IRModule, device: Device, target: Any, params: Mapping[str, Any] | None = None):
+    def __init__(self, mod: IRModule, device: Device, target: object, params: Mapping[str, object] | None = None):
         if mod is None:
             raise TVMError("Must provide module to get VM executor.")
         if not isinstance(device, Device):
@@ -112,7 +113,7 @@ class VMExecutor:
         """
         return evaluated(self.mod, expr, binds, self._make)
 
-    def _make(self, mod: IRModule) -> Callable[..., Any]:
+    def _make(self, mod: IRModule) -> Callable[..., object]:
         if mod is self.mod:
             return self.vm.run
         return VirtualMachine(compile(mod, self.target), self.device).run

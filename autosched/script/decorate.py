@@ -7,16 +7,18 @@ import inspect
 import linecache
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any
 
 from autosched.errors import ScriptError
-from autosched.script.parser.module import check, read
+from autosched.script.parser.module import ModuleOrFunction, check, read
 from autosched.script.parser.source import Source
 
 
 def read_object(
-    what: Any, names: Mapping[str, Any], check_well_formed: bool = True, frame: FrameType | None = None
-) -> Any:
+    what: type | Callable[..., object],
+    names: Mapping[str, object],
+    check_well_formed: bool = True,
+    frame: FrameType | None = None,
+) -> ModuleOrFunction:
     """The module or function that a Python class or function spells out.
 
     names    what its text may name, besides its own globals and closure
@@ -53,7 +55,7 @@ def _class_source(name: str, frame: FrameType) -> Source | None:
     return None
 
 
-def _closure(what: object) -> dict[str, Any]:
+def _closure(what: object) -> dict[str, object]:
     if not inspect.isfunction(what):
         return {}
     cells = zip(what.__code__.co_freevars, what.__closure__ or (), strict=True)
@@ -66,9 +68,9 @@ def _closure(what: object) -> dict[str, Any]:
     return found
 
 
-def visible_names(frame: FrameType | None) -> dict[str, Any]:
+def visible_names(frame: FrameType | None) -> dict[str, object]:
     """Globals and locals of a frame and of the functions around it, as far as they are still running."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     frames: list[FrameType] = []
     while frame is not None:
         frames.append(frame)
@@ -84,13 +86,13 @@ def in_class_body(frame: FrameType | None) -> bool:
     return frame is not None and "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
 
 
-def function_decorator(func: Callable[..., object] | None, check_well_formed: bool) -> Any:
+def function_decorator(func: Callable[..., object] | None, check_well_formed: bool) -> ModuleOrFunction:
     """`@T.prim_func` and `@R.function`, with or without keywords, which the reader takes from the text itself."""
     caller = inspect.currentframe()
     caller = caller.f_back.f_back if caller is not None and caller.f_back is not None else None
     names = {} if in_class_body(caller) else visible_names(caller)
 
-    def decorate(f: Callable[..., object]) -> Any:
+    def decorate(f: Callable[..., object]) -> ModuleOrFunction:
         return f if in_class_body(caller) else read_object(f, names, check_well_formed)
 
     return decorate if func is None else decorate(func)

@@ -5,7 +5,7 @@ The functions under `@T.prim_func` are never run. Their text is read, so the nam
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NoReturn
 
 from autosched.errors import InvalidTypeError
 
@@ -16,13 +16,13 @@ class Inert:
     def __init__(self, text: str):
         self._text = text
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Inert:
+    def __call__(self, *args: object, **kwargs: object) -> Inert:
         return Inert(f"{self._text}(…)")
 
-    def __getitem__(self, index: Any) -> Inert:
+    def __getitem__(self, index: object) -> Inert:
         return Inert(f"{self._text}[…]")
 
-    def __iter__(self) -> Any:  # without it, Python would index for ever
+    def __iter__(self) -> NoReturn:  # without it, Python would index for ever
         raise InvalidTypeError(f"{self._text} cannot be iterated", hint="it has a meaning under @T.prim_func only")
 
     def __getattr__(self, name: str) -> Inert:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.module import IRModule
 from autosched.ir.node import Node
 from autosched.script.parser import from_source
+from autosched.script.parser.module import ModuleOrFunction
 
 
 def save_json(node: object) -> str:
@@ -19,7 +19,7 @@ def save_json(node: object) -> str:
     return json.dumps({"kind": kind, "script": node.script(show_meta=True)})
 
 
-def load_json(json_str: str) -> Any:
+def load_json(json_str: str) -> ModuleOrFunction:
     """What `save_json` wrote. Raises InvalidValueError for any other text."""
     try:
         text = json.loads(json_str)["script"]

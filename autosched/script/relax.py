@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from autosched.errors import AutoschedError, InvalidTypeError, refuse
 from autosched.relax import struct_info as info
+from autosched.relax.struct_info import Dim
 from autosched.script.decorate import function_decorator
 from autosched.script.dialect import Inert, inert_name
+from autosched.script.parser.module import ModuleOrFunction
+from autosched.tir.expr import PrimExpr
 
 DIALECT = "R"
+Annotation: TypeAlias = Any  # a StructInfo; in a text that Python meets before the reader, an Inert
 
 
 def function(
@@ -19,7 +23,7 @@ def function(
     pure: bool = True,
     private: bool = False,
     check_well_formed: bool = True,
-) -> Any:
+) -> ModuleOrFunction:
     """Make a relax Function of a Python function's text. Raises ScriptError showing the line with a caret."""
     return function_decorator(func, check_well_formed)
 
@@ -29,8 +33,8 @@ def function(
 
 
 def Tensor(  # noqa: N802
-    shape: Sequence[Any] | None = None, dtype: str | None = None, vdevice: Any = None, *, ndim: int = -1
-) -> Any:
+    shape: Sequence[Dim] | None = None, dtype: str | None = None, vdevice: object = None, *, ndim: int = -1
+) -> Annotation:
     """A tensor's annotation; the dtype is float32 where none is given.
 
     Raises TypeError for a shape that is a text or a number, and for a dtype that is no text.
@@ -48,7 +52,7 @@ def Tensor(  # noqa: N802
         return Inert("R.Tensor(…)")
 
 
-def Shape(values: Sequence[object] | None = None, ndim: int = -1) -> Any:  # noqa: N802
+def Shape(values: Sequence[object] | None = None, ndim: int = -1) -> Annotation:  # noqa: N802
     """A shape's annotation."""
     try:
         return info.ShapeStructInfo(None if values is None else tuple(values), ndim)
@@ -56,7 +60,7 @@ def Shape(values: Sequence[object] | None = None, ndim: int = -1) -> Any:  # noq
         return Inert("R.Shape(…)")
 
 
-def Tuple(*fields: Any) -> Any:  # noqa: N802
+def Tuple(*fields: Any) -> Annotation:  # noqa: N802
     """A tuple's annotation."""
     if len(fields) == 1 and isinstance(fields[0], list | tuple):
         fields = tuple(fields[0])
@@ -66,7 +70,7 @@ def Tuple(*fields: Any) -> Any:  # noqa: N802
     return Inert("R.Tuple(…)")
 
 
-def Prim(dtype: str | None = None, value: Any = None) -> Any:  # noqa: N802
+def Prim(dtype: str | None = None, value: PrimExpr | None = None) -> Annotation:  # noqa: N802
     """A scalar's annotation."""
     try:
         return info.PrimStructInfo(dtype or "int64", value)
@@ -74,7 +78,7 @@ def Prim(dtype: str | None = None, value: Any = None) -> Any:  # noqa: N802
         return Inert("R.Prim(…)")
 
 
-def Object() -> Any:  # noqa: N802
+def Object() -> Annotation:  # noqa: N802
     """The annotation of any value."""
     return info.ObjectStructInfo()
 
@@ -82,12 +86,12 @@ def Object() -> Any:  # noqa: N802
 OUTSIDE = ("const", "call_tir", "call_dps_packed", "call_packed", "call_pure_packed")
 
 
-def shape(values: Sequence[Any]) -> Any:
+def shape(values: Sequence[Dim]) -> info.ShapeExpr:
     """A shape as a value."""
     return info.ShapeExpr(tuple(values))
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """An operator: `R.add(x, y)` makes a call outside of scripts too; other names mean something in text only."""
     from autosched import relax
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 from autosched.script.decorate import function_decorator, visible_names
 from autosched.script.dialect import Inert, inert_name
 from autosched.script.parser.macro import Macro, read_macro
+from autosched.script.parser.module import ModuleOrFunction
 
 DIALECT = "T"
 
@@ -18,7 +18,7 @@ def prim_func(
     private: bool = False,
     check_well_formed: bool = True,
     s_tir: bool = False,
-) -> Any:
+) -> ModuleOrFunction:
     """Make a PrimFunc of a Python function's text. Raises ScriptError showing the line with a caret.
 
     private  without a `global_symbol`;  s_tir  accepted as TVM's newer spelling has it
@@ -26,7 +26,9 @@ def prim_func(
     return function_decorator(func, check_well_formed)
 
 
-def macro(func: Callable[..., object] | None = None, *, hygienic: bool = True) -> Any:
+def macro(
+    func: Callable[..., object] | None = None, *, hygienic: bool = True
+) -> Macro | Callable[[Callable[..., object]], Macro]:
     """Statements with parameters, which a call in a PrimFunc stands for.
 
     hygienic  names inside mean what they mean where the macro is written, else where it is called

@@ -10,7 +10,7 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,27 +20,28 @@ MAX_CHARACTERS = 1000
 MAX_MAGNITUDE = 2**53  # beyond this, int64 and float64 no longer agree
 MAX_EXPONENT = 8
 MAX_DEPTH = 40
+Value: TypeAlias = Any  # a number or text, or a NumPy array of them: one for each combination
 
 
-def _floor_divide(a: Any, b: Any) -> Any:
+def _floor_divide(a: Value, b: Value) -> Value:
     return np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b)))
 
 
-def _remainder(a: Any, b: Any) -> Any:
+def _remainder(a: Value, b: Value) -> Value:
     return np.where(b == 0, 0, np.remainder(a, np.where(b == 0, 1, b)))
 
 
-def _divide(a: Any, b: Any) -> Any:
+def _divide(a: Value, b: Value) -> Value:
     return np.where(b == 0, 0.0, np.true_divide(a, np.where(b == 0, 1, b)))
 
 
-def _multiply(a: Any, b: Any) -> Any:
+def _multiply(a: Value, b: Value) -> Value:
     if np.any(np.abs(np.multiply(a, b, dtype=np.float64)) > MAX_MAGNITUDE):
         raise SpaceError("a product in an expression is larger than 2**53")
     return np.multiply(a, b)
 
 
-def _power(a: Any, b: Any) -> Any:
+def _power(a: Value, b: Value) -> Value:
     if np.ndim(b) or not 0 <= b <= MAX_EXPONENT:
         raise SpaceError(f"an exponent must be a constant from 0 to {MAX_EXPONENT}")
     result = np.ones_like(a)
@@ -49,13 +50,13 @@ def _power(a: Any, b: Any) -> Any:
     return result
 
 
-def _log2(a: Any) -> Any:
+def _log2(a: Value) -> Value:
     if np.any(np.asarray(a) <= 0):
         raise SpaceError("log2 of a number that is not positive")
     return np.log2(a)
 
 
-BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+BINARY: Mapping[type[ast.AST], Callable[[Value, Value], Value]] = {
     ast.Add: np.add,
     ast.Sub: np.subtract,
     ast.Mult: _multiply,
@@ -64,7 +65,7 @@ BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Mod: _remainder,
     ast.Pow: _power,
 }
-COMPARE: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+COMPARE: Mapping[type[ast.AST], Callable[[Value, Value], Value]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -72,7 +73,7 @@ COMPARE: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
+FUNCTIONS: Mapping[str, tuple[int, Callable[..., Value]]] = {
     "min": (2, np.minimum),
     "max": (2, np.maximum),
     "abs": (1, np.abs),
@@ -89,7 +90,7 @@ class Expression:
     names: frozenset[str]
     tree: ast.expr
 
-    def __call__(self, values: Mapping[str, Any]) -> Any:
+    def __call__(self, values: Mapping[str, Value]) -> Value:
         """The value of the expression; arrays broadcast. A division by zero gives 0.
 
         Raises  SpaceError if types do not fit or a product is beyond 2**53.
@@ -170,7 +171,7 @@ def _refused(what: str, text: str) -> SpaceError:
     return SpaceError(f"expression '{text[:80]}' uses {what}", hint=f"allowed are {allowed}")
 
 
-def _evaluate(node: ast.AST, values: Mapping[str, object]) -> Any:
+def _evaluate(node: ast.AST, values: Mapping[str, Value]) -> Value:
     match node:
         case ast.Constant(value=value):
             return value
@@ -200,9 +201,9 @@ def _evaluate(node: ast.AST, values: Mapping[str, object]) -> Any:
     raise AssertionError(f"unchecked node {type(node).__name__}")
 
 
-def _compare(node: ast.Compare, values: Mapping[str, object]) -> Any:
+def _compare(node: ast.Compare, values: Mapping[str, Value]) -> Value:
     left = _evaluate(node.left, values)
-    result: Any = np.True_
+    result: Value = np.True_
     for op, other in zip(node.ops, node.comparators, strict=True):
         if isinstance(op, ast.In | ast.NotIn):
             assert isinstance(other, ast.Tuple | ast.List), "checked when parsed"
@@ -218,7 +219,7 @@ def _compare(node: ast.Compare, values: Mapping[str, object]) -> Any:
     return result
 
 
-def _equal(a: object, b: object) -> Any:
+def _equal(a: Value, b: Value) -> Value:
     """Element-wise equality that also holds between text and numbers (never equal)."""
     return np.equal(np.asarray(a, dtype=object), np.asarray(b, dtype=object)).astype(bool) if _mixed(a, b) else a == b
 

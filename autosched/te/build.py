@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol, overload
 
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir.node import FrozenDict, children, walk
+from autosched.ir.node import Attrs, FrozenDict, children, walk
 from autosched.te.tensor import ComputeOp, ExprOperators, PlaceholderOp, Tensor
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE, SPATIAL, CommReducer, IterVar, Range, Reduce
 from autosched.tir.buffer import extents
 from autosched.tir.dtypes import check_dtype, is_float, largest_finite
-from autosched.tir.expr import PrimExpr, SizeVar, Var, to_expr
+from autosched.tir.expr import ExprLike, PrimExpr, SizeVar, Var, to_expr
 
-Shape = Sequence[Any] | int | PrimExpr
+Shape = Sequence[ExprLike] | ExprLike
 
 
 def _name(what: str, name: object) -> str:
@@ -75,14 +75,24 @@ def _body(value: object, what: str) -> PrimExpr:
         raise InvalidTypeError(f"{what}: {error.message}") from None
 
 
+@overload
+def compute(
+    shape: Shape, fcompute: Callable[..., ExprLike], name: str = "compute", tag: str = "", attrs: Attrs | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def compute(
+    shape: Shape, fcompute: Callable[..., list[PrimExpr] | tuple[ExprLike, ...]], name: str = "compute", tag: str = "",
+    attrs: Attrs | None = None, varargs_names: Sequence[str] | None = None,
+) -> tuple[Tensor, ...]: ...  # fmt: skip
 def compute(
     shape: Shape,
-    fcompute: Callable[..., Any],
+    fcompute: Callable[..., object],
     name: str = "compute",
     tag: str = "",
-    attrs: Mapping[str, Any] | None = None,
+    attrs: Attrs | None = None,
     varargs_names: Sequence[str] | None = None,
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]:
     """A tensor whose element at (i, j, …) is `fcompute(i, j, …)`; a list of expressions makes several tensors.
 
     C = te.compute((m, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
@@ -100,7 +110,7 @@ def compute(
     several = isinstance(value, list | tuple)
     if value is None:
         raise InvalidTypeError(f"compute '{name}': fcompute gave nothing, expected an expression")
-    bodies = tuple(_body(v, f"compute '{name}'") for v in (value if several else (value,)))
+    bodies = tuple(_body(v, f"compute '{name}'") for v in (value if isinstance(value, list | tuple) else (value,)))
     if any(_has_nested_reduce(b) for b in bodies):
         raise InvalidValueError(
             f"compute '{name}': a reduction must be the whole expression", hint="give it a compute of its own"
@@ -138,9 +148,21 @@ def _has_nested_reduce(body: PrimExpr) -> bool:
     return any(isinstance(x, Reduce) for child in children(body) for x in walk(child))
 
 
-def comm_reducer(
-    fcombine: Callable[[Any, Any], object], fidentity: Callable[..., object], name: str = "reduce"
-) -> Callable[..., Any]:
+class Reducer(Protocol):
+    """A reduction of expressions over axes; of several together it gives several."""
+
+    @overload
+    def __call__(
+        self, expr: ExprLike, axis: IterVar | Sequence[IterVar], where: ExprLike | None = None, init: object = None
+    ) -> PrimExpr: ...
+    @overload
+    def __call__(
+        self, expr: Sequence[ExprLike], axis: IterVar | Sequence[IterVar], where: ExprLike | None = None,
+        init: object = None,
+    ) -> tuple[PrimExpr, ...]: ...  # fmt: skip
+
+
+def comm_reducer(fcombine: Callable[..., object], fidentity: Callable[..., object], name: str = "reduce") -> Reducer:
     """A reduction `reducer(expr, axis, where=None, init=None)` from a combination and its identity (by dtype).
 
     Several values reduce together where `fcombine` takes and returns tuples (an argmax).
@@ -149,7 +171,9 @@ def comm_reducer(
         if not callable(given):
             raise InvalidTypeError(f"comm_reducer '{name}': {argument} is a {type(given).__name__}, not a function")
 
-    def reducer(expr: object, axis: object, where: object = None, init: object = None) -> Any:
+    def reducer(
+        expr: Any, axis: object, where: object = None, init: object = None
+    ) -> Any:  # as Reducer's overloads say
         axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
         if not axes or not all(isinstance(a, IterVar) and a.kind == REDUCE for a in axes):
             raise InvalidTypeError(f"{name}: axis must be a reduce_axis or a list of them")

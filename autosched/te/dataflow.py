@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from autosched.errors import InvalidValueError
 from autosched.ir.node import FrozenDict
@@ -28,7 +27,7 @@ def rewire(op: Operation, tensors: Mapping[Tensor, Tensor]) -> Operation:
     if not isinstance(op, ComputeOp):
         return op
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, ProducerLoad) and x.producer in tensors:
             return ProducerLoad(tensors[x.producer], x.indices)
         return x

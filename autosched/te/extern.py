@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import overload
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir.node import IGNORED, FrozenDict
+from autosched.ir.node import IGNORED, Attrs, FrozenDict
+from autosched.te.build import Shape
 from autosched.te.tensor import OpaqueOperation, Tensor
 from autosched.tir.buffer import Buffer, decl_buffer, extents
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import ExprLike, PrimExpr
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BlockRealize, Evaluate, Stmt
 
@@ -25,8 +26,8 @@ class ExternOp(OpaqueOperation):
     output_placeholders: tuple[Buffer, ...] = ()
     body: Stmt | None = None
     tag: str = ""
-    attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
-    _cache: dict[int, Any] = field(default_factory=dict, repr=False, metadata=IGNORED)
+    attrs: Attrs = field(default_factory=FrozenDict)
+    _cache: dict[int, tuple[Tensor, ...]] = field(default_factory=dict, repr=False, metadata=IGNORED)
 
     @property
     def num_outputs(self) -> int:
@@ -40,17 +41,34 @@ class ExternOp(OpaqueOperation):
     def _outputs(self) -> tuple[Tensor, ...]:
         if 0 not in self._cache:
             self._cache[0] = tuple(Tensor(b.shape, b.dtype, self, i) for i, b in enumerate(self.output_placeholders))
-        return self._cache[0]  # type: ignore[no-any-return]
+        return self._cache[0]
 
     def with_inputs(self, tensors: Mapping[Tensor, Tensor]) -> ExternOp:
         """The operation on other tensors in place of some."""
         return dataclasses.replace(self, inputs=tuple(tensors.get(t, t) for t in self.inputs), _cache={})
 
 
+Buffers = Buffer | Sequence[Buffer] | None
+Dtypes = str | list[str] | tuple[str, ...] | None
+
+
+@overload
 def extern(
-    shape: Any, inputs: Sequence[Tensor] | Tensor, fcompute: Callable[..., object], name: str = "extern",
-    dtype: Any = None, in_buffers: Any = None, out_buffers: Any = None, tag: str = "", attrs: Any = None,
-) -> Any:  # fmt: skip
+    shape: Shape, inputs: Sequence[Tensor] | Tensor, fcompute: Callable[..., object], name: str = "extern",
+    dtype: Dtypes = None, in_buffers: Buffers = None, out_buffers: Buffers = None, tag: str = "",
+    attrs: Attrs | None = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def extern(
+    shape: Sequence[Sequence[ExprLike]], inputs: Sequence[Tensor] | Tensor, fcompute: Callable[..., object],
+    name: str = "extern", dtype: Dtypes = None, in_buffers: Buffers = None, out_buffers: Buffers = None,
+    tag: str = "", attrs: Attrs | None = None,
+) -> list[Tensor]: ...  # fmt: skip
+def extern(
+    shape: object, inputs: Sequence[Tensor] | Tensor, fcompute: Callable[..., object], name: str = "extern",
+    dtype: Dtypes = None, in_buffers: Buffers = None, out_buffers: Buffers = None, tag: str = "",
+    attrs: Attrs | None = None,
+) -> Tensor | list[Tensor]:  # fmt: skip
     """Tensors that a statement fills, or a call of a registered function.
 
     shape     of the result; a list of shapes makes several results
@@ -62,8 +80,8 @@ def extern(
     for i, t in enumerate(given):
         if not isinstance(t, Tensor):
             raise InvalidTypeError(f"extern '{name}': inputs[{i}] is a {type(t).__name__}, expected a te tensor")
-    several = isinstance(shape, list | tuple) and bool(shape) and isinstance(shape[0], list | tuple)
-    shapes = [extents(s, f"extern '{name}'") for s in shape] if several else [extents(shape, f"extern '{name}'")]
+    listed = shape if isinstance(shape, list | tuple) and shape and isinstance(shape[0], list | tuple) else None
+    shapes = [extents(s, f"extern '{name}'") for s in ((shape,) if listed is None else listed)]
     known = {t.dtype for t in given}
     if dtype is None:
         if len(known) != 1:
@@ -89,14 +107,14 @@ def extern(
         )
     op = ExternOp(name, tuple(given), tuple(ins), tuple(outs), body, tag, FrozenDict(attrs or {}))
     results = [op.output(i) for i in range(op.num_outputs)]
-    return results if several else results[0]
+    return results[0] if listed is None else results
 
 
-def _buffers(given: Any) -> list[Buffer]:
-    return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+def _buffers(given: Buffers) -> list[Buffer]:
+    return [] if given is None else list(given) if isinstance(given, Sequence) else [given]
 
 
-def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwargs: Any) -> list[Tensor] | Tensor:
+def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwargs: str) -> list[Tensor] | Tensor:
     """The outputs of a PrimFunc for these inputs: its first parameters, the rest are what it writes.
 
     Raises TypeError and ValueError where they do not fit

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from autosched.te.tensor import to_expr_like
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import ExprLike, PrimExpr, to_expr
 
 
-def _unary(name: str) -> Any:
-    def function(x: Any) -> PrimExpr:
-        return E.call(name, to_expr_like(x))
+def _unary(name: str, dtype: str | None = None) -> Callable[[ExprLike], PrimExpr]:
+    def function(x: ExprLike) -> PrimExpr:
+        return E.call(name, to_expr_like(x), dtype=dtype)
 
     function.__name__ = name
     function.__doc__ = f"{name}(x) of a floating-point expression."
@@ -24,18 +24,16 @@ normcdf = _unary("normcdf")
 floor, ceil, round, trunc, nearbyint = map(_unary, ("floor", "ceil", "round", "trunc", "nearbyint"))
 sin, cos, tan, asin, acos, atan, sinh, cosh = map(_unary, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"))
 exp2, exp10, log2, log10, log1p = map(_unary, ("exp2", "exp10", "log2", "log10", "log1p"))
-isnan, isinf, isfinite = (
-    (lambda x, _n=n: E.call(_n, to_expr_like(x), dtype="bool")) for n in ("isnan", "isinf", "isfinite")
-)
+isnan, isinf, isfinite = (_unary(n, "bool") for n in ("isnan", "isinf", "isfinite"))
 
 
-def abs(x: Any) -> PrimExpr:
+def abs(x: ExprLike) -> PrimExpr:
     """The absolute value of an integer or float."""
-    e = to_expr_like(x)
+    e = to_expr(x)
     return E.call("fabs", e) if is_float(e.dtype) else E.select(e >= 0, e, -e)
 
 
-def power(x: object, y: object) -> PrimExpr:
+def power(x: ExprLike, y: ExprLike) -> PrimExpr:
     """x to the power of y; of integers an integer, rounded towards zero and cut to the bits there are."""
     a, b = E.match_types(to_expr_like(x), to_expr_like(y))
     return E.call("pow", a, b) if is_float(a.dtype) else _whole_power(a, b)
@@ -56,18 +54,18 @@ def _whole_power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return E.select(E.compare(E.LT, b, zero), E.select(is_unit, unit, zero), result)
 
 
-def fma(a: object, b: object, c: object) -> PrimExpr:
+def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> PrimExpr:
     """a * b + c, rounded once."""
     return E.call("fma", to_expr_like(a), to_expr_like(b), to_expr_like(c))
 
 
-def ceildiv(x: object, y: object) -> PrimExpr:
+def ceildiv(x: ExprLike, y: ExprLike) -> PrimExpr:
     """x / y of integers, rounded up."""
     a, b = E.match_types(to_expr_like(x), to_expr_like(y))
     return E.floordiv(a + (b - 1), b)
 
 
-def fmod(x: object, y: object) -> PrimExpr:
+def fmod(x: ExprLike, y: ExprLike) -> PrimExpr:
     """What is left of x / y rounded towards zero, exact, with the sign of x: of floats."""
     a, b = E.match_types(to_expr_like(x), to_expr_like(y))
     return E.call("fmod", a, b)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import FrozenDict, walk
@@ -145,7 +144,7 @@ class _Builder:
         return self.buffers[tensor]
 
     def loads(self, body: PrimExpr) -> PrimExpr:
-        def step(x: object) -> Any:
+        def step(x: object) -> object:
             if isinstance(x, ProducerLoad):
                 return BufferLoad(self.buffer_of(x.producer), tuple(self.index(i) for i in x.indices))
             return x
@@ -186,7 +185,7 @@ class _Builder:
         if not self.index_dtype:
             return x
 
-        def step(node: object) -> Any:
+        def step(node: object) -> object:
             if isinstance(node, E.BinaryOp) and node.a.dtype != node.b.dtype:
                 a, b = E.match_types(node.a, node.b)
                 return type(node)(a, b)

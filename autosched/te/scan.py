@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import overload
 
 from autosched.errors import InvalidTypeError, InvalidValueError, refuse
 from autosched.ir.node import IGNORED
@@ -25,7 +25,7 @@ class ScanOp(OpaqueOperation):
     state_placeholder: tuple[Tensor, ...] = ()
     inputs: tuple[Tensor, ...] = ()
     scan_axis: IterVar | None = None
-    _cache: dict[int, Any] = field(default_factory=dict, repr=False, metadata=IGNORED)
+    _cache: dict[int, tuple[Tensor, ...]] = field(default_factory=dict, repr=False, metadata=IGNORED)
 
     @property
     def num_outputs(self) -> int:
@@ -39,7 +39,7 @@ class ScanOp(OpaqueOperation):
     def _outputs(self) -> tuple[Tensor, ...]:
         if 0 not in self._cache:
             self._cache[0] = tuple(Tensor(s.shape, s.dtype, self, i) for i, s in enumerate(self.state_placeholder))
-        return self._cache[0]  # type: ignore[no-any-return]
+        return self._cache[0]
 
     def with_inputs(self, tensors: Mapping[Tensor, Tensor]) -> ScanOp:
         """The operation on other tensors in place of some."""
@@ -47,20 +47,31 @@ class ScanOp(OpaqueOperation):
         return dataclasses.replace(self, init=init, update=update, _cache={})
 
 
-def _tensors(what: str, given: Any) -> list[Tensor]:
-    found = list(given) if isinstance(given, list | tuple) else [given]
-    for t in found:
+def _tensors(what: str, given: object) -> list[Tensor]:
+    found: list[Tensor] = []
+    for t in given if isinstance(given, list | tuple) else [given]:
         if not isinstance(t, Tensor):
             raise InvalidTypeError(
                 f"scan: argument '{what}' is a {type(t).__name__}, expected a te tensor or a list of them"
             )
+        found.append(t)
     return found
 
 
+@overload
+def scan(
+    init: Tensor, update: Tensor, state_placeholder: Tensor, inputs: Sequence[Tensor] | None = None,
+    name: str = "scan", tag: str = "", attrs: object = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def scan(
+    init: Sequence[Tensor], update: Sequence[Tensor], state_placeholder: Sequence[Tensor],
+    inputs: Sequence[Tensor] | None = None, name: str = "scan", tag: str = "", attrs: object = None,
+) -> Tensor | list[Tensor]: ...  # fmt: skip
 def scan(
     init: object, update: object, state_placeholder: object, inputs: Sequence[Tensor] | None = None, name: str = "scan",
     tag: str = "", attrs: object = None,
-) -> Any:  # fmt: skip
+) -> Tensor | list[Tensor]:  # fmt: skip
     """A recurrence along the first dimension.
 
     init               the first rows of the result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NoReturn, TypeVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.te.dataflow import cached_computation, factored_reduction, reading_copy, rewire
@@ -12,6 +12,8 @@ from autosched.te.stage import Split as Split
 from autosched.te.stage import Stage
 from autosched.te.tensor import ComputeOp, Operation, Tensor
 from autosched.tir.axis import IterVar
+
+S = TypeVar("S", bound=Tensor | Operation)
 
 
 class Schedule:
@@ -42,7 +44,7 @@ class Schedule:
         """The stages by operation."""
         return dict(self._of)
 
-    def __iter__(self) -> Any:  # without it, Python would index for ever
+    def __iter__(self) -> NoReturn:  # without it, Python would index for ever
         raise InvalidTypeError("a schedule cannot be iterated", hint="its stages are `s.stages`")
 
     def __getitem__(self, key: Tensor | Operation) -> Stage:
@@ -66,7 +68,12 @@ class Schedule:
 
     # Stages that come in between
 
-    def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation] | Tensor) -> Tensor:
+    def cache_read(
+        self,
+        tensor: Tensor,
+        scope: str,
+        readers: Tensor | Operation | Sequence[Tensor | Operation],
+    ) -> Tensor:
         """Let `readers` read a copy of a tensor that lies in `scope`; gives the copy."""
         _require_scope("cache_read", scope)
         _require_operations("cache_read", tensor, *_list(readers))
@@ -87,14 +94,14 @@ class Schedule:
         self._replace({source: copy.output(0)}, touched)
         return copy.output(0)
 
-    def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
+    def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Tensor | list[Tensor]:
         """Compute into a tensor of its own in `scope` and copy it from there; gives that tensor (or a list).
 
         Comes before the stage's axes are split: the computing axes are those of the new tensor's operation.
         """
         _require_scope("cache_write", scope)
         several = isinstance(tensor, list | tuple)
-        tensors: list[Tensor] = _list(tensor)
+        tensors = _list(tensor)
         _require_operations("cache_write", *tensors)
         stages = {self[t] for t in tensors}
         if len(stages) != 1:
@@ -150,7 +157,9 @@ class Schedule:
 
     # Groups
 
-    def create_group(self, outputs: object, inputs: object, include_inputs: bool = False) -> Group:
+    def create_group(
+        self, outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], include_inputs: bool = False
+    ) -> Group:
         """The stages between inputs and outputs as one, to be placed together."""
         ends = [self[t] for t in _list(outputs)]
         starts = [self[t] for t in _list(inputs)]
@@ -223,8 +232,8 @@ def _require_operations(action: str, *given: object) -> None:
             raise InvalidTypeError(f"{action} takes tensors, not {type(x).__name__}")
 
 
-def _list(x: object) -> list[Any]:
-    return list(x) if isinstance(x, list | tuple) else [x]
+def _list(x: S | Sequence[S]) -> list[S]:
+    return list(x) if isinstance(x, Sequence) else [x]
 
 
 def _operations(outputs: Sequence[Operation]) -> list[Operation]:

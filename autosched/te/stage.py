@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError, refuse
 from autosched.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE, SPATIAL, IterVar, Range
-from autosched.tir.expr import PrimExpr, Var
+from autosched.tir.expr import ExprLike, PrimExpr, Var
 from autosched.tir.index_map import IndexMap
 from autosched.tir.simplify import Analyzer
+
+if TYPE_CHECKING:
+    from autosched.te.tensor_intrin import TensorIntrin
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,10 @@ THREAD_TAGS = (
 )  # fmt: skip
 
 
-def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
+def thread_axis(dom: Range | Sequence[ExprLike] | str | None = None, tag: str = "", name: str = "") -> IterVar:
     """An axis of a GPU's grid: `thread_axis("threadIdx.x")` or `thread_axis((0, 64), "threadIdx.x")`."""
     if isinstance(dom, str):
-        dom, tag = None, dom
+        return thread_axis(None, dom, name)
     if not tag:
         raise InvalidValueError("thread_axis needs a tag", hint='such as "blockIdx.x" or "threadIdx.x"')
     if tag.removeprefix("pipeline") == tag and tag not in THREAD_TAGS:
@@ -88,10 +91,10 @@ class Stage:
         self.relations: list[Relation] = []
         self.kinds: dict[IterVar, str] = {}  # leaf -> "parallel", "vectorize", "unroll"
         self.binds: dict[IterVar, str] = {}
-        self.notes: list[tuple[IterVar, str, Any]] = []
+        self.notes: list[tuple[IterVar, str, str | int]] = []
         self.scope = "global"
         self.storage: list[tuple[IterVar, int, int]] = []
-        self.intrins: list[tuple[IterVar, Any]] = []
+        self.intrins: list[tuple[IterVar, TensorIntrin]] = []
         self.layout: Callable[..., Any] | None = None  # from the result's indices to those that it is stored by
 
     @property
@@ -126,7 +129,9 @@ class Stage:
             hint=f"its axes are {', '.join(iv.var.name for iv in self.leaf_iter_vars)}",
         )
 
-    def split(self, parent: IterVar, factor: Any = None, nparts: Any = None) -> tuple[IterVar, IterVar]:
+    def split(
+        self, parent: IterVar, factor: ExprLike | None = None, nparts: ExprLike | None = None
+    ) -> tuple[IterVar, IterVar]:
         """Divide an axis: the inner one has `factor` iterations, or the outer one `nparts`; tails are guarded.
 
         Raises ValueError unless exactly one of the two is given.
@@ -223,7 +228,7 @@ class Stage:
             raise InvalidTypeError("bind takes an axis and a te.thread_axis", where=f"stage {self.op.name}")
         self.binds[self.leaf_iter_vars[self._leaf(ivar, "bind")]] = thread_ivar.thread_tag
 
-    def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
+    def pragma(self, var: IterVar, pragma_type: str, pragma_value: str | SupportsInt | None = None) -> None:
         """Note something on an axis for the code generator."""
         leaf = self.leaf_iter_vars[self._leaf(var, "pragma")]
         if not isinstance(pragma_type, str):
@@ -231,7 +236,7 @@ class Stage:
         value = pragma_value if isinstance(pragma_value, str) else 1 if pragma_value is None else int(pragma_value)
         self.notes.append((leaf, f"pragma_{pragma_type}", value))
 
-    def prefetch(self, tensor: Tensor, var: IterVar, offset: Any) -> None:
+    def prefetch(self, tensor: Tensor, var: IterVar, offset: SupportsInt) -> None:
         """Note that a tensor's elements are wanted `offset` iterations ahead."""
         leaf = self.leaf_iter_vars[self._leaf(var, "prefetch")]
         self.notes.append((leaf, f"prefetch_{tensor.name}", int(offset)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError
 from autosched.ir.node import FrozenDict
@@ -16,7 +15,7 @@ from autosched.te.tensor import Operation, PlaceholderOp, Tensor
 from autosched.te.tensor_intrin import TensorIntrin
 from autosched.tir.axis import REDUCE, IterVar
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import Var
+from autosched.tir.expr import ExprLike, Var
 from autosched.tir.function import PrimFunc, shape_vars, specialize
 from autosched.tir.functor import rewrite
 from autosched.tir.schedule import BlockRV, LoopRV
@@ -144,7 +143,7 @@ class _Loops:
         if not self.unproven and not self.unproven_threads:
             return body
 
-        def step(x: object) -> Any:
+        def step(x: object) -> object:
             if isinstance(x, For) and x.loop_var in self.unproven_threads:
                 return dataclasses.replace(x, kind=LoopKind.THREAD_BINDING, thread=self.unproven_threads[x.loop_var])
             return (
@@ -165,10 +164,10 @@ class _Loops:
             for index in range(stage.op.num_outputs):
                 self.sch.transform_layout(block, ("write", index), mapping)
 
-            def whole(*indices: Var) -> list[Any]:
+            def whole(*indices: Var) -> list[ExprLike]:
                 own = mapping(*indices[:ndim])
-                own = list(own) if isinstance(own, list | tuple) else [own]
-                return [*(i for i in own if not isinstance(i, str)), *indices[ndim:]]
+                listed = own if isinstance(own, list | tuple) else [own]
+                return [*(i for i in listed if not isinstance(i, str)), *indices[ndim:]]
 
             self.sch.transform_block_layout(block, whole)
             return

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir.node import IGNORED, FrozenDict, Node, walk
+from autosched.ir.node import IGNORED, Attrs, FrozenDict, Node, walk
 from autosched.lazy_names import hook
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar, Reduce
 from autosched.tir.buffer import ProducerLoad
 from autosched.tir.dtypes import is_float, is_int
-from autosched.tir.expr import PrimExpr, to_expr
+from autosched.tir.expr import ExprLike, PrimExpr, to_expr
 
 
 class ExprOperators:
@@ -22,61 +22,56 @@ class ExprOperators:
     def as_expr(self) -> PrimExpr:
         raise NotImplementedError
 
-    def __add__(self, other: object) -> PrimExpr:
+    def __add__(self, other: ExprLike) -> PrimExpr:
         return E.add(self.as_expr(), to_expr_like(other))
 
-    def __radd__(self, other: object) -> PrimExpr:
+    def __radd__(self, other: ExprLike) -> PrimExpr:
         return E.add(to_expr_like(other), self.as_expr())
 
-    def __sub__(self, other: object) -> PrimExpr:
+    def __sub__(self, other: ExprLike) -> PrimExpr:
         return E.sub(self.as_expr(), to_expr_like(other))
 
-    def __rsub__(self, other: object) -> PrimExpr:
+    def __rsub__(self, other: ExprLike) -> PrimExpr:
         return E.sub(to_expr_like(other), self.as_expr())
 
-    def __mul__(self, other: object) -> PrimExpr:
+    def __mul__(self, other: ExprLike) -> PrimExpr:
         return E.mul(self.as_expr(), to_expr_like(other))
 
-    def __rmul__(self, other: object) -> PrimExpr:
+    def __rmul__(self, other: ExprLike) -> PrimExpr:
         return E.mul(to_expr_like(other), self.as_expr())
 
-    def __truediv__(self, other: object) -> PrimExpr:
+    def __truediv__(self, other: ExprLike) -> PrimExpr:
         return E.div(self.as_expr(), to_expr_like(other))
 
-    def __rtruediv__(self, other: object) -> PrimExpr:
+    def __rtruediv__(self, other: ExprLike) -> PrimExpr:
         return E.div(to_expr_like(other), self.as_expr())
 
-    def __floordiv__(self, other: object) -> PrimExpr:
+    def __floordiv__(self, other: ExprLike) -> PrimExpr:
         return E.floordiv(self.as_expr(), to_expr_like(other))
 
-    def __rfloordiv__(self, other: object) -> PrimExpr:
+    def __rfloordiv__(self, other: ExprLike) -> PrimExpr:
         return E.floordiv(to_expr_like(other), self.as_expr())
 
-    def __mod__(self, other: object) -> PrimExpr:
+    def __mod__(self, other: ExprLike) -> PrimExpr:
         return E.floormod(self.as_expr(), to_expr_like(other))
 
-    def __rmod__(self, other: object) -> PrimExpr:
+    def __rmod__(self, other: ExprLike) -> PrimExpr:
         return E.floormod(to_expr_like(other), self.as_expr())
 
-    def __and__(self, other: object) -> PrimExpr:
-        result: PrimExpr = self.as_expr() & to_expr_like(other)
-        return result
+    def __and__(self, other: ExprLike) -> PrimExpr:
+        return self.as_expr() & to_expr_like(other)
 
-    def __or__(self, other: object) -> PrimExpr:
-        result: PrimExpr = self.as_expr() | to_expr_like(other)
-        return result
+    def __or__(self, other: ExprLike) -> PrimExpr:
+        return self.as_expr() | to_expr_like(other)
 
-    def __xor__(self, other: object) -> PrimExpr:
-        result: PrimExpr = self.as_expr() ^ to_expr_like(other)
-        return result
+    def __xor__(self, other: ExprLike) -> PrimExpr:
+        return self.as_expr() ^ to_expr_like(other)
 
-    def __lshift__(self, other: object) -> PrimExpr:
-        result: PrimExpr = self.as_expr() << to_expr_like(other)
-        return result
+    def __lshift__(self, other: ExprLike) -> PrimExpr:
+        return self.as_expr() << to_expr_like(other)
 
-    def __rshift__(self, other: object) -> PrimExpr:
-        result: PrimExpr = self.as_expr() >> to_expr_like(other)
-        return result
+    def __rshift__(self, other: ExprLike) -> PrimExpr:
+        return self.as_expr() >> to_expr_like(other)
 
     def __invert__(self) -> PrimExpr:
         return ~self.as_expr()
@@ -88,11 +83,14 @@ class ExprOperators:
         return E.cast(dtype, self.as_expr())
 
 
-def to_expr_like(x: object) -> Any:
+def to_expr_like(x: ExprLike) -> ExprLike:
     """An element or axis as its expression; numbers stay numbers (they take the other side's dtype)."""
     if isinstance(x, ExprOperators):
         return x.as_expr()
-    return x.var if isinstance(x, IterVar) else x
+    return E.plain(x)
+
+
+TensorOrElement: TypeAlias = Any  # arithmetic of tensors gives a Tensor, of two tensors without dimensions a PrimExpr
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +122,11 @@ class OpaqueOperation(Operation):
     """An operation without axes of its own to schedule: statements of the user's, a recurrence."""
 
     @property
-    def axis(self) -> tuple[Any, ...]:
+    def axis(self) -> tuple[IterVar, ...]:
         return ()
 
     @property
-    def reduce_axis(self) -> tuple[Any, ...]:
+    def reduce_axis(self) -> tuple[IterVar, ...]:
         return ()
 
 
@@ -149,7 +147,7 @@ class Tensor(Node, ExprOperators):
     def ndim(self) -> int:
         return len(self.shape)
 
-    def __call__(self, *indices: Any) -> ProducerLoad:
+    def __call__(self, *indices: ExprLike) -> ProducerLoad:
         if len(indices) != self.ndim:
             raise InvalidValueError(f"tensor '{self.name}' has {self.ndim} dimensions, got {len(indices)} indices")
         found = tuple(to_expr(i) for i in indices)
@@ -158,50 +156,50 @@ class Tensor(Node, ExprOperators):
                 raise InvalidTypeError(f"tensor '{self.name}': an index is an integer, not {index.dtype}")
         return ProducerLoad(self, found)
 
-    def __iter__(self) -> Any:  # without it, Python would index for ever
+    def __iter__(self) -> NoReturn:  # without it, Python would index for ever
         raise InvalidTypeError(f"tensor '{self.name}' cannot be iterated", hint="index it")
 
-    def __getitem__(self, indices: Any) -> TensorSlice:
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> TensorSlice:
         return TensorSlice(self, indices if isinstance(indices, tuple) else (indices,))
 
     def as_expr(self) -> PrimExpr:
         """A zero-dimensional tensor as its element."""
         return self()
 
-    def _with(self, operator: str, a: object, b: object) -> Any:
+    def _with(self, operator: str, a: ExprLike, b: ExprLike) -> TensorOrElement:
         """Element-wise arithmetic of whole tensors, broadcast; of one element where both are."""
         if self.ndim == 0 and all(not isinstance(x, Tensor) or x.ndim == 0 for x in (a, b)):
             return getattr(E, _SCALAR[operator])(to_expr_like(a), to_expr_like(b))
         return getattr(hook("tensor operators"), operator)(a, b)
 
-    def __add__(self, other: object) -> Any:
+    def __add__(self, other: ExprLike) -> TensorOrElement:
         return self._with("add", self, other)
 
-    def __radd__(self, other: object) -> Any:
+    def __radd__(self, other: ExprLike) -> TensorOrElement:
         return self._with("add", other, self)
 
-    def __sub__(self, other: object) -> Any:
+    def __sub__(self, other: ExprLike) -> TensorOrElement:
         return self._with("subtract", self, other)
 
-    def __rsub__(self, other: object) -> Any:
+    def __rsub__(self, other: ExprLike) -> TensorOrElement:
         return self._with("subtract", other, self)
 
-    def __mul__(self, other: object) -> Any:
+    def __mul__(self, other: ExprLike) -> TensorOrElement:
         return self._with("multiply", self, other)
 
-    def __rmul__(self, other: object) -> Any:
+    def __rmul__(self, other: ExprLike) -> TensorOrElement:
         return self._with("multiply", other, self)
 
-    def __truediv__(self, other: object) -> Any:
+    def __truediv__(self, other: ExprLike) -> TensorOrElement:
         return self._with("divide", self, other)
 
-    def __rtruediv__(self, other: object) -> Any:
+    def __rtruediv__(self, other: ExprLike) -> TensorOrElement:
         return self._with("divide", other, self)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> TensorOrElement:
         return self._with("subtract", 0 if is_int(self.dtype) else 0.0, self)
 
-    def astype(self, dtype: str) -> Any:
+    def astype(self, dtype: str) -> TensorOrElement:
         """The tensor (or its one element) in another dtype."""
         return E.cast(dtype, self()) if self.ndim == 0 else hook("tensor operators").cast(self, dtype)
 
@@ -217,12 +215,12 @@ _SCALAR = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div"}
 class TensorSlice(ExprOperators):
     """`T[i]` of a tensor of more dimensions: more indices may follow; with all of them it is an element."""
 
-    def __init__(self, tensor: Tensor, indices: tuple[object, ...]):
+    def __init__(self, tensor: Tensor, indices: tuple[ExprLike, ...]):
         if len(indices) > tensor.ndim:
             raise InvalidValueError(f"tensor '{tensor.name}' has {tensor.ndim} dimensions, got {len(indices)} indices")
         self.tensor, self.indices = tensor, indices
 
-    def __getitem__(self, indices: Any) -> TensorSlice:
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> TensorSlice:
         return TensorSlice(self.tensor, self.indices + (indices if isinstance(indices, tuple) else (indices,)))
 
     @property
@@ -233,10 +231,10 @@ class TensorSlice(ExprOperators):
         return self.tensor(*self.indices)
 
     def __eq__(self, other: object) -> Any:
-        return self.as_expr() == to_expr_like(other)
+        return self.as_expr() == (other.as_expr() if isinstance(other, ExprOperators) else other)
 
     def __ne__(self, other: object) -> Any:
-        return self.as_expr() != to_expr_like(other)
+        return self.as_expr() != (other.as_expr() if isinstance(other, ExprOperators) else other)
 
     def __hash__(self) -> int:
         return id(self)
@@ -245,8 +243,8 @@ class TensorSlice(ExprOperators):
         return str(self.as_expr())
 
 
-def compare_slices(kind: type[E.CmpOp]) -> Any:
-    def method(self: ExprOperators, other: Any) -> PrimExpr:
+def compare_slices(kind: type[E.CmpOp]) -> Callable[[ExprOperators, ExprLike], PrimExpr]:
+    def method(self: ExprOperators, other: ExprLike) -> PrimExpr:
         return E.compare(kind, self.as_expr(), to_expr_like(other))
 
     return method
@@ -262,13 +260,13 @@ class PlaceholderOp(Operation):
 
     shape: tuple[PrimExpr, ...] = ()
     dtype: str = "float32"
-    _cache: dict[int, Any] = field(default_factory=dict, repr=False, metadata=IGNORED)
+    _cache: dict[int, tuple[Tensor, ...]] = field(default_factory=dict, repr=False, metadata=IGNORED)
 
     @property
     def _outputs(self) -> tuple[Tensor, ...]:
         if 0 not in self._cache:
             self._cache[0] = (Tensor(self.shape, self.dtype, self),)
-        return self._cache[0]  # type: ignore[no-any-return]
+        return self._cache[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,8 +276,8 @@ class ComputeOp(Operation):
     axis: tuple[IterVar, ...] = ()
     body: tuple[PrimExpr, ...] = ()
     tag: str = ""
-    attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
-    _cache: dict[int, Any] = field(default_factory=dict, repr=False, metadata=IGNORED)
+    attrs: Attrs = field(default_factory=FrozenDict)
+    _cache: dict[int, tuple[Tensor, ...]] = field(default_factory=dict, repr=False, metadata=IGNORED)
 
     @property
     def num_outputs(self) -> int:
@@ -305,4 +303,4 @@ class ComputeOp(Operation):
         if 0 not in self._cache:
             shape = tuple(iv.dom.extent for iv in self.axis)
             self._cache[0] = tuple(Tensor(shape, b.dtype, self, i) for i, b in enumerate(self.body))
-        return self._cache[0]  # type: ignore[no-any-return]
+        return self._cache[0]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir.node import FrozenDict
+from autosched.ir.node import Attrs, FrozenDict
 from autosched.te.prim_func import create_prim_func
 from autosched.te.tensor import ComputeOp, Operation, Tensor
 from autosched.tir.buffer import Buffer, decl_buffer
@@ -47,14 +46,14 @@ class TensorIntrin:
         return f"TensorIntrin({self.name})"
 
 
-def _without_init(x: object) -> Any:
+def _without_init(x: object) -> object:
     return dataclasses.replace(x, init=None) if isinstance(x, Block) and x.init is not None else x
 
 
 def decl_tensor_intrin(
     op: Operation, fcompute: Callable[..., object], name: str = "tensor_intrin",
-    binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None,
-    default_buffer_params: Mapping[str, Any] | None = None,
+    binds: Mapping[Tensor, Buffer] | None = None, scalar_params: object = None,
+    default_buffer_params: Attrs | None = None,
 ) -> TensorIntrin:  # fmt: skip
     """Declare what `stage.tensorize` replaces and by what.
 

@@ -45,7 +45,7 @@ class Applied:
     trace: str = ""
 
 
-def schedule_attrs(config: Config, applied: Applied) -> dict[str, Any]:
+def schedule_attrs(config: Config, applied: Applied) -> dict[str, object]:
     """The attributes of a function that a template has scheduled: a build and a tuning compile the same function."""
     return {"tir.is_scheduled": True, "autosched.config": config.to_json(), "autosched.trace": applied.trace}
 

@@ -13,6 +13,7 @@ import numpy as np
 from autosched import te
 from autosched.ir.node import FrozenDict
 from autosched.tir import Buffer, BufferLoad, BufferRegion, IntImm, PrimExpr, PrimFunc, Range, all_of
+from autosched.tir.expr import Var
 from autosched.tir.functor import rewrite
 
 
@@ -76,7 +77,7 @@ class Pack:
         natural = te.placeholder(self.shape, dtype, name="natural")
         split = self.split_shape
 
-        def element(*packed: Any) -> Any:
+        def element(*packed: PrimExpr) -> PrimExpr:
             at: list[Any] = [None] * len(split)
             for position, d in enumerate(self.order):
                 at[d] = packed[position]
@@ -103,7 +104,7 @@ def repack(func: PrimFunc, buffer: Buffer, pack: Pack) -> PrimFunc:
     dtype = buffer.shape[0].dtype
     packed = Buffer(f"{buffer.name}_packed", tuple(IntImm(s, dtype) for s in pack.packed_shape), buffer.dtype)
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, BufferLoad) and x.buffer is buffer:
             return BufferLoad(packed, pack.index(x.indices))
         if isinstance(x, BufferRegion) and x.buffer is buffer:
@@ -113,7 +114,7 @@ def repack(func: PrimFunc, buffer: Buffer, pack: Pack) -> PrimFunc:
             return BufferRegion(packed, tuple(Range(IntImm(0, s.dtype), s) for s in packed.shape))
         return x
 
-    buffer_map: Mapping[Any, Buffer] = {p: packed if b is buffer else b for p, b in func.buffer_map.items()}
+    buffer_map: Mapping[Var, Buffer] = {p: packed if b is buffer else b for p, b in func.buffer_map.items()}
     return dataclasses.replace(func, buffer_map=FrozenDict(buffer_map), body=rewrite(func.body, step))
 
 

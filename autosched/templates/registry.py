@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from types import ModuleType
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError, TargetError
 from autosched.extensions import load_extensions
@@ -113,7 +113,7 @@ def streams_bfloat16(target: Target, rows: int) -> bool:
     return find is None or bool(find(target, rows))
 
 
-def _package(backend: str) -> Any:
+def _package(backend: str) -> ModuleType:
     """A back end's templates. Raises TargetError where there are none."""
     package = f"{__package__}.{backend}"
     if importlib.util.find_spec(package) is None:

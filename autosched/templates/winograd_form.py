@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from autosched import te
 from autosched.ir.node import FrozenDict
+from autosched.te import Tensor
 from autosched.templates.classify import blocks_of
 from autosched.templates.winograd_transform import TAPS, Filter
 from autosched.tir import (
@@ -128,7 +128,7 @@ def _guarded_load(value: PrimExpr) -> BufferLoad:
     return load
 
 
-def padded_reader(conv: Convolution, tiling: Tiling, data: Any) -> Read:
+def padded_reader(conv: Convolution, tiling: Tiling, data: Tensor) -> Read:
     """How to read the padded data [n, channel, y, x, …] at any place: zero where the padding or nothing is."""
     sizes = tuple(conv.data.const_shape()[d] for d in (0, 2, 3))
     m = tiling.filter.outputs
@@ -155,7 +155,7 @@ def padded_reader(conv: Convolution, tiling: Tiling, data: Any) -> Read:
     return read
 
 
-def with_stages(func: PrimFunc, conv: Convolution, data: Any, weight: Any, out: Any) -> PrimFunc:
+def with_stages(func: PrimFunc, conv: Convolution, data: Tensor, weight: Tensor, out: Tensor) -> PrimFunc:
     """`func` with the convolution, and what makes its padded data, replaced by what computes `out`.
 
     data, weight  tensors that stand for the data without its borders and for the packed weight, which comes in place

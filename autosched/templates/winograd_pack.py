@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -58,13 +57,15 @@ class WinogradPack:
         size, outputs = len(g), self.shape[0]
         natural = te.placeholder(self.shape, dtype, name="natural")
 
-        def once(o: object, i: object, x: Any, tap: object) -> Any:
+        def once(o: PrimExpr, i: PrimExpr, x: PrimExpr, tap: PrimExpr) -> PrimExpr:
             terms = [natural[o, i, k, tap].as_expr() for k in range(TAPS)]
             return pick(x, [weighted_sum(row, terms) for row in g])
 
         half = te.compute((*self.shape[:2], size, TAPS), once, name="half")
 
-        def element(chunk: Any, x: Any, y: Any, panel: Any, i: Any, lane: Any) -> Any:
+        def element(
+            chunk: PrimExpr, x: PrimExpr, y: PrimExpr, panel: PrimExpr, i: PrimExpr, lane: PrimExpr
+        ) -> PrimExpr:
             o = (chunk * self.panels + panel) * self.width + lane
             whole = outputs % (self.width * self.panels) == 0
             at = o if whole else minimum(o, outputs - 1)

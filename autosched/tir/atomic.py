@@ -6,12 +6,11 @@ The value of `atomic_add` is the sum. It stands alone as what is stored, at the 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from autosched.errors import InvalidTypeError
 from autosched.tir.access import is_own
 from autosched.tir.buffer import BufferLoad
-from autosched.tir.expr import Call, PrimExpr, call, to_expr
+from autosched.tir.expr import Call, ExprLike, PrimExpr, call, to_expr
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
 from autosched.tir.stmt import BufferStore, Evaluate
@@ -19,7 +18,7 @@ from autosched.tir.stmt import BufferStore, Evaluate
 ATOMIC_ADD = "atomic_add"
 
 
-def atomic_add(element: Any, value: object) -> PrimExpr:
+def atomic_add(element: ExprLike, value: ExprLike) -> PrimExpr:
     """The sum of an element and a value, added without losing what other threads add meanwhile.
 
     Raises InvalidTypeError for what is no element of a buffer.
@@ -46,7 +45,7 @@ def added(store: BufferStore) -> PrimExpr | None:
 def store_atomics(func: PrimFunc) -> PrimFunc:
     """The function with calls of `atomic_add` that stand alone, as TVM writes them, as stores."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, Evaluate) and isinstance(x.value, Call) and x.value.op == ATOMIC_ADD:
             place, value = x.value.args
             element = place.args[0] if isinstance(place, Call) and place.op == "address_of" else place

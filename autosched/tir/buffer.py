@@ -11,9 +11,12 @@ from autosched.errors import InvalidTypeError, InvalidValueError, refuse
 from autosched.ir import printing
 from autosched.ir.node import IGNORED, Node
 from autosched.tir.dtypes import check_dtype, is_int
-from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, as_int, cast, const_int, mul, sub, to_expr
+from autosched.tir.expr import Call, ExprLike, IntImm, PrimExpr, StringImm, as_int, cast, const_int, mul, sub, to_expr
 
 _SCOPES = ("global", "local", "shared", "warp", "texture", "wmma", "m16n8k8", "metal", "trn")
+
+
+Indices = ExprLike | tuple[ExprLike, ...]
 
 
 class Scope(str):
@@ -50,7 +53,7 @@ class Buffer(Node):
         if type(self.scope) is not Scope:
             object.__setattr__(self, "scope", Scope(self.scope))
 
-    def __getitem__(self, indices: Any) -> BufferLoad:
+    def __getitem__(self, indices: Indices) -> BufferLoad:
         return load(self, indices)
 
     def __iter__(self) -> NoReturn:  # without it, Python would index for ever
@@ -77,7 +80,12 @@ class Buffer(Node):
         return BufferStore(self, cast(self.dtype, to_expr(value, self.dtype)), at)
 
     def access_ptr(
-        self, access_mask: Any, ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0, extent: Any = None
+        self,
+        access_mask: int | str,
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: ExprLike = 0,
+        extent: ExprLike | None = None,
     ) -> PrimExpr:
         """A pointer to the buffer's memory for a call of outside code; access_mask "r", "w" or "rw"."""
         refuse(
@@ -162,7 +170,7 @@ class BufferStore(Stmt):
     indices: tuple[PrimExpr, ...]
 
 
-def load(buffer: Buffer, indices: Any) -> BufferLoad:
+def load(buffer: Buffer, indices: object) -> BufferLoad:
     """buffer[indices]. Raises InvalidValueError on a wrong number of indices."""
     items = indices if isinstance(indices, tuple) else (indices,)
     if len(items) != len(buffer.shape):
@@ -192,9 +200,11 @@ def extents(shape: object, what: str) -> tuple[PrimExpr, ...]:
 
 
 def decl_buffer(
-    shape: Any, dtype: Any = None, name: str = "buffer", data: Any = None, strides: Sequence[Any] | None = None,
-    elem_offset: Any = None, scope: str = "", data_alignment: int = -1, offset_factor: int = 0, buffer_type: str = "",
-    axis_separators: Sequence[int] | None = None, span: Any = None,
+    shape: Sequence[ExprLike] | ExprLike, dtype: str | None = None, name: str = "buffer", data: object = None,
+    strides: Sequence[ExprLike] | None = None, elem_offset: ExprLike | None = None,
+    scope: str = "", data_alignment: int = -1,
+    offset_factor: int = 0, buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None, span: object = None,
 ) -> Buffer:  # fmt: skip
     """A buffer; float32 by default. Raises TypeError and ValueError for a shape or dtype that is none."""
     refuse(

@@ -100,7 +100,7 @@ def evaluate_check(values: object, call: E.Call, guarded: bool = False) -> Any:
 def clip_positions(func: PrimFunc) -> PrimFunc:
     """The function with checks replaced: positions out of range become the nearest valid ones, nothing is reported."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if not isinstance(x, E.Call) or x.op != CHECK_INDEX:
             return x
         index, low, size, _ = x.args

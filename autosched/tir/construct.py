@@ -7,19 +7,21 @@ Python numbers and lists, and checks them. The compiler itself makes nodes throu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir.node import FrozenDict
+from autosched.ir.node import Attrs, FrozenDict
 from autosched.tir import expr as E
 from autosched.tir import function, stmt
 from autosched.tir.access import infer_regions
 from autosched.tir.axis import ITER_KINDS, IterVar, Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import check_dtype, is_float, is_int
-from autosched.tir.expr import PrimExpr, Var, to_expr
+from autosched.tir.expr import ExprLike, PrimExpr, Var, to_expr
 from autosched.tir.stmt import LoopKind, Stmt
+
+T = TypeVar("T")
 
 
 class Constructor(type):
@@ -39,7 +41,7 @@ class Constructor(type):
     def __hash__(cls) -> int:
         return hash(cls.real)
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
         return cls.make(*args, **kwargs)  # type: ignore[attr-defined]
 
     def __getattr__(cls, name: str) -> Any:
@@ -49,7 +51,7 @@ class Constructor(type):
         return repr(cls.real)
 
 
-def _make(real: type, make: Callable[..., object]) -> Any:
+def _make(real: type, make: Callable[..., object]) -> Constructor:
     arguments = getattr(real, "__match_args__", ())
     text = {"real": real, "make": staticmethod(make), "__match_args__": arguments, "__doc__": real.__doc__}
     return Constructor(real.__name__, (), {**text, "__module__": real.__module__})
@@ -73,7 +75,7 @@ def _exprs(kind: str, argument: str, xs: object, dtype: str | None = None) -> tu
     return tuple(_expr(kind, argument, x, dtype) for x in items)
 
 
-def _is(kind: str, argument: str, x: object, wanted: type | tuple[type, ...], words: str) -> Any:
+def _is(kind: str, argument: str, x: object, wanted: type[T], words: str) -> T:
     if not isinstance(x, wanted):
         raise _where(kind, argument, x, words)
     return x
@@ -82,10 +84,10 @@ def _is(kind: str, argument: str, x: object, wanted: type | tuple[type, ...], wo
 def _stmt(kind: str, argument: str, x: object) -> Stmt:
     if isinstance(x, PrimExpr):
         return stmt.Evaluate(x)
-    return _is(kind, argument, x, Stmt, "a statement")  # type: ignore[no-any-return]
+    return _is(kind, argument, x, Stmt, "a statement")
 
 
-def _number(kind: str, dtype: Any, value: Any, span: Any) -> tuple[Any, str]:
+def _number(kind: str, dtype: object, value: object, span: object) -> tuple[Any, str]:
     if isinstance(dtype, int | float) and (value is None or isinstance(value, str)):  # our own order
         dtype, value = value or ("int32" if kind == "IntImm" else "float32"), dtype
     dtype = check_dtype(dtype, kind)
@@ -122,7 +124,7 @@ def _size_var(name: str, dtype: object = "int32", span: object = None) -> Var:
 
 
 def _binary(real: type[E.BinaryOp]) -> Callable[..., PrimExpr]:
-    def make(a: Any, b: Any, span: object = None) -> PrimExpr:
+    def make(a: ExprLike, b: ExprLike, span: object = None) -> PrimExpr:
         if issubclass(real, E.And | E.Or):
             return real(_expr(real.__name__, "a", a, "bool"), _expr(real.__name__, "b", b, "bool"))
         for argument, x in (("a", a), ("b", b)):
@@ -136,7 +138,7 @@ def _not(a: object, span: object = None) -> E.Not:
     return E.Not(_expr("Not", "a", a, "bool"))
 
 
-def _select(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> E.Select:
+def _select(condition: object, true_value: ExprLike, false_value: ExprLike, span: object = None) -> E.Select:
     _expr("Select", "true_value", true_value)
     _expr("Select", "false_value", false_value)
     return E.Select(_expr("Select", "condition", condition, "bool"), *E.match_types(true_value, false_value))
@@ -155,7 +157,7 @@ def _call(dtype: object, op: object, args: object = None, span: object = None) -
     return E.Call(name, _exprs("Call", "args", args or ()), check_dtype(dtype, "Call", "handle", "void"))
 
 
-def _let(var: Any, value: Any, body: Any, span: object = None) -> E.Let:
+def _let(var: object, value: object, body: object, span: object = None) -> E.Let:
     var = _is("Let", "var", var, Var, "a Var")
     return E.Let(var, _expr("Let", "value", value, var.dtype), _expr("Let", "body", body))
 
@@ -169,12 +171,14 @@ def _indices(kind: str, buffer: Buffer, indices: object) -> tuple[PrimExpr, ...]
     return found
 
 
-def _load(buffer: Any, indices: Any, predicate: Any = None, span: Any = None) -> BufferLoad:
+def _load(buffer: object, indices: object, predicate: object = None, span: object = None) -> BufferLoad:
     buffer = _is("BufferLoad", "buffer", buffer, Buffer, "a Buffer")
     return BufferLoad(buffer, _indices("BufferLoad", buffer, indices))
 
 
-def _store(buffer: Any, value: Any, indices: Any, predicate: object = None, span: object = None) -> stmt.BufferStore:
+def _store(
+    buffer: object, value: object, indices: object, predicate: object = None, span: object = None
+) -> stmt.BufferStore:
     buffer = _is("BufferStore", "buffer", buffer, Buffer, "a Buffer")
     found = E.cast(buffer.dtype, _expr("BufferStore", "value", value, buffer.dtype))
     return stmt.BufferStore(buffer, found, _indices("BufferStore", buffer, indices))
@@ -189,7 +193,13 @@ def _iter_kind(kind: object) -> str:
     raise InvalidValueError(f"IterVar: unknown kind {kind!r}", hint="such as IterVar.DataPar or IterVar.CommReduce")
 
 
-def _iter_var(dom: Any, var: Any, iter_type: Any = 0, thread_tag: str = "", span: Any = None) -> IterVar:
+def _iter_var(
+    dom: Any,
+    var: object,
+    iter_type: object = 0,
+    thread_tag: str = "",
+    span: object = None,
+) -> IterVar:
     if isinstance(dom, list | tuple):
         dom = make_range(*dom)
     if isinstance(var, str):
@@ -217,8 +227,9 @@ def _loop_kind(kind: Any) -> LoopKind:
 
 
 def _for(
-    loop_var: Any, min: Any = None, extent: Any = None, kind: Any = LoopKind.SERIAL, body: Any = None,
-    thread_binding: Any = None, annotations: Mapping[str, Any] | None = None, step: Any = None, span: Any = None,
+    loop_var: object, min: object = None, extent: object = None, kind: object = LoopKind.SERIAL, body: object = None,
+    thread_binding: IterVar | str | None = None, annotations: Attrs | None = None, step: object = None,
+    span: object = None,
 ) -> stmt.For:  # fmt: skip
     if isinstance(loop_var, IterVar):
         loop_var = loop_var.var
@@ -234,7 +245,7 @@ def _while(condition: object, body: object, span: object = None) -> stmt.While:
     return stmt.While(_expr("While", "condition", condition, "bool"), _stmt("While", "body", body))
 
 
-def _seq(seq: Any, span: object = None) -> stmt.SeqStmt:
+def _seq(seq: Iterable[object], span: object = None) -> stmt.SeqStmt:
     return stmt.SeqStmt(tuple(_stmt("SeqStmt", "seq", s) for s in seq))
 
 
@@ -244,7 +255,7 @@ def _if(condition: object, then_case: object, else_case: object = None, span: ob
     return stmt.IfThenElse(_expr("IfThenElse", "condition", condition, "bool"), kept, other)
 
 
-def _let_stmt(var: Any, value: Any, body: Any, span: Any = None) -> stmt.LetStmt:
+def _let_stmt(var: object, value: object, body: object, span: object = None) -> stmt.LetStmt:
     var = _is("LetStmt", "var", var, Var, "a Var")
     return stmt.LetStmt(var, _expr("LetStmt", "value", value, var.dtype), _stmt("LetStmt", "body", body))
 
@@ -258,7 +269,7 @@ def _assert(condition: object, message: object, body: object, span: object = Non
     return stmt.AssertStmt(_expr("AssertStmt", "condition", condition, "bool"), text, _stmt("AssertStmt", "body", body))
 
 
-def _region(buffer: Any, region: Any) -> stmt.BufferRegion:
+def _region(buffer: object, region: Iterable[Range | ExprLike]) -> stmt.BufferRegion:
     buffer = _is("BufferRegion", "buffer", buffer, Buffer, "a Buffer")
     parts = tuple(r if isinstance(r, Range) else Range(to_expr(r), E.const(1, to_expr(r).dtype)) for r in region)
     return stmt.BufferRegion(buffer, parts)
@@ -271,10 +282,15 @@ def _match(buffer: object, source: object) -> stmt.MatchBufferRegion:
     )
 
 
+Regions = Sequence[stmt.BufferRegion] | None  # None: as the body says
+
+
 def _block(
-    iter_vars: Sequence[IterVar], reads: Any = None, writes: Any = None, name_hint: str = "", body: Any = None,
-    init: Stmt | None = None, alloc_buffers: Sequence[Buffer] | None = None, match_buffers: Any = None,
-    annotations: Mapping[str, Any] | None = None, span: object = None,
+    iter_vars: Sequence[IterVar], reads: Regions = None, writes: Regions = None,
+    name_hint: str = "", body: Stmt | None = None,
+    init: Stmt | None = None, alloc_buffers: Sequence[Buffer] | None = None,
+    match_buffers: Sequence[stmt.MatchBufferRegion] | None = None, annotations: Attrs | None = None,
+    span: object = None,
 ) -> stmt.Block:  # fmt: skip
     if body is None:
         raise InvalidTypeError("Block: argument 'body' is missing")
@@ -286,15 +302,15 @@ def _block(
     )  # fmt: skip
 
 
-def _realize(iter_values: Any, predicate: Any, block: Any, span: object = None) -> stmt.BlockRealize:
+def _realize(iter_values: Iterable[object], predicate: object, block: object, span: object = None) -> stmt.BlockRealize:
     block = _is("BlockRealize", "block", block, stmt.Block, "a Block")
     values = _exprs("BlockRealize", "iter_values", list(iter_values))
     return stmt.BlockRealize(values, _expr("BlockRealize", "predicate", predicate, "bool"), block)
 
 
 def _prim_func(
-    params: Sequence[object], body: object = None, ret_type: object = None, buffer_map: Any = None, attrs: Any = None,
-    span: object = None,
+    params: Sequence[object], body: object = None, ret_type: object = None, buffer_map: Any = None,
+    attrs: Attrs | None = None, span: object = None,
 ) -> function.PrimFunc:  # fmt: skip
     if isinstance(body, Mapping):  # our own order: params, buffer_map, body
         body, buffer_map, ret_type = ret_type, body, None
@@ -311,7 +327,7 @@ def _prim_func(
     return function.PrimFunc(tuple(found), made, _stmt("PrimFunc", "body", body), ret_type, notes)
 
 
-CONSTRUCTORS: dict[str, Any] = {
+CONSTRUCTORS: dict[str, Constructor] = {
     **{
         kind.__name__: _make(kind, _binary(kind))
         for kind in (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from autosched.errors import InvalidTypeError
 from autosched.ir.node import walk
@@ -11,17 +11,18 @@ from autosched.tir.expr import Call, PrimExpr, StringImm
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
 
-Rule = Callable[[Any], Any]
+T = TypeVar("T")
+Rule = Callable[[Call], object]
 _RULES: dict[tuple[str, str], tuple[int, Rule]] = {}  # (intrinsic, kind of target) -> (level, rule)
-_ATTRS: dict[tuple[str, str], tuple[int, Any]] = {}  # (intrinsic, key) -> (level, value)
+_ATTRS: dict[tuple[str, str], tuple[int, object]] = {}  # (intrinsic, key) -> (level, value)
 
 
-def register_op_attr(op_name: str, attr_key: str, value: object = None, level: int = 10) -> Any:
+def register_op_attr(op_name: str, attr_key: str, value: object = None, level: int = 10) -> object:
     """Note an attribute of an intrinsic, unless one of a higher level is; with a value of None a decorator."""
     if not isinstance(op_name, str) or not isinstance(attr_key, str):
         raise InvalidTypeError("register_op_attr takes the operator's and the attribute's names")
 
-    def register(v: object) -> Any:
+    def register(v: T) -> T:
         if level >= _ATTRS.get((op_name, attr_key), (level, v))[0]:
             _ATTRS[op_name, attr_key] = (level, v)
         return v
@@ -29,7 +30,9 @@ def register_op_attr(op_name: str, attr_key: str, value: object = None, level: i
     return register if value is None else register(value)
 
 
-def register_intrin_lowering(op_name: str, target: str, *, f: Rule | None = None, level: int = 10) -> Any:
+def register_intrin_lowering(
+    op_name: str, target: str, *, f: Rule | None = None, level: int = 10
+) -> Rule | Callable[[Rule], Rule]:
     """Say what an intrinsic is replaced by when code is generated for a target; "default" is for all.
 
     f  takes the call (`op.args`, `op.dtype`) and gives an expression; without it a decorator
@@ -71,7 +74,7 @@ def lower_custom_intrinsics(func: PrimFunc, target: str = "llvm") -> PrimFunc:
     ):
         return func
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if not isinstance(x, Call):
             return x
         if x.op in _C_CALLS:

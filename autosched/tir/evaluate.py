@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from autosched.tir.simplify import Analyzer, Linear, form_key
 from autosched.tir.start_values import infinite_start
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
 
-Array = Any  # np.ndarray: its stubs type most results as Any
+Array: TypeAlias = Any  # np.ndarray: its stubs type most results as Any
 LEAST_PLACES = 4  # along the axis that a sample is drawn from
 CHUNK_ELEMENTS = 1 << 22  # largest operand that is built at once: 32 MiB of float64
 
@@ -78,7 +78,7 @@ def evaluate(func: PrimFunc, inputs: Sequence[Array], sample: Sample | None = No
     return [arrays[b] if is_float(b.dtype) else arrays[b].astype(b.dtype) for b in outputs]
 
 
-def _wide(dtype: str) -> Any:
+def _wide(dtype: str) -> type[np.generic]:
     return np.float64 if is_float(dtype) else np.bool_ if dtype == "bool" else np.int64
 
 
@@ -403,7 +403,7 @@ def _truncdiv(a: Array, b: Array) -> Array:
     return np.where((a >= 0) == (b >= 0), np.abs(a) // np.abs(b), -(np.abs(a) // np.abs(b)))
 
 
-_BINARY: dict[type, Any] = {
+_BINARY: dict[type, np.ufunc] = {
     E.Add: np.add, E.Sub: np.subtract, E.Mul: np.multiply, E.FloorDiv: np.floor_divide, E.FloorMod: np.mod,
     E.Min: np.minimum, E.Max: np.maximum, E.EQ: np.equal, E.NE: np.not_equal, E.LT: np.less, E.LE: np.less_equal,
     E.GT: np.greater, E.GE: np.greater_equal, E.And: np.logical_and, E.Or: np.logical_or,

@@ -9,14 +9,21 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Union
+from typing import Any, ClassVar, Protocol, Union
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir import printing
 from autosched.ir.node import DEFINES, IGNORED, Node, Span
 from autosched.tir.dtypes import DTYPES, INT_RANGES, check_dtype, fits, is_float, is_int, wrapped
 
-ExprLike = Union["PrimExpr", int, float, bool]
+
+class HasExpr(Protocol):
+    """What stands for one expression, such as an element of a tensor, and gives it when asked."""
+
+    def as_expr(self) -> PrimExpr: ...
+
+
+ExprLike = Union["PrimExpr", "StandsForVar", HasExpr, int, float]  # what operators of expressions accept
 
 
 class PrimExpr(Node):
@@ -370,41 +377,40 @@ class StandsForVar(Node):
     __slots__ = ()
     var: Var
 
-    def __add__(self, o: object) -> PrimExpr:
+    def __add__(self, o: ExprLike) -> PrimExpr:
         return self.var + plain(o)
 
-    def __radd__(self, o: object) -> PrimExpr:
+    def __radd__(self, o: ExprLike) -> PrimExpr:
         return plain(o) + self.var
 
-    def __sub__(self, o: object) -> PrimExpr:
+    def __sub__(self, o: ExprLike) -> PrimExpr:
         return self.var - plain(o)
 
-    def __rsub__(self, o: object) -> PrimExpr:
+    def __rsub__(self, o: ExprLike) -> PrimExpr:
         return plain(o) - self.var
 
-    def __mul__(self, o: object) -> PrimExpr:
+    def __mul__(self, o: ExprLike) -> PrimExpr:
         return self.var * plain(o)
 
-    def __rmul__(self, o: object) -> PrimExpr:
+    def __rmul__(self, o: ExprLike) -> PrimExpr:
         return plain(o) * self.var
 
-    def __floordiv__(self, o: object) -> PrimExpr:
+    def __floordiv__(self, o: ExprLike) -> PrimExpr:
         return self.var // plain(o)
 
-    def __mod__(self, o: object) -> PrimExpr:
+    def __mod__(self, o: ExprLike) -> PrimExpr:
         return self.var % plain(o)
 
-    def __lt__(self, o: object) -> PrimExpr:
+    def __lt__(self, o: ExprLike) -> PrimExpr:
         return self.var < plain(o)
 
-    def __ge__(self, o: object) -> PrimExpr:
+    def __ge__(self, o: ExprLike) -> PrimExpr:
         return self.var >= plain(o)
 
 
-def plain(x: Any) -> ExprLike:
+def plain(x: ExprLike) -> ExprLike:
     """The variable that `x` stands for, or `x` itself."""
-    found: ExprLike = x.var if isinstance(x, StandsForVar) else x
-    return found
+    return x.var if isinstance(x, StandsForVar) else x
 
 
 def const(value: float | int | bool, dtype: str | None = None) -> PrimExpr:
@@ -441,13 +447,12 @@ def _int_dtype(value: int) -> str:
     return next((d for d in ("int32", "int64") if fits(value, d)), "uint64")
 
 
-def to_expr(x: Any, dtype: str | None = None) -> PrimExpr:
+def to_expr(x: object, dtype: str | None = None) -> PrimExpr:
     """A number, axis or expression as an expression; numbers take `dtype`."""
     if isinstance(x, PrimExpr):
         return x
-    x = plain(x)
-    if isinstance(x, PrimExpr):
-        return x
+    if isinstance(x, StandsForVar):
+        return x.var
     if hasattr(x, "item") and not isinstance(x, bool | int | float):
         x = x.item()
     if isinstance(x, bool | int | float):
@@ -466,7 +471,7 @@ def as_int(x: object) -> int:
     raise InvalidValueError(f"expected a constant integer, got {x}")
 
 
-def const_int(x: Any) -> int | None:
+def const_int(x: object) -> int | None:
     """The value of an integer constant, or None."""
     return x if isinstance(x, int) else x.value if isinstance(x, IntImm) else None
 
@@ -528,7 +533,7 @@ def _number_dtype(expr: PrimExpr, number: object) -> str | None:
     return expr.dtype
 
 
-def _fold(kind: type[BinaryOp], f: Callable[[Any, Any], Any], a: ExprLike, b: ExprLike) -> PrimExpr:
+def _fold(kind: type[BinaryOp], f: Callable[[float, float], float], a: ExprLike, b: ExprLike) -> PrimExpr:
     x, y = match_types(a, b)
     if isinstance(x, IntImm) and isinstance(y, IntImm):
         return IntImm(wrapped(int(f(x.value, y.value)), x.dtype), x.dtype)
@@ -638,7 +643,7 @@ def maximum(a: ExprLike, b: ExprLike) -> PrimExpr:
     return _fold(Max, max, a, b)
 
 
-_COMPARE: dict[type[CmpOp], Callable[[Any, Any], bool]] = {
+_COMPARE: dict[type[CmpOp], Callable[[float, float], bool]] = {
     EQ: operator.eq, NE: operator.ne, LT: operator.lt, LE: operator.le, GT: operator.gt, GE: operator.ge,
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ A maximum of two values that is no step of a reduction is the first operand, whe
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from autosched.tir import expr as E
 from autosched.tir.access import is_own
@@ -37,13 +37,13 @@ class LastingMin(E.Min):
 def keep_nans(body: S) -> S:
     """The statement with the steps of annotated reductions as such, the result so far first."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         return rewrite(x, _lasting) if isinstance(x, Block) and x.annotations.get(KEEP_NAN) else x
 
     return rewrite(body, step)
 
 
-def _lasting(x: object) -> Any:
+def _lasting(x: object) -> object:
     if not isinstance(x, BufferStore) or not isinstance(x.value, E.Max | E.Min) or not is_float(x.value.dtype):
         return x
     a, b = x.value.a, x.value.b

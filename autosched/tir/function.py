@@ -9,7 +9,7 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.function import BaseFunc
-from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Span, walk
+from autosched.ir.node import DEFINES, IGNORED, Attrs, FrozenDict, Span, walk
 from autosched.tir.axis import IterVar
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr, Var, const, const_int
@@ -30,7 +30,7 @@ class PrimFunc(BaseFunc):
     buffer_map: Mapping[Var, Buffer] = field(metadata=DEFINES)
     body: Stmt
     ret_type: Any = None
-    attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
+    attrs: Attrs = field(default_factory=FrozenDict)
     span: Span | None = field(default=None, metadata=IGNORED)
 
     @property
@@ -94,7 +94,7 @@ def with_scalar_buffers(func: PrimFunc) -> PrimFunc:
     handles = {p: Var(p.name, "handle") for p in scalars}
     loads: dict[Var, PrimExpr] = {p: BufferLoad(b, ()) for p, b in buffers.items()}
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, Block) and x.name_hint != "root":
             used = {b for n in walk(x.body) if isinstance(n, BufferLoad) for b in (n.buffer,)}
             more = tuple(BufferRegion(b, ()) for b in buffers.values() if b in used)

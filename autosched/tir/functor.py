@@ -59,7 +59,7 @@ def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:
         return node
     from autosched.tir.simplify import fold
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, Var):
             return values.get(x, x)
         return fold(x) if isinstance(x, PrimExpr) else x
@@ -70,7 +70,7 @@ def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:
 def replace_buffers(node: N, buffers: Mapping[Buffer, Buffer]) -> N:
     """Replace buffers in loads, stores, regions and allocations."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, Buffer):
             return buffers.get(x, x)
         return x

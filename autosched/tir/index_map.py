@@ -6,7 +6,7 @@ import ast
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,11 +14,14 @@ from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import DEFINES, Node
 from autosched.tir import expr as E
 from autosched.tir.axis import Range
-from autosched.tir.expr import PrimExpr, Var
+from autosched.tir.expr import ExprLike, PrimExpr, Var
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer
 
-_OPS: dict[type[ast.operator], Callable[[Any, Any], PrimExpr]] = {
+if TYPE_CHECKING:
+    from autosched.runtime.ndarray import NDArray
+
+_OPS: dict[type[ast.operator], Callable[[ExprLike, ExprLike], PrimExpr]] = {
     ast.Add: E.add, ast.Sub: E.sub, ast.Mult: E.mul, ast.FloorDiv: E.floordiv, ast.Mod: E.floormod,
 }  # fmt: skip
 _SIGNS: dict[type, str] = {E.Add: "+", E.Sub: "-", E.Mul: "*", E.FloorDiv: "//", E.FloorMod: "%"}
@@ -152,7 +155,7 @@ class IndexMap(Node):
             raise InvalidValueError(f"index map {self} has no inverse: {error}") from None
         return IndexMap(new, tuple(analyzer.simplify(x) for x in found))
 
-    def map_ndarray(self, arr_src: object) -> Any:
+    def map_ndarray(self, arr_src: object) -> NDArray:
         """An array in the new layout. Raises InvalidValueError where the map needs padding."""
         from autosched.runtime.ndarray import array as nd_array
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.ir.node import children
+from autosched.ir.node import Node, children
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr
@@ -53,11 +53,11 @@ def value_size(value: PrimExpr) -> ValueSize:
     return ValueSize(own, reads)
 
 
-def _children_first(value: PrimExpr) -> list[Any]:
+def _children_first(value: PrimExpr) -> list[Node]:
     """The distinct nodes of an expression, loads as leaves, each behind all that it is made of."""
-    order: list[Any] = []
+    order: list[Node] = []
     done: set[int] = set()
-    stack: list[Any] = [value]
+    stack: list[Node] = [value]
     while stack:
         top = stack[-1]
         missing = [] if isinstance(top, BufferLoad) else [x for x in children(top) if id(x) not in done]

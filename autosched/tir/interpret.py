@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -40,8 +40,9 @@ from autosched.tir.stmt import (
     While,
 )  # fmt: skip
 
+Number: TypeAlias = Any  # a Python or NumPy number, as its dtype says
 Frame = list[Any]  # values of variables and arrays of buffers, by slot
-Value = Callable[[Frame], Any]
+Value = Callable[[Frame], Number]
 Action = Callable[[Frame], None]
 
 
@@ -55,7 +56,7 @@ def interpret(func: PrimFunc, arrays: Mapping[str, object] | Sequence[object], *
     """
     compiler = _Compiler(backward)
     given = _in_order(func, arrays)
-    frame_values: dict[int, Any] = {}
+    frame_values: dict[int, object] = {}
     for param, array in zip(func.params, given, strict=True):
         if param in func.buffer_map:
             buffer = func.buffer_map[param]
@@ -72,7 +73,7 @@ def interpret(func: PrimFunc, arrays: Mapping[str, object] | Sequence[object], *
         run(frame)
 
 
-def _in_order(func: PrimFunc, arrays: Mapping[str, object] | Sequence[object]) -> list[Any]:
+def _in_order(func: PrimFunc, arrays: Mapping[str, object] | Sequence[object]) -> list[object]:
     names = [func.buffer_map[p].name if p in func.buffer_map else p.name for p in func.params]
     if isinstance(arrays, Mapping):
         if set(arrays) != set(names):
@@ -110,7 +111,7 @@ def _poison(buffer: Buffer, shape: tuple[int, ...]) -> np.ndarray:
     return np.full(shape, np.iinfo(buffer.dtype).max, buffer.dtype)
 
 
-def _wrap(value: Any, dtype: str) -> Any:
+def _wrap(value: Number, dtype: str) -> Number:
     """A number as a dtype: integers wrap, floats round (to integers: towards zero)."""
     if dtype == "bool":
         return bool(value)
@@ -121,37 +122,37 @@ def _wrap(value: Any, dtype: str) -> Any:
     return np.dtype(dtype).type(value)
 
 
-def _floordiv(a: Any, b: Any) -> Any:
+def _floordiv(a: Number, b: Number) -> Number:
     """a // b rounding down; by 0 it is 0, as in kernels."""
     return a // b if b else 0 * b
 
 
-def _floormod(a: Any, b: Any) -> Any:
+def _floormod(a: Number, b: Number) -> Number:
     return a % b if b else 0 * b
 
 
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+_BINARY: dict[type, Callable[[Number, Number], Number]] = {
     E.Add: operator.add, E.Sub: operator.sub, E.Mul: operator.mul, E.FloorDiv: _floordiv,
     E.FloorMod: _floormod, E.EQ: operator.eq, E.NE: operator.ne, E.LT: operator.lt, E.LE: operator.le,
     E.GT: operator.gt, E.GE: operator.ge,
 }  # fmt: skip
 
 
-def _truncmod(a: Any, b: Any) -> Any:
+def _truncmod(a: Number, b: Number) -> Number:
     return a - _truncdiv(a, b) * b if b else 0 * b
 
 
-def _truncdiv(a: Any, b: Any) -> Any:
+def _truncdiv(a: Number, b: Number) -> Number:
     if not b:
         return 0 * b
     return abs(a) // abs(b) * (1 if (a >= 0) == (b >= 0) else -1)
 
 
-def _min(a: Any, b: Any) -> Any:
+def _min(a: Number, b: Number) -> Number:
     return a if a < b or a != a else b
 
 
-def _max(a: Any, b: Any) -> Any:
+def _max(a: Number, b: Number) -> Number:
     return a if a > b or a != a else b
 
 
@@ -160,7 +161,7 @@ class _Compiler:
 
     def __init__(self, backward: bool):
         self.slots: dict[int, int] = {}
-        self.keep: list[Any] = []  # nodes whose id is a slot's key must stay alive
+        self.keep: list[Var | Buffer] = []  # nodes whose id is a slot's key must stay alive
         self.backward = backward
 
     def slot(self, x: Var | Buffer) -> int:
@@ -182,7 +183,7 @@ class _Compiler:
             case Var():
                 s, name = self.slot(x), x.name
 
-                def variable(f: Frame) -> Any:
+                def variable(f: Frame) -> Number:
                     if f[s] is None:
                         raise VerifyError(f"variable '{name}' is used where it has no value")
                     return f[s]
@@ -210,7 +211,7 @@ class _Compiler:
             case E.Let():
                 s, value_of, body = self.slot(x.var), self.expr(x.value), self.expr(x.body)
 
-                def let(f: Frame) -> Any:
+                def let(f: Frame) -> Number:
                     f[s] = value_of(f)
                     return body(f)
 
@@ -258,7 +259,7 @@ class _Compiler:
         s, at = self.slot(x.buffer), self.place(x.buffer, x.indices)
         integer = is_int(x.buffer.dtype)
 
-        def read(f: Frame) -> Any:
+        def read(f: Frame) -> Number:
             value = f[s][at(f)]
             return value.item() if integer else value
 

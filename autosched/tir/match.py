@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import PrimExpr, add, cast
@@ -27,7 +26,7 @@ def _inline(body: Stmt, match: MatchBufferRegion) -> Stmt:
             add(r.min, cast(r.min.dtype, i)) for r, i in zip(region[extra:], old, strict=True)
         )
 
-    def step(node: object) -> Any:
+    def step(node: object) -> object:
         if isinstance(node, BufferLoad) and node.buffer is match.buffer:
             return BufferLoad(source, indices(node.indices))
         if isinstance(node, BufferStore) and node.buffer is match.buffer:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.ir.node import FrozenDict, walk
 from autosched.tir.axis import SPATIAL, IterVar, Range
@@ -133,7 +132,7 @@ class _Merger:
     def block(self, block: Block, lead: int, own: Var, old: tuple[Var, ...], extent: PrimExpr) -> Block:
         """The block over one axis in place of its first ones; accesses go by that axis or not at all."""
 
-        def access(x: object) -> Any:
+        def access(x: object) -> object:
             if isinstance(x, BufferLoad | BufferStore) and x.buffer in self.new:
                 return dataclasses.replace(x, buffer=self.new[x.buffer], indices=self.indices(x, old, own))
             if isinstance(x, BufferRegion) and x.buffer in self.new:
@@ -151,7 +150,7 @@ class _Merger:
             raise NotSeparableError(f"block '{self.name}' computes with a position in {_shown(self.symbols)}")
         return new
 
-    def indices(self, x: Any, old: tuple[Var, ...], own: Var) -> tuple[PrimExpr, ...]:
+    def indices(self, x: BufferLoad | BufferStore, old: tuple[Var, ...], own: Var) -> tuple[PrimExpr, ...]:
         lead = self.lead[x.buffer]
         self.indices_of(x.buffer, x.indices[:lead], old, self.name)
         return (own, *x.indices[lead:])

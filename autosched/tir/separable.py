@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.errors import ScheduleError
 from autosched.ir.node import Node, children, walk
@@ -44,7 +43,7 @@ class NotSeparableError(ScheduleError):
     """A function whose parts depend on each other, or on how many there are."""
 
 
-def share_of(shape: tuple[Any, ...], size: Var) -> Share | None:
+def share_of(shape: tuple[PrimExpr, ...], size: Var) -> Share | None:
     """How a shape grows with `size`; None where it does not.
 
     Raises NotSeparableError unless one dimension is a multiple of `size`, with nothing but ones before it.
@@ -169,7 +168,9 @@ class _Nest:
             return
         for child in children(node):
             if not isinstance(child, Buffer):
-                self.visit(self.analyzer.simplify(child) if _is_index(child) else child, name)
+                self.visit(
+                    self.analyzer.simplify(child) if isinstance(child, PrimExpr) and _is_index(child) else child, name
+                )
 
     def address(self, buffer: Buffer, share: Share, index: PrimExpr, name: str) -> None:
         """See that an index of the batch's dimension lies in the part that is being computed."""

@@ -25,10 +25,10 @@ CLASSES: Mapping[str, type] = {
 class _Writer:
     def __init__(self) -> None:
         self.index: dict[int, int] = {}
-        self.nodes: list[list[Any]] = []
+        self.nodes: list[list[object]] = []
         self.keep: list[Node] = []  # an id is only unique while its object lives
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: object) -> object:
         if isinstance(x, stmt.LoopKind):
             return x.word
         if isinstance(x, Node):
@@ -69,7 +69,7 @@ def _read(x: object, nodes: list[object]) -> Any:
 
 def from_json(text: str) -> function.PrimFunc:
     """Read what `to_json` wrote. Raises ValueError for anything else."""
-    nodes: list[Any] = []
+    nodes: list[object] = []
     try:
         for name, fields in json.loads(text):
             values = {key: _read(value, nodes) for key, value in fields.items()}

@@ -41,7 +41,7 @@ def bind_shared(value: PrimExpr, limit: int = MOST_AS_TREE) -> PrimExpr:
 def bind_shared_values(stmt: S) -> S:
     """A statement with what its stores share bound; the stored element itself, of an update, is read outside."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         return replace(x, value=_bind_update(x)) if isinstance(x, BufferStore) and _is_larger(x.value) else x
 
     return rewrite(stmt, step)

@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from autosched.ir.node import map_children
 from autosched.tir import expr as E
@@ -21,6 +21,7 @@ from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import is_int
 from autosched.tir.expr import IntImm, PrimExpr, Var
 
+T = TypeVar("T")
 Bound = tuple[int | None, int | None]  # inclusive; None is unbounded
 
 _FOLD: dict[type, Callable[[Any], PrimExpr]] = {
@@ -50,12 +51,15 @@ def fold(x: PrimExpr) -> PrimExpr:
     return new
 
 
-def _operands(x: Any) -> tuple[Any, ...]:
+def _operands(x: PrimExpr) -> tuple[PrimExpr, ...]:
     if isinstance(x, E.BinaryOp):
         return x.a, x.b
     if isinstance(x, E.Select):
         return x.condition, x.true_value, x.false_value
-    return (x.a,) if isinstance(x, E.Not) else (x.value,)
+    if isinstance(x, E.Not):
+        return (x.a,)
+    assert isinstance(x, E.Cast)
+    return (x.value,)
 
 
 class FormKey:
@@ -83,13 +87,13 @@ class FormKey:
         return True
 
 
-def form_key(x: PrimExpr) -> Any:
+def form_key(x: PrimExpr) -> Hashable:
     """A hashable key; equal for expressions of one form over the same variables and buffers."""
     return id(x) if isinstance(x, Var) else _form_key(x, {})
 
 
-def _form_key(x: PrimExpr, known: dict[int, FormKey]) -> Any:
-    parts: tuple[Any, ...]
+def _form_key(x: PrimExpr, known: dict[int, FormKey]) -> Hashable:
+    parts: tuple[Hashable, ...]
     operands: tuple[PrimExpr, ...]
     match x:
         case Var():
@@ -121,7 +125,7 @@ class Linear:
     """const + sum of coefficient * atom; atoms are not sums, and each occurs once."""
 
     const: int = 0
-    terms: dict[Any, tuple[int, PrimExpr]] = field(default_factory=dict)
+    terms: dict[Hashable, tuple[int, PrimExpr]] = field(default_factory=dict)
 
     def add(self, other: Linear, scale: int = 1) -> Linear:
         self.const += scale * other.const
@@ -129,7 +133,7 @@ class Linear:
             self.add_term(key, c * scale, atom)
         return self
 
-    def add_term(self, key: object, coefficient: int, atom: PrimExpr) -> None:
+    def add_term(self, key: Hashable, coefficient: int, atom: PrimExpr) -> None:
         total = self.terms.get(key, (0, atom))[0] + coefficient
         if total:
             self.terms[key] = (total, atom)
@@ -170,7 +174,7 @@ class Analyzer:
         self.bounds: dict[Var, Bound] = {}
         self.trust_checks = trust_checks  # `check_index` is in range: for proofs; folding would drop it
         self.keep_units = keep_units  # a variable of one value stays a variable (its value is still known to proofs)
-        self._known: dict[tuple[str, int], tuple[PrimExpr, Any]] | None = None  # while a question is being answered
+        self._known: dict[tuple[str, int], tuple[PrimExpr, object]] | None = None  # while a question is being answered
         for var, r in (ranges or {}).items():
             self.bind(var, r)
 

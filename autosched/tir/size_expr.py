@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from autosched.errors import InvalidValueError
 from autosched.runtime.size_expr import Shape, Size
@@ -41,7 +40,7 @@ def to_shape(shape: Sequence[object]) -> Shape:
     return tuple(map(to_size, shape))
 
 
-def call_sizes(func: PrimFunc, shapes: Sequence[Sequence[object]]) -> tuple[Any, ...]:
+def call_sizes(func: PrimFunc, shapes: Sequence[Sequence[object]]) -> tuple[PrimExpr, ...]:
     """What each of a function's symbols is for arguments of the given shapes, in the order of `shape_vars`.
 
     Raises InvalidValueError where a symbol is the size of no dimension.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
-from autosched.ir.node import DEFINES, IGNORED, LABEL, FrozenDict, Node, Span
+from autosched.ir.node import DEFINES, IGNORED, LABEL, Attrs, FrozenDict, Node, Span
 from autosched.tir.axis import IterVar, Range
 from autosched.tir.buffer import Buffer, Stmt
 from autosched.tir.buffer import BufferStore as BufferStore
@@ -58,7 +56,7 @@ class For(Stmt):
     kind: LoopKind
     body: Stmt
     thread: str = ""  # for THREAD_BINDING: "threadIdx.x", …
-    annotations: Mapping[str, Any] = field(default_factory=FrozenDict)
+    annotations: Attrs = field(default_factory=FrozenDict)
     span: Span | None = field(default=None, metadata=IGNORED)
 
     @property
@@ -119,7 +117,7 @@ class Allocate(Stmt):
 
     buffer: Buffer = field(metadata=DEFINES)
     body: Stmt
-    annotations: Mapping[str, Any] = field(default_factory=FrozenDict)
+    annotations: Attrs = field(default_factory=FrozenDict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +151,7 @@ class Block(Stmt):
     body: Stmt
     init: Stmt | None = None
     match_buffers: tuple[MatchBufferRegion, ...] = field(default=(), metadata=DEFINES)
-    annotations: Mapping[str, Any] = field(default_factory=FrozenDict)
+    annotations: Attrs = field(default_factory=FrozenDict)
     span: Span | None = field(default=None, metadata=IGNORED)
 
     @property

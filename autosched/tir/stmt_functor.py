@@ -14,7 +14,7 @@ from autosched.tir.expr import PrimExpr, Var, to_expr
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Evaluate, Stmt
 
-Visit = Callable[[Any], Any]
+Visit = Callable[[Any], object]
 
 
 def _node(what: str, x: object) -> Node:
@@ -23,7 +23,7 @@ def _node(what: str, x: object) -> Node:
     return x
 
 
-def _body(x: object) -> Any:
+def _body(x: Node) -> Node:
     return x.body if isinstance(x, PrimFunc) else x
 
 
@@ -31,7 +31,7 @@ def post_order_visit(stmt: object, fvisit: Visit) -> None:
     """Call `fvisit` on everything at and below a statement or expression, children first; each node once."""
     seen: set[int] = set()
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         if id(node) in seen or isinstance(node, Buffer):
             return
         for child in children(node):
@@ -49,7 +49,7 @@ def pre_order_visit(stmt: object, fvisit: Callable[[object], bool]) -> None:
     """
     seen: set[int] = set()
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         if isinstance(node, Buffer) or id(node) in seen:
             return
         if isinstance(node, PrimExpr):
@@ -73,16 +73,16 @@ def ir_transform(
     Raises       ValueError for a name that no node has
     """
     kinds = None if only_enable is None else tuple(_kind(name) for name in only_enable)
-    made: dict[int, Any] = {}  # a shared expression is rebuilt once
+    made: dict[int, object] = {}  # a shared expression is rebuilt once
 
-    def visit(node: object) -> Any:
+    def visit(node: Node) -> object:
         if not isinstance(node, PrimExpr):
             return node if isinstance(node, Buffer) else changed(node)
         if id(node) not in made:
             made[id(node)] = changed(node)
         return made[id(node)]
 
-    def changed(node: object) -> Any:
+    def changed(node: Node) -> object:
         asked = isinstance(node, Stmt | PrimExpr) if kinds is None else isinstance(node, kinds)
         if asked and preorder is not None and (found := preorder(node)) is not None:
             return _statement(node, found)
@@ -94,7 +94,7 @@ def ir_transform(
     return visit(_node("ir_transform", stmt))
 
 
-def _statement(old: object, new: object) -> Any:
+def _statement(old: object, new: object) -> object:
     return Evaluate(new) if isinstance(old, Stmt) and isinstance(new, PrimExpr) else new
 
 
@@ -105,7 +105,7 @@ def _kind(name: str) -> type:
     return construct.CONSTRUCTORS[short].real  # type: ignore[no-any-return]
 
 
-def substitute(node: object, vmap: Mapping[Var, object]) -> Any:
+def substitute(node: object, vmap: Mapping[Var, object] | Mapping[Buffer, object]) -> Node:
     """Replace variables (or buffers) by expressions; numbers take the variable's dtype."""
     for key in vmap:
         if not isinstance(key, Var | Buffer):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched import te
 from autosched.te import Tensor
 from autosched.tir import expr as E
-from autosched.tir.expr import const_int
+from autosched.tir.expr import ExprLike, PrimExpr, const_int
 from autosched.topi.shapes import dims
 
 LAYOUT = "BSHD"  # batch, sequence, heads, elements of a head
@@ -20,14 +19,14 @@ class _In:
     def __init__(self, x: Tensor, layout: str):
         self.x, self.layout = x, layout
 
-    def size(self, axis: str) -> Any:
+    def size(self, axis: str) -> PrimExpr:
         return dims(self.x.shape)[self.layout.index(axis)]
 
-    def __call__(self, **at: Any) -> Any:
+    def __call__(self, **at: ExprLike) -> PrimExpr:
         return self.x(*(at[axis] for axis in self.layout))
 
 
-def _broadcast(x: Tensor, *index: object) -> Any:
+def _broadcast(x: Tensor, *index: PrimExpr) -> PrimExpr:
     """An element of a tensor whose dimensions of one stand for all."""
     own = index[len(index) - x.ndim :]
     return x(*(0 if const_int(s) == 1 else i for s, i in zip(x.shape, own, strict=True)))
@@ -59,13 +58,13 @@ def attention(
     batch, heads, rows, columns = q.size("B"), q.size("H"), q.size("S"), k.size("S")
     d = te.reduce_axis((0, q.size("D")), "d")
 
-    def product(b: object, h: object, i: object, j: object) -> Any:
+    def product(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
         return te.sum(q(B=b, H=h, S=i, D=d) * k(B=b, H=h, S=j, D=d), axis=d)
 
     names = ["b", "h", "i", "j"]
     scores = te.compute((batch, heads, rows, columns), product, name="attention_scores", varargs_names=names)
 
-    def shifted(b: object, h: object, i: object, j: object) -> Any:
+    def shifted(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
         x = scores(b, h, i, j) * E.const(scale, query.dtype)
         x = x if bias is None else x + _broadcast(bias, b, h, i, j)
         return _masked(x, i, j, rows, columns, causal_mask, window_size)
@@ -77,7 +76,7 @@ def attention(
         (batch, heads, rows), lambda b, h, i: te.max(scaled(b, h, i, over[0]), axis=over[0]), name="attention_max"
     )
 
-    def subtracted(b: object, h: object, i: object) -> Any:
+    def subtracted(b: PrimExpr, h: PrimExpr, i: PrimExpr) -> PrimExpr:
         top = largest(b, h, i)
         hidden = E.const(float("-inf"), query.dtype)
         return top if zero_rows is None else E.select(E.compare(E.EQ, top, hidden), E.const(0, query.dtype), top)
@@ -93,7 +92,7 @@ def attention(
     )
     sizes = {"B": batch, "S": rows, "H": heads, "D": v.size("D")}
 
-    def weighted(*at: object) -> Any:
+    def weighted(*at: PrimExpr) -> PrimExpr:
         to = dict(zip(layouts[3], at, strict=True))
         k = over[2]
         return te.sum(power(to["B"], to["H"], to["S"], k) * v(B=to["B"], H=to["H"], S=k, D=to["D"]), axis=k)
@@ -102,7 +101,7 @@ def attention(
     shape = tuple(sizes[x] for x in layouts[3])
     context = te.compute(shape, weighted, name="attention_context", varargs_names=axes)
 
-    def normalised(*at: object) -> Any:
+    def normalised(*at: PrimExpr) -> PrimExpr:
         to = dict(zip(layouts[3], at, strict=True))
         zero, one, weights = E.const(0, query.dtype), E.const(1, query.dtype), total(to["B"], to["H"], to["S"])
         if zero_rows is None:
@@ -110,10 +109,12 @@ def attention(
         mean = context(*at) * (one / E.select(E.compare(E.EQ, weights, zero), one, weights))
         return mean if zero_rows == "masked" else E.select(E.compare(E.GE, weights, zero), mean, zero)
 
-    return te.compute(shape, normalised, name="T_attention", varargs_names=axes)  # type: ignore[no-any-return]
+    return te.compute(shape, normalised, name="T_attention", varargs_names=axes)
 
 
-def _masked(x: Any, i: Any, j: Any, rows: Any, columns: Any, causal: str | None, window: int | None) -> Any:
+def _masked(
+    x: PrimExpr, i: PrimExpr, j: PrimExpr, rows: PrimExpr, columns: PrimExpr, causal: str | None, window: int | None
+) -> PrimExpr:
     """-inf where query i does not see key j."""
     if causal is None:
         return x

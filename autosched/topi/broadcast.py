@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,10 +12,10 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import IntImm, PrimExpr, const_int
-from autosched.topi.shapes import axis_names, dims
+from autosched.topi.shapes import Dim, axis_names, dims
 
 
-def broadcast_shape(*shapes: Sequence[object]) -> tuple[Any, ...]:
+def broadcast_shape(*shapes: Sequence[Dim]) -> tuple[PrimExpr, ...]:
     """The common shape; in every column the dimension that is not 1."""
     ndim = max(map(len, shapes))
     result = []
@@ -30,7 +29,7 @@ def broadcast_shape(*shapes: Sequence[object]) -> tuple[Any, ...]:
     return dims(result)
 
 
-def element(x: Tensor, indices: Sequence[object], shape: Sequence[object]) -> PrimExpr:
+def element(x: Tensor, indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr:
     """The element of `x` that stands at `indices` of the broadcast result; 0 stands only where `x` is repeated."""
     start = len(indices) - x.ndim
     dims_of = zip(x.shape, indices[start:], shape[start:], strict=True)
@@ -49,10 +48,10 @@ def elementwise(f: Callable[..., PrimExpr], name: str, *operands: Operand) -> Te
     shape = broadcast_shape(*(t.shape for t in tensors))
     dtype = tensors[-1].dtype
 
-    def compute(*i: Any) -> PrimExpr:
+    def compute(*i: PrimExpr) -> PrimExpr:
         return f(*(element(x, i, shape) if isinstance(x, Tensor) else E.const(x, dtype) for x in operands))
 
-    return te.compute(shape, compute, name=name, varargs_names=axis_names(len(shape)))  # type: ignore[no-any-return]
+    return te.compute(shape, compute, name=name, varargs_names=axis_names(len(shape)))
 
 
 def add(x: Operand, y: Operand) -> Tensor:
@@ -84,10 +83,10 @@ def power(x: Operand, y: Operand) -> Tensor:
     return elementwise(te.power, "T_power", x, y)
 
 
-def _with_nan(pick: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _with_nan(pick: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[[PrimExpr, PrimExpr], PrimExpr]:
     """`pick`, which gives its first operand where one is NaN, so that a NaN in the second is kept too."""
 
-    def choose(a: Any, b: Any) -> Any:
+    def choose(a: PrimExpr, b: PrimExpr) -> PrimExpr:
         if isinstance(a, E.FloatImm | int | float):
             a, b = b, a
         if isinstance(b, E.FloatImm | int | float) or not is_float(b.dtype):
@@ -132,11 +131,11 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
 def cast(x: Tensor, dtype: str) -> Tensor:
     """The values as another dtype; floats become integers by dropping the fraction."""
 
-    def convert(*i: object) -> PrimExpr:
+    def convert(*i: PrimExpr) -> PrimExpr:
         value = x(*i)
         return E.compare(E.NE, value, 0) if dtype == "bool" and x.dtype != "bool" else E.cast(dtype, value)
 
-    return te.compute(x.shape, convert, name="compute")  # type: ignore[no-any-return]
+    return te.compute(x.shape, convert, name="compute")
 
 
 def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -145,4 +144,4 @@ def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
     result = te.compute(
         full, lambda *i: element(x, i, full), name="T_broadcast_to", varargs_names=axis_names(len(full))
     )
-    return result  # type: ignore[no-any-return]
+    return result

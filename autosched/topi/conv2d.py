@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
-from autosched.tir.expr import cast, const, if_then_else
-from autosched.topi.shapes import batch_shape, dims, int_shape
+from autosched.tir.axis import IterVar
+from autosched.tir.expr import PrimExpr, cast, const, if_then_else
+from autosched.topi.shapes import BatchShape, batch_shape, dims, int_shape
 
 
 def channel_block(layout: str) -> int:
@@ -35,7 +35,7 @@ def pad_spatial(data: Tensor, padding: Sequence[int], value: float = 0.0, name: 
     height, width = shape[2], shape[3]
     grown = (shape[0], shape[1], height + top + bottom, width + left + right, *shape[4:])
 
-    def compute(n: Any, c: Any, y: Any, x: Any, *rest: Any) -> Any:
+    def compute(n: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr, *rest: PrimExpr) -> PrimExpr:
         conditions = []
         if top or bottom:
             conditions += [y >= top, y < top + height]
@@ -44,14 +44,14 @@ def pad_spatial(data: Tensor, padding: Sequence[int], value: float = 0.0, name: 
         return if_then_else(te.all(*conditions), data(n, c, y - top, x - left, *rest), const(value, data.dtype))
 
     names = [f"i{i}" for i in range(len(shape))]
-    return te.compute(dims(grown), lambda *i: compute(*i), name=name, varargs_names=names)  # type: ignore[no-any-return]
+    return te.compute(dims(grown), lambda *i: compute(*i), name=name, varargs_names=names)
 
 
 @dataclass(frozen=True)
 class Geometry:
     """Sizes of one convolution, all integers but for a batch of unknown size."""
 
-    batch: Any
+    batch: PrimExpr | int
     channels_in: int
     channels_out: int
     groups: int
@@ -84,7 +84,7 @@ def out_size(size: int, kernel: int, stride: int, dilation: int, before: int, af
 
 
 def geometry(
-    data: Sequence[Any], weight: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    data: BatchShape, weight: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
     groups: int, data_layout: str, out_layout: str,
 ) -> Geometry:  # fmt: skip
     """Check shapes against each other. Raises ShapeError saying what does not fit."""
@@ -149,36 +149,39 @@ def _every_nth_pixel(data: Tensor, g: Geometry) -> Tensor:
     shape = batch_shape(data)
     y, x = g.strides
 
-    def compute(n: Any, c: Any, row: Any, column: Any, *rest: Any) -> Any:
+    def compute(n: PrimExpr, c: PrimExpr, row: PrimExpr, column: PrimExpr, *rest: PrimExpr) -> PrimExpr:
         return data(n, c, row * y, column * x, *rest)
 
     names = [f"i{i}" for i in range(len(shape))]
     kept = dims((*shape[:2], *g.out_size, *shape[4:]))
-    return te.compute(kept, lambda *i: compute(*i), name="stride_temp", varargs_names=names)  # type: ignore[no-any-return]
+    return te.compute(kept, lambda *i: compute(*i), name="stride_temp", varargs_names=names)
 
 
-def _rows(g: Geometry, y: Any, x: Any, ky: Any, kx: Any) -> tuple[Any, Any]:
+def _rows(g: Geometry, y: PrimExpr, x: PrimExpr, ky: IterVar, kx: IterVar) -> tuple[PrimExpr, PrimExpr]:
     """Where a window's element lies in the padded image."""
 
-    def at(i: Any, k: Any, axis: int) -> Any:
+    def at(i: PrimExpr, k: IterVar, axis: int) -> PrimExpr:
         return i * g.strides[axis] + k * g.dilation[axis]
 
     return at(y, ky, 0), at(x, kx, 1)
 
 
-def _output(g: Geometry, body: Callable[[Any, Any, Any, Any], object], name: str) -> Tensor:
+Channel = tuple[PrimExpr, PrimExpr | None]  # its index, or its block's and that in the block
+
+
+def _output(g: Geometry, body: Callable[[PrimExpr, Channel, PrimExpr, PrimExpr], PrimExpr], name: str) -> Tensor:
     """The compute over (n, channel, y, x), the channel split in blocks where the output is."""
     rows, columns = g.out_size
     if not g.block_out:
         shape = dims((g.batch, g.channels_out, rows, columns))
-        return te.compute(shape, lambda nn, ff, yy, xx: body(nn, (ff, None), yy, xx), name=f"{name}_nchw")  # type: ignore[no-any-return]
+        return te.compute(shape, lambda nn, ff, yy, xx: body(nn, (ff, None), yy, xx), name=f"{name}_nchw")
     shape = dims((g.batch, g.channels_out // g.block_out, rows, columns, g.block_out))
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         shape, lambda n, oc_chunk, oh, ow, oc_block: body(n, (oc_chunk, oc_block), oh, ow), name=f"{name}_nchwc"
     )
 
 
-def _channel(g: Geometry, channel: tuple[Any, Any]) -> Any:
+def _channel(g: Geometry, channel: Channel) -> PrimExpr:
     chunk, inner = channel
     return chunk if inner is None else chunk * g.block_out + inner
 
@@ -196,14 +199,14 @@ def _dense(data: Tensor, weight: Tensor, g: Geometry, dtype: str) -> Tensor:
         rc = te.reduce_axis((0, dims((g.per_group_in,))[0]), "rc")
         axes = [rc, ry, rx]
 
-    def group_start(channel: tuple[Any, Any], step: int) -> Any:
+    def group_start(channel: Channel, step: int) -> PrimExpr | int:
         """The first input channel (or chunk) of the output channel's group."""
         if g.groups == 1:
             return 0
         width = g.per_group_out // g.block_out if channel[1] is not None else g.per_group_out
         return channel[0] // width * step
 
-    def body(n: object, channel: tuple[object, object], y: object, x: object) -> Any:
+    def body(n: PrimExpr, channel: Channel, y: PrimExpr, x: PrimExpr) -> PrimExpr:
         row, column = _rows(g, y, x, ry, rx)
         out = _channel(g, channel)
         if g.block_in:
@@ -219,9 +222,10 @@ def _depthwise(data: Tensor, weight: Tensor, g: Geometry, dtype: str) -> Tensor:
     """One input channel for each output channel: sum over the window alone."""
     ry, rx = te.reduce_axis((0, dims(g.kernel)[0]), "ry"), te.reduce_axis((0, dims(g.kernel)[1]), "rx")
 
-    def body(n: Any, channel: tuple[Any, Any], y: object, x: object) -> Any:
+    def body(n: PrimExpr, channel: Channel, y: PrimExpr, x: PrimExpr) -> PrimExpr:
         row, column = _rows(g, y, x, ry, rx)
         if g.block_in:
+            assert channel[1] is not None, "blocks in, blocks out"
             value = data(n, channel[0], row, column, channel[1])
         else:
             source = channel[0] if g.per_group_out == 1 else channel[0] // g.per_group_out

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
-from autosched.tir.expr import const, if_then_else
+from autosched.tir.axis import IterVar
+from autosched.tir.expr import PrimExpr, const, if_then_else
 from autosched.topi.conv2d import out_size
 from autosched.topi.shapes import dims, int_shape
 
@@ -79,7 +79,7 @@ def conv_nd(data: Tensor, weight: Tensor, g: Spatial, groups: int = 1) -> Tensor
     rc, taps = _reduce_axes(kernel[1], kernel[2:])
     per_group = shape[1] // groups
 
-    def body(n: Any, f: Any, *place: Any) -> Any:
+    def body(n: PrimExpr, f: PrimExpr, *place: PrimExpr) -> PrimExpr:
         channel = rc if groups == 1 else f // per_group * kernel[1] + rc
         at = [p * s + t * d for p, s, t, d in zip(place, g.strides, taps, g.dilation, strict=True)]
         return te.sum(padded(n, channel, *at) * weight(f, rc, *taps), axis=[rc, *taps])
@@ -106,7 +106,7 @@ def conv_transpose_nd(
     spread = _spread(data, g.strides, (*before, *after))
     rc, taps = _reduce_axes(kernel[0] // groups, kernel[2:])
 
-    def body(n: Any, f: Any, *place: Any) -> Any:
+    def body(n: PrimExpr, f: PrimExpr, *place: PrimExpr) -> PrimExpr:
         channel = rc if groups == 1 else f // kernel[1] * (kernel[0] // groups) + rc
         out = f if groups == 1 else f % kernel[1]
         at = [p + t * d for p, t, d in zip(place, taps, g.dilation, strict=True)]
@@ -125,7 +125,7 @@ def _spread(data: Tensor, steps: Sequence[int], padding: Sequence[int]) -> Tenso
     shape = int_shape(data)
     grown = [(size - 1) * s + 1 + b + a for size, s, b, a in zip(shape[2:], steps, before, after, strict=True)]
 
-    def body(n: Any, c: Any, *place: Any) -> Any:
+    def body(n: PrimExpr, c: PrimExpr, *place: PrimExpr) -> PrimExpr:
         conditions, at = [], []
         for p, size, s, b, a in zip(place, shape[2:], steps, before, after, strict=True):
             i = p - b
@@ -137,16 +137,16 @@ def _spread(data: Tensor, steps: Sequence[int], padding: Sequence[int]) -> Tenso
         return if_then_else(te.all(*conditions), value, const(0, data.dtype)) if conditions else value
 
     names = [f"i{i}" for i in range(rank + 2)]
-    return te.compute(dims((*shape[:2], *grown)), lambda *i: body(*i), name="pad_temp", varargs_names=names)  # type: ignore[no-any-return]
+    return te.compute(dims((*shape[:2], *grown)), lambda *i: body(*i), name="pad_temp", varargs_names=names)
 
 
-def _reduce_axes(channels: int, kernel: Sequence[int]) -> tuple[Any, list[Any]]:
+def _reduce_axes(channels: int, kernel: Sequence[int]) -> tuple[IterVar, list[IterVar]]:
     extents = dims((channels, *kernel))
     rc = te.reduce_axis((0, extents[0]), "rc")
     return rc, [te.reduce_axis((0, e), f"r{a}") for e, a in zip(extents[1:], LETTERS[len(kernel)], strict=True)]
 
 
-def _compute(shape: Sequence[int], body: Any, name: str) -> Tensor:
+def _compute(shape: Sequence[int], body: Callable[..., PrimExpr], name: str) -> Tensor:
     assert math.prod(shape) > 0, "sizes were checked"
     names = ["n", "f", *LETTERS[len(shape) - 2]]
-    return te.compute(dims(shape), lambda *i: body(*i), name=name, varargs_names=names)  # type: ignore[no-any-return]
+    return te.compute(dims(shape), lambda *i: body(*i), name=name, varargs_names=names)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched import te
 from autosched.te import Tensor
 from autosched.tir.expr import cast, const
-from autosched.topi.shapes import dims
+from autosched.topi.shapes import Dim, dims
 
 
-def full(shape: Sequence[Any], dtype: str, value: float) -> Tensor:
+def full(shape: Sequence[Dim], dtype: str, value: float) -> Tensor:
     """The same number everywhere."""
-    return te.compute(dims(shape), lambda *_: const(value, dtype), name="T_full")  # type: ignore[no-any-return]
+    return te.compute(dims(shape), lambda *_: const(value, dtype), name="T_full")
 
 
 def full_like(x: Tensor, value: float) -> Tensor:
@@ -23,4 +22,4 @@ def full_like(x: Tensor, value: float) -> Tensor:
 def arange(start: int, end: int, step: int, dtype: str) -> Tensor:
     """start, start + step, … before end."""
     size = max(0, -(-(end - start) // step))
-    return te.compute(dims((size,)), lambda i: cast(dtype, i * step + start), name="T_arange")  # type: ignore[no-any-return]
+    return te.compute(dims((size,)), lambda i: cast(dtype, i * step + start), name="T_arange")

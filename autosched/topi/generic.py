@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from autosched import te
 from autosched.errors import InvalidTypeError
 from autosched.te import Schedule, Tensor
+from autosched.tir.expr import PrimExpr
 
 
 def default_schedule(outs: Tensor | Sequence[Tensor], auto_inline: bool = False) -> Schedule:
@@ -27,7 +28,7 @@ def __getattr__(name: str) -> Callable[..., Schedule]:
     if not name.startswith("schedule_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    def schedule(*args: object, **kwargs: object) -> Schedule:
+    def schedule(*args: PrimExpr, **kwargs: PrimExpr) -> Schedule:
         outs = next((a for a in reversed((*args, *kwargs.values())) if isinstance(a, Tensor | list | tuple)), None)
         if outs is None:
             raise InvalidTypeError(f"{name} takes the output tensors")

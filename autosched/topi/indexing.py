@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.te import Tensor
 from autosched.tir.checked_index import position
-from autosched.tir.expr import as_int, const_int
+from autosched.tir.expr import PrimExpr, as_int, const_int
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import int_shape
 
@@ -19,7 +17,7 @@ def take(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
     extent, width = x.shape[axis], indices.ndim
     size = extent if const_int(extent) is None else as_int(extent)
 
-    def compute(*i: Any) -> Any:
+    def compute(*i: PrimExpr) -> PrimExpr:
         chosen = position(indices(*i[axis : axis + width]), size, f"take along axis {axis}", mode)
         return x(*i[:axis], chosen, *i[axis + width :])
 
@@ -30,7 +28,7 @@ def gather(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor
     """For each element of `indices`, the element of x at the same place but for `axis`."""
     size = int_shape(x)[axis]
 
-    def compute(*i: Any) -> Any:
+    def compute(*i: PrimExpr) -> PrimExpr:
         chosen = position(indices(*i), size, f"gather along axis {axis}", mode)
         return x(*(chosen if a == axis else v for a, v in enumerate(i)))
 
@@ -42,7 +40,7 @@ def gather_nd(x: Tensor, indices: Tensor, mode: str = "raise") -> Tensor:
     shape, depth = int_shape(x), int_shape(indices)[-1]
     outer = indices.ndim - 1
 
-    def compute(*i: Any) -> Any:
+    def compute(*i: PrimExpr) -> PrimExpr:
         vector = [position(indices(*i[:outer], d), shape[d], f"gather_nd along axis {d}", mode) for d in range(depth)]
         return x(*vector, *i[outer:])
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.te import Tensor
-from autosched.tir.expr import const, if_then_else
+from autosched.tir.expr import PrimExpr, const, if_then_else
 from autosched.topi.conv2d import channel_block
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import int_shape
@@ -20,7 +18,7 @@ def layout_transform(x: Tensor, src_layout: str, dst_layout: str, channels: int)
     if target:
         n, total, *rest = shape
 
-        def block(*i: Any) -> Any:
+        def block(*i: PrimExpr) -> PrimExpr:
             channel = i[1] * target + i[-1]
             value = x(i[0], channel, *i[2:-1])
             return value if total % target == 0 else if_then_else(channel < total, value, const(0, x.dtype))
@@ -28,7 +26,7 @@ def layout_transform(x: Tensor, src_layout: str, dst_layout: str, channels: int)
         return _compute((n, -(-total // target), *rest, target), block, "T_layout_trans")
     n, _, *rest = shape[:-1]
 
-    def unblock(*i: Any) -> Any:
+    def unblock(*i: PrimExpr) -> PrimExpr:
         return x(i[0], i[1] // source, *i[2:], i[1] % source)
 
     return _compute((n, channels, *rest), unblock, "T_layout_trans")
@@ -37,7 +35,7 @@ def layout_transform(x: Tensor, src_layout: str, dst_layout: str, channels: int)
 def _between(x: Tensor, source: int, target: int, channels: int) -> Tensor:
     n, _, *rest = int_shape(x)[:-1]
 
-    def compute(*i: Any) -> Any:
+    def compute(*i: PrimExpr) -> PrimExpr:
         channel = i[1] * target + i[-1]
         value = x(i[0], channel // source, *i[2:-1], channel % source)
         return value if channels % target == 0 else if_then_else(channel < channels, value, const(0, x.dtype))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir.checked_index import position
-from autosched.tir.expr import as_int, cast, const_int
+from autosched.tir.expr import ExprLike, PrimExpr, as_int, cast, const_int
 from autosched.topi.broadcast import broadcast_shape
 from autosched.topi.shapes import dims
 
@@ -20,7 +18,7 @@ class _Batched:
         self.x, self.batch = x, x.shape[: x.ndim - matrix_dims]
         self.matrix_dims = matrix_dims
 
-    def __call__(self, batch: tuple[object, ...], *matrix: Any) -> Any:
+    def __call__(self, batch: tuple[PrimExpr, ...], *matrix: ExprLike) -> PrimExpr:
         own = batch[len(batch) - len(self.batch) :]
         picked = [0 if const_int(s) == 1 else i for s, i in zip(self.batch, own, strict=True)]
         return self.x(*picked, *matrix)
@@ -42,13 +40,13 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
     k = te.reduce_axis((0, dims(a.shape[-1:])[0]), name="k")
     dtype = out_dtype or a.dtype
 
-    def compute(*indices: Any) -> Any:
+    def compute(*indices: PrimExpr) -> PrimExpr:
         outer, matrix = indices[: len(batch)], list(indices[len(batch) :])
         row = [] if a_vector else [matrix.pop(0)]
         x, y = left(outer, *row, k), right(outer, k, *matrix)
         return te.sum(cast(dtype, x) * cast(dtype, y), axis=k)
 
-    return te.compute(dims(shape), compute, name="matmul")  # type: ignore[no-any-return]
+    return te.compute(dims(shape), compute, name="matmul")
 
 
 def squared_distance(x: Tensor, points: Tensor) -> Tensor:
@@ -58,11 +56,11 @@ def squared_distance(x: Tensor, points: Tensor) -> Tensor:
     """
     k = te.reduce_axis((0, dims(x.shape[1:])[0]), name="k")
 
-    def compute(row: Any, point: Any) -> Any:
+    def compute(row: PrimExpr, point: PrimExpr) -> PrimExpr:
         far = x(row, k) - points(k, point)
         return te.sum(far * far, axis=k)
 
-    return te.compute(dims((x.shape[0], points.shape[1])), compute, name="squared_distance")  # type: ignore[no-any-return]
+    return te.compute(dims((x.shape[0], points.shape[1])), compute, name="squared_distance")
 
 
 def grouped_matmul(x: Tensor, weight: Tensor, groups: Tensor) -> Tensor:
@@ -73,8 +71,8 @@ def grouped_matmul(x: Tensor, weight: Tensor, groups: Tensor) -> Tensor:
     k = te.reduce_axis((0, dims(x.shape[1:])[0]), name="k")
     count = as_int(weight.shape[0])
 
-    def compute(row: Any, column: Any) -> Any:
+    def compute(row: PrimExpr, column: PrimExpr) -> PrimExpr:
         group = position(groups(row), count, "grouped_matmul", "clip")
         return te.sum(x(row, k) * weight(group, k, column), axis=k)
 
-    return te.compute(dims((x.shape[0], weight.shape[2])), compute, name="grouped_matmul")  # type: ignore[no-any-return]
+    return te.compute(dims((x.shape[0], weight.shape[2])), compute, name="grouped_matmul")

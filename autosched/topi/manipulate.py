@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir.expr import IntImm, PrimExpr, Var, add, const, const_int, if_then_else
-from autosched.topi.shapes import axis_names, dims, flatten_index, int_shape, unflatten_index
+from autosched.topi.shapes import Dim, axis_names, dims, flatten_index, int_shape, unflatten_index
 
 
-def _compute(shape: Sequence[Any], f: Any, name: str) -> Tensor:
-    return te.compute(dims(shape), f, name=name, varargs_names=axis_names(len(shape)))  # type: ignore[no-any-return]
+def _compute(shape: Sequence[Dim], f: Callable[..., PrimExpr], name: str) -> Tensor:
+    return te.compute(dims(shape), f, name=name, varargs_names=axis_names(len(shape)))
 
 
 def reshape(x: Tensor, shape: Sequence[int], name: str = "T_reshape") -> Tensor:
@@ -23,7 +22,7 @@ def reshape(x: Tensor, shape: Sequence[int], name: str = "T_reshape") -> Tensor:
     if math.prod(old) != math.prod(new):
         raise ShapeError(f"reshape: {old} has {math.prod(old)} elements, {new} has {math.prod(new)}")
 
-    def compute(*i: Any) -> Any:
+    def compute(*i: Var) -> PrimExpr:
         ranges: dict[Var, tuple[int, int]] = {v: (0, s) for v, s in zip(i, new, strict=True)}
         return x(*unflatten_index(flatten_index(i, new), old, ranges))
 
@@ -50,7 +49,7 @@ def squeeze(x: Tensor, axes: Sequence[int]) -> Tensor:
     """Without the dimensions `axes`, whose size is 1."""
     shape = [s for a, s in enumerate(x.shape) if a not in axes]
 
-    def compute(*i: Any) -> Any:
+    def compute(*i: PrimExpr) -> PrimExpr:
         rest = list(i)
         return x(*(IntImm(0, "int64") if a in axes else rest.pop(0) for a in range(x.ndim)))
 
@@ -75,11 +74,11 @@ def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
     shape = list(tensors[0].shape)
     shape[axis] = starts[-1]
 
-    def compute(*i: Any) -> Any:
-        def part(n: int, start: PrimExpr) -> Any:
+    def compute(*i: PrimExpr) -> PrimExpr:
+        def part(n: int, start: PrimExpr) -> PrimExpr:
             return tensors[n](*(v - start if a == axis and n else v for a, v in enumerate(i)))
 
-        def parts(first: int, last: int) -> Any:
+        def parts(first: int, last: int) -> PrimExpr:
             """The element where it lies in tensors[first:last]."""
             if last - first > MOST_IN_TURN:
                 middle = (first + last) // 2
@@ -117,7 +116,7 @@ def pad(x: Tensor, before: Sequence[int], after: Sequence[int], value: float) ->
     size = int_shape(x)
     shape = [b + s + a for b, s, a in zip(before, size, after, strict=True)]
 
-    def compute(*i: Any) -> Any:
+    def compute(*i: PrimExpr) -> PrimExpr:
         conditions = []
         for v, b, s, a in zip(i, before, size, after, strict=True):
             conditions += [v >= b] * bool(b) + [v < b + s] * bool(a)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched import te
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
-from autosched.tir.expr import PrimExpr, const_int
-from autosched.topi.broadcast import elementwise
+from autosched.tir.expr import ExprLike, PrimExpr, const_int
+from autosched.topi.broadcast import Operand, elementwise
 from autosched.topi.create import full, full_like
 from autosched.topi.manipulate import concatenate, expand_dims
 from autosched.topi.reduction import normal_axes
@@ -28,47 +27,47 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
         if [const_int(n) for n in t.shape] != [const_int(n) for n in tensors[0].shape]:
             raise ShapeError(f"elemwise_sum: '{t.name}' has another shape than '{tensors[0].name}'")
 
-    def total(*i: Any) -> Any:
+    def total(*i: PrimExpr) -> PrimExpr:
         result: PrimExpr = tensors[0](*i)
         for t in tensors[1:]:
             result = E.add(result, t(*i))
         return result
 
     shape = dims(tensors[0].shape)
-    return te.compute(shape, total, name="T_elemwise_sum", varargs_names=axis_names(len(shape)))  # type: ignore[no-any-return]
+    return te.compute(shape, total, name="T_elemwise_sum", varargs_names=axis_names(len(shape)))
 
 
-def mod(x: Any, y: Any) -> Tensor:
+def mod(x: Operand, y: Operand) -> Tensor:
     """x % y with the sign of x, as C has it."""
     return elementwise(E.truncmod, "T_mod", x, y)
 
 
-def floor_mod(x: Any, y: Any) -> Tensor:
+def floor_mod(x: Operand, y: Operand) -> Tensor:
     """x % y with the sign of y."""
     return elementwise(E.floormod, "T_floor_mod", x, y)
 
 
-def left_shift(x: Any, y: Any) -> Tensor:
+def left_shift(x: Operand, y: Operand) -> Tensor:
     """x << y."""
     return elementwise(lambda a, b: a << b, "T_left_shift", x, y)
 
 
-def right_shift(x: Any, y: Any) -> Tensor:
+def right_shift(x: Operand, y: Operand) -> Tensor:
     """x >> y."""
     return elementwise(lambda a, b: a >> b, "T_right_shift", x, y)
 
 
-def bitwise_and(x: Any, y: Any) -> Tensor:
+def bitwise_and(x: Operand, y: Operand) -> Tensor:
     """x & y."""
     return elementwise(lambda a, b: a & b, "T_bitwise_and", x, y)
 
 
-def bitwise_or(x: Any, y: Any) -> Tensor:
+def bitwise_or(x: Operand, y: Operand) -> Tensor:
     """x | y."""
     return elementwise(lambda a, b: a | b, "T_bitwise_or", x, y)
 
 
-def bitwise_xor(x: Any, y: Any) -> Tensor:
+def bitwise_xor(x: Operand, y: Operand) -> Tensor:
     """x ^ y."""
     return elementwise(lambda a, b: a ^ b, "T_bitwise_xor", x, y)
 
@@ -122,10 +121,10 @@ def flip(x: Tensor, axis: int = 0) -> Tensor:
     """The elements along an axis in the opposite order."""
     (place,) = normal_axes(x, axis)
 
-    def compute(*i: Any) -> Any:
+    def compute(*i: PrimExpr) -> PrimExpr:
         return x(*(E.sub(x.shape[k] - 1, v) if k == place else v for k, v in enumerate(i)))
 
-    return te.compute(dims(x.shape), compute, name="T_flip", varargs_names=axis_names(x.ndim))  # type: ignore[no-any-return]
+    return te.compute(dims(x.shape), compute, name="T_flip", varargs_names=axis_names(x.ndim))
 
 
 def repeat(x: Tensor, repeats: int, axis: int = 0) -> Tensor:
@@ -133,14 +132,14 @@ def repeat(x: Tensor, repeats: int, axis: int = 0) -> Tensor:
     (place,) = normal_axes(x, axis)
     shape = [n * repeats if k == place else n for k, n in enumerate(int_shape(x))]
 
-    def compute(*i: Any) -> Any:
+    def compute(*i: PrimExpr) -> PrimExpr:
         return x(*(E.floordiv(v, repeats) if k == place else v for k, v in enumerate(i)))
 
-    return te.compute(dims(shape), compute, name="T_repeat", varargs_names=axis_names(x.ndim))  # type: ignore[no-any-return]
+    return te.compute(dims(shape), compute, name="T_repeat", varargs_names=axis_names(x.ndim))
 
 
 def one_hot(
-    indices: Tensor, on_value: Any, off_value: Any, depth: int, axis: int = -1, dtype: str = "float32"
+    indices: Tensor, on_value: ExprLike, off_value: ExprLike, depth: int, axis: int = -1, dtype: str = "float32"
 ) -> Tensor:
     """`on_value` at the position that an index names along a new axis of `depth`, `off_value` elsewhere."""
     shape = list(int_shape(indices))
@@ -148,11 +147,11 @@ def one_hot(
     shape.insert(place, depth)
     on, off = (E.const(v, dtype) if isinstance(v, int | float) else v for v in (on_value, off_value))
 
-    def compute(*i: Any) -> Any:
+    def compute(*i: PrimExpr) -> PrimExpr:
         rest = [v for k, v in enumerate(i) if k != place]
         return E.select(E.compare(E.EQ, indices(*rest), E.cast(indices.dtype, i[place])), on, off)
 
-    return te.compute(dims(shape), compute, name="T_one_hot", varargs_names=axis_names(len(shape)))  # type: ignore[no-any-return]
+    return te.compute(dims(shape), compute, name="T_one_hot", varargs_names=axis_names(len(shape)))
 
 
 def ndarray_size(x: Tensor, dtype: str = "int32") -> Tensor:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched import te
 from autosched.te import Tensor
+from autosched.tir.axis import IterVar
 from autosched.tir.expr import PrimExpr, bitwise, cast, const, const_int
 from autosched.topi.shapes import dims
 
@@ -15,7 +14,7 @@ FEW_ROWS = (
 )
 
 
-def field(word: PrimExpr, k: Any, bits: int) -> PrimExpr:
+def field(word: PrimExpr, k: PrimExpr | IterVar, bits: int) -> PrimExpr:
     """Number `k` of the integers in a word of 32 bits, counted modulo those that it holds from the lowest bit."""
     at = cast("uint32", k % (WORD_BITS // bits) * bits)
     return cast("float32", bitwise("bitwise_and", bitwise("shift_right", word, at), const((1 << bits) - 1, "uint32")))
@@ -33,7 +32,7 @@ def matmul_nbits(x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None
     groups = dims(scales.shape)[1]
     few = len(outer) == 1 and (const_int(outer[0]) or FEW_ROWS + 1) <= FEW_ROWS
 
-    def whole(j: Any, k: Any, group: Any) -> PrimExpr:
+    def whole(j: PrimExpr, k: PrimExpr, group: PrimExpr) -> PrimExpr:
         """The integer at column j and depth k, less its zero point."""
         zero = const(float(1 << bits - 1), "float32") if zeros is None else cast("float32", zeros(j, group))
         return field(weight(j, k // per_word), k, bits) - zero
@@ -48,15 +47,15 @@ def matmul_nbits(x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None
             name="group_sums",
         )
         group = te.reduce_axis((0, groups), name="g")
-        return te.compute(  # type: ignore[no-any-return]
+        return te.compute(
             (outer[0], n),
             lambda i, j: te.sum(partial(i, j, group) * cast("float32", scales(j, group)), axis=group),
             name="matmul_nbits",
-        )  # type: ignore[no-any-return]
+        )
     real = te.compute(
         (n, depth), lambda j, k: whole(j, k, k // block) * cast("float32", scales(j, k // block)), name="dequantized"
     )
     k = te.reduce_axis((0, depth), name="k")
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         (*outer, n), lambda *i: te.sum(cast("float32", x(*i[:-1], k)) * real(i[-1], k), axis=k), name="matmul_nbits"
-    )  # type: ignore[no-any-return]
+    )

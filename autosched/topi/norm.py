@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched import te
 from autosched.te import Tensor
 from autosched.tir import expr as E
-from autosched.tir.expr import IntImm, as_int
+from autosched.tir.axis import IterVar
+from autosched.tir.expr import IntImm, PrimExpr, as_int
 from autosched.topi.reduction import full_index, reduced_shape
 from autosched.topi.shapes import axis_names, dims, int_shape
 
@@ -26,7 +26,7 @@ def batch_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Inference: (x - mean) / sqrt(var + epsilon) * gamma + beta along `axis`; and the statistics as they were."""
 
-    def compute(*i: Any) -> Any:
+    def compute(*i: PrimExpr) -> PrimExpr:
         c = i[axis]
         value = (x(*i) - mean(c)) * te.rsqrt(var(c) + E.const(epsilon, x.dtype))
         value = value * gamma(c) if scale else value
@@ -37,7 +37,7 @@ def batch_norm(
 
 
 def _copy(x: Tensor, name: str) -> Tensor:
-    return te.compute(x.shape, lambda *i: x(*i), name=name, varargs_names=axis_names(x.ndim))  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: x(*i), name=name, varargs_names=axis_names(x.ndim))
 
 
 def layer_norm(
@@ -53,10 +53,10 @@ def layer_norm(
     for a in axes:
         count *= as_int(x.shape[a])
 
-    def over() -> list[Any]:
+    def over() -> list[IterVar]:
         return [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
 
-    def kept(index: Sequence[object]) -> list[Any]:
+    def kept(index: Sequence[PrimExpr]) -> list[PrimExpr]:
         return [v for i, v in enumerate(index) if i not in axes]
 
     k = over()
@@ -70,7 +70,7 @@ def layer_norm(
     mean = te.compute(rest, lambda *i: total(*i) / E.const(count, x.dtype), name="layer_norm_mean", varargs_names=names)
     k2 = over()
 
-    def squares(*i: object) -> Any:
+    def squares(*i: PrimExpr) -> PrimExpr:
         distance = x(*full_index(i, k2, x.ndim, axes, False)) - mean(*i)
         return te.sum(distance * distance, axis=k2)
 
@@ -80,13 +80,13 @@ def layer_norm(
         name="layer_norm_rstd", varargs_names=names,
     )  # fmt: skip
 
-    def normalise(*i: object) -> Any:
+    def normalise(*i: PrimExpr) -> PrimExpr:
         own, outer = [i[a] for a in axes], kept(i)
         value = (x(*i) - mean(*outer)) * inverse(*outer)
         value = value * gamma(*own) if scale else value
         return value + beta(*own) if center else value
 
-    return te.compute(shape, normalise, name="T_layer_norm", varargs_names=axis_names(x.ndim))  # type: ignore[no-any-return]
+    return te.compute(shape, normalise, name="T_layer_norm", varargs_names=axis_names(x.ndim))
 
 
 def rms_norm(x: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
@@ -99,7 +99,7 @@ def rms_norm(x: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float) -> 
     k = [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
     names = axis_names(len(rest))
 
-    def squares(*i: object) -> Any:
+    def squares(*i: PrimExpr) -> PrimExpr:
         value = x(*full_index(i, k, x.ndim, axes, False))
         return te.sum(value * value, axis=k)
 
@@ -109,11 +109,11 @@ def rms_norm(x: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float) -> 
         name="rms_norm_inverse", varargs_names=names,
     )  # fmt: skip
 
-    def scaled(*i: object) -> Any:
+    def scaled(*i: PrimExpr) -> PrimExpr:
         outer = [v for n, v in enumerate(i) if n not in axes]
         return x(*i) * inverse(*outer) * weight(*(i[a] for a in axes))
 
-    return te.compute(shape, scaled, name="T_rms_norm", varargs_names=axis_names(x.ndim))  # type: ignore[no-any-return]
+    return te.compute(shape, scaled, name="T_rms_norm", varargs_names=axis_names(x.ndim))
 
 
 def lrn(x: Tensor, size: int, axis: int, alpha: float, beta: float, bias: float) -> Tensor:
@@ -126,21 +126,21 @@ def lrn(x: Tensor, size: int, axis: int, alpha: float, beta: float, bias: float)
     k = te.reduce_axis((0, IntImm(size, "int64")), "k")
     names = axis_names(x.ndim)
 
-    def squares(*i: object) -> Any:
+    def squares(*i: PrimExpr) -> PrimExpr:
         at = i[axis] + k - before
         value = x(*(at if a == axis else v for a, v in enumerate(i)))
         return te.sum(value * value, axis=k, where=te.all(at >= 0, at < extent))
 
     total = te.compute(shape, squares, name="lrn_squares", varargs_names=names)
 
-    def normalise(*i: object) -> Any:
+    def normalise(*i: PrimExpr) -> PrimExpr:
         base = total(*i) * E.const(alpha / size, x.dtype) + E.const(bias, x.dtype)
         return x(*i) / _power(base, beta)
 
-    return te.compute(shape, normalise, name="T_lrn", varargs_names=names)  # type: ignore[no-any-return]
+    return te.compute(shape, normalise, name="T_lrn", varargs_names=names)
 
 
-def _power(base: Any, beta: float) -> Any:
+def _power(base: PrimExpr, beta: float) -> PrimExpr:
     """base ** beta by square roots where that is exact: a square root is far cheaper than a power."""
     if beta == 1.0:
         return base

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
+from autosched.tir.axis import IterVar
+from autosched.tir.expr import PrimExpr
 from autosched.topi.conv2d import pad_spatial
 from autosched.topi.reduction import nan_attrs
-from autosched.topi.shapes import axis_names, batch_shape, dims
+from autosched.topi.shapes import BatchShape, axis_names, batch_shape, dims
 
 
 def pooled_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, ceil_mode: bool) -> int:
@@ -33,7 +34,7 @@ def pooled_size(size: int, kernel: int, stride: int, dilation: int, before: int,
 def _windows(
     x: Tensor, pool_size: Sequence[int], strides: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
     ceil_mode: bool, outside: float,
-) -> tuple[Tensor, tuple[Any, ...]]:  # fmt: skip
+) -> tuple[Tensor, BatchShape]:  # fmt: skip
     """The padded input, grown at the end so that every window lies inside it, and the result's shape."""
     shape = batch_shape(x)
     sizes, grown = [], list(padding)
@@ -46,7 +47,7 @@ def _windows(
     return pad_spatial(x, grown, outside), (*shape[:2], *sizes, *shape[4:])
 
 
-def _window_axes(pool_size: Sequence[int]) -> list[Any]:
+def _window_axes(pool_size: Sequence[int]) -> list[IterVar]:
     return [te.reduce_axis((0, dims((k,))[0]), f"rv{i}") for i, k in enumerate(pool_size)]
 
 
@@ -59,11 +60,11 @@ def max_pool2d(
     padded, shape = _windows(x, pool_size, strides, dilation, padding, ceil_mode, lowest)
     ry, rx = _window_axes(pool_size)
 
-    def compute(n: Any, c: Any, i: Any, j: Any, *rest: Any) -> Any:
+    def compute(n: PrimExpr, c: PrimExpr, i: PrimExpr, j: PrimExpr, *rest: PrimExpr) -> PrimExpr:
         at = (i * strides[0] + ry * dilation[0], j * strides[1] + rx * dilation[1])
         return te.max(padded(n, c, *at, *rest), axis=[ry, rx])
 
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         dims(shape), lambda *i: compute(*i), name="pool_max", attrs=nan_attrs(x, keep_nan),
         varargs_names=axis_names(len(shape)),
     )  # fmt: skip
@@ -76,16 +77,16 @@ def avg_pool2d(
     """The mean of each window, over what lies in the image (or, with `count_include_pad`, in the padding as well)."""
     padded, shape = _windows(x, pool_size, strides, dilation, padding, ceil_mode, 0.0)
     ry, rx = _window_axes(pool_size)
-    size = batch_shape(x)[2:4]
+    size: tuple[int, ...] = batch_shape(x)[2:4]
 
-    def total(n: Any, c: Any, i: Any, j: Any, *rest: Any) -> Any:
+    def total(n: PrimExpr, c: PrimExpr, i: PrimExpr, j: PrimExpr, *rest: PrimExpr) -> PrimExpr:
         at = (i * strides[0] + ry * dilation[0], j * strides[1] + rx * dilation[1])
         return te.sum(padded(n, c, *at, *rest), axis=[ry, rx])
 
     names = axis_names(len(shape))
     pool_sum = te.compute(dims(shape), lambda *i: total(*i), name="pool_sum", varargs_names=names)
 
-    def count(index: Any, axis: int) -> Any:
+    def count(index: PrimExpr, axis: int) -> PrimExpr | int:
         """How many elements of a window count along one axis; a number where that is the same for all windows."""
         k, stride, step = pool_size[axis], strides[axis], dilation[axis]
         low, high = (-padding[axis], size[axis] + padding[2 + axis]) if count_include_pad else (0, size[axis])
@@ -98,12 +99,12 @@ def avg_pool2d(
         end = E.minimum(E.floordiv(high - start + step - 1, step), k)
         return end - first
 
-    def mean(*i: Any) -> Any:
+    def mean(*i: PrimExpr) -> PrimExpr:
         elements = count(i[2], 0) * count(i[3], 1)
         divisor = E.const(elements, x.dtype) if isinstance(elements, int) else E.cast(x.dtype, elements)
         return pool_sum(*i) / divisor
 
-    return te.compute(dims(shape), mean, name="pool_avg", varargs_names=names)  # type: ignore[no-any-return]
+    return te.compute(dims(shape), mean, name="pool_avg", varargs_names=names)
 
 
 def adaptive_avg_pool2d(x: Tensor, output_size: Sequence[int]) -> Tensor:
@@ -112,28 +113,29 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Sequence[int]) -> Tensor:
     Window i of n over a size s reaches from floor(i s / n) to ceil((i + 1) s / n).
     """
     shape = batch_shape(x)
-    size, result = shape[2:4], (*shape[:2], *output_size, *shape[4:])
+    result = (*shape[:2], *output_size, *shape[4:])
+    size: tuple[int, ...] = shape[2:4]
     widest = [max(-(-(i + 1) * s // n) - i * s // n for i in range(n)) for s, n in zip(size, output_size, strict=True)]
     ry, rx = _window_axes(widest)
     names = axis_names(len(shape))
 
-    def start(i: object, axis: int) -> Any:
+    def start(i: PrimExpr, axis: int) -> PrimExpr:
         return i * size[axis] // output_size[axis]
 
-    def length(i: Any, axis: int) -> Any:
+    def length(i: PrimExpr, axis: int) -> PrimExpr | int:
         s, n = size[axis], output_size[axis]
         return s // n if s % n == 0 else ((i + 1) * s + n - 1) // n - start(i, axis)
 
-    def total(n: Any, c: Any, i: Any, j: Any, *rest: Any) -> Any:
+    def total(n: PrimExpr, c: PrimExpr, i: PrimExpr, j: PrimExpr, *rest: PrimExpr) -> PrimExpr:
         inside = te.all(ry < length(i, 0), rx < length(j, 1)) if any(s % o for s, o in zip(size, output_size)) else True
         at = (start(i, 0) + ry, start(j, 1) + rx)
         return te.sum(x(n, c, *at, *rest), axis=[ry, rx], where=inside)
 
     pool_sum = te.compute(dims(result), lambda *i: total(*i), name="adaptive_pool_sum", varargs_names=names)
 
-    def mean(*i: Any) -> Any:
+    def mean(*i: PrimExpr) -> PrimExpr:
         elements = length(i[2], 0) * length(i[3], 1)
         divisor = E.const(elements, x.dtype) if isinstance(elements, int) else E.cast(x.dtype, elements)
         return pool_sum(*i) / divisor
 
-    return te.compute(dims(result), mean, name="adaptive_pool_avg", varargs_names=names)  # type: ignore[no-any-return]
+    return te.compute(dims(result), mean, name="adaptive_pool_avg", varargs_names=names)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from autosched import te
 from autosched.errors import ShapeError
+from autosched.ir.node import Attrs
 from autosched.te import Tensor
+from autosched.te.build import Reducer
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
-from autosched.tir.expr import IntImm
+from autosched.tir.expr import ExprLike, IntImm, PrimExpr
 from autosched.tir.extrema import KEEP_NAN
 from autosched.topi.shapes import axis_names, dims, int_shape
 
 Axes = Sequence[int]
+D = TypeVar("D")
 
 
-def reduced_shape(shape: Sequence[object], axes: Axes, keepdims: bool) -> tuple[Any, ...]:
+def reduced_shape(shape: Sequence[D], axes: Axes, keepdims: bool) -> tuple[D | int, ...]:
     """The result's shape: reduced dimensions become 1 or go."""
     return tuple(1 if i in axes else s for i, s in enumerate(shape) if keepdims or i not in axes)
 
 
-def full_index(out: Sequence[object], reduced: Sequence[object], ndim: int, axes: Axes, keepdims: bool) -> list[Any]:
+def full_index(
+    out: Sequence[ExprLike], reduced: Sequence[ExprLike], ndim: int, axes: Axes, keepdims: bool
+) -> list[ExprLike]:
     """Indices of the argument from the result's and the reduction's."""
     kept, over = list(out), list(reduced)
     index = []
@@ -46,21 +51,19 @@ def normal_axes(x: Tensor, axis: Axes | int | None) -> tuple[int, ...]:
 
 
 def reduce(
-    x: Tensor, axes: Axes, keepdims: bool, reducer: Callable[..., Any], name: str, f: Callable[..., Any] | None = None,
-    attrs: Mapping[str, Any] | None = None,
+    x: Tensor, axes: Axes, keepdims: bool, reducer: Reducer, name: str,
+    f: Callable[[PrimExpr, list[ExprLike]], PrimExpr] | None = None, attrs: Attrs | None = None,
 ) -> Tensor:  # fmt: skip
     """Reduce f(element, its indices) over `axes`; `attrs` become annotations of the block."""
     shape = dims(x.shape)
     over = [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
     result = reduced_shape(shape, axes, keepdims)
 
-    def compute(*out: Any) -> Any:
+    def compute(*out: PrimExpr) -> PrimExpr:
         index = full_index(out, over, x.ndim, axes, keepdims)
         return reducer(x(*index) if f is None else f(x(*index), index), axis=over)
 
-    return te.compute(  # type: ignore[no-any-return]
-        dims(result), compute, name=name, attrs=attrs, varargs_names=axis_names(len(result))
-    )
+    return te.compute(dims(result), compute, name=name, attrs=attrs, varargs_names=axis_names(len(result)))
 
 
 def sum(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:  # noqa: A001
@@ -85,7 +88,7 @@ def min(  # noqa: A001
     return reduce(x, normal_axes(x, axis), keepdims, te.min, f"{_plain(x)}_red", attrs=nan_attrs(x, keep_nan))
 
 
-def nan_attrs(x: Tensor, keep_nan: bool) -> Mapping[str, Any] | None:
+def nan_attrs(x: Tensor, keep_nan: bool) -> Attrs | None:
     """The annotation of a block whose maxima or minima keep a NaN, where the elements can be one."""
     return {KEEP_NAN: 1} if keep_nan and is_float(x.dtype) else None
 
@@ -103,7 +106,7 @@ def _count(x: Tensor, axes: Axes) -> int:
 
 def _divide(x: Tensor, count: int, name: str = "T_divide") -> Tensor:
     names = axis_names(x.ndim)
-    return te.compute(x.shape, lambda *i: x(*i) / E.const(count, x.dtype), name=name, varargs_names=names)  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: x(*i) / E.const(count, x.dtype), name=name, varargs_names=names)
 
 
 def mean(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:
@@ -116,17 +119,19 @@ def variance(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) 
     axis = normal_axes(x, axis)
     middle = mean(x, axis, True)
 
-    def squared(value: Any, index: list[Any]) -> Any:
+    def squared(value: PrimExpr, index: list[ExprLike]) -> PrimExpr:
         distance = value - middle(*(IntImm(0, "int64") if i in axis else v for i, v in enumerate(index)))
         return distance * distance
 
     return _divide(reduce(x, axis, keepdims, te.sum, f"{_plain(x)}_var_red", squared), _count(x, axis), "T_variance")
 
 
-def _argument(x: Tensor, axis: int, keepdims: bool, better: type[E.CmpOp], worst: Any, dtype: str, name: str) -> Tensor:
+def _argument(
+    x: Tensor, axis: int, keepdims: bool, better: type[E.CmpOp], worst: Callable[[str], PrimExpr], dtype: str, name: str
+) -> Tensor:
     """The first position of the best value, or of NaN: a reduction of pairs (position, value)."""
 
-    def combine(a: Any, b: Any) -> Any:
+    def combine(a: tuple[PrimExpr, PrimExpr], b: tuple[PrimExpr, PrimExpr]) -> tuple[PrimExpr, PrimExpr]:
         first = te.any(E.compare(better, a[1], b[1]), te.all(E.compare(E.EQ, a[1], b[1]), E.compare(E.LT, a[0], b[0])))
         if is_float(x.dtype):
             first = te.any(first, E.compare(E.NE, a[1], a[1]))  # nothing is better than NaN
@@ -139,13 +144,13 @@ def _argument(x: Tensor, axis: int, keepdims: bool, better: type[E.CmpOp], worst
     k = te.reduce_axis((0, shape[axis]), f"k{axis}")
     result = dims(reduced_shape(shape, (axis,), keepdims))
 
-    def compute(*out: Any) -> Any:
+    def compute(*out: PrimExpr) -> tuple[PrimExpr, ...]:
         index = full_index(out, [k], x.ndim, (axis,), keepdims)
-        return list(reducer((E.cast(dtype, k.var), x(*index)), axis=k))
+        return reducer((E.cast(dtype, k.var), x(*index)), axis=k)
 
     names = axis_names(len(result))
     pairs = te.compute(result, compute, name=f"{_plain(x)}_red_temp", varargs_names=names)
-    return te.compute(result, lambda *i: pairs[0](*i), name=f"{_plain(x)}_red", varargs_names=names)  # type: ignore[no-any-return]
+    return te.compute(result, lambda *i: pairs[0](*i), name=f"{_plain(x)}_red", varargs_names=names)
 
 
 def argmax(x: Tensor, axis: int, keepdims: bool = False, dtype: str = "int64") -> Tensor:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from autosched.te import Tensor
 from autosched.tir import expr as E
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import ExprLike, PrimExpr
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import int_shape
 
@@ -28,7 +27,7 @@ def source_position(mode: str, old: int, new: int, scale: float) -> tuple[float,
     return 1.0, scale, 0.5
 
 
-def _clip(i: Any, size: int) -> PrimExpr:
+def _clip(i: ExprLike, size: int) -> PrimExpr:
     return E.maximum(E.minimum(i, E.const(size - 1, "int64")), E.const(0, "int64"))
 
 
@@ -48,7 +47,7 @@ def resize2d(
         shape[a] = E.const(size[n], shape[a].dtype)
         lines.append(source_position(mode, old[n], size[n], scales[n]))
 
-    def position(n: int, i: Any) -> PrimExpr:
+    def position(n: int, i: PrimExpr) -> PrimExpr:
         m, d, s = (E.const(v, "float32") for v in lines[n])
         return (E.cast("float32", i) + s) * m / d - s
 
@@ -60,15 +59,15 @@ def resize2d(
     halves_up: Callable[[PrimExpr], PrimExpr] = lambda p: E.call("floor", p + E.const(0.5, "float32"))  # noqa: E731
     whole = rounded.get(rounding, halves_up)
 
-    def element(i: tuple[object, ...], y: object, z: object) -> Any:
+    def element(i: tuple[PrimExpr, ...], y: PrimExpr, z: PrimExpr) -> PrimExpr:
         index = list(i)
         index[at[0]], index[at[1]] = _clip(y, old[0]), _clip(z, old[1])
         return x(*index)
 
-    def nearest(*i: object) -> Any:
+    def nearest(*i: PrimExpr) -> PrimExpr:
         return element(i, *(E.cast("int64", whole(position(n, i[a]))) for n, a in enumerate(at)))
 
-    def linear(*i: object) -> Any:
+    def linear(*i: PrimExpr) -> PrimExpr:
         low, share = [], []
         for n, a in enumerate(at):
             p = position(n, i[a])

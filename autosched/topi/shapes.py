@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from autosched.te import Tensor
-from autosched.tir.expr import IntImm, PrimExpr, Var, as_int
+from autosched.tir.expr import ExprLike, IntImm, PrimExpr, Var, as_int
 from autosched.tir.simplify import Analyzer
+
+Dim = int | PrimExpr
+BatchShape: TypeAlias = tuple[Any, ...]  # integers, but for the first, which may be an expression: the batch
 
 
 def int_shape(x: Tensor) -> tuple[int, ...]:
@@ -15,7 +18,7 @@ def int_shape(x: Tensor) -> tuple[int, ...]:
     return tuple(as_int(s) for s in x.shape)
 
 
-def batch_shape(x: Tensor) -> tuple[Any, ...]:
+def batch_shape(x: Tensor) -> BatchShape:
     """The shape as integers but for its first dimension, which may be symbolic: images of a batch of any size.
 
     Raises InvalidValueError where another dimension is symbolic.
@@ -24,7 +27,7 @@ def batch_shape(x: Tensor) -> tuple[Any, ...]:
     return (as_int(first) if isinstance(first, IntImm) else first, *(as_int(s) for s in x.shape[1:]))
 
 
-def dims(shape: Sequence[Any]) -> tuple[Any, ...]:
+def dims(shape: Sequence[Dim]) -> tuple[PrimExpr, ...]:
     """A shape with its constants as int64, the index dtype of operator computes."""
     return tuple(
         s if isinstance(s, PrimExpr) and not isinstance(s, IntImm) else IntImm(as_int(s), "int64") for s in shape
@@ -36,18 +39,18 @@ def axis_names(ndim: int) -> list[str]:
     return [f"ax{i}" for i in range(ndim)]
 
 
-def flatten_index(indices: Sequence[Any], shape: Sequence[int]) -> Any:
+def flatten_index(indices: Sequence[ExprLike], shape: Sequence[int]) -> PrimExpr:
     """The row-major position of an element."""
-    flat = IntImm(0, "int64")
+    flat: PrimExpr = IntImm(0, "int64")
     for i, s in zip(indices, shape, strict=True):
         flat = flat * s + i
     return flat
 
 
-def unflatten_index(flat: Any, shape: Sequence[int], ranges: dict[Var, tuple[int, int]]) -> list[Any]:
+def unflatten_index(flat: PrimExpr, shape: Sequence[int], ranges: dict[Var, tuple[int, int]]) -> list[PrimExpr]:
     """The indices of a row-major position, simplified with what is known of the variables in it."""
     analyzer = Analyzer(ranges)
-    indices: list[Any] = []
+    indices: list[PrimExpr] = []
     stride = 1
     for position in range(len(shape) - 1, -1, -1):
         size = shape[position]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched import te
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
+from autosched.tir.expr import ExprLike, PrimExpr
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import dims, int_shape
 
 
-def _at(index: tuple[object, ...], axis: int, value: object) -> tuple[Any, ...]:
+def _at(index: tuple[PrimExpr, ...], axis: int, value: ExprLike) -> tuple[ExprLike, ...]:
     return (*index[:axis], value, *index[axis + 1 :])
 
 
-def precedes(first: Any, second: Any, descending: bool, equal: Any) -> Any:
+def precedes(first: PrimExpr, second: PrimExpr, descending: bool, equal: ExprLike) -> PrimExpr:
     """Whether an element stands before another in order, and `equal` where neither is greater; NaN is the greatest."""
     before = E.compare(E.GT if descending else E.LT, first, second)
     same = E.compare(E.EQ, first, second)
@@ -37,7 +36,7 @@ def argsort(x: Tensor, axis: int, descending: bool, dtype: str, count: int | Non
     extent = dims(x.shape)[axis]
     j = te.reduce_axis((0, extent), "j")
 
-    def rank(*i: Any) -> Any:
+    def rank(*i: PrimExpr) -> PrimExpr:
         mine, other = x(*i), x(*_at(i, axis, j))
         is_before = precedes(other, mine, descending, E.compare(E.LT, j.var, i[axis]))
         return te.sum(E.select(is_before, E.const(1, dtype), E.const(0, dtype)), axis=j)
@@ -45,7 +44,7 @@ def argsort(x: Tensor, axis: int, descending: bool, dtype: str, count: int | Non
     ranks = _compute(x.shape, rank, "T_rank")
     k = te.reduce_axis((0, extent), "k")
 
-    def position(*i: Any) -> Any:
+    def position(*i: PrimExpr) -> PrimExpr:
         found = E.compare(E.EQ, ranks(*_at(i, axis, k)), E.cast(dtype, i[axis]))
         return te.sum(E.select(found, E.cast(dtype, k.var), E.const(0, dtype)), axis=k)
 
@@ -64,7 +63,7 @@ def cumsum(x: Tensor, axis: int, exclusive: bool) -> Tensor:
     k = te.reduce_axis((0, dims(x.shape)[axis]), "k")
     kind = E.LT if exclusive else E.LE
 
-    def total(*i: Any) -> Any:
+    def total(*i: PrimExpr) -> PrimExpr:
         return te.sum(E.select(E.compare(kind, k.var, i[axis]), x(*_at(i, axis, k)), E.const(0, x.dtype)), axis=k)
 
     return _compute(x.shape, total, "T_cumsum")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from autosched.errors import refuse
+from autosched.te import Schedule
 
-Array = Any  # of NumPy
+Array: TypeAlias = Any  # np.ndarray: its stubs type most results as Any
 
 
-def _pair(x: Any) -> tuple[int, int]:
+def _pair(x: int | Sequence[int]) -> tuple[int, int]:
     return (x, x) if isinstance(x, int) else (int(x[0]), int(x[1]))
 
 
-def _sides(padding: Any, kernel: tuple[int, int]) -> tuple[int, int, int, int]:
+def _sides(padding: int | str | Sequence[int], kernel: tuple[int, int]) -> tuple[int, int, int, int]:
     if isinstance(padding, str):
         total = [k - 1 for k in kernel] if padding.upper() == "SAME" else [0, 0]
         return total[0] // 2, total[1] // 2, total[0] - total[0] // 2, total[1] - total[1] // 2
@@ -36,7 +37,12 @@ def dilate_python(input_np: Array, strides: Sequence[int], dilation_value: float
 
 
 def conv2d_nchw_python(
-    a_np: Array, w_np: Array, stride: object, padding: object, groups: int = 1, dilation: object = 1
+    a_np: Array,
+    w_np: Array,
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
 ) -> Array:
     """2-D convolution [N, C, H, W] * [O, C / groups, KH, KW]."""
     weight = dilate_python(w_np, (1, 1, *_pair(dilation)))
@@ -56,7 +62,12 @@ def conv2d_nchw_python(
 
 
 def conv2d_nhwc_python(
-    a_np: Array, w_np: Array, stride: object, padding: object, groups: int = 1, dilation: object = 1
+    a_np: Array,
+    w_np: Array,
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
 ) -> Array:
     """2-D convolution [N, H, W, C] * [KH, KW, C / groups, O]."""
     result = conv2d_nchw_python(
@@ -65,14 +76,24 @@ def conv2d_nhwc_python(
     return result.transpose(0, 2, 3, 1)
 
 
-def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: object, padding: object, dilation: object = 1) -> Array:
+def conv2d_hwcn_python(
+    a_np: Array,
+    w_np: Array,
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+) -> Array:
     """2-D convolution [H, W, C, N] * [KH, KW, C, O]."""
     result = conv2d_nchw_python(a_np.transpose(3, 2, 0, 1), w_np.transpose(3, 2, 0, 1), stride, padding, 1, dilation)
     return result.transpose(2, 3, 1, 0)
 
 
 def depthwise_conv2d_python_nchw(
-    input_np: Array, filter_np: Array, stride: object, padding: object, dilation: object = 1
+    input_np: Array,
+    filter_np: Array,
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
+    dilation: int | Sequence[int] = 1,
 ) -> Array:
     """Depthwise 2-D convolution [N, C, H, W] * [C, multiplier, KH, KW]."""
     channels, multiplier, *kernel = filter_np.shape
@@ -128,7 +149,7 @@ def poolnd_python(
     spatial = tuple(range(np_data.ndim - rank, np_data.ndim))
 
     def windows(x: Array) -> Array:
-        view: Any = np.lib.stride_tricks.sliding_window_view(
+        view: Array = np.lib.stride_tricks.sliding_window_view(
             x, [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)], axis=spatial
         )
         view = view[(..., *(slice(None, None, s) for s in strides), *([slice(None)] * rank))]
@@ -174,12 +195,14 @@ def batch_norm(
     return [result, moving_mean, moving_var]
 
 
-def l2_normalize_python(a_np: Array, eps: float, axis: object = None) -> Array:
+def l2_normalize_python(a_np: Array, eps: float, axis: int | tuple[int, ...] | None = None) -> Array:
     """x over its length along an axis."""
     return a_np / np.sqrt(np.maximum(np.broadcast_to((a_np**2).sum(axis=axis, keepdims=True), a_np.shape), eps))
 
 
-def strided_slice_python(data: Array, begin: Any, end: Any, strides: Any, **_: object) -> Array:
+def strided_slice_python(
+    data: Array, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None, **_: object
+) -> Array:
     """data[begin:end:strides]."""
     steps = strides or [1] * len(begin)
     return data[tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True))]
@@ -190,7 +213,7 @@ def gather_nd_python(a_np: Array, indices_np: Array) -> Array:
     return a_np[tuple(indices_np.astype("int32"))]
 
 
-def get_injective_schedule(target: object) -> Any:
+def get_injective_schedule(target: object) -> Callable[..., Schedule]:
     """The schedule of element-wise operators."""
     from autosched.topi import generic
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from autosched import te
 from autosched.te import Tensor
@@ -13,12 +12,12 @@ from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr
 
 
-def elementwise(x: Tensor, f: Callable[[Any], PrimExpr], name: str = "compute") -> Tensor:
+def elementwise(x: Tensor, f: Callable[[PrimExpr], PrimExpr], name: str = "compute") -> Tensor:
     """f of every element."""
-    return te.compute(x.shape, lambda *i: f(x(*i)), name=name)  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: f(x(*i)), name=name)
 
 
-def _number(x: Any, value: float) -> PrimExpr:
+def _number(x: PrimExpr, value: float) -> PrimExpr:
     return E.const(value, x.dtype)
 
 
@@ -101,7 +100,7 @@ def negative(x: Tensor) -> Tensor:
 def sign(x: Tensor) -> Tensor:
     """1, 0 or -1; NaN stays NaN."""
 
-    def element(v: Any) -> Any:
+    def element(v: PrimExpr) -> PrimExpr:
         zero = E.select(E.compare(E.EQ, v, v), _number(v, 0), v) if is_float(v.dtype) else _number(v, 0)
         return E.select(v > _number(v, 0), _number(v, 1), E.select(v < _number(v, 0), _number(v, -1), zero))
 
@@ -132,7 +131,7 @@ def gelu(x: Tensor) -> Tensor:
 def gelu_tanh(x: Tensor) -> Tensor:
     """The approximation of gelu by tanh. Source: Hendrycks, Gimpel 2016, section 2."""
 
-    def f(v: Any) -> Any:
+    def f(v: PrimExpr) -> PrimExpr:
         inner = _number(v, math.sqrt(2 / math.pi)) * (v + _number(v, 0.044715) * v * v * v)
         return v * _number(v, 0.5) * (_number(v, 1) + te.tanh(inner))
 

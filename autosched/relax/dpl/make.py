@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from autosched.errors import refuse
 from autosched.relax.dpl.pattern import (
@@ -25,6 +24,7 @@ from autosched.relax.dpl.pattern import (
 )
 from autosched.relax.expr import Op
 from autosched.relax.op.call import CALL_DPS_PACKED, CALL_TIR
+from autosched.relax.struct_info import Dim, Expr
 
 
 def wildcard() -> WildcardPattern:
@@ -52,7 +52,7 @@ def is_const() -> ConstantPattern:
     return ConstantPattern()
 
 
-def is_expr(expr: object) -> ExprPattern:
+def is_expr(expr: Expr | Op) -> ExprPattern:
     """One expression."""
     return ExprPattern(expr)
 
@@ -73,7 +73,7 @@ def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> Tuple
     return TupleGetItemPattern(tuple_value, index)
 
 
-def is_shape(shape: Sequence[object]) -> PrimArrPattern:
+def is_shape(shape: Sequence[Dim]) -> PrimArrPattern:
     """A shape as a value."""
     return PrimArrPattern(shape)
 
@@ -94,13 +94,15 @@ def _inputs(args: Sequence[DFPattern] | TuplePattern | None) -> DFPattern:
     return args if isinstance(args, DFPattern) else TuplePattern(args)
 
 
-def is_call_tir(func_name: str, args: Any = None, tir_vars: object = None) -> CallPattern:
+def is_call_tir(
+    func_name: str, args: Sequence[DFPattern] | TuplePattern | None = None, tir_vars: object = None
+) -> CallPattern:
     """A call_tir of the PrimFunc of that name."""
     refuse("is_call_tir", tir_vars=tir_vars is not None)
     return CallPattern(ExprPattern(CALL_TIR), [GlobalVarPattern(func_name), _inputs(args)], True)
 
 
-def is_call_dps_packed(func_name: str, args: Any = None) -> CallPattern:
+def is_call_dps_packed(func_name: str, args: Sequence[DFPattern] | TuplePattern | None = None) -> CallPattern:
     """A call_dps_packed of the registered function of that name."""
     return CallPattern(ExprPattern(CALL_DPS_PACKED), [ExternFuncPattern(func_name), _inputs(args)], True)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from autosched.errors import InvalidTypeError, InvalidValueError, refuse
 from autosched.ir.module import GlobalVar
+from autosched.ir.node import Attrs
 from autosched.ir.structural import structural_equal
 from autosched.lazy_names import resolve
 from autosched.relax.expr import (
@@ -22,10 +23,10 @@ from autosched.relax.expr import (
     TupleGetItem,
     Var,
 )
-from autosched.relax.struct_info import Expr, StructInfo, TensorStructInfo, same_dims, same_info
+from autosched.relax.struct_info import Dim, Expr, StructInfo, TensorStructInfo, same_dims, same_info
 
 COMMUTATIVE = ("relax.add", "relax.multiply")
-Matches = dict["DFPattern", Any]
+Matches: TypeAlias = dict["DFPattern", Any]  # an expression; of `ExprPattern` an operator, of `GlobalVarPattern` a name
 
 
 class Matcher:
@@ -35,7 +36,7 @@ class Matcher:
         self.values = dict(values or {})
         self.found: Matches = {}
 
-    def value(self, expr: Any) -> Any:
+    def value(self, expr: object) -> object:
         """What a variable stands for; other expressions as they are."""
         while isinstance(expr, Var) and expr in self.values:
             expr = self.values[expr]
@@ -106,7 +107,7 @@ class DFPattern:
         """A tensor of this dtype."""
         return DataTypePattern(self, dtype)
 
-    def has_shape(self, shape: Sequence[object]) -> ShapePattern:
+    def has_shape(self, shape: Sequence[Dim]) -> ShapePattern:
         """A tensor of this shape."""
         return ShapePattern(self, shape)
 
@@ -198,7 +199,7 @@ class WildcardPattern(DFPattern):
 class ExprPattern(DFPattern):
     """One expression, or one operator."""
 
-    def __init__(self, expr: Any):
+    def __init__(self, expr: Expr | Op):
         self.expr = expr
 
     def matches(self, expr: object, matcher: Matcher) -> bool:
@@ -379,7 +380,7 @@ class _Wrapper(DFPattern):
     def children(self) -> Sequence[DFPattern]:
         return (self.pattern,)
 
-    def holds(self, value: object) -> bool:
+    def holds(self, value: Any) -> bool:
         """The condition."""
         raise NotImplementedError
 
@@ -397,7 +398,7 @@ class NotPattern(_Wrapper):
 class AttrPattern(_Wrapper):
     """With these attributes of the operator or function."""
 
-    def __init__(self, pattern: DFPattern, attrs: Mapping[str, Any]):
+    def __init__(self, pattern: DFPattern, attrs: Attrs):
         super().__init__(pattern)
         self.attrs = dict(attrs)
 
@@ -408,7 +409,7 @@ class AttrPattern(_Wrapper):
         return matcher.match(self.pattern, expr)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     return tuple(map(_plain, value)) if isinstance(value, list | tuple) else getattr(value, "value", value)
 
 
@@ -438,7 +439,7 @@ class DataTypePattern(_Wrapper):
 class ShapePattern(_Wrapper):
     """A tensor of this shape."""
 
-    def __init__(self, pattern: DFPattern, shape: Sequence[Any]):
+    def __init__(self, pattern: DFPattern, shape: Sequence[Dim]):
         super().__init__(pattern)
         self.shape = tuple(shape)
 
@@ -452,16 +453,16 @@ class ShapePattern(_Wrapper):
 class PrimArrPattern(DFPattern):
     """A shape as a value."""
 
-    def __init__(self, shape: Sequence[Any]):
+    def __init__(self, shape: Sequence[Dim]):
         self.shape = tuple(shape)
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         value = matcher.value(expr)
         return (
             isinstance(value, ShapeExpr) and len(value) == len(self.shape) and same_dims(value.values, self.shape)
         )  # fmt: skip
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> Dim:
         return self.shape[index]
 
     def __len__(self) -> int:

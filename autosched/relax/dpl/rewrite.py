@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from autosched.errors import InvalidTypeError
 from autosched.relax.dpl.context import PatternContext, dataflow_blocks
-from autosched.relax.dpl.pattern import DFPattern
+from autosched.relax.dpl.pattern import DFPattern, Matches
 from autosched.relax.expr import Expr, Function, Var
 from autosched.relax.rewrite import Rewriter
 from autosched.relax.transform.canonicalize_bindings import canonicalize_function
@@ -17,7 +16,7 @@ MOST_ROUNDS = 1000
 
 
 class _Calls(Rewriter):
-    def __init__(self, pattern: DFPattern, rule: Callable[[Any, Any], Any], values: Mapping[Var, Expr]):
+    def __init__(self, pattern: DFPattern, rule: Callable[[Expr, Matches], Expr], values: Mapping[Var, Expr]):
         super().__init__()
         self.pattern, self.rule, self.values = pattern, rule, dict(values)
 
@@ -25,10 +24,10 @@ class _Calls(Rewriter):
         found = self.pattern.extract_matched_expr(value, self.values)
         new = value if found is None else self.rule(value, found)
         self.values[var] = new
-        return new  # type: ignore[no-any-return]
+        return new
 
 
-def rewrite_call(pattern: DFPattern, rewriter: Callable[[Any, Any], Any], func: Function) -> Function:
+def rewrite_call(pattern: DFPattern, rewriter: Callable[[Expr, Matches], Expr], func: Function) -> Function:
     """Replace every value that has the form; what nobody reads afterwards is dropped.
 
     rewriter  (expression, what each pattern inside has matched) -> expression; the same one where nothing is to do
@@ -41,17 +40,17 @@ def rewrite_call(pattern: DFPattern, rewriter: Callable[[Any, Any], Any], func: 
 
 
 class _Replaced(Rewriter):
-    def __init__(self, changes: Mapping[Var, Any]):
+    def __init__(self, changes: Mapping[Var, Expr]):
         super().__init__()
         self.changes = changes
 
     def value(self, value: Expr, var: Var) -> Expr:
-        return self.changes.get(var, value)  # type: ignore[no-any-return]
+        return self.changes.get(var, value)
 
 
 def rewrite_bindings(
     ctx: PatternContext,
-    rewriter: Callable[[dict[DFPattern, Var], dict[Var, Expr]], Mapping[Var, object]],
+    rewriter: Callable[[dict[DFPattern, Var], dict[Var, Expr]], Mapping[Var, Expr]],
     func: Function,
 ) -> Function:
     """Replace the values of variables that a context's patterns match, until there are no matches.

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from autosched import te, topi
 from autosched.errors import InvalidTypeError, ShapeError
+from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axis_index, common_dtype, tensor
-from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_dims
-from autosched.topi.shapes import axis_names, dims
+from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_dims
+from autosched.te import Tensor
+from autosched.tir.expr import PrimExpr, as_int
+from autosched.topi.shapes import axis_names, dims, int_shape
+
+T = TypeVar("T", Tensor, np.ndarray)
 
 
-def _compute(shape: Any, element: Any, name: str) -> Any:
+def _compute(shape: Sequence[Dim], element: Callable[..., PrimExpr], name: str) -> Tensor:
     return te.compute(dims(shape), element, name=name, varargs_names=axis_names(len(shape)))
 
 
@@ -32,7 +39,7 @@ def _stack_type(tensors: StructInfo, axis: int) -> TensorStructInfo:
     return TensorStructInfo((*parts[0].dims[:a], len(parts), *parts[0].dims[a:]), common_dtype(*parts))
 
 
-def _stack_compute(tensors: Any, axis: int) -> Any:
+def _stack_compute(tensors: Sequence[Tensor], axis: int) -> Tensor:
     a = axis % (tensors[0].ndim + 1)
     return topi.concatenate([topi.expand_dims(t, (a,)) for t in tensors], a)
 
@@ -51,11 +58,11 @@ def _repeat_type(x: StructInfo, repeats: int, axis: int | None) -> TensorStructI
     return TensorStructInfo(tuple(d * repeats if i == a else d for i, d in enumerate(t.dims)), t.dtype)
 
 
-def _repeat_compute(x: Any, repeats: int, axis: int | None) -> Any:
+def _repeat_compute(x: Tensor, repeats: int, axis: int | None) -> Tensor:
     if axis is None:
-        x, axis = topi.reshape(x, (int(np.prod([int(s) for s in x.shape])),)), 0
+        x, axis = topi.reshape(x, (math.prod(int_shape(x)),)), 0
     a = axis % x.ndim
-    shape = [int(s) * repeats if i == a else s for i, s in enumerate(x.shape)]
+    shape: list[Dim] = [as_int(s) * repeats if i == a else s for i, s in enumerate(x.shape)]
     return _compute(shape, lambda *i: x(*(v // repeats if n == a else v for n, v in enumerate(i))), "T_repeat")
 
 
@@ -71,9 +78,9 @@ def _flip_type(x: StructInfo, axis: int) -> TensorStructInfo:
     return t
 
 
-def _flip_compute(x: Any, axis: int) -> Any:
+def _flip_compute(x: Tensor, axis: int) -> Tensor:
     a = axis % x.ndim
-    last = int(x.shape[a]) - 1
+    last = as_int(x.shape[a]) - 1
     return _compute(x.shape, lambda *i: x(*(last - v if n == a else v for n, v in enumerate(i))), "T_reverse")
 
 
@@ -99,18 +106,24 @@ def _collapse_to_type(data: StructInfo, shape: StructInfo) -> TensorStructInfo:
     return _collapsed(tensor(data), shape.values)
 
 
-def _collapse(x: Any, shape: Any, total: Any, reshape: Any) -> Any:
-    ndim, small = len(x.shape), [int(s) for s in shape]
+def _collapse(
+    x: T,
+    shape: Sequence[Dim],
+    total: Callable[[T, tuple[int, ...], bool], T],
+    reshape: Callable[[T, tuple[int, ...]], T],
+) -> T:
+    full = int_shape(x) if isinstance(x, Tensor) else x.shape
+    ndim, small = len(full), [as_int(s) for s in shape]
     wide = [1] * (ndim - len(small)) + small
-    axes = tuple(i for i, (s, d) in enumerate(zip(wide, x.shape, strict=True)) if s == 1 and int(d) != 1)
+    axes = tuple(i for i, (s, d) in enumerate(zip(wide, full, strict=True)) if s == 1 and d != 1)
     return reshape(total(x, axes, True) if axes else x, tuple(small))
 
 
-def _collapse_compute(x: object, shape: object) -> Any:
+def _collapse_compute(x: Tensor, shape: Sequence[Dim]) -> Tensor:
     return _collapse(x, shape, topi.sum, topi.reshape)
 
 
-def _collapse_reference(x: object, shape: object) -> Any:
+def _collapse_reference(x: Array, shape: Sequence[Dim]) -> Array:
     return _collapse(x, shape, lambda v, axes, keep: v.sum(axis=axes, keepdims=keep), np.reshape)
 
 

@@ -14,13 +14,14 @@ from autosched.relax.expr import Call
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import float_same, tensor
-from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dims
+from autosched.relax.struct_info import Dim, Expr, StructInfo, TensorStructInfo, same_dims
+from autosched.te import Tensor
 from autosched.topi.attention import LAYOUT
 
 ATTRIBUTES = {"scale": None, "causal_mask": None, "window_size": None, "layouts": (LAYOUT,) * 4, "zero_rows": None}
 
 
-def _dims(t: TensorStructInfo, layout: str, what: str) -> dict[str, Any]:
+def _dims(t: TensorStructInfo, layout: str, what: str) -> dict[str, Dim]:
     if sorted(layout) != sorted(LAYOUT):
         raise InvalidValueError(f"the {what}'s layout '{layout}'", hint=f"an order of the letters of {LAYOUT}")
     if t.ndim != 4:
@@ -87,7 +88,9 @@ def _reference(
     return _order(weights @ v, "BHSD", layouts[3]).astype(query.dtype)
 
 
-def _compute(query: Any, key: Any, value: Any, bias: Any, scale: float | None, **more: Any) -> Any:
+def _compute(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float | None, **more: Any
+) -> Tensor:
     if scale is None:
         scale = 1 / math.sqrt(int(query.shape[more["layouts"][0].index("D")]))
     return topi.attention(query, key, value, bias, scale, **more)
@@ -126,10 +129,10 @@ attention_bias = define_op(
 
 
 def attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any = None,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    bias: Expr | None = None,
     scale: float | None = None,
     causal_mask: str | None = None,
     window_size: int | None = None,
@@ -146,7 +149,7 @@ def attention(
                  "nan" (all whose softmax is NaN; their 0 stands whatever the values are)
     Raises ShapeError, ValueError
     """
-    attrs: dict[str, Any] = {"scale": scale, "causal_mask": causal_mask, "window_size": window_size}
+    attrs: dict[str, object] = {"scale": scale, "causal_mask": causal_mask, "window_size": window_size}
     attrs |= {"layouts": tuple(layouts), "zero_rows": zero_rows}
     return _plain(query, key, value, **attrs) if bias is None else attention_bias(query, key, value, bias, **attrs)
 

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from autosched import topi
 from autosched.errors import InvalidTypeError
+from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import broadcast, broadcast_dims, common_dtype, compare, tensor
 from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo
+from autosched.te import Tensor
 
 PAIRS = (((3, 5), (3, 5)), ((2, 3, 5), (5,)), ((1, 4, 1), (3, 1, 2)), ((), (2,)))
 INT_PAIR = (((4,), "int32"), ((1,), "int32"))
 
 
-def _binary(name: str, compute: Any, reference: Any, infer: Any = broadcast, low: float = -2.0, **more: Any) -> OpDef:
+def _binary(
+    name: str,
+    compute: Callable[..., Tensor],
+    reference: Callable[..., object],
+    infer: Callable[..., StructInfo] = broadcast,
+    low: float = -2.0,
+    **more: Any,
+) -> OpDef:
     samples = [*(sample(a, b, low=low) for a, b in PAIRS), sample(*INT_PAIR, low=1, high=9)]
     return define_op(
         name, inputs=("x1", "x2"), infer_type=infer, compute=compute, reference=reference, samples=samples, **more
     )
 
 
-def _divide(x: Any, y: Any) -> Any:
+def _divide(x: Array, y: Array) -> Any:
     """Integers divide rounding to zero; by zero it is 0, as in kernels."""
     if not np.issubdtype(x.dtype, np.integer):
         return x / y
@@ -33,7 +43,7 @@ def _divide(x: Any, y: Any) -> Any:
     return (down + is_low).astype(x.dtype)
 
 
-def _power(x: Any, y: Any) -> Any:
+def _power(x: Array, y: Array) -> Any:
     """Of integers with a negative exponent, rounded towards zero: 0 unless x is 1 or -1."""
     if not np.issubdtype(x.dtype, np.integer):
         return np.power(x, y)

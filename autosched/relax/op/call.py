@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from autosched.errors import InvalidTypeError
 from autosched.ir.module import GlobalVar
@@ -24,7 +23,10 @@ CALL_DPS_PACKED = Op("relax.call_dps_packed")
 CALL_PURE_PACKED = Op("relax.call_pure_packed")
 
 
-def _out(out_sinfo: StructInfo | Sequence[StructInfo] | None) -> StructInfo:
+OutInfo = StructInfo | Sequence[StructInfo] | None
+
+
+def _out(out_sinfo: OutInfo) -> StructInfo:
     if isinstance(out_sinfo, StructInfo):
         return out_sinfo
     if isinstance(out_sinfo, Sequence) and out_sinfo and all(isinstance(s, StructInfo) for s in out_sinfo):
@@ -34,7 +36,14 @@ def _out(out_sinfo: StructInfo | Sequence[StructInfo] | None) -> StructInfo:
     )
 
 
-def call_tir(gvar: GlobalVar, args: Any, out_sinfo: Any = None, tir_vars: object = None, *, out_ty: Any = None) -> Call:
+def call_tir(
+    gvar: GlobalVar,
+    args: Expr | Iterable[object],
+    out_sinfo: OutInfo = None,
+    tir_vars: Expr | None = None,
+    *,
+    out_ty: OutInfo = None,
+) -> Call:
     """Run a PrimFunc of the module on tensors; the result is what it writes to its last parameters.
 
     args       an expression, or several (the inputs)
@@ -58,14 +67,21 @@ def _extern(func: object) -> ExternFunc:
     return ExternFunc(func)
 
 
-def call_dps_packed(func: object, args: Any, out_sinfo: Any = None, *, out_ty: Any = None) -> Call:
+def call_dps_packed(
+    func: object, args: Expr | Iterable[object], out_sinfo: OutInfo = None, *, out_ty: OutInfo = None
+) -> Call:
     """Run a registered function (`register_func`) on the inputs and on outputs that the caller allocates."""
     inputs = args if isinstance(args, Tuple) else Tuple((args,)) if isinstance(args, Expr) else as_expr(tuple(args))
     info = _out(out_sinfo if out_sinfo is not None else out_ty)
     return Call(CALL_DPS_PACKED, (_extern(func), inputs), FrozenDict(), (info,), info)
 
 
-def call_pure_packed(func: object, *args: object, sinfo_args: object = (), ty_args: object = ()) -> Call:
+def call_pure_packed(
+    func: object,
+    *args: object,
+    sinfo_args: StructInfo | Sequence[StructInfo] = (),
+    ty_args: StructInfo | Sequence[StructInfo] = (),
+) -> Call:
     """Run a registered function without side effects; its value is the result, of the type `sinfo_args`."""
     given = sinfo_args or ty_args
     infos = tuple(given) if isinstance(given, list | tuple) else (given,)
@@ -73,7 +89,7 @@ def call_pure_packed(func: object, *args: object, sinfo_args: object = (), ty_ar
     return Call(CALL_PURE_PACKED, (_extern(func), *map(as_expr, args)), FrozenDict(), infos, info)
 
 
-def call_packed(func: object, *args: object, sinfo_args: object = ()) -> Call:
+def call_packed(func: object, *args: object, sinfo_args: StructInfo | Sequence[StructInfo] = ()) -> Call:
     """Run a registered function that may have side effects; its value is the result."""
     infos = tuple(sinfo_args) if isinstance(sinfo_args, list | tuple) else (sinfo_args,)
     info = infos[0] if len(infos) == 1 else TupleStructInfo(infos) if infos else ObjectStructInfo()

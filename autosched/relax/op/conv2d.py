@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from autosched.topi.conv2d import Geometry, geometry
 Array = np.ndarray
 
 
-def _canonical(attrs: dict[str, object]) -> dict[str, Any]:
+def _canonical(attrs: dict[str, object]) -> dict[str, object]:
     return {
         **attrs,
         "strides": pair(attrs["strides"], "strides"),
@@ -31,9 +30,9 @@ def _canonical(attrs: dict[str, object]) -> dict[str, Any]:
 def _type(
     data: StructInfo,
     weight: StructInfo,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     groups: int,
     data_layout: str,
     kernel_layout: str,
@@ -52,9 +51,9 @@ def _type(
 def _compute(
     data: Tensor,
     weight: Tensor,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     groups: int,
     data_layout: str,
     kernel_layout: str,
@@ -95,9 +94,9 @@ def windows(
 def reference(
     data: Array,
     weight: Array,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     groups: int,
     data_layout: str,
     kernel_layout: str,
@@ -120,23 +119,23 @@ def reference(
     if g.is_depthwise:
         out = _depthwise(view, weight, g)
     else:
-        out = np.empty((g.batch, g.channels_out, g.out_size[0] * g.out_size[1]), data.dtype)
+        out = np.empty((len(data), g.channels_out, g.out_size[0] * g.out_size[1]), data.dtype)
         matrix = weight.reshape(g.groups, g.per_group_out, -1)
-        for n in range(g.batch):
+        for n in range(len(data)):
             columns = view[n].reshape(g.groups, matrix.shape[2], -1)
             np.matmul(matrix, columns, out=out[n].reshape(g.groups, g.per_group_out, -1))
-        out = out.reshape(g.batch, g.channels_out, *g.out_size)
+        out = out.reshape(len(data), g.channels_out, *g.out_size)
     return to_blocked(out, g.block_out).astype(out_dtype or data.dtype, copy=False)
 
 
 def _depthwise(view: Array, weight: Array, g: Geometry) -> Array:
-    shape = (g.batch, g.groups, g.per_group_out, *g.out_size)
+    shape = (len(view), g.groups, g.per_group_out, *g.out_size)
     out = np.zeros(shape, view.dtype)
     taps = weight.reshape(g.groups, g.per_group_out, *g.kernel)
     for ky in range(g.kernel[0]):
         for kx in range(g.kernel[1]):
             out += view[:, :, ky, kx][:, :, None] * taps[:, :, ky, kx][None, :, :, None, None]
-    return out.reshape(g.batch, g.channels_out, *g.out_size)
+    return out.reshape(len(view), g.channels_out, *g.out_size)
 
 
 ATTRIBUTES = {

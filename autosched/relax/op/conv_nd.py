@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from autosched import topi
 from autosched.errors import InvalidValueError
-from autosched.relax.op.registry import OpDef, Sample, define_op, sample
+from autosched.ir.node import Attrs
+from autosched.relax.op.registry import Canonical, OpDef, Sample, define_op, sample
 from autosched.relax.op.types import common_dtype, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
 from autosched.topi.conv_nd import Spatial, conv_shape, conv_transpose_shape
 
 Array = np.ndarray
-Attrs = Mapping[str, Any]
 AXES = {1: "W", 2: "HW", 3: "DHW"}
 
 
-def several(x: Any, count: int, what: str) -> tuple[int, ...]:
+def several(x: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
     """One number or `count` as `count`. Raises ValueError for another number of them."""
     items = (x,) if isinstance(x, int) else tuple(int(v) for v in x)
     if len(items) == 1:
@@ -31,22 +31,20 @@ def several(x: Any, count: int, what: str) -> tuple[int, ...]:
     return items
 
 
-def begins_and_ends(x: Any, rank: int) -> tuple[int, ...]:
+def begins_and_ends(x: int | Sequence[int], rank: int) -> tuple[int, ...]:
     """Padding as all begins, then all ends, from one number, one a dimension, or both for each."""
     items = (x,) if isinstance(x, int) else tuple(int(v) for v in x)
     return several(items, 2 * rank, "padding") if len(items) == 2 * rank else several(items, rank, "padding") * 2
 
 
-def _canonical(rank: int, weight_layout: str) -> Any:
+def _canonical(rank: int, weight_layout: str) -> Canonical:
     data_layout = "NC" + AXES[rank]
 
-    def canonical(attrs: Mapping[str, object]) -> dict[str, Any]:
+    def canonical(attrs: Attrs) -> Attrs:
         for name, only in (("data_layout", data_layout), ("kernel_layout", weight_layout), ("out_layout", data_layout)):
             if attrs[name] not in (only, None, ""):
                 raise InvalidValueError(f"{name} '{attrs[name]}' is not supported", hint=f"use {only}")
-        new: dict[str, Any] = {
-            k: several(attrs[k], rank, k) for k in ("strides", "dilation", "output_padding") if k in attrs
-        }
+        new = {k: several(attrs[k], rank, k) for k in ("strides", "dilation", "output_padding") if k in attrs}
         return {**attrs, **new, "padding": begins_and_ends(attrs["padding"], rank), "out_layout": data_layout}
 
     return canonical
@@ -81,7 +79,7 @@ def _transpose_compute(data: Tensor, weight: Tensor, **attrs: Any) -> Tensor:
 
 def _at_tap(weight: Array, tap: tuple[int, ...]) -> Array:
     """The weights [groups, …, …] of one element of the window."""
-    at: tuple[Any, ...] = (slice(None), slice(None), slice(None), *tap)
+    at: tuple[int | slice, ...] = (slice(None), slice(None), slice(None), *tap)
     part: Array = weight[at]
     return part
 
@@ -123,7 +121,7 @@ def transpose_reference(data: Array, weight: Array, **attrs: Any) -> Array:
     return np.ascontiguousarray(result).astype(attrs["out_dtype"] or data.dtype, copy=False)
 
 
-def _attributes(rank: int, weight_layout: str, extra: Attrs) -> dict[str, Any]:
+def _attributes(rank: int, weight_layout: str, extra: Attrs) -> Attrs:
     layouts = {"data_layout": "NC" + AXES[rank], "kernel_layout": weight_layout, "out_layout": None, "out_dtype": None}
     return {"strides": 1, "padding": 0, **extra, "dilation": 1, "groups": 1, **layouts}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched import topi
@@ -20,14 +18,14 @@ def _type(shape: StructInfo, dtype: str, fill_value: float = 0) -> TensorStructI
     return TensorStructInfo(shape.values, dtype)
 
 
-def _number(x: Any) -> Any:
+def _number(x: object) -> object:
     """A number that may be given as a constant or a scalar value."""
     if isinstance(x, Constant):
         return x.data.item()
     return as_int(x.value) if isinstance(x, PrimValue) else x
 
 
-def _full_attrs(attrs: dict[str, object]) -> dict[str, Any]:
+def _full_attrs(attrs: dict[str, object]) -> dict[str, object]:
     value = attrs["fill_value"]
     dtype = attrs["dtype"] or (str(value.data.dtype) if isinstance(value, Constant) else "float32")
     return {"fill_value": _number(value), "dtype": dtype}
@@ -61,7 +59,7 @@ zeros = _filled("zeros", 0)
 ones = _filled("ones", 1)
 
 
-def _range_attrs(attrs: dict[str, object]) -> dict[str, Any]:
+def _range_attrs(attrs: dict[str, object]) -> dict[str, object]:
     start, end, step = (_number(attrs[k]) for k in ("start", "end", "step"))
     if end is None:  # arange(n)
         start, end = 0, start

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from autosched import te, topi
 from autosched.errors import InvalidTypeError, ShapeError
 from autosched.relax.expr import Call
+from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import axis_index, tensor
-from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.relax.struct_info import Expr, ObjectStructInfo, StructInfo, TensorStructInfo
+from autosched.te import Tensor
 from autosched.tir import expr as E
+from autosched.tir.expr import PrimExpr
 from autosched.topi.shapes import axis_names, dims
 
 
@@ -49,8 +52,8 @@ def _triangle_type(x: StructInfo, k: int) -> TensorStructInfo:
     return t
 
 
-def _triangle(name: str, keep: Any, reference: Any) -> OpDef:
-    def compute(x: Any, k: int) -> Any:
+def _triangle(name: str, keep: Callable[..., PrimExpr], reference: Callable[..., object]) -> OpDef:
+    def compute(x: Tensor, k: int) -> Tensor:
         zero = E.const(0, x.dtype)
         return te.compute(
             x.shape, lambda *i: E.select(keep(i[-2] + k, i[-1]), x(*i), zero), name=f"T_{name}",
@@ -67,7 +70,7 @@ tril = _triangle("tril", lambda row, column: column <= row, np.tril)
 triu = _triangle("triu", lambda row, column: column >= row, np.triu)
 
 
-def _eye_compute(n: int, m: int | None, k: int, dtype: str) -> Any:
+def _eye_compute(n: int, m: int | None, k: int, dtype: str) -> Tensor:
     one, zero = E.const(1, dtype), E.const(0, dtype)
     shape = dims((n, n if m is None else m))
     return te.compute(shape, lambda i, j: E.select(E.compare(E.EQ, i + k, j), one, zero), name="T_eye")
@@ -89,18 +92,18 @@ def _one_hot_type(indices: StructInfo, on: StructInfo, off: StructInfo, depth: i
     return TensorStructInfo((*t.dims[:a], depth, *t.dims[a:]), values.dtype)
 
 
-def _one_hot_compute(indices: Any, on: Any, off: Any, depth: int, axis: int) -> Any:
+def _one_hot_compute(indices: Tensor, on: Tensor, off: Tensor, depth: int, axis: int) -> Tensor:
     a = axis % (indices.ndim + 1)
     shape = dims((*indices.shape[:a], depth, *indices.shape[a:]))
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> PrimExpr:
         chosen = E.compare(E.EQ, E.cast("int64", indices(*i[:a], *i[a + 1 :])), E.cast("int64", i[a]))
         return E.select(chosen, on(), off())
 
     return te.compute(shape, element, name="T_one_hot", varargs_names=axis_names(len(shape)))
 
 
-def _one_hot(indices: Any, on: Any, off: Any, depth: int, axis: int) -> Any:
+def _one_hot(indices: Array, on: Array, off: Array, depth: int, axis: int) -> Array:
     hot = np.where(indices[..., None] == np.arange(depth), on, off)
     return np.moveaxis(hot, -1, axis).astype(on.dtype)
 
@@ -112,8 +115,8 @@ one_hot = define_op(
 )  # fmt: skip
 
 
-def eye_like(x: Any, k: int = 0, dtype: str | None = None) -> Call:
+def eye_like(x: Expr, k: int = 0, dtype: str | None = None) -> Call:
     """A unit matrix of the shape of a matrix."""
-    info = x.struct_info
+    info = tensor(x.struct_info or ObjectStructInfo())
     n, m = info.static_shape
     return eye(n, m, k, dtype or info.dtype)

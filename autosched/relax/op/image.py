@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,8 +11,10 @@ from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo
+from autosched.te import Tensor
 from autosched.topi.resize import resize2d as te_resize2d
 from autosched.topi.resize import source_position
+from autosched.topi.shapes import int_shape
 
 METHODS = ("nearest_neighbor", "linear")
 
@@ -35,10 +36,10 @@ def _type(data: StructInfo, shape: StructInfo, layout: str, method: str, **_: ob
 
 
 def _compute(
-    data: Any, shape: Sequence[int], layout: str, method: str, coordinate_transformation_mode: str,
+    data: Tensor, shape: Sequence[int], layout: str, method: str, coordinate_transformation_mode: str,
     rounding_method: str, scales: Sequence[float] | None,
-) -> Any:  # fmt: skip
-    old = [int(data.shape[layout.index(a)]) for a in "HW"]
+) -> Tensor:  # fmt: skip
+    old = [int_shape(data)[layout.index(a)] for a in "HW"]
     found = _scales(old, shape, scales)
     return te_resize2d(data, shape, layout, method, coordinate_transformation_mode, rounding_method, found)
 
@@ -54,10 +55,11 @@ def _reference(
         m, d, s = map(np.float32, source_position(coordinate_transformation_mode, old, new, scale))
         p = (np.arange(new, dtype=np.float32) + s) * m / d - s
         if method == "nearest_neighbor":
-            rounded: dict[str, Any] = {
+            rounded: dict[str, Callable[[Array], Array]] = {
                 "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda q: np.ceil(q - np.float32(0.5)),
             }  # fmt: skip
-            whole = rounded.get(rounding_method, lambda q: np.floor(q + np.float32(0.5)))
+            halves_up: Callable[[Array], Array] = lambda q: np.floor(q + np.float32(0.5))  # noqa: E731
+            whole = rounded.get(rounding_method, halves_up)
             out = np.take(out, np.clip(whole(p).astype(int), 0, old - 1), axis)
             continue
         low = np.floor(p).astype(int)

@@ -7,16 +7,17 @@ The attribute `mode` says what becomes of positions that are negative or out of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from autosched import topi
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
+from autosched.ir.node import Attrs
 from autosched.relax.expr import Constant
-from autosched.relax.op.registry import Attrs, define_op, sample
+from autosched.relax.op.conv2d import Array
+from autosched.relax.op.registry import Validate, define_op, sample
 from autosched.relax.op.types import axis_index, tensor
-from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.relax.struct_info import Expr, StructInfo, TensorStructInfo
 from autosched.tir.checked_index import MODES, out_of_range
 
 REPORTING = ("raise", "fast", "positive")  # modes in which a position out of range is an error
@@ -38,7 +39,7 @@ def check_mode(mode: str, sizes: Sequence[int | None] = (), count: int | None = 
         raise ShapeError("positions in a dimension of size 0")
 
 
-def resolve(indices: object, size: int, mode: str) -> Any:
+def resolve(indices: object, size: int, mode: str) -> Array:
     """The positions in [0, size) that an array of them means, in NumPy. Raises IndexOutOfRangeError."""
     found = np.asarray(indices).astype(np.int64)
     if mode in ("clip", "nearest"):
@@ -53,10 +54,10 @@ def resolve(indices: object, size: int, mode: str) -> Any:
     return np.where(found < 0, found + size, found)
 
 
-def refuse_constants(axis_of: Callable[[int, Attrs], Any]) -> Callable[[Sequence[Any], Attrs], None]:
+def refuse_constants(axis_of: Callable[[int, Attrs], int | None]) -> Validate:
     """A `validate` of operators (data, indices, …): constant positions along `axis_of(ndim, attrs)` are in range."""
 
-    def validate(args: Sequence[Any], attrs: Attrs) -> None:
+    def validate(args: Sequence[Expr], attrs: Attrs) -> None:
         data, indices = args[0].struct_info, args[1]
         if not isinstance(indices, Constant) or not isinstance(data, TensorStructInfo) or not data.is_static:
             return
@@ -117,7 +118,7 @@ def _gather_type(data: StructInfo, indices: StructInfo, axis: int, mode: str) ->
     return TensorStructInfo(i.shape, t.dtype)
 
 
-def _gather_elements(x: Any, indices: Any, axis: int, mode: str) -> Any:
+def _gather_elements(x: Array, indices: Array, axis: int, mode: str) -> Array:
     inside = tuple(slice(None) if d == axis % x.ndim else slice(n) for d, n in enumerate(indices.shape))
     return np.take_along_axis(x[inside], resolve(indices, x.shape[axis], mode), axis)
 
@@ -143,8 +144,9 @@ def _gather_nd_type(data: StructInfo, indices: StructInfo, mode: str) -> TensorS
     return TensorStructInfo((*i.dims[:-1], *t.dims[depth:]), t.dtype)
 
 
-def _gather_nd(x: Any, indices: Any, mode: str) -> Any:
-    return x[tuple(resolve(v, x.shape[d], mode) for d, v in enumerate(np.moveaxis(indices, -1, 0)))]
+def _gather_nd(x: Array, indices: Array, mode: str) -> Array:
+    found: Array = x[tuple(resolve(v, x.shape[d], mode) for d, v in enumerate(np.moveaxis(indices, -1, 0)))]
+    return found
 
 
 gather_nd = define_op(

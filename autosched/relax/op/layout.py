@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from autosched.relax.op.conv2d import Array, to_blocked, to_plain
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.te import Tensor
 from autosched.topi.conv2d import channel_block
+from autosched.topi.shapes import int_shape
 
 
-def _channels(shape: Any, source: int, channels: int) -> int:
+def _channels(shape: Sequence[int], source: int, channels: int) -> int:
     stored = shape[1] * (source or 1)
     if channels > stored or (not source and channels not in (0, stored)):
         raise ShapeError(f"{channels} channels out of {stored}")
@@ -43,9 +45,9 @@ def _reference(x: Array, src_layout: str, dst_layout: str, channels: int) -> Arr
     return to_blocked(plain, target) if target else np.ascontiguousarray(plain)
 
 
-def _compute(x: Any, src_layout: str, dst_layout: str, channels: int) -> Any:
+def _compute(x: Tensor, src_layout: str, dst_layout: str, channels: int) -> Tensor:
     source = channel_block(src_layout)
-    return topi.layout_transform(x, src_layout, dst_layout, _channels([int(s) for s in x.shape], source, channels))
+    return topi.layout_transform(x, src_layout, dst_layout, _channels(int_shape(x), source, channels))
 
 
 layout_transform = define_op(

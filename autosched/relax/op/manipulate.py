@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -14,11 +13,13 @@ from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axes_tuple, axis_index, common_dtype, tensor
 from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_dim
-from autosched.tir.expr import IntImm
+from autosched.te import Tensor
+from autosched.tir.expr import IntImm, PrimExpr
 from autosched.tir.simplify import Analyzer
+from autosched.topi.shapes import int_shape
 
 
-def _tensor(shape: Any, dtype: str) -> TensorStructInfo:
+def _tensor(shape: Iterable[Dim], dtype: str) -> TensorStructInfo:
     return TensorStructInfo(tuple(shape), dtype)
 
 
@@ -37,10 +38,10 @@ def _symbolic_reshape(t: TensorStructInfo, target: TensorStructInfo) -> TensorSt
     """With symbols the new shape is taken as it is; a -1 becomes what is left."""
     if t.shape is None or not any(isinstance(d, int) and d == -1 for d in target.dims):
         return target
-    total: Any = IntImm(1, "int64")
+    total: PrimExpr = IntImm(1, "int64")
     for d in t.dims:
         total = total * d
-    known: Any = IntImm(1, "int64")
+    known: PrimExpr = IntImm(1, "int64")
     for d in target.dims:
         known = known * (1 if isinstance(d, int) and d == -1 else d)
     left = Analyzer().simplify(total // known)
@@ -49,10 +50,10 @@ def _symbolic_reshape(t: TensorStructInfo, target: TensorStructInfo) -> TensorSt
 
 def _sum_of(sizes: Sequence[Dim]) -> Dim:
     """The sum of sizes, some of which may be symbols."""
-    total: Any = 0
+    total: Dim = 0
     for s in sizes:
         total = total + s
-    return total if isinstance(total, int) else Analyzer().simplify(total)  # type: ignore[no-any-return]
+    return total if isinstance(total, int) else Analyzer().simplify(total)
 
 
 def _reshape_type(x: StructInfo, shape: StructInfo) -> TensorStructInfo:
@@ -91,14 +92,14 @@ flatten = define_op(
 )
 
 
-def _order(axes: Any, ndim: int) -> tuple[int, ...]:
+def _order(axes: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     order = tuple(reversed(range(ndim))) if axes is None else tuple(axis_index(a, ndim) for a in axes)
     if sorted(order) != list(range(ndim)):
         raise InvalidValueError(f"axes {order} are no order of {ndim} dimensions")
     return order
 
 
-def _transposed(x: Array, axes: object) -> Array:
+def _transposed(x: Array, axes: Sequence[int]) -> Array:
     """Dimensions in another order. A large matrix is copied in tiles, four times as fast as whole."""
     order = _order(axes, x.ndim)
     if order != (1, 0) or x.size < 1 << 20:
@@ -121,12 +122,12 @@ permute_dims = define_op(
 )
 
 
-def _expanded_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+def _expanded_axes(axis: int | Sequence[int], ndim: int) -> tuple[int, ...]:
     items = (axis,) if isinstance(axis, int) else tuple(axis)
     return axes_tuple(items, ndim + len(items))
 
 
-def _expand_type(x: StructInfo, axis: object) -> TensorStructInfo:
+def _expand_type(x: StructInfo, axis: int | Sequence[int]) -> TensorStructInfo:
     t = tensor(x)
     dims: list[Dim] = list(t.dims)
     for a in _expanded_axes(axis, t.ndim):
@@ -145,16 +146,16 @@ expand_dims = define_op(
 )
 
 
-def _squeezed_axes(shape: Any, axis: Any) -> tuple[int, ...]:
+def _squeezed_axes(shape: Sequence[Dim], axis: int | Sequence[int] | None) -> tuple[int, ...]:
     if axis is None:
-        return tuple(i for i, s in enumerate(shape) if int(s) == 1)
+        return tuple(i for i, s in enumerate(shape) if same_dim(s, 1))
     axes = axes_tuple(axis, len(shape))
     if any(not same_dim(shape[a], 1) for a in axes):
         raise ShapeError(f"dimensions {axes} of {tuple(shape)} are not all 1")
     return axes
 
 
-def _squeeze_type(x: StructInfo, axis: object) -> TensorStructInfo:
+def _squeeze_type(x: StructInfo, axis: int | Sequence[int] | None) -> TensorStructInfo:
     t = tensor(x)
     gone = _squeezed_axes(t.dims, axis)
     return _tensor((d for i, d in enumerate(t.dims) if i not in gone), t.dtype)
@@ -196,7 +197,7 @@ concat = define_op(
 )
 
 
-def split_sizes(size: int, indices_or_sections: Any) -> tuple[int, ...]:
+def split_sizes(size: int, indices_or_sections: int | Sequence[int]) -> tuple[int, ...]:
     """The sizes of the pieces: a number of equal ones (the last may be smaller), or the positions to cut at."""
     if isinstance(indices_or_sections, int):
         if indices_or_sections < 1:
@@ -207,7 +208,7 @@ def split_sizes(size: int, indices_or_sections: Any) -> tuple[int, ...]:
     return tuple(b - a for a, b in zip(cuts, cuts[1:], strict=False))
 
 
-def _split_type(x: StructInfo, indices_or_sections: object, axis: int) -> TupleStructInfo:
+def _split_type(x: StructInfo, indices_or_sections: int | Sequence[int], axis: int) -> TupleStructInfo:
     t = tensor(x)
     a = axis_index(axis, t.ndim)
     whole = t.dims[a]
@@ -223,12 +224,12 @@ def _split_type(x: StructInfo, indices_or_sections: object, axis: int) -> TupleS
     return TupleStructInfo(tuple(_tensor((s if i == a else d for i, d in enumerate(t.dims)), t.dtype) for s in sizes))
 
 
-def _split_compute(x: Any, indices_or_sections: Any, axis: int) -> Any:
+def _split_compute(x: Tensor, indices_or_sections: int | Sequence[int], axis: int) -> tuple[Tensor, ...]:
     a = axis % x.ndim
-    return tuple(topi.split(x, split_sizes(int(x.shape[a]), indices_or_sections), a))
+    return tuple(topi.split(x, split_sizes(int_shape(x)[a], indices_or_sections), a))
 
 
-def _split(x: Array, indices_or_sections: object, axis: int) -> list[Array]:
+def _split(x: Array, indices_or_sections: int | Sequence[int], axis: int) -> list[Array]:
     sizes = split_sizes(x.shape[axis], indices_or_sections)
     return np.split(x, np.cumsum(sizes)[:-1], axis)
 
@@ -244,7 +245,7 @@ split = define_op(
 
 
 def slice_plan(
-    shape: tuple[int, ...], axes: Any, begin: Any, end: Any, strides: Any
+    shape: tuple[int, ...], axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None
 ) -> tuple[list[int], list[int], list[int]]:
     """(size, begin, stride) for each dimension, Python's slicing rules; negative strides too."""
     sizes, starts, steps = list(shape), [0] * len(shape), [1] * len(shape)
@@ -258,7 +259,9 @@ def slice_plan(
     return sizes, starts, steps
 
 
-def _slice_type(x: StructInfo, axes: Any, begin: object, end: object, strides: object) -> TensorStructInfo:
+def _slice_type(
+    x: StructInfo, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None
+) -> TensorStructInfo:
     t = tensor(x)
     if t.is_static:
         return _tensor(slice_plan(t.static_shape, axes, begin, end, strides)[0], t.dtype)
@@ -269,14 +272,18 @@ def _slice_type(x: StructInfo, axes: Any, begin: object, end: object, strides: o
     return _tensor((s if i in cut else d for i, (s, d) in enumerate(zip(sizes, t.dims, strict=True))), t.dtype)
 
 
-def _slice(x: Array, axes: object, begin: object, end: object, strides: object) -> Array:
+def _slice(
+    x: Array, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None
+) -> Array:
     sizes, starts, steps = slice_plan(x.shape, axes, begin, end, strides)
     index = np.ix_(*(np.arange(n) * s + b for n, b, s in zip(sizes, starts, steps, strict=True)))
     return x[index]
 
 
-def _slice_compute(x: Any, axes: Any, begin: Any, end: Any, strides: Any) -> Any:
-    return topi.strided_slice(x, *slice_plan(tuple(int(s) for s in x.shape), axes, begin, end, strides))
+def _slice_compute(
+    x: Tensor, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None
+) -> Tensor:
+    return topi.strided_slice(x, *slice_plan(int_shape(x), axes, begin, end, strides))
 
 
 strided_slice = define_op(
@@ -293,19 +300,19 @@ strided_slice = define_op(
 )
 
 
-def _pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
+def _pad_widths(pad_width: Sequence[int], ndim: int) -> list[tuple[int, int]]:
     if len(pad_width) != 2 * ndim:
         raise ShapeError(f"{len(pad_width)} widths for {ndim} dimensions", hint="give (before, after) for each")
     return [(int(pad_width[2 * i]), int(pad_width[2 * i + 1])) for i in range(ndim)]
 
 
-def _pad_type(x: StructInfo, pad_width: object, pad_value: float) -> TensorStructInfo:
+def _pad_type(x: StructInfo, pad_width: Sequence[int], pad_value: float) -> TensorStructInfo:
     t = tensor(x)
     widths = _pad_widths(pad_width, t.ndim)
     return _tensor((s + b + a for s, (b, a) in zip(t.static_shape, widths, strict=True)), t.dtype)
 
 
-def _pad_compute(x: Any, pad_width: Any, pad_value: float) -> Any:
+def _pad_compute(x: Tensor, pad_width: Sequence[int], pad_value: float) -> Tensor:
     before, after = zip(*_pad_widths(pad_width, x.ndim), strict=True)
     return topi.pad(x, before, after, pad_value)
 
@@ -321,12 +328,12 @@ pad = define_op(
 )
 
 
-def _repeats(shape: Any, repeats: Any) -> tuple[int, ...]:
+def _repeats(shape: Sequence[Dim], repeats: int | Sequence[int]) -> tuple[int, ...]:
     items = (repeats,) if isinstance(repeats, int) else tuple(repeats)
     return (1,) * (len(shape) - len(items)) + items
 
 
-def _tile_type(x: StructInfo, repeats: object) -> TensorStructInfo:
+def _tile_type(x: StructInfo, repeats: int | Sequence[int]) -> TensorStructInfo:
     t = tensor(x)
     r = _repeats(t.dims, repeats)
     if len(r) != t.ndim:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from autosched import te, topi
 from autosched.errors import InvalidValueError, ShapeError
+from autosched.ir.node import Attrs
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import axes_tuple, axis_index, float_same, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.te import Tensor
 from autosched.tir import expr as E
+from autosched.tir.expr import PrimExpr
 from autosched.topi.shapes import axis_names, int_shape
 from autosched.topi.unary import elementwise
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
+T = TypeVar("T", Tensor, np.ndarray)
 
-def _activation(name: str, scalar: Any, reference: Any, attributes: Any = None) -> OpDef:
-    def compute(x: Any, **attrs: Any) -> Any:
+
+def _activation(
+    name: str, scalar: Callable[..., PrimExpr], reference: Callable[..., object], attributes: Attrs | None = None
+) -> OpDef:
+    def compute(x: Tensor, **attrs: object) -> Tensor:
         return elementwise(x, lambda v: scalar(v, **attrs))
 
     return define_op(
@@ -29,7 +38,7 @@ def _activation(name: str, scalar: Any, reference: Any, attributes: Any = None) 
     )  # fmt: skip
 
 
-def _softplus(v: Any, beta: float, threshold: float) -> Any:
+def _softplus(v: PrimExpr, beta: float, threshold: float) -> PrimExpr:
     scaled = v * E.const(beta, v.dtype)
     soft = te.log(te.exp(E.minimum(scaled, E.const(threshold, v.dtype))) + E.const(1, v.dtype))
     return E.select(scaled > E.const(threshold, v.dtype), v, soft / E.const(beta, v.dtype))
@@ -59,8 +68,9 @@ def _prelu_type(data: StructInfo, alpha: StructInfo, axis: int) -> TensorStructI
     return t
 
 
-def _along(alpha: Any, ndim: int, axis: int) -> tuple[int, ...]:
-    return tuple(int(alpha.shape[0]) if i == axis % ndim else 1 for i in range(ndim))
+def _along(alpha: Tensor | Array, ndim: int, axis: int) -> tuple[int, ...]:
+    size = int_shape(alpha)[0] if isinstance(alpha, Tensor) else alpha.shape[0]
+    return tuple(size if i == axis % ndim else 1 for i in range(ndim))
 
 
 prelu = define_op(
@@ -73,19 +83,19 @@ prelu = define_op(
 )  # fmt: skip
 
 
-def _flat_shape(shape: Any) -> tuple[int, int]:
-    return int(shape[0]), int(np.prod([int(s) for s in shape[1:]]))
+def _flat_shape(shape: Sequence[int]) -> tuple[int, int]:
+    return shape[0], math.prod(shape[1:])
 
 
 batch_flatten = define_op(
     "nn.batch_flatten", infer_type=lambda x: TensorStructInfo(_flat_shape(tensor(x).static_shape), tensor(x).dtype),
-    compute=lambda x: topi.reshape(x, _flat_shape(x.shape)), reference=lambda x: x.reshape(_flat_shape(x.shape)),
+    compute=lambda x: topi.reshape(x, _flat_shape(int_shape(x))), reference=lambda x: x.reshape(_flat_shape(x.shape)),
     samples=[sample((2, 3, 4))], is_view=True, legal_name="reshape",
 )  # fmt: skip
 
 
-def _group_shape(shape: Any, groups: int, axis: int) -> tuple[int, ...]:
-    s = [int(d) for d in shape]
+def _group_shape(shape: Sequence[int], groups: int, axis: int) -> tuple[int, ...]:
+    s = shape
     return (*s[:axis], groups, s[axis] // groups, *s[axis + 1 :])
 
 
@@ -102,14 +112,14 @@ def _group_norm_type(
     return t
 
 
-def _group_axes(axes: Any, ndim: int, channel: int) -> tuple[int, ...]:
+def _group_axes(axes: Sequence[int], ndim: int, channel: int) -> tuple[int, ...]:
     """The normalised axes after the channels were divided: the channels' inner part and `axes`."""
     given = axes_tuple(axes, ndim)
     return tuple(sorted({channel + 1, *(a + 1 if a > channel else a for a in given if a != channel)}))
 
 
 def _group_norm(
-    x: Array, gamma: Array, beta: Array, num_groups: int, channel_axis: int, axes: object, epsilon: float,
+    x: Array, gamma: Array, beta: Array, num_groups: int, channel_axis: int, axes: Sequence[int], epsilon: float,
     center: bool, scale: bool,
 ) -> Array:  # fmt: skip
     c = channel_axis % x.ndim
@@ -122,22 +132,22 @@ def _group_norm(
     return (out + beta.reshape(shape) if center else out).astype(x.dtype)  # type: ignore[no-any-return]
 
 
-def _normalised(x: Any, over: tuple[int, ...], epsilon: float) -> Any:
+def _normalised(x: Tensor, over: tuple[int, ...], epsilon: float) -> Tensor:
     centred = topi.subtract(x, topi.mean(x, over, True))
     spread = topi.mean(topi.multiply(centred, centred), over, True)
     return topi.multiply(centred, topi.rsqrt(topi.add(spread, epsilon)))
 
 
-def _affine(x: Any, gamma: Any, beta: Any, axis: int, center: bool, scale: bool) -> Any:
-    shape = tuple(int(s) if i == axis else 1 for i, s in enumerate(x.shape))
+def _affine(x: Tensor, gamma: Tensor, beta: Tensor, axis: int, center: bool, scale: bool) -> Tensor:
+    shape = tuple(s if i == axis else 1 for i, s in enumerate(int_shape(x)))
     x = topi.multiply(x, topi.reshape(gamma, shape)) if scale else x
     return topi.add(x, topi.reshape(beta, shape)) if center else x
 
 
 def _group_norm_compute(
-    x: Any, gamma: Any, beta: Any, num_groups: int, channel_axis: int, axes: Any, epsilon: float,
+    x: Tensor, gamma: Tensor, beta: Tensor, num_groups: int, channel_axis: int, axes: Sequence[int], epsilon: float,
     center: bool, scale: bool,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     c, shape = channel_axis % x.ndim, int_shape(x)
     grouped = topi.reshape(x, _group_shape(shape, num_groups, c))
     normal = topi.reshape(_normalised(grouped, _group_axes(axes, x.ndim, c), epsilon), shape)
@@ -183,9 +193,13 @@ def _pixel_shuffle_type(data: StructInfo, upscale_factor: int) -> TensorStructIn
     return TensorStructInfo((*lead, c // upscale_factor**2, h * upscale_factor, w * upscale_factor), t.dtype)
 
 
-def _shuffled(x: Any, r: int, reshape: Any, transpose: Any) -> Any:
-    *lead, c, h, w = (int(s) for s in x.shape)
-    n = len(lead)
+def _shuffled(
+    x: T, r: int, reshape: Callable[[T, tuple[int, ...]], T], transpose: Callable[[T, tuple[int, ...]], T]
+) -> T:
+    sizes: list[int] = [E.as_int(s) for s in x.shape]
+    lead: list[int] = sizes[:-3]
+    n: int = len(lead)
+    c, h, w = sizes[-3:]
     parts = reshape(x, (*lead, c // r**2, r, r, h, w))
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
     return reshape(transpose(parts, order), (*lead, c // r**2, h * r, w * r))
@@ -206,10 +220,10 @@ def _cross_entropy_type(predictions: StructInfo, labels: StructInfo) -> TensorSt
     return TensorStructInfo((), p.dtype)
 
 
-def _cross_entropy_compute(predictions: Any, labels: Any) -> Any:
+def _cross_entropy_compute(predictions: Tensor, labels: Tensor) -> Tensor:
     axes = tuple(range(predictions.ndim))
     total = topi.negative(topi.sum(topi.multiply(predictions, labels), axes, False))
-    return topi.divide(total, float(predictions.shape[0])) if predictions.ndim > 1 else total
+    return topi.divide(total, float(int_shape(predictions)[0])) if predictions.ndim > 1 else total
 
 
 cross_entropy_with_logits = define_op(
@@ -240,8 +254,8 @@ def _nll(p: Array, t: Array, w: Array, reduction: str, ignore_index: int) -> Arr
     return np.asarray(loss.sum() / (weight.sum() if reduction == "mean" else 1), p.dtype)
 
 
-def _nll_compute(p: Any, t: Any, w: Any, reduction: str, ignore_index: int) -> Any:
-    def chosen(*i: Any) -> tuple[Any, Any]:
+def _nll_compute(p: Tensor, t: Tensor, w: Tensor, reduction: str, ignore_index: int) -> Tensor:
+    def chosen(*i: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
         label = E.cast("int64", t(*i))
         kept = E.compare(E.NE, label, E.IntImm(ignore_index, "int64"))
         label = E.select(kept, label, E.IntImm(0, "int64"))

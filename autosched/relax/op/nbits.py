@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched import topi
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.relax.expr import Call
-from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.registry import Sample, define_op, sample
 from autosched.relax.op.types import float_same, tensor
-from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dim
+from autosched.relax.struct_info import Expr, StructInfo, TensorStructInfo, same_dim
 from autosched.te import Tensor
 from autosched.topi.nbits import WORD_BITS
 
@@ -66,13 +64,13 @@ def _reference(x: Array, weight: Array, scales: Array, zeros: Array | None, bits
     return (x.astype(np.float64) @ real.T.astype(np.float64)).astype(x.dtype)
 
 
-def _compute(x: Tensor, weight: Tensor, scales: Any, zeros: Any, bits: int, block: int) -> Tensor:
+def _compute(x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, block: int) -> Tensor:
     made = topi.matmul_nbits(x, weight, scales, zeros, bits, block)
     return made if x.dtype == "float32" else topi.cast(made, x.dtype)
 
 
-def _sample(m: int, n: int, k: int, bits: int, block: int, *more: object) -> Any:
-    types = [(m, k), ((n, k * bits // WORD_BITS), "uint32"), (n, k // block), *more]
+def _sample(m: int, n: int, k: int, bits: int, block: int, *more: object) -> Sample:
+    types: list[object] = [(m, k), ((n, k * bits // WORD_BITS), "uint32"), (n, k // block), *more]
     return sample(*types, low=0, high=2, bits=bits, block=block)
 
 
@@ -97,7 +95,9 @@ _with_zeros = define_op(
 )
 
 
-def matmul_nbits(x: Any, weight: Any, scales: Any, zeros: Any = None, bits: int = 4, block: int = 32) -> Call:
+def matmul_nbits(
+    x: Expr, weight: Expr, scales: Expr, zeros: Expr | None = None, bits: int = 4, block: int = 32
+) -> Call:
     """x times the transposed weight, which has integers of 2, 4 or 8 bits: (integer - zero) * scale of its group.
 
     x       [..., M, K], floats, which stay as they are

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -50,7 +50,9 @@ log_softmax = define_op(
 )
 
 
-def _layer_norm_type(x: StructInfo, gamma: StructInfo, beta: StructInfo, axes: Any, **_: object) -> TensorStructInfo:
+def _layer_norm_type(
+    x: StructInfo, gamma: StructInfo, beta: StructInfo, axes: Sequence[int], **_: object
+) -> TensorStructInfo:
     t = float_same(x)
     own = [t.dims[a] for a in axes_tuple(axes, t.ndim)]
     for what, p in (("gamma", tensor(gamma)), ("beta", tensor(beta))):
@@ -59,7 +61,9 @@ def _layer_norm_type(x: StructInfo, gamma: StructInfo, beta: StructInfo, axes: A
     return t
 
 
-def _layer_norm(x: Array, gamma: Array, beta: Array, axes: Any, epsilon: float, center: bool, scale: bool) -> Array:
+def _layer_norm(
+    x: Array, gamma: Array, beta: Array, axes: Sequence[int], epsilon: float, center: bool, scale: bool
+) -> Array:
     over = axes_tuple(axes, x.ndim)
     wide = x.astype(np.float64)
     shape = [s if i in over else 1 for i, s in enumerate(x.shape)]
@@ -83,7 +87,7 @@ layer_norm = define_op(
 )
 
 
-def _rms_norm_type(data: StructInfo, weight: StructInfo, axes: Any, epsilon: float) -> TensorStructInfo:
+def _rms_norm_type(data: StructInfo, weight: StructInfo, axes: Sequence[int], epsilon: float) -> TensorStructInfo:
     t = float_same(data)
     own = [t.dims[a] for a in axes_tuple(axes, t.ndim)]
     if not same_dims(tensor(weight).dims, own):
@@ -91,7 +95,7 @@ def _rms_norm_type(data: StructInfo, weight: StructInfo, axes: Any, epsilon: flo
     return t
 
 
-def _rms_norm(data: Array, weight: Array, axes: Any, epsilon: float) -> Array:
+def _rms_norm(data: Array, weight: Array, axes: Sequence[int], epsilon: float) -> Array:
     over = axes_tuple(axes, data.ndim)
     wide = data.astype(np.float64)
     shape = [s if i in over else 1 for i, s in enumerate(data.shape)]

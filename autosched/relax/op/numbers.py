@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import broadcast, broadcast_dims, common_dtype, float_same, same, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.tir import expr as E
+from autosched.tir.expr import PrimExpr
 from autosched.topi.broadcast import elementwise as broadcast_with
 from autosched.topi.unary import elementwise
 
@@ -20,7 +21,7 @@ INTS = (((3, 5), "int32"), ((1, 5), "int32"))
 SHORT = (((4,), "int64"), ((4,), "int64"))
 
 
-def _bits(op: str) -> Any:
+def _bits(op: str) -> Callable[..., PrimExpr]:
     return lambda *values: E.Call(op, values, values[0].dtype)
 
 
@@ -40,14 +41,28 @@ def _truth(x: StructInfo) -> TensorStructInfo:
     return TensorStructInfo(float_same(x).shape, "bool")
 
 
-def _unary(name: str, scalar: Any, reference: Any, infer: Any = same, samples: Any = ((3, 5), (1,))) -> OpDef:
+def _unary(
+    name: str,
+    scalar: Callable[..., PrimExpr],
+    reference: Callable[..., object],
+    infer: Callable[..., StructInfo] = same,
+    samples: Sequence[Sequence[object]] = ((3, 5), (1,)),
+) -> OpDef:
     return define_op(
         name, infer_type=infer, compute=lambda x: elementwise(x, scalar), reference=reference,
         samples=[sample(s) for s in samples],
     )  # fmt: skip
 
 
-def _binary(name: str, scalar: Any, reference: Any, infer: Any, samples: Any, low: float = 0, high: float = 9) -> OpDef:
+def _binary(
+    name: str,
+    scalar: Callable[..., PrimExpr],
+    reference: Callable[..., object],
+    infer: Callable[..., StructInfo],
+    samples: Sequence[Sequence[object]],
+    low: float = 0,
+    high: float = 9,
+) -> OpDef:
     return define_op(
         name, inputs=("x1", "x2"), infer_type=infer,
         compute=lambda x1, x2: broadcast_with(scalar, f"T_{name}", x1, x2), reference=reference,
@@ -67,7 +82,7 @@ relu6 = _unary(
 )  # fmt: skip
 
 
-def _log_add_exp(a: Any, b: Any) -> Any:
+def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """log(exp(a) + exp(b)): of two equal numbers, infinities too, it is a + log(2)."""
     largest, difference = E.maximum(a, b), a - b
     larger = largest + te.log(te.const(1, a.dtype) + te.exp(te.const(0, a.dtype) - te.abs(difference)))

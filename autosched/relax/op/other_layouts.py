@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypedDict, TypeVar
 
 import numpy as np
 
 from autosched import topi
 from autosched.errors import InvalidValueError
+from autosched.ir.node import Attrs
 from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.te import Tensor
 
 PLAIN, KERNEL = "NCHW", "OIHW"
 
@@ -41,7 +43,7 @@ def _permuted(info: StructInfo, order: tuple[int, ...] | None) -> StructInfo:
     return TensorStructInfo(tuple(t.dims[a] for a in order), t.dtype)
 
 
-def plain_attrs(attrs: dict[str, Any], key: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def plain_attrs(attrs: Attrs, key: str) -> tuple[tuple[tuple[int, ...] | None, ...], Attrs]:
     """(orders of data, weight and result, the attributes in plain layouts)."""
     orders = (
         order_of(attrs[key]), order_of(attrs["kernel_layout"], KERNEL) if "kernel_layout" in attrs else None,
@@ -55,25 +57,38 @@ def plain_attrs(attrs: dict[str, Any], key: str) -> tuple[tuple[Any, ...], dict[
     return orders, {**attrs, **changed}
 
 
+class Rules(TypedDict):
+    """What `define_op` takes of an operator whose layout is free."""
+
+    infer_type: Callable[..., StructInfo]
+    compute: Callable[..., Tensor]
+    reference: Callable[..., np.ndarray]
+
+
+T = TypeVar("T")
+
+
 def any_layout(
-    key: str, infer: Callable[..., Any], compute: Callable[..., object], reference: Callable[..., object]
-) -> dict[str, Any]:
+    key: str, infer: Callable[..., StructInfo], compute: Callable[..., Tensor], reference: Callable[..., np.ndarray]
+) -> Rules:
     """The rules of an operator for NCHW as rules for every order of these dimensions; `key` names the attribute."""
 
-    def infer_type(*types: Any, **attrs: Any) -> Any:
+    def infer_type(*types: StructInfo, **attrs: object) -> StructInfo:
         orders, plain = plain_attrs(attrs, key)
         found = infer(*map(_permuted, types, orders), **plain)
         return _permuted(found, inverse(orders[2])) if orders[2] else found
 
-    def around(f: Callable[..., object], transpose: Callable[..., object]) -> Callable[..., Any]:
-        def run(*args: Any, **attrs: Any) -> Any:
+    def around(f: Callable[..., T], transpose: Callable[[T, tuple[int, ...]], T]) -> Callable[..., T]:
+        def run(*args: T, **attrs: object) -> T:
             orders, plain = plain_attrs(attrs, key)
             result = f(*(transpose(a, o) if o else a for a, o in zip(args, orders, strict=False)), **plain)
             return transpose(result, inverse(orders[2])) if orders[2] else result
 
         return run
 
-    contiguous = lambda x, order: np.ascontiguousarray(np.transpose(x, order))  # noqa: E731
+    def contiguous(x: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
+        return np.ascontiguousarray(np.transpose(x, order))
+
     return {
         "infer_type": infer_type, "compute": around(compute, topi.transpose),
         "reference": around(reference, contiguous),

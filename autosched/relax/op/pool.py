@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from autosched.topi.pool import pooled_size
 WINDOW = {"pool_size": (1, 1), "strides": 1, "padding": 0, "dilation": 1, "ceil_mode": False}
 
 
-def _canonical(attrs: dict[str, object]) -> dict[str, Any]:
+def _canonical(attrs: dict[str, object]) -> dict[str, object]:
     changed = {
         "pool_size": pair(attrs["pool_size"], "pool_size"),
         "strides": pair(attrs["strides"], "strides"),
@@ -38,10 +38,10 @@ def _check_layout(t: TensorStructInfo, layout: str) -> None:
 
 def _type(
     data: StructInfo,
-    pool_size: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     ceil_mode: bool,
     layout: str,
     out_layout: str,
@@ -58,7 +58,12 @@ def _type(
 
 
 def _windows(
-    x: Array, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool
+    x: Array,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
 ) -> tuple[Array, Array]:
     """All windows [N, C, OH, OW, rest, KH, KW], NaN outside the padded image; and which elements lie in the image."""
     sizes = [
@@ -66,7 +71,7 @@ def _windows(
         for i in (0, 1)
     ]
 
-    def positions(i: int) -> Any:
+    def positions(i: int) -> Array:
         return np.arange(sizes[i])[:, None] * strides[i] - padding[i] + np.arange(pool_size[i])[None, :] * dilation[i]
 
     rows, columns = positions(0), positions(1)
@@ -82,10 +87,10 @@ def _fit(mask: Array, picked: Array) -> Array:
 
 def _max(
     data: Array,
-    pool_size: object,
-    strides: object,
-    padding: object,
-    dilation: object,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     ceil_mode: bool,
     layout: str,
     out_layout: str,
@@ -99,10 +104,10 @@ def _max(
 
 def _avg(
     data: Array,
-    pool_size: object,
-    strides: object,
-    padding: Any,
-    dilation: object,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     ceil_mode: bool,
     layout: str,
     out_layout: str,
@@ -121,13 +126,16 @@ def _avg(
 LAYOUT = {"layout": "NCHW", "out_layout": None}
 
 
-def _max_type(*args: Any, keep_nan: bool = False, **attrs: Any) -> TensorStructInfo:
-    return _type(*args, **attrs)
+def _max_type(
+    data: StructInfo, pool_size: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    ceil_mode: bool, layout: str, out_layout: str, keep_nan: bool,
+) -> TensorStructInfo:  # fmt: skip
+    return _type(data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout)
 
 
 def _max_compute(
-    x: Tensor, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, layout: str, out_layout: str,
-    keep_nan: bool,
+    x: Tensor, pool_size: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    ceil_mode: bool, layout: str, out_layout: str, keep_nan: bool,
 ) -> Tensor:  # fmt: skip
     return topi.max_pool2d(x, pool_size, strides, padding, dilation, ceil_mode, keep_nan)
 
@@ -151,10 +159,10 @@ max_pool2d = define_op(
 
 def _avg_compute(
     x: Tensor,
-    pool_size: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     ceil_mode: bool,
     layout: str,
     out_layout: str,
@@ -181,7 +189,7 @@ avg_pool2d = define_op(
 )
 
 
-def _adaptive_canonical(attrs: dict[str, object]) -> dict[str, Any]:
+def _adaptive_canonical(attrs: dict[str, object]) -> dict[str, object]:
     size = attrs["output_size"]
     return {
         **attrs,
@@ -190,14 +198,14 @@ def _adaptive_canonical(attrs: dict[str, object]) -> dict[str, Any]:
     }
 
 
-def _adaptive_type(data: StructInfo, output_size: Any, layout: str, out_layout: str) -> TensorStructInfo:
+def _adaptive_type(data: StructInfo, output_size: Sequence[int], layout: str, out_layout: str) -> TensorStructInfo:
     t = tensor(data)
     _check_layout(t, layout)
     size = output_size or t.dims[2:4]
     return TensorStructInfo((*t.dims[:2], *size, *t.dims[4:]), t.dtype)
 
 
-def _adaptive(data: Array, output_size: Any, layout: str, out_layout: str) -> Array:
+def _adaptive(data: Array, output_size: Sequence[int], layout: str, out_layout: str) -> Array:
     rows, columns = output_size or data.shape[2:4]
     h, w = data.shape[2:4]
     out = np.empty((*data.shape[:2], rows, columns, *data.shape[4:]), data.dtype)
@@ -208,7 +216,7 @@ def _adaptive(data: Array, output_size: Any, layout: str, out_layout: str) -> Ar
     return out
 
 
-def _adaptive_compute(x: Tensor, output_size: Any, layout: str, out_layout: str) -> Tensor:
+def _adaptive_compute(x: Tensor, output_size: Sequence[int], layout: str, out_layout: str) -> Tensor:
     return topi.identity(x) if output_size is None else topi.adaptive_avg_pool2d(x, output_size)
 
 

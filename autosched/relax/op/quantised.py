@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched import te
@@ -11,6 +9,8 @@ from autosched.errors import InvalidTypeError
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.te import Tensor
+from autosched.tir.expr import PrimExpr
 
 Array = np.ndarray
 
@@ -23,8 +23,8 @@ def _type(x: StructInfo, q: StructInfo, scale: float, zero: int) -> TensorStruct
     return TensorStructInfo(values.shape, "float32", values.ndim)
 
 
-def _compute(x: Any, q: Any, scale: float, zero: int) -> Any:
-    def element(*i: Any) -> Any:
+def _compute(x: Tensor, q: Tensor, scale: float, zero: int) -> Tensor:
+    def element(*i: PrimExpr) -> PrimExpr:
         whole = q[i].astype("int32")
         centred = whole - te.const(zero, "int32") if zero else whole
         return x[i] + centred.astype("float32") * te.const(scale, "float32")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from autosched import topi
+from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import axes_tuple, axis_index, float_same, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.te import Tensor
 from autosched.topi.reduction import reduced_shape
+from autosched.topi.shapes import int_shape
 
 SAMPLES = [
     sample((3, 5), axis=None, keepdims=False), sample((2, 3, 4), axis=(1,), keepdims=True),
@@ -18,21 +21,26 @@ SAMPLES = [
 ]  # fmt: skip
 
 
-def _type(x: StructInfo, axis: Any, keepdims: bool) -> TensorStructInfo:
+def _type(x: StructInfo, axis: int | Sequence[int] | None, keepdims: bool) -> TensorStructInfo:
     t = tensor(x)
     return TensorStructInfo(reduced_shape(t.dims, axes_tuple(axis, t.ndim), keepdims), t.dtype)
 
 
-def _float_type(x: StructInfo, axis: object, keepdims: bool) -> TensorStructInfo:
+def _float_type(x: StructInfo, axis: int | Sequence[int] | None, keepdims: bool) -> TensorStructInfo:
     return _type(float_same(x), axis, keepdims)
 
 
-def _reduction(name: str, compute: Any, reference: Any, infer: Any = _type) -> OpDef:
-    def over(x: Any, axis: Any, keepdims: bool) -> Any:
+def _reduction(
+    name: str,
+    compute: Callable[..., Tensor],
+    reference: Callable[..., Array],
+    infer: Callable[..., StructInfo] = _type,
+) -> OpDef:
+    def over(x: Tensor, axis: int | Sequence[int] | None, keepdims: bool) -> Tensor:
         axes = axes_tuple(axis, x.ndim)
         return compute(x, axes, keepdims) if axes else topi.identity(x)
 
-    def in_numpy(x: Any, axis: Any, keepdims: bool) -> Any:
+    def in_numpy(x: Array, axis: int | Sequence[int] | None, keepdims: bool) -> Array:
         return reference(x, axis=axes_tuple(axis, x.ndim), keepdims=keepdims).astype(x.dtype)
 
     return define_op(
@@ -41,14 +49,14 @@ def _reduction(name: str, compute: Any, reference: Any, infer: Any = _type) -> O
     )  # fmt: skip
 
 
-def _extremum(name: str, compute: Any, reference: Any) -> OpDef:
+def _extremum(name: str, compute: Callable[..., Tensor], reference: Callable[..., Array]) -> OpDef:
     """`keep_nan`: whether a NaN is the result where there is one, or is passed over."""
 
-    def over(x: Any, axis: Any, keepdims: bool, keep_nan: bool) -> Any:
+    def over(x: Tensor, axis: int | Sequence[int] | None, keepdims: bool, keep_nan: bool) -> Tensor:
         axes = axes_tuple(axis, x.ndim)
         return compute(x, axes, keepdims, keep_nan) if axes else topi.identity(x)
 
-    def in_numpy(x: Any, axis: Any, keepdims: bool, keep_nan: bool) -> Any:
+    def in_numpy(x: Array, axis: int | Sequence[int] | None, keepdims: bool, keep_nan: bool) -> Array:
         return reference(x, axis=axes_tuple(axis, x.ndim), keepdims=keepdims).astype(x.dtype)
 
     return define_op(
@@ -73,10 +81,10 @@ def _arg_type(x: StructInfo, axis: int | None, keepdims: bool) -> TensorStructIn
     return TensorStructInfo(reduced_shape(t.dims, axes, keepdims), "int64")
 
 
-def _argument(name: str, compute: Any, reference: Any) -> OpDef:
-    def over(x: Any, axis: int | None, keepdims: bool) -> Any:
+def _argument(name: str, compute: Callable[..., Tensor], reference: Callable[..., Array]) -> OpDef:
+    def over(x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
         if axis is None:
-            total = int(np.prod([int(s) for s in x.shape]))
+            total = int(np.prod(int_shape(x)))
             return compute(topi.reshape(x, (total,) + (1,) * (x.ndim - 1) * keepdims), 0, keepdims)
         return compute(x, axis_index(axis, x.ndim), keepdims)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir.node import FrozenDict
+from autosched.ir.node import Attrs, FrozenDict
 from autosched.relax import op_table
 from autosched.relax.expr import Call, Constant, Op, PrimValue, Tuple, as_expr, const, shape_expr
 from autosched.relax.struct_info import (
@@ -23,7 +23,8 @@ from autosched.relax.struct_info import (
     TupleStructInfo,
 )  # fmt: skip
 
-Attrs = Mapping[str, Any]
+Canonical: TypeAlias = Callable[[dict[str, Any]], Attrs]  # attributes as given -> in their one form
+Validate = Callable[[Sequence[Expr], Attrs], None]
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,13 @@ class OpDef:
     inputs: tuple[str, ...]
     attributes: Attrs
     infer_type: Callable[..., StructInfo]
-    compute: Callable[..., Any] | None
-    reference: Callable[..., Any] | None
+    compute: Callable[..., object] | None
+    reference: Callable[..., object] | None
     samples: tuple[Sample, ...] = ()
-    canonical: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    canonical: Canonical | None = None
     legal_name: str = ""
     is_view: bool = False
-    validate: Callable[[Sequence[Any], Attrs], None] | None = None
+    validate: Validate | None = None
 
     @property
     def name(self) -> str:
@@ -91,7 +92,7 @@ class OpDef:
             + [inspect.Parameter(n, kind, default=d) for n, d in self.attributes.items()]
         )
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Call:
+    def __call__(self, *args: object, **kwargs: object) -> Call:
         try:
             bound = self.__signature__.bind(*args, **kwargs)
         except TypeError as error:
@@ -100,7 +101,7 @@ class OpDef:
         exprs = self._exprs([bound.arguments[n] for n in self.inputs])
         return self.make(exprs, {n: bound.arguments[n] for n in self.attributes})
 
-    def _exprs(self, values: Sequence[object]) -> tuple[Any, ...]:
+    def _exprs(self, values: Sequence[object]) -> tuple[Expr, ...]:
         tensors = [v for v in values if isinstance(v, Expr) and isinstance(v.struct_info, TensorStructInfo)]
         dtype = tensors[0].struct_info.dtype if tensors else None  # type: ignore[union-attr]
         out = []
@@ -116,17 +117,17 @@ class OpDef:
                 raise InvalidTypeError(f"{self.name}: argument '{name}': {error.message}") from None
         return tuple(out)
 
-    def make(self, args: Sequence[Any], attrs: Attrs) -> Call:
+    def make(self, args: Sequence[Expr], attrs: Attrs) -> Call:
         """A call with inferred type. Raises ShapeError or TypeError naming the operator."""
         unknown = set(attrs) - set(self.attributes)
         if unknown:
             raise InvalidTypeError(
                 f"{self.name} has no attribute {sorted(unknown)}", hint=f"it has {list(self.attributes)}"
             )
-        merged = {**self.attributes, **attrs}
+        merged: Attrs = {**self.attributes, **attrs}
         if self.canonical is not None:
             try:
-                merged = self.canonical(merged)
+                merged = self.canonical({**merged})
             except (InvalidTypeError, InvalidValueError) as error:
                 raise type(error)(f"{self.name}: {error.message}", hint=error.hint) from None
         frozen = FrozenDict({k: _freeze(v) for k, v in merged.items()})
@@ -144,14 +145,14 @@ class OpDef:
         except (InvalidTypeError, InvalidValueError) as error:
             raise type(error)(f"{self.name}: {error.message}", where=error.where, hint=error.hint) from None
 
-    def run_reference(self, args: Sequence[object], attrs: Attrs) -> Any:
+    def run_reference(self, args: Sequence[object], attrs: Attrs) -> np.ndarray | tuple[np.ndarray, ...]:
         """NumPy arrays in, array or tuple of arrays out."""
         assert self.reference is not None, f"operator {self.name} has no reference"
         result = self.reference(*args, **attrs)
         return tuple(map(np.asarray, result)) if isinstance(result, tuple | list) else np.asarray(result)
 
 
-def _freeze(value: object) -> Any:
+def _freeze(value: object) -> object:
     if isinstance(value, list | tuple):
         return tuple(_freeze(v) for v in value)
     return value.item() if isinstance(value, np.generic) else value
@@ -166,13 +167,13 @@ def define_op(
     infer_type: Callable[..., StructInfo],
     compute: Callable[..., object] | None = None,
     reference: Callable[..., object] | None = None,
-    samples: Sequence[Any] = (),
+    samples: Sequence[object] = (),
     inputs: Sequence[str] = ("x",),
     attributes: Attrs | None = None,
-    canonical: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    canonical: Canonical | None = None,
     legal_name: str = "",
     is_view: bool = False,
-    validate: Callable[[Sequence[Any], Attrs], None] | None = None,
+    validate: Validate | None = None,
 ) -> OpDef:
     """Define an operator and enter it into the table of all operators; fields as in OpDef.
 
@@ -202,14 +203,14 @@ def definition_of(call: object) -> OpDef | None:
     return OPERATORS.get(call.op.name.removeprefix("relax."))
 
 
-def remake(call: Call, args: Sequence[object] | None = None, attrs: Attrs | None = None) -> Call:
+def remake(call: Call, args: Sequence[Expr] | None = None, attrs: Attrs | None = None) -> Call:
     """The call with other arguments or attributes, its type inferred again."""
     definition = definition_of(call)
     assert definition is not None, f"{call.op} is no ordinary operator"
     return definition.make(call.args if args is None else args, {**call.attrs, **(attrs or {})})
 
 
-def python_argument(arg: Any, value: Callable[[Any], object]) -> Any:
+def python_argument(arg: Expr, value: Callable[[Any], object]) -> object:
     """An argument as compute and reference take it: tuples as lists, shapes as tuples of integers."""
     if isinstance(arg, Tuple):
         return [python_argument(f, value) for f in arg.fields]

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from autosched import te
 from autosched.errors import InvalidValueError, ShapeError
+from autosched.relax.op.conv2d import Array
 from autosched.relax.op.indexing import along_axis, check_mode, positions_type, refuse_constants, resolve
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axis_index, common_dtype, tensor
-from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dims
+from autosched.relax.struct_info import Dim, StructInfo, TensorStructInfo, same_dims
+from autosched.te import Tensor
 from autosched.tir import expr as E
+from autosched.tir.axis import IterVar
 from autosched.tir.checked_index import position
 from autosched.tir.dtypes import is_float
-from autosched.topi.shapes import axis_names, dims
+from autosched.tir.expr import PrimExpr
+from autosched.topi.shapes import axis_names, dims, int_shape
 
 MOST_UNROLLED = 8  # updates that are written out, one after the other
-_JOIN: dict[str, Any] = {
+_JOIN: dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
     "update": lambda old, new: new, "add": lambda old, new: old + new, "mul": lambda old, new: old * new,
     "min": E.minimum, "max": E.maximum,
 }  # fmt: skip
-_STEPS: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+_STEPS: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
-def _compute(shape: Any, element: Any, name: str) -> Any:
+def _compute(shape: Sequence[Dim], element: Callable[..., PrimExpr], name: str) -> Tensor:
     return te.compute(dims(shape), element, name=name, varargs_names=axis_names(len(shape)))
 
 
-def _joined(reduction: str, hit: Any, value: Any, axis: Any) -> Any:
+def _joined(reduction: str, hit: PrimExpr, value: PrimExpr, axis: IterVar) -> PrimExpr:
     """All values that are hit joined with each other; what leaves a value alone where none is."""
     dtype = value.dtype
     match reduction:
@@ -69,26 +73,26 @@ def _elements_type(
     return t
 
 
-def _scatter_compute(data: Any, indices: Any, updates: Any, axis: int, reduction: str, mode: str) -> Any:
+def _scatter_compute(data: Tensor, indices: Tensor, updates: Tensor, axis: int, reduction: str, mode: str) -> Tensor:
     a = axis % data.ndim
-    sizes = [int(s) for s in indices.shape]
-    size, n = int(data.shape[a]), sizes[a]
+    sizes, data_sizes = int_shape(indices), int_shape(data)
+    size, n = data_sizes[a], sizes[a]
     if 0 in sizes:
         return _compute(data.shape, lambda *i: data(*i), "T_scatter")
 
-    def at(i: Any, k: Any) -> list[Any]:
+    def at(i: tuple[PrimExpr, ...], k: PrimExpr) -> list[PrimExpr]:
         """The place in `indices` of the k-th update along the axis, within its bounds."""
         return [k if d == a else E.minimum(v, E.IntImm(sizes[d] - 1, "int64")) for d, v in enumerate(i)]
 
-    def is_hit(i: Any, k: Any) -> Any:
+    def is_hit(i: tuple[PrimExpr, ...], k: PrimExpr) -> PrimExpr:
         target = position(indices(*at(i, k)), size, f"scatter along axis {a}", mode)
-        inside = [v < sizes[d] for d, v in enumerate(i) if d != a and sizes[d] < int(data.shape[d])]
+        inside = [v < sizes[d] for d, v in enumerate(i) if d != a and sizes[d] < data_sizes[d]]
         return te.all(E.compare(E.EQ, target, i[a]), *inside)
 
     if n <= MOST_UNROLLED:
 
-        def element(*i: Any) -> Any:
-            value = data(*i)
+        def element(*i: PrimExpr) -> PrimExpr:
+            value: PrimExpr = data(*i)
             for step in range(n):  # in order: the last update wins
                 k = E.IntImm(step, "int64")
                 value = E.select(is_hit(i, k), _JOIN[reduction](value, updates(*at(i, k))), value)
@@ -102,7 +106,7 @@ def _scatter_compute(data: Any, indices: Any, updates: Any, axis: int, reduction
             data.shape, lambda *i: te.max(E.select(is_hit(i, k.var), E.cast("int64", k.var), none), axis=k), "T_last"
         )
 
-        def chosen(*i: Any) -> Any:
+        def chosen(*i: PrimExpr) -> PrimExpr:
             step = last(*i)
             return E.select(step < 0, data(*i), updates(*at(i, E.maximum(step, E.const(0, "int64")))))
 
@@ -113,7 +117,7 @@ def _scatter_compute(data: Any, indices: Any, updates: Any, axis: int, reduction
     return _compute(data.shape, lambda *i: _JOIN[reduction](data(*i), joined(*i)), "T_scatter")
 
 
-def _scatter(data: Any, indices: Any, updates: Any, axis: int, reduction: str, mode: str) -> Any:
+def _scatter(data: Array, indices: Array, updates: Array, axis: int, reduction: str, mode: str) -> Array:
     out, indices = data.copy(), resolve(indices, data.shape[axis], mode)
     for place in np.ndindex(*indices.shape):
         target = list(place)
@@ -151,14 +155,14 @@ def _nd_type(data: StructInfo, indices: StructInfo, updates: StructInfo, reducti
     return t
 
 
-def _nd_compute(data: Any, indices: Any, updates: Any, reduction: str, mode: str) -> Any:
-    shape, index_shape = [int(s) for s in data.shape], [int(s) for s in indices.shape]
+def _nd_compute(data: Tensor, indices: Tensor, updates: Tensor, reduction: str, mode: str) -> Tensor:
+    shape, index_shape = int_shape(data), int_shape(indices)
     depth, lead = index_shape[-1], index_shape[:-1]
     n = math.prod(lead)
     if n == 0:
         return _compute(data.shape, lambda *i: data(*i), "T_scatter")
 
-    def place(k: Any) -> list[Any]:
+    def place(k: PrimExpr) -> list[PrimExpr]:
         """Where in `indices` the k-th vector is."""
         found, rest = [], k
         for size in reversed(lead):
@@ -166,7 +170,7 @@ def _nd_compute(data: Any, indices: Any, updates: Any, reduction: str, mode: str
             rest = E.floordiv(rest, E.const(size, "int64"))
         return found[::-1]
 
-    def target(k: Any) -> Any:
+    def target(k: PrimExpr) -> PrimExpr:
         at, total = place(k), E.const(0, "int64")
         for d in range(depth):
             here = position(indices(*at, d), shape[d], f"scatter along axis {d}", mode)
@@ -176,23 +180,23 @@ def _nd_compute(data: Any, indices: Any, updates: Any, reduction: str, mode: str
     targets = _compute((n,), lambda k: target(E.cast("int64", k)), "T_targets")
     k = te.reduce_axis((0, n), "k")
 
-    def is_hit(i: Any) -> Any:
+    def is_hit(i: tuple[PrimExpr, ...]) -> PrimExpr:
         flat = E.const(0, "int64")
         for d in range(depth):
             flat = flat * shape[d] + E.cast("int64", i[d])
         return E.compare(E.EQ, targets(k.var), flat)
 
-    def update(step: Any, i: Any) -> Any:
+    def update(step: PrimExpr, i: tuple[PrimExpr, ...]) -> PrimExpr:
         return updates(*place(E.cast("int64", step)), *i[depth:])
 
     if reduction == "update":
         none = E.const(-1, "int64")
         last = _compute(
-            shape[:depth] or [1],
+            shape[:depth] or (1,),
             lambda *i: te.max(E.select(is_hit(i), E.cast("int64", k.var), none), axis=k), "T_last",
         )  # fmt: skip
 
-        def chosen(*i: Any) -> Any:
+        def chosen(*i: PrimExpr) -> PrimExpr:
             step = last(*(i[:depth] or (0,)))
             return E.select(step < 0, data(*i), update(E.maximum(step, E.const(0, "int64")), i))
 
@@ -201,7 +205,7 @@ def _nd_compute(data: Any, indices: Any, updates: Any, reduction: str, mode: str
     return _compute(data.shape, lambda *i: _JOIN[reduction](data(*i), joined(*i)), "T_scatter")
 
 
-def _nd_reference(data: Any, indices: Any, updates: Any, reduction: str, mode: str) -> Any:
+def _nd_reference(data: Array, indices: Array, updates: Array, reduction: str, mode: str) -> Array:
     out = data.copy()
     for place in np.ndindex(*indices.shape[:-1]):
         at = tuple(int(resolve(v, data.shape[d], mode)) for d, v in enumerate(indices[place]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axis_index, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from autosched.te import Tensor
-from autosched.tir.expr import const, select
+from autosched.tir.expr import PrimExpr, const, select
 from autosched.topi.shapes import int_shape
 from autosched.topi.sort import argsort as te_argsort
 from autosched.topi.sort import cumsum as te_cumsum
@@ -40,7 +39,7 @@ def _same_type(x: StructInfo, axis: int, descending: bool, dtype: str | None = N
 _SAMPLES = [sample((3, 7), axis=-1), sample((4, 3), axis=0, descending=True), sample(((9,), "int32"), low=0, high=4)]
 
 
-def _sort(x: Any, axis: int, descending: bool) -> Any:
+def _sort(x: Tensor, axis: int, descending: bool) -> Tensor:
     axis %= x.ndim
     return take_along(x, te_argsort(x, axis, descending, "int32"), axis)
 
@@ -77,7 +76,7 @@ def _topk_type(x: StructInfo, k: int, axis: int, ret_type: str, largest: bool, d
     return both if ret_type == "both" else values if ret_type == "values" else indices
 
 
-def _topk(x: Any, k: int, axis: int, ret_type: str, largest: bool, dtype: str) -> Any:
+def _topk(x: Tensor, k: int, axis: int, ret_type: str, largest: bool, dtype: str) -> Tensor | tuple[Tensor, Tensor]:
     axis %= x.ndim
     indices = te_argsort(x, axis, largest, dtype, k if k >= 1 else None)
     if ret_type == "indices":
@@ -86,11 +85,14 @@ def _topk(x: Any, k: int, axis: int, ret_type: str, largest: bool, dtype: str) -
     return (values, indices) if ret_type == "both" else values
 
 
-def _topk_reference(x: Array, k: int, axis: int, ret_type: str, largest: bool, dtype: str) -> Any:
+def _topk_reference(
+    x: Array, k: int, axis: int, ret_type: str, largest: bool, dtype: str
+) -> Array | tuple[Array, Array]:
     order = _order(x, axis, largest)
     indices = np.take(order, np.arange(k if k >= 1 else x.shape[axis]), axis)
     values = np.take_along_axis(x, indices, axis)
-    return {"both": (values, indices.astype(dtype)), "values": values, "indices": indices.astype(dtype)}[ret_type]
+    found = indices.astype(dtype)
+    return (values, found) if ret_type == "both" else values if ret_type == "values" else found
 
 
 topk = define_op(
@@ -117,7 +119,7 @@ def _cumsum_type(data: StructInfo, axis: int | None, dtype: str | None, exclusiv
     return TensorStructInfo(t.dims, dtype or t.dtype)
 
 
-def _cumsum(data: Tensor, axis: int | None, dtype: str | None, exclusive: bool) -> Any:
+def _cumsum(data: Tensor, axis: int | None, dtype: str | None, exclusive: bool) -> Tensor:
     x = data if dtype is None else topi.cast(data, dtype)
     if axis is None:
         x, axis = topi.reshape(x, (math.prod(int_shape(x)),)), 0
@@ -142,19 +144,19 @@ cumsum = define_op(
 )
 
 
-def _cumprod(data: Tensor, axis: int | None, dtype: str | None, exclusive: bool) -> Any:
+def _cumprod(data: Tensor, axis: int | None, dtype: str | None, exclusive: bool) -> Tensor:
     x = data if dtype is None else topi.cast(data, dtype)
     if axis is None:
         x, axis = topi.reshape(x, (math.prod(int_shape(x)),)), 0
     return te_cumprod(x, axis % x.ndim, bool(exclusive))
 
 
-def te_cumprod(x: Tensor, axis: int, exclusive: bool) -> Any:
+def te_cumprod(x: Tensor, axis: int, exclusive: bool) -> Tensor:
     """Running products along `axis`."""
     k = te.reduce_axis((0, x.shape[axis]), "k")
     one = const(1, x.dtype)
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> PrimExpr:
         value = x(*(k.var if d == axis else v for d, v in enumerate(i)))
         seen = k.var < i[axis] if exclusive else k.var <= i[axis]
         return te.prod(select(seen, value, one), axis=k)

@@ -12,7 +12,7 @@ Positions and features beyond the last are the last.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
 from autosched.tir import expr as E
+from autosched.tir.expr import PrimExpr
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import int_shape
 
@@ -53,19 +54,21 @@ def _type(
     return at
 
 
-def _compute_levels(place: Any, data: Tensor, nodes: Any, splits: Any, levels: int, strict: bool, tracks: bool) -> Any:
+def _compute_levels(
+    place: Tensor, data: Tensor, nodes: Tensor, splits: Tensor, levels: int, strict: bool, tracks: bool
+) -> Tensor:
     n_nodes, n_columns = int_shape(nodes)[0], int_shape(data)[1]
     bits = feature_bits(n_columns)
 
-    def word(value: int) -> Any:
+    def word(value: int) -> PrimExpr:
         return E.const(value, WORD)
 
-    def clipped(i: Any, size: int) -> Any:
+    def clipped(i: PrimExpr, size: int) -> PrimExpr:
         within = E.select(E.compare(E.GT, i, word(size - 1)), word(size - 1), i)
         return E.cast("int64", E.select(E.compare(E.LT, i, word(0)), word(0), within))
 
-    def step(before: Any) -> Any:
-        def element(tree: Any, row: Any) -> Any:
+    def step(before: Tensor) -> Tensor:
+        def element(tree: PrimExpr, row: PrimExpr) -> PrimExpr:
             at = clipped(before(tree, row), n_nodes)
             node = nodes(at)
             feature = E.bitwise("bitwise_and", E.bitwise("shift_right", node, word(1)), word((1 << bits) - 1))
@@ -98,7 +101,7 @@ def _reference(
     return place.astype(np.int32)
 
 
-_ARGUMENTS: Any = (((3, 5), WORD), (5, 4), ((7,), WORD), (7,))
+_ARGUMENTS: Sequence[object] = (((3, 5), WORD), (5, 4), ((7,), WORD), (7,))
 tree_levels = define_op(
     "tree_levels",
     inputs=("place", "data", "nodes", "splits"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from autosched import te, topi
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import float_same, same, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.dtypes import check_dtype
+from autosched.tir.expr import PrimExpr
 from autosched.topi.unary import elementwise
 
 SHAPES = ((3, 5), (1,), ())
@@ -29,7 +32,14 @@ def _np_erf(x: object) -> np.ndarray:
     return np.asarray(fast(array), dtype=array.dtype)
 
 
-def _float(name: str, compute: Any, reference: Any, low: float = -2.0, high: float = 2.0, **more: Any) -> OpDef:
+def _float(
+    name: str,
+    compute: Callable[..., Tensor],
+    reference: Callable[..., object],
+    low: float = -2.0,
+    high: float = 2.0,
+    **more: Any,
+) -> OpDef:
     samples = [sample(s, low=low, high=high) for s in SHAPES]
     return define_op(name, infer_type=float_same, compute=compute, reference=reference, samples=samples, **more)
 
@@ -133,12 +143,12 @@ hard_sigmoid = define_op(
 )
 
 
-def _of_each(scalar: Any) -> Any:
+def _of_each(scalar: Callable[..., PrimExpr]) -> Callable[[Tensor], Tensor]:
     """The compute of a scalar function on each element."""
     return lambda x: elementwise(x, scalar)
 
 
-def _library(name: str) -> Any:
+def _library(name: str) -> Callable[[Tensor], Tensor]:
     """The C library's function: formulas with logarithms lose digits near 0 and overflow for large numbers."""
     return _of_each(lambda v: E.call(name, v))
 

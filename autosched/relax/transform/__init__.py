@@ -63,7 +63,7 @@ from autosched.relax.transform.widen_halves import WidenHalves
 _late, __dir__ = lazy_names(__name__)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in ABSENT:
         raise absent("relax.transform", name, ABSENT)
     return _late(name)

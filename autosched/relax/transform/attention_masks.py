@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.relax.expr import Constant, Expr
+from autosched.relax.struct_info import Dim
 
 HIDDEN = -1e4  # a score that this or less is added to gets no weight; models use -1e4, -1e9, the least number or -inf
 SWALLOWS = -1e9  # the sum of a score and this is this in float32, whatever the score
@@ -45,7 +46,7 @@ class Mask:
         return Constant(np.where(hidden, self.low, 0.0).astype(dtype))
 
 
-def causal_kind(mask: object, rows: int, columns: int, alone: bool) -> str | None:
+def causal_kind(mask: object, rows: Dim, columns: Dim, alone: bool) -> str | None:
     """ "TopLeft" where a mask known at build hides exactly the keys j > i of query i, "BottomRight" for j > i + T - S.
 
     mask   added to scores [.., rows, columns]
@@ -53,9 +54,11 @@ def causal_kind(mask: object, rows: int, columns: int, alone: bool) -> str | Non
     """
     if not isinstance(mask, Constant) or mask.data.shape[-2:] != (rows, columns):
         return None
-    values, most = mask.data.reshape(-1, rows, columns), HIDDEN if alone else -np.inf
-    for kind, shift in (("TopLeft", 0), ("BottomRight", columns - rows)):
-        seen = np.tri(rows, columns, shift, dtype=bool)
+    shape: tuple[int, ...] = mask.data.shape[-2:]
+    n, m = shape
+    values, most = mask.data.reshape(-1, n, m), HIDDEN if alone else -np.inf
+    for kind, shift in (("TopLeft", 0), ("BottomRight", m - n)):
+        seen = np.tri(n, m, shift, dtype=bool)
         if shift >= 0 and not seen.all() and bool(np.all(np.where(seen, values == 0, values <= most))):
             return kind
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo
 
 
-def _bound(function: Function, key: Any) -> Var:
+def _bound(function: Function, key: object) -> Var:
     if isinstance(key, Var):
         found = [p for p in function.params if p is key]
     else:
@@ -39,7 +38,7 @@ def _constant(param: Var, value: object) -> Constant:
     return Constant(array)
 
 
-def bind_function(function: Function, params: Mapping[Any, object]) -> Function:
+def bind_function(function: Function, params: Mapping[str, object] | Mapping[Var, object]) -> Function:
     """The function without the parameters named, their values in their place."""
     values: dict[Var, Expr] = {p: _constant(p, v) for key, v in params.items() for p in (_bound(function, key),)}
     rewriter = Rewriter()
@@ -52,7 +51,7 @@ def bind_function(function: Function, params: Mapping[Any, object]) -> Function:
     return dataclasses.replace(rewriter.rewrite(function), params=kept)
 
 
-def BindParams(func_name: str, params: Mapping[Any, object]) -> Pass:  # noqa: N802
+def BindParams(func_name: str, params: Mapping[str, object] | Mapping[Var, object]) -> Pass:  # noqa: N802
     """Bind parameters of a function, by name or Var, to arrays; they are parameters no longer.
 
     Raises ValueError for a name that is none, or a shape that does not fit.

@@ -10,7 +10,7 @@ from autosched.errors import InvalidValueError
 from autosched.ir.module import IRModule
 from autosched.ir.node import walk
 from autosched.ir.transform import Pass, graph_pass
-from autosched.relax.expr import Call, Expr, Function, MatchCast, PrimValue, SeqExpr, Tuple, Var
+from autosched.relax.expr import Binding, Call, Expr, Function, MatchCast, PrimValue, SeqExpr, Tuple, Var
 from autosched.relax.op.registry import definition_of
 from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import (
@@ -21,12 +21,14 @@ from autosched.relax.struct_info import (
     TupleStructInfo,
 )
 from autosched.relax.transform.specialize_kernels import specialize_kernels
+from autosched.tir.expr import PrimExpr, const
 from autosched.tir.expr import Var as TirVar
-from autosched.tir.expr import const
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer
 
-Values = Mapping[TirVar, Any]
+Values = Mapping[TirVar, int]
+
+Numbers = Mapping[TirVar, PrimExpr]
 
 
 def symbolic_dims(function: Function) -> list[TirVar]:
@@ -39,12 +41,12 @@ def symbolic_dims(function: Function) -> list[TirVar]:
     return list(found)
 
 
-def _dim(x: Any, values: Values) -> Any:
+def _dim(x: PrimExpr, values: Numbers) -> PrimExpr:
     new = substitute(x, values)
     return x if new is x else Analyzer().simplify(new)
 
 
-def bind_info(info: object, values: Values) -> Any:
+def bind_info(info: object, values: Numbers) -> Any:
     """An annotation (or None) with the symbols replaced."""
     match info:
         case TensorStructInfo() if info.shape is not None:
@@ -59,11 +61,11 @@ def bind_info(info: object, values: Values) -> Any:
 
 
 class _Binder(Rewriter):
-    def __init__(self, values: Values):
+    def __init__(self, values: Numbers):
         super().__init__()
         self.values = values
 
-    def argument(self, x: Any) -> Any:
+    def argument(self, x: object) -> Any:
         if isinstance(x, ShapeExpr):
             return ShapeExpr(tuple(_dim(d, self.values) for d in x))
         if isinstance(x, PrimValue):
@@ -82,7 +84,7 @@ class _Binder(Rewriter):
     def value(self, value: Expr, var: Var) -> Expr:
         return self.argument(value) if isinstance(value, ShapeExpr | PrimValue | Tuple) else super().value(value, var)
 
-    def _binding(self, b: Any) -> None:
+    def _binding(self, b: Binding) -> None:
         if isinstance(b, MatchCast):
             info = bind_info(b.struct_info, self.values)
             new = dataclasses.replace(b.var, struct_info=info)
@@ -105,7 +107,7 @@ def bind_function(function: Function, values: Values) -> Function:
     )
 
 
-def BindSymbolicVars(binding_map: Mapping[Any, int], func_name: str | None = None) -> Pass:  # noqa: N802
+def BindSymbolicVars(binding_map: Mapping[str, int] | Mapping[TirVar, int], func_name: str | None = None) -> Pass:  # noqa: N802
     """Bind symbolic dimensions, by name or variable, of one function or of all.
 
     Raises ValueError for a name that no function has.

@@ -63,7 +63,7 @@ class BlockedRewriter(Rewriter):
         self.plain_of: dict[Var, Expr] = {}
         self.blocked_of: dict[tuple[Expr, int], Var] = {}
 
-    def form(self, x: Any) -> Form | None:
+    def form(self, x: object) -> Form | None:
         """The form of a blocked value; None for a plain one."""
         return self.forms.get(x) if isinstance(x, Var) else None
 
@@ -74,7 +74,7 @@ class BlockedRewriter(Rewriter):
         self.forms[var] = form
         return var
 
-    def plain(self, x: Any) -> Any:
+    def plain(self, x: object) -> Any:
         """An expression whose blocked values are plain again."""
         if isinstance(x, Tuple):
             fields = tuple(self.plain(f) for f in x.fields)
@@ -82,7 +82,7 @@ class BlockedRewriter(Rewriter):
         if isinstance(x, TupleGetItem):
             return x
         form = self.form(x)
-        if form is None:
+        if form is None or not isinstance(x, Var):
             return x
         if x not in self.plain_of:
             self.plain_of[x] = self.emit(self._unblock(x, form), x.name)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
-from autosched.relax.expr import BindingBlock, Call, DataflowBlock, Expr, Function, If, Op, SeqExpr, Var
+from autosched.relax.expr import Binding, BindingBlock, Call, DataflowBlock, Expr, Function, If, Op, SeqExpr, Var
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.struct_info import same_info
 from autosched.relax.transform.dead_code import remove_unused_bindings
@@ -35,11 +34,11 @@ def ToNonDataflow() -> Pass:  # noqa: N802
     """Dataflow blocks become plain ones, and their variables plain variables."""
 
     class Renamer(Rewriter):
-        def _binding(self, b: Any) -> None:
+        def _binding(self, b: Binding) -> None:
             if type(b.var) is not Var:
                 new = Var(b.var.name, b.var.struct_info)
                 self.replaced[b.var], self._changed = new, True
-                b = dataclasses.replace(b, var=new)
+                b = dataclasses.replace(b, var=new)  # type: ignore[type-var]
             super()._binding(b)
 
     def change(function: Function) -> Function:

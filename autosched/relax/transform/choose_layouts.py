@@ -79,8 +79,9 @@ class _Layouts(BlockedRewriter):
         if is_binary(definition):
             padding = 1.0 if definition.name in UNSAFE_PADDED else 0.0
             args = [self.operand(a, form, padding) for a in call.args]
-            assert all(a is not None for a in args), "the rules looked at each operand"
-            return self.bind(remake(call, args), form, var.name)
+            given = [a for a in args if a is not None]
+            assert len(given) == len(args), "the rules looked at each operand"
+            return self.bind(remake(call, given), form, var.name)
         if is_pool(call):
             attrs = {"layout": form.layout, "out_layout": form.layout}
         elif definition.name == "nn.pad":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
@@ -13,7 +12,7 @@ from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.struct_info import TensorStructInfo
 
 
-def _key(function: Function, call: Call) -> tuple[Any, ...] | None:
+def _key(function: Function, call: Call) -> tuple[Expr, int, object] | None:
     """What products that can be one have in common: the left operand, and all but the columns of the right one."""
     left, right = call.args
     info = right.struct_info
@@ -56,7 +55,7 @@ def combine_parallel_matmul(module: IRModule, check: Callable[..., bool] | None 
     """
 
     def combine(function: Function) -> Function:
-        found: dict[Any, list[tuple[Var, Call]]] = {}
+        found: dict[tuple[Expr, int, object], list[tuple[Var, Call]]] = {}
         values = {b.var: b.value for b in function.bindings()}
         for var, value in values.items():
             if isinstance(value, Call) and value.op_name == "relax.matmul" and (key := _key(function, value)):

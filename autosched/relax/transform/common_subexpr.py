@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import (
+    Binding,
     Call,
     Constant,
     Expr,
+    Function,
     If,
     Op,
     PrimValue,
@@ -33,10 +34,11 @@ class _Unifier(Rewriter):
         super().__init__()
         self.call_only = call_only
         self.skip = skip or (lambda call: False)
-        self.known: dict[Any, Var] = {}
-        self.block: Any = None  # the bindings of the block whose variables are known: others' may be out of scope
+        self.known: dict[object, Var] = {}
+        # the bindings of the block whose variables are known: others' may be out of scope
+        self.block: list[Binding] | None = None
 
-    def key(self, x: Any) -> Any:
+    def key(self, x: object) -> object:
         """A hashable form; None where there is none."""
         match x:
             case Var() | GlobalVar() | Op():
@@ -74,7 +76,7 @@ class _Unifier(Rewriter):
         return value
 
 
-def _constant_key(array: np.ndarray) -> Any:
+def _constant_key(array: np.ndarray) -> object:
     if array.nbytes <= SMALL_BYTES:
         return ("const", str(array.dtype), array.shape, array.tobytes())
     return ("const", id(array))
@@ -88,7 +90,7 @@ def eliminate_common_subexpr(
     Functions with branches, whose scopes differ, are left as they are.
     """
 
-    def unify(function: Any) -> Any:
+    def unify(function: Function) -> Function:
         if any(isinstance(b.value, If) for b in function.bindings()):
             return function
         return _Unifier(call_only, skip).rewrite(function)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.module import IRModule
@@ -33,7 +32,7 @@ class _Converter(Rewriter):
     def __init__(self, layouts: Mapping[str, Sequence[str]], choose: LayoutChoice | None):
         super().__init__()
         self.layouts, self.choose = layouts, choose
-        self.moved: dict[Any, tuple[str, Expr]] = {}  # variable in NCHW -> (layout, the same value in it)
+        self.moved: dict[object, tuple[str, Expr]] = {}  # variable in NCHW -> (layout, the same value in it)
 
     def call(self, call: Call, var: Var) -> Expr:
         if call.op_name in self.layouts and call.op_name == "relax.nn.conv2d":
@@ -46,7 +45,7 @@ class _Converter(Rewriter):
         own = self.choose(call) if self.choose is not None else {}
         wanted = own.get(call.op_name, self.layouts[call.op_name])
         data, kernel = wanted[0], wanted[1] if len(wanted) > 1 else KERNEL
-        attrs: dict[str, Any] = {"data_layout": data, "kernel_layout": kernel, "out_layout": data}
+        attrs: dict[str, object] = {"data_layout": data, "kernel_layout": kernel, "out_layout": data}
         if call.attrs["data_layout"] != PLAIN or call.attrs["kernel_layout"] != KERNEL or data == PLAIN:
             return call
         order = order_of(kernel, KERNEL)
@@ -70,12 +69,12 @@ class _Converter(Rewriter):
         info = getattr(x, "struct_info", None)
         return isinstance(info, TensorStructInfo) and info.ndim in (0, 4) and isinstance(x, Var | Constant)
 
-    def in_layout(self, x: Any, layout: str) -> Expr:
+    def in_layout(self, x: Expr, layout: str) -> Expr:
         if x in self.moved and self.moved[x][0] == layout:
             return self.moved[x][1]
         order = order_of(layout)
-        if x.struct_info.ndim != 4 or order is None:
-            return x  # type: ignore[no-any-return]
+        if getattr(x.struct_info, "ndim", None) != 4 or order is None:
+            return x
         return self.emit(op.permute_dims(x, inverse(order)))
 
     def result(self, call: Expr, layout: str, var: Var) -> Expr:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from autosched import topi
 from autosched.ir.module import IRModule
@@ -20,7 +19,7 @@ class _Copier:
 
     def __init__(self, function: Function, builder: BlockBuilder):
         self.function, self.builder = function, builder
-        self.values: dict[Var, Any] = {b.var: b.value for b in function.bindings()}
+        self.values: dict[Var, Expr] = {b.var: b.value for b in function.bindings()}
         self.owned: set[Var] = set()
         self.bindings: list[VarBinding] = []
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import walk
 from autosched.ir.transform import Pass, graph_pass
@@ -47,7 +47,7 @@ def _called(function: object) -> Iterator[GlobalVar]:
                 yield x
 
 
-def _is_entry(function: Any) -> bool:
+def _is_entry(function: BaseFunc) -> bool:
     return "global_symbol" in function.attrs or (isinstance(function, Function) and not function.attrs.get("Primitive"))
 
 

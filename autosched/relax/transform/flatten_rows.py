@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
@@ -11,7 +10,7 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Expr, ShapeExpr, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, map_functions
-from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.struct_info import Dim, TensorStructInfo
 from autosched.tir.expr import PrimExpr, const, const_int, mul
 from autosched.tir.simplify import Analyzer
 
@@ -33,13 +32,13 @@ class _Flattener(Rewriter):
         return op.reshape(product, ShapeExpr(_dims(var)))
 
 
-def _dims(x: Expr) -> tuple[Any, ...]:
+def _dims(x: Expr) -> tuple[Dim, ...]:
     """The shape of a tensor, symbolic or not; () for anything else or an unknown shape."""
     info = x.struct_info
     return tuple(info.shape) if isinstance(info, TensorStructInfo) and info.shape is not None else ()
 
 
-def _product(extents: Sequence[Any]) -> PrimExpr:
+def _product(extents: Sequence[Dim]) -> PrimExpr:
     product: PrimExpr = const(1, "int64")
     for extent in extents:
         product = mul(product, extent)

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched.ir.module import IRModule
@@ -47,7 +45,7 @@ class _Folder(Rewriter):
         self.calls[var] = new
         return new
 
-    def inner(self, x: Any, names: tuple[str, ...]) -> Call | None:
+    def inner(self, x: object, names: tuple[str, ...]) -> Call | None:
         """The call that computed `x`, where nobody else reads it."""
         found = self.calls.get(x) if isinstance(x, Var) and x in self.single else None
         return found if found is not None and found.op_name in names else None
@@ -122,7 +120,7 @@ class _Folder(Rewriter):
         return remake(sum_, [sum_.args[0], Constant(np.asarray(total, value.dtype))])
 
     @staticmethod
-    def sides(call: Call, commutative: str) -> tuple[Any, Array | None]:
+    def sides(call: Call, commutative: str) -> tuple[Expr | None, Array | None]:
         """(the variable, the constant) of a call of two arguments, in either order where it is commutative."""
         a, b = call.args
         if isinstance(b, Constant) and isinstance(a, Var):

@@ -9,7 +9,6 @@ they are NaN, or where all scores of a row are -inf, are its `zero_rows`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
 from autosched.relax.op.registry import remake
 from autosched.relax.rewrite import Rewriter, map_functions, users
-from autosched.relax.struct_info import TensorStructInfo, same_dims
+from autosched.relax.struct_info import Dim, TensorStructInfo, same_dims
 from autosched.relax.transform.attention_masks import Mask, causal_kind
 from autosched.tir.expr import const_int
 
@@ -98,7 +97,7 @@ class _Fuser(Rewriter):
         layouts = (q.layout, k.layout, v.layout, "BHSD")
         return scores.attention(q.value, k.value, v.value, scores.bias, layouts)
 
-    def weights(self, x: Any) -> tuple[Call | None, str | None]:
+    def weights(self, x: object) -> tuple[Call | None, str | None]:
         """(the softmax that a factor of the second product is, which of its rows are set to 0)."""
         choice = self.made_by(x, "where")
         if choice is None:
@@ -258,7 +257,7 @@ def _is_known(x: Expr) -> bool:
     return isinstance(x.struct_info, TensorStructInfo) and x.struct_info.shape is not None
 
 
-def _shape(x: Expr) -> tuple[Any, ...]:
+def _shape(x: Expr) -> tuple[Dim, ...]:
     """Extents: numbers, or expressions of symbols."""
     return _info(x).dims
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from autosched.errors import InvalidTypeError
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import FrozenDict
+from autosched.ir.node import Attrs, FrozenDict
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.dpl.pattern import DFPattern
@@ -46,7 +45,7 @@ class PatternCheckContext:
     matched_expr: Expr
     annotated_expr: Mapping[str, Expr]
     matched_bindings: Mapping[Var, Expr]
-    var_usages: Mapping[Var, Sequence[Any]]
+    var_usages: Mapping[Var, Sequence[Var | None]]
     value_to_bound_var: Mapping[Expr, Var]
 
 
@@ -58,7 +57,7 @@ class FusionPattern:
     pattern: DFPattern
     annotation_patterns: Mapping[str, DFPattern] = field(default_factory=dict)
     check: Callable[[PatternCheckContext], bool] | None = None
-    attrs_getter: Callable[[Mapping[str, Expr]], Mapping[str, Any]] | None = None
+    attrs_getter: Callable[[Mapping[str, Expr]], Attrs] | None = None
 
 
 def as_fusion_pattern(x: object) -> FusionPattern:
@@ -122,12 +121,12 @@ class _Extraction:
 
     def __init__(self, bind_constants: bool):
         self.bind_constants = bind_constants
-        self.params: dict[Any, Var] = {}
+        self.params: dict[object, Var] = {}
         self.arguments: list[Expr] = []
         self.inside: dict[Var, Var] = {}
         self.names = UniqueNames()
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: Expr) -> Expr:
         if isinstance(x, Tuple):
             return Tuple(tuple(map(self.value, x.fields)))
         if isinstance(x, Constant) and self.bind_constants:
@@ -143,7 +142,7 @@ class _Extraction:
             self.arguments.append(x)
         return self.params[key]
 
-    def function(self, members: Sequence[Var], values: Mapping[Var, Expr], attrs: Mapping[str, Any]) -> Function:
+    def function(self, members: Sequence[Var], values: Mapping[Var, Expr], attrs: Attrs) -> Function:
         bindings = []
         for v in members:
             new = _with_operands(values[v], self.value)
@@ -155,7 +154,7 @@ class _Extraction:
         return Function(tuple(self.params.values()), body, result.struct_info, True, FrozenDict(attrs))
 
 
-def _with_operands(value: Expr, change: Callable[[Any], Any]) -> Expr:
+def _with_operands(value: Expr, change: Callable[[Expr], Expr]) -> Expr:
     if isinstance(value, Call):
         return dataclasses.replace(value, args=tuple(map(change, value.args)))
     if isinstance(value, TupleGetItem):
@@ -186,7 +185,7 @@ def _fuse_function(
     gone: set[Var] = set()
     for var, (pattern, members, annotated) in sorted(partition.groups.items(), key=lambda g: partition.order[g[0]]):
         extraction = _Extraction(bind_constants)
-        attrs: dict[str, Any] = {"Composite": pattern.name, "Primitive": True}
+        attrs: dict[str, object] = {"Composite": pattern.name, "Primitive": True}
         if pattern.attrs_getter is not None:
             attrs |= pattern.attrs_getter(annotated)
         made = extraction.function(members, partition.values, attrs)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict, Span
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import (
+    Binding,
     BindingBlock,
     Call,
     Constant,
@@ -34,7 +34,7 @@ class _Extraction:
 
     def __init__(self, group: Group):
         self.group = group
-        self.outside: dict[Any, Var] = {}  # value from outside (constants by their array) -> parameter
+        self.outside: dict[object, Var] = {}  # value from outside (constants by their array) -> parameter
         self.arguments: list[Expr] = []
         self.inside: dict[Var, Var] = {}
         self.names = UniqueNames()
@@ -90,7 +90,7 @@ def _fuse_function(function: Function, groups: list[Group], builder: BlockBuilde
         inner |= {m.var for m in group.members[:-1]}
     blocks: list[BindingBlock] = []
     for block in function.body.blocks:
-        bindings: list[Any] = []
+        bindings: list[Binding] = []
         for b in block.bindings:
             if b.var in calls:
                 bindings.append(VarBinding(b.var, calls[b.var]))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from autosched.errors import UsageError
+from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, Node, walk
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from autosched.relax.op.call import call_tir, is_call_tir, tir_inputs, tir_target
@@ -17,13 +18,14 @@ from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo, tenso
 from autosched.relax.transform.dead_code import remove_unused_functions
 from autosched.te.prim_func import UniqueNames
 from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.function import PrimFunc, make_root
 from autosched.tir.functor import rewrite, substitute
 from autosched.tir.stmt import Block, For, LetStmt, Stmt, seq
 
 
-def bound_vars(node: Any) -> list[TirVar]:
+def bound_vars(node: Node) -> list[TirVar]:
     """The variables that loops, blocks and lets below `node` introduce."""
     found: list[TirVar] = []
     for x in walk(node):
@@ -36,7 +38,7 @@ def bound_vars(node: Any) -> list[TirVar]:
     return found
 
 
-Buffers = Any  # a Buffer, or a tuple of them for a tuple of tensors
+Buffers: TypeAlias = Any  # a Buffer, or a tuple of them for a tuple of tensors
 
 
 def _flat(x: Buffers) -> list[Buffer]:
@@ -57,7 +59,7 @@ class _Merger:
         """The error for a group that is no one kernel."""
         return UsageError(f"FuseTIR: function '{self.name}' {why}", hint="leave out its attribute Primitive")
 
-    def new_buffer(self, name: str, shape: tuple[Any, ...], dtype: str) -> Buffer:
+    def new_buffer(self, name: str, shape: tuple[PrimExpr, ...], dtype: str) -> Buffer:
         return Buffer(self.buffer_names(_identifier(name)), shape, dtype)
 
     def buffer_for(self, name: str, info: object) -> Buffers:
@@ -88,7 +90,7 @@ class _Merger:
         body = make_root(seq(*self.bodies), local)
         return PrimFunc(tuple(params), params, body, attrs=FrozenDict({"tir.noalias": True}))
 
-    def of(self, x: Any) -> Buffers:
+    def of(self, x: object) -> Buffers:
         """The buffers that hold a value."""
         match x:
             case Var() if x in self.buffers:
@@ -123,7 +125,7 @@ class _Merger:
     def renewed(self, body: Stmt, buffers: dict[Buffer, Buffer]) -> Stmt:
         variables = {v: TirVar(v.name, v.dtype) for v in bound_vars(body)}
 
-        def step(x: Any) -> Any:
+        def step(x: object) -> object:
             if isinstance(x, TirVar):
                 return variables.get(x, x)
             if isinstance(x, Buffer):
@@ -136,9 +138,9 @@ class _Merger:
         return rewrite(body, step)
 
 
-def _unified(buffers: Sequence[Buffer], shapes: Sequence[Any]) -> dict[TirVar, Any]:
+def _unified(buffers: Sequence[Buffer], shapes: Sequence[Sequence[PrimExpr]]) -> dict[TirVar, PrimExpr]:
     """What the symbols in a kernel's shapes are where it is called."""
-    sizes: dict[TirVar, Any] = {}
+    sizes: dict[TirVar, PrimExpr] = {}
     for buffer, shape in zip(buffers, shapes, strict=True):
         for own, given in zip(buffer.shape, shape, strict=True):
             if isinstance(own, TirVar) and own is not given:
@@ -152,7 +154,7 @@ def _identifier(name: str) -> str:
 
 
 class _Caller(Rewriter):
-    def __init__(self, merged: Mapping[GlobalVar, Any]):
+    def __init__(self, merged: Mapping[GlobalVar, BaseFunc]):
         super().__init__()
         self.merged = merged
 
@@ -195,7 +197,7 @@ def fuse_tir(module: IRModule) -> IRModule:
     """
     groups = {gv: f for gv, f in module.functions.items() if _is_group(f)}
     merged = {gv: _Merger(module, gv.name, f).merge() for gv, f in groups.items()}
-    functions: dict[GlobalVar, Any] = {}
+    functions: dict[GlobalVar, BaseFunc] = {}
     for gv, f in module.functions.items():
         if gv in merged:
             functions[gv] = merged[gv]

@@ -8,9 +8,8 @@ in registers. Calls without an anchor join where every element is still computed
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from autosched.ir.module import IRModule
 from autosched.ir.node import walk
@@ -43,7 +42,7 @@ class Member:
     group: Group | None = None
 
     @property
-    def shape(self) -> tuple[Any, ...] | None:
+    def shape(self) -> tuple[Hashable, ...] | None:
         """The result's shape, symbolic sizes by their form: equal for equal shapes. None for several results."""
         info = self.var.struct_info
         if not isinstance(info, TensorStructInfo) or info.shape is None:

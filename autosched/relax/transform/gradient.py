@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError, UsageError
 from autosched.ir.module import IRModule
@@ -38,34 +37,39 @@ def _check(function: Function) -> None:
         raise UsageError("Gradient takes a function of one dataflow block")
 
 
+def fields_of(x: Expr) -> tuple[Expr, ...]:
+    assert isinstance(x, Tuple), "the gradient of a tuple is a tuple"
+    return x.fields
+
+
 class _Adjoint:
     """Gradients by variable, while bindings are visited from the last to the first."""
 
     def __init__(self, builder: BlockBuilder):
         self.builder = builder
-        self.gradients: dict[Var, Any] = {}
+        self.gradients: dict[Var, Expr] = {}
 
     def emit(self, value: Expr) -> Expr:
         return value if isinstance(value, Var | Constant | Tuple) else self.builder.emit(value)
 
-    def add(self, x: Any, gradient: Any) -> None:
+    def add(self, x: object, gradient: Expr | None) -> None:
         """Add to what is known of an operand; a tuple's fields one by one."""
         if gradient is None:
             return
         if isinstance(x, Tuple):
-            for f, g in zip(x.fields, gradient.fields, strict=True):
+            for f, g in zip(x.fields, fields_of(gradient), strict=True):
                 self.add(f, g)
         elif isinstance(x, Var):
             value = gradient if isinstance(gradient, Tuple) else self.emit(gradient)
             known = self.gradients.get(x)
             self.gradients[x] = value if known is None else self.sum(known, value)
 
-    def sum(self, a: Any, b: Any) -> Expr:
+    def sum(self, a: Expr, b: Expr) -> Expr:
         if isinstance(a, Tuple):
-            return Tuple(tuple(self.sum(p, q) for p, q in zip(a.fields, b.fields, strict=True)))
+            return Tuple(tuple(self.sum(p, q) for p, q in zip(a.fields, fields_of(b), strict=True)))
         return self.emit(op.add(a, b))
 
-    def visit(self, var: Var, value: Any) -> None:
+    def visit(self, var: Var, value: Expr) -> None:
         """Hand the gradient of a variable on to what it was computed from."""
         gradient = self.gradients.get(var)
         if gradient is None:
@@ -100,7 +104,7 @@ def differentiate(function: Function, name: str, wanted: Sequence[Var], index: i
     rewriter.replaced = dict(zip(function.params, params, strict=True))
     with builder.function(name, params):
         with builder.dataflow():
-            renamed: list[tuple[Var, Any]] = []
+            renamed: list[tuple[Var, Expr]] = []
             for b in function.bindings():
                 value = rewriter.substitute(b.value)
                 new = builder.emit(value, b.var.name)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from autosched.relax import op
-from autosched.relax.expr import Call, Expr, ShapeExpr, Tuple
+from autosched.relax.expr import Call, Expr, ShapeExpr, Tuple, Var
 from autosched.relax.op.types import axes_tuple, axis_index
+from autosched.relax.struct_info import TensorStructInfo
 
 Emit = Callable[[Expr], Expr]
-Rule = Callable[[Call, Any, Expr, Emit], Sequence[Any]]  # call, its variable, gradient of the result -> of each operand
+Rule = Callable[
+    [Call, Var, Expr, Emit], Sequence[Expr | None]
+]  # call, its variable, gradient of the result -> of each operand
 
 RULES: dict[str, Rule] = {}
 
@@ -27,23 +29,29 @@ def register_gradient(op_name: str, rule: Rule | None = None) -> Callable[[Rule]
     return enter
 
 
-def _shape(x: Any) -> tuple[int, ...]:
-    return tuple(x.struct_info.static_shape)
+def tensor_info(x: Expr) -> TensorStructInfo:
+    info = x.struct_info
+    assert isinstance(info, TensorStructInfo), "gradients are of tensors"
+    return info
 
 
-def _fit(gradient: Expr, operand: object) -> Expr:
+def _shape(x: Expr) -> tuple[int, ...]:
+    return tensor_info(x).static_shape
+
+
+def _fit(gradient: Expr, operand: Expr) -> Expr:
     """Summed over the dimensions in which the operand was repeated."""
     if _shape(gradient) == _shape(operand):
         return gradient
     return op.collapse_sum_to(gradient, ShapeExpr(_shape(operand)))
 
 
-def _unary(name: str, f: Callable[[Any, Any, Expr, Emit], Expr]) -> None:
+def _unary(name: str, f: Callable[[Expr, Var, Expr, Emit], Expr]) -> None:
     register_gradient(f"relax.{name}", lambda call, out, g, emit: [f(call.args[0], out, g, emit)])
 
 
-def _binary(name: str, f: Callable[[Any, Any, Any, Expr, Emit], Sequence[Any]]) -> None:
-    def rule(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _binary(name: str, f: Callable[[Expr, Expr, Var, Expr, Emit], Sequence[Expr]]) -> None:
+    def rule(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
         a, b = call.args
         return [_fit(emit(v), x) for v, x in zip(f(a, b, out, g, emit), (a, b), strict=True)]
 
@@ -86,7 +94,7 @@ _unary(
         g, op.add(emit(op.sigmoid(x)), op.multiply(out, op.subtract(1.0, emit(op.sigmoid(x)))))
     ),
 )  # fmt: skip
-_unary("astype", lambda x, out, g, emit: op.astype(g, x.struct_info.dtype))
+_unary("astype", lambda x, out, g, emit: op.astype(g, tensor_info(x).dtype))
 for _name in ("reshape", "squeeze", "expand_dims", "flatten", "nn.batch_flatten"):
     register_gradient(
         f"relax.{_name}",
@@ -95,7 +103,7 @@ for _name in ("reshape", "squeeze", "expand_dims", "flatten", "nn.batch_flatten"
 
 
 @register_gradient("relax.nn.gelu")
-def _gelu(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _gelu(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     x = call.args[0]
     phi = emit(op.multiply(op.exp(op.multiply(op.multiply(x, x), -0.5)), 0.3989422804014327))
     cdf = emit(op.multiply(op.add(op.erf(op.multiply(x, 0.5**0.5)), 1.0), 0.5))
@@ -103,7 +111,7 @@ def _gelu(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.permute_dims")
-def _permute(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _permute(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     ndim = len(_shape(call.args[0]))
     axes = call.attrs["axes"]
     order = [a % ndim for a in axes] if axes is not None else list(reversed(range(ndim)))
@@ -111,12 +119,12 @@ def _permute(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.broadcast_to")
-def _broadcast(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _broadcast(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     return [_fit(g, call.args[0]), None]
 
 
 @register_gradient("relax.where")
-def _where_rule(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _where_rule(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     condition, a, b = call.args
     zero = emit(op.zeros_like(g))
     return [None, _fit(emit(op.where(condition, g, zero)), a), _fit(emit(op.where(condition, zero, g)), b)]
@@ -131,12 +139,12 @@ def _spread(call: Call, g: Expr) -> Expr:
 
 
 @register_gradient("relax.sum")
-def _sum(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _sum(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     return [_spread(call, g)]
 
 
 @register_gradient("relax.mean")
-def _mean(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _mean(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     shape = _shape(call.args[0])
     count = 1
     for a in axes_tuple(call.attrs["axis"], len(shape)):
@@ -149,7 +157,7 @@ def _last_two(ndim: int) -> tuple[int, ...]:
 
 
 @register_gradient("relax.matmul")
-def _matmul(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _matmul(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     a, b = call.args
     wide_a = a if len(_shape(a)) > 1 else emit(op.reshape(a, ShapeExpr((1, *_shape(a)))))
     wide_b = b if len(_shape(b)) > 1 else emit(op.reshape(b, ShapeExpr((*_shape(b), 1))))
@@ -161,7 +169,7 @@ def _matmul(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     g = g if tuple(full) == _shape(g) else emit(op.reshape(g, ShapeExpr(tuple(full))))
     to_a = emit(op.matmul(g, emit(op.permute_dims(wide_b, _last_two(len(_shape(wide_b)))))))
     to_b = emit(op.matmul(emit(op.permute_dims(wide_a, _last_two(len(_shape(wide_a))))), g))
-    results = []
+    results: list[Expr | None] = []
     for gradient, wide, own in ((to_a, wide_a, a), (to_b, wide_b, b)):
         fitted = emit(_fit(gradient, wide))
         results.append(fitted if wide is own else op.reshape(fitted, ShapeExpr(_shape(own))))
@@ -169,20 +177,20 @@ def _matmul(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.nn.softmax")
-def _softmax(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _softmax(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     weighted = emit(op.multiply(g, out))
     total = emit(op.sum(weighted, axis=(call.attrs["axis"],), keepdims=True))
     return [op.multiply(op.subtract(g, total), out)]
 
 
 @register_gradient("relax.nn.log_softmax")
-def _log_softmax(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _log_softmax(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     total = emit(op.sum(g, axis=(call.attrs["axis"],), keepdims=True))
     return [op.subtract(g, op.multiply(total, op.exp(out)))]
 
 
 @register_gradient("relax.nn.cross_entropy_with_logits")
-def _cross_entropy(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _cross_entropy(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     predictions, labels = call.args
     share = emit(op.negative(g))
     if len(_shape(predictions)) > 1:
@@ -191,7 +199,7 @@ def _cross_entropy(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.nn.nll_loss")
-def _nll(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _nll(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     predictions, targets, weights = call.args
     shape, ignored = _shape(predictions), call.attrs["ignore_index"]
     one, zero = op.full(ShapeExpr(()), 1.0), op.full(ShapeExpr(()), 0.0)
@@ -209,7 +217,7 @@ def _nll(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.concat")
-def _concat(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _concat(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     fields = call.args[0].fields
     axis = axis_index(call.attrs["axis"], len(_shape(out)))
     sizes = [_shape(f)[axis] for f in fields]
@@ -221,12 +229,12 @@ def _concat(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.split")
-def _split(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _split(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     return [op.concat(g, axis=call.attrs["axis"])]
 
 
 @register_gradient("relax.nn.conv2d")
-def _conv2d(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
+def _conv2d(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     """By a transposed convolution for the data, and a convolution over the batch for the weight."""
     data, weight = call.args
     a = call.attrs

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +56,7 @@ class _Products(QuantisedRewriter):
 
     # --- what is multiplied ------------------------------------------------------------------------------------------
 
-    def data(self, x: Any) -> _Quantised | None:
+    def data(self, x: Expr) -> _Quantised | None:
         """Data as bytes with a zero point for all of them, and a scale for all of them."""
         found, scale = self.scaled(x)
         if found is None or (scale is not None and math.prod(shape_of(scale)) != 1):
@@ -83,7 +82,7 @@ class _Products(QuantisedRewriter):
     def more(self, zero: Expr) -> Expr:
         return self.emit(op.add(zero, Constant(np.array(SIGN, "int32"))))
 
-    def weight(self, x: Any, channels: int) -> tuple[Array, Array | None] | None:
+    def weight(self, x: Expr, channels: int) -> tuple[Array, Array | None] | None:
         """(a weight's bytes less their zero point, a scale for each of its channels or for all): constants.
 
         channels  the axis of the results' channels

@@ -7,8 +7,6 @@ quantise(dequantise(q))                    ->  q                                
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched.ir.module import IRModule
@@ -63,7 +61,7 @@ class _Keeper(QuantisedRewriter):
         parts = [self.part(f, by) for f in fields]
         return remake(joined, [Tuple(tuple(parts))])
 
-    def part(self, x: Any, by: Scale) -> Expr:
+    def part(self, x: Expr, by: Scale) -> Expr:
         """A part of what was quantised as a whole."""
         known = self.dequantised(x)
         if known is not None and known[1] == by:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ class CostGraph:
         """A variable with values 0 … size - 1."""
         self.sizes[name] = size
 
-    def cost(self, names: Sequence[Name], table: Any) -> None:
+    def cost(self, names: Sequence[Name], table: np.ndarray | Sequence[float] | Sequence[Sequence[float]]) -> None:
         """What each combination of values costs: `table` has a dimension for each name; infinity forbids.
 
         A variable of one value leaves the table: NumPy has 64 dimensions at most, whatever their sizes.
@@ -68,7 +67,7 @@ class CostGraph:
                 entries[other] = self._entries(other, near[other])
         found: dict[Name, int] = {}
         for name, others, table in reversed(steps):
-            at: tuple[Any, ...] = (slice(None), *(found[o] for o in others))
+            at: tuple[int | slice, ...] = (slice(None), *(found[o] for o in others))
             found[name] = int(np.argmin(table[at]))
         return found
 

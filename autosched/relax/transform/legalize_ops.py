@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Mapping
 
 from autosched.errors import AutoschedError, InvalidTypeError
 from autosched.ir.module import GlobalVar, IRModule
@@ -31,11 +30,11 @@ _log = logging.getLogger("autosched.relax")
 LegalizeRule = Callable[[BlockBuilder, Call], Expr]
 
 
-def bind_number(func: PrimFunc, buffer: Buffer, value: Any) -> PrimFunc:
+def bind_number(func: PrimFunc, buffer: Buffer, value: float) -> PrimFunc:
     """The function without the parameter `buffer`, which has one element, its value written into the code."""
     number = const(value, buffer.dtype)
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, BufferLoad) and x.buffer is buffer:
             return number
         if isinstance(x, TirCall) and x.op == CHECK_INDEX:
@@ -76,7 +75,7 @@ class _CallForm:
 
     tensors: list[Expr] = dataclasses.field(default_factory=list)
 
-    def key(self, x: Any) -> Any:
+    def key(self, x: object) -> Hashable:
         """A hashable key of an argument or attribute. Raises _NoForm."""
         if x is None or isinstance(x, bool | int | float | str):
             return type(x).__name__, repr(x)
@@ -95,7 +94,7 @@ class _CallForm:
             return self.tensor(x, x.struct_info)
         raise _NoForm
 
-    def tensor(self, x: Expr, info: TensorStructInfo) -> Any:
+    def tensor(self, x: Expr, info: TensorStructInfo) -> Hashable:
         for i, known in enumerate(self.tensors):
             if known is x:
                 return "again", i
@@ -112,7 +111,7 @@ class _Legalizer(Rewriter):
         super().__init__()
         self.open_sizes = open_sizes
         self.builder, self.rules, self.skip, self.leave = builder, rules, skip, leave
-        self.made: dict[Any, tuple[GlobalVar, tuple[int, ...]]] = {}  # by form: function, positions of its tensors
+        self.made: dict[object, tuple[GlobalVar, tuple[int, ...]]] = {}  # by form: function, positions of its tensors
 
     def call(self, call: Call, var: Var) -> Expr:
         name = call.op_name
@@ -195,7 +194,7 @@ def legalize_ops(
         raise InvalidTypeError(f"LegalizeOps: customize_legalize_map is a {type(rules).__name__}, expected a mapping")
     own = {_full_name(name): rule for name, rule in (rules or {}).items()}
     skip = {_full_name(name) for name in skip_ops}
-    legal: dict[Any, Function] = {}
+    legal: dict[GlobalVar, Function] = {}
     for gv, function in module.functions.items():
         if isinstance(function, Function):
             legal[gv] = _Legalizer(builder, own, skip, leave(function), open_sizes).rewrite(function)

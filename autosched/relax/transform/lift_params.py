@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from autosched.errors import InvalidValueError
-from autosched.ir.module import IRModule
+from autosched.ir.function import BaseFunc
+from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import (
+    Binding,
     BindingBlock,
     Call,
     DataflowBlock,
@@ -29,7 +30,7 @@ def _weights(function: Function) -> tuple[Var, ...]:
     return function.params[function.attrs["num_input"] :] if "num_input" in function.attrs else ()
 
 
-def _liftable(function: Function, weights: tuple[Var, ...]) -> list[Any]:
+def _liftable(function: Function, weights: tuple[Var, ...]) -> list[Binding]:
     """The bindings that read nothing but weights and what was computed of them."""
     known, found = set(weights), []
     for block in function.body.blocks:
@@ -71,7 +72,7 @@ def _without(function: Function, made: set[Var], results: list[Var], new: dict[V
     return dataclasses.replace(rewriter.rewrite(rest), params=(*inputs, *(new.get(v, v) for v in results)))
 
 
-def _transformer(weights: tuple[Var, ...], lifted: list[Any], results: list[Var], name: str) -> Function:
+def _transformer(weights: tuple[Var, ...], lifted: list[Binding], results: list[Var], name: str) -> Function:
     params = Var("params", TupleStructInfo(tuple(w.struct_info for w in weights)))  # type: ignore[misc]
     inside: dict[Var, Var] = {}
     bindings = []
@@ -97,7 +98,7 @@ def lift_transform_params(module: IRModule, shared_transform: object = False) ->
     function's results, in its order.
     Raises  ValueError for a transformation that several functions are to share.
     """
-    functions: dict[Any, Any] = dict(module.functions)
+    functions: dict[GlobalVar, BaseFunc] = dict(module.functions)
     added: dict[str, Function] = {}
     for gv, f in module.functions.items():
         if isinstance(f, Function) and "num_input" in f.attrs and _weights(f):

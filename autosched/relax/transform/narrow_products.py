@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -177,7 +176,7 @@ def NarrowProducts(narrows: Narrows | None = None, streams: Streams = lambda row
 def holds_bfloat16(module: IRModule, name: str = "main") -> bool:
     """Whether a function has parameters or constants of bfloat16: its products are meant to be of it."""
     function = module[name]
-    values: list[Any] = [*function.params, *_constants(function)]
+    values: list[Var | Constant] = [*function.params, *_constants(function)]
     return any(info.dtype == NARROW for v in values for info in tensor_infos(v.struct_info))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -60,16 +59,17 @@ class QuantisedRewriter(Rewriter):
         """The call that a variable is bound to."""
         return self.calls.get(x) if isinstance(x, Var) else None
 
-    def shift(self, x: Any) -> int | Expr | None:
+    def shift(self, x: Expr) -> int | Expr | None:
         """A zero point for all values."""
         array = self.array(x)
         if array is not None:
             return int(array.reshape(-1)[0]) if array.size and np.all(array == array.reshape(-1)[0]) else None
         info = x.struct_info
-        is_scalar = isinstance(info, TensorStructInfo) and info.is_static and math.prod(info.static_shape) == 1
-        return x if is_scalar and info.dtype == "int32" else None
+        if not isinstance(info, TensorStructInfo) or not info.is_static or math.prod(info.static_shape) != 1:
+            return None
+        return x if info.dtype == "int32" else None
 
-    def scaled(self, x: Any) -> tuple[Any, Expr | None]:
+    def scaled(self, x: Expr) -> tuple[Expr | None, Expr | None]:
         """(an int32 value, its scale) for floats that are the product of both; (the value, None) for int32."""
         info = x.struct_info
         if not isinstance(info, TensorStructInfo) or not info.is_static:
@@ -84,12 +84,12 @@ class QuantisedRewriter(Rewriter):
             return None, None
         return cast.args[0], call.args[1]
 
-    def array(self, x: Any) -> Array | None:
+    def array(self, x: object) -> Array | None:
         """The value of an expression of constants; None for any other."""
         if isinstance(x, Constant):
             return x.data
         call = self.call_of(x)
-        if call is None:
+        if call is None or not isinstance(x, Var):
             return None
         if x not in self.arrays:
             self.arrays[x] = self._computed(call)
@@ -106,7 +106,7 @@ class QuantisedRewriter(Rewriter):
             result = definition.run_reference([python_argument(a, lambda c: c.data) for a in known], call.attrs)
         return np.asarray(result, call.struct_info.dtype)
 
-    def dequantised(self, x: object) -> tuple[Var, Scale] | None:
+    def dequantised(self, x: Expr) -> tuple[Var, Scale] | None:
         """(q, its scale) for floats that stand for bytes."""
         found, scale = self.scaled(x)
         number = None if scale is None else self.number(scale)
@@ -125,7 +125,7 @@ class QuantisedRewriter(Rewriter):
             return None
         return cast.args[0], Scale(number, zero, info.dtype)
 
-    def number(self, x: Any) -> float | None:
+    def number(self, x: object) -> float | None:
         """The one number that a constant holds."""
         value = getattr(x, "value", None)
         if isinstance(value, int | float):

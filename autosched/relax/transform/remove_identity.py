@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -14,12 +13,12 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, map_functions
-from autosched.relax.struct_info import TensorStructInfo, same_dims, same_info
+from autosched.relax.struct_info import Dim, TensorStructInfo, same_dims, same_info
 from autosched.relax.transform.views import VIEWS, is_view
 from autosched.tir.expr import const_int
 
 
-def _shape(x: Expr) -> tuple[Any, ...]:
+def _shape(x: Expr) -> tuple[Dim, ...]:
     """Extents: integers, or expressions of symbols."""
     assert isinstance(x.struct_info, TensorStructInfo), "operators take tensors"
     return x.struct_info.dims
@@ -46,7 +45,7 @@ class _Remover(Rewriter):
             self.calls[var] = new
         return new
 
-    def source(self, x: Any, name: str) -> Call | None:
+    def source(self, x: object, name: str) -> Call | None:
         """The call of operator `name` that computed `x`."""
         found = self.calls.get(x) if isinstance(x, Var) else None
         return found if found is not None and found.op_name == f"relax.{name}" else None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autosched.errors import InvalidTypeError, UsageError
+from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import Call, Expr, Function, Tuple, Var
@@ -29,7 +30,7 @@ class _Caller(Rewriter):
         return call_dps_packed(self.symbols[call.op.name], Tuple(call.args), out)
 
 
-def _generator(library: str, name: str) -> Callable[..., Any]:
+def _generator(library: str, name: str) -> Callable[..., object]:
     found = get_global_func(f"relax.ext.{library}", True)
     if found is None:
         raise UsageError(
@@ -40,7 +41,7 @@ def _generator(library: str, name: str) -> Callable[..., Any]:
     return found
 
 
-def _function_of(modules: Sequence[Any], symbol: str, library: str) -> Callable[..., Any]:
+def _function_of(modules: Sequence[Any], symbol: str, library: str) -> Callable[..., object]:
     for module in modules:
         if isinstance(module, Mapping) and symbol in module:
             return module[symbol]  # type: ignore[no-any-return]
@@ -77,7 +78,7 @@ def run_codegen(
         for gv, function in functions.items():
             symbols[gv.name] = str(function.attrs.get("global_symbol", gv.name))
             register_func(symbols[gv.name], _function_of(modules, symbols[gv.name], library), override=True)
-    kept: dict[GlobalVar, Any] = {
+    kept: dict[GlobalVar, BaseFunc] = {
         gv: _Caller(symbols).rewrite(f) if isinstance(f, Function) else f
         for gv, f in module.functions.items() if gv.name not in symbols
     }  # fmt: skip

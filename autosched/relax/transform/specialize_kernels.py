@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from autosched.errors import ShapeError
 from autosched.ir.module import GlobalVar, IRModule
@@ -11,7 +10,7 @@ from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Call, Expr, Function, ShapeExpr, Var
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.rewrite import Rewriter
-from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, tensor_infos
 from autosched.relax.transform.dead_code import remove_unused_functions
 from autosched.tir.expr import Var as SymbolicSize
 from autosched.tir.expr import const_int
@@ -42,7 +41,7 @@ def _sizes(func: PrimFunc, call: Call) -> dict[SymbolicSize, int] | None:
 
     Raises ShapeError where one symbol has two values.
     """
-    infos: list[Any] = [x.struct_info for x in tir_inputs(call)]
+    infos: list[StructInfo | None] = [x.struct_info for x in tir_inputs(call)]
     infos += tensor_infos(call.struct_info)
     values: dict[SymbolicSize, int] = {}
     pairs = [(b.shape, i.shape) for b, i in zip(func.buffers, infos, strict=False) if isinstance(i, TensorStructInfo)]

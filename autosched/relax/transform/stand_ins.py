@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.relax.expr import Expr
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.tir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
@@ -20,7 +18,7 @@ class StandIns:
 
     def __init__(self) -> None:
         self._symbols: dict[Var, int] = {}
-        self._extents: dict[int, Any] = {}
+        self._extents: dict[int, PrimExpr] = {}
 
     def shape_of(self, x: Expr) -> tuple[int, ...]:
         """The shape of a tensor; () for anything else, an unknown shape, or extents that are no polynomials."""
@@ -34,11 +32,11 @@ class StandIns:
             self._extents.setdefault(number, extent)  # type: ignore[arg-type]
         return numbers  # type: ignore[return-value]
 
-    def extents(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    def extents(self, shape: tuple[int, ...]) -> tuple[PrimExpr | int, ...]:
         """What numbers that `shape_of` gave stand for."""
         return tuple(self._extents.get(number, number) for number in shape)
 
-    def _number(self, extent: Any) -> int | None:
+    def _number(self, extent: object) -> int | None:
         match extent:
             case int():
                 return extent

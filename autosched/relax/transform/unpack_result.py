@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
@@ -28,7 +27,7 @@ class _Unpacker:
     """Finds the parts of a result, and gives those of a dataflow block names that are seen outside."""
 
     def __init__(self, function: Function):
-        self.values: dict[Var, Any] = {b.var: b.value for b in function.bindings()}
+        self.values: dict[Var, Expr] = {b.var: b.value for b in function.bindings()}
         self.names: dict[Expr, Var] = {}
 
     def parts(self, x: Expr) -> Expr:

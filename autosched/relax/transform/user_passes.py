@@ -9,14 +9,14 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError
 from autosched.ir.module import IRModule
-from autosched.ir.transform import Pass, PassContext, function_kind
+from autosched.ir.transform import Pass, PassContext, PassDecorator, function_kind
 from autosched.relax.expr import DataflowBlock, Function
 
 
 def function_pass(
     pass_func: object = None, opt_level: int | None = None, name: str | None = None,
     required: Sequence[str] | None = None, traceable: bool | None = None,
-) -> Any:  # fmt: skip
+) -> PassDecorator:  # fmt: skip
     """A function `(func, mod, ctx) -> func`, or a class with `transform_function`, becomes a pass over graph functions.
 
     A decorated class is called with its own arguments and gives a pass.
@@ -25,9 +25,9 @@ def function_pass(
 
 
 def dataflowblock_pass(
-    pass_func: Any = None, opt_level: int | None = None, name: str | None = None,
+    pass_func: Callable[..., object] | None = None, opt_level: int | None = None, name: str | None = None,
     required: Sequence[str] | None = None, traceable: bool | None = None,
-) -> Any:  # fmt: skip
+) -> PassDecorator:  # fmt: skip
     """A function `(block, mod, ctx) -> block`, or a class with `transform_dataflowblock`, becomes a pass.
 
     A decorated class is called with its own arguments and gives a pass.
@@ -47,10 +47,11 @@ def dataflowblock_pass(
 
         return run
 
-    def decorate(subject: Any) -> Any:
+    def decorate(subject: Any) -> Pass | Callable[..., Pass]:
         made_name = name or subject.__name__
         if not inspect.isclass(subject):
-            return function_pass(over_blocks(subject), opt_level, made_name, required)
+            whole: Pass = function_pass(over_blocks(subject), opt_level, made_name, required)
+            return whole
         if not hasattr(subject, "transform_dataflowblock"):
             raise InvalidTypeError(f"class {subject.__name__} has no method transform_dataflowblock")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
@@ -16,23 +16,23 @@ from autosched.relax.expr import Call, DataflowVar, Function, Tuple, Var
 from autosched.relax.op.manipulate import slice_plan
 from autosched.relax.op.registry import definition_of
 from autosched.relax.rewrite import users
-from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.struct_info import Expr, TensorStructInfo
 
 VIEWS = frozenset({"reshape", "flatten", "expand_dims", "squeeze"})
 MOVES = frozenset({"permute_dims", "layout_transform"})
 ALIGNMENT = 64  # bytes: where a kernel's output may begin
 
 
-def is_view(x: object) -> bool:
+def is_view(x: object) -> TypeGuard[Call]:
     """Whether an expression is a call that gives its argument's memory another shape."""
     return isinstance(x, Call) and x.op_name.removeprefix("relax.") in VIEWS
 
 
-def is_concat(x: object) -> bool:
+def is_concat(x: object) -> TypeGuard[Call]:
     return isinstance(x, Call) and x.op_name == "relax.concat"
 
 
-def _is_move(x: object) -> bool:
+def _is_move(x: object) -> TypeGuard[Call]:
     return isinstance(x, Call) and x.op_name.removeprefix("relax.") in MOVES
 
 
@@ -54,7 +54,7 @@ def part_offsets(call: Call) -> tuple[int, ...] | None:
     return tuple(offsets)
 
 
-def is_slice(x: object) -> bool:
+def is_slice(x: object) -> TypeGuard[Call]:
     return isinstance(x, Call) and x.op_name == "relax.strided_slice"
 
 
@@ -74,7 +74,7 @@ def slice_offset(call: Call) -> int | None:
 
 class _Finder:
     def __init__(self, function: Function):
-        self.values: Mapping[Var, Any] = {b.var: b.value for b in function.bindings()}
+        self.values: Mapping[Var, Expr] = {b.var: b.value for b in function.bindings()}
         self.readers = users(function)
         self.joined: set[Var] = set()
         self.claimed: set[Var] = set()
@@ -114,6 +114,7 @@ class _Finder:
             if x not in views or value is None:
                 kernel = definition_of(value) is not None and not is_slice(value) and x not in self.joined
                 return kernel and not self.is_shown(x)
+            assert isinstance(value, Call), "views are calls"
             x = value.args[0]
         return False
 

@@ -35,9 +35,9 @@ class _Widener(Rewriter):
     def __init__(self, dtypes: Collection[str]):
         super().__init__()
         self.dtypes = dtypes
-        self.wide: dict[Expr, Expr] = {}
+        self.wide: dict[object, Expr] = {}
 
-    def widen(self, x: Any) -> Any:
+    def widen(self, x: object) -> Any:
         """The float32 form of an argument; of a tuple, of its fields."""
         if isinstance(x, Tuple):
             return Tuple(tuple(self.widen(f) for f in x.fields))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from autosched.errors import InvalidValueError
 
@@ -11,12 +10,12 @@ from autosched.errors import InvalidValueError
 class _Named:
     known: tuple[str, ...] = ()
 
-    def __init__(self, name: str, options: Mapping[str, Any] | None = None):
+    def __init__(self, name: str, options: Mapping[str, object] | None = None):
         if name not in self.known:
             raise InvalidValueError(f"no {type(self).__name__} '{name}'", hint=f"there are {', '.join(self.known)}")
         self.name, self.options = name, dict(options or {})
 
-    def __getitem__(self, option: str) -> Any:
+    def __getitem__(self, option: str) -> object:
         return self.options[option]
 
     def __contains__(self, option: str) -> bool:

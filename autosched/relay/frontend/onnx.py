@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from autosched.errors import refuse
 from autosched.frontend.onnx import from_onnx as import_onnx
@@ -13,12 +12,12 @@ from autosched.runtime import NDArray
 
 
 def from_onnx(
-    model: Any,
+    model: object,
     shape: Mapping[str, Sequence[int]] | None = None,
     dtype: str | Mapping[str, str] = "float32",
     opset: int | None = None,
     freeze_params: bool = True,
-    convert_config: Any = None,
+    convert_config: object = None,
     export_node_renamed_model_path: str | None = None,
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """Import an ONNX model: (module, parameters).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from autosched.errors import refuse
 from autosched.relax import Expr, op
@@ -10,7 +10,7 @@ from autosched.relay.expr import unwrap
 
 
 def resize2d(
-    data: Any, size: Any, roi: Any = None, layout: str = "NCHW", method: str = "linear",
+    data: object, size: Sequence[int], roi: Sequence[float] | None = None, layout: str = "NCHW", method: str = "linear",
     coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", cubic_alpha: float = -0.5,
     cubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
 ) -> Expr:  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, SupportsInt
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def collapse_sum_like(data: object, collapse_type: object) -> Expr:
     return op.collapse_sum_like(unwrap(data), unwrap(collapse_type))
 
 
-def collapse_sum_to(data: Any, shape: Any) -> Expr:
+def collapse_sum_to(data: object, shape: Sequence[int]) -> Expr:
     """A tensor summed to a shape."""
     return op.collapse_sum_to(unwrap(data), tuple(shape))
 
@@ -62,7 +63,7 @@ def gather(data: object, axis: int, indices: object) -> Expr:
     return op.gather_elements(unwrap(data), unwrap(indices), axis)
 
 
-def gather_nd(data: object, indices: object, batch_dims: int = 0, index_rank: Any = None) -> Expr:
+def gather_nd(data: object, indices: object, batch_dims: int = 0, index_rank: SupportsInt | None = None) -> Expr:
     """Elements at positions whose coordinates stand along the first axis.
 
     batch_dims  so many first axes of the data are those of the positions: each batch is looked up in its own data
@@ -101,7 +102,7 @@ def one_hot(
 
 def topk(
     data: object, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int32"
-) -> Any:
+) -> Expr | TupleWrapper:
     """The k largest values along an axis, their positions, or both."""
     found = op.topk(unwrap(data), k, axis, ret_type, not is_ascend, dtype)
     return found if ret_type != "both" else _pair(found)
@@ -118,7 +119,9 @@ def sort(data: object, axis: int = -1, is_ascend: bool = True) -> Expr:
     return op.sort(unwrap(data), axis, not is_ascend)
 
 
-def argsort(data: Any, valid_count: Any = None, axis: int = -1, is_ascend: bool = True, dtype: str = "int32") -> Expr:
+def argsort(
+    data: object, valid_count: object = None, axis: int = -1, is_ascend: bool = True, dtype: str = "int32"
+) -> Expr:
     """The positions in order along an axis. Raises ValueError for valid_count."""
     refuse("argsort", hint="slice the data to what is valid", valid_count=valid_count is not None)
     return op.argsort(unwrap(data), axis, not is_ascend, dtype)
@@ -139,18 +142,18 @@ def flip(data: object, axis: int) -> Expr:
     return op.flip(unwrap(data), axis)
 
 
-def trilu(data: Any, k: Any = 0, upper: bool = True) -> Expr:
+def trilu(data: object, k: Any = 0, upper: bool = True) -> Expr:
     """The upper or lower triangle."""
     number = int(getattr(k, "data", k))
     return (op.triu if upper else op.tril)(unwrap(data), number)
 
 
-def all(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Expr:
+def all(data: object, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False) -> Expr:
     """Whether all elements along axes hold."""
     return op.astype(_reduction("min")(op.astype(unwrap(data), "int32"), axis, keepdims, exclude), "bool")
 
 
-def any(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Expr:  # noqa: A001
+def any(data: object, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False) -> Expr:  # noqa: A001
     """Whether one element along axes holds."""
     return op.astype(_reduction("max")(op.astype(unwrap(data), "int32"), axis, keepdims, exclude), "bool")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from autosched.errors import InvalidValueError, ShapeError, refuse
 from autosched.relax import Expr, op
@@ -14,8 +13,8 @@ from autosched.relay.op.tensor import info
 
 
 def conv1d(
-    data: object, weight: object, strides: object = 1, padding: object = 0, dilation: object = 1, groups: int = 1,
-    channels: int | None = None, kernel_size: object = None, data_layout: str = "NCW", kernel_layout: str = "OIW",
+    data: object, weight: object, strides: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1,
+    channels: int | None = None, kernel_size: Pair | None = None, data_layout: str = "NCW", kernel_layout: str = "OIW",
     out_layout: str = "", out_dtype: str = "",
 ) -> Expr:  # fmt: skip
     """1-D convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
@@ -27,8 +26,8 @@ def conv1d(
 
 
 def conv3d(
-    data: Any, weight: Any, strides: Any = (1, 1, 1), padding: Any = (0, 0, 0), dilation: Any = (1, 1, 1),
-    groups: int = 1, channels: int | None = None, kernel_size: object = None, data_layout: str = "NCDHW",
+    data: object, weight: object, strides: Pair = (1, 1, 1), padding: Pair = (0, 0, 0), dilation: Pair = (1, 1, 1),
+    groups: int = 1, channels: int | None = None, kernel_size: Pair | None = None, data_layout: str = "NCDHW",
     kernel_layout: str = "OIDHW", out_layout: str = "", out_dtype: str = "",
 ) -> Expr:  # fmt: skip
     """3-D convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
@@ -40,8 +39,8 @@ def conv3d(
 
 
 def conv2d_transpose(
-    data: object, weight: object, strides: object = (1, 1), padding: object = (0, 0), dilation: object = (1, 1),
-    channels: int | None = None, kernel_size: object = None, groups: int = 1, data_layout: str = "NCHW",
+    data: object, weight: object, strides: Pair = (1, 1), padding: Pair = (0, 0), dilation: Pair = (1, 1),
+    channels: int | None = None, kernel_size: Pair | None = None, groups: int = 1, data_layout: str = "NCHW",
     kernel_layout: str = "IOHW", out_layout: str = "", output_padding: object = (0, 0), out_dtype: str = "",
 ) -> Expr:  # fmt: skip
     """2-D transposed convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
@@ -53,7 +52,7 @@ def conv2d_transpose(
     )  # fmt: skip
 
 
-def check_weight(name: str, weight: Expr, axis: int, channels: Any, kernel_size: object) -> None:
+def check_weight(name: str, weight: Expr, axis: int, channels: int | None, kernel_size: Pair | None) -> None:
     """Raises ShapeError where a weight's `axis` has not so many channels, or its window another size."""
     shape = info(weight).static_shape
     if channels is not None and int(channels) != shape[axis]:
@@ -64,8 +63,8 @@ def check_weight(name: str, weight: Expr, axis: int, channels: Any, kernel_size:
 
 
 def group_norm(
-    data: Any, gamma: Any, beta: Any, num_groups: int, axis: int = 1, epsilon: float = 1e-5, center: bool = True,
-    scale: bool = True,
+    data: object, gamma: object, beta: object, num_groups: int, axis: int = 1, epsilon: float = 1e-5,
+    center: bool = True, scale: bool = True,
 ) -> Expr:  # fmt: skip
     """Normalisation of groups of channels."""
     x = unwrap(data)
@@ -134,11 +133,19 @@ def cross_entropy_with_logits(predictions: object, targets: object) -> Expr:
     return op.nn.cross_entropy_with_logits(unwrap(predictions), unwrap(targets))
 
 
-def _one(x: object) -> Any:
+def _one(x: Pair) -> int:
     return x[0] if isinstance(x, Sequence) else x
 
 
-def _pool1d(pool: Any, data: object, pool_size: Any, strides: Any, dilation: Any, padding: object, *more: Any) -> Expr:
+def _pool1d(
+    pool: Callable[..., Expr],
+    data: object,
+    pool_size: Pair,
+    strides: Pair,
+    dilation: Pair,
+    padding: Pair,
+    *more: object,
+) -> Expr:
     x = op.expand_dims(unwrap(data), 2)
     ends = list(padding) if isinstance(padding, Sequence) else [padding]
     sides = (0, ends[0], 0, ends[-1])
@@ -147,7 +154,7 @@ def _pool1d(pool: Any, data: object, pool_size: Any, strides: Any, dilation: Any
 
 
 def max_pool1d(
-    data: object, pool_size: object = (1,), strides: object = (1,), dilation: object = (1,), padding: object = (0,),
+    data: object, pool_size: Pair = (1,), strides: Pair = (1,), dilation: Pair = (1,), padding: Pair = (0,),
     layout: str = "NCW", out_layout: str = "", ceil_mode: bool = False,
 ) -> Expr:  # fmt: skip
     """The largest of each window. Raises ValueError for another layout than NCW."""
@@ -156,7 +163,7 @@ def max_pool1d(
 
 
 def avg_pool1d(
-    data: object, pool_size: object = (1,), strides: object = (1,), dilation: object = (1,), padding: object = (0,),
+    data: object, pool_size: Pair = (1,), strides: Pair = (1,), dilation: Pair = (1,), padding: Pair = (0,),
     layout: str = "NCW", out_layout: str = "", ceil_mode: bool = False, count_include_pad: bool = False,
 ) -> Expr:  # fmt: skip
     """The mean of each window. Raises ValueError for another layout than NCW."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autosched.errors import InvalidValueError, ShapeError, refuse
@@ -16,8 +16,8 @@ Pair = int | Sequence[int]
 
 
 def conv2d(
-    data: Any,
-    weight: Any,
+    data: object,
+    weight: object,
     strides: Pair = (1, 1),
     padding: Pair = (0, 0),
     dilation: Pair = (1, 1),
@@ -92,7 +92,7 @@ def bias_add(data: object, bias: object, axis: int = 1) -> Expr:
     return op.add(x, op.expand_dims(b, list(range(1, after + 1))) if after else b)
 
 
-def relu(data: Any) -> Expr:
+def relu(data: object) -> Expr:
     """max(x, 0)."""
     return op.nn.relu(unwrap(data))
 
@@ -130,15 +130,15 @@ def refuse_out_layout(out_layout: str, layout: str) -> None:
     refuse("pool2d", hint="the result has the data's layout", out_layout=out_layout not in ("", layout))
 
 
-def _window(pool: Any, data: object, layout: str, *args: Any) -> Expr:
+def _window(pool: Callable[..., Expr], data: object, layout: str, *args: object) -> Expr:
     x = unwrap(data)
     if layout == "NHWC":
         return op.permute_dims(pool(op.permute_dims(x, [0, 3, 1, 2]), *args), [0, 2, 3, 1])
-    return pool(x, *args)  # type: ignore[no-any-return]
+    return pool(x, *args)
 
 
 def max_pool2d(
-    data: Any,
+    data: object,
     pool_size: Pair = (1, 1),
     strides: Pair = (1, 1),
     dilation: Pair = (1, 1),
@@ -153,7 +153,7 @@ def max_pool2d(
 
 
 def avg_pool2d(
-    data: Any,
+    data: object,
     pool_size: Pair = (1, 1),
     strides: Pair = (1, 1),
     dilation: Pair = (1, 1),
@@ -166,7 +166,7 @@ def avg_pool2d(
     """The mean of each window."""
     refuse_out_layout(out_layout, layout)
 
-    def pool(x: object, *args: object) -> Any:
+    def pool(x: object, *args: object) -> Expr:
         return op.nn.avg_pool2d(x, *args, count_include_pad=count_include_pad)
 
     return _window(pool, data, layout, pool_size, strides, padding, dilation, ceil_mode)
@@ -188,7 +188,9 @@ def global_max_pool2d(data: object, layout: str = "NCHW", out_layout: str = "") 
     return op.max(unwrap(data), _image_axes(layout), True)
 
 
-def adaptive_avg_pool2d(data: Any, output_size: Any = None, layout: str = "NCHW", out_layout: str = "") -> Expr:
+def adaptive_avg_pool2d(
+    data: object, output_size: int | Sequence[int] | None = None, layout: str = "NCHW", out_layout: str = ""
+) -> Expr:
     """Means of as many windows as the output has elements."""
     refuse_out_layout(out_layout, layout)
     return _window(lambda x: op.nn.adaptive_avg_pool2d(x, output_size), data, layout)
@@ -241,7 +243,7 @@ def dropout(data: object, rate: float = 0.5) -> Expr:
     return op.identity(unwrap(data))
 
 
-def pad(data: Any, pad_width: Sequence[Sequence[int]], pad_value: Any = 0, pad_mode: str = "constant") -> Expr:
+def pad(data: object, pad_width: Sequence[Sequence[int]], pad_value: Any = 0, pad_mode: str = "constant") -> Expr:
     """Elements around a tensor: per axis (before, after)."""
     if pad_mode != "constant":
         raise InvalidValueError(f"pad: pad_mode '{pad_mode}' is not available", hint='use "constant"')
@@ -269,7 +271,7 @@ def space_to_depth(data: object, block_size: int, layout: str = "NCHW") -> Expr:
     return op.reshape(op.permute_dims(parts, [0, 3, 5, 1, 2, 4]), (n, c * b * b, h // b, w // b))
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """The operators of `more_nn`, which is written with those here."""
     if name.startswith("_"):
         raise AttributeError(name)

@@ -23,22 +23,22 @@ def info(x: object) -> TensorStructInfo:
     return found
 
 
-def _binary(name: str) -> Callable[[Any, Any], Expr]:
-    function = getattr(op, name)
+def _binary(name: str) -> Callable[[object, object], Expr]:
+    function: Callable[..., Expr] = getattr(op, name)
 
     def apply(lhs: object, rhs: object) -> Expr:
-        return function(unwrap(lhs), unwrap(rhs))  # type: ignore[no-any-return]
+        return function(unwrap(lhs), unwrap(rhs))
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = f"`{name}` of two tensors, broadcast to one shape."
     return apply
 
 
-def _unary(name: str, of: Any = None) -> Callable[[Any], Expr]:
+def _unary(name: str, of: Callable[..., Expr] | None = None) -> Callable[[object], Expr]:
     function = of or getattr(op, name)
 
-    def apply(data: Any) -> Expr:
-        return function(unwrap(data))  # type: ignore[no-any-return]
+    def apply(data: object) -> Expr:
+        return function(unwrap(data))
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = f"`{name}` of each element."
@@ -56,17 +56,17 @@ sin, cos, logical_not = map(_unary, ("sin", "cos", "logical_not"))
 copy, identity = _unary("copy", op.identity), _unary("identity", op.identity)
 
 
-def clip(a: Any, a_min: float, a_max: float) -> Expr:
+def clip(a: object, a_min: float, a_max: float) -> Expr:
     """Elements held between two numbers."""
     return op.clip(unwrap(a), a_min, a_max)
 
 
-def cast(data: Any, dtype: str) -> Expr:
+def cast(data: object, dtype: str) -> Expr:
     """Elements converted to another dtype."""
     return op.astype(unwrap(data), dtype)
 
 
-def where(condition: Any, x: Any, y: Any) -> Expr:
+def where(condition: object, x: object, y: object) -> Expr:
     """Elements of `x` where the condition holds, else of `y`."""
     return op.where(unwrap(condition), unwrap(x), unwrap(y))
 
@@ -74,7 +74,7 @@ def where(condition: Any, x: Any, y: Any) -> Expr:
 # Reductions
 
 
-def _axes(data: Any, axis: Any, exclude: bool) -> Any:
+def _axes(data: object, axis: int | Sequence[int] | None, exclude: bool) -> list[int] | None:
     if axis is None or not exclude:
         return None if axis is None else [axis] if isinstance(axis, int) else list(axis)
     ndim = info(data).ndim
@@ -83,11 +83,13 @@ def _axes(data: Any, axis: Any, exclude: bool) -> Any:
 
 
 def _reduction(name: str) -> Callable[..., Expr]:
-    function = getattr(op, name)
+    function: Callable[..., Expr] = getattr(op, name)
 
-    def apply(data: object, axis: object = None, keepdims: bool = False, exclude: bool = False) -> Expr:
+    def apply(
+        data: object, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False
+    ) -> Expr:
         x = unwrap(data)
-        return function(x, _axes(x, axis, exclude), keepdims)  # type: ignore[no-any-return]
+        return function(x, _axes(x, axis, exclude), keepdims)
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = f"`{name}` over axes, over all of them where none is given; `exclude`: over all others."
@@ -98,15 +100,19 @@ sum, mean, max, min, prod, variance = map(_reduction, ("sum", "mean", "max", "mi
 
 
 def _position(name: str) -> Callable[..., Expr]:
-    function = getattr(op, name)
+    function: Callable[..., Expr] = getattr(op, name)
 
     def apply(
-        data: object, axis: Any = None, keepdims: bool = False, exclude: bool = False, select_last_index: bool = False
+        data: object,
+        axis: int | Sequence[int] | None = None,
+        keepdims: bool = False,
+        exclude: bool = False,
+        select_last_index: bool = False,
     ) -> Expr:
         x = unwrap(data)
         if select_last_index or exclude:
             raise InvalidValueError(f"{name}: select_last_index and exclude are not available")
-        return function(x, axis if axis is None or isinstance(axis, int) else axis[0], keepdims)  # type: ignore[no-any-return]
+        return function(x, axis if axis is None or isinstance(axis, int) else axis[0], keepdims)
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = f"Position of the first {name[3:]}imum along an axis."
@@ -119,7 +125,7 @@ argmax, argmin = map(_position, ("argmax", "argmin"))
 # Rearrangements
 
 
-def reshape(data: Any, newshape: Any, allowzero: bool = False) -> Expr:
+def reshape(data: object, newshape: int | Sequence[int], allowzero: bool = False) -> Expr:
     """The same elements in another shape; -1 stands for what is left, 0 for the old extent, -2 for all that follow."""
     x = unwrap(data)
     old = info(x).static_shape
@@ -149,7 +155,7 @@ def transpose(data: object, axes: Sequence[int] | None = None) -> Expr:
     return op.permute_dims(unwrap(data), None if axes is None else list(axes))
 
 
-def expand_dims(data: Any, axis: int, num_newaxis: int = 1) -> Expr:
+def expand_dims(data: object, axis: int, num_newaxis: int = 1) -> Expr:
     """New axes of extent 1."""
     return op.expand_dims(unwrap(data), [axis + i if axis >= 0 else axis - i for i in range(num_newaxis)])
 
@@ -166,11 +172,11 @@ def concatenate(data: object, axis: int) -> Expr:
 
 def stack(data: object, axis: int) -> Expr:
     """Tensors one after the other along a new axis."""
-    fields = unwrap(data)
+    fields: Any = unwrap(data)
     return op.concat(unwrap([op.expand_dims(fields[i], axis) for i in range(len(fields))]), axis)
 
 
-def split(data: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> TupleWrapper:
+def split(data: object, indices_or_sections: int | Sequence[int], axis: int = 0) -> TupleWrapper:
     """Parts of a tensor along an axis: a number of equal ones, or cut at positions."""
     pieces = indices_or_sections if isinstance(indices_or_sections, int) else list(indices_or_sections)
     size = pieces if isinstance(pieces, int) else len(pieces) + 1
@@ -178,7 +184,7 @@ def split(data: Any, indices_or_sections: int | Sequence[int], axis: int = 0) ->
 
 
 def strided_slice(
-    data: Any,
+    data: object,
     begin: Sequence[int],
     end: Sequence[int],
     strides: Sequence[int] | None = None,
@@ -229,7 +235,7 @@ def broadcast_to(data: object, shape: Sequence[int]) -> Expr:
     return op.broadcast_to(unwrap(data), tuple(shape))
 
 
-def layout_transform(data: Any, src_layout: str, dst_layout: str) -> Expr:
+def layout_transform(data: object, src_layout: str, dst_layout: str) -> Expr:
     """A tensor in another layout, such as NCHW in NHWC."""
     if sorted(src_layout) == sorted(dst_layout):
         return op.permute_dims(unwrap(data), [src_layout.index(axis) for axis in dst_layout])
@@ -246,7 +252,7 @@ def reverse(data: object, axis: int) -> Expr:
 # Creation
 
 
-def full(fill_value: Any, shape: Sequence[int] = (), dtype: str = "") -> Expr:
+def full(fill_value: object, shape: Sequence[int] = (), dtype: str = "") -> Expr:
     """A tensor of one value."""
     value = fill_value.numpy() if isinstance(fill_value, NDArray) else getattr(fill_value, "data", fill_value)
     number = np.asarray(value)
@@ -290,7 +296,7 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: str 
     return const(np.arange(start, stop, step, dtype=dtype))
 
 
-def shape_of(data: Any, dtype: str = "int32") -> Expr:
+def shape_of(data: object, dtype: str = "int32") -> Expr:
     """A tensor's shape as a tensor."""
     return const(np.asarray(info(unwrap(data)).static_shape, dtype))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from autosched.relay.testing import resnet as resnet
 from autosched.relay.testing.init import create_workload as create_workload
 from autosched.runtime import NDArray
 
+T = TypeVar("T")
 
-def run_infer_type(expr: object) -> Any:
+
+def run_infer_type(expr: T) -> T:
     """The expression itself: types are inferred as expressions are made."""
     return expr
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.errors import InvalidValueError
 from autosched.ir import IRModule
+from autosched.relax import Expr, Var
 from autosched.relay import op
 from autosched.relay.expr import Function, GraphFunction, var
+from autosched.relay.op.tensor import info
 from autosched.relay.testing.init import create_workload
 from autosched.runtime import NDArray
 
@@ -21,23 +21,23 @@ class _Net:
 
     def __init__(self, dtype: str):
         self.dtype = dtype
-        self.params: list[Any] = []
+        self.params: list[Var] = []
 
-    def weight(self, name: str, shape: tuple[int, ...]) -> Any:
+    def weight(self, name: str, shape: tuple[int, ...]) -> Var:
         self.params.append(var(name, shape=shape, dtype=self.dtype))
         return self.params[-1]
 
-    def conv(self, x: Any, name: str, channels: int, kernel: int, stride: int) -> Any:
-        inputs = x.struct_info.static_shape[1]
+    def conv(self, x: Expr, name: str, channels: int, kernel: int, stride: int) -> Expr:
+        inputs = info(x).static_shape[1]
         weight = self.weight(f"{name}_weight", (channels, inputs, kernel, kernel))
         return op.nn.conv2d(x, weight, stride, kernel // 2, channels=channels, kernel_size=(kernel, kernel))
 
-    def norm(self, x: Any, name: str) -> Any:
-        size = x.struct_info.static_shape[1]
+    def norm(self, x: Expr, name: str) -> Expr:
+        size = info(x).static_shape[1]
         gamma, beta, mean, var = (self.weight(f"{name}_{n}", (size,)) for n in ("gamma", "beta", "mean", "var"))
         return op.nn.batch_norm(x, gamma, beta, mean, var, epsilon=2e-5)[0]
 
-    def unit(self, x: object, name: str, channels: int, stride: int, same: bool, bottleneck: bool) -> Any:
+    def unit(self, x: Expr, name: str, channels: int, stride: int, same: bool, bottleneck: bool) -> Expr:
         """A residual unit: normalise and activate before every convolution."""
         first = op.nn.relu(self.norm(x, f"{name}_bn1"))
         if bottleneck:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NoReturn
 
 from autosched.errors import ScriptError
 from autosched.script.parser.source import Source
@@ -18,15 +18,15 @@ class Macro:
 
     node: ast.FunctionDef
     source: Source
-    names: Mapping[str, Any]
+    names: Mapping[str, object]
     hygienic: bool = True
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         """Refused outside of a script. Raises ScriptError always."""
         raise ScriptError(f"macro '{self.node.name}' can be called in a T.prim_func only")
 
 
-def read_macro(function: Any, names: Mapping[str, object], hygienic: bool) -> Macro:
+def read_macro(function: Callable[..., object], names: Mapping[str, object], hygienic: bool) -> Macro:
     """The macro that a Python function's text spells out. Raises ScriptError where the text cannot be had."""
     try:
         lines, first = inspect.getsourcelines(function)

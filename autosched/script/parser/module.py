@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from autosched.errors import AutoschedError, InvalidTypeError, ScriptError
+from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar, IRModule
+from autosched.ir.node import Attrs
 from autosched.script.parser import values
 from autosched.script.parser.source import Source
-from autosched.script.parser.state import State, arguments
+from autosched.script.parser.state import Meaning, State, arguments
 from autosched.script.parser.tir_func import read_prim_func
 from autosched.script.printer.metadata import load_json
 from autosched.tir.function import PrimFunc
 from autosched.tir.verify import verify as tir_verify
 
+ModuleOrFunction: TypeAlias = Any  # an IRModule, a PrimFunc or a relax Function: the text says which
 
-def from_source(text: str, extra_vars: Mapping[str, object] | None = None, check_well_formed: bool = True) -> Any:
+
+def from_source(
+    text: str, extra_vars: Mapping[str, object] | None = None, check_well_formed: bool = True
+) -> ModuleOrFunction:
     """The module or function that the text describes; what the printer wrote comes back structurally equal.
 
     extra_vars         Python values, variables and buffers that the text may name
@@ -32,7 +40,7 @@ def from_source(text: str, extra_vars: Mapping[str, object] | None = None, check
     return read_checked(source, extra_vars or {}) if check_well_formed else read(source, extra_vars or {})
 
 
-def read_checked(source: Source, extra_vars: Mapping[str, object]) -> Any:
+def read_checked(source: Source, extra_vars: Mapping[str, object]) -> ModuleOrFunction:
     """The module or function in a source, verified. Raises ScriptError."""
     result = read(source, extra_vars)
     try:
@@ -46,7 +54,7 @@ def _too_deep(source: Source) -> ScriptError:
     return ScriptError(f"{source.file}: the text is nested too deeply to be read")
 
 
-def read(source: Source, extra_vars: Mapping[str, Any]) -> Any:
+def read(source: Source, extra_vars: Mapping[str, Meaning]) -> ModuleOrFunction:
     """The module or function in a source, not verified. Raises ScriptError."""
     try:
         return _read(source, extra_vars)
@@ -54,7 +62,7 @@ def read(source: Source, extra_vars: Mapping[str, Any]) -> Any:
         raise _too_deep(source) from None
 
 
-def _read(source: Source, extra_vars: Mapping[str, object]) -> Any:
+def _read(source: Source, extra_vars: Mapping[str, object]) -> ModuleOrFunction:
     state = State(source, extra_vars)
     state.read_function = read_function
     found = None
@@ -73,7 +81,7 @@ def _read(source: Source, extra_vars: Mapping[str, object]) -> Any:
     return found
 
 
-def _metadata(state: State, node: ast.AST, data: str) -> Mapping[str, Any]:
+def _metadata(state: State, node: ast.AST, data: str) -> Mapping[str, Sequence[np.ndarray]]:
     try:
         return load_json(data)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -88,8 +96,8 @@ def _read_module(state: State, node: ast.ClassDef) -> IRModule:
         if f.name in state.functions:
             raise state.error(f, f"function '{f.name}' is defined twice")
         state.functions[f.name] = GlobalVar(f.name)
-    attrs: Mapping[str, Any] = {}
-    infos: Mapping[str, Any] = {}
+    attrs: Attrs = {}
+    infos: Attrs = {}
     for line in node.body:
         called = state.called(line.value, "I") if isinstance(line, ast.Expr) else ""
         if isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) and called == "module_attrs":
@@ -110,7 +118,7 @@ def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def read_function(state: State, node: ast.FunctionDef) -> Any:
+def read_function(state: State, node: ast.FunctionDef) -> BaseFunc:
     """A function by its decorator: `@T.prim_func`, `@R.function`, perhaps with keywords."""
     for decorator in node.decorator_list:
         found = state.dialect_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
@@ -126,7 +134,7 @@ def read_function(state: State, node: ast.FunctionDef) -> Any:
     raise state.error(node, f"function '{node.name}' needs the decorator @T.prim_func or @R.function")
 
 
-def check(result: Any, source: Source) -> None:
+def check(result: ModuleOrFunction, source: Source) -> None:
     """Verify every function. Raises ScriptError at the statement that breaks a rule, or at the function."""
     module = result if isinstance(result, IRModule) else IRModule.from_expr(result)
     prim_funcs = [(gv.name, f) for gv, f in module.functions_items() if isinstance(f, PrimFunc)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from autosched.errors import AutoschedError
 from autosched.ir.module import GlobalVar
@@ -17,7 +16,7 @@ from autosched.relax.op.registry import OPERATORS
 from autosched.relax.struct_info import Expr, ObjectStructInfo, ShapeExpr, StructInfo, TupleStructInfo
 from autosched.script.parser import values
 from autosched.script.parser.relax_info import InfoReader
-from autosched.script.parser.state import State, arguments
+from autosched.script.parser.state import Meaning, State, arguments
 from autosched.tir.expr import PrimExpr
 
 INFIX: dict[type[ast.operator], str] = {
@@ -47,12 +46,12 @@ class RelaxExprReader:
                 return R.StringImm(value)
             return R.as_expr(value)  # type: ignore[no-any-return]
 
-    def leaf(self, node: ast.AST) -> Any:
+    def leaf(self, node: ast.AST) -> Meaning:
         """What may stand inside another expression: calls and items of tuples are bound first."""
         value = self.value(node)
         return self.bind(value) if isinstance(value, R.Call | R.If | R.TupleGetItem) else value
 
-    def value(self, node: ast.AST) -> Any:
+    def value(self, node: ast.AST) -> Meaning:
         """An expression, or a Python value (numbers, strings, lists of numbers, None) that an operator may take."""
         with self.state.source.at(node):
             match node:
@@ -88,7 +87,7 @@ class RelaxExprReader:
             return node.value
         raise self.state.error(node, "this is not an expression of the R dialect")
 
-    def _binary(self, node: ast.AST, left: ast.AST, op: ast.operator, right: ast.AST) -> Any:
+    def _binary(self, node: ast.AST, left: ast.AST, op: ast.operator, right: ast.AST) -> Meaning:
         """`x + y` of tensors is R.add; of numbers and symbols it is a dimension."""
         if type(op) in INFIX:
             pair = self.leaf(left), self.leaf(right)
@@ -96,7 +95,7 @@ class RelaxExprReader:
                 return self._apply(node, INFIX[type(op)], pair, {})
         return self.infos.dim(node)
 
-    def _tuple(self, items: Sequence[ast.AST]) -> Any:
+    def _tuple(self, items: Sequence[ast.AST]) -> Meaning:
         fields = [self.leaf(i) for i in items]
         if fields and all(isinstance(f, int | PrimExpr) and not isinstance(f, bool) for f in fields):
             return tuple(fields)  # dimensions
@@ -111,11 +110,11 @@ class RelaxExprReader:
         if name not in self.state.functions:
             known = ", ".join(sorted(self.state.functions))
             raise self.state.error(node, f"the module has no function '{name}'; it has {known}")
-        return self.state.functions[name]  # type: ignore[no-any-return]
+        return self.state.functions[name]
 
     # --- calls
 
-    def _call(self, node: ast.Call) -> Any:
+    def _call(self, node: ast.Call) -> Meaning:
         name = self.state.called(node, "R")
         if not name:
             return self._call_function(node)
@@ -128,16 +127,16 @@ class RelaxExprReader:
             raise self.state.error(node.func, f"unknown operator R.{name}")
         return special(self, node)
 
-    def _op_function(self, node: ast.Call, name: str) -> Any:
+    def _op_function(self, node: ast.Call, name: str) -> Meaning:
         """A call of a function of `relax.op` that makes calls of operators; None where there is none."""
-        function: Any = op
+        function: object = op
         for part in name.split("."):
             function = getattr(function, part, None)
         if not inspect.isfunction(function) or function.__name__.startswith(("is_", "tir_", "get_", "define")):
             return None
         return self._called(node, function, name)
 
-    def _called(self, node: ast.Call, function: Callable[..., object], name: str) -> Any:
+    def _called(self, node: ast.Call, function: Callable[..., object], name: str) -> Meaning:
         args = [self.leaf(a) for a in node.args]
         words = {w.arg: self.leaf(w.value) for w in node.keywords if w.arg is not None}
         try:
@@ -161,7 +160,7 @@ class RelaxExprReader:
             # the operators' rules count on attributes of the right kind, a text may say anything
             raise self.state.error(node, f"R.{name} cannot take these arguments: {error}") from error
 
-    def _call_function(self, node: ast.Call) -> Any:
+    def _call_function(self, node: ast.Call) -> Meaning:
         if (constant := values.dtype_constant(self.state, node)) is not None:
             return constant
         found = self.state.dialect_name(node.func)
@@ -172,7 +171,7 @@ class RelaxExprReader:
             return self._captured(node, callee)
         return R.Call(callee, tuple(R.as_expr(self.leaf(a)) for a in node.args))
 
-    def _captured(self, node: ast.Call, callee: object) -> Any:
+    def _captured(self, node: ast.Call, callee: object) -> Meaning:
         """A call of an operator that the text knows under a name of Python's: `act = R.nn.relu`."""
         name = getattr(callee, "name", "")
         if isinstance(name, str) and name.removeprefix("relax.") in OPERATORS:
@@ -247,7 +246,7 @@ class RelaxExprReader:
         return R.Call(callee, args, attrs, tuple(infos), info)
 
 
-_SPECIAL: dict[str, Callable[[RelaxExprReader, ast.Call], Any]] = {
+_SPECIAL: dict[str, Callable[[RelaxExprReader, ast.Call], Meaning]] = {
     "const": RelaxExprReader._const, "shape": RelaxExprReader._shape, "prim_value": RelaxExprReader._prim_value,
     "str": RelaxExprReader._string, "ExternFunc": RelaxExprReader._extern, "tuple": RelaxExprReader._make_tuple,
     "call_tir": RelaxExprReader._call_tir, "call_dps_packed": RelaxExprReader._call_dps_packed,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.ir.node import FrozenDict
 from autosched.relax import expr as R
 from autosched.relax.struct_info import Expr, StructInfo
 from autosched.script.parser import values
 from autosched.script.parser.relax_expr import RelaxExprReader
-from autosched.script.parser.state import State, arguments
+from autosched.script.parser.state import Meaning, State, arguments
 from autosched.script.parser.tir_buffer import symbol
 from autosched.tir.expr import Var as Symbol
 
@@ -27,7 +26,7 @@ class _Reader:
     def __init__(self, state: State):
         self.state = state
         self.exprs = RelaxExprReader(state, self._bind_nested)
-        self.attrs: dict[str, Any] = {}
+        self.attrs: dict[str, Meaning] = {}
         self.blocks: list[R.BindingBlock] = []
         self.bindings: list[R.Binding] = []
         self.outputs: set[str] | None = None  # of the dataflow block being read; None outside

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.relax import struct_info as S
 from autosched.script.parser import values
-from autosched.script.parser.state import State, arguments
+from autosched.script.parser.state import Meaning, State, arguments
 from autosched.script.parser.tir_expr import ExprReader
 from autosched.tir.expr import PrimExpr, Var
 
@@ -30,7 +29,7 @@ class InfoReader:
         with self.state.source.at(node):
             return S.ShapeExpr(tuple(known)).values
 
-    def _known_shape(self, node: ast.AST) -> Any:
+    def _known_shape(self, node: ast.AST) -> Meaning:
         """The dimensions that a name or a part of a Python object stands for: a captured shape, a shape's variable."""
         value = None
         if isinstance(node, ast.Name):

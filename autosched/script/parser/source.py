@@ -8,10 +8,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 from autosched.errors import AutoschedError, ScriptError
 from autosched.ir.node import Span
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -21,9 +23,9 @@ class Source:
     text: str
     file: str = "<script>"
     first_line: int = 1
-    places: dict[int, tuple[Any, ast.AST]] = field(default_factory=dict, compare=False, repr=False)
+    places: dict[int, tuple[object, ast.AST]] = field(default_factory=dict, compare=False, repr=False)
 
-    def note(self, made: object, node: ast.AST) -> Any:
+    def note(self, made: T, node: ast.AST) -> T:
         """Remember where a node of the IR stands, for what is found out about it later; gives the node back."""
         self.places[id(made)] = (made, node)
         return made

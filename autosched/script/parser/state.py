@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
+
+from autosched.ir.module import AnyFunction, GlobalVar
 from autosched.script.parser.source import Source
+from autosched.tir.buffer import Buffer
 
 DIALECTS = {"ir": "I", "tir": "T", "tirx": "T", "relax": "R"}
+
+# What a name or an expression of a text stands for: a node, a number, a text, or whatever the user's Python has there.
+Meaning: TypeAlias = Any
 
 
 class State:
@@ -22,17 +29,19 @@ class State:
     metadata   arrays that the text refers to
     """
 
-    def __init__(self, source: Source, extra_vars: Mapping[str, Any]):
+    def __init__(self, source: Source, extra_vars: Mapping[str, Meaning]):
         self.source = source
         dialects = {n: v.DIALECT for n, v in extra_vars.items() if isinstance(v, ModuleType) and hasattr(v, "DIALECT")}
-        self._scopes: list[dict[str, Any]] = [{n: v for n, v in extra_vars.items() if n not in dialects}]
+        self._scopes: list[dict[str, Meaning]] = [{n: v for n, v in extra_vars.items() if n not in dialects}]
         self.prefixes = {"I": "I", "T": "T", "R": "R", **dialects}
-        self.functions: dict[str, Any] = {}
+        self.functions: dict[str, GlobalVar] = {}
         self.module_names: set[str] = set()
-        self.metadata: Mapping[str, Any] = {}
-        self.evaluate: Callable[[ast.AST], Any] | None = None  # what an expression reader makes of a node
-        self.read_function: Callable[[State, ast.FunctionDef], Any]  # of either level; set by whoever begins a reading
-        self.allocations: list[list[Any]] = []  # the buffers of the function and of the blocks around, innermost last
+        self.metadata: Mapping[str, Sequence[np.ndarray]] = {}
+        self.evaluate: Callable[[ast.AST], Meaning] | None = None  # what an expression reader makes of a node
+        # of either level; set by whoever begins a reading
+        self.read_function: Callable[[State, ast.FunctionDef], AnyFunction]
+        # the buffers of the function and of the blocks around, innermost last
+        self.allocations: list[list[Buffer]] = []
 
     def error(self, node: ast.AST, message: str) -> Exception:
         """An error at a node of the tree."""
@@ -55,7 +64,7 @@ class State:
         """Whether a name is defined."""
         return any(name in scope for scope in self._scopes)
 
-    def find(self, node: ast.Name) -> Any:
+    def find(self, node: ast.Name) -> Meaning:
         """What a name means. Raises ScriptError for an undefined one."""
         for scope in reversed(self._scopes):
             if node.id in scope:

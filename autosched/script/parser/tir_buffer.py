@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from autosched.script.intrinsics import DTYPES
 from autosched.script.parser import values
-from autosched.script.parser.state import State, arguments, keywords
+from autosched.script.parser.state import Meaning, State, arguments, keywords
 from autosched.script.parser.tir_expr import ExprReader
 from autosched.tir import expr as E
 from autosched.tir.axis import Range
@@ -39,7 +38,7 @@ def buffer(exprs: ExprReader, node: ast.Call, name: str, *first: str, more: tupl
     """
     state = exprs.state
     args = arguments(state, node, *first, *_BUFFER_WORDS, *more, required=len(first) + 1)
-    words: dict[str, Any] = {}
+    words: dict[str, Meaning] = {}
     if "strides" in args:
         words["strides"] = dims(exprs, args["strides"])
     if "elem_offset" in args:

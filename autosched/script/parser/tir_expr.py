@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from autosched.errors import AutoschedError
 from autosched.script.intrinsics import DTYPES, RESULT_LIKE
 from autosched.script.parser import values
-from autosched.script.parser.state import State, arguments
+from autosched.script.parser.state import Meaning, State, arguments
 from autosched.tir import calls
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -23,7 +22,7 @@ BINARY: dict[type[ast.AST], type[E.BinaryOp]] = {
     ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
     ast.Eq: E.EQ, ast.NotEq: E.NE, ast.Lt: E.LT, ast.LtE: E.LE, ast.Gt: E.GT, ast.GtE: E.GE,
 }  # fmt: skip
-PYTHON: dict[type[E.BinaryOp], Callable[[Any, Any], Any]] = {
+PYTHON: dict[type[E.BinaryOp], Callable[[float, float], float]] = {
     E.Add: operator.add, E.Sub: operator.sub, E.Mul: operator.mul, E.Div: operator.truediv,
     E.FloorDiv: operator.floordiv, E.FloorMod: operator.mod, E.EQ: operator.eq, E.NE: operator.ne, E.LT: operator.lt,
     E.LE: operator.le, E.GT: operator.gt, E.GE: operator.ge,
@@ -37,7 +36,15 @@ BITS: dict[type[ast.operator], tuple[str, Callable[[int, int], int]]] = {
     ast.BitXor: ("bitwise_xor", operator.xor), ast.LShift: ("shift_left", operator.lshift),
     ast.RShift: ("shift_right", operator.rshift),
 }  # fmt: skip
-_BUILTINS: dict[str, Any] = {"abs": abs, "int": int, "float": float, "len": len, "min": min, "max": max, "sum": sum}
+_BUILTINS: dict[str, Callable[..., Meaning]] = {
+    "abs": abs,
+    "int": int,
+    "float": float,
+    "len": len,
+    "min": min,
+    "max": max,
+    "sum": sum,
+}
 
 
 def _limit(kind: str) -> Callable[[str], PrimExpr]:
@@ -48,7 +55,7 @@ def _limit(kind: str) -> Callable[[str], PrimExpr]:
     return limit
 
 
-_MORE: dict[str, Callable[..., Any]] = {
+_MORE: dict[str, Callable[..., PrimExpr]] = {
     "ceildiv": lambda a, b: E.floordiv(E.add(a, E.sub(b, 1)), b), "all": E.all_of, "any": E.any_of,
     "min_value": _limit("min"), "max_value": _limit("max"), "const": E.const, "FloatImm": lambda t, v: E.const(v, t),
     "power": lambda a, b: E.call("pow", *E.match_types(a, b)),
@@ -86,14 +93,14 @@ class ExprReader:
                 found.append(self.expr(node, dtype))
         return tuple(found)
 
-    def sequence(self, node: ast.AST) -> tuple[Any, ...]:
+    def sequence(self, node: ast.AST) -> tuple[Meaning, ...]:
         """The values of a tuple or list. Raises ScriptError for anything else."""
         value = self.value(node)
         if not isinstance(value, tuple | list):
             raise self.state.error(node, "expected a tuple or list")
         return tuple(value)
 
-    def value(self, node: ast.AST) -> Any:
+    def value(self, node: ast.AST) -> Meaning:
         """An expression, a buffer, or a bare number or string that still has no dtype."""
         if (number := values.number(node)) is not None:
             return number
@@ -142,22 +149,22 @@ class ExprReader:
         """Two operands of one dtype: a bare number takes the other's."""
         return self._pair(left, self.value(left), right, self.value(right))
 
-    def _pair(self, left: ast.AST, a: Any, right: ast.AST, b: Any) -> tuple[PrimExpr, PrimExpr]:
+    def _pair(self, left: ast.AST, a: Meaning, right: ast.AST, b: Meaning) -> tuple[PrimExpr, PrimExpr]:
         for value, node in ((a, left), (b, right)):
             if isinstance(value, Buffer | str) or getattr(value, "dtype", "") in ("handle", "void"):
                 raise self.state.error(node, "expected a scalar expression")
         return E.match_types(a, b)
 
-    def _binary(self, node: ast.AST, kind: type[E.BinaryOp], left: ast.AST, right: ast.AST) -> PrimExpr:
+    def _binary(self, node: ast.AST, kind: type[E.BinaryOp], left: ast.AST, right: ast.AST) -> PrimExpr | float:
         x, y = self.value(left), self.value(right)
         if isinstance(x, int | float) and isinstance(y, int | float):
-            return self._python(node, kind, x, y)  # type: ignore[no-any-return]
+            return self._python(node, kind, x, y)
         a, b = self._pair(left, x, right, y)
         if kind is E.Div and isinstance(node, ast.BinOp) and is_int(a.dtype):
             raise self.state.error(node, "/ of integers: write // or T.truncdiv")
         return kind(a, b)
 
-    def _python(self, node: ast.AST, kind: type[E.BinaryOp], x: float, y: float) -> Any:
+    def _python(self, node: ast.AST, kind: type[E.BinaryOp], x: float, y: float) -> float:
         """Two bare numbers give a bare number, as in Python."""
         try:
             return PYTHON[kind](x, y)
@@ -187,7 +194,7 @@ class ExprReader:
         assert result is not None
         return result
 
-    def _if_expression(self, test: ast.AST, body: ast.AST, orelse: ast.AST) -> Any:
+    def _if_expression(self, test: ast.AST, body: ast.AST, orelse: ast.AST) -> Meaning:
         """`a if c else b`: chosen now where `c` is a Python value."""
         condition = self.value(test)
         if not isinstance(condition, PrimExpr):
@@ -198,7 +205,7 @@ class ExprReader:
     def _text_part(self, part: ast.AST) -> str:
         return str(self.value(part.value) if isinstance(part, ast.FormattedValue) else ast.literal_eval(part))
 
-    def _attribute(self, node: ast.AST, base: ast.AST, name: str) -> Any:
+    def _attribute(self, node: ast.AST, base: ast.AST, name: str) -> Meaning:
         """An attribute of a buffer (`A.shape`, `A.data`) or of a Python value that the text names."""
         owner = self.state.find(base) if isinstance(base, ast.Name) else self.value(base)
         if name.startswith("_") or not hasattr(owner, name):
@@ -225,7 +232,7 @@ class ExprReader:
                 raise self.state.error(item, "a region cannot stand here, an element is needed")
         return self.exprs(items)
 
-    def _load(self, base: ast.AST, index: ast.AST) -> Any:
+    def _load(self, base: ast.AST, index: ast.AST) -> Meaning:
         owner = self.value(base)
         if isinstance(owner, tuple | list | dict | str):
             at = self.value(index)
@@ -240,7 +247,7 @@ class ExprReader:
 
     # --- calls
 
-    def _call(self, node: ast.Call) -> Any:
+    def _call(self, node: ast.Call) -> Meaning:
         name = self.state.called(node, "T")
         if not name:
             return self._python_call(node)
@@ -263,7 +270,7 @@ class ExprReader:
             return self._apply(node, getattr(calls, name) if name in calls.__all__ else _MORE[name])
         raise self.state.error(node.func, f"unknown function T.{name}")
 
-    def _python_call(self, node: ast.Call) -> Any:
+    def _python_call(self, node: ast.Call) -> Meaning:
         """A function of Python that the text names, with what its arguments are."""
         if isinstance(node.func, ast.Name) and not self.state.knows(node.func.id):
             if node.func.id not in _BUILTINS:
@@ -275,8 +282,8 @@ class ExprReader:
             raise self.state.error(node.func, "only functions can be called")
         return self._apply(node, function)
 
-    def _apply(self, node: ast.Call, function: Callable[..., object]) -> Any:
-        args: list[Any] = []
+    def _apply(self, node: ast.Call, function: Callable[..., object]) -> Meaning:
+        args: list[Meaning] = []
         for a in node.args:
             args += self.sequence(a.value) if isinstance(a, ast.Starred) else [self.value(a)]
         words = {str(w.arg): self.value(w.value) for w in node.keywords}
@@ -306,7 +313,7 @@ class ExprReader:
         args = arguments(self.state, node, "value", "dtype", required=2)
         return E.cast(values.dtype(self.state, args["dtype"]), self.expr(args["value"]))
 
-    def _call_meta_var(self, node: ast.Call) -> Any:
+    def _call_meta_var(self, node: ast.Call) -> Meaning:
         return self.value(arguments(self.state, node, "value", required=1)["value"])
 
     def _call_Not(self, node: ast.Call) -> PrimExpr:  # noqa: N802

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.ir.node import FrozenDict, walk
 from autosched.script.parser import values
-from autosched.script.parser.state import State, arguments
+from autosched.script.parser.state import Meaning, State, arguments
 from autosched.script.parser.tir_block import ALLOCATE
 from autosched.script.parser.tir_buffer import buffer, symbol
 from autosched.script.parser.tir_stmt import StmtReader
@@ -30,7 +29,7 @@ class _Reader:
         self.stmts = StmtReader(state)
         self.matched: dict[Var, Buffer] = {}
         self.allocated: list[Buffer] = []
-        self.attrs: dict[str, Any] = {}
+        self.attrs: dict[str, Meaning] = {}
 
     def read(self, node: ast.FunctionDef, private: bool) -> PrimFunc:
         if not private:
@@ -102,7 +101,7 @@ class _Reader:
 
     def _definition(self, name: str, call: ast.Call) -> bool:
         called = self.state.called(call, "T")
-        made: Any
+        made: Buffer | Var | None
         if called == "match_buffer":
             made = buffer(self.stmts.exprs, call, name, "handle")
             handle = self.stmts.exprs.value(call.args[0]) if call.args else None

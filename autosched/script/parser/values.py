@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+
+import numpy as np
 
 from autosched.errors import TargetError
 from autosched.ir.node import FrozenDict
 from autosched.script.intrinsics import DTYPES
-from autosched.script.parser.state import State
+from autosched.script.parser.state import Meaning, State
 from autosched.target import Target
 from autosched.tir.expr import FloatImm, IntImm
 
@@ -61,7 +62,7 @@ def truth(state: State, node: ast.AST) -> bool:
     raise state.error(node, "expected True or False")
 
 
-def attribute(state: State, node: ast.AST) -> Any:
+def attribute(state: State, node: ast.AST) -> Meaning:
     """The value of an attribute: numbers, strings, lists (as tuples), dicts, T.bool, T.target, arrays."""
     if (found := number(node)) is not None:
         return found
@@ -89,7 +90,7 @@ def attributes(state: State, node: ast.AST) -> FrozenDict:
 
 
 def _dict(state: State, node: ast.Dict) -> FrozenDict:
-    out: dict[str, Any] = {}
+    out: dict[str, Meaning] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
             raise state.error(value, "** is not possible here")
@@ -97,7 +98,7 @@ def _dict(state: State, node: ast.Dict) -> FrozenDict:
     return FrozenDict(out)
 
 
-def _call(state: State, node: ast.Call) -> Any:
+def _call(state: State, node: ast.Call) -> Meaning:
     if isinstance(node.func, ast.Name) and node.func.id == "float" and len(node.args) == 1:
         return parse_float(state, node.args[0])
     name = state.called(node, "T")
@@ -114,7 +115,7 @@ def _call(state: State, node: ast.Call) -> Any:
     return constant
 
 
-def _plain(value: object) -> Any:
+def _plain(value: Meaning) -> Meaning:
     """Attributes as the dicts and lists that they were written as."""
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
@@ -153,7 +154,7 @@ def _is_string(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def metadata_item(state: State, node: ast.Subscript) -> Any:
+def metadata_item(state: State, node: ast.Subscript) -> np.ndarray:
     """`metadata["kind"][i]`. Raises ScriptError where the text came without its metadata."""
     match node:
         case ast.Subscript(

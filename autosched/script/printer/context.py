@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from autosched.ir.node import Node
 from autosched.script.printer import marks
@@ -23,7 +22,7 @@ class Context:
         self.lines: list[str] = []
         self.depth = 0
         self.used: set[str] = set()
-        self.metadata: dict[str, list[Any]] = {}  # arrays that the text refers to, by kind
+        self.metadata: dict[str, list[object]] = {}  # arrays that the text refers to, by kind
         self.declared: set[int] = set()  # symbols that have been written as `n = T.int64()`
         self.functions: dict[str, str] = {}  # how the module's functions are printed, where a name is not legal
         self.module_name = ""  # of the class around the function; "" outside a module

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,7 @@ def int_node(ctx: Context, value: IntImm) -> str:
     return f"{ctx.t(value.dtype)}({value.value})"
 
 
-def attribute(ctx: Context, value: Any, node_text: Callable[[Context, Any], str]) -> str:
+def attribute(ctx: Context, value: object, node_text: Callable[[Context, Node], str]) -> str:
     """The value of an attribute or annotation; `node_text` prints the nodes in it."""
     if value is None:
         return "None"
@@ -76,7 +75,7 @@ def attribute(ctx: Context, value: Any, node_text: Callable[[Context, Any], str]
     return f"{ctx.t('opaque')}({string(repr(value))})"
 
 
-def attributes(ctx: Context, values: Mapping[str, object], node_text: Callable[[Context, object], str]) -> str:
+def attributes(ctx: Context, values: Mapping[str, object], node_text: Callable[[Context, Node], str]) -> str:
     """A mapping of attributes, sorted by key."""
     items = (f"{string(str(k))}: {attribute(ctx, values[k], node_text)}" for k in sorted(values, key=str))
     return "{" + ", ".join(items) + "}"

@@ -12,7 +12,7 @@ import numpy as np
 from autosched.script.intrinsics import DTYPES
 
 
-def _entry(array: Any) -> dict[str, Any]:
+def _entry(array: Any) -> dict[str, object]:
     values = np.ascontiguousarray(array.numpy() if hasattr(array, "numpy") else array)
     little = values.astype(values.dtype.newbyteorder("<"), copy=False)
     shape = list(np.shape(values if np.ndim(array) else array))

@@ -40,7 +40,7 @@ class Options:
     num_context_lines: int = -1
     syntax_sugar: bool = True
     show_all_ty: bool = True
-    obj_to_underline: tuple[Any, ...] = ()
+    obj_to_underline: tuple[object, ...] = ()
     style: str = ""
 
     @staticmethod

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.ir.module import GlobalVar
-from autosched.ir.node import walk
+from autosched.ir.node import Node, walk
 from autosched.relax import expr as R
 from autosched.relax.struct_info import StructInfo
 from autosched.script.printer.context import Context
@@ -79,7 +77,7 @@ def _declare(ctx: Context, info: StructInfo | None) -> None:
             ctx.declared.add(id(var))
 
 
-def _result(body: object) -> Any:
+def _result(body: object) -> object:
     return body.body if isinstance(body, R.SeqExpr) else body
 
 
@@ -101,7 +99,7 @@ def _write_block(ctx: Context, block: R.BindingBlock) -> None:
         ctx.line(f"{ctx.r('output')}({', '.join(outputs)})")
 
 
-def _write_binding(ctx: Context, binding: Any) -> None:
+def _write_binding(ctx: Context, binding: R.Binding) -> None:
     var, value = binding.var, binding.value
     if isinstance(binding, R.MatchCast):
         source = relax_expr(ctx, value)
@@ -118,7 +116,7 @@ def _write_binding(ctx: Context, binding: Any) -> None:
         _assign(ctx, var, relax_expr(ctx, value), binding, annotated=not stated and ctx.options.show_all_ty)
 
 
-def _assign(ctx: Context, var: R.Var, value: str, binding: Any, *, annotated: bool = True) -> None:
+def _assign(ctx: Context, var: R.Var, value: str, binding: Node, *, annotated: bool = True) -> None:
     ctx.names.define(var, var.name)
     annotation = f": {struct_info(ctx, var.struct_info)}" if annotated and var.struct_info is not None else ""
     ctx.line(f"{var_name(ctx, var)}{annotation} = {value}", binding)

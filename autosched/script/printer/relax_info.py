@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from autosched.ir.node import walk
+from autosched.ir.node import Node, walk
 from autosched.relax import struct_info as info
 from autosched.script.printer.context import Context
 from autosched.script.printer.literals import string, tuple_text
@@ -25,7 +24,7 @@ def _dim(ctx: Context, value: PrimExpr) -> str:
     return string(expr(ctx, value))
 
 
-def _variables(value: Any) -> Iterator[Var]:
+def _variables(value: Node) -> Iterator[Var]:
     return (x for x in walk(value) if isinstance(x, Var))
 
 
@@ -34,7 +33,7 @@ def symbols(node: info.StructInfo | None) -> Iterator[Var]:
     return iter(()) if node is None else _variables(node)
 
 
-def struct_info(ctx: Context, node: Any) -> str:
+def struct_info(ctx: Context, node: object) -> str:
     """The text of an annotation."""
     match node:
         case info.TensorStructInfo():

@@ -24,7 +24,7 @@ from autosched.tir.share import bind_shared
 from autosched.tir.stmt import BufferRegion, MatchBufferRegion, Stmt
 
 
-def script(node: Any, **options: Any) -> str:
+def script(node: object, **options: Any) -> str:
     """The text of a module, function, statement or expression; keywords as in `Options`.
 
     Modules and functions come with comment lines that say where the prefixes come from, and can be read back.

@@ -28,12 +28,9 @@ INFIX: dict[type, tuple[str, int]] = {
 FUNCTIONS: dict[type, str] = {E.Min: "min", E.Max: "max", E.Mod: "truncmod"}
 
 
-def dtype_of(e: Any) -> str:
+def dtype_of(e: object) -> str:
     """The expression's dtype; "void" where a part of it is missing, since error messages print such parts too."""
-    try:
-        return str(e.dtype)
-    except AttributeError:
-        return "void"
+    return str(getattr(e, "dtype", "void"))
 
 
 def name_of(ctx: Context, node: Var | Buffer) -> str:
@@ -42,7 +39,7 @@ def name_of(ctx: Context, node: Var | Buffer) -> str:
     return ctx.marked(node, found if found is not None else ctx.names.define(node, node.name, outermost=True))
 
 
-def expr(ctx: Context, e: Any, at_least: int = OR) -> str:
+def expr(ctx: Context, e: object, at_least: int = OR) -> str:
     """The text of an expression, in parentheses where it binds less tightly than `at_least`."""
     text, binding = _text(ctx, e)
     if binding < at_least:

@@ -17,7 +17,6 @@ The scores of a chunk are whole rows, so that no result has to be rescaled: memo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
@@ -42,6 +41,7 @@ from autosched.templates.cpu.register_tile import (
 )
 from autosched.templates.cpu.rows import vectorize_block
 from autosched.tir import PrimFunc, as_int
+from autosched.tir.expr import PrimExpr
 from autosched.tir.schedule import BlockRV, LoopRV, Schedule
 
 LEAST_TASKS = 8  # pieces of parallel work
@@ -179,7 +179,7 @@ def copy_panels(sch: Schedule, a: Attention, width: int) -> BlockRV:
     copy = sch.cache_read(a.scores.name_hint, a.key.buffer.name, "global")
     rest = [n for n in range(4) if n not in (a.column, a.inner)]
 
-    def panels(*i: Any) -> tuple[Any, ...]:
+    def panels(*i: PrimExpr) -> tuple[PrimExpr, ...]:
         return (*(i[n] for n in rest), i[a.column] // width, i[a.inner], i[a.column] % width)
 
     sch.transform_layout(copy, ("write", 0), panels, pad_value=0.0)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from autosched.ir.node import walk
 from autosched.tir import PrimExpr, PrimFunc, Var, as_int, const
@@ -45,7 +44,7 @@ def skip_hidden(func: PrimFunc, skips: Skips) -> PrimFunc:
     last = E.add(_last_row(func, chunk, scaled, 2), skips.shift)
     end = E.add(_last_row(func, keys, context, rows), skips.shift + 1)
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> object:
         if not isinstance(x, For):
             return x
         if x.loop_var is keys:

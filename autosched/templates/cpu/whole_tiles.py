@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
@@ -19,7 +18,7 @@ from autosched.tir.expr import Var, all_of
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.schedule.inline import with_regions
 from autosched.tir.simplify import split_conditions
-from autosched.tir.stmt import BlockRealize
+from autosched.tir.stmt import BlockRealize, Stmt
 
 
 def compute_whole(func: PrimFunc, whole: Mapping[str, Collection[Var]]) -> PrimFunc:
@@ -30,7 +29,7 @@ def compute_whole(func: PrimFunc, whole: Mapping[str, Collection[Var]]) -> PrimF
     """
     inputs = frozenset(func.buffers)
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> object:
         if not isinstance(x, BlockRealize) or not (loops := frozenset(whole.get(x.block.name_hint, ()))):
             return x
         pairs = zip(x.block.iter_vars, x.iter_values, strict=True)
@@ -42,10 +41,10 @@ def compute_whole(func: PrimFunc, whole: Mapping[str, Collection[Var]]) -> PrimF
     return rewrite(func, step)
 
 
-def _within(stmt: Any, ragged: frozenset[Var], inputs: frozenset[Buffer]) -> Any:
+def _within(stmt: Stmt, ragged: frozenset[Var], inputs: frozenset[Buffer]) -> Stmt:
     """A block's body that reads no input behind its last place."""
 
-    def step(x: Any) -> Any:
+    def step(x: object) -> object:
         if not isinstance(x, BufferLoad) or x.buffer not in inputs:
             return x
         pairs = zip(x.indices, x.buffer.shape, strict=True)

@@ -14,13 +14,14 @@ Padding is part of how T reads its inputs; a tile that reaches beyond the data r
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from autosched import te
+from autosched.te import Tensor
 from autosched.templates.winograd_form import Convolution, Read, Tiling, padded_reader, with_stages
 from autosched.templates.winograd_pack import WinogradPack
 from autosched.templates.winograd_transform import make_filter, pick, transform_inputs, transform_outputs
 from autosched.tir import PrimFunc, floordiv, floormod
+from autosched.tir.expr import PrimExpr
 
 COLUMNS, INPUTS, PRODUCTS, HALF = "winograd_columns", "winograd_inputs", "winograd_products", "winograd_half"
 
@@ -41,7 +42,9 @@ def winograd_func(func: PrimFunc, conv: Convolution, pack: WinogradPack, block: 
     return with_stages(func, conv, data, weight, out)
 
 
-def _stages(tiling: Tiling, data_shape: tuple[int, ...], read: Read, weight: Any, pack: WinogradPack, name: str) -> Any:
+def _stages(
+    tiling: Tiling, data_shape: tuple[int, ...], read: Read, weight: Tensor, pack: WinogradPack, name: str
+) -> Tensor:
     f, tiles = tiling.filter, tiling.filled
     size, m, out_block = f.inputs, f.outputs, tiling.shape[4]
     data_blocks, data_block = data_shape[1], data_shape[4]
@@ -49,19 +52,19 @@ def _stages(tiling: Tiling, data_shape: tuple[int, ...], read: Read, weight: Any
     chunk = pack.width * pack.panels
     outputs = outputs if outputs <= chunk else -(-outputs // chunk) * chunk
 
-    def columns(p: Any, cb: Any, x: Any, j: Any, ci: Any) -> Any:
+    def columns(p: PrimExpr, cb: PrimExpr, x: PrimExpr, j: PrimExpr, ci: PrimExpr) -> PrimExpr:
         n, y0, x0 = tiling.place(p)
         return pick(x, transform_inputs(f, [read(n, cb, y0 + i, x0 + j, ci) for i in range(size)]))
 
-    def inputs(x: Any, y: Any, p: Any, c: Any) -> Any:
+    def inputs(x: PrimExpr, y: PrimExpr, p: PrimExpr, c: PrimExpr) -> PrimExpr:
         block, lane = floordiv(c, data_block), floormod(c, data_block)
         return pick(y, transform_inputs(f, [t[p, block, x, j, lane].as_expr() for j in range(size)]))
 
-    def half(p: Any, ob: Any, i: Any, y: Any, oi: Any) -> Any:
+    def half(p: PrimExpr, ob: PrimExpr, i: PrimExpr, y: PrimExpr, oi: PrimExpr) -> PrimExpr:
         terms = [products[x, y, p, ob * out_block + oi].as_expr() for x in range(size)]
         return pick(i, transform_outputs(f, terms))
 
-    def result(n: Any, ob: Any, oh: Any, ow: Any, oi: Any) -> Any:
+    def result(n: PrimExpr, ob: PrimExpr, oh: PrimExpr, ow: PrimExpr, oi: PrimExpr) -> PrimExpr:
         p = tiling.tile_of(n, oh, ow)
         terms = [z[p, ob, floormod(oh, m), y, oi].as_expr() for y in range(size)]
         return pick(floormod(ow, m), transform_outputs(f, terms))

@@ -15,7 +15,6 @@ import contextlib
 import math
 from dataclasses import dataclass
 from operator import is_
-from typing import Any
 
 from autosched.errors import ScheduleError
 from autosched.space import Config, ConfigSpace, load_space
@@ -37,6 +36,7 @@ from autosched.templates.cuda.threads import (
 from autosched.templates.row_blocks import Rows, inline_cheap, match_rows
 from autosched.tir import Block, Buffer, PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
+from autosched.tir.expr import PrimExpr
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
@@ -59,7 +59,7 @@ class Held:
         """Vectors of a thread."""
         return self.length // (self.threads * self.vector)
 
-    def place(self, *indices: Any) -> tuple[Any, ...]:
+    def place(self, *indices: PrimExpr) -> tuple[PrimExpr, ...]:
         """Where the elements of a row lie: those of a thread along dimensions of their own."""
         *row, k = indices
         whole = self.threads * self.vector

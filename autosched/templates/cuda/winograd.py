@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from autosched import te
 from autosched.errors import SpaceError
@@ -47,6 +46,7 @@ from autosched.templates.winograd_form import Convolution, Tiling, is_padding, i
 from autosched.templates.winograd_pack import WinogradPack
 from autosched.templates.winograd_transform import TAPS, make_filter, pick, transform_inputs, transform_outputs
 from autosched.tir import PrimFunc, floormod
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.schedule import Schedule
 
 PATCH, COLUMNS, INPUTS, PRODUCTS, HALF = (
@@ -146,7 +146,7 @@ def _convolution(c: Contraction, chain: Chain) -> Convolution | None:
     for data, weight in ((c.a, c.b), (c.b, c.a)):
         if len(data.indices) != 4 or len(weight.indices) != 4 or weight.buffer.const_shape()[2:] != (TAPS, TAPS):
             continue
-        wanted: tuple[tuple[Any, Mapping[Any, int]], ...] = (
+        wanted: tuple[tuple[PrimExpr, Mapping[Var, int]], ...] = (
             *zip(data.indices, ({n: 1}, {i: 1}, {y: 1, kh: 1}, {x: 1, kw: 1}), strict=True),
             *zip(weight.indices, ({o: 1}, {i: 1}, {kh: 1}, {kw: 1}), strict=True),
         )
@@ -198,18 +198,18 @@ def winograd_func(func: PrimFunc, conv: Convolution, pack: WinogradPack) -> Prim
     weight = te.placeholder(pack.packed_shape, "float32", name=f"{conv.weight.name}_packed")
     read = padded_reader(conv, tiling, data)
 
-    def patch(c: Any, p: Any, i: Any, j: Any) -> Any:
+    def patch(c: PrimExpr, p: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
         n, y0, x0 = tiling.place(p)
         return read(n, c, y0 + i, x0 + j)
 
     d = te.compute((channels, tiling.filled, size, size), patch, name=PATCH)
 
-    def columns(c: Any, p: Any, x: Any, j: Any) -> Any:
+    def columns(c: PrimExpr, p: PrimExpr, x: PrimExpr, j: PrimExpr) -> PrimExpr:
         return pick(x, transform_inputs(f, [d[c, p, i, j].as_expr() for i in range(size)]))
 
     t = te.compute((channels, tiling.filled, size, size), columns, name=COLUMNS)
 
-    def inputs(x: Any, y: Any, c: Any, p: Any) -> Any:
+    def inputs(x: PrimExpr, y: PrimExpr, c: PrimExpr, p: PrimExpr) -> PrimExpr:
         return pick(y, transform_inputs(f, [t[c, p, x, j].as_expr() for j in range(size)]))
 
     v = te.compute((size, size, channels, tiling.filled), inputs, name=INPUTS)
@@ -220,12 +220,12 @@ def winograd_func(func: PrimFunc, conv: Convolution, pack: WinogradPack) -> Prim
         name=PRODUCTS,
     )
 
-    def half(o: Any, p: Any, i: Any, y: Any) -> Any:
+    def half(o: PrimExpr, p: PrimExpr, i: PrimExpr, y: PrimExpr) -> PrimExpr:
         return pick(i, transform_outputs(f, [products[x, y, o, p].as_expr() for x in range(size)]))
 
     z = te.compute((outputs, tiling.filled, m, size), half, name=HALF)
 
-    def result(n: Any, o: Any, oh: Any, ow: Any) -> Any:
+    def result(n: PrimExpr, o: PrimExpr, oh: PrimExpr, ow: PrimExpr) -> PrimExpr:
         p = tiling.tile_of(n, oh, ow)
         terms = [z[o, p, floormod(oh, m), y].as_expr() for y in range(size)]
         return pick(floormod(ow, m), transform_outputs(f, terms))

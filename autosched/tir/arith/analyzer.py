@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.tir import expr as E
 from autosched.tir.arith.int_set import IntervalSet
 from autosched.tir.axis import Range
 from autosched.tir.dtypes import is_int
-from autosched.tir.expr import PrimExpr, Var, to_expr
+from autosched.tir.expr import ExprLike, PrimExpr, Var, to_expr
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer as Core
 from autosched.tir.simplify import form_key, split_conditions
@@ -60,7 +59,7 @@ class Analyzer:
 
     # --- what is known
 
-    def bind(self, var: Var, expr: Any, allow_override: bool = False) -> None:
+    def bind(self, var: Var, expr: Range | ExprLike, allow_override: bool = False) -> None:
         """Say that a variable lies in a Range, or equals an expression.
 
         Raises InvalidValueError where something else was said before, unless `allow_override`.
@@ -86,7 +85,7 @@ class Analyzer:
         self._values[var] = self.simplify(value)
         self._core.bind(var, value)
 
-    def update(self, var: Var, info: Any, override: bool = False) -> None:
+    def update(self, var: Var, info: ConstIntBound, override: bool = False) -> None:
         """Say what range a variable has.
 
         Raises InvalidTypeError for other facts, InvalidValueError where another range is known, unless `override`.
@@ -122,7 +121,7 @@ class Analyzer:
 
     # --- questions
 
-    def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
+    def simplify(self, expr: ExprLike, steps: int = 2) -> PrimExpr:
         """An equal expression that is simpler, as far as what is known tells."""
         found = _expr("simplify", expr)
         result = self._core.simplify(substitute(found, self._values) if self._values else found)
@@ -132,7 +131,7 @@ class Analyzer:
                 return E.const(True, "bool")
         return result
 
-    def rewrite_simplify(self, expr: object) -> PrimExpr:
+    def rewrite_simplify(self, expr: ExprLike) -> PrimExpr:
         """The same as `simplify`: there is one set of rules."""
         return self.simplify(expr)
 

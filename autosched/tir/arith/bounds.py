@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from autosched.errors import InvalidTypeError
 from autosched.tir import expr as E
 from autosched.tir.arith.int_set import IntervalSet, interval_of
-from autosched.tir.expr import PrimExpr, Var, to_expr
+from autosched.tir.expr import ExprLike, PrimExpr, Var, to_expr
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer, split_conditions
 
 
-def _vars(what: str, variables: Any) -> list[Var]:
-    found = list(variables) if isinstance(variables, list | tuple) else [variables]
-    if not all(isinstance(v, Var) for v in found):
+def _vars(what: str, variables: object) -> list[Var]:
+    given = list(variables) if isinstance(variables, list | tuple) else [variables]
+    found = [v for v in given if isinstance(v, Var)]
+    if len(found) != len(given):
         raise InvalidTypeError(f"{what}: argument 'var' must be a Var or a list of them")
     return found
 
@@ -77,7 +77,10 @@ def detect_clip_bound(expr: object, var_list: Sequence[Var]) -> list[PrimExpr | 
 
 
 def deduce_bound(
-    var: Var, cond: Any, hint_map: Mapping[Var, Any] | None = None, relax_map: Mapping[Var, Any] | None = None
+    var: Var,
+    cond: ExprLike,
+    hint_map: Mapping[Var, IntervalSet] | None = None,
+    relax_map: Mapping[Var, IntervalSet] | None = None,
 ) -> IntervalSet:
     """The interval of a variable in which a condition holds for all values that `relax_map` gives other variables.
 

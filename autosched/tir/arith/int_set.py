@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from autosched.tir import expr as E
 from autosched.tir.axis import Range
-from autosched.tir.expr import PrimExpr, Var, to_expr
+from autosched.tir.expr import ExprLike, PrimExpr, Var, to_expr
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer, split_conditions
 
@@ -29,7 +28,7 @@ class IntSet:
 class IntervalSet(IntSet):
     """[min_value, max_value], both included; None is unbounded."""
 
-    def __init__(self, min_value: Any, max_value: Any):
+    def __init__(self, min_value: object, max_value: object):
         self.min_value = None if min_value is None else to_expr(min_value)
         self.max_value = None if max_value is None else to_expr(max_value)
 
@@ -70,7 +69,7 @@ def interval_of(x: PrimExpr, dom_map: Mapping[Var, object], analyzer: Analyzer) 
         known.bounds[var] = (lowest, highest)
     for scale, atom in linear.terms.values():
         if isinstance(atom, Var) and atom in domains:
-            ends: tuple[Any, Any] = (domains[atom].min_value, domains[atom].max_value)
+            ends: tuple[ExprLike | None, ExprLike | None] = (domains[atom].min_value, domains[atom].max_value)
         elif free_vars(atom) & domains.keys():
             ends = known.bound(atom)
         else:

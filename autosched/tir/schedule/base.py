@@ -6,10 +6,12 @@ import random
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar, overload
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError
+from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar, IRModule
+from autosched.ir.node import Attrs
 from autosched.tir.access import full_region
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Var
@@ -75,10 +77,10 @@ class ScheduleBase:
     @property
     def mod(self) -> IRModule:
         """The module as it is now; a new one after each primitive."""
-        changed: dict[str | GlobalVar, Any] = {gv: self._function(gv) for gv in self._mod.functions}
+        changed: dict[str | GlobalVar, BaseFunc] = {gv: self._function(gv) for gv in self._mod.functions}
         return IRModule(changed, self._mod.attrs, self._mod.global_infos)
 
-    def _function(self, gv: GlobalVar) -> Any:
+    def _function(self, gv: GlobalVar) -> BaseFunc:
         return self._trees[gv.name].func if gv.name in self._trees else self._mod[gv]
 
     @property
@@ -121,14 +123,20 @@ class ScheduleBase:
         """A seed for another schedule."""
         return self._random.randrange(1, 2**30)
 
-    def show(self, **options: Any) -> None:
+    def show(self, style: str | None = None, black_format: bool | None = None, **options: object) -> None:
         """Print the module and the trace."""
-        self.mod.show(**options)
+        self.mod.show(style, black_format, **options)
         self._trace.show()
 
     # --- references -----------------------------------------------------------------------------------------------
 
-    def get(self, rv: RV) -> Any:
+    @overload
+    def get(self, rv: BlockRV) -> Block: ...
+    @overload
+    def get(self, rv: LoopRV) -> For: ...
+    @overload
+    def get(self, rv: ExprRV) -> int: ...
+    def get(self, rv: RV) -> Block | For | int:
         """BlockRV -> Block, LoopRV -> For, ExprRV -> int. Raises ValueError for a reference that is dead."""
         if isinstance(rv, ExprRV):
             return self._int(rv)
@@ -138,7 +146,7 @@ class ScheduleBase:
         fn, name = self._block(rv)
         return self._tree(fn).block(name)
 
-    def get_sref(self, rv: Block | For | RV) -> Any:
+    def get_sref(self, rv: Block | For | RV) -> Block | For | int:
         """The node a reference stands for: nodes need no further handle here."""
         return self.get(rv) if isinstance(rv, BlockRV | LoopRV | ExprRV) else rv
 
@@ -238,7 +246,7 @@ class ScheduleBase:
                 self._blocks[rv] = (fn, new)
 
     def _record(
-        self, kind: str, inputs: Sequence[object] = (), attrs: dict[str, Any] | None = None, outputs: Sequence[RV] = (),
+        self, kind: str, inputs: Sequence[object] = (), attrs: Attrs | None = None, outputs: Sequence[RV] = (),
         decision: Decision = None,
     ) -> None:  # fmt: skip
         self._trace.append(Instruction(kind, tuple(inputs), attrs or {}, tuple(outputs)), decision)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from autosched.errors import InvalidValueError, ScheduleError
 from autosched.ir.node import FrozenDict
@@ -128,7 +127,7 @@ def _map_accesses(block: Block, old: Buffer, new: Buffer, index_map: IndexMap) -
     for iv in block.iter_vars:
         analyzer.bind(iv.var, iv.dom)
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, BufferLoad) and x.buffer is old:
             return BufferLoad(new, index_map.map_indices(x.indices, analyzer))
         if isinstance(x, BufferStore) and x.buffer is old:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -46,7 +45,7 @@ def unannotate(tree: Tree, place: str | Var, key: str) -> Tree:
     return _with_notes(tree, place, notes)
 
 
-def _notes(tree: Tree, place: str | Var) -> dict[str, Any]:
+def _notes(tree: Tree, place: str | Var) -> dict[str, object]:
     return dict(tree.block(place).annotations if isinstance(place, str) else tree.loops[place].annotations)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from autosched.errors import InvalidTypeError, ScheduleError
 from autosched.tir.buffer import Buffer
@@ -13,6 +12,7 @@ from autosched.tir.schedule.extras import INLINE
 from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.rv import BlockRV, ExprRV, LoopRV
 from autosched.tir.schedule.special import ScheduleSpecial
+from autosched.tir.schedule.tree import Tree
 from autosched.tir.stmt import LoopKind
 
 Factor = int | ExprRV | None
@@ -220,7 +220,13 @@ class Schedule(ScheduleSpecial):
         self._move("ReverseComputeAt", compute_at.reverse_compute_at, block, loop, preserve_unit_loops, index)
 
     def _move(
-        self, kind: str, primitive: Callable[..., Any], block: BlockRV | str, loop: LoopRV, unit_loops: bool, index: int
+        self,
+        kind: str,
+        primitive: Callable[..., Tree],
+        block: BlockRV | str,
+        loop: LoopRV,
+        unit_loops: bool,
+        index: int,
     ) -> None:
         block = self._rv_of(block)
         fn, name = self._block(block)
@@ -264,8 +270,8 @@ class Schedule(ScheduleSpecial):
         return self._cache("CacheWrite", cache.cache_write, block, write_buffer_index, storage_scope, consumer_blocks)
 
     def _cache(
-        self, kind: str, primitive: Callable[..., Any], block: BlockRV | str, which: int | str | Buffer, scope: str,
-        consumers: Sequence[BlockRV | str] | None,
+        self, kind: str, primitive: Callable[..., tuple[Tree, str]], block: BlockRV | str,
+        which: int | str | Buffer, scope: str, consumers: Sequence[BlockRV | str] | None,
     ) -> BlockRV:  # fmt: skip
         block, readers = self._rv_of(block), [self._rv_of(c) for c in consumers or ()]
         fn, name = self._block(block)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError
 from autosched.tir import expr as E
@@ -22,7 +21,7 @@ from autosched.tir.schedule.tensorize import tensorize
 from autosched.tir.tensor_intrin import TensorIntrin
 
 Which = int | str | Buffer
-Map = IndexMap | Callable[..., Any] | str
+Map = IndexMap | Callable[..., object] | str
 
 
 class ScheduleSpecial(ScheduleExtras):

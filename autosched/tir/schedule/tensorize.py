@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from autosched.errors import ScheduleError
 from autosched.ir.node import FrozenDict, walk
@@ -39,7 +38,7 @@ class _Different(Exception):
 def plain(stmt: Stmt) -> Stmt:
     """Loops and stores without blocks: iteration variables replaced by their bindings. Inits are left out."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if isinstance(x, BlockRealize):
             values = {iv.var: v for iv, v in zip(x.block.iter_vars, x.iter_values, strict=True)}
             if not (isinstance(x.predicate, IntImm) and x.predicate.value):
@@ -207,7 +206,7 @@ def _replaced(block: Block, intrin: TensorIntrin, matcher: Matcher, init: Stmt |
 def _with_pointers(body: Stmt, places: Mapping[Buffer, BufferRegion]) -> Stmt:
     """Pointers into matched buffers as pointers into their sources: code from outside knows no second names."""
 
-    def step(x: object) -> Any:
+    def step(x: object) -> object:
         if not isinstance(x, E.Call) or x.op != "tvm_access_ptr" or not isinstance(x.args[1], BufferData):
             return x
         place = places.get(x.args[1].buffer)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard
 
 from autosched.errors import InvalidValueError, ScheduleError
-from autosched.ir.node import FrozenDict
+from autosched.ir.node import Attrs, FrozenDict
 from autosched.tir.schedule.rv import RV, BlockRV, ExprRV, LoopRV
 
-Schedule = Any  # a `tir.Schedule`, whose methods are called by the names of instructions
+Schedule: TypeAlias = Any  # a `tir.Schedule`, whose methods are called by the names of instructions
 
-Decision = Any
-DecisionProvider = Callable[["Instruction", Sequence[Any], Mapping[str, Any], Decision], Decision]
+Decision: TypeAlias = Any  # a number, a list of them or None, as the sampling instruction says
+DecisionProvider = Callable[["Instruction", Sequence[object], Attrs, Decision], Decision]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,8 +22,8 @@ class Instruction:
     """One primitive: its kind ("Split"), the references and numbers given, its options, the references made."""
 
     kind: str
-    inputs: tuple[Any, ...] = ()
-    attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
+    inputs: tuple[object, ...] = ()
+    attrs: Attrs = field(default_factory=FrozenDict)
     outputs: tuple[RV, ...] = ()
 
 
@@ -161,7 +161,7 @@ class Trace:
 
     # --- text -----------------------------------------------------------------------------------------------------
 
-    def as_json(self, remove_postproc: bool = False) -> list[Any]:
+    def as_json(self, remove_postproc: bool = False) -> list[object]:
         """[[[kind, inputs, attrs, outputs], …], [[position, decision], …]], references as "b0", "l1", "v2"."""
         trace = self.without_postproc() if remove_postproc else self
         names: dict[int, str] = {}
@@ -216,7 +216,7 @@ class Trace:
     ) -> None:
         """Do all instructions on another schedule. Raises ScheduleError where one does not apply there."""
         trace = self.without_postproc() if remove_postproc else self
-        made: dict[int, Any] = {}
+        made: dict[int, object] = {}
         for inst in trace.insts:
             inputs = tuple(_mapped(x, made) for x in inst.inputs)
             decision = trace.decisions.get(inst)
@@ -240,7 +240,7 @@ class Trace:
             rows = [(str(kind), tuple(inputs), list(attrs), tuple(outputs)) for kind, inputs, attrs, outputs in insts]
         except (TypeError, ValueError) as e:
             raise InvalidValueError(f"malformed trace: {e}") from e
-        made: dict[str, Any] = {}
+        made: dict[str, object] = {}
         for n, (kind, inputs, attrs, outputs) in enumerate(rows):
             kind = kind.replace("SBlock", "Block")  # the names of TVM 0.27
             if kind not in KINDS:
@@ -260,7 +260,7 @@ class Trace:
 
 def run_instruction(
     sch: Schedule, kind: str, inputs: tuple[object, ...], attrs: Mapping[str, object], decision: Decision = None
-) -> tuple[Any, ...]:
+) -> tuple[RV, ...]:
     """Call the method that an instruction stands for; its results as a tuple."""
     spec = KINDS[kind]
     options = dict(attrs)
@@ -287,17 +287,17 @@ def _letter(rv: RV) -> str:
     return "b" if isinstance(rv, BlockRV) else "l" if isinstance(rv, LoopRV) else "v"
 
 
-def _flat(inputs: Sequence[object]) -> list[Any]:
+def _flat(inputs: Sequence[object]) -> list[object]:
     return [y for x in inputs for y in (x if isinstance(x, list | tuple) else (x,))]
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
     return value if value is None or isinstance(value, bool | int | float | str | dict) else str(value)
 
 
-def _input_json(x: Any, names: Mapping[int, str]) -> Any:
+def _input_json(x: object, names: Mapping[int, str]) -> object:
     if isinstance(x, BlockRV | LoopRV | ExprRV):
         return names[id(x)]
     if x is None:
@@ -307,7 +307,7 @@ def _input_json(x: Any, names: Mapping[int, str]) -> Any:
     return json.dumps(x) if isinstance(x, str) else _plain(x)  # TVM quotes strings, to tell them from references
 
 
-def _parsed(x: object, made: Mapping[str, object]) -> Any:
+def _parsed(x: object, made: Mapping[str, object]) -> object:
     if x == "None":
         return None
     if isinstance(x, str):
@@ -321,11 +321,11 @@ def _parsed(x: object, made: Mapping[str, object]) -> Any:
     return x
 
 
-def _holds_references(x: object) -> bool:
+def _holds_references(x: object) -> TypeGuard[list[RV] | tuple[RV, ...]]:
     return isinstance(x, list | tuple) and any(isinstance(y, BlockRV | LoopRV | ExprRV) for y in x)
 
 
-def _mapped(x: Any, made: Mapping[int, Any]) -> Any:
+def _mapped(x: object, made: Mapping[int, object]) -> object:
     if _holds_references(x):
         return [_mapped(y, made) for y in x]
     if not isinstance(x, BlockRV | LoopRV | ExprRV):
@@ -335,13 +335,13 @@ def _mapped(x: Any, made: Mapping[int, Any]) -> Any:
     return made[id(x)]
 
 
-def _python(x: Any, names: Mapping[int, str]) -> str:
+def _python(x: object, names: Mapping[int, str]) -> str:
     if _holds_references(x):
         return f"[{', '.join(names[id(y)] for y in x)}]"
     return names[id(x)] if isinstance(x, BlockRV | LoopRV | ExprRV) else repr(_plain(x))
 
 
-def _python_attrs(inst: Instruction) -> list[tuple[str, Any]]:
+def _python_attrs(inst: Instruction) -> list[tuple[str, object]]:
     """The options as the method takes them: two attributes of a trace are one argument `buffer`."""
     attrs = dict(inst.attrs)
     if "buffer_index_type" not in attrs:
