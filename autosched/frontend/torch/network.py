@@ -10,7 +10,7 @@ import numpy as np
 
 from autosched.errors import UsageError
 from autosched.ir.module import IRModule
-from autosched.relax.expr import Call, Constant, TupleGetItem, Var
+from autosched.relax.expr import Call, Constant, Expr, TupleGetItem, Var
 from autosched.relax.op.registry import definition_of, python_argument
 
 SAME_NAME = (
@@ -65,7 +65,7 @@ class TorchNetwork:
                 return lookup(x.tuple_value)[x.index]
             return self._constant(x) if isinstance(x, Constant) else values[x]
 
-        def argument(x: object) -> Any:
+        def argument(x: Expr) -> Any:
             return lookup(x) if isinstance(x, TupleGetItem) else python_argument(x, lookup)
 
         with self._torch.inference_mode(), self._torch.device(self._device):
