@@ -2,21 +2,22 @@
 
     python -m benchmarks.own_functions [--budget 30] [--only call,first,trials]
 
-Optuna drives the same function as one would by hand: a trial compiles the function with the knobs as constants, compares
-one result with NumPy's, and takes the best of five runs, in this process. autosched builds, checks and times in worker
-processes, and measures its winner beside the default at the end, which is part of its time.
+Optuna drives the same function as one would by hand: a trial compiles the function with the knobs as constants,
+compares one result with NumPy's, and takes the best of five runs, in this process. autosched builds, checks and times
+in worker processes, and measures its winner beside the default at the end, which is part of its time.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import tempfile
 import time
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numba
 import numpy as np
@@ -27,7 +28,12 @@ from benchmarks.machine import Table, result_file, write
 
 ROUNDS, RUNS = 15, 5
 FIRST_BAR_S, CALL_BAR_US = 4.0, 0.3
-SPACE = {"rows": [1, 2, 4, 8, 16, 32], "columns": [32, 64, 128, 256, 512], "depth": [8, 16, 32, 64], "fastmath": [False, True]}
+SPACE: dict[str, Sequence[Any]] = {
+    "rows": [1, 2, 4, 8, 16, 32],
+    "columns": [32, 64, 128, 256, 512],
+    "depth": [8, 16, 32, 64],
+    "fastmath": [False, True],
+}
 
 
 def product(a, b, out, rows=4, columns=64, depth=16):  # type: ignore[no-untyped-def]
@@ -48,7 +54,6 @@ def product(a, b, out, rows=4, columns=64, depth=16):  # type: ignore[no-untyped
 def by_hand(rows: int, columns: int, depth: int, fastmath: bool) -> Callable[..., None]:
     """The same product with the knobs as constants, as one writes it for Optuna."""
 
-    @numba.njit(fastmath=fastmath)
     def made(a, b, out):  # type: ignore[no-untyped-def]
         n, m = out.shape
         for top in range(0, n, rows):
@@ -62,7 +67,7 @@ def by_hand(rows: int, columns: int, depth: int, fastmath: bool) -> Callable[...
                             for j in range(left, min(left + columns, m)):
                                 out[i, j] += a[i, k] * b[k, j]
 
-    return made
+    return cast(Callable[..., None], numba.njit(fastmath=fastmath)(made))
 
 
 def arguments(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -150,7 +155,7 @@ def call(_budget_s: float) -> Table:
         number, times = 200_000, [[], []]  # type: ignore[var-annotated]
         for _ in range(ROUNDS):
             for i, one in enumerate((function, plain)):
-                times[i].append(timeit.timeit(lambda one=one: one(x, 2.0, out), number=number) / number * 1e6)
+                times[i].append(timeit.timeit(functools.partial(one, x, 2.0, out), number=number) / number * 1e6)
         ours, theirs = map(statistics.median, times)
         over = statistics.median(a - b for a, b in zip(*times, strict=True))
     table.rows += [("autosched", f"{ours:.3f}"), ("Numba", f"{theirs:.3f}"), ("difference", f"{over:.3f}")]

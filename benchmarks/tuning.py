@@ -33,7 +33,8 @@ from autosched.target import Target
 from autosched.task import Task
 from autosched.tir import PrimFunc
 from autosched.topi import nn
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions
+from autosched.tuner.measure import MeasureOptions
+from autosched.tuner.measure.local import LocalMeasurer
 from benchmarks.machine import Table, describe, result_file, write
 from benchmarks.models import get_model
 from benchmarks.peers import save

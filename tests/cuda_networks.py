@@ -19,7 +19,7 @@ from autosched.task import Status, Task
 from autosched.templates import apply_config, default_config
 from autosched.testing.gpu import run_serially
 from autosched.tuner.measure.check import check_output
-from autosched.tuner.measure.reference import make_reference
+from autosched.tuner.measure.make_reference import make_reference
 from benchmarks import torch_models
 from benchmarks.more_sequences import GPT
 

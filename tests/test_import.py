@@ -37,6 +37,13 @@ def test_runtime_loads_no_compiler() -> None:
     assert not loaded & {f"autosched.{name}" for name in COMPILER}
 
 
+def test_processes_that_time_load_no_compiler() -> None:
+    models = loaded_after("import autosched.tuner.measure.run_role")
+    assert "numba" not in models
+    for loaded in (models, loaded_after("import autosched.own.role")):
+        assert not loaded & {f"autosched.{name}" for name in COMPILER if name != "tuner"}
+
+
 def test_help_loads_no_compiler() -> None:
     assert not loaded_after("import autosched.cli") & {"numba", "xgboost", "sklearn", "optuna", "torch", "onnx", "rich"}
 

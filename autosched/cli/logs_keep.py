@@ -86,7 +86,8 @@ def _remeasure(common: Common, store: SqlStore, model: Path, shapes: Shapes | No
     from autosched.driver.settings import check_runs_here, resolve_target, resolve_threads
     from autosched.driver.task_space import default_of
     from autosched.driver.tasks import extract_tasks
-    from autosched.tuner.measure import LocalMeasurer, MeasureOptions
+    from autosched.tuner.measure import MeasureOptions
+    from autosched.tuner.measure.local import LocalMeasurer
 
     module = load_module(model, shapes, quiet=common.is_quiet)
     target = resolve_target(common.target)

@@ -34,7 +34,7 @@ from autosched.records.metrics import pareto
 from autosched.records.places import is_there
 from autosched.space import Config, ConfigSpace
 from autosched.task import Task
-from autosched.tuner.measure.runner import THREAD_KNOBS
+from autosched.tuner.measure.base import THREAD_KNOBS
 
 MOST_ENTRIES = 4096  # calls of so many kinds are remembered; then all are forgotten
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from autosched.errors import UsageError
 from autosched.own.ufunc import UfuncForm, refuse_plain_ufunc, unwrap_ufunc
-from autosched.tuner.measure.runner import THREAD_KNOBS
+from autosched.tuner.measure.base import THREAD_KNOBS
 
 JIT_KNOBS: Mapping[str, Any] = {"fastmath": False, "parallel": False, "boundscheck": False, "error_model": "python"}
 _REFUSED = {

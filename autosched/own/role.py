@@ -17,9 +17,9 @@ from autosched.own.expected import Expected, find_expected
 from autosched.own.memory import Memory
 from autosched.own.metric import Metrics
 from autosched.own.transfer import SentFunction
-from autosched.records.metrics import METRICS
 from autosched.space import Config
 from autosched.task import Measurement, Status
+from autosched.task.trial import METRICS
 from autosched.tuner.measure.base import CandidateError
 from autosched.tuner.measure.reference import rounding_share
 from autosched.tuner.measure.run_role import Run, RunRole

@@ -20,7 +20,8 @@ from autosched.errors import AutoschedError
 from autosched.own.tune import OwnCall
 from autosched.records import Found
 from autosched.space import Config
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions
+from autosched.tuner.measure import MeasureOptions
+from autosched.tuner.measure.local import LocalMeasurer
 
 if TYPE_CHECKING:
     from autosched.own.function import AutotunedFunction

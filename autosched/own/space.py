@@ -13,7 +13,7 @@ from autosched.own.signature import Signature
 from autosched.records import Record
 from autosched.space import Config, ConfigSpace, Constraint, Knob, constraint
 from autosched.task import Task
-from autosched.tuner.measure.runner import THREAD_KNOBS
+from autosched.tuner.measure.base import THREAD_KNOBS
 
 
 class OwnSpace:

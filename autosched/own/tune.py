@@ -25,7 +25,8 @@ from autosched.records import database_to_write, open_store
 from autosched.space import ConfigSpace
 from autosched.target import Target
 from autosched.task import Task
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions, Measurer
+from autosched.tuner.measure import MeasureOptions, Measurer
+from autosched.tuner.measure.local import LocalMeasurer
 
 LEAST_BUDGET_S = 1.0  # what starting the workers takes at least
 

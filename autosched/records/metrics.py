@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from autosched.records.record import Record
 from autosched.task import Measurement
-
-METRICS = "metrics"  # in a measurement's `how`: numbers by name, the smaller the better
+from autosched.task.trial import METRICS
 
 
 def metrics_of(measurement: Measurement) -> Mapping[str, float]:

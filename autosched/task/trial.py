@@ -46,6 +46,9 @@ class ConfigLike(Protocol):
     def to_json(self) -> str: ...
 
 
+METRICS = "metrics"  # in a measurement's `how`: numbers by name, the smaller the better
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """The outcome of one candidate.

@@ -23,8 +23,9 @@ from autosched.target import Target
 from autosched.task import Measurement, Status, Task, Trial
 from autosched.templates import template_named
 from autosched.tir import PrimFunc
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions
+from autosched.tuner.measure import MeasureOptions
 from autosched.tuner.measure.base import Built, Candidate
+from autosched.tuner.measure.local import LocalMeasurer
 from benchmarks.spaces import FOLDER
 
 STATUS = {Status.OK: "ok", Status.INVALID: "compile", Status.BUILD_ERROR: "compile", Status.BUILD_TIMEOUT: "compile"}

@@ -16,7 +16,7 @@ from autosched.templates import apply_config, space_for
 from autosched.testing.gpu import run_serially
 from autosched.tir.interpret import interpret
 from autosched.tuner.measure.check import check_output
-from autosched.tuner.measure.reference import make_reference
+from autosched.tuner.measure.make_reference import make_reference
 from tests.codegen.random_gpu import random_gpu_schedule
 from tests.codegen.random_programs import PROGRAMS
 from tests.codegen.test_random import QUICK, assert_close, settings

@@ -32,7 +32,7 @@ from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.space import use_spaces
 from autosched.target import Target
 from autosched.task import Task
-from autosched.tuner.measure import LocalMeasurer
+from autosched.tuner.measure.local import LocalMeasurer
 
 
 def tune(

@@ -28,8 +28,9 @@ from autosched.records import database_to_write, open_store
 from autosched.records.near import RANGE, sizes_of, what_must_agree
 from autosched.space import Config, use_spaces
 from autosched.task import Task
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions, Measurer
+from autosched.tuner.measure import MeasureOptions, Measurer
 from autosched.tuner.measure.base import Compared
+from autosched.tuner.measure.local import LocalMeasurer
 
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 Load = Callable[[Shapes], IRModule]

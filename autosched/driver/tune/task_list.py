@@ -24,7 +24,8 @@ from autosched.target import Target
 from autosched.task import Task
 from autosched.templates import templates_for
 from autosched.tir.dtypes import item_bytes
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions
+from autosched.tuner.measure import MeasureOptions
+from autosched.tuner.measure.local import LocalMeasurer
 
 WITHIN_REACH = 0.85  # of the roofline: what the best kernels of this project and its peers come to
 

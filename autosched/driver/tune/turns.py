@@ -31,7 +31,8 @@ from autosched.records import RecordFilter
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Task, Trial
-from autosched.tuner.measure import AheadMeasurer, ForeseeingMeasurer, LocalMeasurer, MeasureOptions, Measurer
+from autosched.tuner.measure import AheadMeasurer, ForeseeingMeasurer, MeasureOptions, Measurer
+from autosched.tuner.measure.local import LocalMeasurer
 from autosched.tuner.scheduler import Stop, StopReason, Turn
 
 OpenMeasurer = Callable[[Target, MeasureOptions], Measurer]

@@ -1,4 +1,7 @@
-"""Measurement: builders and a runner in worker processes, every result checked against a float64 reference."""
+"""Measurement: builders and a runner in worker processes, every result checked against a float64 reference.
+
+`LocalMeasurer` is in `local`: workers, which import parts of this package, do without what it imports.
+"""
 
 from autosched.tuner.measure.base import AheadMeasurer as AheadMeasurer
 from autosched.tuner.measure.base import Builder as Builder
@@ -10,8 +13,4 @@ from autosched.tuner.measure.base import Foresight as Foresight
 from autosched.tuner.measure.base import MeasureOptions as MeasureOptions
 from autosched.tuner.measure.base import Measurer as Measurer
 from autosched.tuner.measure.base import Runner as Runner
-from autosched.tuner.measure.builder import LocalBuilder as LocalBuilder
 from autosched.tuner.measure.base import Compared as Compared
-from autosched.tuner.measure.local import LocalMeasurer as LocalMeasurer
-from autosched.tuner.measure.reference import make_reference as make_reference
-from autosched.tuner.measure.runner import LocalRunner as LocalRunner

@@ -11,6 +11,8 @@ from autosched.errors import InvalidValueError
 from autosched.runtime.kernel import Kernel
 from autosched.task import ConfigLike, Measurement, Status, Task, Trial
 
+THREAD_KNOBS = ("threads", "num_threads")  # knobs that say how many threads a candidate runs on
+
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:

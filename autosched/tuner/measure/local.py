@@ -20,7 +20,8 @@ from autosched.task import ConfigLike, Measurement, Task, Trial
 from autosched.tuner.measure.base import Ahead, Built, Candidate, Compared, Failed, Foresight, MeasureOptions
 from autosched.tuner.measure.builder import TEMPLATE_COMPILER, LocalBuilder
 from autosched.tuner.measure.compare import build_finalists, check_on_seeds, time_in_turn
-from autosched.tuner.measure.reference import Evaluate, FuncReferences, References
+from autosched.tuner.measure.make_reference import Evaluate, FuncReferences
+from autosched.tuner.measure.reference import References
 from autosched.tuner.measure.runner import LocalRunner
 
 

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from autosched.errors import AutoschedError
 from autosched.task import Measurement, Status, Task
-from autosched.tuner.measure.base import Built, MeasureOptions
+from autosched.tuner.measure.base import THREAD_KNOBS, Built, MeasureOptions
 from autosched.tuner.measure.companions import Companions
+from autosched.tuner.measure.make_reference import FuncReferences
 from autosched.tuner.measure.memory import choose_memory_limit
 from autosched.tuner.measure.process import Job, Numbering
-from autosched.tuner.measure.reference import FuncReferences, References, Stored
+from autosched.tuner.measure.reference import References, Stored
 from autosched.tuner.measure.run_role import NATIVE, Entry, Interleave, Run
 from autosched.tuner.measure.worker import Reply, Setup
 from autosched.tuner.measure.worker_pool import WorkerPool
 
 _ASKED_SHARE = 3  # a reference that the worker makes takes several runs
-THREAD_KNOBS = ("threads", "num_threads")
 _MOST_STORED = 16  # references whose files are kept at the same time
 
 

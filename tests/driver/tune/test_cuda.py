@@ -16,7 +16,7 @@ from autosched.script import from_source
 from autosched.target import Target
 from autosched.target.cuda_host import has_cuda_driver
 from autosched.tuner.measure.local import LocalMeasurer
-from autosched.tuner.measure.reference import FuncReferences
+from autosched.tuner.measure.make_reference import FuncReferences
 
 SCRIPT = """
 @I.ir_module

@@ -21,7 +21,8 @@ from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Measurement, Status, Trial
 from autosched.templates import default_config, space_for
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions, process
+from autosched.tuner.measure import MeasureOptions, process
+from autosched.tuner.measure.local import LocalMeasurer
 from tests.driver import compilers
 from tests.driver.build.test_precision import model as precision_model
 from tests.driver.programs import matmul

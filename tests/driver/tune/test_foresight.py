@@ -20,9 +20,10 @@ from autosched.target import Target
 from autosched.task import Measurement, Status, Task, Trial
 from autosched.testing.tasks import matmul_task
 from autosched.tuner.cost_model import FEATURES
-from autosched.tuner.measure import Built, Candidate, ForeseeingMeasurer, LocalMeasurer, MeasureOptions
+from autosched.tuner.measure import Built, Candidate, ForeseeingMeasurer, MeasureOptions
 from autosched.tuner.measure import Foresight as ForesightProtocol
 from autosched.tuner.measure.base import Compared
+from autosched.tuner.measure.local import LocalMeasurer
 from autosched.tuner.measure.sampling import judge
 from autosched.tuner.scheduler import Turn
 from tests.driver.programs import matmul

@@ -14,8 +14,9 @@ from autosched.records import open_store
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Measurement, Status, Task, Trial
-from autosched.tuner.measure import AheadMeasurer, LocalMeasurer, MeasureOptions
+from autosched.tuner.measure import AheadMeasurer, MeasureOptions
 from autosched.tuner.measure.base import Ahead, Compared
+from autosched.tuner.measure.local import LocalMeasurer
 from autosched.tuner.measure.sampling import judge
 from tests.driver.programs import matmul
 

@@ -14,7 +14,7 @@ from autosched.templates import apply_config, default_config, space_for
 from autosched.templates.cuda import warpgroup_matmul
 from autosched.templates.tf32 import SHARE, with_tf32
 from autosched.templates.workload import describe
-from autosched.tuner.measure.reference import make_reference
+from autosched.tuner.measure.make_reference import make_reference
 from tests.check_cuda import _conv
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")

@@ -12,7 +12,8 @@ import pytest
 
 from autosched.errors import InvalidValueError
 from autosched.task import Status
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions
+from autosched.tuner.measure import MeasureOptions
+from autosched.tuner.measure.local import LocalMeasurer
 from tests.tuner.measure.kernels import config, evaluate, matmul_task
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")

@@ -19,7 +19,8 @@ from autosched.target import Target
 from autosched.task import Status, Task, Workload
 from autosched.templates.registry import default_config, space_for
 from autosched.tir import PrimFunc
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions
+from autosched.tuner.measure import MeasureOptions
+from autosched.tuner.measure.local import LocalMeasurer
 
 pytestmark = pytest.mark.early
 

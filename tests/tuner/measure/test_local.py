@@ -17,9 +17,10 @@ from autosched.errors import AutoschedError, InvalidValueError
 from autosched.space import Config
 from autosched.target import Target, host_cpu
 from autosched.task import Measurement, Status, Trial
-from autosched.tuner.measure import Built, LocalMeasurer, MeasureOptions
+from autosched.tuner.measure import Built, MeasureOptions
 from autosched.tuner.measure.base import Candidate
 from autosched.tuner.measure.builder import LocalBuilder
+from autosched.tuner.measure.local import LocalMeasurer
 from autosched.tuner.measure.run_role import clock_khz
 from autosched.tuner.measure.runner import LocalRunner
 from tests.tuner.measure.kernels import K, KernelCompiler, N, config, evaluate, matmul_task

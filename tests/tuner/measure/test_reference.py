@@ -9,18 +9,11 @@ from autosched import te, tir
 from autosched.runtime.kernel import ArgSpec
 from autosched.task import Status
 from autosched.tir import PrimFunc
-from autosched.tuner.measure import reference
+from autosched.tuner.measure import make_reference as making
 from autosched.tuner.measure.base import CandidateError
 from autosched.tuner.measure.check import check_output
-from autosched.tuner.measure.reference import (
-    Reference,
-    index_limit,
-    make_reference,
-    reduction_length,
-    rounding_share,
-    split_buffers,
-    store_reference,
-)
+from autosched.tuner.measure.make_reference import index_limit, make_reference, reduction_length, split_buffers
+from autosched.tuner.measure.reference import Reference, rounding_share, store_reference
 from autosched.tuner.measure.workbench import _only_known
 from tests.tuner.measure.kernels import K, M, N, evaluate, matmul_task
 
@@ -109,7 +102,7 @@ def test_of_a_large_reduction_a_random_part_is_evaluated(monkeypatch: pytest.Mon
     c = te.compute((64, 40), lambda i, j: te.sum((a[i, k] + 1.0) * b[k, j], axis=k), name="C")
     func = te.create_prim_func([a, b, te.compute((64, 40), lambda i, j: tir.max(c[i, j], 0.0), name="D")])
     whole = make_reference(func)
-    monkeypatch.setattr(reference, "MOST_STEPS", 64 * 30 * 40 // 8)
+    monkeypatch.setattr(making, "MOST_STEPS", 64 * 30 * 40 // 8)
     parts = [make_reference(func, seed) for seed in (0, 1)]
     known = [~np.isnan(part.outputs[0]) for part in parts]
     assert all(part.is_part for part in parts) and not whole.is_part
@@ -122,7 +115,7 @@ def test_where_each_result_hangs_on_all_everything_is_evaluated(monkeypatch: pyt
     a, k, r = te.placeholder((16, 30), name="A"), te.reduce_axis((0, 30), "k"), te.reduce_axis((0, 16), "r")
     sums = te.compute((16,), lambda i: te.sum(a[i, k], axis=k), name="S")
     func = te.create_prim_func([a, te.compute((1,), lambda i: te.sum(sums[r], axis=r), name="T")])
-    monkeypatch.setattr(reference, "MOST_STEPS", 16)
+    monkeypatch.setattr(making, "MOST_STEPS", 16)
     found = make_reference(func)
     assert not found.is_part and np.isfinite(found.outputs[0]).all()
 

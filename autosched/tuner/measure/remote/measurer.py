@@ -17,8 +17,8 @@ from autosched.task import ConfigLike, Measurement, Task, Trial
 from autosched.tuner.measure.base import Ahead, Built, Candidate, Compared, Failed, Foresight, MeasureOptions
 from autosched.tuner.measure.builder import TEMPLATE_COMPILER, LocalBuilder
 from autosched.tuner.measure.compare import build_finalists, check_on_seeds, time_in_turn
+from autosched.tuner.measure.make_reference import make_reference
 from autosched.tuner.measure.process import Numbering
-from autosched.tuner.measure.reference import make_reference
 from autosched.tuner.measure.remote.runner import DeviceGone, OpenSession, Prepared, RemoteRunner
 
 _MOST_PREPARED = 8
