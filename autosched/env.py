@@ -315,7 +315,7 @@ OMP_NUM_THREADS = switch(
 NUMBA_DISABLE_JIT = switch(
     "NUMBA_DISABLE_JIT",
     0,
-    "Numba's switch that compiles nothing; no kernel can be built while it is 1",
+    "Numba's switch that compiles nothing: no functions of your own while it is 1",
     Kind.FOREIGN,
     parse=_not_negative,
     allowed="0 or 1",

@@ -105,7 +105,7 @@ def _power_saving(path: Path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scalin
 
 
 def _no_jit() -> str:
-    return "NUMBA_DISABLE_JIT is set: no kernel can be built" if NUMBA_DISABLE_JIT.get() else ""
+    return "NUMBA_DISABLE_JIT is set: Numba compiles no functions of your own" if NUMBA_DISABLE_JIT.get() else ""
 
 
 def _no_cache() -> str:

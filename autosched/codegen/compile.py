@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from autosched.codegen import cache, counters
 from autosched.codegen.backends import codegen_backend
 from autosched.codegen.compiled import CompiledKernel
-from autosched.codegen.native.build import check_numba
 from autosched.codegen.pool import map_in_processes
 from autosched.target import Target
 from autosched.target.threads import choose_threads
@@ -78,7 +77,6 @@ def compile_func(
 
 def compile_missing(request: Request, target: Target, key: str | None) -> CompiledKernel:
     """Compile what the cache lacks; keep it there under the key, if there is one. Raises what `compile_func` does."""
-    check_numba()
     with patient_collector():
         compiled = codegen_backend(target.backend).compile_uncached(
             request.func, target, request.name, request.trace, request.config

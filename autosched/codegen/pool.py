@@ -1,7 +1,7 @@
 """Compiles many kernels at once: in this process and in some others, each taking the next one when it is free.
 
 Other processes are started by name and not by multiprocessing's spawn, which would run the caller's main script again.
-One may be started ahead, before it is known what there is to compile: it takes two seconds to import Numba.
+One may be started ahead, before it is known what there is to compile, so that it has imported what it needs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ _log = logging.getLogger("autosched.codegen")
 # ---- frames between this process and its workers: 8 bytes of length and a pickle
 
 _LENGTH = 8
-NATIVE_LOOP = "native loop"
 
 
 class NotDone:
@@ -118,8 +117,6 @@ def _drive(
         _log.debug("no helper: %s", error)
         return
     with contextlib.closing(helper):
-        with contextlib.suppress(Exception):
-            helper.answers()  # what it was asked before is in the kernel cache now
         while (item := _next(todo)) is not None:
             try:
                 helper.ask(message(item[1]))
@@ -171,14 +168,10 @@ class Helper:
 _spares: list[Helper] = []
 
 
-def start_spare(message: object) -> None:
-    """Start a helper that the next compilation takes over, and ask it something that stays in the kernel cache."""
-    try:
-        helper = Helper()
-        helper.ask(message)
-    except OSError:
-        return
-    _spares.append(helper)
+def start_spare() -> None:
+    """Start a helper that the next compilation takes over."""
+    with contextlib.suppress(OSError):
+        _spares.append(Helper())
 
 
 def take_spare() -> Helper | None:

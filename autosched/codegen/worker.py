@@ -1,8 +1,7 @@
 """A process that compiles kernels for another: `python -m autosched.codegen.worker`, frames on stdin and stdout.
 
-It reads (request, target as JSON, key in the cache) and answers with the CompiledKernel, or
-NATIVE_LOOP and answers with that loop's object code, or answers with the exception. It ends when its stdin does, so it
-never outlives the process that started it.
+It reads (request, target as JSON, key in the cache) and answers with the CompiledKernel, or with the exception. It ends
+when its stdin does, so it never outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from autosched.codegen.pool import NATIVE_LOOP, NotDone, read_frame, write_frame
+from autosched.codegen.pool import NotDone, read_frame, write_frame
 
 if TYPE_CHECKING:
     from autosched.codegen.compile import Request
@@ -21,6 +20,8 @@ def main() -> None:
     """Serve until stdin ends; what libraries print goes to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    from autosched.codegen.cpu import build, machine  # noqa: F401  (before it is asked for anything)
+
     while True:
         answer: object
         try:
@@ -48,12 +49,8 @@ def _attempt(message: str | tuple[Request, str, str]) -> object:
 
 def _answer(message: str | tuple[Request, str, str]) -> object:
     from autosched.codegen.compile import compile_missing
-    from autosched.codegen.native import native_object
     from autosched.target import Target
 
-    if isinstance(message, str):
-        assert message == NATIVE_LOOP, "the only request without a kernel"
-        return native_object()
     request, target, key = message
     return compile_missing(request, Target(target), key)
 

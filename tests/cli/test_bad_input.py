@@ -342,10 +342,10 @@ def test_nonsense_in_the_environment(model: Path, monkeypatch: pytest.MonkeyPatc
     refuse(capsys, ["doctor"], "no log level 'loud'")
 
 
-def test_numba_that_may_not_compile(model: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_run_where_numba_may_not_compile(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     monkeypatch.setenv("AUTOSCHED_CACHE_LIMIT_MB", "0")
-    refuse(capsys, ["run", str(model), "-q"], "NUMBA_DISABLE_JIT is set", "unset it")
+    assert main(["run", str(model), "-q"]) == 0
 
 
 @pytest.mark.parametrize("name", ["HOME", "AUTOSCHED_CACHE_DIR"])

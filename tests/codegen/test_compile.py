@@ -139,9 +139,8 @@ def test_helpers_that_end_early_cost_nothing_but_time(empty_cache, monkeypatch):
 
 def test_a_helper_that_was_started_ahead_takes_its_share_and_ends(empty_cache, monkeypatch):
     from autosched.codegen import pool
-    from autosched.codegen.pool import NATIVE_LOOP
 
-    pool.start_spare(NATIVE_LOOP)
+    pool.start_spare()
     (helper,) = pool._spares
     monkeypatch.setattr(pool, "_start", lambda: pytest.fail("the one that waits is taken"))
     compiled = compile_funcs([Request(scale(float(f)), "scale") for f in range(6)], "cpu", jobs=2)
@@ -153,9 +152,8 @@ def test_a_helper_that_was_started_ahead_takes_its_share_and_ends(empty_cache, m
 
 def test_a_helper_that_nobody_takes_is_ended():
     from autosched.codegen import pool
-    from autosched.codegen.pool import NATIVE_LOOP
 
-    pool.start_spare(NATIVE_LOOP)
+    pool.start_spare()
     (helper,) = pool._spares
     pool.close_spares()
     assert helper._process.returncode is not None

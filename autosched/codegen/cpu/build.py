@@ -38,7 +38,7 @@ from autosched.tir.stmt import BufferStore
 
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledCpuKernel:
     """Compile without looking into the cache. Raises CodegenError for what no CPU code exists for."""
-    from autosched.codegen.cpu.intrinsics import number, offset, palette_intrinsic, release_tiles, tile_intrinsic
+    from autosched.codegen.cpu.intrinsics import intrinsics
     from autosched.codegen.cpu.machine import Machine, lower_source, optimise
 
     if len(func.buffers) != len(func.params):
@@ -73,10 +73,8 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     source = source_header(name, args, machine_text, trace, config) + "\n" + body.rstrip() + "\n"
     digest = code_digest(func, body, target.to_json(), GENERATOR)
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
-    scope: dict[str, object] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
-    scope |= {name: palette_intrinsic(name, sizes) for name, sizes in writer.palettes.items()}
-    scope |= {"offset": offset, "number": number, "release_tiles": release_tiles}
-    texts = lower_source(source, symbols, unique, scope, f"<autosched {name} {digest}>") if phases else []
+    callees = intrinsics(writer.tiles, writer.palettes, isa)
+    texts = lower_source(source, symbols, unique, callees) if phases else []
     machine = Machine.of(target)
     object_code, text = b"", ""
     if texts:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.division import signed_division
 from autosched.codegen.cpu.types import I1, I32, I64, Isa, call_intrinsic, constant, element_of, lanes_of, splat, suffix
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
@@ -222,7 +223,7 @@ class IndexEmitter:
             if low is not None and low >= 0:
                 return self.unsigned_division(a, divisor, modulo)
         x, y = self.vector(a), self.vector(b)
-        return self.rewrap(self.signed_division(x, y, floor, modulo))
+        return self.rewrap(signed_division(self.builder, x, y, floor, modulo))
 
     def rewrap(self, value: ir.Value) -> Index:
         return value if lanes_of(value) > 1 else self.atom(value)
@@ -235,28 +236,6 @@ class IndexEmitter:
                 return self.rewrap(self.builder.and_(x, constant(x.type, divisor - 1)))
             return self.rewrap(self.builder.lshr(x, constant(x.type, divisor.bit_length() - 1)))
         return self.rewrap(self.builder.urem(x, d) if modulo else self.builder.udiv(x, d))
-
-    def signed_division(self, x: ir.Value, y: ir.Value, floor: bool, modulo: bool) -> ir.Value:
-        """Division rounding down or to zero; LLVM's rounds to zero.
-
-        As in NumPy, x / 0 and x % 0 are 0, and the least number divided by -1 is itself: no result is undefined.
-        """
-        b = self.builder
-        zero, none = constant(x.type, 0), None
-        if not _divides(y):
-            none = b.icmp_signed("==", y, zero)
-            least = constant(x.type, -(1 << (element_of(x.type).width - 1)))
-            over = b.and_(b.icmp_signed("==", y, constant(x.type, -1)), b.icmp_signed("==", x, least))
-            y = b.select(b.or_(none, over), constant(x.type, 1), y)
-        quotient, remainder = b.sdiv(x, y), b.srem(x, y)
-        if none is not None:
-            quotient = b.select(none, zero, quotient)  # the remainder of a division by 1 is 0
-        if not floor:
-            return remainder if modulo else quotient
-        wrong = b.and_(b.icmp_signed("!=", remainder, zero), b.icmp_signed("<", b.xor(remainder, y), zero))
-        if modulo:
-            return b.select(wrong, b.add(remainder, y), remainder)
-        return b.select(wrong, b.sub(quotient, constant(x.type, 1)), quotient)
 
     def extremum(self, e: E.Min | E.Max) -> Index:
         a, b = self.index(e.a), self.index(e.b)
@@ -323,14 +302,6 @@ class IndexEmitter:
                 return length if self.mask is None else min(length, self.mask)
         present = self.mask_vector()
         return condition if present is None else self.builder.and_(present, condition)
-
-
-def _divides(y: ir.Value) -> bool:
-    """Whether a divisor is constant, not 0 and not -1: then every quotient exists."""
-    if not isinstance(y, ir.Constant):
-        return False
-    lanes = y.constant if isinstance(y.constant, list | tuple) else [y]
-    return all(isinstance(c, ir.Constant) and c.constant not in (0, -1, None) for c in lanes)
 
 
 def _holds(op: str, n: int) -> bool:

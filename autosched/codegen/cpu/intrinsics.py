@@ -1,82 +1,53 @@
-"""Numba intrinsics of generated source: a call of a tile, the address of a place in a block, numbers in slots."""
+"""What generated source may call: tiles, the address of a place in a block, numbers in slots, tile registers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from numba import types
-from numba.extending import intrinsic
+from llvmlite import ir
 
 from autosched.codegen.cpu.amx import configure, release
 from autosched.codegen.cpu.amx_nest import TileSizes
+from autosched.codegen.cpu.front_end import Intrinsic
 from autosched.codegen.cpu.tile import Tile, define_tile
-from autosched.codegen.cpu.types import I64, Isa
+from autosched.codegen.cpu.types import BYTES, I64, VOID, Isa
 
 if TYPE_CHECKING:
     from llvmlite import ir
-    from numba.core.base import BaseContext
 
 
-@intrinsic
-def offset(typingctx, pointer, count):  # type: ignore[no-untyped-def]
+def _offset(builder: ir.IRBuilder, pointer: ir.Value, count: ir.Value) -> ir.Value:
     """The address `count` bytes after `pointer`."""
-
-    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.gep(args[0], [args[1]], inbounds=True)
-
-    return types.voidptr(types.voidptr, types.int64), codegen
+    return builder.gep(pointer, [count], inbounds=True)
 
 
-@intrinsic
-def number(typingctx, slot):  # type: ignore[no-untyped-def]
+def _number(builder: ir.IRBuilder, slot: ir.Value) -> ir.Value:
     """A slot that holds a number instead of an address."""
-
-    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.ptrtoint(args[0], I64)
-
-    return types.int64(types.voidptr), codegen
+    return builder.ptrtoint(slot, I64)
 
 
-def palette_intrinsic(name: str, sizes: TileSizes) -> Callable[..., None]:
-    """The function that generated source calls to configure tile registers."""
+def intrinsics(tiles: Mapping[str, Tile], palettes: Mapping[str, TileSizes], isa: Isa) -> dict[str, Intrinsic]:
+    """Everything that the source of a kernel may call, by name.
 
-    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
-        configure(builder, sizes)
-        return context.get_dummy_value()
-
-    made: Callable[..., None] = intrinsic(_typing_function(name, [], types.void(), codegen))
-    return made
-
-
-@intrinsic
-def release_tiles(typingctx):  # type: ignore[no-untyped-def]
-    """Empty the tile registers."""
-
-    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
-        release(builder)
-        return context.get_dummy_value()
-
-    return types.void(), codegen
+    tiles     run by (buffers…, variables…, words of checks); palettes: what configures tile registers
+    """
+    found = {
+        "offset": Intrinsic((BYTES, I64), BYTES, _offset),
+        "number": Intrinsic((BYTES,), I64, _number),
+        "release_tiles": Intrinsic((), VOID, release),
+    }
+    found |= {name: _palette(sizes) for name, sizes in palettes.items()}
+    return found | {tile.name: _tile(tile, isa) for tile in tiles.values()}
 
 
-def tile_intrinsic(tile: Tile, isa: Isa) -> Callable[..., None]:
-    """The function that generated source calls to run a tile: (buffers…, variables…, words of checks) -> nothing."""
-    status = ["status"] if tile.checks else []
-    pointers, numbers = [types.voidptr] * len(tile.buffers), [types.int64] * len(tile.variables)
-    signature = types.void(*pointers, *numbers, *[types.voidptr] * len(status))
-
-    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
-        builder.call(define_tile(builder.module, tile, isa), args)
-        return context.get_dummy_value()
-
-    parameters = [f"p{i}" for i in range(len(tile.buffers))] + [f"v{i}" for i in range(len(tile.variables))] + status
-    made: Callable[..., None] = intrinsic(_typing_function(tile.name, parameters, signature, codegen))
-    return made
+def _palette(sizes: TileSizes) -> Intrinsic:
+    return Intrinsic((), VOID, lambda builder: configure(builder, sizes))
 
 
-def _typing_function(name: str, parameters: list[str], signature: object, codegen: Callable[..., object]) -> object:
-    """A function (typingctx, p0, …) -> (signature, codegen); Numba counts its parameters."""
-    scope: dict[str, object] = {"signature": signature, "codegen": codegen}
-    exec(f"def {name}({', '.join(['typingctx', *parameters])}):\n    return signature, codegen", scope)
-    return scope[name]
+def _tile(tile: Tile, isa: Isa) -> Intrinsic:
+    def emit(builder: ir.IRBuilder, *arguments: ir.Value) -> None:
+        builder.call(define_tile(builder.module, tile, isa), arguments)
+
+    pointers = [BYTES] * (len(tile.buffers) + bool(tile.checks))
+    kinds = (*pointers[: len(tile.buffers)], *[I64] * len(tile.variables), *pointers[len(tile.buffers) :])
+    return Intrinsic(kinds, VOID, emit)

@@ -6,6 +6,7 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.calls import apply_function, emit_call
+from autosched.codegen.cpu.division import signed_division
 from autosched.codegen.cpu.index import Index
 from autosched.codegen.cpu.memory import MemoryEmitter
 from autosched.codegen.cpu.quantise import emit_quotient, emit_rounded, rounded, scaled
@@ -170,7 +171,7 @@ class ValueEmitter(MemoryEmitter):
                 modulo = isinstance(e, E.FloorMod | E.Mod)
                 if not signed:
                     return self.divide_unsigned(x, y, modulo)
-                return self.signed_division(x, y, isinstance(e, E.FloorDiv | E.FloorMod), modulo)
+                return signed_division(b, x, y, isinstance(e, E.FloorDiv | E.FloorMod), modulo)
         raise CodegenError(f"no code for {type(e).__name__}")
 
     def lasting(self, x: ir.Value, y: ir.Value, op: str) -> ir.Value:

@@ -1,5 +1,5 @@
 """The loop that runs a graph's kernels and the thread pool's workers, generated once for a machine."""
 
-from autosched.codegen.native.build import native_for, native_object, order_native_object
+from autosched.codegen.native.build import native_for, native_object, start_helper_of_first_build
 
-__all__ = ["native_for", "native_object", "order_native_object"]
+__all__ = ["native_for", "native_object", "start_helper_of_first_build"]

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from autosched.codegen import pool
-from autosched.env import NUMBA_DISABLE_JIT
-from autosched.errors import UsageError
 from autosched.runtime import native_abi
 from autosched.runtime.cache import kernel_cache
-from autosched.runtime.cpu.machine import target_machine
 from autosched.runtime.loader import check_object
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION, RUN_SYMBOL, WORKER_SYMBOL
 from autosched.target import Target, architecture_of
 
 if TYPE_CHECKING:
-    import llvmlite.binding as llvm
+    pass
 
 _OLDEST = {"x86_64": "x86-64", "aarch64": "generic"}  # CPU of each architecture
-
-
-def check_numba() -> None:
-    """See that Numba may compile. Raises UsageError where NUMBA_DISABLE_JIT forbids it."""
-    if NUMBA_DISABLE_JIT.get():
-        raise UsageError(
-            "NUMBA_DISABLE_JIT is set, so that Numba compiles nothing and no kernel can be built", hint="unset it"
-        )
 
 
 @functools.cache
@@ -45,7 +31,7 @@ def native_object(triple: str = "") -> bytes:
     cache, key = kernel_cache(), _cache_key(triple)
     found = cache.get(key)
     if found is None:
-        found = (None if triple else _ordered()) or compile_native(triple)
+        found = compile_native(triple)
         cache.put(key, found)
     return found
 
@@ -57,70 +43,46 @@ def native_for(target: Target) -> bytes:
     return native_object("" if target.is_native else target.triple)
 
 
-def order_native_object() -> None:
-    """Where no cache has it, let another process begin with it, which compiles kernels for this one afterwards.
+def start_helper_of_first_build() -> None:
+    """Where no cache has the loop, start a process that will compile kernels for this one.
 
-    A machine without it has most likely compiled nothing yet, so that there will be kernels to compile too.
+    A machine without it has most likely compiled nothing yet, so that there will be kernels to compile.
     """
     cache = kernel_cache()
     if cache.folder is not None and cache.writable and cache.get(_cache_key()) is None:
-        pool.start_spare(pool.NATIVE_LOOP)
-
-
-def _ordered() -> bytes | None:
-    """What another process compiles, if one does."""
-    helper = pool.take_spare()
-    if helper is None:
-        return None
-    with contextlib.closing(helper), contextlib.suppress(OSError, EOFError):
-        answers = helper.answers()
-        if answers and isinstance(answers[0], bytes):
-            return answers[0]
-    return None
+        pool.start_spare()
 
 
 @functools.cache
 def _cache_key(triple: str = "") -> str:
-    """What decides what code comes out; found without importing Numba, which takes a second."""
-    files = (*sorted(Path(__file__).parent.glob("*.py")), Path(native_abi.__file__))
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    return f"native {NATIVE_ABI_VERSION} {version('numba')} {version('llvmlite')} {triple or _triple()} {digest}"
+    """What decides what code comes out."""
+    front_end = Path(__file__).parents[1] / "cpu" / "front_end.py"
+    sources = (*Path(__file__).parent.glob("*.py"), Path(native_abi.__file__), front_end)
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()
+    return f"native {NATIVE_ABI_VERSION} {version('llvmlite')} {triple or _triple()} {digest}"
 
 
 def compile_native(triple: str = "") -> bytes:
-    """Compile the native loop with Numba and check what the object needs from outside."""
-    check_numba()
-    from numba import types
+    """Compile the native loop and check what the object needs from outside."""
+    from llvmlite import ir
 
+    from autosched.codegen.cpu.front_end import Compiler, Intrinsic, Signature
+    from autosched.codegen.cpu.machine import Machine, optimise
+    from autosched.codegen.cpu.types import I64
     from autosched.codegen.native import loop
 
     triple = triple or _triple()
-    architecture = architecture_of(triple.split("-")[0])
-    machine = target_machine(triple, _OLDEST[architecture], "", 2)
-    module = _compile(loop.run_graph, types.int64(*[types.int64] * 6), RUN_SYMBOL, architecture)
-    module.link_in(_compile(loop.worker, types.int64(types.int64), WORKER_SYMBOL, architecture))
-    module.triple, module.data_layout = triple, str(machine.target_data)
-    code: bytes = machine.emit_object(module)
+    module = ir.Module("native")
+    module.triple = triple
+    callees = {name: x for name, x in vars(loop).items() if isinstance(x, Intrinsic)}
+    numbers = {name: x for name, x in (*vars(native_abi).items(), *vars(loop).items()) if isinstance(x, int)}
+    compiler = Compiler(Path(loop.__file__).read_text("utf-8"), module, callees, numbers)
+    compiler.compile("run_graph", Signature(RUN_SYMBOL, (I64,) * 6, I64))
+    compiler.compile("worker", Signature(WORKER_SYMBOL, (I64,), I64))
+    machine = Machine(triple, _OLDEST[architecture_of(triple.split("-")[0])], "")
+    code: bytes = machine.llvm.emit_object(optimise([str(module)], machine))
     check_object(code, "native loop")
     return code
-
-
-def _compile(function: Callable[..., object], signature: object, symbol: str, architecture: str) -> llvm.ModuleRef:
-    """Compile a function as a C callback and give its optimised LLVM module, in which only `symbol` is visible."""
-    import llvmlite.binding as llvm
-    from numba import cfunc
-
-    from autosched.codegen.native.intrinsics import pause_for
-
-    callback = cfunc(signature, nopython=True, error_model="numpy")(function)
-    module = llvm.parse_assembly(pause_for(architecture, callback.inspect_llvm()))
-    for index, value in enumerate((*module.functions, *module.global_variables)):
-        if value.name == callback.native_name:
-            value.name = symbol
-        elif not value.is_declaration:
-            value.name = f"{symbol}_{index}"  # Numba's names count compilations, and equal input gives equal bytes
-            value.linkage = "internal"
-    return module
 
 
 def _triple() -> str:

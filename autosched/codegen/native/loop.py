@@ -1,4 +1,6 @@
-"""The native loop that runs a graph's phases in order, and the loop of the pool's workers, as Numba functions.
+"""The native loop that runs a graph's phases in order, and the loop of the pool's workers.
+
+The functions are compiled by `codegen.cpu.front_end`, never run by Python.
 
 One caller at a time uses the pool; another that comes meanwhile runs its graph on its own thread alone. A phase is
 shared by a *ticket*: one word with the phase's epoch and the number of pieces that nobody has taken. Whoever has time,
@@ -12,8 +14,6 @@ uses no CPU time.
 """
 
 from __future__ import annotations
-
-from numba import njit
 
 from autosched.codegen.native.intrinsics import (
     call_0,
@@ -42,17 +42,13 @@ _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 _EVERYBODY = 0x7FFFFFFF
 _CLOCK_MONOTONIC = 1
 
-_inline = njit(error_model="numpy", forceinline=True)  # a call left over would leave Numba's error handling too
 
-
-@_inline
-def take_count(remaining, threads):  # type: ignore[no-untyped-def]
+def take_count(remaining: int, threads: int) -> int:
     """Choose how many pieces to take: half of a fair share, so that the last ones even out differences in speed."""
     return max(remaining // (2 * threads), 1)
 
 
-@_inline
-def work(pool, worker):  # type: ignore[no-untyped-def]
+def work(pool: int, worker: int) -> bool:
     """Take pieces of the running phase once and run them; False if none are left for this worker."""
     ticket = load_acquire(pool + _TICKET)
     remaining = ticket & _REMAINING
@@ -70,8 +66,7 @@ def work(pool, worker):  # type: ignore[no-untyped-def]
     return True
 
 
-@_inline
-def wake_workers(pool):  # type: ignore[no-untyped-def]
+def wake_workers(pool: int) -> None:
     """Wake the workers that sleep, at most once for each time that one went to sleep."""
     if load_word(pool + _SLEEPERS) > 0 and exchange(pool + _SLEEPERS, 0) > 0:
         syscall = load_word(pool + _SYSCALL)
@@ -80,8 +75,7 @@ def wake_workers(pool):  # type: ignore[no-untyped-def]
             call_7(syscall, number, pool + _EPOCH_HALF, _FUTEX_WAKE_PRIVATE, _EVERYBODY, 0, 0, 0)
 
 
-@_inline
-def sleep_worker(pool, epoch):  # type: ignore[no-untyped-def]
+def sleep_worker(pool: int, epoch: int) -> None:
     """Sleep until the epoch is another one; without a futex, nap."""
     syscall = load_word(pool + _SYSCALL)
     if syscall == 0:
@@ -92,8 +86,7 @@ def sleep_worker(pool, epoch):  # type: ignore[no-untyped-def]
     call_7(syscall, number, pool + _EPOCH_HALF, _FUTEX_WAIT_PRIVATE, epoch & _REMAINING, 0, 0, 0)
 
 
-@_inline
-def run_phase_in_pool(pool, body, slots, n_tasks, threads):  # type: ignore[no-untyped-def]
+def run_phase_in_pool(pool: int, body: int, slots: int, n_tasks: int, threads: int) -> None:
     """Run a phase on the caller and the pool's workers; returns when all pieces are finished."""
     store_word(pool + _BODY, body)
     store_word(pool + _SLOTS, slots)
@@ -114,15 +107,13 @@ def run_phase_in_pool(pool, body, slots, n_tasks, threads):  # type: ignore[no-u
             call_0(load_word(pool + _SCHED_YIELD))
 
 
-@_inline
-def now_ns(pool, buffer):  # type: ignore[no-untyped-def]
+def now_ns(pool: int, buffer: int) -> int:
     """Read the monotonic clock in nanoseconds; `buffer` is room for a struct timespec."""
     call_2(load_word(pool + _CLOCK), _CLOCK_MONOTONIC, buffer)
     return load_word(buffer) * 1_000_000_000 + load_word(buffer + 8)
 
 
-@_inline
-def run_row(row, pool, threads):  # type: ignore[no-untyped-def]
+def run_row(row: int, pool: int, threads: int) -> None:
     """Run one phase, split where more than one thread and piece are there."""
     body, slots = load_word(row + 8 * abi.ROW_BODY), load_word(row + 8 * abi.ROW_SLOTS)
     n_tasks = load_word(row + 8 * abi.ROW_TASKS)
@@ -133,7 +124,7 @@ def run_row(row, pool, threads):  # type: ignore[no-untyped-def]
         call_body(body, slots, 0, n_tasks, 0)
 
 
-def run_graph(table, n_rows, pool, threads, number, times):  # type: ignore[no-untyped-def]
+def run_graph(table: int, n_rows: int, pool: int, threads: int, number: int, times: int) -> int:
     """Run all rows of a table `number` times; add each row's nanoseconds to `times` unless that is 0.
 
     Gives the number of threads that it ran on: 1 where another caller uses the pool.
@@ -155,7 +146,7 @@ def run_graph(table, n_rows, pool, threads, number, times):  # type: ignore[no-u
     return team
 
 
-def worker(block):  # type: ignore[no-untyped-def]
+def worker(block: int) -> int:
     """Serve a pool until it stops; `block` holds the pool's address and the worker's number."""
     pool, index = load_word(block + 8 * abi.WORKER_POOL), load_word(block + 8 * abi.WORKER_INDEX)
     spins, yields = load_word(pool + _SPINS), load_word(pool + _YIELDS)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 import numpy as np
 from autosched.codegen.compile import patient_collector
-from autosched.codegen.native import native_for, order_native_object
+from autosched.codegen.native import native_for, start_helper_of_first_build
 from autosched.codegen.pool import close_spares
 from autosched.templates.accuracy import with_accuracy
 from autosched.templates.tf32 import TF32, allow_tf32
@@ -97,7 +97,7 @@ def build_graph(
 ) -> Executable:  # fmt: skip
     """Build a model. The executable's manifest holds the build report and what it takes to build it again."""
     if target.is_cpu and choose_threads() > 1:
-        order_native_object()
+        start_helper_of_first_build()
     try:
         with patient_collector():
             with step("driver/build/tuned_layouts.py", "read what is known of layouts"):

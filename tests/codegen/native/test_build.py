@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from autosched.codegen import pool
-from autosched.codegen.native import native_object, order_native_object
+from autosched.codegen.native import native_object, start_helper_of_first_build
 from autosched.codegen.native.build import compile_native
 from autosched.env import child_environment
 from autosched.errors import ArtifactError
@@ -43,29 +43,16 @@ def empty_cache(tmp_path, monkeypatch):
     native_object.cache_clear()
 
 
-def test_another_process_compiles_it_meanwhile(empty_cache, monkeypatch):
-    expected = compile_native()
-    monkeypatch.setattr("autosched.codegen.native.build.compile_native", None)
-    order_native_object()
-    assert native_object() == expected
-    assert pool.take_spare() is None
-
-
-def test_it_is_ordered_only_where_nobody_has_it(empty_cache, monkeypatch):
+def test_a_helper_is_started_only_where_nobody_has_it(empty_cache):
+    start_helper_of_first_build()
+    assert len(pool._spares) == 1
+    pool.close_spares()
     native_object()
-    monkeypatch.setattr(pool, "start_spare", lambda message: pytest.fail(f"a process was started for {message}"))
-    order_native_object()
+    start_helper_of_first_build()
+    assert not pool._spares
 
 
-def test_a_process_that_ends_early_costs_nothing_but_time(empty_cache, monkeypatch):
-    ends = [sys.executable, "-c", "pass"]
-    monkeypatch.setattr(pool, "_start", lambda: subprocess.Popen(ends, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-    order_native_object()
-    assert native_object() == compile_native()
-
-
-def test_numba_is_not_imported_where_the_cache_has_it(empty_cache):
-    native_object()
+def test_numba_is_not_imported(empty_cache):
     code = (
         "import sys\nfrom autosched.codegen.native import native_object\nnative_object()\nprint('numba' in sys.modules)"
     )
