@@ -44,7 +44,7 @@ def patient_collector() -> Iterator[None]:
                 gc.set_threshold(*_usual)
 
 
-WORTH_A_POOL = 8  # fewer kernels compile faster in this process than a new one takes to import Numba
+WORTH_A_POOL = 4  # fewer kernels compile faster in this process than a new one starts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
