@@ -40,14 +40,14 @@ def main() -> None:
             write_frame(answers, NotDone())
 
 
-def _attempt(message: str | tuple[Request, str, str]) -> object:
+def _attempt(message: tuple[Request, str, str]) -> object:
     try:
         return _answer(message)
     except Exception as error:  # noqa: BLE001  (it is raised again in the other process)
         return error
 
 
-def _answer(message: str | tuple[Request, str, str]) -> object:
+def _answer(message: tuple[Request, str, str]) -> object:
     from autosched.codegen.compile import compile_missing
     from autosched.target import Target
 

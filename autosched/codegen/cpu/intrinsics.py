@@ -12,9 +12,6 @@ from autosched.codegen.cpu.front_end import Intrinsic
 from autosched.codegen.cpu.tile import Tile, define_tile
 from autosched.codegen.cpu.types import BYTES, I64, VOID, Isa
 
-if TYPE_CHECKING:
-    from llvmlite import ir
-
 
 def _offset(builder: ir.IRBuilder, pointer: ir.Value, count: ir.Value) -> ir.Value:
     """The address `count` bytes after `pointer`."""

@@ -14,9 +14,6 @@ from autosched.runtime.loader import check_object
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION, RUN_SYMBOL, WORKER_SYMBOL
 from autosched.target import Target, architecture_of
 
-if TYPE_CHECKING:
-    pass
-
 _OLDEST = {"x86_64": "x86-64", "aarch64": "generic"}  # CPU of each architecture
 
 
