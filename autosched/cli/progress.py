@@ -8,7 +8,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import IO, Protocol
+from typing import IO, Protocol, TypeVar
 
 from autosched.cli.output import Column, Row, Table, clock, factor, milliseconds, percent
 from autosched.cli.terminal import Live, fit
@@ -16,7 +16,8 @@ from autosched.printable import printable
 
 
 class TaskState(Protocol):
-    """How far one task is; times are None until they are measured, `share` is of the model's time."""
+    """How far one task is; times are None until they are measured, `share` is of the model's time
+    (guessed from the task's arithmetic before it is measured)."""
 
     @property
     def name(self) -> str: ...
@@ -34,6 +35,9 @@ class TaskState(Protocol):
     def n_failed(self) -> int: ...
     @property
     def state(self) -> str: ...
+
+
+T = TypeVar("T", bound=TaskState)
 
 
 class TuneState(Protocol):
@@ -100,6 +104,11 @@ def task_row(task: TaskState) -> Row:
         "n_failed": task.n_failed,
         "state": task.state,
     }
+
+
+def heaviest_first(tasks: Sequence[T]) -> list[T]:
+    """Order tasks by their share of the model's time; equal ones stay as they are."""
+    return sorted(tasks, key=lambda task: -(task.share or 0.0))
 
 
 def model_times(tasks: Sequence[TaskState]) -> tuple[float, float] | None:
@@ -247,7 +256,7 @@ class TuneDisplay:
         notes = [printable(note) for note in [*state.notes, *([STOPPING] if is_stopping(state) else [])]]
         notes = notes if is_last else notes[-max(1, height // 6) :]
         status = textwrap.wrap(status_line(state), width)
-        tasks = sorted(state.tasks, key=lambda task: -(task.share or 0.0))
+        tasks = heaviest_first(state.tasks)
         room = None if is_last else height - 1 - len(status) - len(notes)
         table = fit(Table(COLUMNS, [task_row(task) for task in tasks]), width, room)
         live.show([printable(head_line(state, self.name)), *table, *status, *notes], is_last=is_last)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from autosched.cli.output import Column, Table, say
-from autosched.cli.progress import COLUMNS, status_line, task_row
+from autosched.cli.progress import COLUMNS, heaviest_first, status_line, task_row
 
 if TYPE_CHECKING:
     from autosched.driver import TuneReport
@@ -39,7 +39,8 @@ def say_end(report: TuneReport, *, quiet: bool) -> None:
 
 
 def report_table(report: TuneReport, form: str) -> Table:
-    """The tasks of one model, with what is said of all of them."""
+    """The tasks of one model, with what is said of all of them; as text the heaviest come first."""
+    is_text = form not in ("json", "csv")
     model = None if report.model is None else {**asdict(report.model), "text": report.model.text}
     summary = {
         "elapsed_s": report.elapsed_s,
@@ -64,9 +65,9 @@ def report_table(report: TuneReport, form: str) -> Table:
     )
     rows = [
         {**task_row(task), "config": task.config, "border": task.border, "importance": dict(task.importance)}
-        for task in report.tasks
+        for task in (heaviest_first(report.tasks) if is_text else report.tasks)
     ]
-    return Table((*COLUMNS, *more) if form in ("json", "csv") else COLUMNS, rows, summary=summary)
+    return Table(COLUMNS if is_text else (*COLUMNS, *more), rows, summary=summary)
 
 
 def table_of_all(reports: Sequence[tuple[str, TuneReport]], form: str) -> Table:

@@ -230,13 +230,17 @@ class TaskScheduler:
         A task whose few trials say little yet is expected to save what the others did, each counted by its trials, with
         one more beside them that saves `GUESSED_GAIN`.
         """
-        usual, pace = self._usual_gain(), self._pace()
-        saved = total = 0.0
+        usual, costs_s = self._usual_gain(), self.costs_s()
+        saved = 0.0
         for i, task in enumerate(self.tasks):
-            gain, cost_s = task.expected_gain(self.options.horizon), task.cost_s(pace)
-            total += cost_s
-            saved += cost_s * (min(gain, usual) if self._is_cold(i) else gain)
-        return saved / total if total > 0 else 0.0
+            gain = task.expected_gain(self.options.horizon)
+            saved += costs_s[i] * (min(gain, usual) if self._is_cold(i) else gain)
+        return saved / sum(costs_s) if any(costs_s) else 0.0
+
+    def costs_s(self) -> list[float]:
+        """What each task costs the model in seconds: measured, else guessed from its work; 0 where nothing is known."""
+        pace = self._pace()
+        return [task.cost_s(pace) for task in self.tasks]
 
     def _usual_gain(self) -> float:
         """The share of its default's time that tuning saves a task of this model, as far as that was seen."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autosched.cli import main
-from autosched.cli.tune_end import say_end
+from autosched.cli.tune_end import report_table, say_end
 from autosched.driver.options import TuneOptions
 from autosched.driver.tune import several
 from autosched.driver.tune.report import TaskReport, TuneReport
@@ -220,3 +220,11 @@ def test_list_of_an_untuned_model_measures_defaults_and_stores_nothing(
     assert task["record"] == "none" and task["default_s"] > 0 and task["best_s"] is None
     assert task["share"] == 1.0 and 0 <= task["expected_gain"] <= 1
     assert not (tmp_path / "r.db").exists()
+
+
+def test_the_table_at_the_end_begins_with_the_heaviest_task() -> None:
+    report = TuneReport([TaskReport(name, 1) for name in "abc"])
+    for task, share in zip(report.tasks, (0.2, 0.5, 0.3), strict=True):
+        task.share = share
+    assert [row["name"] for row in report_table(report, "table").rows] == ["b", "c", "a"]
+    assert [row["name"] for row in report_table(report, "json").rows] == ["a", "b", "c"], "as --tasks counts them"

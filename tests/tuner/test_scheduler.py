@@ -103,6 +103,15 @@ def test_a_task_that_is_hardly_known_is_expected_to_save_what_the_others_did() -
     assert run.expected_gain() == pytest.approx((9 * 0.02 + 0.9) / 10)
 
 
+def test_what_was_not_measured_costs_what_its_work_takes_at_the_pace_of_the_others() -> None:
+    run = scheduler((2, 1e-3, 0.1), (1, 1.0, 0.1))
+    run.tasks[0].work, run.tasks[1].work = 100.0, 50.0
+    run.tasks[1].best_s = run.tasks[1].default_s = None
+    assert run.costs_s() == pytest.approx([2e-3, 1e-3])
+    run.tasks[0].best_s = None
+    assert run.costs_s() == [0.0, 0.0]
+
+
 def test_a_task_without_gain_gets_no_more() -> None:
     run = scheduler((1, 100.0, 0.004), (1, 1.0, 0.9), until=0.001)
     assert run.next_turn() == Turn(1, 8)

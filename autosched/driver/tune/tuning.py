@@ -286,10 +286,11 @@ class Tuning:
         """Bring the report's numbers up to date."""
         report, options = self.report, self.options
         report.elapsed_s = self.session.elapsed_s
-        total = sum(task.weighted_s for task in self.tasks)
-        for task in self.tasks:
+        costs_s = self.scheduler.costs_s()
+        total = sum(costs_s)
+        for task, cost_s in zip(self.tasks, costs_s, strict=True):
             task.report.default_s, task.report.best_s = task.default_s, task.best_s
-            task.report.share = task.weighted_s / total if total else None
+            task.report.share = cost_s / total if total else None
         report.left_s = None if options.budget_s is None else max(0.0, options.budget_s - self.session.total_s)
         report.expected_gain_s = self.scheduler.expected_gain() * total if total else None
         report.noise = statistics.median(self._intervals) if self._intervals else None

@@ -70,3 +70,16 @@ def test_a_drift_is_noted_once(tmp_path: Path) -> None:
             noted = sum("speed has drifted" in note for note in tuning.report.notes)
             assert noted == (factor > 1.03)
     assert abs(tuning.report.drift - 0.2) < 1e-9
+
+
+def test_shares_are_of_the_whole_model_before_all_of_it_is_measured(tmp_path: Path) -> None:
+    tasks = [make_task(matmul(), CPU, name=name, cache="warm") for name in ("a", "b")]
+    with open_store(tmp_path / "r.db") as store:
+        tuning = Tuning(tasks, CPU, 1, store, TuneOptions(), {})
+        tuning.fill_report()
+        assert [task.share for task in tuning.report.tasks] == [None, None], "nothing is measured"
+        tuning.tasks[0].best_s = 1e-3
+        tuning.fill_report()
+    assert [task.share for task in tuning.report.tasks] == [0.5, 0.5]
+    gain_s = tuning.report.expected_gain_s
+    assert gain_s is not None and abs(gain_s - 2e-3 * tuning.scheduler.expected_gain()) < 1e-12
