@@ -59,6 +59,7 @@ class Matmul:
         gpu = target.gpu
         values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
         values |= {"shared_bytes": gpu.max_shared_memory_per_block, "asynchronous": copies_itself(anchor.sizes, gpu)}
+        values["registers"] = gpu.registers_per_sm
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:

@@ -79,7 +79,7 @@ class GeneralReduction:
     """Functions of reductions and element-wise blocks, where no other template knows the form."""
 
     name = "reduction"
-    version: int = 2
+    version: int = 3
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         blocks = blocks_of(func)
@@ -157,8 +157,8 @@ class GeneralReduction:
         sch.bind(group, BLOCK_X)
         sch.bind(result, across if shared > 1 else THREAD_X)
         if behind is not None:
-            sch.compute_at(block.name_hint, result)
-            sch.set_scope(block.name_hint, 0, "shared" if shared > 1 else "local")
+            sch.compute_at(block.name_hint, result, preserve_unit_loops=True)
+            sch.set_scope(block.name_hint, 0, "local")  # all threads that share a sum have it
             terms = list(_terms(sch, block))
             if lane is not None:
                 lane = sch.get_loops(block.name_hint)[-len(terms) - 1]

@@ -81,7 +81,7 @@ class RowReduction:
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu
         values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        values["most_held"] = MOST_HELD
+        values |= {"most_held": MOST_HELD, "bytes": _widest(anchor), "shared_bytes": gpu.max_shared_memory_per_block}
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
@@ -91,8 +91,7 @@ class RowReduction:
         together = max(1, LEAST_THREADS // threads)
         while together > 1 and rows // together < gpu.sm_count:
             together //= 2
-        item = max(item_bytes(b.writes[0].buffer.dtype) for b in anchor.details.blocks)
-        keep = length * item * together <= gpu.static_shared // 2
+        keep = length * _widest(anchor) * together <= gpu.static_shared // 2
         held = length % (4 * threads) == 0 and length <= MOST_HELD * threads
         knobs = {"block_size": threads, "together": together, "vector": 4, "keep": keep, "held": held}
         return Config(self.name, knobs)
@@ -124,6 +123,11 @@ class RowReduction:
             else:
                 _share_row(sch, each, row, config["block_size"], config["vector"])
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+
+
+def _widest(anchor: Anchor) -> int:
+    """Bytes of the widest value of a row."""
+    return max(item_bytes(b.writes[0].buffer.dtype) for b in anchor.details.blocks)
 
 
 def _needs_own_row(rows: Rows) -> bool:
