@@ -162,10 +162,11 @@ class BlockBuilder:
 
     def emit(self, expr: object, name_hint: str = "") -> Var:
         """Bind an expression to a new variable, lv… inside dataflow blocks and gv… outside."""
+        return self._emit(self.normalize(_value(expr, "emit")), name_hint)
+
+    def _emit(self, value: Expr, name_hint: str) -> Var:
         scope = self._scope
-        return self._bind(
-            self.normalize(_value(expr, "emit")), name_hint or ("lv" if scope.in_dataflow else "gv"), scope.in_dataflow
-        )
+        return self._bind(value, name_hint or ("lv" if scope.in_dataflow else "gv"), scope.in_dataflow)
 
     def emit_output(self, output: object, name_hint: str = "") -> Var:
         """Bind an expression to a variable that is seen after the dataflow block."""
@@ -197,31 +198,36 @@ class BlockBuilder:
         return var
 
     def normalize(self, expr: Expr) -> Expr:
-        """The expression with every nested call bound to a variable of its own."""
+        """The expression with every nested call bound to a variable of its own, one that is used twice to one."""
+        return self._normal(expr, {})
+
+    def _normal(self, expr: Expr, bound: dict[int, Var]) -> Expr:
         if isinstance(expr, Call):
             if expr.struct_info is None and isinstance(expr.op, GlobalVar) and expr.op in self._module:
                 result = getattr(self._module[expr.op], "ret_struct_info", None)
                 expr = dataclasses.replace(expr, struct_info=result)
-            args = tuple(self._argument(a) for a in expr.args)
+            args = tuple(self._argument(a, bound) for a in expr.args)
             if all(a is b for a, b in zip(args, expr.args, strict=True)):
                 return expr
             return Call(expr.op, args, expr.attrs, expr.sinfo_args, expr.struct_info, expr.span)
         if isinstance(expr, Tuple):
-            fields = tuple(self._argument(f) for f in expr.fields)
+            fields = tuple(self._argument(f, bound) for f in expr.fields)
             return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else Tuple(fields)
         if isinstance(expr, TupleGetItem):
-            source = self._argument(expr.tuple_value)
+            source = self._argument(expr.tuple_value, bound)
             if isinstance(source, Tuple):
                 return source.fields[expr.index]
             return expr if source is expr.tuple_value else TupleGetItem(source, expr.index)
         return expr
 
-    def _argument(self, x: object) -> Any:
+    def _argument(self, x: Any, bound: dict[int, Var]) -> Any:
         if isinstance(x, LEAVES):
             return x
         if isinstance(x, Tuple):
-            return self.normalize(x)
-        return self.emit(x)
+            return self._normal(x, bound)
+        if id(x) not in bound:  # whoever called `normalize` holds x
+            bound[id(x)] = self._emit(self._normal(_value(x, "emit"), bound), "")
+        return bound[id(x)]
 
     # --- tensor expressions and functions ----------------------------------------------------------------------------
 
@@ -240,7 +246,7 @@ class BlockBuilder:
     def _te_argument(self, x: object) -> Any:
         if isinstance(x, list | tuple):
             return type(x)(self._te_argument(v) for v in x)
-        return self._argument(x) if isinstance(x, Expr) else x
+        return self._argument(x, {}) if isinstance(x, Expr) else x
 
     def emit_te(
         self,

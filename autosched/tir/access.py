@@ -88,12 +88,18 @@ def infer_regions(
 
 
 def _walk_outside_blocks(node: Node, nested: list[Block]) -> Iterable[Node]:
+    """The nodes outside of nested blocks, a shared expression once."""
     stack: list[Node] = [node]
+    entered: set[int] = set()
     while stack:
         top = stack.pop()
         if isinstance(top, BlockRealize):
             nested.append(top.block)
             continue
+        if top.is_scalar:
+            if id(top) in entered:
+                continue
+            entered.add(id(top))
         yield top
         stack.extend(reversed(children(top)))
 

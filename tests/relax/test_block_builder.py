@@ -102,6 +102,18 @@ def test_emit_te_makes_and_shares_prim_funcs() -> None:
     np.testing.assert_allclose(columns, np.full(5, 3 * 4 * 4))
 
 
+def test_a_nested_call_that_is_used_twice_is_bound_once() -> None:
+    x = value = var("x", 4)
+    for _ in range(12):
+        value = op.add(value, value)
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            gv = bb.emit_output(value)
+        bb.emit_func_output(gv)
+    assert len(list(bb.get()["main"].bindings())) == 12
+
+
 def test_one_tensor_passed_twice_is_one_parameter() -> None:
     x = var("x", 3)
     bb = BlockBuilder()

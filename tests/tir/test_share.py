@@ -13,11 +13,11 @@ import autosched
 from autosched import te, tir
 from autosched.codegen import compile_func
 from autosched.ir import structural_equal, structural_hash
-from autosched.ir.node import Node, walk
+from autosched.ir.node import Node, children, walk
 from autosched.ir.structural import structural_key
 from autosched.target import Target
 from autosched.templates import apply_config, default_config
-from autosched.tir import BufferStore, IntImm, PrimExpr, PrimFunc, Var
+from autosched.tir import BufferStore, IntImm, PrimExpr, PrimFunc, Var, access
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.evaluate import evaluate
@@ -83,6 +83,15 @@ def test_visitors_and_rewrites_see_a_shared_value_once() -> None:
     moved = substitute(value, {i: i + 1})
     counted(walk(moved), 200)
     assert len({id(n) for n in walk(moved) if isinstance(n, E.Add)}) == DEEP + 1, "what was shared stays shared"
+
+
+def test_what_a_block_reads_is_found_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, i, _ = element()
+    looked = Counter(200, ...)
+    monkeypatch.setattr(access, "children", lambda node: children(looked(node)))
+    at = chain(i, double) % 8
+    reads, _ = access.infer_regions(BufferStore(Buffer("y", (IntImm(8, "int64"),)), element()[2], (at,)))
+    assert len(reads) == 1 and looked.n > DEEP
 
 
 def test_questions_of_form_take_linear_time() -> None:
