@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.errors import InvalidValueError
 from autosched.te import Tensor, extern
 from autosched.tir import call_packed
 
 
-def matmul(lhs: Tensor, rhs: Tensor, transa: bool = False, transb: bool = False, **kwargs: Any) -> Tensor:
+def matmul(lhs: Tensor, rhs: Tensor, transa: bool = False, transb: bool = False, **kwargs: str) -> Tensor:
     """lhs [M, K] times rhs [K, N], either given transposed. Raises ValueError for tensors of other ranks."""
     if lhs.ndim != 2 or rhs.ndim != 2:
         raise InvalidValueError(f"matmul takes two matrices, got {lhs.ndim} and {rhs.ndim} dimensions")
@@ -22,7 +20,7 @@ def matmul(lhs: Tensor, rhs: Tensor, transa: bool = False, transb: bool = False,
 
 
 def batch_matmul(
-    lhs: Tensor, rhs: Tensor, transa: bool = False, transb: bool = False, iterative: bool = False, **kwargs: Any
+    lhs: Tensor, rhs: Tensor, transa: bool = False, transb: bool = False, iterative: bool = False, **kwargs: str
 ) -> Tensor:
     """lhs [B, M, K] times rhs [B, K, N], either given transposed. Raises ValueError for tensors of other ranks."""
     if lhs.ndim != 3 or rhs.ndim != 3:

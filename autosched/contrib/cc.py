@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from autosched.errors import TVMError
 
@@ -12,6 +12,8 @@ def create_shared(output: str, objects: object, options: object = None, **_: obj
     raise TVMError("libraries are written by export_library", hint="leave out fcompile")
 
 
-def cross_compiler(compile_func: object, options: object = None, output_format: str = "so", **_: object) -> Any:
+def cross_compiler(
+    compile_func: object, options: object = None, output_format: str = "so", **_: object
+) -> Callable[..., object]:
     """A function that `export_library` accepts."""
     return create_shared

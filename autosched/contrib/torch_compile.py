@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,9 +21,14 @@ from autosched.driver.build.entry import build
 from autosched.errors import AutoschedError, UsageError
 from autosched.frontend.torch.aten_graph import Output, decompositions, import_aten_graph
 from autosched.frontend.torch.graph import array_of
+from autosched.ir.node import Attrs
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime import Executable, NDArray
 
+if TYPE_CHECKING:
+    import torch
+
+Input: TypeAlias = Any  # of a graph: a tensor of PyTorch's or a number
 _log = logging.getLogger(__name__)
 OPTIONS = ("target", "threads", "records", "strict")
 
@@ -54,8 +59,8 @@ counters = Counters()
 
 
 def autosched_backend(
-    graph_module: Any, example_inputs: Sequence[Any], options: Mapping[str, object] | None = None
-) -> Any:
+    graph_module: torch.fx.GraphModule, example_inputs: Sequence[Input], options: Mapping[str, object] | None = None
+) -> Callable[..., object]:
     """The backend that `torch.compile` finds by the name "autosched".
 
     options  target, threads, records: as of `autosched.build`; strict=True raises instead of running in PyTorch
@@ -74,13 +79,16 @@ def autosched_backend(
         return _in_pytorch(graph_module.forward, "its tensors are not on the CPU", strict)
     real = list(example_inputs)
 
-    def compile_graph(aten: object, fake_inputs: Sequence[object]) -> Any:
+    def compile_graph(aten: torch.fx.GraphModule, fake_inputs: Sequence[object]) -> _Compiled:
         return _Compiled(aten, _constant_inputs(real), chosen, strict)
 
-    return aot_autograd(fw_compiler=compile_graph, decompositions=decompositions())(graph_module, example_inputs)
+    compiled: Callable[..., object] = aot_autograd(fw_compiler=compile_graph, decompositions=decompositions())(
+        graph_module, example_inputs
+    )
+    return compiled
 
 
-def _in_pytorch(run: Callable[..., object], reason: str, strict: bool) -> Callable[..., Any]:
+def _in_pytorch(run: Callable[..., object], reason: str, strict: bool) -> Callable[..., object]:
     """What runs a graph in PyTorch, after a warning."""
     if strict:
         raise UsageError(f"a graph is not compiled by autosched: {reason}")
@@ -106,13 +114,13 @@ class _Compiled:
 
     _boxed_call = False
 
-    def __init__(self, graph: Any, constants: frozenset[int], options: Mapping[str, Any], strict: bool):
+    def __init__(self, graph: torch.fx.GraphModule, constants: frozenset[int], options: Attrs, strict: bool):
         self.graph, self.constants, self.options, self.strict = graph, constants, dict(options), strict
         self.versions: list[tuple[int, int]] | None = None
-        self.built: dict[Any, Callable[[Sequence[Any]], tuple[Any, ...]] | None] = {}
+        self.built: dict[object, Callable[[Sequence[Input]], tuple[Input, ...]] | None] = {}
         self.lock = threading.Lock()
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+    def __call__(self, *inputs: Input) -> tuple[Input, ...]:
         with self.lock:
             self.see_changes(inputs)
             given = [x for i, x in enumerate(inputs) if i not in self.constants]
@@ -125,7 +133,7 @@ class _Compiled:
         counters.runs += 1
         return run(given)
 
-    def see_changes(self, inputs: Sequence[Any]) -> None:
+    def see_changes(self, inputs: Sequence[Input]) -> None:
         """Forget what was built where a constant has changed; one that did is no constant any more."""
         now = _versions([inputs[i] for i in self.constants])
         if now == self.versions:
@@ -138,7 +146,7 @@ class _Compiled:
             now = _versions([inputs[i] for i in self.constants])
         self.versions = now
 
-    def build(self, inputs: Sequence[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]] | None:
+    def build(self, inputs: Sequence[Input]) -> Callable[[Sequence[Input]], tuple[Input, ...]] | None:
         """Build for the sizes of these inputs: a function of those that are no constants. None where it cannot be."""
         try:
             given = [self.described(i, x) for i, x in enumerate(inputs)]
@@ -153,7 +161,7 @@ class _Compiled:
         _log.info("built a graph of %d nodes", len(self.graph.graph.nodes))
         return partial(_run, imported.results, executable)
 
-    def described(self, index: int, value: object) -> Any:
+    def described(self, index: int, value: object) -> object:
         """An input as the importer takes it: a constant's array, a tensor's type, a number."""
         if not hasattr(value, "shape"):
             return value
@@ -163,17 +171,19 @@ class _Compiled:
         return TensorStructInfo(array.shape, str(array.dtype))
 
 
-def _run(results: Sequence[Any], executable: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
+def _run(
+    results: Sequence[object], executable: Executable | Callable[..., object] | None, inputs: Sequence[Input]
+) -> tuple[Input, ...]:
     """What a graph gives for inputs whose sizes and dtypes are those that it was built for."""
     given: Sequence[Any] = ()
     if executable is not None:
         arrays = [_array(x) for x in inputs if hasattr(x, "shape")]
-        given = executable.run(arrays) if isinstance(executable, Executable) else executable(*arrays)
-        given = given if isinstance(given, tuple) else (given,)
+        made = executable.run(arrays) if isinstance(executable, Executable) else executable(*arrays)
+        given = made if isinstance(made, tuple) else (made,)
     return tuple([_tensor(given[r.index]) if isinstance(r, Output) else r for r in results])
 
 
-def _array(tensor: Any) -> np.ndarray:
+def _array(tensor: torch.Tensor) -> np.ndarray:
     """A tensor's values, in its memory where NumPy can read them there."""
     try:
         values: np.ndarray = tensor.numpy(force=True)
@@ -182,12 +192,12 @@ def _array(tensor: Any) -> np.ndarray:
     return values if values.flags.c_contiguous else np.ascontiguousarray(values)
 
 
-def _versions(tensors: Sequence[Any]) -> list[tuple[int, int]]:
+def _versions(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
     """What tells whether tensors' values may have changed: where they are, and how often they were written."""
     return [(t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors]
 
 
-def _tensor(array: Any) -> Any:
+def _tensor(array: object) -> torch.Tensor:
     """A result as a tensor of PyTorch's, in the same memory."""
     import torch
 

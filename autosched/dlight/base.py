@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from autosched.errors import InvalidTypeError, TVMError
 from autosched.ir.module import IRModule
@@ -64,7 +63,7 @@ def is_scheduled(func: PrimFunc) -> bool:
     return bool(func.attrs.get(IS_SCHEDULED) or func.attrs.get("tirx.is_scheduled"))
 
 
-def first_answer(rules: Sequence[Any], func: PrimFunc, target: Target) -> PrimFunc | None:
+def first_answer(rules: Sequence[ScheduleRule], func: PrimFunc, target: Target) -> PrimFunc | None:
     """The function as the first rule that fits schedules it; of several schedules the first."""
     for rule in rules:
         answer = rule.apply(func, target, False)

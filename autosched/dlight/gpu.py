@@ -79,7 +79,7 @@ def _product(sizes: list[int]) -> int:
 
 
 class Fallback(GPUScheduleRule):
-    """Any function: one thread per element of every block that cannot be inlined."""
+    """For all functions: one thread per element of every block that cannot be inlined."""
 
     def schedule(self, sch: Schedule, blocks: list[BlockInfo]) -> bool:
         """Bind every block."""
@@ -190,7 +190,7 @@ class Reduction(_CrossThread):
     """A sum, maximum … over some dimensions."""
 
     def accepts(self, sch: Schedule, main: BlockInfo) -> bool:
-        """Any reduction that is no product of matrices."""
+        """A reduction that is no product of matrices."""
         return product_kind(sch, main) in (None, VECTOR)
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.errors import InvalidValueError, refuse
+from autosched.ir import IRModule
+from autosched.meta_schedule.database import ArgsInfo
 from autosched.meta_schedule.space_generator import ScheduleFn, annotated, create
 from autosched.meta_schedule.tasks import args_info
 from autosched.meta_schedule.workload import module_of
 from autosched.space import Config
 from autosched.target import Target
+from autosched.target.target import TargetLike
 from autosched.task import Measurement, Status, Trial
 from autosched.templates import space_for
 from autosched.tir import Schedule
-from autosched.tuner.search import make_search
+from autosched.tuner.search import Search, make_search
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,11 +26,11 @@ class MeasureCandidate:
     """A schedule to measure."""
 
     sch: Schedule
-    args_info: Sequence[Any]
+    args_info: ArgsInfo
     config: Config | None = None  # what the search asked for
 
 
-def _measurement(result: Any) -> Measurement:
+def _measurement(result: object) -> Measurement:
     """A runner's result as the search's."""
     seconds = getattr(result, "run_secs", None)
     if not seconds:
@@ -40,18 +42,19 @@ class TuneContext:
     """A PrimFunc, its target, where candidates come from and which ones are next."""
 
     def __init__(
-        self, mod: Any = None, *, target: Any = None, space_generator: Any = None, search_strategy: Any = None,
-        task_name: str = "main", rand_state: int = -1, num_threads: Any = "physical", logger: Any = None,
+        self, mod: object = None, *, target: TargetLike | None = None, space_generator: object = None,
+        search_strategy: object = None, task_name: str = "main", rand_state: int = -1,
+        num_threads: int | str = "physical", logger: object = None,
     ):  # fmt: skip
         self.mod = None if mod is None else module_of(mod)
         self.target = None if target is None else Target(target)
         self.space_generator = create(space_generator or "post-order-apply")
         self.search_strategy, self.task_name, self.num_threads = search_strategy, task_name, num_threads
         self.rand_state = max(rand_state, 0)
-        self._search: Any = None
+        self._search: Search | None = None
         self._left = 0
 
-    def _ready(self) -> tuple[Any, Target]:
+    def _ready(self) -> tuple[IRModule, Target]:
         if self.mod is None or self.target is None:
             raise InvalidValueError("`mod` or `target` of the TuneContext is not provided")
         return self.mod, self.target

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError, RecordError, ScheduleError
 from autosched.ir import IRModule
+from autosched.json_types import Json
 from autosched.meta_schedule.workload import Workload, form_of, module_of
 from autosched.target import Target
 from autosched.tir import Schedule
 from autosched.tir.schedule import Trace
 
 FAILED_S = 1e10  # run_secs of a candidate that could not be measured
+
+PathOrNone = str | PathLike[str] | None
+ArgsInfo = Sequence[Sequence[Json]]  # of each argument ("TENSOR", dtype, shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,20 +31,20 @@ class TuningRecord:
     args_info  ("TENSOR", dtype, shape) for each argument
     """
 
-    trace: Any  # a Trace, or its JSON
+    trace: Trace | Json  # a Trace, or its JSON
     workload: Workload
     run_secs: Sequence[float] | None = None
     target: Target | None = None
-    args_info: Any = None
+    args_info: ArgsInfo | None = None
 
-    def as_json(self, path: object = None) -> list[Any]:
+    def as_json(self, path: object = None) -> list[Json]:
         """[trace, run_secs, target, args_info]."""
         trace = self.trace.as_json() if isinstance(self.trace, Trace) else self.trace
         seconds = None if self.run_secs is None else [float(s) for s in self.run_secs]
         return [trace, seconds, None if self.target is None else json.loads(self.target.to_json()), self.args_info]
 
     @staticmethod
-    def from_json(obj: Any, workload: Workload) -> TuningRecord:
+    def from_json(obj: Json, workload: Workload) -> TuningRecord:
         """Read what `as_json` gave."""
         trace, seconds, target, info = obj
         return TuningRecord(trace, workload, seconds, None if target is None else Target(target), info)
@@ -127,9 +132,11 @@ class Database:
         sch = self.query_schedule(mod, target, workload_name)
         return None if sch is None else sch.mod
 
-    def query(self, mod: object, target: object, *, workload_name: str = "main", kind: str = "schedule") -> Any:
+    def query(
+        self, mod: object, target: object, *, workload_name: str = "main", kind: str = "schedule"
+    ) -> Schedule | TuningRecord | IRModule | None:
         """One of the three queries; kind "schedule", "record" or "ir_module"."""
-        queries: dict[str, Callable[..., Any]] = {
+        queries: dict[str, Callable[..., Schedule | TuningRecord | IRModule | None]] = {
             "schedule": self.query_schedule, "record": self.query_tuning_record, "ir_module": self.query_ir_module
         }  # fmt: skip
         if kind not in queries:
@@ -158,13 +165,13 @@ class Database:
         return Database._stack[-1] if Database._stack else None
 
     @staticmethod
-    def create(kind: Any = "json", *args: Any, **kwargs: Any) -> Database:
+    def create(kind: object = "json", *args: Any, **kwargs: Any) -> Database:
         """A database: "json", "memory", "union" or "ordered_union". Raises ValueError for another kind."""
         kinds: dict[str, Callable[..., Database]] = {
             "json": JSONDatabase, "memory": MemoryDatabase, "union": UnionDatabase,
             "ordered_union": OrderedUnionDatabase,
         }  # fmt: skip
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             raise InvalidValueError(f"Unknown Database: {kind}", hint=f"one of {sorted(kinds)}")
         return kinds[kind](*args, **kwargs)
 
@@ -208,7 +215,7 @@ class JSONDatabase(MemoryDatabase):
     """
 
     def __init__(
-        self, path_workload: Any = None, path_tuning_record: Any = None, *, work_dir: Any = None,
+        self, path_workload: PathOrNone = None, path_tuning_record: PathOrNone = None, *, work_dir: PathOrNone = None,
         allow_missing: bool = True, module_equality: str = "structural",
     ):  # fmt: skip
         super().__init__(module_equality)
@@ -275,12 +282,12 @@ class OrderedUnionDatabase(UnionDatabase):
         return None
 
 
-def create(kind: Any = "json", *args: Any, **kwargs: Any) -> Database:
+def create(kind: object = "json", *args: Any, **kwargs: Any) -> Database:
     """See `Database.create`."""
     return Database.create(kind, *args, **kwargs)
 
 
-def _lines(path: Path) -> list[Any]:
+def _lines(path: Path) -> list[Json]:
     if not path.exists():
         return []
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from autosched.errors import InvalidValueError, refuse
 
@@ -11,7 +10,7 @@ from autosched.errors import InvalidValueError, refuse
 class _Options:
     """Holds what it was given."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: object, **kwargs: object):
         self.args = args
         self.__dict__.update(kwargs)
 
@@ -45,7 +44,7 @@ class RPCConfig:
 class RPCRunner(_Options):
     """Measures on the devices that a tracker hands out: `rpc_config`; its other arguments are the tuner's own."""
 
-    def __init__(self, rpc_config: RPCConfig, *args: Any, **kwargs: Any):
+    def __init__(self, rpc_config: RPCConfig, *args: object, **kwargs: object):
         super().__init__(*args, **kwargs)
         self.rpc_config = rpc_config
 

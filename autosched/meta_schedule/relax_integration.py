@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from os import PathLike
 
 from autosched.driver.build.choose import is_scheduled
 from autosched.driver.vm.relax_build import build_relax
@@ -24,6 +24,7 @@ from autosched.relax.rewrite import bindings_of
 from autosched.relax.transform import BindParams
 from autosched.runtime.relax_vm import VMExecutable
 from autosched.target import Target
+from autosched.target.target import TargetLike
 from autosched.tir import PrimFunc
 
 
@@ -39,7 +40,11 @@ def _prepared(mod: object, params: Mapping[str, object] | None) -> IRModule:
 
 
 def extract_tasks(
-    mod: Any, target: Any, params: Mapping[str, Any] | None = None, *, module_equality: str = "structural"
+    mod: object,
+    target: TargetLike,
+    params: Mapping[str, object] | None = None,
+    *,
+    module_equality: str = "structural",
 ) -> list[ExtractedTask]:
     """The kernels that a module's functions call, equal ones as one task with a weight."""
     refuse("extract_tasks", hint="tasks are equal by form", module_equality=module_equality != "structural")
@@ -63,8 +68,8 @@ def extract_tasks(
 
 
 def extracted_tasks_to_tune_contexts(
-    extracted_tasks: Collection[ExtractedTask], work_dir: object, space: object = "post-order-apply",
-    strategy: object = "evolutionary", num_threads: object = "physical", seed: int | None = None,
+    extracted_tasks: Collection[ExtractedTask], work_dir: str | PathLike[str], space: object = "post-order-apply",
+    strategy: object = "evolutionary", num_threads: int | str = "physical", seed: int | None = None,
 ) -> tuple[list[TuneContext], list[float]]:  # fmt: skip
     """A context for each task, and their weights; `tune_tasks` keeps its files in a `work_dir` of its own."""
     tasks = list(extracted_tasks)
@@ -84,8 +89,8 @@ def extracted_tasks_to_tune_contexts(
 
 
 def tune_relax(
-    mod: object, params: Mapping[str, object] | None, target: object, work_dir: object, max_trials_global: int,
-    max_trials_per_task: int | None = None, op_names: Collection[str] | None = None, *,
+    mod: object, params: Mapping[str, object] | None, target: TargetLike, work_dir: str | PathLike[str],
+    max_trials_global: int, max_trials_per_task: int | None = None, op_names: Collection[str] | None = None, *,
     num_trials_per_iter: int = 64, builder: object = "local", runner: object = "local", database: object = "json",
     cost_model: object = "xgb", measure_callbacks: object = "default", task_scheduler: object = "gradient",
     space: object = "post-order-apply", strategy: object = "evolutionary", seed: int | None = None,
@@ -108,7 +113,7 @@ def tune_relax(
 def compile_relax(
     database: Database,
     mod: object,
-    target: Any,
+    target: TargetLike,
     params: Mapping[str, object] | None = None,
     enable_warning: bool = False,
 ) -> VMExecutable:
@@ -122,7 +127,7 @@ def compile_relax(
 log = logging.getLogger("autosched.meta_schedule")
 
 
-def MetaScheduleApplyDatabase(work_dir: object = None, enable_warning: bool = False) -> Pass:  # noqa: N802
+def MetaScheduleApplyDatabase(work_dir: str | PathLike[str] | None = None, enable_warning: bool = False) -> Pass:  # noqa: N802
     """Give every PrimFunc that a database knows the schedule of its fastest record.
 
     work_dir  of a JSON database; else that of the `with` block. Raises UsageError where there is none.
@@ -164,7 +169,7 @@ def _target() -> Target:
 
 
 def MetaScheduleTuneTIR(  # noqa: N802
-    work_dir: object, max_trials_global: int, max_trials_per_task: int | None = None
+    work_dir: str | PathLike[str], max_trials_global: int, max_trials_per_task: int | None = None
 ) -> Pass:
     """Tune every PrimFunc of a module into the database of `work_dir`; the module stays as it is."""
 
@@ -183,8 +188,8 @@ def MetaScheduleTuneTIR(  # noqa: N802
 
 
 def MetaScheduleTuneIRMod(  # noqa: N802
-    params: Mapping[str, object] | None, work_dir: Any, max_trials_global: int, max_trials_per_task: int | None = None,
-    op_names: Collection[str] | None = None,
+    params: Mapping[str, object] | None, work_dir: str | PathLike[str], max_trials_global: int,
+    max_trials_per_task: int | None = None, op_names: Collection[str] | None = None,
 ) -> Pass:  # fmt: skip
     """Tune the kernels that a module's functions call into the database of `work_dir`; the module stays as it is."""
 

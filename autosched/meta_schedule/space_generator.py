@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from autosched.errors import InvalidTypeError, InvalidValueError, refuse
 from autosched.meta_schedule.options import refuse_rules
@@ -26,8 +25,9 @@ def annotated(mod: object, config: Config) -> Schedule:
 class ScheduleFn:
     """A space given by a function that schedules with random choices: sch_fn(sch) -> None, a Schedule, or several."""
 
-    def __init__(self, sch_fn: Callable[[Schedule], Any], sch_rules: Any = None, postprocs: Any = None,
-                 mutator_probs: Any = None):  # fmt: skip
+    def __init__(self, sch_fn: Callable[[Schedule], Schedule | Sequence[Schedule] | None], sch_rules: object = None,
+                 postprocs: object = None,
+                 mutator_probs: object = None):  # fmt: skip
         refuse_rules("ScheduleFn", sch_rules, postprocs, mutator_probs)
         if not callable(sch_fn):
             raise InvalidTypeError(f"ScheduleFn takes a function, got {type(sch_fn).__name__}")
@@ -48,8 +48,8 @@ class ScheduleFn:
 class PostOrderApply:
     """The spaces of the templates that fit the computation."""
 
-    def __init__(self, f_block_filter: Any = None, sch_rules: Any = "from-target", postprocs: Any = "from-target",
-                 mutator_probs: Any = "from-target"):  # fmt: skip
+    def __init__(self, f_block_filter: object = None, sch_rules: object = "from-target",
+                 postprocs: object = "from-target", mutator_probs: object = "from-target"):  # fmt: skip
         refuse_rules("PostOrderApply", sch_rules, postprocs, mutator_probs)
         refuse("PostOrderApply", f_block_filter=f_block_filter is not None)
         self.f_block_filter = f_block_filter
@@ -64,7 +64,7 @@ class PostOrderApply:
 SpaceGenerator = PostOrderApply
 
 
-def create(space: Any = "post-order-apply", *args: Any, **kwargs: Any) -> ScheduleFn | PostOrderApply:
+def create(space: object = "post-order-apply", *args: object, **kwargs: object) -> ScheduleFn | PostOrderApply:
     """A space from its name, a function, or a space. Raises ValueError for another name."""
     if isinstance(space, ScheduleFn | PostOrderApply):
         return space

@@ -14,13 +14,14 @@ from autosched.driver.module_timer import ModuleTimer
 from autosched.driver.settings import resolve_target
 from autosched.errors import InvalidTypeError, InvalidValueError, UsageError, refuse
 from autosched.ir import IRModule
-from autosched.meta_schedule.database import FAILED_S, Database, JSONDatabase, TuningRecord
+from autosched.meta_schedule.database import FAILED_S, ArgsInfo, Database, JSONDatabase, PathOrNone, TuningRecord
 from autosched.meta_schedule.options import RPCRunner, refuse_measuring, strategy_for
 from autosched.meta_schedule.space_generator import ScheduleFn, annotated, create
 from autosched.meta_schedule.workload import module_of
 from autosched.records import open_store
 from autosched.rpc.reach import Address
 from autosched.target import Target
+from autosched.target.target import TargetLike
 from autosched.task import Measurement
 from autosched.tir import PrimFunc
 from autosched.tir.expr import as_int
@@ -38,14 +39,15 @@ class ExtractedTask:
     target: Target
     dispatched: list[IRModule] = field(default_factory=list)
     weight: int = 1
+    space_generator: object = None  # where it is not that of all tasks
 
 
-def args_info(func: PrimFunc) -> list[list[Any]]:
+def args_info(func: PrimFunc) -> ArgsInfo:
     """["TENSOR", dtype, shape] for each argument."""
     return [["TENSOR", b.dtype, [as_int(s) for s in b.shape]] for b in func.buffers]
 
 
-def open_database(database: object, work_dir: Any, module_equality: str = "structural") -> Database:
+def open_database(database: object, work_dir: PathOrNone, module_equality: str = "structural") -> Database:
     """The database to write to: one that is given, or of a kind. Raises ValueError for another kind."""
     if isinstance(database, Database):
         return database
@@ -58,11 +60,11 @@ def open_database(database: object, work_dir: Any, module_equality: str = "struc
 
 
 def tune_tasks(
-    *, tasks: Sequence[Any], task_weights: Sequence[float] | None = None, work_dir: Any = None,
+    *, tasks: Sequence[Any], task_weights: Sequence[float] | None = None, work_dir: PathOrNone = None,
     max_trials_global: int, max_trials_per_task: int | None = None, num_trials_per_iter: int = 64,
-    builder: object = "local", runner: Any = "local", database: Any = "json", cost_model: Any = "xgb",
+    builder: object = "local", runner: object = "local", database: object = "json", cost_model: object = "xgb",
     measure_callbacks: object = "default", task_scheduler: object = "gradient", module_equality: str = "structural",
-    post_optimization: bool = False, space: object = "post-order-apply", strategy: Any = "evolutionary",
+    post_optimization: bool = False, space: object = "post-order-apply", strategy: object = "evolutionary",
     seed: int | None = None,
 ) -> Database:  # fmt: skip
     """Tune tasks and write the best candidates to a database.
@@ -112,7 +114,7 @@ def _require_cores(target: Target) -> None:
 
 
 def _tune(
-    mod: IRModule, target: Target, trials: int, database: Database, work_dir: Any, strategy: str, seed: int,
+    mod: IRModule, target: Target, trials: int, database: Database, work_dir: PathOrNone, strategy: str, seed: int,
     there: RemoteDevices | None,
 ) -> None:  # fmt: skip
     """Tune with the templates; the database gets a record of each configuration that ran."""
@@ -155,7 +157,7 @@ def _seconds(measurement: Measurement) -> list[float]:
     return list(measurement.times_s) if measurement.is_ok else [FAILED_S]
 
 
-def as_task(x: Any, target: Any) -> ExtractedTask:
+def as_task(x: object, target: TargetLike) -> ExtractedTask:
     """A task of a PrimFunc or a module of one."""
     if isinstance(x, ExtractedTask):
         return x

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from os import PathLike
 
 from autosched.errors import InvalidTypeError, UsageError, refuse
 from autosched.ir import IRModule
@@ -11,15 +12,17 @@ from autosched.meta_schedule.options import refuse_measuring
 from autosched.meta_schedule.tasks import ExtractedTask, tune_tasks
 from autosched.meta_schedule.workload import module_of
 from autosched.target import Target
+from autosched.target.target import TargetLike
 from autosched.tir import PrimFunc, Schedule
 
 
 def tune_tir(
-    mod: object, target: Any, work_dir: object, max_trials_global: int, *, max_trials_per_task: int | None = None,
-    num_trials_per_iter: int = 64, builder: object = "local", runner: object = "local", database: object = "json",
-    cost_model: object = "xgb", measure_callbacks: object = "default", task_scheduler: object = "gradient",
-    space: object = "post-order-apply", strategy: object = "evolutionary", num_tuning_cores: object = "physical",
-    seed: int | None = None, module_equality: str = "structural", special_space: object = None,
+    mod: object, target: TargetLike, work_dir: str | PathLike[str], max_trials_global: int, *,
+    max_trials_per_task: int | None = None, num_trials_per_iter: int = 64, builder: object = "local",
+    runner: object = "local", database: object = "json", cost_model: object = "xgb",
+    measure_callbacks: object = "default", task_scheduler: object = "gradient", space: object = "post-order-apply",
+    strategy: object = "evolutionary", num_tuning_cores: object = "physical", seed: int | None = None,
+    module_equality: str = "structural", special_space: Mapping[str, object] | None = None,
     post_optimization: bool = False, task_name: str = "main",
 ) -> Database:  # fmt: skip
     """Tune a PrimFunc, or every PrimFunc of a module.
@@ -37,9 +40,8 @@ def tune_tir(
     tasks = []
     for gv, f in mod.functions_items():
         if isinstance(f, PrimFunc):
-            task = ExtractedTask(gv.name, module_of(f), chosen)
-            task.space_generator = (special_space or {}).get(gv.name, space)  # type: ignore[attr-defined]
-            tasks.append(task)
+            own = (special_space or {}).get(gv.name, space)
+            tasks.append(ExtractedTask(gv.name, module_of(f), chosen, space_generator=own))
     if not tasks:
         raise UsageError("the module has no PrimFunc to tune")
     return tune_tasks(
@@ -49,6 +51,6 @@ def tune_tir(
     )  # fmt: skip
 
 
-def compile_tir(database: Database, mod: Any, target: Any) -> Schedule | None:
+def compile_tir(database: Database, mod: object, target: TargetLike) -> Schedule | None:
     """The schedule of the fastest record; None where the database does not know the module."""
     return database.query_schedule(mod, Target(target), "main")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.errors import InvalidTypeError, RecordError
 from autosched.ir import IRModule
 from autosched.ir.structural import structural_key
+from autosched.json_types import Json
 from autosched.script import from_source
 from autosched.tir import PrimFunc
 
@@ -52,7 +52,7 @@ class Workload:
         return [str(int(self.form[:15], 16)), base64.b64encode(text.encode()).decode()]
 
     @staticmethod
-    def from_json(obj: Any) -> Workload:
+    def from_json(obj: Json) -> Workload:
         """Read what `as_json` gave. Raises RecordError for anything else."""
         try:
             module = from_source(base64.b64decode(obj[1]).decode())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from os import PathLike
 
 from autosched.errors import InvalidValueError, refuse
 from autosched.ir.module import IRModule
@@ -21,6 +22,7 @@ from autosched.relax.transform import (
     ToNonDataflow,
 )
 from autosched.target import Target
+from autosched.target.target import TargetLike
 
 PIPELINES: dict[str, Callable[..., Sequential]] = {}
 ZERO_PASSES: list[Callable[[], Sequence[Pass]]] = []  # what higher packages add to the zero pipeline when it is made
@@ -48,7 +50,7 @@ def zero_pipeline() -> Sequential:
 
 @register_pipeline("static_shape_tuning")
 def static_shape_tuning_pipeline(
-    total_trials: int, target: str | Mapping[str, object] | Target, work_dir: object = "tuning_logs",
+    total_trials: int, target: TargetLike, work_dir: str | PathLike[str] = "tuning_logs",
     cpu_weight_prepack: bool = False, max_trials_per_task: int | None = None,
 ) -> Sequential:  # fmt: skip
     """The zero pipeline, then tuning of its kernels into `work_dir`; without trials only what stands there is used."""

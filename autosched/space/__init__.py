@@ -5,7 +5,7 @@ What needs NumPy is imported when it is used: records hold configurations, and l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.space.config import Config as Config
 from autosched.space.config import KnobValue as KnobValue
@@ -42,7 +42,7 @@ _NAMES = {
 _WHERE = {name: f"autosched.space.{module}" for module, names in _NAMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from autosched.errors import SpaceError
+from autosched.json_types import Json
 from autosched.space.expression import Expression, parse_expression
 from autosched.space.toml import KNOB_KEYS, SOURCES, SPLIT_KEYS, SpaceFile, read_space_file
 
@@ -51,7 +51,7 @@ def _check_knob(file: SpaceFile, name: str, entry: object) -> None:
             raise file.refuse(f"knob '{name}': '{key}' must be a list", near)
 
 
-def _knob_expressions(entry: Mapping[str, Any]) -> Iterator[str]:
+def _knob_expressions(entry: Mapping[str, Json]) -> Iterator[str]:
     """The texts of a knob's entry that are read as expressions; those of `values` are texts of their own."""
     are_texts = any(isinstance(value, str) for value in entry.get("values", []))
     for key in ("range", "powers_of_two", "also"):

@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from autosched.errors import SpaceError
+from autosched.json_types import Json
 
 KnobValue: TypeAlias = int | str | bool | tuple[int, ...]
+AnyKnob: TypeAlias = Any  # a KnobValue; whoever asks for a knob by name knows which
 PLAIN = frozenset({int, str, bool})
 _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # once: json.dumps makes one each time
 
@@ -36,14 +38,14 @@ class Config:
         document = {"template": self.template, "knobs": knobs}
         object.__setattr__(self, "key", _ENCODE(document))
 
-    def __getitem__(self, knob: str) -> Any:
+    def __getitem__(self, knob: str) -> AnyKnob:
         if knob == "template":
             return self.template
         if knob not in self.knobs:
             raise SpaceError(f"no knob '{knob}' in {self}", hint=f"there are {', '.join(self.knobs) or 'none'}")
         return self.knobs[knob]
 
-    def get(self, knob: str, default: object = None) -> Any:
+    def get(self, knob: str, default: object = None) -> AnyKnob:
         """The knob's value, or `default` where the configuration has no such knob."""
         return self.knobs.get(knob, default)
 
@@ -56,7 +58,7 @@ class Config:
     def __str__(self) -> str:
         return " ".join([f"{self.template}:", *(f"{name}={_shown(value)}" for name, value in self.knobs.items())])
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return Config, (self.template, dict(self.knobs))
 
     def with_knobs(self, **changes: KnobValue) -> Config:
@@ -68,7 +70,7 @@ class Config:
         return self.key
 
     @staticmethod
-    def from_json(document: str | Mapping[str, Any]) -> Config:
+    def from_json(document: str | Mapping[str, Json]) -> Config:
         """Read what `to_json` wrote, as text or already decoded. Raises SpaceError for anything else."""
         if isinstance(document, str):
             try:

@@ -10,11 +10,11 @@ import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from autosched.errors import SpaceError
+from autosched.json_types import JsonObject
 from autosched.space.config import Config, KnobValue
 from autosched.space.constraints import Constraint, Group, constraint, holds, make_groups
 from autosched.space.encode import encode_knob
@@ -320,7 +320,7 @@ class ConfigSpace:
         """Numbers for configurations, [n, columns] float64; how each knob is written is in `encode.py`."""
         return self.encode_rows(self.to_rows(configs))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonObject:
         """Knobs, constraints and counts as plain data, for tables and JSON."""
         return {
             "template": self.name,

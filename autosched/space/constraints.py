@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from autosched.space.expression import Expression, parse_expression
+from autosched.space.expression import Expression, Value, parse_expression
 from autosched.space.knob import Knob
 
 QUICK_TRIES = 2000  # combinations that are drawn to see whether listing is worth a try
@@ -52,7 +51,7 @@ class Group:
         knobs: Sequence[Knob],
         columns: Sequence[int],
         constraints: Sequence[Constraint],
-        values: Mapping[str, Any],
+        values: Mapping[str, Value],
         limit: int,
     ):
         self.knobs, self.columns, self.constraints = tuple(knobs), tuple(columns), tuple(constraints)
@@ -109,7 +108,7 @@ class Group:
                 return None
         return rows
 
-    def _bind(self, rows: np.ndarray, n_knobs: int) -> dict[str, Any]:
+    def _bind(self, rows: np.ndarray, n_knobs: int) -> dict[str, Value]:
         return {**self.values, **{k.name: k.array[rows[:, i]] for i, k in enumerate(self.knobs[:n_knobs])}}
 
     def valid(self, rows: np.ndarray) -> np.ndarray:

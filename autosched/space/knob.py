@@ -82,7 +82,7 @@ class Knob:
         return replace(self, values=tuple(values))
 
 
-def _kind(value: Any) -> tuple[str, int]:
+def _kind(value: KnobValue) -> tuple[str, int]:
     if isinstance(value, bool):
         return "bool", 0
     if isinstance(value, int):

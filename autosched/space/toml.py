@@ -35,11 +35,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from autosched.errors import SpaceError
+from autosched.json_types import Json
 from autosched.space.config import KnobValue
 from autosched.space.config_space import ConfigSpace
 from autosched.space.constraints import Constraint
@@ -61,7 +61,7 @@ class SpaceFile:
 
     path: Path
     text: str
-    document: Mapping[str, Any]
+    document: Mapping[str, Json]
 
     @property
     def template(self) -> str:
@@ -79,9 +79,9 @@ class SpaceFile:
         return tuple(self.document["space"].get("values", ()))
 
     @property
-    def knobs(self) -> Mapping[str, Any]:
+    def knobs(self) -> Mapping[str, Json]:
         """The entries of the knobs as they stand in the file."""
-        knobs: Mapping[str, Any] = self.document.get("knobs", {})
+        knobs: Mapping[str, Json] = self.document.get("knobs", {})
         return knobs
 
     def refuse(self, reason: str, near: str = "") -> SpaceError:
@@ -214,7 +214,7 @@ def _knob(file: SpaceFile, name: str, entry: object, values: Values) -> Knob:
         raise file.refuse(f"knob '{name}': {error}", near) from None
 
 
-def _number(value: Any, values: Values) -> int:
+def _number(value: Json, values: Values) -> int:
     """An int that is written as such or as an expression."""
     if isinstance(value, str):
         value = parse_expression(value)(values)
@@ -271,7 +271,7 @@ def _split(name: str, entry: Mapping[str, object], values: Values) -> Knob:
     return split(name, _number(given["extent"], values), parts, str(given.get("policy", "factors")), limit, notes=notes)
 
 
-def _with_default(knob: Knob, entry: Mapping[str, Any], values: Values) -> Knob:
+def _with_default(knob: Knob, entry: Mapping[str, Json], values: Values) -> Knob:
     if "default" not in entry:
         return knob
     default = entry["default"]
@@ -281,7 +281,7 @@ def _with_default(knob: Knob, entry: Mapping[str, Any], values: Values) -> Knob:
     return replace(knob, default=default)
 
 
-def _with_absent(knob: Knob, entry: Mapping[str, Any], values: Values) -> Knob:
+def _with_absent(knob: Knob, entry: Mapping[str, Json], values: Values) -> Knob:
     if "absent" not in entry:
         return knob
     absent = entry["absent"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from autosched.errors import SpaceError
+from autosched.json_types import JsonObject
 from autosched.space.config import Config
 from autosched.space.config_space import ConfigSpace
 from autosched.space.knob import Knob
@@ -156,6 +156,6 @@ class UnionSpace(ConfigSpace):
         """One column per template, then each template's knobs; a knob of another template stands at its middle."""
         return self._tables
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonObject:
         """Each template's space as plain data."""
         return {"templates": [member.describe() for member in self.members], "valid": self.count()}

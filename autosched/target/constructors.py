@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.target.target import Target
 
 
@@ -44,6 +42,6 @@ def intel_graphics(model: str = "unknown", options: str | list[str] | None = Non
     return _make("opencl", model, options, device="intel_graphics", thread_warp_size=16)
 
 
-def create(target: str | dict[str, Any] | Target) -> Target:
+def create(target: str | dict[str, object] | Target) -> Target:
     """Make a target of its text; TVM's older name for `Target(target)`."""
     return Target(target)

@@ -6,7 +6,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from autosched.json_types import Json, JsonObject
 
 NO_MAKERS = ("", "x86_64", "aarch64")  # what stands for the vendor of a CPU that is only known by its instruction sets
 
@@ -68,7 +70,7 @@ class Fingerprint(ABC):
     def resources(self) -> Fingerprint:
         """What decides which configurations are good: the fingerprint without names and clocks."""
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> JsonObject:
         """Give the fields as plain data."""
         return ({} if self.kind == "cpu" else {"kind": self.kind}) | asdict(self)
 
@@ -77,7 +79,7 @@ class Fingerprint(ABC):
         return json.dumps(self.to_document(), sort_keys=True, separators=(",", ":"))
 
     @staticmethod
-    def from_json(text: str | Mapping[str, Any]) -> Fingerprint:
+    def from_json(text: str | Mapping[str, Json]) -> Fingerprint:
         """Read what `to_json` wrote; fields of a newer version are ignored.
 
         Raises ValueError for a kind that this version does not know, KeyError for a field that is missing.

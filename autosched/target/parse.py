@@ -7,9 +7,9 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.errors import InvalidTypeError, TargetError
+from autosched.json_types import Json, JsonObject
 from autosched.target.gpus import GPU_TAGS
 from autosched.target.kinds import KINDS, TargetKind
 
@@ -18,7 +18,7 @@ AttrValue = int | str | tuple[str, ...]
 POSITIVE = ("num-cores", "vector-width", "l1-bytes", "l2-bytes", "l3-bytes")
 
 # Short names for a kind with attributes. "cpu" is this machine: `Target` fills in its CPU's name.
-TAGS: dict[str, dict[str, Any]] = {
+TAGS: dict[str, dict[str, Json]] = {
     "cpu": {"kind": "llvm", "tag": "cpu"},
     **GPU_TAGS,
 }
@@ -32,7 +32,7 @@ class Parsed:
     tag: str
     keys: tuple[str, ...]
     attrs: dict[str, AttrValue]
-    host: Any  # whatever `Target` accepts, or None
+    host: Json  # whatever `Target` accepts, or None
 
 
 def parse_target(text: str) -> Parsed:
@@ -55,12 +55,12 @@ def parse_target(text: str) -> Parsed:
     return parse_mapping({**_kind_entries(words[0]), **_options(words[1:], text)})
 
 
-def parse_mapping(entries: Mapping[str, Any]) -> Parsed:
+def parse_mapping(entries: Mapping[str, object]) -> Parsed:
     """Read {"kind": "llvm", "mcpu": …}.
 
     Raises TargetError as `parse_target` does, and where "kind" is missing.
     """
-    rest = {str(key): value for key, value in entries.items()}
+    rest: JsonObject = {str(key): value for key, value in entries.items()}
     if "kind" not in rest:
         if rest.get("tag") in TAGS:
             rest = {**TAGS[rest["tag"]], **rest}
@@ -76,7 +76,7 @@ def parse_mapping(entries: Mapping[str, Any]) -> Parsed:
     return Parsed(kind, tag, tuple(keys), {**kind.defaults, **attrs}, host)
 
 
-def _kind_entries(name: str) -> dict[str, Any]:
+def _kind_entries(name: str) -> JsonObject:
     if name in TAGS:
         return dict(TAGS[name])
     if name in KINDS:
@@ -86,8 +86,8 @@ def _kind_entries(name: str) -> dict[str, Any]:
     raise TargetError(f"unknown target '{name}'", hint=hint)
 
 
-def _options(words: list[str], text: str) -> dict[str, Any]:
-    options: dict[str, Any] = {}
+def _options(words: list[str], text: str) -> JsonObject:
+    options: JsonObject = {}
     position = 0
     while position < len(words):
         word = words[position]
@@ -102,7 +102,7 @@ def _options(words: list[str], text: str) -> dict[str, Any]:
     return options
 
 
-def _convert(kind: TargetKind, name: str, value: Any) -> AttrValue:
+def _convert(kind: TargetKind, name: str, value: Json) -> AttrValue:
     wanted = kind.attributes.get(name)
     if wanted is None:
         close = difflib.get_close_matches(name, kind.attributes, n=3)

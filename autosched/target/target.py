@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from autosched.errors import InvalidTypeError, TargetError
+from autosched.json_types import JsonObject
 from autosched.target.cpus import ARM_BASE, architecture_of, check_feature, features_of, level_of
 from autosched.target.cuda_host import (
     cuda_attribute,
@@ -29,6 +30,9 @@ from autosched.target.threads import count_affinity
 _stack: ContextVar[tuple[Target, ...]] = ContextVar("autosched_targets", default=())
 
 _BITS = {"bool": 8, "bfloat16": 16}
+
+
+TargetLike: TypeAlias = "str | Mapping[str, object] | Target"  # what stands for a target: its text, its parts, itself
 
 
 class Target:
@@ -53,7 +57,7 @@ class Target:
     _features: frozenset[str] | None  # worked out when first asked for
     _device: Fingerprint | None  # the machine that is meant, where it is not this one
 
-    def __init__(self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None):
+    def __init__(self, target: TargetLike, host: TargetLike | None = None):
         parsed = _parse(target)
         attrs = dict(parsed.attrs)
         if parsed.tag == "cpu":
@@ -101,9 +105,9 @@ class Target:
     def __repr__(self) -> str:
         return f'Target("{self}")'
 
-    def export(self) -> dict[str, Any]:
+    def export(self) -> JsonObject:
         """Give the dictionary form, which `Target` reads back."""
-        entries: dict[str, Any] = {"kind": self.kind.name, "tag": self.tag, "keys": list(self.keys)}
+        entries: JsonObject = {"kind": self.kind.name, "tag": self.tag, "keys": list(self.keys)}
         entries |= {name: list(value) if isinstance(value, tuple) else value for name, value in self.attrs.items()}
         if self.host is not None:
             entries["host"] = self.host.export()
@@ -365,7 +369,7 @@ class Target:
         """Give an attribute of the target's kind, None if it has none of that name."""
         return self.kind.defaults.get(name)
 
-    def with_host(self, host: str | Mapping[str, object] | Target) -> Target:
+    def with_host(self, host: TargetLike) -> Target:
         """Give this target with another host."""
         return Target(self, host)
 

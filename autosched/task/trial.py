@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from autosched.errors import InvalidValueError
+from autosched.json_types import Json
 
 
 class Status(StrEnum):
@@ -40,7 +41,7 @@ class ConfigLike(Protocol):
     @property
     def template(self) -> str: ...
     @property
-    def knobs(self) -> Mapping[str, Any]: ...
+    def knobs(self) -> Mapping[str, Json]: ...
     @property
     def key(self) -> str: ...
     def to_json(self) -> str: ...
@@ -64,7 +65,7 @@ class Measurement:
     times_s: tuple[float, ...] = ()
     checked_against: str = ""
     error: str = ""
-    how: Mapping[str, Any] = field(default_factory=dict)
+    how: Mapping[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", Status(self.status))

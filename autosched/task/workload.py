@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import InvalidValueError
+from autosched.json_types import Json
 
 if TYPE_CHECKING:
     from autosched.target import Target
@@ -56,7 +57,7 @@ class Workload:
         shapes = " ".join("x".join(map(str, shape)) or "scalar" for shape in self.shapes)
         return f"{self.op} {shapes}" + (f" + {self.epilogue}" if self.epilogue else "")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return Workload, (self.op, self.dtypes, self.shapes, dict(self.attrs), self.epilogue)
 
     def to_json(self) -> str:
@@ -64,7 +65,7 @@ class Workload:
         return self.key
 
     @staticmethod
-    def from_json(document: str | Mapping[str, Any]) -> Workload:
+    def from_json(document: str | Mapping[str, Json]) -> Workload:
         """Read what `to_json` wrote, as text or already decoded. Raises InvalidValueError for anything else."""
         try:
             data = json.loads(document) if isinstance(document, str) else document

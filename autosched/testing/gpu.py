@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def run_in_all_ways(
         yield f"on the emulator, {order}", made
 
 
-def _run(func: PrimFunc, arrays: Any) -> None:
+def _run(func: PrimFunc, arrays: Sequence[np.ndarray]) -> None:
     kernel = compile_func(func, "cpu", name="serial", use_cache=False).kernel
     assert isinstance(kernel, CpuKernel), "it was compiled for a CPU"
     addresses = load_objects([kernel])

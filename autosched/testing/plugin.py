@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
 
 
-def pytest_generate_tests(metafunc: Any) -> None:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give the fixtures of one call of `parameters` the values of one row together."""
     groups: dict[int, list[tuple[str, Any]]] = {}
     for name, definitions in metafunc._arg2fixturedefs.items():

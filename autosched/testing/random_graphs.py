@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from autosched.relax.op.registry import definition_of, get_op, python_argument
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.blocked import shape_of
 
-Array = Any  # np.ndarray: its stubs type most results as Any
+Array: TypeAlias = Any  # np.ndarray: its stubs type most results as Any
 MOST_ELEMENTS = 4096
 
 
@@ -39,8 +39,8 @@ class _Maker:
         self.builder = BlockBuilder()
         self.params: list[Var] = []
         self.inputs: dict[str, Array] = {}
-        self.values: list[tuple[Any, Array]] = []  # of floats: the variable, and its value in float64
-        self.truth: dict[Any, Array] = {}
+        self.values: list[tuple[Var, Array]] = []  # of floats: the variable, and its value in float64
+        self.truth: dict[object, Array] = {}
         self.bad_index: int | None = None
 
     def param(self, array: Array) -> Var:
@@ -91,7 +91,7 @@ class _Maker:
         with np.errstate(all="ignore"):
             return bool(value.shape and np.all(value.std(-1) > 1e-2 * max(1.0, np.abs(value).max(initial=0))))
 
-    def pick(self, fits: Callable[[tuple[int, ...]], bool] = lambda shape: True) -> Any:
+    def pick(self, fits: Callable[[tuple[int, ...]], bool] = lambda shape: True) -> Var | None:
         """A value made before whose shape fits; None where there is none."""
         found = [v for v, value in self.values if fits(value.shape)]
         return self.random.choice(found[-6:]) if found else None
@@ -100,6 +100,7 @@ class _Maker:
         """One more operator, if it fits."""
         kind = self.random.choice(_STEPS)
         x = self.pick()
+        assert x is not None, "there is a value from the start"
         call = kind(self, x, self.truth[x].shape)
         if call is not None and math.prod(shape_of(call)) <= MOST_ELEMENTS:
             self.emit(call)
@@ -118,7 +119,7 @@ def _unary(m: _Maker, x: object, shape: tuple[int, ...]) -> Call:
 
 
 def _binary(m: _Maker, x: object, shape: tuple[int, ...]) -> Call:
-    other = m.pick(lambda s: s == shape) if m.random.random() < 0.5 else None
+    other: Var | Constant | None = m.pick(lambda s: s == shape) if m.random.random() < 0.5 else None
     if other is None:
         narrow = tuple(n if m.random.random() < 0.6 else 1 for n in shape)[m.random.randint(0, len(shape)) :]
         other = m.floats(narrow)
@@ -163,7 +164,7 @@ def _slice(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     return get_op("strided_slice")(x, [axis], [begin], [end], [m.random.randint(1, 3)])
 
 
-def _concat(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _concat(m: _Maker, x: Var, shape: tuple[int, ...]) -> Call | None:
     if not shape:
         return None
     axis = m.random.randrange(len(shape))
@@ -204,8 +205,7 @@ def _image(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     if size < 16 or size % 4:
         return None
     height = m.random.choice([d for d in range(2, size // 2 + 1) if size % (2 * d) == 0] or [1])
-    image = get_op("reshape")(x, (1, 2, height, size // 2 // height))
-    m.emit(image)
+    m.emit(get_op("reshape")(x, (1, 2, height, size // 2 // height)))
     image = m.values[-1][0]
     width = size // 2 // height
     kernel, stride, pad = m.random.randint(1, 3), m.random.randint(1, 2), m.random.randint(0, 1)
@@ -237,7 +237,7 @@ def _rows(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     return get_op(name)(x, axis=-1, keepdims=m.random.random() < 0.5)
 
 
-def _arrange(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _arrange(m: _Maker, x: Var, shape: tuple[int, ...]) -> Call | None:
     """Elements elsewhere, or more often."""
     if not shape:
         return None

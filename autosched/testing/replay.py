@@ -95,7 +95,11 @@ def _read_json(path: Path) -> Recording:
 
 
 def _recording(
-    name: str, path: Path, parameters: Sequence[str], configs: Sequence[Any], measured: Sequence[Measurement]
+    name: str,
+    path: Path,
+    parameters: Sequence[str],
+    configs: Sequence[Mapping[str, Any]],
+    measured: Sequence[Measurement],
 ) -> Recording:
     knobs = [choice(p, sorted({c[p] for c in configs}, key=lambda v: (isinstance(v, str), v))) for p in parameters]
     outcomes = dict(zip((Config(name, c) for c in configs), measured, strict=True))

@@ -5,13 +5,21 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.runtime import Device, device, enabled
+from autosched.target import Target
+
+if TYPE_CHECKING:
+    import pytest
+
+T = TypeVar("T")
+Fixture: TypeAlias = Any  # what pytest makes of a function: it stands in the test module under its name
+Marked: TypeAlias = Any  # a test function or a list of marks, as the decorator is used
 
 
-def device_enabled(target: Any) -> bool:
+def device_enabled(target: str | Target) -> bool:
     """Whether code for a target runs here."""
     name = str(getattr(target, "kind", target)).split()[0] if isinstance(target, str) else target.kind.name
     return bool(enabled(name)) and device(name).exist
@@ -22,10 +30,10 @@ def enabled_targets() -> list[tuple[str, Device]]:
     return [(name, device(name)) for name in ("llvm", "cuda") if device_enabled(name)]
 
 
-def _mark(kind: str, reason: str) -> Callable[..., Any]:
+def _mark(kind: str, reason: str) -> Callable[..., Marked]:
     """A decorator of tests that are skipped where a kind of device is missing."""
 
-    def mark(*functions: object) -> Any:
+    def mark(*functions: object) -> Marked:
         import pytest
 
         marker = pytest.mark.skipif(not device_enabled(kind), reason=reason)
@@ -41,7 +49,9 @@ requires_vulkan = _mark("vulkan", "needs Vulkan")
 requires_metal = _mark("metal", "needs Metal")
 
 
-def parameter(*values: object, ids: Sequence[str] | None = None, by_dict: Mapping[str, object] | None = None) -> Any:
+def parameter(
+    *values: object, ids: Sequence[str] | None = None, by_dict: Mapping[str, object] | None = None
+) -> Fixture:
     """A fixture with these values; `by_dict` gives them with their names in reports.
 
     Raises InvalidTypeError for both kinds of values, and for names beside `by_dict`.
@@ -54,13 +64,13 @@ def parameter(*values: object, ids: Sequence[str] | None = None, by_dict: Mappin
         values, ids = tuple(by_dict.values()), list(by_dict)
 
     @pytest.fixture(params=list(values), ids=ids)
-    def fixture(request: Any) -> Any:
+    def fixture(request: pytest.FixtureRequest) -> object:
         return request.param
 
     return fixture
 
 
-def parameters(*rows: Sequence[object], ids: Sequence[str] | None = None) -> Any:
+def parameters(*rows: Sequence[object], ids: Sequence[str] | None = None) -> tuple[Fixture, ...]:
     """One fixture for each column of the rows; a test that takes several gets the rows, not all combinations.
 
     `pytest_plugins = ["autosched.testing.plugin"]` in conftest.py brings them together; using them without it fails.
@@ -69,8 +79,8 @@ def parameters(*rows: Sequence[object], ids: Sequence[str] | None = None) -> Any
 
     group = object()
 
-    def column(index: int) -> Any:
-        def fixture(request: object) -> Any:
+    def column(index: int) -> Fixture:
+        def fixture(request: object) -> object:
             if not hasattr(request, "param"):
                 pytest.fail('testing.parameters needs pytest_plugins = ["autosched.testing.plugin"] in conftest.py')
             return request.param
@@ -86,21 +96,21 @@ def parameters(*rows: Sequence[object], ids: Sequence[str] | None = None) -> Any
     return tuple(column(index) for index in range(widths.pop()))
 
 
-def fixture(func: object = None, *, cache_return_value: bool = False) -> Any:
+def fixture(func: Callable[..., object] | None = None, *, cache_return_value: bool = False) -> Fixture:
     """A fixture; with `cache_return_value` it runs once for equal arguments, and each test gets a copy."""
     import pytest
 
-    def decorate(function: Any) -> Any:
+    def decorate(function: Callable[..., object]) -> Fixture:
         return pytest.fixture(_cached(function) if cache_return_value else function)
 
     return decorate if func is None else decorate(func)
 
 
-def _cached(function: Any) -> Any:
-    known: dict[str, Any] = {}
+def _cached(function: Callable[..., T]) -> Callable[..., T]:
+    known: dict[str, T] = {}
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> T:
         key = repr((args, sorted(kwargs.items())))
         if key not in known:
             known[key] = function(*args, **kwargs)
@@ -109,11 +119,11 @@ def _cached(function: Any) -> Any:
     return call
 
 
-def parametrize_targets(*targets: object) -> Any:
+def parametrize_targets(*targets: object) -> Marked:
     """Run a test function for targets and their devices; without arguments for all that run here."""
     import pytest
 
-    def decorate(function: object, names: Sequence[Any]) -> Any:
+    def decorate(function: object, names: Sequence[Any]) -> Marked:
         rows = [(name, device(name if isinstance(name, str) else name.kind.name)) for name in names]
         return pytest.mark.parametrize(("target", "dev"), rows)(function)
 

@@ -31,9 +31,9 @@ from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.variants import Variants
 from autosched.target import Target
+from autosched.target.target import TargetLike
 from autosched.templates.accuracy import ACCURACIES
 
-TargetLike: TypeAlias = "str | Mapping[str, object] | Target"
 Records: TypeAlias = "Source | Sequence[Source]"
 
 
