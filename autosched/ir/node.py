@@ -17,9 +17,8 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 N = TypeVar("N")
 T = TypeVar("T")
 
-Attrs: TypeAlias = Mapping[
-    str, Any
-]  # attributes by name: each operator, loop or function says of which type its own are
+# Attributes by name: each operator, loop or function says of which type its own are.
+Attrs: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,7 @@ class BlockBuilder:
         out = call.out
         return call_tir(gvar, Tuple(call.args), list(out.fields) if isinstance(out, TupleStructInfo) else out)
 
-    def _te_argument(self, x: object) -> Any:
+    def _te_argument(self, x: object) -> object:
         if isinstance(x, list | tuple):
             return type(x)(self._te_argument(v) for v in x)
         return self._argument(x, {}) if isinstance(x, Expr) else x

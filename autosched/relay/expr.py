@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -236,11 +235,11 @@ class Binder:
     """
 
     def __init__(self, known: Mapping[object, Expr], names: UniqueNames, dataflow: bool):
-        self.known: dict[object, Any] = dict(known)
+        self.known: dict[object, Expr] = dict(known)
         self.names, self.dataflow = names, dataflow
         self.bindings: list[VarBinding] = []
 
-    def value(self, root: object) -> Any:
+    def value(self, root: Expr) -> Expr:
         """The variable or leaf that stands for an expression."""
         stack = [root]
         while stack:
@@ -265,7 +264,7 @@ class Binder:
             return (x.body,)
         return (x.cond,) if isinstance(x, Branch) else parts(x)
 
-    def _make(self, x: object) -> Any:
+    def _make(self, x: Expr) -> Expr:
         match x:
             case Let():
                 return self.known[x.body]
@@ -291,12 +290,12 @@ class Binder:
             return remake(x, args)
         return Call(x.op, args, x.attrs, x.sinfo_args, x.struct_info, x.span)
 
-    def _branch(self, x: object) -> SeqExpr:
+    def _branch(self, x: Expr) -> SeqExpr:
         inner = Binder(self.known, self.names, False)
         result = inner.value(x)
         return SeqExpr((BindingBlock(tuple(inner.bindings)),) if inner.bindings else (), result)
 
-    def _inline(self, x: Call) -> Any:
+    def _inline(self, x: Call) -> Expr:
         function = x.op
         known = {param: self.known[arg] for param, arg in zip(function.params, x.args, strict=True)}
         inner = Binder(known, self.names, self.dataflow)
@@ -312,7 +311,7 @@ class Binder:
         self.bindings.append(VarBinding(variable, value))
         return variable
 
-    def shown(self, result: object) -> Any:
+    def shown(self, result: Expr) -> Expr:
         """A result that is seen after the dataflow block."""
         if isinstance(result, Tuple):
             return Tuple(tuple(self.shown(field) for field in result.fields))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -55,9 +54,9 @@ def verify_ssa(func: object) -> bool:
     return all(len(set(found)) == len(found) for found in map(_introduced, _funcs("verify_ssa", func)))
 
 
-def _introduced(func: PrimFunc) -> list[Any]:
+def _introduced(func: PrimFunc) -> list[Var | Buffer]:
     """The variables and buffers that a function introduces, each as often as it does."""
-    found: list[Any] = [*func.params]
+    found: list[Var | Buffer] = [*func.params]
     for x in walk(func.body):
         match x:
             case For():
@@ -80,7 +79,7 @@ def verify_memory(func: object) -> bool:
     return True
 
 
-def _reaches_memory_unbound(node: Any) -> bool:
+def _reaches_memory_unbound(node: Node) -> bool:
     """Whether a buffer is read or written outside of loops that are bound to threads."""
     if isinstance(node, BufferLoad | BufferStore):
         return True
@@ -100,7 +99,7 @@ def undefined_vars(node: object, defs: Sequence[Var] | None = None) -> list[Var]
     """The variables that a statement or expression uses and does not introduce, in order of first use."""
     found: dict[Var, None] = {}
 
-    def visit(x: Any, known: frozenset[Var]) -> None:
+    def visit(x: Node, known: frozenset[Var]) -> None:
         if isinstance(x, Var) and x not in known:
             found[x] = None
         if isinstance(x, For):
@@ -123,7 +122,7 @@ def undefined_vars(node: object, defs: Sequence[Var] | None = None) -> list[Var]
 
 
 def get_block_access_region(
-    block: Block, buffer_var_map: Mapping[Any, object] | None = None
+    block: Block, buffer_var_map: Mapping[Var, Buffer] | None = None
 ) -> list[list[BufferRegion]]:
     """[reads, writes, what cannot be determined] of a block, from its body."""
     if not isinstance(block, Block):
@@ -132,7 +131,9 @@ def get_block_access_region(
     return [list(reads), list(writes), []]
 
 
-def get_block_read_write_region(block: Block, buffer_var_map: Any = None) -> list[list[BufferRegion]]:
+def get_block_read_write_region(
+    block: Block, buffer_var_map: Mapping[Var, Buffer] | None = None
+) -> list[list[BufferRegion]]:
     """[reads, writes] of a block, from its body."""
     return get_block_access_region(block, buffer_var_map)[:2]
 
@@ -144,7 +145,7 @@ def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, Stmt | None]:
     """The innermost loop or block around all accesses of each buffer; None where it is the whole function."""
     paths: dict[Buffer, list[Stmt]] = {}
 
-    def visit(x: Any, path: list[Stmt]) -> None:
+    def visit(x: Node, path: list[Stmt]) -> None:
         if isinstance(x, BufferStore | BufferLoad):
             old = paths.get(x.buffer)
             same = path if old is None else [a for a, b in zip(old, path) if a is b]
@@ -178,7 +179,7 @@ def _size_of(dtype: str) -> int:
     return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
 
 
-def has_if_then_else(stmt: Any) -> bool:
+def has_if_then_else(stmt: Node) -> bool:
     """Whether a condition stands somewhere in it."""
     return any(type(x).__name__ == "IfThenElse" or getattr(x, "op", "") == "if_then_else" for x in walk(stmt))
 

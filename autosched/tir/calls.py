@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
 from autosched.errors import InvalidTypeError
 from autosched.tir.atomic import atomic_add
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import check_dtype, is_float
-from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, bitwise, call, match_types, to_expr
+from autosched.tir.expr import Call, ExprLike, IntImm, PrimExpr, StringImm, bitwise, call, match_types, to_expr
 
 __all__ = [
     "CallEffectKind", "address_of", "atan2", "atomic_add", "bitwise_and", "bitwise_not", "bitwise_or",
@@ -106,22 +105,22 @@ def call_llvm_intrin(dtype: str, name: str, *args: object, span: object = None) 
 call_llvm_pure_intrin = call_llvm_intrin
 
 
-def _binary(name: str, x1: Any, x2: Any) -> PrimExpr:
+def _binary(name: str, x1: ExprLike, x2: ExprLike) -> PrimExpr:
     a, b = match_types(x1, x2)
     return Call(name, (a, b), a.dtype)
 
 
-def bitwise_and(x: Any, y: Any, span: Any = None) -> PrimExpr:
+def bitwise_and(x: ExprLike, y: ExprLike, span: object = None) -> PrimExpr:
     """x & y."""
     return bitwise("bitwise_and", x, y)
 
 
-def bitwise_or(x: Any, y: Any, span: Any = None) -> PrimExpr:
+def bitwise_or(x: ExprLike, y: ExprLike, span: object = None) -> PrimExpr:
     """x | y."""
     return bitwise("bitwise_or", x, y)
 
 
-def bitwise_xor(x: Any, y: Any, span: Any = None) -> PrimExpr:
+def bitwise_xor(x: ExprLike, y: ExprLike, span: object = None) -> PrimExpr:
     """x ^ y."""
     return bitwise("bitwise_xor", x, y)
 
@@ -131,62 +130,62 @@ def bitwise_not(x: object, span: object = None) -> PrimExpr:
     return ~to_expr(x)
 
 
-def shift_left(x: Any, y: Any, span: Any = None) -> PrimExpr:
+def shift_left(x: ExprLike, y: ExprLike, span: object = None) -> PrimExpr:
     """x << y."""
     return bitwise("shift_left", x, y)
 
 
-def shift_right(x: Any, y: Any, span: object = None) -> PrimExpr:
+def shift_right(x: ExprLike, y: ExprLike, span: object = None) -> PrimExpr:
     """x >> y, keeping the sign."""
     return bitwise("shift_right", x, y)
 
 
-def popcount(x: Any) -> PrimExpr:
+def popcount(x: ExprLike) -> PrimExpr:
     """The number of ones among the bits of x."""
     return call("popcount", x)
 
 
-def clz(x: Any) -> PrimExpr:
+def clz(x: ExprLike) -> PrimExpr:
     """The number of zeros above the highest one among the bits of x."""
     return call("clz", x, dtype="int32")
 
 
-def likely(cond: Any, span: object = None) -> PrimExpr:
+def likely(cond: ExprLike, span: object = None) -> PrimExpr:
     """The condition itself, marked as nearly always true."""
     return call("likely", cond)
 
 
-def reinterpret(dtype: str, value: Any, span: object = None) -> PrimExpr:
+def reinterpret(dtype: str, value: ExprLike, span: object = None) -> PrimExpr:
     """The bits of a value as another dtype of the same size."""
     return call("reinterpret", value, dtype=check_dtype(dtype, "reinterpret"))
 
 
-def address_of(buffer_load: Any, span: object = None) -> PrimExpr:
+def address_of(buffer_load: ExprLike, span: object = None) -> PrimExpr:
     """The address of an element."""
     return call("address_of", buffer_load, dtype="handle")
 
 
-def copysign(x1: object, x2: object) -> PrimExpr:
+def copysign(x1: ExprLike, x2: ExprLike) -> PrimExpr:
     """x1 with the sign of x2."""
     return _binary("copysign", x1, x2)
 
 
-def hypot(x1: object, x2: object) -> PrimExpr:
+def hypot(x1: ExprLike, x2: ExprLike) -> PrimExpr:
     """sqrt(x1² + x2²)."""
     return _binary("hypot", x1, x2)
 
 
-def atan2(x1: object, x2: object) -> PrimExpr:
+def atan2(x1: ExprLike, x2: ExprLike) -> PrimExpr:
     """The angle of the point (x2, x1)."""
     return _binary("atan2", x1, x2)
 
 
-def nextafter(x1: object, x2: object) -> PrimExpr:
+def nextafter(x1: ExprLike, x2: ExprLike) -> PrimExpr:
     """The number after x1 towards x2."""
     return _binary("nextafter", x1, x2)
 
 
-def ldexp(x1: object, x2: object) -> PrimExpr:
+def ldexp(x1: ExprLike, x2: ExprLike) -> PrimExpr:
     """x1 * 2**x2."""
     x = to_expr(x1)
     return x * call("exp2", to_expr(x2).astype(x.dtype))
@@ -201,6 +200,6 @@ def infinity(dtype: str, span: object = None) -> PrimExpr:
     return FloatImm(float("inf"), dtype)
 
 
-def ret(value: Any, span: object = None) -> PrimExpr:
+def ret(value: ExprLike, span: object = None) -> PrimExpr:
     """The function's result."""
     return call("ret", value)

@@ -7,13 +7,12 @@ raises IndexOutOfRangeError afterwards.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
 from autosched.errors import IndexOutOfRangeError, InvalidValueError
 from autosched.tir import expr as E
-from autosched.tir.expr import PrimExpr, as_int
+from autosched.tir.expr import ExprLike, PrimExpr, as_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
 
@@ -22,7 +21,7 @@ CHECKED = "autosched.checks"  # attribute of a function all of whose accesses ar
 MODES = ("raise", "positive", "nearest", "clip", "wrap", "fast")
 
 
-def position(value: Any, size: int | PrimExpr, what: str, mode: str = "raise") -> PrimExpr:
+def position(value: ExprLike, size: int | PrimExpr, what: str, mode: str = "raise") -> PrimExpr:
     """The position that a run-time value means along a dimension of `size`, as an int64 in [0, size).
 
     size  of symbols: only the first and the last position have code, as `end_position` finds them
@@ -62,7 +61,7 @@ def end_position(call: E.Call) -> PrimExpr:
     return E.sub(size, 1) if index.value == -1 and E.const_int(low) != 0 else call
 
 
-def _clipped(index: PrimExpr, size: Any, from_end: bool) -> PrimExpr:
+def _clipped(index: PrimExpr, size: int | PrimExpr, from_end: bool) -> PrimExpr:
     if from_end:
         index = E.select(E.compare(E.LT, index, 0), index + size, index)
     return E.maximum(E.minimum(index, size - 1), E.const(0, "int64"))
@@ -80,7 +79,7 @@ def checked(value: int, low: int, size: int, what: str) -> int:
     return value + size if value < 0 else value
 
 
-def evaluate_check(values: object, call: E.Call, guarded: bool = False) -> Any:
+def evaluate_check(values: object, call: E.Call, guarded: bool = False) -> np.ndarray:
     """What a `check_index` call gives for an array of values.
 
     guarded  the values may be unused: those out of range become 0

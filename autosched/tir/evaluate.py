@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,13 +23,12 @@ from autosched.tir.checked_index import evaluate_check
 from autosched.tir.dtypes import is_float, is_int
 from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.intrinsics import NUMPY
+from autosched.tir.intrinsics import NUMPY, Array
 from autosched.tir.share import bind_shared_values
 from autosched.tir.simplify import Analyzer, Linear, form_key
 from autosched.tir.start_values import infinite_start
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
 
-Array: TypeAlias = Any  # np.ndarray: its stubs type most results as Any
 LEAST_PLACES = 4  # along the axis that a sample is drawn from
 CHUNK_ELEMENTS = 1 << 22  # largest operand that is built at once: 32 MiB of float64
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.function import BaseFunc
 from autosched.ir.node import DEFINES, IGNORED, Attrs, FrozenDict, Span, walk
 from autosched.tir.axis import IterVar
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import IntImm, PrimExpr, Var, const, const_int
+from autosched.tir.expr import ExprLike, IntImm, PrimExpr, Var, const, const_int
 from autosched.tir.functor import free_vars, replace_buffers, rewrite, substitute
 from autosched.tir.stmt import Block, BlockRealize, BufferRegion, For, Stmt
 
@@ -29,7 +28,7 @@ class PrimFunc(BaseFunc):
     params: tuple[Var, ...] = field(metadata=DEFINES)
     buffer_map: Mapping[Var, Buffer] = field(metadata=DEFINES)
     body: Stmt
-    ret_type: Any = None
+    ret_type: object = None
     attrs: Attrs = field(default_factory=FrozenDict)
     span: Span | None = field(default=None, metadata=IGNORED)
 
@@ -47,7 +46,7 @@ class PrimFunc(BaseFunc):
     def with_body(self, body: Stmt) -> PrimFunc:
         return self if body is self.body else dataclasses.replace(self, body=body)
 
-    def specialize(self, param_map: Mapping[Any, Any]) -> PrimFunc:
+    def specialize(self, param_map: Mapping[Var, ExprLike | Buffer]) -> PrimFunc:
         """The function with numbers for symbolic sizes: by variable, or by a parameter's buffer of known shape.
 
         Raises InvalidTypeError for keys and values of other kinds, InvalidValueError where shapes do not agree.
@@ -127,11 +126,11 @@ def specialize(func: PrimFunc, values: Mapping[Var, int]) -> PrimFunc:
     )
 
 
-def specialize_params(func: PrimFunc, param_map: Mapping[Any, Any]) -> PrimFunc:
+def specialize_params(func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer]) -> PrimFunc:
     """TVM's `func.specialize`: values for variables, and buffers of known shapes for parameters."""
     values: dict[Var, int] = {}
 
-    def put(var: Any, value: Any) -> None:
+    def put(var: Var, value: object) -> None:
         number = const_int(value)
         if number is None and hasattr(value, "__index__"):
             number = int(value.__index__())

@@ -41,7 +41,7 @@ from autosched.tir.stmt import (
 )  # fmt: skip
 
 Number: TypeAlias = Any  # a Python or NumPy number, as its dtype says
-Frame = list[Any]  # values of variables and arrays of buffers, by slot
+Frame = list[Number]  # values of variables and arrays of buffers, by slot
 Value = Callable[[Frame], Number]
 Action = Callable[[Frame], None]
 

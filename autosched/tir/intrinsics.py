@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+Array: TypeAlias = Any  # np.ndarray or a number: NumPy's stubs type most results as Any
 
-def _like(result: object, x: object) -> Any:
+
+def _like(result: object, x: object) -> Array:
     dtype = getattr(x, "dtype", np.dtype(np.float64))
     return np.asarray(result, dtype=dtype)[()]
 
@@ -19,13 +21,13 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 _log_gamma = np.frompyfunc(math.lgamma, 1, 1)
 
 
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: Array) -> Array:
     """1 / (1 + exp(-x)), without overflow for large negative x."""
     e = np.exp(-np.abs(x))
     return _like(np.where(x >= 0, 1 / (1 + e), e / (1 + e)), x)
 
 
-NUMPY: dict[str, Callable[..., Any]] = {
+NUMPY: dict[str, Callable[..., Array]] = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10,
     "log1p": np.log1p,
     "sqrt": np.sqrt, "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,

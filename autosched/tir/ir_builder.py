@@ -10,17 +10,17 @@ body = ib.get()
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
-from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.buffer import Buffer, BufferLoad, Indices
 from autosched.tir.dtypes import check_dtype
-from autosched.tir.expr import IntImm, PrimExpr, Var, to_expr
+from autosched.tir.expr import ExprLike, IntImm, PrimExpr, Var, to_expr
 from autosched.tir.stmt import (
     Allocate,
     BufferStore,
@@ -34,6 +34,7 @@ from autosched.tir.stmt import (
     seq,
 )  # fmt: skip
 
+T = TypeVar("T")
 Wrap = Callable[[Stmt], Stmt]
 _KINDS = {
     "serial": LoopKind.SERIAL, "parallel": LoopKind.PARALLEL, "vectorize": LoopKind.VECTORIZED,
@@ -44,7 +45,7 @@ _KINDS = {
 class BufferVar:
     """Memory that is read and written by index: flat, or in the shape of its buffer."""
 
-    def __init__(self, builder: IRBuilder, buffer: Buffer, shape: tuple[PrimExpr, ...] | None = None):
+    def __init__(self, builder: IRBuilder, buffer: Buffer, shape: Sequence[ExprLike] | None = None):
         self._builder, self.buffer, self._shape = builder, buffer, shape
 
     @property
@@ -69,7 +70,7 @@ class BufferVar:
             f"buffer '{self.buffer.name}' has {self.buffer.ndim} dimensions, got {len(items)} indices"
         )
 
-    def __getitem__(self, index: Any) -> PrimExpr:
+    def __getitem__(self, index: Indices) -> PrimExpr:
         return BufferLoad(self.buffer, self._at(index))
 
     def __setitem__(self, index: object, value: object) -> None:
@@ -84,7 +85,7 @@ class IRBuilder:
         self._open: list[list[Stmt | Wrap]] = [[]]
         self.nidx = 0
 
-    def emit(self, stmt: Any) -> None:
+    def emit(self, stmt: Stmt | PrimExpr | Wrap) -> None:
         """Add a statement, or an expression that is run for its effect."""
         if isinstance(stmt, PrimExpr):
             stmt = Evaluate(stmt)
@@ -103,7 +104,7 @@ class IRBuilder:
         return seq(*done) if done else Evaluate(IntImm(0))
 
     @contextmanager
-    def _scope(self, wrap: Callable[[Stmt], Stmt | Wrap], value: object = None) -> Iterator[Any]:
+    def _scope(self, wrap: Callable[[Stmt], Stmt | Wrap], value: T) -> Iterator[T]:
         self._open.append([])
         yield value
         inside = self._open.pop()
@@ -111,7 +112,7 @@ class IRBuilder:
 
     def for_range(
         self, begin: object, end: object, name: str = "i", dtype: str | None = None, kind: str = "serial"
-    ) -> Any:
+    ) -> AbstractContextManager[Var]:
         """A loop from `begin` to `end`, the end exclusive; gives the loop's variable."""
         if kind not in _KINDS:
             raise InvalidValueError(f"for_range: unknown kind '{kind}'", hint=f"one of {', '.join(_KINDS)}")
@@ -123,17 +124,17 @@ class IRBuilder:
         start, extent = E.cast(var.dtype, low), E.cast(var.dtype, E.sub(high, low))
         return self._scope(lambda body: For(var, start, extent, _KINDS[kind], body), var)
 
-    def while_loop(self, condition: object) -> Any:
+    def while_loop(self, condition: object) -> AbstractContextManager[None]:
         """A loop that runs as long as a condition holds."""
         test = to_expr(condition, "bool")
-        return self._scope(lambda body: While(test, body))
+        return self._scope(lambda body: While(test, body), None)
 
-    def if_scope(self, cond: object) -> Any:
+    def if_scope(self, cond: object) -> AbstractContextManager[None]:
         """What is emitted inside runs where the condition holds."""
         test = to_expr(cond, "bool")
-        return self._scope(lambda body: IfThenElse(test, body))
+        return self._scope(lambda body: IfThenElse(test, body), None)
 
-    def else_scope(self) -> Any:
+    def else_scope(self) -> AbstractContextManager[None]:
         """What is emitted inside runs where the condition just before does not hold. Raises ValueError without one."""
         before = self._open[-1][-1] if self._open[-1] else None
         if not isinstance(before, IfThenElse) or before.else_case is not None:
@@ -143,7 +144,7 @@ class IRBuilder:
             self._open[-1].pop()
             return dataclasses.replace(before, else_case=body)
 
-        return self._scope(wrap)
+        return self._scope(wrap, None)
 
     def scope_attr(self, node: object, attr_key: str, value: object) -> None:
         """An attribute of what follows; a thread's extent becomes a loop over the thread, others change nothing."""
@@ -153,9 +154,7 @@ class IRBuilder:
             raise InvalidTypeError(f"scope_attr '{attr_key}' takes a te.thread_axis, not {type(node).__name__}")
         extent = E.cast(node.var.dtype, to_expr(value))
         start = E.const(0, node.var.dtype)
-        self.emit(
-            lambda body: For(node.var, start, extent, LoopKind.THREAD_BINDING, body, node.thread_tag)  # type: ignore[arg-type]
-        )
+        self.emit(lambda body: For(node.var, start, extent, LoopKind.THREAD_BINDING, body, node.thread_tag))
 
     def let(self, var_name: str, value: object) -> Var:
         """A variable for what follows."""
@@ -165,7 +164,12 @@ class IRBuilder:
         return var
 
     def allocate(
-        self, dtype: str, shape: Any, name: str = "buf", axis_separators: Any = None, scope: str = ""
+        self,
+        dtype: str,
+        shape: Sequence[ExprLike] | ExprLike,
+        name: str = "buf",
+        axis_separators: Sequence[int] | None = None,
+        scope: str = "",
     ) -> BufferVar:
         """Memory for what follows."""
         from autosched.tir.buffer import decl_buffer
@@ -181,7 +185,7 @@ class IRBuilder:
         )
         return BufferVar(self, buffer)
 
-    def buffer_ptr(self, buf: Any, shape: Any = None) -> BufferVar:
+    def buffer_ptr(self, buf: Buffer, shape: Sequence[ExprLike] | None = None) -> BufferVar:
         """A buffer's memory, by its indices or flat."""
         if not isinstance(buf, Buffer):
             raise InvalidTypeError(f"buffer_ptr takes a Buffer, not {type(buf).__name__}")

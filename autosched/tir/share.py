@@ -9,7 +9,7 @@ leaves. Bound to variables it is as long as the Python code that made it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -107,7 +107,7 @@ def _bound(root: PrimExpr, outer: Mapping[int, Var]) -> PrimExpr:
     return result
 
 
-def _distinct(root: PrimExpr, outer: Mapping[int, Var], parts: Any) -> Iterable[Any]:
+def _distinct(root: PrimExpr, outer: Mapping[int, Var], parts: Callable[[Any], Iterable[Any]]) -> Iterable[Any]:
     """The nodes below an expression that `outer` does not bind, each once, behind its parts."""
     done: set[int] = set()
     stack: list[Any] = [root]

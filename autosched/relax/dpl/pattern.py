@@ -380,7 +380,7 @@ class _Wrapper(DFPattern):
     def children(self) -> Sequence[DFPattern]:
         return (self.pattern,)
 
-    def holds(self, value: Any) -> bool:
+    def holds(self, value: object) -> bool:
         """The condition."""
         raise NotImplementedError
 
@@ -420,8 +420,8 @@ class StructInfoPattern(_Wrapper):
         super().__init__(pattern)
         self.info = info
 
-    def holds(self, value: Any) -> bool:
-        return same_info(value.struct_info, self.info)
+    def holds(self, value: object) -> bool:
+        return same_info(getattr(value, "struct_info", None), self.info)
 
 
 class DataTypePattern(_Wrapper):
@@ -431,8 +431,8 @@ class DataTypePattern(_Wrapper):
         super().__init__(pattern)
         self.dtype = dtype
 
-    def holds(self, value: Any) -> bool:
-        info = value.struct_info
+    def holds(self, value: object) -> bool:
+        info = getattr(value, "struct_info", None)
         return isinstance(info, TensorStructInfo) and info.dtype == self.dtype
 
 
@@ -443,8 +443,8 @@ class ShapePattern(_Wrapper):
         super().__init__(pattern)
         self.shape = tuple(shape)
 
-    def holds(self, value: Any) -> bool:
-        info = value.struct_info
+    def holds(self, value: object) -> bool:
+        info = getattr(value, "struct_info", None)
         if not isinstance(info, TensorStructInfo) or info.shape is None:
             return False
         return len(info.dims) == len(self.shape) and same_dims(info.dims, self.shape)

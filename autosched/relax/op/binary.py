@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -25,30 +24,31 @@ def _binary(
     reference: Callable[..., object],
     infer: Callable[..., StructInfo] = broadcast,
     low: float = -2.0,
-    **more: Any,
 ) -> OpDef:
     samples = [*(sample(a, b, low=low) for a, b in PAIRS), sample(*INT_PAIR, low=1, high=9)]
-    return define_op(
-        name, inputs=("x1", "x2"), infer_type=infer, compute=compute, reference=reference, samples=samples, **more
-    )
+    return define_op(name, inputs=("x1", "x2"), infer_type=infer, compute=compute, reference=reference, samples=samples)
 
 
-def _divide(x: Array, y: Array) -> Any:
+def _divide(x: Array, y: Array) -> Array:
     """Integers divide rounding to zero; by zero it is 0, as in kernels."""
     if not np.issubdtype(x.dtype, np.integer):
-        return x / y
+        quotient: Array = x / y
+        return quotient
     with np.errstate(all="ignore"):
         down = x // y
         is_low = (x - down * y != 0) & ((x < 0) != (y < 0)) & (y != 0)
-    return (down + is_low).astype(x.dtype)
+    found: Array = (down + is_low).astype(x.dtype)
+    return found
 
 
-def _power(x: Array, y: Array) -> Any:
+def _power(x: Array, y: Array) -> Array:
     """Of integers with a negative exponent, rounded towards zero: 0 unless x is 1 or -1."""
     if not np.issubdtype(x.dtype, np.integer):
-        return np.power(x, y)
+        power: Array = np.power(x, y)
+        return power
     inverse = np.where((x == 1) | (x == -1), np.where(y % 2 == 0, 1, x), 0)
-    return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0))).astype(x.dtype)
+    found: Array = np.where(y < 0, inverse, np.power(x, np.maximum(y, 0))).astype(x.dtype)
+    return found
 
 
 add = _binary("add", topi.add, np.add)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
 
@@ -50,30 +50,44 @@ def _canonical(rank: int, weight_layout: str) -> Canonical:
     return canonical
 
 
-def _spatial(attrs: Attrs) -> Spatial:
+class ConvAttrs(TypedDict):
+    """The attributes in their canonical form; `output_padding` only of transposed convolutions."""
+
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    output_padding: NotRequired[tuple[int, ...]]
+    groups: int
+    data_layout: str
+    kernel_layout: str
+    out_layout: str | None
+    out_dtype: str | None
+
+
+def _spatial(attrs: ConvAttrs) -> Spatial:
     return Spatial(attrs["strides"], attrs["padding"], attrs["dilation"])
 
 
-def _type(shape: Sequence[int], data: TensorStructInfo, weight: TensorStructInfo, attrs: Attrs) -> TensorStructInfo:
+def _type(shape: Sequence[int], data: TensorStructInfo, weight: TensorStructInfo, attrs: ConvAttrs) -> TensorStructInfo:
     return TensorStructInfo(tuple(shape), attrs["out_dtype"] or common_dtype(data, weight))
 
 
-def _conv_type(data: StructInfo, weight: StructInfo, **attrs: Any) -> TensorStructInfo:
+def _conv_type(data: StructInfo, weight: StructInfo, **attrs: Unpack[ConvAttrs]) -> TensorStructInfo:
     d, w = tensor(data, "data"), tensor(weight, "weight")
     return _type(conv_shape(d.static_shape, w.static_shape, _spatial(attrs), attrs["groups"]), d, w, attrs)
 
 
-def _transpose_type(data: StructInfo, weight: StructInfo, **attrs: Any) -> TensorStructInfo:
+def _transpose_type(data: StructInfo, weight: StructInfo, **attrs: Unpack[ConvAttrs]) -> TensorStructInfo:
     d, w = tensor(data, "data"), tensor(weight, "weight")
     extra, groups = attrs["output_padding"], attrs["groups"]
     return _type(conv_transpose_shape(d.static_shape, w.static_shape, _spatial(attrs), extra, groups), d, w, attrs)
 
 
-def _conv_compute(data: Tensor, weight: Tensor, **attrs: Any) -> Tensor:
+def _conv_compute(data: Tensor, weight: Tensor, **attrs: Unpack[ConvAttrs]) -> Tensor:
     return topi.conv_nd(data, weight, _spatial(attrs), attrs["groups"])
 
 
-def _transpose_compute(data: Tensor, weight: Tensor, **attrs: Any) -> Tensor:
+def _transpose_compute(data: Tensor, weight: Tensor, **attrs: Unpack[ConvAttrs]) -> Tensor:
     return topi.conv_transpose_nd(data, weight, _spatial(attrs), attrs["output_padding"], attrs["groups"])
 
 
@@ -84,7 +98,7 @@ def _at_tap(weight: Array, tap: tuple[int, ...]) -> Array:
     return part
 
 
-def conv_reference(data: Array, weight: Array, **attrs: Any) -> Array:
+def conv_reference(data: Array, weight: Array, **attrs: Unpack[ConvAttrs]) -> Array:
     """Convolution as a sum over the window's taps, each a product of matrices."""
     g, groups = _spatial(attrs), attrs["groups"]
     shape = conv_shape(data.shape, weight.shape, g, groups)
@@ -102,7 +116,7 @@ def conv_reference(data: Array, weight: Array, **attrs: Any) -> Array:
     return out.reshape(shape).astype(attrs["out_dtype"] or data.dtype, copy=False)
 
 
-def transpose_reference(data: Array, weight: Array, **attrs: Any) -> Array:
+def transpose_reference(data: Array, weight: Array, **attrs: Unpack[ConvAttrs]) -> Array:
     """Transposed convolution: each element of the data adds its multiple of the window to the result."""
     g, groups, extra = _spatial(attrs), attrs["groups"], attrs["output_padding"]
     shape = conv_transpose_shape(data.shape, weight.shape, g, extra, groups)

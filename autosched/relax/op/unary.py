@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -38,10 +37,9 @@ def _float(
     reference: Callable[..., object],
     low: float = -2.0,
     high: float = 2.0,
-    **more: Any,
 ) -> OpDef:
     samples = [sample(s, low=low, high=high) for s in SHAPES]
-    return define_op(name, infer_type=float_same, compute=compute, reference=reference, samples=samples, **more)
+    return define_op(name, infer_type=float_same, compute=compute, reference=reference, samples=samples)
 
 
 exp = _float("exp", topi.exp, np.exp)
