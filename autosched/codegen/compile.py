@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from autosched.codegen import cache, counters
 from autosched.codegen.backends import codegen_backend
 from autosched.codegen.compiled import CompiledKernel
-from autosched.codegen.pool import map_in_processes
+from autosched.codegen.pool import SharedWork
 from autosched.target import Target
 from autosched.target.threads import choose_threads
 from autosched.tir.function import PrimFunc
@@ -87,6 +87,74 @@ def compile_missing(request: Request, target: Target, key: str | None) -> Compil
     return compiled
 
 
+class Compilation:
+    """Kernels that are compiled together, in several processes where that pays; they begin while kernels are added.
+
+    with Compilation(target) as compilation:
+        compilation.add(request)
+        …
+        kernels = compilation.finish(requests)
+
+    jobs  processes, this one included; None: as many as this process may use
+    """
+
+    def __init__(self, target: Target | str = "cpu", jobs: int | None = None):
+        self.target = target = Target(target) if isinstance(target, str) else target
+        self._helpers = (jobs or choose_threads()) - 1
+        self._keys: dict[int, tuple[Request, str]] = {}  # by the id of a request's function, which is kept
+        self._found: dict[str, CompiledKernel] = {}
+        self._asked: set[str] = set()
+        text = target.to_json()
+        self._work: SharedWork[str, tuple[Request, str], CompiledKernel] = SharedWork(
+            lambda item: compile_missing(item[0], target, item[1]),
+            lambda item: (item[0], text, item[1]),
+            counters.FINISHED.add,
+        )
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._work.close()
+
+    def add(self, request: Request) -> str:
+        """A kernel more, unless it was added before; its key."""
+        r = request
+        known, key = self._keys.get(id(r.func), (None, ""))
+        if known is not None and (known.name, known.trace, known.config) == (r.name, r.trace, r.config):
+            return key
+        key = cache.kernel_key(r.func, self.target, r.name, r.trace, r.config)
+        self._keys[id(r.func)] = (r, key)
+        if key in self._asked:
+            return key
+        if key not in self._found and (found := cache.load(key)) is not None:
+            self._found[key] = found
+        if key in self._found:
+            counters.CACHE_HITS.add()
+            return key
+        counters.ASKED.add()
+        self._asked.add(key)
+        self._work.add(key, (r, key))
+        if self._work.helpers < min(self._helpers, len(self._asked) - WORTH_A_POOL):
+            self._work.start_helper()
+        return key
+
+    def finish(self, requests: Sequence[Request]) -> list[CompiledKernel]:
+        """The kernels of these requests, in their order. Raises what `compile_func` does, for the first that fails."""
+        keys = [self.add(r) for r in requests]
+        before = counters.COMPILES.value
+        results = self._work.finish()
+        fresh = sum(isinstance(r, CompiledKernel) and not r.from_cache for r in results.values())
+        counters.COMPILES.add(fresh - (counters.COMPILES.value - before))  # what others have compiled
+        kernels = []
+        for key, request in zip(keys, requests, strict=True):
+            found = self._found[key] if key in self._found else results[key]
+            if isinstance(found, Exception):
+                raise found
+            kernels.append(found.with_name(request.name))
+        return kernels
+
+
 def compile_funcs(
     requests: Sequence[Request], target: Target | str = "cpu", jobs: int | None = None
 ) -> list[CompiledKernel]:
@@ -95,39 +163,5 @@ def compile_funcs(
     jobs    None: as many as this process may use; 1: in this process
     Raises  what `compile_func` raises, for the first request that fails.
     """
-    target = Target(target) if isinstance(target, str) else target
-    keys = [cache.kernel_key(r.func, target, r.name, r.trace, r.config) for r in requests]
-    results = {key: found for key in dict.fromkeys(keys) if (found := cache.load(key)) is not None}
-    for _ in range(sum(key in results for key in keys)):
-        counters.CACHE_HITS.add()
-    missing = {key: r for key, r in zip(keys, requests, strict=True) if key not in results}
-    counters.ASKED.add(len(missing))
-    workers = min(jobs or choose_threads(), len(missing))
-    if workers > 1 and len(missing) > WORTH_A_POOL:
-        results |= _compile_in_pool(missing, target, workers)
-    else:
-        for key, r in missing.items():
-            results[key] = compile_missing(r, target, key)
-            counters.FINISHED.add()
-    return [results[key].with_name(r.name) for key, r in zip(keys, requests, strict=True)]
-
-
-def _compile_in_pool(missing: dict[str, Request], target: Target, workers: int) -> dict[str, CompiledKernel]:
-    compiled: dict[str, CompiledKernel] = {}
-    text = target.to_json()
-    before = counters.COMPILES.value
-    results = map_in_processes(
-        {key: (request, key) for key, request in missing.items()},
-        lambda item: compile_missing(item[0], target, item[1]),
-        lambda item: (item[0], text, item[1]),
-        workers - 1,
-        counters.FINISHED.add,
-    )
-    for key in missing:
-        found = results[key]
-        if isinstance(found, Exception):
-            raise found
-        compiled[key] = found
-    here = counters.COMPILES.value - before
-    counters.COMPILES.add(sum(not c.from_cache for c in compiled.values()) - here)
-    return compiled
+    with Compilation(target, jobs) as compilation:
+        return compilation.finish(requests)

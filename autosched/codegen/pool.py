@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 from autosched.env import child_environment
 
@@ -54,6 +54,100 @@ def read_frame(stream: IO[bytes]) -> Any:
     return pickle.loads(data)
 
 
+class SharedWork(Generic[K, T, R]):
+    """Items that this process and helpers do, each taking the next one; helpers begin while items are still added.
+
+    What a helper cannot be sent, or fails to answer, is done in this process.
+
+    here     does an item in this process; `message` makes of an item what a helper is sent
+    finished called after each item
+    """
+
+    def __init__(
+        self, here: Callable[[T], R], message: Callable[[T], object], finished: Callable[[], object] = int
+    ) -> None:
+        self._here, self._message, self._finished = here, message, finished
+        self._todo: deque[tuple[K, T]] = deque()
+        self._left: deque[tuple[K, T]] = deque()  # what helpers could not do
+        self._results: dict[K, R | Exception] = {}
+        self._changed = threading.Condition()
+        self._is_open = True
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def helpers(self) -> int:
+        """Processes that help."""
+        return len(self._threads)
+
+    def add(self, key: K, item: T) -> None:
+        """One item more."""
+        with self._changed:
+            self._todo.append((key, item))
+            self._changed.notify()
+
+    def start_helper(self) -> None:
+        """One process more; that it ends before its time costs nothing but its share of the work."""
+        thread = threading.Thread(target=self._drive, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def close(self) -> None:
+        """Nothing is added any more; what nobody has begun is given up."""
+        with self._changed:
+            self._todo.clear()
+            self._is_open = False
+            self._changed.notify_all()
+
+    def finish(self) -> dict[K, R | Exception]:
+        """Do what is left; the result, or the exception, of each item."""
+        with self._changed:
+            self._is_open = False
+            self._changed.notify_all()
+        self._work(self._todo)
+        for thread in self._threads:
+            thread.join()
+        self._work(self._left)
+        return self._results
+
+    def _work(self, items: deque[tuple[K, T]]) -> None:
+        while items:
+            with contextlib.suppress(IndexError):  # a helper has taken the last one
+                key, item = items.popleft()
+                self._results[key] = _attempt(self._here, item)
+                self._finished()
+
+    def _next(self) -> tuple[K, T] | None:
+        with self._changed:
+            while not self._todo and self._is_open:
+                self._changed.wait()
+            try:
+                return self._todo.popleft()
+            except IndexError:
+                return None
+
+    def _drive(self) -> None:
+        """Give items to a process of our own until none are left; with one that fails, whatever the reason, end."""
+        try:
+            helper = take_spare() or Helper()
+        except Exception as error:  # noqa: BLE001  (this process does the work)
+            _log.debug("no helper: %s", error)
+            return
+        with contextlib.closing(helper):
+            while (item := self._next()) is not None:
+                try:
+                    helper.ask(self._message(item[1]))
+                    answer = helper.answers()[-1]
+                except Exception as error:  # noqa: BLE001  (an item that cannot be pickled, an answer that cannot be read, …)
+                    _log.debug("a helper failed: %r", error)
+                    self._left.append(item)
+                    return
+                if isinstance(answer, NotDone):
+                    self._left.append(item)
+                    continue
+                self._results[item[0]] = answer
+                self._finished()
+
+
 def map_in_processes(
     work: Mapping[K, T],
     here: Callable[[T], R],
@@ -61,39 +155,13 @@ def map_in_processes(
     helpers: int,
     finished: Callable[[], object] = int,
 ) -> dict[K, R | Exception]:
-    """The result, or the exception, for each item of `work`.
-
-    What a helper cannot be sent, or fails to answer, is done in this process.
-
-    here     does an item in this process; `message` makes of an item what a helper is sent
-    helpers  further processes; one that ends before its time costs nothing but its share of the work
-    finished called after each item
-    """
-    todo: deque[tuple[K, T]] = deque(work.items())
-    left: deque[tuple[K, T]] = deque()  # what helpers could not do
-    results: dict[K, R | Exception] = {}
-    threads = [
-        threading.Thread(target=_drive, args=(todo, left, results, message, finished), daemon=True)
-        for _ in range(helpers)
-    ]
-    for thread in threads:
-        thread.start()
-    while (item := _next(todo)) is not None:
-        results[item[0]] = _attempt(here, item[1])
-        finished()
-    for thread in threads:
-        thread.join()
-    while (item := _next(left) or _next(todo)) is not None:
-        results[item[0]] = _attempt(here, item[1])
-        finished()
-    return results
-
-
-def _next(todo: deque[tuple[K, T]]) -> tuple[K, T] | None:
-    try:
-        return todo.popleft()
-    except IndexError:
-        return None
+    """The result, or the exception, for each item of `work`, which this process and `helpers` others do."""
+    shared: SharedWork[K, T, R] = SharedWork(here, message, finished)
+    for key, item in work.items():
+        shared.add(key, item)
+    for _ in range(helpers):
+        shared.start_helper()
+    return shared.finish()
 
 
 def _attempt(here: Callable[[T], R], item: T) -> R | Exception:
@@ -101,35 +169,6 @@ def _attempt(here: Callable[[T], R], item: T) -> R | Exception:
         return here(item)
     except Exception as error:  # noqa: BLE001  (the caller raises it)
         return error
-
-
-def _drive(
-    todo: deque[tuple[K, T]],
-    left: deque[tuple[K, T]],
-    results: dict[K, R | Exception],
-    message: Callable[[T], object],
-    finished: Callable[[], object],
-) -> None:
-    """Give items to a process of our own until none are left; with one that fails, whatever the reason, end."""
-    try:
-        helper = take_spare() or Helper()
-    except Exception as error:  # noqa: BLE001  (this process does the work)
-        _log.debug("no helper: %s", error)
-        return
-    with contextlib.closing(helper):
-        while (item := _next(todo)) is not None:
-            try:
-                helper.ask(message(item[1]))
-                answer = helper.answers()[-1]
-            except Exception as error:  # noqa: BLE001  (an item that cannot be pickled, an answer that cannot be read, …)
-                _log.debug("a helper failed: %r", error)
-                left.append(item)
-                return
-            if isinstance(answer, NotDone):
-                left.append(item)
-                continue
-            results[item[0]] = answer
-            finished()
 
 
 class Helper:

@@ -49,6 +49,11 @@ class _Access:
 
 def _accesses(node: Node, path: tuple[Node, ...], values: Mapping[Var, PrimExpr]) -> Iterator[_Access]:
     path = (*path, node)
+    if node.is_scalar:
+        for load in walk(node):
+            if isinstance(load, BufferLoad):
+                yield _Access(load, path, values)
+        return
     if isinstance(node, BlockRealize):
         bound = zip(node.block.iter_vars, node.iter_values, strict=True)
         values = {**values, **{iv.var: substitute(value, values) for iv, value in bound}}

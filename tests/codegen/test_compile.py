@@ -3,13 +3,14 @@
 import gc
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
 from autosched import te
 from autosched.codegen import cache, compile_func, compile_funcs, counters
-from autosched.codegen.compile import PATIENT, Request, patient_collector
+from autosched.codegen.compile import PATIENT, Compilation, Request, patient_collector
 from autosched.env import child_environment
 from autosched.errors import CodegenError, TargetError
 from autosched.runtime.cache import kernel_cache
@@ -204,3 +205,20 @@ def test_compiling_lets_it_wait(monkeypatch):
     )
     compile_func(scale(9.0), "cpu", name="scale", use_cache=False)
     assert found == [PATIENT]
+
+
+def test_kernels_are_compiled_while_others_are_added(empty_cache, monkeypatch):
+    """The helper has compiled one before the last request is there."""
+    monkeypatch.setattr("autosched.codegen.compile.WORTH_A_POOL", 0)
+    requests = [Request(scale(float(f)), "scale") for f in range(3)]
+    finished = counters.FINISHED.value
+    with Compilation("cpu", jobs=2) as compilation:
+        key = compilation.add(requests[0])
+        assert compilation.add(requests[0]) == key
+        for _ in range(600):
+            if counters.FINISHED.value > finished:
+                break
+            time.sleep(0.1)
+        assert counters.FINISHED.value == finished + 1
+        for factor, kernel in enumerate(compilation.finish(requests)):
+            check(kernel, factor)

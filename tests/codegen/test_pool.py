@@ -1,6 +1,7 @@
 """Items that helpers fail at: each ends with a result or its own error."""
 
 import sys
+import threading
 import types
 
 import pytest
@@ -77,3 +78,21 @@ def test_requests_that_a_real_helper_cannot_read_are_compiled(empty_cache, monke
     compiled = compile_funcs(requests, "cpu", jobs=2)
     for n, one in enumerate(compiled):
         check(one, 1.5 + n)
+
+
+def test_helpers_begin_while_items_are_added(monkeypatch):
+    monkeypatch.setattr(pool, "take_spare", lambda: _Helper(lambda message: -message))
+    done = threading.Event()
+    shared: pool.SharedWork[int, int, int] = pool.SharedWork(lambda n: _raise(ValueError()), lambda n: n, done.set)
+    shared.start_helper()
+    shared.add(1, 1)
+    assert done.wait(60)
+    assert shared.finish() == {1: -1}
+
+
+def test_work_that_is_given_up_ends_its_helpers(monkeypatch):
+    monkeypatch.setattr(pool, "take_spare", lambda: _Helper(lambda message: -message))
+    shared: pool.SharedWork[int, int, int] = pool.SharedWork(lambda n: n, lambda n: n)
+    shared.start_helper()
+    shared.close()
+    assert shared.finish() == {}

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+
 import numpy as np
-from autosched.codegen.compile import patient_collector
+
+from autosched.codegen.compile import Compilation, patient_collector
+from autosched.codegen.lower.flops import count_work
 from autosched.codegen.native import native_for, start_helper_of_first_build
 from autosched.codegen.pool import close_spares
-from autosched.templates.accuracy import with_accuracy
-from autosched.templates.tf32 import TF32, allow_tf32
-from autosched.driver.build.choose import Choice, choose_all
-from autosched.driver.build.schedules import compile_functions, stored_functions, with_checks
+from autosched.driver.build.choose import BuildReport, Choice, choose_all
 from autosched.driver.build.graph_options import GraphOptions, choose_graph
 from autosched.driver.build.input_ranges import input_ranges
-from autosched.driver.build.precision import precision_of
 from autosched.driver.build.pipeline import graph_passes, run_passes
-from autosched.driver.build.choose import BuildReport
-from autosched.driver.build.schedules import CALL_TIR, apply_schedules
+from autosched.driver.build.precision import precision_of
+from autosched.driver.build.schedules import (
+    CALL_TIR,
+    apply_schedules,
+    compile_functions,
+    request_of,
+    stored_functions,
+    with_checks,
+)
 from autosched.driver.build.tuned_layouts import TunedLayouts
-from autosched.codegen.lower.flops import count_work
 from autosched.durations import log_step, step
 from autosched.errors import ShapeError, UsageError
 from autosched.ir import IRModule
@@ -31,14 +37,14 @@ from autosched.relax.struct_info import tensor_infos
 from autosched.relax.to_graph import to_graph
 from autosched.relax.transform import BindParams, LayoutOracle
 from autosched.runtime import Executable
-from autosched.target import Target, choose_threads
-from autosched.version import __version__
-import dataclasses
-from collections.abc import Mapping
 from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.team import most_threads
-from autosched.target import Target
+from autosched.target import Target, choose_threads
+from autosched.templates.accuracy import with_accuracy
+from autosched.templates.tf32 import TF32, allow_tf32
+from autosched.tir import PrimFunc
+from autosched.version import __version__
 
 
 def has_graph(module: IRModule) -> bool:
@@ -122,11 +128,17 @@ def assemble(
     prepared: IRModule, choices: Mapping[str, Choice], target: Target, threads: int, checks: bool = False
 ) -> Executable:
     """The executable of a prepared module with the configurations chosen for its kernels."""
-    with step("driver/build/schedules.py", "apply the schedules, pack the constants"):
-        scheduled = with_checks(apply_schedules(prepared, choices, target), checks)
-    start = time.perf_counter()
-    kernels = compile_functions(scheduled, target)
-    compile_s = time.perf_counter() - start
+    with Compilation(target) as compilation:
+        with step("driver/build/schedules.py", "apply the schedules, pack the constants; other processes compile"):
+
+            def begin(name: str, func: PrimFunc) -> None:
+                if not checks:  # those are added below
+                    compilation.add(request_of(name, func))
+
+            scheduled = with_checks(apply_schedules(prepared, choices, target, begin), checks)
+        start = time.perf_counter()
+        kernels = compile_functions(scheduled, target, compilation)
+        compile_s = time.perf_counter() - start
     log_step("codegen/compile.py", f"generate and compile {len(kernels)} kernels, or take them from the cache", compile_s)
     with step("relax/to_graph.py", "order the calls, plan the memory"):
         graph, constants, params = to_graph(scheduled)

@@ -83,7 +83,7 @@ class Winograd:
 
     def estimate(self, anchor: Anchor, config: Config, target: Target) -> float:
         """Cycles that a configuration is expected to take on one core."""
-        return winograd_cycles(_layer(anchor), _plan(config), target)
+        return winograd_cycles(_layer(anchor), _plan(config), target, target.cache)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autosched.target import Target
+from autosched.target import CacheSizes, Target
 from autosched.templates.cpu.register_tile import (
     FLOAT_BYTES,
     FMA_PER_CYCLE,
@@ -83,9 +83,9 @@ class Plan:
         return blocks * ceil_div(layer.outputs, self.vectors * target.lanes("float32") * self.panels)
 
 
-def winograd_cycles(layer: Layer, plan: Plan, target: Target) -> float:
+def winograd_cycles(layer: Layer, plan: Plan, target: Target, caches: CacheSizes) -> float:
     """Products, transforms, and what the caches beyond the second bring, partly while computing."""
-    lanes, caches, size = target.lanes("float32"), target.cache, (plan.m + TAPS - 1) ** 2
+    lanes, size = target.lanes("float32"), (plan.m + TAPS - 1) ** 2
     tiles = layer.tiles(plan.m)
     block = min(plan.block_tiles(tiles), tiles)
     blocks = -(-tiles // block)
@@ -154,6 +154,7 @@ def best_plan(layer: Layer, largest: int, target: Target) -> tuple[float, Plan]:
 
     largest  the tile sizes of the wanted accuracy are those up to it
     """
-    threads = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS)
-    found = [(winograd_cycles(layer, p, target), p) for m in (2, 4) if m <= largest for p in plans(layer, m, target)]
+    threads, caches = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS), target.cache
+    worth = (p for m in (2, 4) if m <= largest for p in plans(layer, m, target))
+    found = [(winograd_cycles(layer, p, target, caches), p) for p in worth]
     return min(found, key=lambda x: x[0] * unevenness(x[1].n_tasks(layer, target), threads))

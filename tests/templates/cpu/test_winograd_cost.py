@@ -34,7 +34,7 @@ def test_pieces_are_blocks_of_tiles_and_where_few_chunks_of_channels():
 def test_the_default_divides_among_the_threads(layer: Layer, mcpu: str, cores: int) -> None:
     cpu = target(mcpu, cores)
     cycles, plan = best_plan(layer, 4, cpu)
-    assert cycles == winograd_cycles(layer, plan, cpu)  # of one core: what is compared with other templates
+    assert cycles == winograd_cycles(layer, plan, cpu, cpu.cache)  # of one core: what is compared with other templates
     assert unevenness(plan.n_tasks(layer, cpu), cores) <= 1.04
 
 
