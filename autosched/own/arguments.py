@@ -7,7 +7,6 @@ and write protection are kept. Nothing of the caller's memory is ever written to
 from __future__ import annotations
 
 import ctypes
-import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import UsageError
+from autosched.own.transfer import pack_value
 
 ALIGNED = 64
 
@@ -76,7 +76,7 @@ def store_arguments(named: Mapping[str, object], folder: Path, key: str) -> Stor
         np.save(path, np.ctypeslib.as_array(memory), allow_pickle=False)
         paths.append(path)
     shifts = tuple(low % ALIGNED for low, _ in spans)
-    return StoredArguments(pickle.dumps(values), tuple(named), tuple(paths), shifts)
+    return StoredArguments(pack_value(values), tuple(named), tuple(paths), shifts)
 
 
 def arrays_in(value: object) -> Iterator[np.ndarray]:

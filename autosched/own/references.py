@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from autosched.errors import UsageError
 from autosched.own.arguments import arrays_in, replace_arrays, store_arguments
 from autosched.own.role import ROLE, MakeExpected, StoredCall
-from autosched.own.transfer import SentFunction
+from autosched.own.transfer import SentFunction, pack_value
 from autosched.space import Config
 from autosched.task import Status
 
@@ -68,7 +67,7 @@ class OwnReferences:
         truth = None
         if check.reference is not None:
             truth = folder / f"{key}_truth.pkl"
-            truth.write_bytes(pickle.dumps(_truth(check.reference, self._named)))
+            truth.write_bytes(pack_value(_truth(check.reference, self._named)))
         expected = folder / f"{key}_expected.pkl"
         call = StoredCall(
             func, arguments, self._default, truth, check.rtol, check.atol, expected, self.checked_against, self._metrics

@@ -16,7 +16,7 @@ from autosched.own.compiler import warm_up
 from autosched.own.expected import Expected, find_expected
 from autosched.own.memory import Memory
 from autosched.own.metric import Metrics
-from autosched.own.transfer import SentFunction
+from autosched.own.transfer import SentFunction, pack_value
 from autosched.space import Config
 from autosched.task import Measurement, Status
 from autosched.task.trial import METRICS
@@ -123,7 +123,7 @@ class OwnRole(RunRole):
         call.probing.unlink()
         if call.truth is not None:
             found = _with_truth(found, memory, *pickle.loads(call.truth.read_bytes()))
-        call.expected.write_bytes(pickle.dumps(found))
+        call.expected.write_bytes(pack_value(found))
 
 
 def _tolerance(call: StoredCall, memory: Memory) -> Tolerance:

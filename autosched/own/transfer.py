@@ -82,15 +82,20 @@ class SentFunction:
         return numba.njit(**parts.options)(func)
 
 
+def pack_value(value: object) -> bytes:
+    """A value by Numba's own pickler: classes of a script, as of its named tuples, travel with it."""
+    from numba.core import serialize
+
+    return bytes(serialize.dumps(value))
+
+
 def pack_function(func: Callable[..., object], place: str) -> bytes:
     """A function by value; b"" where it can only be imported.
 
     Raises UsageError if it can be neither: it reads something that cannot be sent, and no file holds it.
     """
-    from numba.core import serialize
-
     try:
-        return bytes(serialize.dumps(func))
+        return pack_value(func)
     except Exception as error:  # what a global can raise when it is pickled has no common type
         module, _, name = place.rpartition(":")
         if module.endswith(".py") or (module != "__main__" and "<" not in name):
@@ -117,4 +122,4 @@ def pack_types(values: Sequence[object]) -> bytes:
             types.append(numba.typeof(value))
         except (ValueError, TypeError, numba.core.errors.NumbaError) as error:
             raise UsageError(f"Numba has no type for a {type(value).__name__}: {error}") from error
-    return pickle.dumps(tuple(types))
+    return pack_value(tuple(types))

@@ -52,18 +52,22 @@ def workers() -> set[int]:
 
 FIRST = """
 import autosched, numba, numpy as np
+from collections import namedtuple
+
+Factor = namedtuple("Factor", "value")
 
 @autosched.autotune({"block": [64, 256]})
 @numba.njit
 def scale(x, a, block=256):
     for i in range(x.size):
-        x[i] = x[i] * a
+        x[i] = x[i] * a.value
+    return Factor(x[0])
 
-print(scale.tune(np.ones(1000), 2.0, trials=2).tasks[0].state)
+print(scale.tune(np.ones(1000), Factor(2.0), trials=2).tasks[0].state)
 """
 
 
-def test_a_function_of_the_command_line_has_a_winner(tmp_path: Path) -> None:
+def test_a_function_of_the_command_line_has_a_winner_and_takes_its_named_tuples(tmp_path: Path) -> None:
     env = {**os.environ, "AUTOSCHED_DB": str(tmp_path / "first.db"), "AUTOSCHED_CACHE_DIR": str(tmp_path / "cache")}
     ran = subprocess.run([sys.executable, "-c", FIRST], env=env, capture_output=True, text=True, timeout=120)
     assert ran.stdout.startswith("done"), ran.stdout + ran.stderr
