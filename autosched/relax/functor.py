@@ -297,7 +297,8 @@ class PyExprMutator(_Dispatch):
         definition = definition_of(new)
         if definition is None or callee is not op.op:
             return new
-        return definition.make([self.builder_._argument(a) for a in args], op.attrs)
+        bound: dict[int, Var] = {}  # `args` holds what it names
+        return definition.make([self.builder_._argument(a, bound) for a in args], op.attrs)
 
     def visit_if_(self, op: If) -> Expr:
         """What a branch becomes."""
