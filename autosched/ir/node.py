@@ -127,7 +127,7 @@ def _child_values(kind: type) -> Callable[[Any], tuple[object, ...]] | None:
 _SORTS, _CHILD_NAMES, _CHILD_VALUES = _PerType(_sort), _PerType(_child_names), _PerType(_child_values)
 
 
-def _map_value(value: Any, f: Callable[[Any], object]) -> object:
+def _map_value(value: Any, f: Callable[[Node], object]) -> object:
     sort = _SORTS[type(value)]
     if sort == _PLAIN:
         return value
@@ -142,7 +142,7 @@ def _map_value(value: Any, f: Callable[[Any], object]) -> object:
     return value if all(changed[k] is value[k] for k in value) else FrozenDict(changed)
 
 
-def map_children(node: N, f: Callable[[Any], object]) -> N:
+def map_children(node: N, f: Callable[[Node], object]) -> N:
     """`node` with `f` applied to each child node; the same object when no child changed."""
     changes: dict[str, object] = {}
     for name in _CHILD_NAMES[type(node)]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from autosched.tir.in_place import overwritable
 
 UNPLACED = Storage("arena", -1)
 
+Numbers: TypeAlias = Any  # the number of a value; of a tuple, those of its fields
+
 
 class GraphBuilder:
     """Collects values and nodes of `main` in order; `build` places them."""
@@ -29,9 +31,7 @@ class GraphBuilder:
         self.pairs = {name: overwritable(f) for name, f in kernels.items()}
         self.values: list[Value] = []
         self.nodes: list[Node] = []
-        self.numbers: dict[
-            object, Any
-        ] = {}  # Var -> value number, or a tuple of them; id(array) -> number of a constant
+        self.numbers: dict[object, Numbers] = {}  # Var -> its number or numbers; id(array) -> number of a constant
         self.constants: list[np.ndarray] = []
         self.inside: dict[int, tuple[int, int]] = {}  # part -> the value in whose memory it lies, and where
 
@@ -39,7 +39,7 @@ class GraphBuilder:
         self.values.append(Value(name, info.static_shape, info.dtype, storage))
         return len(self.values) - 1
 
-    def number(self, x: Expr) -> Any:
+    def number(self, x: Expr) -> Numbers:
         """The value (or tuple of values) of an expression."""
         match x:
             case Var():
@@ -211,7 +211,7 @@ class GraphBuilder:
                 return
 
 
-def _flat(x: Any) -> tuple[int, ...]:
+def _flat(x: Numbers) -> tuple[int, ...]:
     return tuple(n for f in x for n in _flat(f)) if isinstance(x, tuple) else (x,)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -75,12 +75,9 @@ class Pack:
     def func(self, dtype: str) -> PrimFunc:
         """A PrimFunc that packs at run time: for arguments that are not known at build."""
         natural = te.placeholder(self.shape, dtype, name="natural")
-        split = self.split_shape
 
         def element(*packed: PrimExpr) -> PrimExpr:
-            at: list[Any] = [None] * len(split)
-            for position, d in enumerate(self.order):
-                at[d] = packed[position]
+            at = dict(zip(self.order, packed, strict=True))
             indices, inside, d = [], [], 0
             for extent, factor in zip(self.shape, self.factors, strict=True):
                 i = at[d] * factor + at[d + 1] if factor else at[d]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from autosched.ir.node import Node, children, map_children, walk
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -13,15 +13,15 @@ from autosched.tir.stmt import Block, BufferStore
 N = TypeVar("N", bound=Node)
 
 
-def rewrite(node: N, f: Callable[[Any], object]) -> N:
+def rewrite(node: N, f: Callable[[Node], object]) -> N:
     """Rebuild bottom-up: `f` sees each node after its children and returns it or its replacement.
 
     A buffer is a leaf: its shape is not entered, since rebuilding it would lose its identity. A scalar expression that
     is shared is rebuilt once and stays shared, so what `f` makes of it must not depend on where it stands.
     """
-    made: dict[int, Any] = {}
+    made: dict[int, object] = {}
 
-    def visit(x: Any) -> Any:
+    def visit(x: Node) -> object:
         if not x.is_scalar:
             return f(x if isinstance(x, Buffer) else map_children(x, visit))
         new = made.get(id(x))
@@ -29,17 +29,17 @@ def rewrite(node: N, f: Callable[[Any], object]) -> N:
             new = made[id(x)] = f(map_children(x, visit))
         return new
 
-    return visit(node)  # type: ignore[no-any-return]
+    return visit(node)  # type: ignore[return-value]
 
 
-def rewrite_down(node: N, f: Callable[[Any], object]) -> N:
+def rewrite_down(node: N, f: Callable[[Node], object]) -> N:
     """Rebuild top-down: where `f` returns a node, it stands (its children are not visited); on None, descend.
 
     A scalar expression that is shared is rebuilt once and stays shared.
     """
-    made: dict[int, Any] = {}
+    made: dict[int, object] = {}
 
-    def visit(x: Any) -> Any:
+    def visit(x: Node) -> object:
         known = made.get(id(x)) if x.is_scalar else None
         if known is not None:
             return known
@@ -50,7 +50,7 @@ def rewrite_down(node: N, f: Callable[[Any], object]) -> N:
             made[id(x)] = new
         return new
 
-    return visit(node)  # type: ignore[no-any-return]
+    return visit(node)  # type: ignore[return-value]
 
 
 def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:

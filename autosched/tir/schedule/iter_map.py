@@ -207,7 +207,7 @@ def _without_widening(value: PrimExpr) -> PrimExpr:
     if not any(isinstance(x, E.Cast) for x in walk(value)):
         return value
 
-    def step(x: PrimExpr) -> PrimExpr:
+    def step(x: object) -> object:
         if isinstance(x, E.Cast) and x.dtype == "int64" and x.value.dtype == "int32":
             return x.value
         return x
