@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,9 +93,15 @@ def print_json(document: object, out: IO[str] | None = None) -> None:
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """Tell the user something that is no result; it goes to stderr."""
-    if not quiet:
-        click.echo(printable(text, "\n\t"), err=True)
+    """Tell the user something that is no result; it goes to stderr, on a terminal wrapped between words."""
+    if quiet:
+        return
+    text = printable(text, "\n\t")
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+        text = "\n".join(wrapper.fill(line) for line in text.split("\n"))
+    click.echo(text, err=True)
 
 
 def _show_plain(table: Table, out: IO[str]) -> None:

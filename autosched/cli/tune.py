@@ -15,7 +15,7 @@ from autosched.cli.output import show
 from autosched.cli.process import EXIT_FAILED, EXIT_INTERRUPTED
 from autosched.cli.remote_options import REMOTE_HELP
 from autosched.cli.shape_options import check_ends, settle_shapes, with_shapes
-from autosched.cli.tune_end import report_table, say_end, table_of_all
+from autosched.cli.tune_end import is_on_screen, report_table, say_end, table_of_all
 from autosched.cli.tune_flags import SearchFlags, with_search
 from autosched.cli.tune_list import show_tasks
 from autosched.cli.tune_models import Entry, TuneModels, chosen_models, name_of, run_over
@@ -107,10 +107,11 @@ def _tune_all(tuning: TuneModels, models: Sequence[Entry]) -> int:
     common, reports = tuning.common, []
     for name, report in tuning.reports(models):
         reports.append((name, report))
-        if tuning.run is None:
+        is_drawn = tuning.run is None and is_on_screen(common.format, quiet=common.is_quiet)
+        if tuning.run is None and not is_drawn:
             show(report_table(report, common.format), common.format)
         if common.format != "json":
-            say_end(report, quiet=common.is_quiet)
+            say_end(report, quiet=common.is_quiet, is_drawn=is_drawn)
     if tuning.run is not None and reports:
         show(table_of_all(reports, common.format), common.format)
     if reports and reports[-1][1].interrupted:

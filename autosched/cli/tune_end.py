@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,9 +15,17 @@ if TYPE_CHECKING:
     from autosched.driver import TuneReport
 
 
-def say_end(report: TuneReport, *, quiet: bool) -> None:
-    """Say how it ended, what the model takes now, and which spaces may be too narrow."""
-    say(status_line(report), quiet=quiet)
+def is_on_screen(form: str, *, quiet: bool) -> bool:
+    """Whether the live display has left the same table where the result would be printed."""
+    return form == "table" and not quiet and sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def say_end(report: TuneReport, *, quiet: bool, is_drawn: bool = False) -> None:
+    """Say how it ended, what the model takes now, and which spaces may be too narrow.
+
+    is_drawn  the live display has said how all stands
+    """
+    say(status_line(report), quiet=quiet or is_drawn)
     borders = Counter(text for task in report.tasks for text in task.border)
     for text, n in borders.most_common():
         tasks = f"{n} task{'s' if n != 1 else ''}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,13 @@ from tests.cli.models import dense_file, refuse
 pytestmark = pytest.mark.early
 
 Capture = pytest.CaptureFixture[str]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 SPACE = """
 [space]
 template = "matmul"
@@ -228,3 +237,17 @@ def test_the_table_at_the_end_begins_with_the_heaviest_task() -> None:
         task.share = share
     assert [row["name"] for row in report_table(report, "table").rows] == ["b", "c", "a"]
     assert [row["name"] for row in report_table(report, "json").rows] == ["a", "b", "c"], "as --tasks counts them"
+
+
+def test_a_terminal_has_the_table_once_and_no_line_breaks_a_word(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, err = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main([*words, "--trials", "2", "--verify", "task"]) == 0
+    assert out.getvalue() == "", "the live display has left it"
+    end = err.getvalue().rpartition("\x1b[J")[2].replace("\x1b[?25h", "")
+    assert end.count("best ms") == 1 and end.count("2 trials") == 1 and "done: " in end
+    assert not [line for line in end.splitlines() if len(line) > 60 and " " in line]
