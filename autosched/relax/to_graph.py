@@ -154,7 +154,9 @@ class GraphBuilder:
         """Number all values; gives the inputs and the outputs."""
         inputs = []
         for position, p in enumerate(self.main.params):
-            assert isinstance(p.struct_info, TensorStructInfo), "parameters are tensors"
+            if not isinstance(p.struct_info, TensorStructInfo):
+                text = f"parameter '{p.name}' of 'main' is no tensor; a graph's parameters are tensors"
+                raise InvalidTypeError(text, hint="build with relax.build and run by relax.VirtualMachine")
             self.numbers[p] = self.add(p.name, p.struct_info, Storage("input", position))
             inputs.append(self.numbers[p])
         for b in self.main.bindings():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import autosched
 from autosched import relax
 from autosched.errors import InvalidTypeError
 from autosched.ir import IRModule
@@ -176,6 +177,15 @@ def test_a_constant_that_is_used_twice_is_stored_once():
     weight = W(4, 4)
     _, constants, _ = to_graph(_lower(graph({"x": (2, 4)}, lambda bb, x: op.matmul(op.matmul(x, weight), weight))))
     assert len(constants) == 1
+
+
+def test_a_parameter_that_is_a_tuple_is_refused():
+    pair = relax.Var("pair", relax.TupleStructInfo([relax.TensorStructInfo((4,))] * 2))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [pair]):
+        bb.emit_func_output(op.concat(pair, axis=0))
+    with pytest.raises(InvalidTypeError, match="parameter 'pair' of 'main' is no tensor.*relax.build"):
+        autosched.build(bb.get())
 
 
 def test_operators_are_refused():

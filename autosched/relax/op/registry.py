@@ -12,7 +12,7 @@ import numpy as np
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import Attrs, FrozenDict
 from autosched.relax import op_table
-from autosched.relax.expr import Call, Constant, Op, PrimValue, Tuple, as_expr, const, shape_expr
+from autosched.relax.expr import Call, Constant, Op, PrimValue, Tuple, TupleGetItem, Var, as_expr, const, shape_expr
 from autosched.relax.struct_info import (
     Expr,
     ObjectStructInfo,
@@ -40,6 +40,13 @@ class Sample:
 def sample(*types: object, low: float = -2.0, high: float = 2.0, **attrs: object) -> Sample:
     """A sample from shapes (float32), (shape, dtype) pairs, lists of them (a tuple argument) or annotations."""
     return Sample(tuple(map(_sample_type, types)), FrozenDict(attrs), low, high)
+
+
+def _fields(x: Expr) -> Expr:
+    """A variable that holds a tuple as the tuple of its fields, which passes look at; anything else as it is."""
+    if isinstance(x, Var) and isinstance(x.struct_info, TupleStructInfo):
+        return Tuple(tuple(TupleGetItem(x, i) for i in range(len(x.struct_info.fields))))
+    return x
 
 
 def _sample_type(t: Any) -> StructInfo:
@@ -112,7 +119,7 @@ class OpDef:
                 elif isinstance(value, bool | int | float):
                     out.append(const(value, dtype))
                 else:
-                    out.append(as_expr(value))
+                    out.append(_fields(as_expr(value)))
             except InvalidTypeError as error:
                 raise InvalidTypeError(f"{self.name}: argument '{name}': {error.message}") from None
         return tuple(out)

@@ -1,10 +1,13 @@
 import importlib
 
+import numpy as np
+
+import autosched
 from autosched.ir import structural_equal
 from autosched.relax import op
 from autosched.relax.expr import Tuple, TupleGetItem
 from autosched.relax.op.call import call_tir
-from autosched.relax.transform import LegalizeKernels, LegalizeOps
+from autosched.relax.transform import AnnotateTIROpPattern, FuseOps, FuseTIR, LegalizeKernels, LegalizeOps
 from autosched.tir import PrimFunc
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph, small_network
 
@@ -21,6 +24,19 @@ def test_operators_become_kernels_with_tvm_names():
     assert calls(legal) == ["add", "add1", "add", "transpose"]
     assert "global_symbol" not in legal["add"].attrs
     assert calls(module) == ["add", "add", "add", "permute_dims"]  # the input is as it was
+
+
+def test_a_variable_that_holds_a_tuple_is_an_argument():
+    def joined(bb, x):
+        halves = bb.emit(op.split(op.exp(x), 2, axis=0))
+        return op.concat(halves, axis=1)
+
+    module = graph({"x": (8, 4)}, joined)
+    assert_same_results(module, LegalizeOps()(module))
+    assert_same_results(module, FuseTIR()(FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(module)))))
+    x = np.arange(32, dtype="float32").reshape(8, 4) / 8
+    expected = np.concatenate(np.split(np.exp(x), 2), axis=1)
+    np.testing.assert_allclose(autosched.build(module, threads=1)(x).numpy(), expected, rtol=1e-5)
 
 
 def test_every_kernel_of_a_network():
