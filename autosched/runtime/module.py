@@ -325,11 +325,14 @@ class Module:
     def get_source(self, fmt: str = "") -> str:
         """Give the generated Numba source of all kernels; with "ll" their LLVM text, with "asm" or "s" assembly.
 
+        "ptx" is of kernels for GPUs, whose assembly it is.
+
         Raises InvalidValueError (ValueError) for another form.
         """
-        if fmt not in ("", "py", "ll", "asm", "s"):
+        kernels = self.kernels.values()
+        if fmt not in ("", "py", "ll", "asm", "s") and not (fmt == "ptx" and all(hasattr(k, "ptx") for k in kernels)):
             raise InvalidValueError(f"get_source: no source in the form '{fmt}'", hint='use "", "ll" or "asm"')
-        field = {"ll": "llvm", "asm": "asm", "s": "asm"}.get(fmt, "source")
+        field = {"ll": "llvm", "asm": "asm", "s": "asm", "ptx": "ptx"}.get(fmt, "source")
         return "\n".join(str(getattr(kernel, field)) for kernel in self.kernels.values())
 
     inspect_source = get_source

@@ -65,6 +65,7 @@ def test_tiles_that_all_threads_fetch_are_shared(virtual: int) -> None:
     made = autosched.build(s, [a, b, c], "cuda", name="product")
     (kernel,) = made.kernels.values()
     assert kernel.resources.shared_bytes == 2 * 16 * 8 * 4
+    assert made.get_source("ptx") == kernel.ptx and ".shared" in kernel.ptx
     x, y = RNG.random((n, n)), RNG.random((n, n))
     out = on_device(np.zeros((n, n)))
     made(on_device(x), on_device(y), out)

@@ -1,4 +1,4 @@
-"""Every operator of the registry becomes machine code for a GPU, without stack or spills, and computes what NumPy does."""
+"""Every operator becomes machine code for a GPU, without stack or spills, and computes what NumPy does."""
 
 from __future__ import annotations
 
