@@ -13,7 +13,7 @@ from autosched.te import create_prim_func
 from autosched.templates import apply_config
 from autosched.testing.gpu import run_serially
 from autosched.tir import PrimFunc
-from autosched.tuner.measure.reference import make_reference
+from autosched.tuner.measure.make_reference import make_reference
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
