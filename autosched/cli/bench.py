@@ -23,6 +23,7 @@ from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.driver import BenchReport
+    from autosched.json_types import JsonObject
 
 EXAMPLE = """
 autosched bench model.asx model.onnx --with onnxruntime
@@ -237,7 +238,7 @@ def _show_report(
     report: BenchReport, percentiles: tuple[float, ...], common: Common, files: Mapping[str, Path]
 ) -> None:
     facts = {key for row in report.rows for key in row}
-    summary: dict[str, Any] = {key: value for key, value in report.to_json().items() if key != "rows"}
+    summary: JsonObject = {key: value for key, value in report.to_json().items() if key != "rows"}
     every = columns(percentiles, facts)
     known = [column for column in every if any(row.get(column.key) is not None for row in report.rows)]
     chosen = every if common.format in ("json", "csv") else known  # their columns do not depend on what was measured

@@ -26,6 +26,7 @@ Ranges = Mapping[str, tuple[int | range, ...]]
 
 if TYPE_CHECKING:
     from autosched.driver import BuildReport
+    from autosched.json_types import JsonObject
     from autosched.runtime import Executable
 
 EXAMPLE = """
@@ -228,7 +229,7 @@ def _show(reports: Mapping[str, BuildReport], built: Mapping[str, Executable], p
     """Show the builds' reports, where they were asked for: one for each CPU, if there are several."""
     _, *others = reports.values()
     if common.format == "json":
-        document: dict[str, Any] = {"artifact": str(path)}
+        document: JsonObject = {"artifact": str(path)}
         each = [
             {"cpu": name, "summary": r.summary, "graph": r.graph, "kernels": _rows(r, built[name])}
             for name, r in reports.items()
@@ -243,7 +244,7 @@ def _show(reports: Mapping[str, BuildReport], built: Mapping[str, Executable], p
                 say(f"{name}: " * bool(others) + r.graph_text, quiet=common.is_quiet)
 
 
-def _rows(report: BuildReport, executable: Executable) -> list[dict[str, Any]]:
+def _rows(report: BuildReport, executable: Executable) -> list[JsonObject]:
     """A report's rows with the instructions by which the kernels multiply."""
     from autosched.codegen.cpu.instructions import product_instruction
     from autosched.runtime.cpu.kernel import CpuKernel

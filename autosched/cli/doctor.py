@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.cli.common import Common, make_command
 from autosched.cli.output import Column, Table, print_json, show, size
@@ -15,6 +15,9 @@ from autosched.cli.traps import find_traps
 from autosched.env import SWITCHES
 from autosched.errors import AutoschedError
 from autosched.version import __version__
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 PACKAGES = (
     "numba", "llvmlite", "numpy", "sqlalchemy", "xgboost-cpu", "optuna", "plotly", "click", "safetensors",
@@ -45,9 +48,9 @@ def command(common: Common) -> None:
     show(Table(columns, rows), common.format)
 
 
-def examine(common: Common) -> dict[str, Any]:
+def examine(common: Common) -> JsonObject:
     """Gather everything as plain data; a part that cannot be found out says why."""
-    sections: dict[str, Callable[[], dict[str, Any]]] = {
+    sections: dict[str, Callable[[], JsonObject]] = {
         "autosched": _program,
         "target": lambda: _target(common.target),
         "cuda": _cuda,
@@ -57,7 +60,7 @@ def examine(common: Common) -> dict[str, Any]:
         "environment": _environment,
         "versions": _versions,
     }
-    report: dict[str, Any] = {}
+    report: JsonObject = {}
     for name, section in sections.items():
         try:
             report[name] = section()
@@ -67,7 +70,7 @@ def examine(common: Common) -> dict[str, Any]:
     return report
 
 
-def _program() -> dict[str, Any]:
+def _program() -> JsonObject:
     return {
         "version": __version__,
         "python": f"{platform.python_version()} {platform.python_implementation()}",
@@ -77,7 +80,7 @@ def _program() -> dict[str, Any]:
     }
 
 
-def _target(text: str) -> dict[str, Any]:
+def _target(text: str) -> JsonObject:
     from autosched.target import Target, detect_cpu
 
     target = Target(text)
@@ -103,7 +106,7 @@ def _target(text: str) -> dict[str, Any]:
     }
 
 
-def _gpu_target(target: Any) -> dict[str, Any]:
+def _gpu_target(target: Any) -> JsonObject:
     gpu = target.gpu
     return {
         "target": str(target),
@@ -118,13 +121,13 @@ def _gpu_target(target: Any) -> dict[str, Any]:
     }
 
 
-def _cuda() -> dict[str, Any]:
+def _cuda() -> JsonObject:
     """NVIDIA's driver, its devices, and the packages that kernels for them are made and run with."""
     from importlib.metadata import PackageNotFoundError, version
 
     from autosched.target.cuda_host import cuda_device_count, cuda_name, cuda_version, has_cuda_driver
 
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for name in CUDA_PACKAGES:
         try:
             found[name] = version(name)
@@ -137,7 +140,7 @@ def _cuda() -> dict[str, Any]:
     return {"driver": f"CUDA {number // 1000}.{number % 1000 // 10}", **devices, **found}
 
 
-def _threads(requested: int | None) -> dict[str, Any]:
+def _threads(requested: int | None) -> JsonObject:
     from autosched.target import thread_limits
 
     limits = thread_limits()
@@ -152,7 +155,7 @@ def _threads(requested: int | None) -> dict[str, Any]:
     return {"used": used, "decided by": decides, "layer": "autosched's own pool", **named}
 
 
-def _folders() -> dict[str, Any]:
+def _folders() -> JsonObject:
     from autosched.runtime.cache import kernel_cache
     from autosched.space.location import search_spaces_folder, tuning_logs_folder
 
@@ -170,11 +173,11 @@ def _folders() -> dict[str, Any]:
     }
 
 
-def _databases(given: tuple[str, ...]) -> dict[str, Any]:
+def _databases(given: tuple[str, ...]) -> JsonObject:
     from autosched.records import Place, default_places, open_store
 
     places = [Place(where, "--db") for where in given] or list(default_places())
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for place in places:
         path = Path(place.where)
         if "://" not in place.where and not path.exists():
@@ -188,7 +191,7 @@ def _databases(given: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _environment() -> dict[str, Any]:
+def _environment() -> JsonObject:
     values: dict[str, Any] = {}
     for entry in SWITCHES.values():
         if entry.is_set():
@@ -199,8 +202,8 @@ def _environment() -> dict[str, Any]:
     return values
 
 
-def _versions() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _versions() -> JsonObject:
+    found: JsonObject = {}
     for package in PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)

@@ -20,6 +20,7 @@ from autosched.runtime.description import facts, kernel_rows
 from autosched.target import Target
 
 if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
     from autosched.runtime import Executable
 
 EXAMPLE = """
@@ -122,7 +123,7 @@ def code_of(executable: Executable, name: str, form: str) -> str:
     return text
 
 
-def _add_times(rows: list[dict[str, Any]], executable: Executable, name: str, common: Common) -> None:
+def _add_times(rows: list[JsonObject], executable: Executable, name: str, common: Common) -> None:
     with Waiting(f"timing {name}", quiet=common.is_quiet):
         from autosched.driver.bench.profile import profile
 

@@ -15,6 +15,7 @@ from autosched.cli.output import Column, Table, count, factor, milliseconds, say
 from autosched.cli.values import SHARE
 
 if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
     from autosched.records import Record
 
 COLUMNS = (
@@ -51,7 +52,7 @@ def diff(common: Common, a: str, b: str, threshold: float) -> None:
 Winners = Mapping[tuple[str, Any, int], "Record"]
 
 
-def compare(first: Winners, second: Winners, threshold: float) -> list[dict[str, Any]]:
+def compare(first: Winners, second: Winners, threshold: float) -> list[JsonObject]:
     """Rows for all winners of both sides; pairs share workload and number of threads, the device too if possible."""
     pairs: list[tuple[Record | None, Record | None]] = [(first[key], second[key]) for key in first if key in second]
     rest_a = [first[key] for key in first if key not in second]
@@ -66,7 +67,7 @@ def compare(first: Winners, second: Winners, threshold: float) -> list[dict[str,
     return sorted(rows, key=lambda row: (-(row["speedup"] or 0), row["workload"], row["threads"]))
 
 
-def _row(a: Record | None, b: Record | None, threshold: float) -> dict[str, Any]:
+def _row(a: Record | None, b: Record | None, threshold: float) -> JsonObject:
     known = a or b
     assert known is not None, "a pair has at least one side"
     speedup = a.measurement.median_s / b.measurement.median_s if a and b else None

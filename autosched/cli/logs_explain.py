@@ -18,6 +18,7 @@ from autosched.cli.values import SHAPES
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
     from autosched.own.function import AutotunedFunction
     from autosched.records import RecordReader
     from autosched.task import Task
@@ -103,7 +104,7 @@ class Gains:
 
 def _of_model(
     common: Common, model: Path, shapes: Shapes | None, reader: RecordReader, target: Any, threads: int, gains: Gains
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     from autosched.driver.build.choose import choose
     from autosched.driver.build.graph_options import choose_graph
     from autosched.driver.build.tuned_layouts import TunedLayouts
@@ -111,7 +112,7 @@ def _of_model(
     from autosched.records.explain import Explaining, consider
 
     explaining = Explaining(reader)
-    rows: list[dict[str, Any]] = []
+    rows: list[JsonObject] = []
     module = load_module(model, shapes, quiet=common.is_quiet)
     for task in extract_tasks(module, target, threads=threads, layouts=TunedLayouts(reader, target, threads)):
         choice = choose(task, explaining, task.name)
@@ -122,7 +123,7 @@ def _of_model(
     return rows
 
 
-def _of_own(own: AutotunedFunction, reader: RecordReader, threads: int | None, gains: Gains) -> list[dict[str, Any]]:
+def _of_own(own: AutotunedFunction, reader: RecordReader, threads: int | None, gains: Gains) -> list[JsonObject]:
     """The records of a function with its example arguments."""
     from autosched.own.space import Usable
     from autosched.records.explain import consider
@@ -134,7 +135,7 @@ def _of_own(own: AutotunedFunction, reader: RecordReader, threads: int | None, g
     return _rows(task, found, consider(reader, task, found, valid), gains, own.space.default_for(space))
 
 
-def _of_task(text: str, reader: RecordReader, target: Any, threads: int, gains: Gains) -> list[dict[str, Any]]:
+def _of_task(text: str, reader: RecordReader, target: Any, threads: int, gains: Gains) -> list[JsonObject]:
     from autosched.records.explain import consider
     from autosched.task import Task, Workload
 
@@ -143,7 +144,7 @@ def _of_task(text: str, reader: RecordReader, target: Any, threads: int, gains: 
     chosen = [workload for workload in workloads if text in str(workload) or text in workload.key]
     if not chosen:
         raise UsageError(f"neither a file nor a part of a known workload: '{text}'", hint="see `autosched logs list`")
-    rows: list[dict[str, Any]] = []
+    rows: list[JsonObject] = []
     for workload in chosen:
         task = Task(workload, target, threads=threads)
         found = reader.best(task)
@@ -151,7 +152,7 @@ def _of_task(text: str, reader: RecordReader, target: Any, threads: int, gains: 
     return rows
 
 
-def _rows(task: Task, found: Any, considered: Any, gains: Gains, default: Any) -> list[dict[str, Any]]:
+def _rows(task: Task, found: Any, considered: Any, gains: Gains, default: Any) -> list[JsonObject]:
     rows = [
         {
             "workload": task.key,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,7 @@ from autosched.cli.values import SHAPES, Count, Parsed
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
     from autosched.records.sql import SqlStore
 
 UPGRADE_COLUMNS = (
@@ -81,7 +82,7 @@ def verify(common: Common, remeasure: Path | None, shapes: Shapes | None) -> int
     return 4 if lost else 0
 
 
-def _remeasure(common: Common, store: SqlStore, model: Path, shapes: Shapes | None) -> list[dict[str, Any]]:
+def _remeasure(common: Common, store: SqlStore, model: Path, shapes: Shapes | None) -> list[JsonObject]:
     from autosched.driver.build.choose import Usable
     from autosched.driver.settings import check_runs_here, resolve_target, resolve_threads
     from autosched.driver.task_space import default_of
@@ -93,11 +94,11 @@ def _remeasure(common: Common, store: SqlStore, model: Path, shapes: Shapes | No
     target = resolve_target(common.target)
     threads = resolve_threads(common.threads, target)
     check_runs_here(target)
-    rows: list[dict[str, Any]] = []
+    rows: list[JsonObject] = []
     with LocalMeasurer(target, MeasureOptions(threads=threads)) as measurer:
         for task in extract_tasks(module, target, threads=threads):
             found = store.best(task, Usable(task))
-            row: dict[str, Any] = {"workload": task.key, "recorded_s": found.expected_s}
+            row: JsonObject = {"workload": task.key, "recorded_s": found.expected_s}
             default = default_of(task)
             if found.config is None:
                 rows.append({**row, "verdict": "no winner here"})

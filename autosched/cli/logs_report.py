@@ -24,6 +24,7 @@ from autosched.errors import AutoschedError, UsageError
 if TYPE_CHECKING:
     from autosched.driver.report_facts import ModelFacts
     from autosched.ir import IRModule
+    from autosched.json_types import JsonObject
     from autosched.records import RecordFilter
     from autosched.records.report import Machines
     from autosched.records.sql import SqlStore
@@ -126,7 +127,7 @@ def report(
     say(f"{count(n_tasks, 'task')} in {output}, {size(size_bytes)}", quiet=common.is_quiet)
 
 
-def _compared(first: SqlStore, second: SqlStore, chosen: RecordFilter, facts: Facts | None) -> dict[str, Any]:
+def _compared(first: SqlStore, second: SqlStore, chosen: RecordFilter, facts: Facts | None) -> JsonObject:
     """What the page shows of two databases' winners."""
     from autosched.records.report import progress_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,7 @@ from autosched.errors import UsageError
 from autosched.printable import printable
 
 if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
     from autosched.records.sql import SqlStore
 
 MAKING_S = 5.0  # that a database may take from its first byte to its last table
@@ -87,7 +88,7 @@ def _open_when_made(common: Common, every: float, end: float | None) -> SqlStore
             return None
 
 
-def _state(store: SqlStore) -> tuple[list[dict[str, Any]], str]:
+def _state(store: SqlStore) -> tuple[list[JsonObject], str]:
     """The tasks of the session that wrote last, and a line about all of them."""
     from autosched.records import RecordFilter
     from autosched.records.statistics import task_statistics
@@ -130,7 +131,7 @@ def _follow_live(store: SqlStore, every: float, end: float | None) -> None:
 def _follow_web(store: SqlStore, every: float, end: float | None, port: int, *, quiet: bool) -> None:
     from autosched.cli.watch_page import WatchPage
 
-    def state() -> dict[str, Any]:
+    def state() -> JsonObject:
         rows, text = _state(store)
         columns = [{"title": column.title, "right": column.right} for column in COLUMNS]
         cells = [[printable(cell) for cell in row] for row in Table(COLUMNS, rows).cells()]
@@ -150,7 +151,7 @@ def _follow_web(store: SqlStore, every: float, end: float | None, port: int, *, 
 
 def _follow_lines(store: SqlStore, every: float, end: float | None) -> None:
     """Elsewhere than on a terminal: a line for each task that has changed."""
-    shown: dict[str, dict[str, Any]] = {}
+    shown: dict[str, JsonObject] = {}
     while True:
         rows, text = _state(store)
         changed = [row for row in rows if shown.get(row["workload"]) != row]

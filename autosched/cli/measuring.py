@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.cli.cluster_options import make_access
 from autosched.cli.common import Common
@@ -15,6 +15,7 @@ from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions
+    from autosched.json_types import Json, JsonObject
     from autosched.tuner.measure.cluster.device import Device
 
 
@@ -30,7 +31,7 @@ class Elsewhere:
 
     on: str | None = None
     remote: Sequence[str] = ()
-    access: Mapping[str, Any] = field(default_factory=dict)
+    access: Mapping[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         used = [f"--{name.replace('_', '-')}" for name, value in self.access.items() if value]
@@ -47,7 +48,7 @@ class Elsewhere:
         return "--on" if self.on is not None else "--remote" if self.remote else ""
 
     @contextlib.contextmanager
-    def measuring(self, common: Common, options: TuneOptions) -> Iterator[dict[str, Any]]:
+    def measuring(self, common: Common, options: TuneOptions) -> Iterator[JsonObject]:
         """The arguments of `driver.tune` that say where it measures.
 
         Raises  UsageError, AutoschedError if nobody answers there or no device is of the target.
@@ -75,7 +76,7 @@ class Elsewhere:
             yield {"target": common.target, "options": options}
 
 
-def _place(common: Common, options: TuneOptions, device: Device, count: int, measurer: object) -> dict[str, Any]:
+def _place(common: Common, options: TuneOptions, device: Device, count: int, measurer: object) -> JsonObject:
     say(f"measuring on {count} × {device.text}", quiet=common.is_quiet)
     threads, verify = common.threads or device.threads, options.verify
     if verify == "model" and (objection := cannot_run_here(device, threads)):

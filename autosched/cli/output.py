@@ -11,14 +11,17 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from autosched.errors import UsageError
 from autosched.printable import printable
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from autosched.json_types import Json
+
+Row = Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Row]
     title: str = ""
-    summary: Mapping[str, Any] = field(default_factory=dict)
+    summary: Mapping[str, Json] = field(default_factory=dict)
 
     def cells(self) -> list[list[str]]:
         """Give the text of every cell; "–" where there is no value. What records and names hold steers no terminal."""

@@ -19,6 +19,7 @@ from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions, TuneReport
+    from autosched.json_types import JsonObject
     from autosched.own.function import AutotunedFunction
     from autosched.records import Found
 
@@ -152,7 +153,7 @@ def found_for(function: AutotunedFunction, values: tuple[object, ...], common: C
     return reader.best(function.task_for(values, common.threads), Usable(space, {space.name: function.version}))
 
 
-def list_own(function: AutotunedFunction, common: Common, archive: Path | None) -> list[dict[str, Any]]:
+def list_own(function: AutotunedFunction, common: Common, archive: Path | None) -> list[JsonObject]:
     """The row of `tune --list`."""
     values = arguments_of(function, archive)
     task = function.task_for(values, common.threads)

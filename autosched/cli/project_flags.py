@@ -20,6 +20,8 @@ from autosched.project import find_project_file, read_project_file
 if TYPE_CHECKING:
     from click.parser import _OptionParser
 
+    from autosched.json_types import Json, JsonObject
+
 # What stands in the file and is no flag
 OTHER_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {("records",): ("db",), ("tune",): ("models", "kernels")}
 
@@ -67,7 +69,7 @@ def _section(command: click.Command, parent: click.Context | None) -> tuple[str,
     return tuple(reversed(names))
 
 
-def read_flags(command: click.Command, section: tuple[str, ...], file: Path) -> dict[str, Any]:
+def read_flags(command: click.Command, section: tuple[str, ...], file: Path) -> JsonObject:
     """The values that a project's file gives to a command's flags, by the names of its parameters.
 
     Paths are relative to the file.
@@ -90,7 +92,7 @@ def read_flags(command: click.Command, section: tuple[str, ...], file: Path) -> 
     return found
 
 
-def _check_tables(document: Mapping[str, Any], file: Path) -> None:
+def _check_tables(document: Mapping[str, Json], file: Path) -> None:
     """Refuse tables that belong to no command."""
     from autosched.cli.app import COMMANDS, commands_of
 

@@ -15,6 +15,7 @@ from autosched.errors import UsageError
 from autosched.printable import printable
 
 if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
     from autosched.space import ConfigSpace
     from autosched.space.toml import SpaceFile
 
@@ -108,7 +109,7 @@ for _one, _text in (
 def _show(file: SpaceFile, common: Common, workload: str | None) -> None:
     if workload is None:
         rows = [_entry_row(name, entry) for name, entry in file.knobs.items()]
-        summary: dict[str, Any] = {"template": file.template, "needs": list(file.values), "file": str(file.path)}
+        summary: JsonObject = {"template": file.template, "needs": list(file.values), "file": str(file.path)}
         constraints = [entry["require"] for entry in file.document.get("constraint", [])]
     else:
         space = _space(file, common.target, workload)
@@ -122,7 +123,7 @@ def _show(file: SpaceFile, common: Common, workload: str | None) -> None:
         _say_counts(summary, constraints)
 
 
-def _say_counts(summary: Mapping[str, Any], constraints: list[str]) -> None:
+def _say_counts(summary: Mapping[str, Json], constraints: list[str]) -> None:
     for text in constraints:
         click.echo(printable(f"  requires {text}"))
     if "valid" in summary:

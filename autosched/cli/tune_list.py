@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.cli.common import Common
 from autosched.cli.model import Shapes, load_module
@@ -14,6 +14,9 @@ from autosched.cli.tune_flags import SearchFlags
 from autosched.cli.values import format_shapes
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 COLUMNS = (
     Column("index", "task", right=True),
@@ -46,13 +49,13 @@ def show_tasks(common: Common, model: Path, points: Sequence[Shapes], search: Se
     show(Table((Column("shapes", "at"), *COLUMNS), rows), common.format)
 
 
-def _rows(common: Common, model: Path, shapes: Shapes | None, search: SearchFlags) -> list[dict[str, Any]]:
+def _rows(common: Common, model: Path, shapes: Shapes | None, search: SearchFlags) -> list[JsonObject]:
     module = load_module(model, shapes, quiet=common.is_quiet)
     from autosched import driver
 
     at = f" at {format_shapes(shapes)}" if shapes else ""
     with Waiting(f"finding the tasks of {model.name}{at}", quiet=common.is_quiet):
-        rows: list[dict[str, Any]] = driver.list_tasks(
+        rows: list[JsonObject] = driver.list_tasks(
             module,
             target=common.target,
             threads=common.threads,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +25,7 @@ from autosched.project import PROJECT_FILE, find_project_file, read_project_file
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions, TuneReport
     from autosched.driver.tune.several import Run
+    from autosched.json_types import Json
 
 
 Entry = tuple[Path, Shapes | None]  # a model and the shapes that it is tuned for
@@ -159,7 +160,7 @@ def project_models(start: Path | None = None) -> list[tuple[Path, Shapes | None]
     return [*(_model(entry, file) for entry in models), *((Path(kernel), None) for kernel in kernels)]
 
 
-def _model(entry: Any, file: Path) -> tuple[Path, Shapes | None]:
+def _model(entry: Json, file: Path) -> tuple[Path, Shapes | None]:
     match entry:
         case str() as name:
             shapes = None

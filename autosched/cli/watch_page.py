@@ -7,9 +7,12 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING
 
-State = Callable[[], dict[str, Any]]
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
+
+State = Callable[[], JsonObject]
 ADDRESS = "127.0.0.1"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from autosched.driver.build.sizes import BuiltSizes
 from autosched.errors import InvalidTypeError, InvalidValueError, TargetError
 from autosched.frontend.onnx.model_file import parse_model, read_model
 from autosched.runtime import Executable
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 TARGETS = {"CPUExecutionProvider": "cpu", "CUDAExecutionProvider": "cuda"}
 
@@ -49,7 +52,7 @@ class InferenceSession:
         self,
         path_or_bytes: Any,
         sess_options: Any = None,
-        providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
+        providers: Sequence[str | tuple[str, Mapping[str, Json]]] | None = None,
         **build_options: Any,
     ) -> None:
         self._providers = [p if isinstance(p, str) else p[0] for p in providers or ("CPUExecutionProvider",)]
@@ -85,7 +88,7 @@ class InferenceSession:
         return list(self._providers)
 
     def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: None = None
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Json], run_options: None = None
     ) -> list[np.ndarray]:
         """Run on arrays by input name; gives the named outputs, or all of them, as NumPy arrays.
 

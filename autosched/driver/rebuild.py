@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.codegen.native import native_for
 from autosched.driver.build.entry import build
@@ -24,6 +24,9 @@ from autosched.target import Target
 from autosched.tir.expr import Var
 from autosched.tir.serialize import from_json
 
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
+
 
 def rebuild(contents: Contents, *, checks: bool = False) -> Any:
     """Compile every kernel again from the scheduled function that the artifact carries.
@@ -34,7 +37,7 @@ def rebuild(contents: Contents, *, checks: bool = False) -> Any:
     """
     if contents.kind == "source":
         return _build_source(contents)
-    manifest: dict[str, Any] = dict(contents.info["manifest"])
+    manifest: JsonObject = dict(contents.info["manifest"])
     try:
         functions = manifest.get("functions", {})
         if missing := sorted(set(contents.kernels) - set(functions)):

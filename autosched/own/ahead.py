@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from autosched.runtime.loader import check_object
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.task import Task
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 _DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float32", "float64")
 _TYPE = re.compile(r"\s*(\w+)\s*(\[[\s:,]*\])?\s*(,|$)")
@@ -123,7 +126,7 @@ class Variant:
 
     values: tuple[Any, ...]
     config: Config
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Json]
 
 
 def save_function(

@@ -28,7 +28,7 @@ class View:
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype
     is_writeable: bool
 
     def of(self, blocks: list[np.ndarray]) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from autosched.own.transfer import SentFunction
 from autosched.target.host import host_cpu
 from autosched.task import Status
 from autosched.tuner.measure.base import CandidateError, MeasureOptions
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 _MOST_SETS = 256
 
@@ -98,7 +101,7 @@ class OwnBench:
         self.check(loaded, packs, options)
         self._left = loaded.returned
 
-    def facts(self, kernel: OwnKernel, time_s: float) -> dict[str, Any]:
+    def facts(self, kernel: OwnKernel, time_s: float) -> JsonObject:
         """What metrics may read: time, result, arguments as the last run has left them, knobs."""
         arguments = dict(zip(self.sent.arguments, self.memory.first.values, strict=False))
         return {**kernel.config.knobs, **arguments, "time_s": time_s, "result": self._left}

@@ -6,11 +6,14 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import UsageError
 from autosched.task import Status
 from autosched.tuner.measure.base import CandidateError
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 Metric = Callable[..., float]
 GIVEN = ("time_s", "result")
@@ -48,7 +51,7 @@ class Metrics:
         """The names, the first one of which chooses the winner."""
         return tuple(self.functions)
 
-    def values(self, facts: Mapping[str, Any]) -> dict[str, float]:
+    def values(self, facts: Mapping[str, Json]) -> dict[str, float]:
         """The numbers of a candidate.
 
         facts   what the functions may read, by name

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from autosched.own.role import ROLE, MakeExpected, StoredCall
 from autosched.own.transfer import SentFunction, pack_value
 from autosched.space import Config
 from autosched.task import Status
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 _WIDER = {"float16": "float64", "float32": "float64", "complex64": "complex128"}
 
@@ -56,7 +59,7 @@ class OwnReferences:
         self.checked_against = "the default's results" if check.reference is None else "the reference in float64"
 
     def store(
-        self, func: SentFunction, seed: int, folder: Path, key: str, ask: Callable[[Any, Mapping[str, Any]], Any]
+        self, func: SentFunction, seed: int, folder: Path, key: str, ask: Callable[[Any, Mapping[str, Json]], Any]
     ) -> StoredCall:
         """Write the arguments, and let the worker find out what the default does with them.
 

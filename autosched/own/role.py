@@ -6,7 +6,7 @@ import dataclasses
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from autosched.task.trial import METRICS
 from autosched.tuner.measure.base import CandidateError
 from autosched.tuner.measure.reference import rounding_share
 from autosched.tuner.measure.run_role import Run, RunRole
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 ROLE = f"{__name__}:OwnRole"
 
@@ -91,7 +94,7 @@ class OwnRole(RunRole):
         if isinstance(value, StoredCall):
             self._references[key] = value
 
-    def do(self, message: Any) -> Any:
+    def do(self, message: Json) -> Any:
         """Serve one message."""
         if isinstance(message, MakeExpected):
             return self._make_expected(self._references[message.key])
@@ -139,7 +142,7 @@ def _tolerance(call: StoredCall, memory: Memory) -> Tolerance:
     return Tolerance(shares, coarse, call.atol)
 
 
-def _rounding(kind: np.dtype[Any], terms: int) -> float:
+def _rounding(kind: np.dtype, terms: int) -> float:
     """The share of a result that rounding may change; of a record, that of its coarsest field."""
     if kind.fields is not None:
         return max((_rounding(field[0].base, terms) for field in kind.fields.values()), default=0.0)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import AutoschedError, RecordError
 from autosched.records.record import Record, check_plain
 from autosched.space import Config
 from autosched.target import CpuFingerprint, Fingerprint
 from autosched.task import Measurement, Status, Workload
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 STATUSES = {
     0: Status.OK,
@@ -35,7 +38,7 @@ def is_autotvm(document: object) -> bool:
     return isinstance(document, dict) and ("v" in document or {"input", "result"} <= document.keys())
 
 
-def from_autotvm(document: dict[str, Any]) -> Record:
+def from_autotvm(document: JsonObject) -> Record:
     """The record of a decoded line; the line itself is kept in `how`. Raises RecordError with the reason."""
     if document.get("version") != 0.2:
         version = document.get("version", document.get("v"))
@@ -64,7 +67,7 @@ def foreign_device(source: str, name: str) -> Fingerprint:
     return CpuFingerprint(vendor=source, model_name=name, isa_level=source, **nothing)
 
 
-def _measurement(costs: Any, error_no: Any, document: dict[str, Any]) -> Measurement:
+def _measurement(costs: Any, error_no: Any, document: JsonObject) -> Measurement:
     if type(error_no) is not int or error_no not in STATUSES:
         raise RecordError(f"error number {error_no!r:.20}")
     how = {"source": "AutoTVM 0.2", "line": json.dumps(document, separators=(",", ":"), allow_nan=False)}

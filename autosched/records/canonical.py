@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autosched.errors import AutoschedError
 from autosched.records.record import (
@@ -32,6 +32,9 @@ from autosched.records.rows import Row
 from autosched.space import Config
 from autosched.target import Fingerprint
 from autosched.task import Measurement, Status, Workload
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 # What stands between the parts, in order
 MARKS = (
@@ -210,7 +213,7 @@ def _name(text: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _object(text: str) -> Mapping[str, Any]:
+def _object(text: str) -> Mapping[str, Json]:
     value = _load(text)
     if type(value) is not dict:
         raise ValueError("no object")

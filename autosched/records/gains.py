@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import RecordError
 from autosched.records.choose import match_device
@@ -12,6 +12,9 @@ from autosched.records.found import RecordReader, WinnerSource
 from autosched.records.lookup import sources
 from autosched.target import Target
 from autosched.task import Task, Workload
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 
 def usual_gains(reader: RecordReader, target: Target, ops: Iterable[str]) -> dict[str, float]:
@@ -41,7 +44,7 @@ def _winners(source: WinnerSource, probe: Task, op: str) -> list[Any]:
         return []
 
 
-def expected_gain(kernels: Iterable[Mapping[str, Any]], gains: Mapping[str, float]) -> float | None:
+def expected_gain(kernels: Iterable[Mapping[str, Json]], gains: Mapping[str, float]) -> float | None:
     """The share of a model's time that tuning its untuned kernels may save; None where nothing is known of any.
 
     kernels  rows of a build report; each counts by its arithmetic, as its time is not known

@@ -11,7 +11,7 @@ import datetime
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import AutoschedError, RecordError
 from autosched.records.autotvm_log import foreign_device
@@ -19,6 +19,9 @@ from autosched.records.jsonl import LineError, ReadReport
 from autosched.records.record import Record, check_plain
 from autosched.space import Config
 from autosched.task import Measurement, Status, Workload
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 LARGEST_BYTES = 1 << 29
 STATUSES = {
@@ -68,7 +71,7 @@ def whole_text(path: Path, what: str) -> str:
         raise RecordError(f"the {what} is not text in UTF-8", where=str(path)) from None
 
 
-def _decode(text: str, path: Path) -> dict[str, Any]:
+def _decode(text: str, path: Path) -> JsonObject:
     for tail in ("", "}}", "}"):  # a cache that was not closed ends with a comma
         try:
             document = json.loads((text.rstrip().rstrip(",") if tail else text) + tail)
@@ -83,7 +86,7 @@ def _decode(text: str, path: Path) -> dict[str, Any]:
     raise RecordError("not a cache file of Kernel Tuner's", where=str(path))
 
 
-def _record(document: Mapping[str, Any], entry: Any) -> Record:
+def _record(document: Mapping[str, Json], entry: Json) -> Record:
     check_plain(entry)
     size = document.get("problem_size", [])
     sizes = size if isinstance(size, list) else [size]
@@ -103,7 +106,7 @@ def read_knob(value: object) -> int | str | bool:
     return value if isinstance(value, int | str) else json.dumps(value)
 
 
-def _measurement(entry: Mapping[str, Any]) -> Measurement:
+def _measurement(entry: Mapping[str, Json]) -> Measurement:
     how = {"source": "Kernel Tuner", "entry": json.dumps(entry, separators=(",", ":"), allow_nan=False)}
     time_ms = entry["time"]
     if isinstance(time_ms, str):
@@ -134,7 +137,7 @@ def shown_knobs(config: Config) -> dict[str, int | str | bool]:
     return {"template_name": config.template, **knobs}
 
 
-def to_cache(records: Sequence[Record]) -> dict[str, Any]:
+def to_cache(records: Sequence[Record]) -> JsonObject:
     """The cache file of one task's records, one of each configuration; a knob that a template lacks is "" there."""
     rows = [(shown_knobs(record.config), record) for record in records]
     names = list(dict.fromkeys(name for knobs, _ in rows for name in knobs))
@@ -157,7 +160,7 @@ def _order(value: int | str | bool) -> tuple[bool, int, str]:
     return (True, 0, value) if isinstance(value, str) else (False, value, "")
 
 
-def _outcome(record: Record) -> dict[str, Any]:
+def _outcome(record: Record) -> JsonObject:
     """How a configuration fared, with the fields that every entry of a cache has; times in ms."""
     measured = record.measurement
     others = dict.fromkeys(("verification_time", "benchmark_time", "strategy_time", "framework_time"), 0.0)

@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -17,6 +17,9 @@ from autosched.records.record import host_id
 from autosched.records.schema import LEASES
 from autosched.space import Config
 from autosched.task import Status, Task
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 
 def new_owner() -> str:
@@ -50,7 +53,7 @@ def claim(connection: Connection, task: Task, configs: Sequence[Config], lease_s
     now, name = _now(connection), task_name(task)
     wanted = {config_name(config): config for config in configs}
     measured = _measured(connection, task, list(wanted.values()))
-    rows: list[dict[str, Any]] = [
+    rows: list[JsonObject] = [
         {"task": name, "config": number, "owner": owner, "until": now + lease_s}
         for number, config in wanted.items()
         if config.key not in measured

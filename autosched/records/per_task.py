@@ -7,14 +7,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.records.files import replaced
 from autosched.records.record import Record
 from autosched.task import Status
 
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
+
 TaskOf = tuple[str, str, int]
-ToDocument = Callable[[Sequence[Record]], dict[str, Any]]
+ToDocument = Callable[[Sequence[Record]], JsonObject]
 
 
 def write_per_task(folder: Path, records: Iterable[Record], to_document: ToDocument) -> dict[Path, int]:

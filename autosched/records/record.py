@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import AutoschedError, RecordError
 from autosched.space import Config
@@ -20,6 +20,9 @@ from autosched.target import Fingerprint
 from autosched.target.fingerprint import fingerprint_class
 from autosched.task import Measurement, Status, Task, Trial, Workload
 from autosched.version import __version__
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 SCHEMA_VERSION = 1
 MOST_NOISE = 0.05  # half of the interval of a comparison, above which its winner does not count as verified
@@ -126,7 +129,7 @@ class Record:
             return None
         return gain_of(self.is_default, self.baseline_s, self.measurement.median_s)
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> JsonObject:
         """The record as plain data, the form of a JSON line."""
         m = self.measurement
         return {
@@ -323,7 +326,7 @@ def from_document(document: object) -> Record:
         raise RecordError(f"malformed: {error}") from None
 
 
-def _is_line(text: str, document: dict[str, Any], record: Record) -> bool:
+def _is_line(text: str, document: JsonObject, record: Record) -> bool:
     """Whether a document's canonical text is the record's own line: no field more or less, no value of another form."""
     times = (document.get("time"), *document.get("times_s", ()))
     is_same = document.keys() == LINE_FIELDS and all(type(t) is float for t in times)
@@ -332,7 +335,7 @@ def _is_line(text: str, document: dict[str, Any], record: Record) -> bool:
     return is_same and text.startswith(start) and text.endswith(f',"workload":{record.workload.key}}}')
 
 
-def _check_parts(document: Mapping[str, Any]) -> None:
+def _check_parts(document: Mapping[str, Json]) -> None:
     """Refuse parts of another type, which would be turned into the right one without a word. Raises RecordError."""
     if not all(isinstance(t, int | float) and not isinstance(t, bool) for t in document.get("times_s", ())):
         raise RecordError("field 'times_s' holds something else than numbers")
@@ -360,7 +363,7 @@ def _is_shape(value: object) -> bool:
     return isinstance(value, list) and all(type(extent) is int and extent >= 0 for extent in value)
 
 
-def _build(document: dict[str, Any]) -> Record:
+def _build(document: JsonObject) -> Record:
     measurement = Measurement(
         Status(document["status"]),
         tuple(document.get("times_s", ())),
@@ -402,7 +405,7 @@ def _fingerprint(parts: tuple[tuple[str, type, object], ...]) -> Fingerprint:
     return _check_fingerprint({name: value for name, _, value in parts})
 
 
-def _check_fingerprint(document: Mapping[str, Any]) -> Fingerprint:
+def _check_fingerprint(document: Mapping[str, Json]) -> Fingerprint:
     try:
         kind = fingerprint_class(document)
     except ValueError as error:

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
@@ -32,6 +32,9 @@ from autosched.records.stored import stored_record
 from autosched.space import Config
 from autosched.target import Fingerprint
 from autosched.task import Status, Task
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 DEFAULT = 1000  # added to the number of a status where the trial was of the default
 BATCH = 5000  # records that are read in one go
@@ -108,7 +111,7 @@ class SqlStore(WinnerSource):
         """
         found: dict[str, int] = {}
         for is_hashed in (False, True):
-            columns: dict[str, dict[str, Any]] = {}
+            columns: dict[str, JsonObject] = {}
             if not (missing := sorted(texts - found.keys())):
                 break
             for text in missing:
@@ -163,7 +166,7 @@ class SqlStore(WinnerSource):
     def _insert(self, table: object) -> Any:
         return insert_into(self.engine.dialect.name, table)
 
-    def _ids(self, connection: Connection, table: Any, wanted: dict[str, dict[str, Any]]) -> dict[str, int]:
+    def _ids(self, connection: Connection, table: Any, wanted: dict[str, JsonObject]) -> dict[str, int]:
         """The id of each key, those that are new inserted."""
         found: dict[str, int] = {}
         for attempt in range(2):
@@ -345,7 +348,7 @@ class SqlStore(WinnerSource):
             after = (rows[-1].time, rows[-1].id)
             left = None if left is None else left - n
 
-    def _record(self, row: Any) -> Record:
+    def _record(self, row: Json) -> Record:
         try:
             record = stored_record(row, row[0], row[1])
         except (ValueError, TypeError, RecursionError, RecordError) as error:
@@ -362,7 +365,7 @@ class SqlStore(WinnerSource):
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._damage(f"its tables do not belong together: {error!r:.80}") from None
 
-    def _damaged(self, row: Any, reason: str) -> RecordError:
+    def _damaged(self, row: Json, reason: str) -> RecordError:
         return self._damage(f"record {row.id} cannot be read: {reason}")
 
     def _damage(self, what: str) -> RecordError:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.records.canonical import read_canonical
 from autosched.records.record import DUMP, SCHEMA_VERSION, Record, from_document
 
+if TYPE_CHECKING:
+    from autosched.json_types import Json
+
 DETAILS = ('{"times_s":', ',"checked_against":', ',"error":', ',"how":', ',"versions":')
 
 
-def stored_record(row: Any, workload: str, device: str) -> Record:
+def stored_record(row: Json, workload: str, device: str) -> Record:
     """The record of a row, whose workload and device are in other tables.
 
     Raises  RecordError, ValueError, TypeError, RecursionError for a row that holds none.
@@ -32,7 +35,7 @@ def stored_record(row: Any, workload: str, device: str) -> Record:
     return from_document(document)
 
 
-def _line(row: Any, workload: str, device: str) -> str | None:
+def _line(row: Json, workload: str, device: str) -> str | None:
     """What the record's line must be if its row is as `to_row` makes them: most are, and are then read quickly."""
     details, position = row.details, 0
     parts = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import AutoschedError, RecordError
 from autosched.records.autotvm_log import foreign_device
@@ -20,6 +20,9 @@ from autosched.records.kernel_tuner import moment, read_knob, shown_knobs, times
 from autosched.records.record import Record, check_plain
 from autosched.space import Config
 from autosched.task import Measurement, Status, Workload
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 VERSION = "1.0.0"
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -77,7 +80,7 @@ def _record(name: str, result: Any) -> Record:
     )
 
 
-def _measurement(result: Mapping[str, Any]) -> Measurement:
+def _measurement(result: Mapping[str, Json]) -> Measurement:
     how = {"source": "T4", "entry": json.dumps(result, separators=(",", ":"), allow_nan=False)}
     invalidity = result["invalidity"]
     if invalidity != "correct":
@@ -89,12 +92,12 @@ def _measurement(result: Mapping[str, Any]) -> Measurement:
     return Measurement(Status.OK, (found["value"] * SECONDS[found["unit"]],), how=how)
 
 
-def to_t4(records: Sequence[Record]) -> dict[str, Any]:
+def to_t4(records: Sequence[Record]) -> JsonObject:
     """The result file of one task's records, one of each configuration."""
     return {"schema_version": VERSION, "results": [_result(record) for record in records]}
 
 
-def _result(record: Record) -> dict[str, Any]:
+def _result(record: Record) -> JsonObject:
     measured = record.measurement
     times_ms = [1e3 * t for t in measured.times_s]
     time_ms = [{"name": "time", "value": 1e3 * measured.median_s, "unit": "ms"}] if measured.is_ok else []

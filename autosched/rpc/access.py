@@ -16,13 +16,16 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.env import AUTOSCHED_RPC_SECRET
 from autosched.errors import AutoschedError, InvalidValueError, RPCError, UsageError
 from autosched.rpc.frames import Frames, lost
 from autosched.runtime.cache import kernel_cache
 from autosched.version import __version__
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 HANDSHAKE_S = 10.0
 NOT_DONE_HERE = "is not done here"  # a tracker to who wants a session, a server to who wants a device
@@ -171,7 +174,7 @@ def _proof(secret: bytes, role: str, server: Mapping[str, object], client: Mappi
     return hmac.digest(secret, "\n".join(map(str, parts)).encode(), "sha256").hex()
 
 
-def greet(frames: Frames, access: Access, purpose: str, key: str, **facts: object) -> dict[str, Any]:
+def greet(frames: Frames, access: Access, purpose: str, key: str, **facts: object) -> JsonObject:
     """The client's handshake; gives what the server says of itself.
 
     purpose  "session" of a server; "request", "announce" or "list" of a tracker
@@ -194,7 +197,7 @@ def greet(frames: Frames, access: Access, purpose: str, key: str, **facts: objec
     return answer
 
 
-def admit(frames: Frames, access: Access, purposes: tuple[str, ...], key: str | None) -> dict[str, Any]:
+def admit(frames: Frames, access: Access, purposes: tuple[str, ...], key: str | None) -> JsonObject:
     """The server's handshake; gives what the client has said. The caller ends it with `welcome`.
 
     key     a client's must begin with it, or be empty: who names an address need not say what is there; None: any
@@ -238,7 +241,7 @@ def refuse_client(frames: Frames, error: Exception) -> None:
         frames.send({"error": described(error), "closes": True})
 
 
-def described(error: BaseException) -> dict[str, Any]:
+def described(error: BaseException) -> JsonObject:
     """An error as the other side may read it."""
     if isinstance(error, AutoschedError):
         return {"type": type(error).__name__, "message": error.message, "where": error.where, "hint": error.hint}
@@ -260,7 +263,7 @@ def raised(found: object) -> Exception:
     return made
 
 
-def _object(frames: Frames) -> dict[str, Any]:
+def _object(frames: Frames) -> JsonObject:
     try:
         found, n_raw = frames.receive()
     except OSError as error:

@@ -16,9 +16,12 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import RPCError
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 MAGIC = b"aRPC"
 HEAD = struct.Struct("!4sIQ")
@@ -65,7 +68,7 @@ class Frames:
         while len(data):
             data = data[self.socket.send(data) :]
 
-    def receive(self) -> tuple[dict[str, Any], int]:
+    def receive(self) -> tuple[JsonObject, int]:
         """The next frame's object, and how many raw bytes follow, for `take`. Raises ConnectionLost."""
         head = bytearray(HEAD.size)
         try:

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from autosched.runtime.registry import get_global_func
 from autosched.runtime.relax_vm import VirtualMachine, VMExecutable
 from autosched.runtime.timing import BenchmarkResult
 from autosched.target import Target, host_cpu
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 _BLOCK_BYTES = 1 << 20
 _DRAIN_S = 1.0
@@ -77,7 +80,7 @@ class Session:
         self._things: dict[int, Any] = {}
         self._next = 0
         self._measuring: Any = None  # made by the first request that measures a tuner's candidates
-        self._ops: Mapping[str, Callable[[Mapping[str, Any], int], Any]] = {
+        self._ops: Mapping[str, Callable[[Mapping[str, Json], int], Any]] = {
             name: getattr(self, f"_{name}")
             for name in ("info", "open", "append", "download", "remove", "list", "load", "empty", "write", "read",
                          "copy", "part", "function", "executor", "graph", "machine", "call", "time", "device",
@@ -185,7 +188,7 @@ class Session:
         self._things[self._next] = thing
         return self._next
 
-    def _empty(self, request: Mapping[str, Any], n_raw: int) -> int:
+    def _empty(self, request: Mapping[str, Json], n_raw: int) -> int:
         shape = tuple(_number(extent) for extent in request["shape"])
         dtype = str(request["dtype"])
         if dtype == BFLOAT16:
@@ -197,7 +200,7 @@ class Session:
     def _bytes(self, array: NDArray) -> memoryview:
         return array.view().reshape(-1).view(np.uint8).data
 
-    def _write(self, request: Mapping[str, Any], n_raw: int) -> None:
+    def _write(self, request: Mapping[str, Json], n_raw: int) -> None:
         """Fill an array: its bytes come straight into their place."""
         found = self._things.get(request.get("array", -1))
         if not isinstance(found, NDArray) or n_raw != _size_bytes(found):
@@ -236,26 +239,26 @@ class Session:
     def _function(self, request: Mapping[str, object], n_raw: int) -> Any:
         return {"object": self._keep(get_global_func(str(request["name"]))), "kind": "global"}
 
-    def _executor(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _executor(self, request: Mapping[str, Json], n_raw: int) -> Any:
         library, threads = self._things.get(request["library"]), request["threads"]
         if not isinstance(library, Executable):
             raise InvalidTypeError("an executor runs a model")
         device = _device(request["device"])
         return self._encode(library.create_executor(device, None if threads is None else _number(threads)))
 
-    def _graph(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _graph(self, request: Mapping[str, Json], n_raw: int) -> Any:
         text = self._frames.take_bytes(n_raw, _MOST_TEXT_BYTES).decode()
         library = self._things.get(request["library"])
         if not isinstance(library, Module | Executable):
             raise InvalidTypeError("a graph runs over a library")
         return self._encode(create_graph(text, library, [_device(pair) for pair in request["devices"]]).module)
 
-    def _machine(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _machine(self, request: Mapping[str, Json], n_raw: int) -> Any:
         devices = [_device(pair) for pair in request["devices"]]
         made = VirtualMachine(self._things.get(request["library"]), devices)
         return {"object": self._keep(made), "kind": "vm", "names": made.executable.names()}
 
-    def _call(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _call(self, request: Mapping[str, Json], n_raw: int) -> Any:
         function = self._callable(self._things.get(request["object"]), request["name"])
         args = [self._decode(arg) for arg in request.get("args", ())]
         kwargs = {str(name): self._decode(arg) for name, arg in request.get("kwargs", {}).items()}
@@ -288,7 +291,7 @@ class Session:
                 return found
         raise InvalidTypeError(f"a {type(thing).__name__} of the session has no function '{name}'")
 
-    def _time(self, request: Mapping[str, Any], n_raw: int) -> list[float]:
+    def _time(self, request: Mapping[str, Json], n_raw: int) -> list[float]:
         """Time a function where it runs, as `time_evaluator` does here."""
         thing, options = self._things.get(request["object"]), dict(request["options"])
         if not isinstance(thing, Module | GraphExecutor | VirtualMachine):
@@ -360,12 +363,12 @@ class Session:
                 return {"report": json.loads(value.json())}
         return {"object": self._keep(value), **_facts(value)}
 
-    def _encode_array(self, array: NDArray) -> dict[str, Any]:
+    def _encode_array(self, array: NDArray) -> JsonObject:
         device = [array.device.device_type, array.device.device_id]
         return {"array": self._keep(array), "shape": list(array.shape), "dtype": array.dtype, "device": device}
 
 
-def _facts(value: Any) -> dict[str, Any]:
+def _facts(value: Any) -> JsonObject:
     """What a client is told of an object that stays here."""
     match value:
         case Module() if "vm" in value.manifest:

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import RPCError, refuse
 from autosched.printable import printable
@@ -22,6 +22,9 @@ from autosched.rpc.access import HANDSHAKE_S, Access, admit, check_key, greet, o
 from autosched.rpc.client import RPCSession, connect
 from autosched.rpc.frames import Frames
 from autosched.rpc.listening import Listener
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 
 @dataclass(eq=False, slots=True)
@@ -121,11 +124,11 @@ class Tracker:
         """Wait until `terminate` is called."""
         self._is_closed.wait()
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Per key the devices, those that are free, and the requests that wait."""
         with self._pool.changed:
             keys = sorted({d.key for d in self._pool.devices} | {r.key for r in self._pool.waiting})
-            found: dict[str, Any] = {"server_info": [], "queue_info": {}}
+            found: JsonObject = {"server_info": [], "queue_info": {}}
             for key in keys:
                 devices = [d for d in self._pool.devices if d.key == key]
                 free = sum(d.holder is None and not d.sessions for d in devices)
@@ -148,7 +151,7 @@ class Tracker:
     def _list(self, frames: Frames, client: dict[str, object], peer: str) -> None:
         welcome(frames, client, summary=self.summary())
 
-    def _announce(self, frames: Frames, client: dict[str, Any], peer: str) -> None:
+    def _announce(self, frames: Frames, client: JsonObject, peer: str) -> None:
         """Keep a server's device for as long as its connection holds."""
         address, port = client.get("address"), client.get("port")
         if not isinstance(address, str) or type(port) is not int or not client["key"]:
@@ -173,7 +176,7 @@ class Tracker:
                 self._pool.devices.remove(device)
                 self._pool.assign()
 
-    def _request(self, frames: Frames, client: dict[str, Any], peer: str) -> None:
+    def _request(self, frames: Frames, client: JsonObject, peer: str) -> None:
         """Have a client wait for a device, and take that back when its connection ends."""
         priority = client.get("priority")
         request = _Request(
@@ -223,11 +226,11 @@ class TrackerSession:
     def __init__(self, url: str, port: int, access: Access):
         self._address, self._access, self._client = (url, port), access, uuid.uuid4().hex
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Per key the devices, those that are free, and the requests that wait."""
         frames = Frames(open_socket(*self._address, self._access, HANDSHAKE_S))
         try:
-            found: dict[str, Any] = greet(frames, self._access, "list", "")["summary"]
+            found: JsonObject = greet(frames, self._access, "list", "")["summary"]
         finally:
             frames.close()
         return found

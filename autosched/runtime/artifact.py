@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from autosched.runtime.memory import empty_block
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION
 from autosched.target import architecture_of, host_cpu
 from autosched.version import __version__
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 FORMAT_VERSION = 3  # since 3 object code is sealed
 MAGIC = b"\x89ASX\r\n\x1a\n"  # as PNG's: a transfer that changes line ends is noticed
@@ -63,7 +66,7 @@ class Contents:
     native: bytes = field(repr=False)
     graphs: Mapping[str, Graph]
     constants: tuple[np.ndarray, ...] = field(repr=False)
-    info: Mapping[str, Any]
+    info: Mapping[str, Json]
     variant: str = ""
     variants: tuple[str, ...] = ()
 
@@ -155,7 +158,7 @@ def _seal(code: bytes, entry: Mapping[str, object]) -> bytes:
     return hashlib.sha256(hashlib.sha256(code).digest() + text.encode()).digest()
 
 
-def _write(path: Path, document: Any, blobs: Sequence[Any], sections: Sequence[Any], data_bytes: int) -> None:
+def _write(path: Path, document: Json, blobs: Sequence[Any], sections: Sequence[Any], data_bytes: int) -> None:
     manifest = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     start = _align(_HEADER.size + len(manifest))
     digest = hashlib.sha256(manifest).digest()
@@ -204,7 +207,7 @@ def _align(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def _lay_out(blobs: Sequence[bytes | np.ndarray]) -> tuple[list[dict[str, Any]], int]:
+def _lay_out(blobs: Sequence[bytes | np.ndarray]) -> tuple[list[JsonObject], int]:
     """Give each blob's place after the first section's start, and the size of all."""
     sections, at = [], 0
     with ThreadPoolExecutor(4) as pool:  # hashing releases Python's lock
@@ -235,7 +238,7 @@ def _machine(contents: Contents) -> str:
     return next((read_symbols(code).architecture for code in codes if code), host_cpu().architecture)
 
 
-def _manifest(contents: Contents, sections: Sequence[object]) -> dict[str, Any]:
+def _manifest(contents: Contents, sections: Sequence[object]) -> JsonObject:
     features = sorted({feature for kernel in contents.kernels.values() for feature in kernel.features})
     return {
         "kind": contents.kind,
@@ -295,7 +298,7 @@ def load_contents(path: Path, *, mapped: bool = False) -> Contents:
     return contents
 
 
-def _choose_variant(manifest: dict[str, Any]) -> dict[str, Any]:
+def _choose_variant(manifest: JsonObject) -> JsonObject:
     """Of several variants the best one that runs here, else the one that needs the least more; its manifest.
 
     One for a GPU goes before those for CPUs where there is such a GPU, and comes last where there is none.
@@ -304,7 +307,7 @@ def _choose_variant(manifest: dict[str, Any]) -> dict[str, Any]:
         return manifest
     sections, variants = manifest["sections"], manifest["variants"]
 
-    def rank(variant: Mapping[str, Any]) -> tuple[int, int]:
+    def rank(variant: Mapping[str, Json]) -> tuple[int, int]:
         kernels = variant["kernels"].values()
         if any(entry.get("backend", "cpu") == "cuda" for entry in kernels):
             return device_rank([_archs(entry) for entry in kernels])
@@ -319,7 +322,7 @@ def _choose_variant(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**chosen, "sections": [sections[index] for index in chosen["sections"]], "names": names}
 
 
-def _archs(entry: Mapping[str, Any]) -> tuple[str, ...]:
+def _archs(entry: Mapping[str, Json]) -> tuple[str, ...]:
     return archs_of((str(arch) for arch, *_ in entry["images"]), str(entry.get("target", "")), bool(entry.get("ptx")))
 
 
@@ -327,7 +330,7 @@ def _malformed(path: Path, problem: str) -> ArtifactError:
     return ArtifactError(f"{path} is damaged: its manifest does not fit ({problem})", hint="copy or build it again")
 
 
-def _read_manifest(path: Path, file: BinaryIO, file_size: int) -> tuple[int, dict[str, Any], int]:
+def _read_manifest(path: Path, file: BinaryIO, file_size: int) -> tuple[int, JsonObject, int]:
     """(the format's version, the manifest, where sections begin)."""
     head = file.read(_HEADER.size)
     if not head.startswith(MAGIC[: len(head)]) or len(head) < len(MAGIC):
@@ -363,7 +366,7 @@ def _damaged(path: Path, what: str) -> ArtifactError:
 
 
 def _read_sections(
-    path: Path, file: BinaryIO, start: int, manifest: Mapping[str, Any], mapped: bool
+    path: Path, file: BinaryIO, start: int, manifest: Mapping[str, Json], mapped: bool
 ) -> list[np.ndarray]:
     """The bytes of each section, whose hashes are right; equal places are read once."""
     sections, n_code = manifest["sections"], 1 + len(manifest["kernel_order"])
@@ -405,7 +408,7 @@ def _fill(memory: np.ndarray, file: int, offset: int) -> None:
         done += count
 
 
-def _read_contents(path: Path, blobs: Sequence[np.ndarray], manifest: Mapping[str, Any], version: int) -> Contents:
+def _read_contents(path: Path, blobs: Sequence[np.ndarray], manifest: Mapping[str, Json], version: int) -> Contents:
     keys = list(manifest["kernel_order"])
     for key in keys:
         check_kernel(key, manifest["kernels"][key])
@@ -445,7 +448,9 @@ def _unsealed(path: Path, name: str, code: bytes, entry: Mapping[str, object] | 
     return code
 
 
-def _requirement(path: Path, version: int, manifest: Mapping[str, Any], contents: Contents) -> NeedsRebuildError | None:
+def _requirement(
+    path: Path, version: int, manifest: Mapping[str, Json], contents: Contents
+) -> NeedsRebuildError | None:
     """What this machine lacks to run the code inside; None where nothing."""
     if contents.kind == "source":
         return NeedsRebuildError(f"{path} holds functions that are compiled when they are called", "source", contents)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,13 +15,16 @@ from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.graph import Graph, check_graph
 from autosched.runtime.kernel import LARGEST, Kernel, check_count, kernel_class
 
+if TYPE_CHECKING:
+    from autosched.json_types import Json
+
 KINDS = ("graph", "module", "source", "dynamic", "function")
 _MOST_THREADS = 4096
 _ARENA_SLACK = 1 << 20
 _DTYPE_KINDS = "biuf"  # no Python objects, no records, no texts
 
 
-def check_sections(sections: Sequence[Mapping[str, Any]], size_bytes: int, alignment: int) -> None:
+def check_sections(sections: Sequence[Mapping[str, Json]], size_bytes: int, alignment: int) -> None:
     """See that every section lies inside the file, aligned. Raises ValueError naming the section."""
     places = set()
     for index, section in enumerate(sections):
@@ -50,7 +53,7 @@ def check_tensor(what: str, dtype: str, shape: Sequence[int]) -> None:
     check_count(f"size of {what}", math.prod(shape) * kind.itemsize)
 
 
-def check_kernel(key: str, entry: Mapping[str, Any]) -> None:
+def check_kernel(key: str, entry: Mapping[str, Json]) -> None:
     """See that a kernel's sizes and counts can be. Raises ValueError, and KeyError for what is missing."""
     what = f"kernel '{key}'"
     kernel_class(entry).check_manifest(what, entry)
@@ -62,7 +65,7 @@ def check_kernel(key: str, entry: Mapping[str, Any]) -> None:
 
 def check_contents(
     kind: str,
-    info: Mapping[str, Any],
+    info: Mapping[str, Json],
     kernels: Mapping[str, Kernel],
     graphs: Mapping[str, Graph],
     constants: tuple[np.ndarray, ...],
@@ -88,7 +91,7 @@ def check_contents(
         check_read_graph(name, graph, kernels, constants)
 
 
-def _check_function(manifest: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> None:
+def _check_function(manifest: Mapping[str, Json], kernels: Mapping[str, Kernel]) -> None:
     """See that an own function's kernels take the arguments that are noted. Raises ValueError, KeyError, TypeError."""
     names = set()
     for kernel, shapes, facts in manifest["variants"]:

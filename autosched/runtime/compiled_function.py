@@ -15,7 +15,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from autosched.runtime.artifact import Contents, load_contents
 from autosched.runtime.cpu.kernel import CpuKernel
 from autosched.runtime.kernel import ArgSpec
 from autosched.runtime.loader import load_objects, unload_with
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
@@ -38,14 +41,14 @@ class Described:
 
     kernel: str
     shapes: tuple[tuple[int, ...], ...]
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Json]
 
-    def to_manifest(self) -> list[Any]:
+    def to_manifest(self) -> list[Json]:
         """Give it as JSON values."""
         return [self.kernel, [list(shape) for shape in self.shapes], dict(self.facts)]
 
     @staticmethod
-    def from_manifest(entry: Any) -> Described:
+    def from_manifest(entry: Json) -> Described:
         """Read what `to_manifest` gave. Raises ValueError, TypeError."""
         kernel, shapes, facts = entry
         return Described(str(kernel), tuple(tuple(int(n) for n in shape) for shape in shapes), dict(facts))
@@ -88,7 +91,7 @@ class _Code:
         return None if self.result is None else places[-1].item()
 
 
-def _misfit(spec: ArgSpec, dtype: np.dtype[Any], is_array: bool, value: object) -> str:
+def _misfit(spec: ArgSpec, dtype: np.dtype, is_array: bool, value: object) -> str:
     if not is_array:
         if isinstance(value, np.ndarray) or not isinstance(value, bool | int | float | np.generic):
             return f"takes a number of {dtype}, not a {type(value).__name__}"

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from autosched.runtime.module import Module
 from autosched.runtime.params import save_param_dict
 from autosched.runtime.profiling import Report, layout
 from autosched.runtime.timing import BenchmarkResult, measure
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 _DUMP_PREFIX = "_tvmdbg_"
 _GRAPH_FILE = "_tvmdbg_graph_dump.json"
@@ -207,7 +210,7 @@ class GraphModuleDebug(GraphModule):
                 outputs[f"{node.name}____topo-index:{order}____output-num:{index}"] = array(self._entry(entry))
         return outputs, starts
 
-    def _graph_dump(self) -> dict[str, Any]:
+    def _graph_dump(self) -> JsonObject:
         content = dict(json.loads(self._text))
         names = {entry: node.name for node in self.graph.nodes for entry in node.outputs}
         content["nodes"] = [
@@ -222,7 +225,7 @@ class GraphModuleDebug(GraphModule):
         ]
         return content
 
-    def _trace(self, starts: Sequence[float], times: Sequence[Sequence[float]]) -> dict[str, Any]:
+    def _trace(self, starts: Sequence[float], times: Sequence[Sequence[float]]) -> JsonObject:
         events, clock = [], 0.0
         for node, start, seconds in zip(self.graph.nodes, starts, times):
             begin = max(clock, start * 1e6)

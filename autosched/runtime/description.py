@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from autosched.printable import html_table
 from autosched.runtime.graph_executor import Model
 from autosched.runtime.kernel import Kernel
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 
 class Built(Model, Protocol):
@@ -20,10 +23,10 @@ class Built(Model, Protocol):
     def variants(self) -> tuple[str, ...]: ...
 
 
-def kernel_rows(executable: Built) -> list[dict[str, Any]]:
+def kernel_rows(executable: Built) -> list[JsonObject]:
     """What is known of each kernel, in the order in which the graph first calls them."""
     report = {str(row["kernel"]): row for row in executable.manifest.get("report", ())}
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, JsonObject] = {}
     for node in executable.graph.nodes:
         if node.kernel not in executable.kernels:
             continue
@@ -46,7 +49,7 @@ def kernel_rows(executable: Built) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def facts(executable: Built) -> dict[str, Any]:
+def facts(executable: Built) -> JsonObject:
     """What is known of the model as a whole; sizes in bytes."""
     graph, manifest = executable.graph, executable.manifest
     return {
@@ -87,6 +90,6 @@ def to_html(executable: Built) -> str:
     return "".join(html_table(part) for part in (inputs, outputs, [sizes], rows) if part)
 
 
-def _config(kernel: Kernel) -> Mapping[str, Any]:
+def _config(kernel: Kernel) -> Mapping[str, Json]:
     found = json.loads(kernel.config) if kernel.config else {}
     return found if isinstance(found, dict) else {}

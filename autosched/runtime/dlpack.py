@@ -139,7 +139,7 @@ def take_capsule(capsule: object) -> tuple[Taken, tuple[int, ...], str, Device]:
     return memory, shape, str(dtype), Device(CUDA, tensor.device.device_id)
 
 
-def _dtype_of(kind: _DLDataType) -> np.dtype[Any]:
+def _dtype_of(kind: _DLDataType) -> np.dtype:
     """NumPy's dtype. Raises InvalidTypeError where it has none."""
     if (kind.code, kind.bits, kind.lanes) == (_BFLOAT, 16, 1):
         know_dtype(BFLOAT16)

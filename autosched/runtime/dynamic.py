@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from autosched.runtime.program import Memory, Program
 from autosched.runtime.size_expr import Shape, shape_at, size_at, symbols_of
 from autosched.runtime.team import DEFAULT_LANES, most_threads
 from autosched.target import choose_threads
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 MOST_ROUNDED = 64  # rows: a batch of more gets an eighth more at most
 MOST_SHAPES = 4096  # of inputs whose sizes an executor keeps
@@ -57,7 +60,7 @@ class DynamicExecutable:
         form: GraphForm,
         constants: tuple[np.ndarray, ...],
         native: bytes,
-        manifest: Mapping[str, Any] | None = None,
+        manifest: Mapping[str, Json] | None = None,
         params: tuple[str, ...] = (),
     ):
         self.backend = backend_of(kernels.values())

@@ -25,7 +25,7 @@ from autosched.runtime.module import Module
 from autosched.runtime.names import given_by_name
 
 if TYPE_CHECKING:
-    from autosched.json_types import Json
+    from autosched.json_types import Json, JsonObject
 
 
 class Executable:
@@ -157,7 +157,7 @@ class Executable:
         """Give the kernels as a module, which `graph_executor.create` takes with the graph JSON."""
         names = {key: graph_of_kernel(kernel, key) for key, kernel in self.kernels.items()}
         kept = ("autosched", "target", "functions")
-        manifest: dict[str, Any] = {name: value for name, value in self.manifest.items() if name in kept}
+        manifest: JsonObject = {name: value for name, value in self.manifest.items() if name in kept}
         return Module(self.kernels, self.native, functions=names, manifest=manifest, only_functions=True)
 
     lib = property(get_lib)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from autosched.errors import ArtifactError
 from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import ALIGNMENT
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 NOP = "__nop"  # the kernel of a node that does nothing: its output shares the storage of its input
 _KINDS = ("input", "const", "arena", "output", "alias")
@@ -79,7 +82,7 @@ class Graph:
             assert seen <= len(self.values), "aliases form no circle"
         return value
 
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self) -> JsonObject:
         """Give the graph as JSON values."""
         return {
             "values": [[v.name, list(v.shape), v.dtype, v.storage.kind, v.storage.index] for v in self.values],
@@ -93,7 +96,7 @@ class Graph:
         }
 
     @staticmethod
-    def from_manifest(entry: Mapping[str, Any]) -> Graph:
+    def from_manifest(entry: Mapping[str, Json]) -> Graph:
         """Rebuild a graph from what `to_manifest` gave."""
         return Graph(
             values=tuple(

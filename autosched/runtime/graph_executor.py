@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from autosched.runtime.params import load_param_dict
 from autosched.runtime.program import Program
 from autosched.runtime.timing import BenchmarkResult, measure
 from autosched.target import choose_threads
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 _FUNCTIONS = (
     *("set_input", "set_input_zero_copy", "set_output_zero_copy", "run", "run_from_inputs", "get_output", "get_input"),
@@ -56,7 +59,7 @@ class Model(Protocol):
     @property
     def native(self) -> bytes: ...
     @property
-    def manifest(self) -> Mapping[str, Any]: ...
+    def manifest(self) -> Mapping[str, Json]: ...
     @property
     def inputs(self) -> tuple[Value, ...]: ...
     @property

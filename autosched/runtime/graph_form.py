@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import InvalidTypeError, ShapeError
 from autosched.runtime.graph import Graph, Node, Storage, Value
 from autosched.runtime.memory_plan import Lifetime, plan_memory
 from autosched.runtime.size_expr import Shape, product_of, read_shape, shape_at, show_shape, size_at, solved
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class GraphForm:
             values[number] = replace(values[number], storage=values[other].storage)
         return Graph(tuple(values), self.nodes, self.inputs, self.outputs, size)
 
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self) -> JsonObject:
         """Give the form as JSON values."""
         graph = Graph(self.values, self.nodes, self.inputs, self.outputs, 0)
         return {
@@ -143,7 +146,7 @@ class GraphForm:
         }
 
     @staticmethod
-    def from_manifest(entry: Mapping[str, Any]) -> GraphForm:
+    def from_manifest(entry: Mapping[str, Json]) -> GraphForm:
         """Rebuild a form from what `to_manifest` gave. Raises KeyError, TypeError, ValueError for anything else."""
         graph = Graph.from_manifest(entry["graph"])
         if "size" in entry:
@@ -169,7 +172,7 @@ class GraphForm:
         )
 
 
-def _of_one_size(entry: Mapping[str, Any], graph: Graph) -> dict[str, Any]:
+def _of_one_size(entry: Mapping[str, Json], graph: Graph) -> JsonObject:
     """A form as files held it that know one symbol: values for one part, and the dimension that counts parts."""
     name, low, high = entry["size"]
     axes = tuple(map(int, entry["axes"]))

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from autosched.runtime.graph import NOP, Graph, Node, Storage, Value
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import ALIGNMENT
 from autosched.runtime.module import Module
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 COPY = "__copy"  # the function of a node that copies to another device
 _KEYS = {"nodes", "arg_nodes", "heads", "node_row_ptr", "attrs"}
@@ -73,7 +76,7 @@ def parse_graph(text: str) -> JsonGraph:
         raise _fail(f"no JSON ({error})") from None
     if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
         raise _fail("it is no object")
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for key, value in pairs:
         if key == "metadata":
             break
@@ -90,7 +93,7 @@ def parse_graph(text: str) -> JsonGraph:
         raise _fail(f"malformed ({error})") from None
 
 
-def _check(found: Mapping[str, Any]) -> JsonGraph:
+def _check(found: Mapping[str, Json]) -> JsonGraph:
     row_ptr = [int(n) for n in found["node_row_ptr"]]
     raw = [_node_fields(node, number) for number, node in enumerate(found["nodes"])]
     if len(row_ptr) != len(raw) + 1:
@@ -187,7 +190,7 @@ class ReadGraph(NamedTuple):
     graph: Graph
     constants: tuple[np.ndarray, ...]
     native: bytes
-    manifest: dict[str, Any]
+    manifest: JsonObject
 
 
 def read_graph(text: str, lib: Module) -> ReadGraph:
@@ -388,7 +391,7 @@ class JsonLayout:
     spans: tuple[range, ...]
 
 
-def layout_of(graph: Graph, manifest: Mapping[str, Any]) -> JsonLayout:
+def layout_of(graph: Graph, manifest: Mapping[str, Json]) -> JsonLayout:
     """A built model as TVM's graph JSON, written or the text that it was read from, and the places of its parts.
 
     Constants are inputs that come after the model's own.
@@ -405,7 +408,7 @@ def layout_of(graph: Graph, manifest: Mapping[str, Any]) -> JsonLayout:
 class _Writer:
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.nodes: list[dict[str, Any]] = []
+        self.nodes: list[JsonObject] = []
         self.row_ptr = [0]
         self.entries: dict[int, tuple[int, int]] = {}  # value -> node and output
         self.order: list[int] = []  # value of each entry
@@ -435,7 +438,7 @@ class _Writer:
         }
         return json.dumps(content, indent=2)
 
-    def add(self, node: dict[str, Any], outputs: Sequence[int]) -> None:
+    def add(self, node: JsonObject, outputs: Sequence[int]) -> None:
         for index, number in enumerate(outputs):
             self.entries[number] = (len(self.nodes), index)
             self.order.append(number)

@@ -13,13 +13,16 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from autosched.errors import ArtifactError
 from autosched.printable import html_code
 from autosched.target.kinds import KINDS
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 LARGEST = 1 << 47  # more bytes, elements or pieces than any process can hold
 
@@ -114,7 +117,7 @@ class Kernel(ABC):
         raise AssertionError(f"the sizes of '{self.name}' are its own")
 
     @abstractmethod
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self) -> JsonObject:
         """Give everything but the code as JSON values, with the code's SHA-256."""
 
     @staticmethod
@@ -164,7 +167,7 @@ class Kernel(ABC):
         """The call as messages show it: `main(A: Tensor([7], float32), …)`."""
         return f"{self.name}({', '.join(map(str, self.args))})"
 
-    def shared_manifest(self) -> dict[str, Any]:
+    def shared_manifest(self) -> JsonObject:
         """Give the fields of this class as JSON values."""
         return {
             "name": self.name,
@@ -181,11 +184,11 @@ class Kernel(ABC):
         }
 
 
-def _written(check: Check) -> list[Any]:
+def _written(check: Check) -> list[Json]:
     return [check.what, check.low, check.high, check.is_access, *([True] if check.is_assert else [])]
 
 
-def shared_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
+def shared_fields(entry: Mapping[str, Json]) -> JsonObject:
     """Read what `shared_manifest` gave, as arguments of a kernel's class."""
     return {
         "name": str(entry["name"]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -85,6 +84,6 @@ def as_aligned(data: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def dtype_name(dtype: np.dtype[Any]) -> str:
+def dtype_name(dtype: np.dtype) -> str:
     """The name of a type; NumPy takes 2 us to put it together each time."""
     return str(dtype)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from autosched.runtime.kernel import ArgSpec, Kernel
 from autosched.runtime.memory import as_aligned
 from autosched.runtime.timing import BenchmarkResult, check_counts, measure
 from autosched.target import choose_threads, host_cpu
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 __getattr__, __dir__ = lazy_names(__name__)
 ENTRY_NAME = "__tvm_main__"
@@ -162,7 +165,7 @@ class Module:
         constants: tuple[np.ndarray, ...] = (),
         threads: int | None = None,
         entry: str | None = None,
-        manifest: Mapping[str, Any] | None = None,
+        manifest: Mapping[str, Json] | None = None,
         only_functions: bool = False,
     ):
         self.kernels, self.native = dict(kernels), native

@@ -7,7 +7,10 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 
 @dataclass(frozen=True)
@@ -19,8 +22,8 @@ class Report:
     configuration   how it was measured
     """
 
-    calls: Sequence[Mapping[str, Any]]
-    device_metrics: Mapping[str, Mapping[str, Any]]
+    calls: Sequence[Mapping[str, Json]]
+    device_metrics: Mapping[str, Mapping[str, Json]]
     configuration: Mapping[str, Any] = field(default_factory=dict)
 
     def columns(self) -> list[str]:
@@ -63,8 +66,8 @@ class Report:
         return self.table()
 
 
-def _aggregate(rows: Sequence[dict[str, object]]) -> list[dict[str, Any]]:
-    joined: dict[tuple[str, str], dict[str, Any]] = {}
+def _aggregate(rows: Sequence[dict[str, object]]) -> list[JsonObject]:
+    joined: dict[tuple[str, str], JsonObject] = {}
     for row in rows:
         key = str(row["Name"]), str(row.get("Argument Shapes", ""))
         if key in joined:

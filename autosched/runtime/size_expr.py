@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 Size = Any  # int | str | tuple[str, Size, Size]; recursive aliases are not for every Python that we support
 
@@ -80,7 +83,7 @@ def read_size(entry: object, names: Iterable[str], depth: int = 0) -> Size:
     raise ValueError(f"a size is {str(entry)[:40]}")
 
 
-def read_shape(entry: Any, names: Iterable[str]) -> Shape:
+def read_shape(entry: Json, names: Iterable[str]) -> Shape:
     return tuple(read_size(size, names) for size in entry)
 
 

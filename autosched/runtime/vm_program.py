@@ -12,7 +12,7 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from autosched.runtime.kernel import Kernel, check_count
 from autosched.runtime.module import Module
 from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.registry import get_global_func
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 _MOST_REGISTERS = 1 << 24
 _MAGIC = b"ASVM\x01\0\0\0"
@@ -47,13 +50,13 @@ class Param:
             return f"{self.name}: Object"
         return f"{self.name}: Tensor({list(self.shape)}, {self.dtype})"
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[Json]:
         """The parameter as JSON values."""
         fields = None if self.fields is None else [f.to_json() for f in self.fields]
         return [self.name, None if self.shape is None else list(self.shape), self.dtype, fields]
 
     @staticmethod
-    def from_json(entry: Sequence[Any]) -> Param:
+    def from_json(entry: Sequence[Json]) -> Param:
         """Read what `to_json` gave."""
         name, shape, dtype, fields = entry
         inner = None if fields is None else tuple(map(Param.from_json, fields))
@@ -94,7 +97,7 @@ class Program:
     functions: Mapping[str, VMFunction]
     segments: tuple[Executable, ...]
     constants: tuple[np.ndarray, ...] = ()
-    manifest: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Mapping[str, Json] = field(default_factory=dict)
 
     def function(self, name: str) -> VMFunction:
         """A function by name. Raises NameNotFoundError (AttributeError) naming those that there are."""
@@ -201,7 +204,7 @@ class Program:
         return Program.from_bytes(data, lib)
 
 
-def _late_arrays(late: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _late_arrays(late: Mapping[str, Json]) -> dict[str, np.ndarray]:
     """Zeros in the place of constants that come from a file later. Raises ValueError for more than memory holds."""
     size_bytes = 0
     for name, (shape, dtype) in late.items():

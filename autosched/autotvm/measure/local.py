@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched import driver
 from autosched.autotvm.measure.types import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
@@ -18,6 +18,9 @@ from autosched.driver.remote_timer import RemoteTimer, tracked
 from autosched.errors import AutoschedError, InvalidValueError, TVMError, refuse
 from autosched.rpc.reach import Address, count_devices
 from autosched.task import Status
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 
 class Builder:
@@ -54,7 +57,7 @@ class Runner:
         """Say what comes next."""
         self.task = task
 
-    def get_build_kwargs(self) -> Mapping[str, Any]:
+    def get_build_kwargs(self) -> Mapping[str, Json]:
         """What builds need for this runner."""
         return {}
 
@@ -193,9 +196,7 @@ def measure_option(builder: object, runner: object) -> dict[str, Any]:
     return {"builder": builder, "runner": runner}
 
 
-def create_measure_batch(
-    task: object, option: dict[str, Any]
-) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
+def create_measure_batch(task: object, option: JsonObject) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
     """A function that builds and runs configurations; its `n_parallel` is the size of a batch."""
     builder, runner = option["builder"], option["runner"]
     if isinstance(runner, Runner):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from autosched.autotvm.task.entities import (
     entity_value,
 )  # fmt: skip
 from autosched.errors import IndexOutOfRangeError, InvalidTypeError, InvalidValueError, TVMError
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 
 class InstantiationError(TVMError):
@@ -204,11 +207,11 @@ class ConfigEntity(ConfigSpace):
                     numbers.append(float(entity.val) if isinstance(entity.val, int | float) else 0.0)
         return np.array(numbers, dtype=np.float32)
 
-    def get_other_option(self) -> dict[str, Any]:
+    def get_other_option(self) -> JsonObject:
         """The values of the knobs that are plain values."""
         return {name: e.val for name, e in self._entity_map.items() if isinstance(e, OtherOptionEntity)}
 
-    def to_json_dict(self) -> dict[str, Any]:
+    def to_json_dict(self) -> JsonObject:
         """The configuration as JSON values."""
         entities = [[name, CODES[type(e)], entity_value(e)] for name, e in self._entity_map.items()]
         return {
@@ -218,7 +221,7 @@ class ConfigEntity(ConfigSpace):
         }
 
     @staticmethod
-    def from_json_dict(json_dict: Mapping[str, Any]) -> ConfigEntity:
+    def from_json_dict(json_dict: Mapping[str, Json]) -> ConfigEntity:
         """Read what `to_json_dict` gave."""
         try:
             entities = OrderedDict((name, entity_from(code, value)) for name, code, value in json_dict["entity"])

@@ -7,10 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.driver.bench.entry import BenchReport
 from autosched.errors import UsageError
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 KEYS = ("name", "threads", "batch")
 
@@ -35,7 +38,7 @@ class Change:
         return self.ratio - 1 > limit and self.ratio - 1 > self.interval
 
 
-def read_baseline(path: Path) -> Mapping[str, Any]:
+def read_baseline(path: Path) -> Mapping[str, Json]:
     """A report that `--export-json` or `-f json` wrote. Raises UsageError for anything else."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -46,16 +49,16 @@ def read_baseline(path: Path) -> Mapping[str, Any]:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(f"{path} holds no measurements", hint="write it with bench --export-json") from None
-    found: Mapping[str, Any] = document
+    found: Mapping[str, Json] = document
     return found
 
 
-def _is_usable(row: Mapping[str, Any]) -> bool:
+def _is_usable(row: Mapping[str, Json]) -> bool:
     times = (row["median_s"], row["interval_s"])
     return "name" in row and all(isinstance(t, int | float) and math.isfinite(t) for t in times) and times[0] > 0
 
 
-def compare_with_baseline(report: BenchReport, baseline: Mapping[str, Any]) -> tuple[list[Change], list[str]]:
+def compare_with_baseline(report: BenchReport, baseline: Mapping[str, Json]) -> tuple[list[Change], list[str]]:
     """(changes of the rows that both have, warnings). Raises UsageError where they share no row."""
     before = {_key(row): row for row in baseline["rows"]}
     shared = [row for row in report.rows if _key(row) in before]
@@ -69,7 +72,7 @@ def compare_with_baseline(report: BenchReport, baseline: Mapping[str, Any]) -> t
     return [_change(row, before[_key(row)]) for row in shared], warnings
 
 
-def _change(now: Mapping[str, Any], before: Mapping[str, Any]) -> Change:
+def _change(now: Mapping[str, Json], before: Mapping[str, Json]) -> Change:
     relative = math.hypot(now["interval_s"] / now["median_s"], before["interval_s"] / before["median_s"])
     ratio = now["median_s"] / before["median_s"]
     return Change(_label(now), ratio, ratio * relative)

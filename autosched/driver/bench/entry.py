@@ -38,6 +38,8 @@ from autosched.target.threads import choose_threads, thread_limits
 if TYPE_CHECKING:
     import pandas
 
+    from autosched.json_types import Json, JsonObject
+
 RunAs = Literal["latency", "throughput"]
 PERCENTILES = (50.0, 90.0, 99.0)
 BUSY = 0.5  # the load that others put on each core, from which on it is worth a warning
@@ -47,7 +49,7 @@ BUSY = 0.5  # the load that others put on each core, from which on it is worth a
 class BenchReport:
     """A row for each program, number of threads and batch; verdicts on the first against each other one; warnings."""
 
-    rows: tuple[Mapping[str, Any], ...]
+    rows: tuple[Mapping[str, Json], ...]
     verdicts: tuple[str, ...]
     environment: str
     warnings: tuple[str, ...] = ()
@@ -64,7 +66,7 @@ class BenchReport:
         """What notebooks show: the rows and the verdicts."""
         return html_table(self.rows, "; ".join(self.verdicts))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Everything as JSON values: what `--baseline` reads again."""
         return {
             "environment": self.environment,
@@ -254,9 +256,9 @@ def _with_batch(model: str | Path | Executable, batch: int | None, shapes: Shape
     return found
 
 
-def _row(timing: Timing, first: Timing, percentiles: Sequence[float]) -> dict[str, Any]:
+def _row(timing: Timing, first: Timing, percentiles: Sequence[float]) -> JsonObject:
     times, program = timing.times_s, timing.program
-    row: dict[str, Any] = {"name": program.name, "threads": program.threads, "median_s": timing.median_s}
+    row: JsonObject = {"name": program.name, "threads": program.threads, "median_s": timing.median_s}
     row |= {f"p{p:g}_s": float(v) for p, v in zip(percentiles, np.percentile(times, list(percentiles)), strict=True)}
     if program.others:
         row |= {"instances": program.n_instances, "runs_per_s": program.n_instances / timing.median_s}

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from autosched.runtime.graph_executor import GraphExecutor
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
 from autosched.target.threads import choose_threads
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 LEAST_RUNS = 9
 UNKNOWN = "–"
@@ -67,7 +70,7 @@ class KernelProfile:
         return self.calls * self.size_bytes / self.seconds / 1e9
 
     @property
-    def row(self) -> dict[str, Any]:
+    def row(self) -> JsonObject:
         """Everything under the names that tables use."""
         names = ("kernel", "workload", "template", "origin", "trust", "config", "threads", "calls", "seconds", "share")
         found = {name: getattr(self, name) for name in names}
@@ -107,7 +110,7 @@ class Profile:
             f"({100 * allowed / self.end_to_end_s:.0f} %)"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Everything as JSON values."""
         return {
             "model": self.name,
@@ -119,13 +122,13 @@ class Profile:
             "rows": [kernel.row for kernel in self.kernels],
         }
 
-    def trace(self) -> dict[str, Any]:
+    def trace(self) -> JsonObject:
         """The calls one after the other in Chrome's trace format, for chrome://tracing and Perfetto.
 
         Source  "Trace Event Format", complete events; times in µs.
         """
         by_name = {kernel.kernel: kernel for kernel in self.kernels}
-        events: list[dict[str, Any]] = [
+        events: list[JsonObject] = [
             {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"autosched {self.name}"}},
             {"name": "thread_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "kernels, median times in order"}},
         ]

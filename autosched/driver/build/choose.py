@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.codegen.lower.flops import count_work
 from autosched.errors import ScheduleError, SpaceError, UntrustedError
@@ -22,6 +22,9 @@ from autosched.templates.workload import describe
 from autosched.tir import Block, BlockRealize, For, LoopKind, PrimFunc
 from autosched.tir.axis import REDUCE, SPATIAL
 from autosched.tir.stmt import Evaluate, SeqStmt, While
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 
 @dataclass(frozen=True)
@@ -218,9 +221,9 @@ def refuse_untrusted(choices: Iterable[Choice]) -> None:
 class BuildReport:
     """Rows of kernel, template, origin, trust and expected time; and one line that sums them up."""
 
-    rows: tuple[Mapping[str, Any], ...]
+    rows: tuple[Mapping[str, Json], ...]
     compile_s: float = 0.0
-    graph: Mapping[str, Any] | None = None  # options of the graph's passes and why, where records know of any
+    graph: Mapping[str, Json] | None = None  # options of the graph's passes and why, where records know of any
 
     @property
     def graph_text(self) -> str:

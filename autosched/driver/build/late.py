@@ -41,6 +41,8 @@ from autosched.runtime.names import given_by_name
 if TYPE_CHECKING:
     import onnx
 
+    from autosched.json_types import Json
+
 Build = Callable[[IRModule], Executable]
 Value: TypeAlias = "np.ndarray | NDArray | list[Value] | dict[object, object] | None"  # of a tensor, a sequence, a map
 MOST_STAGES = 10_000  # of one call: a loop whose condition stays true
@@ -256,7 +258,7 @@ def _plain(value: object) -> Value:
     return as_numpy(value)
 
 
-def _item(there: Mapping[str, Any], name: str) -> Any:
+def _item(there: Mapping[str, Json], name: str) -> Any:
     """A value, or an item of a sequence ("name.3")."""
     if name in there:
         return there[name]

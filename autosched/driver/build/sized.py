@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.driver.build.dynamic import build_dynamic
 from autosched.driver.build.graph import build_graph
@@ -27,6 +27,9 @@ from autosched.tir.expr import const, const_int
 from autosched.tir.functor import substitute
 from autosched.tir.separable import NotSeparableError
 from autosched.tir.simplify import Analyzer
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 Bounds = Mapping[str, tuple[int, int]]
 
@@ -64,7 +67,7 @@ class SizedModel:
         main = module["main"]
         self._params = [p for p in main.params if p.name not in params]
         self.sizes = {v: SizeRange(v.name, *bounds.get(v.name, (1, None))) for v in symbolic_dims(main)}
-        self.manifest: dict[str, Any] = {"target": target.to_json(), "report": [], "compiled_when_called": reason}
+        self.manifest: JsonObject = {"target": target.to_json(), "report": [], "compiled_when_called": reason}
         self._built: BuiltSizes[Executable] = BuiltSizes()
 
     def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.driver.build.choose import choose
 from autosched.driver.tune.border import border_knobs
@@ -20,6 +20,9 @@ from autosched.space import Config
 from autosched.task import Task, Trial
 from autosched.templates.thread_knob import with_threads
 from autosched.tuner.measure import Compared, Measurer
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 HOPELESS = 1.25  # what took so many times as long as the best candidate of its task is no finalist
 NEAR = 1.1  # a finalist that takes so many times the winner's time may still be the best one inside the model
@@ -103,7 +106,7 @@ class Finals:
         winner = min(better, key=tuning.metric, default=default)
         if winner is None:
             return self.update(i, "nothing worked")
-        how: dict[str, Any] = {SPENT: round(tuning.session.total_s, 2)}
+        how: JsonObject = {SPENT: round(tuning.session.total_s, 2)}
         how |= {COMPLETE: True} if self.is_complete else {}
         how |= {"baseline_s": default.median_s} if default is not None else {}
         tuning.store.add([tuning.record(i, winner, how, is_winner=True)])

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.codegen.lower.flops import count_work
 from autosched.driver.bench.peaks import Peaks, measure_peaks
@@ -27,6 +27,9 @@ from autosched.tir.dtypes import item_bytes
 from autosched.tuner.measure import MeasureOptions
 from autosched.tuner.measure.local import LocalMeasurer
 
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
+
 WITHIN_REACH = 0.85  # of the roofline: what the best kernels of this project and its peers come to
 
 
@@ -39,7 +42,7 @@ def list_tasks(
     spaces: Path | None = None,
     measure: bool = False,
     precision: str | None = None,
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """A row for each task: index, name, weight, templates, number of configurations, what the records know.
 
     measure  also its share of the model's time, its default's time (from the records, else measured now) against the
@@ -53,7 +56,7 @@ def list_tasks(
     module = with_precision(open_model(what), precision, chosen)
     with use_spaces(spaces):
         tasks = extract_tasks(module, chosen, threads=n_threads, layouts=TunedLayouts(reader, chosen, n_threads))
-        rows: list[dict[str, Any]] = []
+        rows: list[JsonObject] = []
         for index, task in enumerate(tasks):
             found = reader.best(task)
             rows.append(

@@ -73,7 +73,7 @@ def attributes_of(node: onnx.NodeProto, opset: int, name: str) -> dict[str, Any]
     return found
 
 
-def schema_of(op_type: str, opset: int) -> Any:
+def schema_of(op_type: str, opset: int) -> onnx.defs.OpSchema:
     """The specification of an operator in an opset; None where there is none."""
     from onnx import defs
 
@@ -102,9 +102,9 @@ def check_external_data(model: onnx.ModelProto, folder: Path) -> None:
                 raise ImportModelError(f"tensor '{tensor.name}': {entry.value!r} is no {entry.key} of its data")
 
 
-def _tensors(model: onnx.ModelProto) -> Iterator[Any]:
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """All tensors of a model, those in attributes and subgraphs too."""
-    stack: list[Any] = [model.graph, *model.functions]
+    stack: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
     while stack:
         top = stack.pop()
         yield from getattr(top, "initializer", ())

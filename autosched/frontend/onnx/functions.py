@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from autosched.frontend.onnx.contents import attributes_of, schema_of
 from autosched.relax.expr import Expr
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import onnx
 
 CLASSIFIERS = ("LinearClassifier", "TreeEnsembleClassifier")
-Functions = Mapping[tuple[str, str], Any]  # (domain, name) -> FunctionProto
+Functions: TypeAlias = "Mapping[tuple[str, str], onnx.FunctionProto]"  # (domain, name) -> FunctionProto
 
 
 def own_functions(model: onnx.ModelProto) -> Functions:
@@ -58,7 +58,7 @@ def is_tensor_like(x: object) -> bool:
     ) != "O"
 
 
-def _with_defaults(function: onnx.FunctionProto, schema: Any) -> onnx.FunctionProto:
+def _with_defaults(function: onnx.FunctionProto, schema: onnx.defs.OpSchema) -> onnx.FunctionProto:
     """The function with the defaults of the operator's attributes, which its body alone does not say."""
     known = {a.name for a in function.attribute_proto}
     for name, attribute in schema.attributes.items():
@@ -129,7 +129,9 @@ def renamed_body(nodes: Sequence[onnx.NodeProto], names: Mapping[str, str], pref
     return [_renamed(node, known, prefix, None) for node in nodes]
 
 
-def _renamed(node: onnx.NodeProto, names: dict[str, str], prefix: str, attributes: Any) -> onnx.NodeProto:
+def _renamed(
+    node: onnx.NodeProto, names: dict[str, str], prefix: str, attributes: Mapping[str, onnx.AttributeProto] | None
+) -> onnx.NodeProto:
     """A node with the values' new names; without `attributes` (those of a function's call) names from outside stay."""
     import onnx
 
@@ -160,7 +162,9 @@ def _renamed(node: onnx.NodeProto, names: dict[str, str], prefix: str, attribute
     return out
 
 
-def _rename_graph(graph: onnx.GraphProto, names: dict[str, str], prefix: str, attributes: object) -> None:
+def _rename_graph(
+    graph: onnx.GraphProto, names: dict[str, str], prefix: str, attributes: Mapping[str, onnx.AttributeProto] | None
+) -> None:
     """Rename what a subgraph takes from outside; what it makes itself keeps its names."""
     own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
     own |= {output for node in graph.node for output in node.output}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from autosched.frontend.onnx.functions import inputs_of
 
 if TYPE_CHECKING:
     import onnx
+    from onnx.reference.op_run import OpRun
 
-Function = Callable[..., Any]
+Function: TypeAlias = Callable[..., Any]
 LIBRARY: dict[str, Function] = {}
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview")
 KERNELS_ONLY = frozenset(("Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "Softmax", "ConvInteger"))
@@ -77,7 +78,7 @@ class LibraryCall:
         return attributes_of(self.node, self.opset, self.name)
 
     @cached_property
-    def reference(self) -> Any:
+    def reference(self) -> OpRun:
         """The implementation in `onnx.reference`. Raises ImportModelError where it has none."""
         from onnx import TensorProto, helper
         from onnx.reference import ReferenceEvaluator
@@ -149,7 +150,7 @@ def check_library(call: LibraryCall, inputs: Sequence[object]) -> None:
     _ = call.reference
 
 
-def run_library(call: LibraryCall, inputs: Sequence[object]) -> tuple[Any, ...]:
+def run_library(call: LibraryCall, inputs: Sequence[object]) -> tuple[object, ...]:
     """The outputs of a node for the values that it reads, as arrays, lists (sequences) or None.
 
     Raises ImportModelError where no library computes it, WrongInputError for values that it does not take.

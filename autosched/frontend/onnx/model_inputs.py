@@ -93,7 +93,7 @@ def _input(value: onnx.ValueInfoProto) -> ModelInput:
     return ModelInput(value.name, dims, _dtype(tensor.elem_type, value.name), sequence, optional)
 
 
-def _dim(dim: Any) -> int | str | None:
+def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
     return str(dim.dim_param) or None
@@ -108,7 +108,7 @@ def _dtype(kind: int, name: str) -> str:
         raise ImportModelError(f"input '{name}' has the unknown element type {kind}") from None
 
 
-def _numpy_dtype(name: str) -> Any:
+def _numpy_dtype(name: str) -> np.dtype:
     import ml_dtypes  # the dtypes that NumPy itself lacks
 
     return np.dtype(getattr(ml_dtypes, name, None) or name)

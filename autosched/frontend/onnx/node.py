@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from autosched.frontend.onnx.contents import MOST_CONSTANT_BYTES
 from autosched.relax.expr import Call, Constant, Expr, Tuple
 from autosched.relax.op.registry import definition_of, is_constant, python_argument
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+
+if TYPE_CHECKING:
+    import onnx
 
 KERNEL_DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -37,7 +40,7 @@ class ValueNeededError(RunTimeError):
 class NoKernelError(RunTimeError):
     """A node has no kernel for what it asks, or none at all: a library may compute it."""
 
-    node: Any = None  # the NodeProto
+    node: onnx.NodeProto | None = None
     opset = 0
 
 

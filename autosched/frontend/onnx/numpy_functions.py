@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched.errors import WrongInputError
@@ -40,7 +38,7 @@ def size(call: LibraryCall, x: Array) -> Array:
 
 
 @library("Identity")
-def identity(call: LibraryCall, x: object) -> Any:
+def identity(call: LibraryCall, x: object) -> tuple[object]:
     """The value itself, a sequence or nothing too."""
     return (x,)
 
@@ -100,7 +98,7 @@ def category_mapper(call: LibraryCall, x: Array) -> Array:
     """Integers for texts, or texts for integers."""
     texts, numbers = [_text(t) for t in call.attributes["cats_strings"]], call.attributes["cats_int64s"]
     if x.dtype == object:
-        table: dict[Any, Any] = dict(zip(texts, numbers, strict=True))
+        table: dict[object, object] = dict(zip(texts, numbers, strict=True))
         default = call.attributes.get("default_int64", -1)
     else:
         table = dict(zip(numbers, texts, strict=True))
@@ -110,7 +108,7 @@ def category_mapper(call: LibraryCall, x: Array) -> Array:
 
 
 @library("ai.onnx.ml.ZipMap")
-def zip_map(call: LibraryCall, x: Array) -> Any:
+def zip_map(call: LibraryCall, x: Array) -> object:
     """A dictionary from labels to scores for each row."""
     labels = call.attributes.get("classlabels_int64s") or [_text(t) for t in call.attributes["classlabels_strings"]]
     rows = x.reshape(1, -1) if x.ndim == 1 else x
@@ -205,7 +203,12 @@ def _coupled(pairwise: Array, pairs: list[tuple[int, int]], n: int) -> Array:
 
 @library("NonMaxSuppression")
 def non_max_suppression(
-    call: LibraryCall, boxes: Array, scores: Array, most: Any = None, overlap: Any = None, least: Any = None
+    call: LibraryCall,
+    boxes: Array,
+    scores: Array,
+    most: Array | None = None,
+    overlap: Array | None = None,
+    least: Array | None = None,
 ) -> Array:
     """[kept, 3]: image, class and box, the best first; a box goes that overlaps a better one of its class too much."""
     count = int(most.reshape(-1)[0]) if most is not None else 0

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from autosched.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from autosched.frontend.onnx.node import Node
 
-Converter = Callable[["Node"], Any]
+Converter: TypeAlias = "Callable[[Node], Any]"
+C = TypeVar("C", bound=Converter)
 CONVERTERS: dict[str, Converter] = {}
 
 
-def converter(*names: str) -> Callable[[Converter], Converter]:
+def converter(*names: str) -> Callable[[C], C]:
     """Register the converter of one or several operators.
 
     It takes a Node and returns an expression, or a tuple of them for several outputs.
     """
 
-    def register(function: Converter) -> Converter:
+    def register(function: C) -> C:
         for name in names:
             if name in CONVERTERS:
                 raise InvalidValueError(f"there is a converter for {name} already")

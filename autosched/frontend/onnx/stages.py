@@ -237,7 +237,7 @@ class _StageImporter(Importer):
         forms = tuple(self.form(self.values[name], computed) for name in call.inputs)
         return None if computed else forms
 
-    def form(self, value: Any, outputs: list[Expr]) -> Form:
+    def form(self, value: Expr | Held | None, outputs: list[Expr]) -> Form:
         """Where a value comes from; what kernels compute is added to `outputs`."""
         match value:
             case None:

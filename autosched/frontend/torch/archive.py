@@ -15,9 +15,12 @@ import zipfile
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from autosched.errors import ImportModelError
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 _TRUST_HINT = "set AUTOSCHED_TRUST_PICKLE=1 if you trust who made it, or save it again with torch.export.save"
 _TARGET = re.compile(
@@ -51,7 +54,7 @@ _TEXT = re.compile(r"[A-Za-z]\w*|[-+]?[\d.]+(e[-+]?\d+)?", re.ASCII)
 _MOST_NESTED = 8
 
 
-def read_program(path: Path, trusted: bool) -> Any:
+def read_program(path: Path, trusted: bool) -> ExportedProgram:
     """The exported program in a file. Raises ImportModelError for one that needs trust, and what PyTorch raises.
 
     trusted  unpickle, evaluate and load whatever the archive holds
@@ -141,7 +144,7 @@ def _find_problem(document: object) -> str:
     return ""
 
 
-def _dict_problem(value: dict[str, Any]) -> str:
+def _dict_problem(value: dict[str, object]) -> str:
     if value.get("use_pickle"):
         return "a pickled tensor"
     if "path_name" in value and not str(value["path_name"]).startswith(_PAYLOADS):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from autosched.frontend.torch.registry import CONVERTERS
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Constant, Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,10 @@ class ImportedGraph:
     """
 
     module: IRModule | None
-    results: tuple[Any, ...]
+    results: tuple[torch.Tensor, ...]
 
 
-def decompositions() -> dict[Any, Any]:
+def decompositions() -> dict[object, Callable[..., object]]:
     """PyTorch's rules for operators that have no converter here."""
     from torch._decomp import decomposition_table
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from autosched.frontend.torch.emitter import Emitter, info_of
-from autosched.frontend.torch.registry import CONVERTERS, Converter
+from autosched.frontend.torch.registry import CONVERTERS, C, Converter
 from autosched.relax.expr import Constant, Expr
 
 COMPLEX: dict[str, Converter] = {}  # what takes complex tensors and treats their parts differently
@@ -57,10 +57,10 @@ def zeros(t: Emitter, like: Expr) -> Constant:
     return Constant(np.zeros(t.shape(like), info_of(like).dtype))
 
 
-def complex_converter(*names: str) -> Callable[[Converter], Converter]:
+def complex_converter(*names: str) -> Callable[[C], C]:
     """Register what operators do with complex tensors; arguments are `Complex`, real tensors and Python's numbers."""
 
-    def register(function: Converter) -> Converter:
+    def register(function: C) -> C:
         for name in names:
             COMPLEX[name] = function
         return function
@@ -68,7 +68,7 @@ def complex_converter(*names: str) -> Callable[[Converter], Converter]:
     return register
 
 
-def of_reals(t: Emitter, *_: object, **__: object) -> Any:
+def of_reals(t: Emitter, *_: object, **__: object) -> NoReturn:
     """The converter of an operator that is known for complex tensors alone."""
     raise t.fail("this operator of real numbers is not supported")
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from autosched.frontend.torch.emitter import Emitter, constant, info_of
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, Tuple
+
+if TYPE_CHECKING:
+    from torch import fx
+    from torch.export import ExportedProgram
 
 MOST_STEPS = 1024  # of a loop that is written out
 GROUP = 16  # tensors that are joined at once
@@ -34,7 +38,7 @@ def is_control(target: object) -> bool:
     return isinstance(target, torch._ops.HigherOrderOperator) and target.name() in CONTROL
 
 
-def all_nodes(program: Any) -> Iterator[Any]:
+def all_nodes(program: ExportedProgram) -> Iterator[fx.Node]:
     """The nodes of a program's graph, and of the graphs inside of it."""
     yield from program.graph.nodes
     module = getattr(program, "graph_module", program)
@@ -104,11 +108,11 @@ def _constant(x: object) -> object:
     return constant(x.numpy(), str(x.numpy().dtype)) if hasattr(x, "numpy") else x
 
 
-def _evaluated(graph_module: Any, given: Sequence[object]) -> list[Any]:
+def _evaluated(graph_module: fx.GraphModule, given: Sequence[object]) -> list[Any]:
     """What a graph gives, where that follows from what is known; None elsewhere."""
     import torch
 
-    values: dict[Any, Any] = {}
+    values: dict[fx.Node, Any] = {}
 
     def lookup(node: object) -> Any:
         if values.get(node) is None:
@@ -140,7 +144,7 @@ def _scan(
     steps, n = t.shape(sources[0])[0], len(state)
     if steps > MOST_STEPS:
         raise t.fail(f"the scan has more than {MOST_STEPS} steps")
-    scanned: list[list[Any]] = []
+    scanned: list[list[Expr]] = []
     for number in range(steps):
         slices = [t(op.take(x, constant(number, "int64"), axis=0)) for x in sources]
         results = importer.subgraph(step, (*state, *slices, *extra))

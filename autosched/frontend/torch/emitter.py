@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from autosched.relax.rewrite import with_origin
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.tir.dtypes import is_float, item_bytes
 
+if TYPE_CHECKING:
+    from torch import fx
+
+Ints: TypeAlias = "int | Sequence[int]"  # the same in all dimensions, or one each
 RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2}  # of kinds, when dtypes meet
 DEFAULT_DTYPES = (("bool", bool), ("int64", int), ("float32", float))  # of Python numbers
 
@@ -31,9 +35,9 @@ class Emitter:
     """
 
     builder: BlockBuilder
-    dtypes: dict[Any, str] = field(default_factory=dict)
+    dtypes: dict[object, str] = field(default_factory=dict)
     node: str = ""
-    source: Any = None
+    source: fx.Node | None = None
 
     def __call__(self, expr: Expr) -> Expr:
         """Bind a value."""
@@ -43,7 +47,7 @@ class Emitter:
         """The error to raise for something that the node asks and we do not have."""
         return ImportModelError(message, where=f"node '{self.node}'", hint=hint)
 
-    def dtype(self, value: Any) -> str:
+    def dtype(self, value: object) -> str:
         """Our name of a torch.dtype. Raises ImportModelError for one that we do not have."""
         if isinstance(value, str):
             return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.extensions import load_extensions
@@ -30,6 +30,11 @@ from autosched.relax.expr import Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.tir.expr import PrimExpr
 from autosched.tir.expr import Var as Symbol
+
+if TYPE_CHECKING:
+    import torch
+    from torch import fx
+    from torch.export import ExportedProgram
 
 KEPT_WHOLE = (  # operators for which we have something better than their decomposition
     "linear", "conv1d", "conv2d", "scaled_dot_product_attention", "layer_norm", "group_norm", "batch_norm", "gelu",
@@ -110,14 +115,14 @@ def _importer(
     return Importer(program, keep_params, custom, sizes, states_as_inputs)
 
 
-def dynamic_inputs(program: Any) -> dict[str, tuple[Any, ...]]:
+def dynamic_inputs(program: ExportedProgram) -> dict[str, tuple[int | torch.SymInt, ...]]:
     """The user's tensors by name, with their dimensions: numbers, and what PyTorch has for symbolic ones."""
     wanted = set(program.graph_signature.user_inputs)
     nodes = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in wanted]
     return {n.name: tuple(n.meta["val"].shape) for n in nodes if hasattr(n.meta["val"], "shape")}
 
 
-def size_value(size: Any, sizes: Mapping[str, int]) -> int | None:
+def size_value(size: torch.SymInt, sizes: Mapping[str, int]) -> int | None:
     """The number that a symbolic size is when its symbols are; None where one of them is not known."""
     expression = size.node.expr
     names = [str(s) for s in expression.free_symbols]
@@ -126,7 +131,7 @@ def size_value(size: Any, sizes: Mapping[str, int]) -> int | None:
     return int(expression.subs({s: sizes[str(s)] for s in expression.free_symbols}))
 
 
-def sizes_of(program: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+def sizes_of(program: ExportedProgram, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """The sizes of a program's symbols from the shapes of inputs.
 
     Raises  ShapeError for shapes that do not fit the program, each other, or the bounds it was exported with.
@@ -162,7 +167,7 @@ def is_bound(program: object, shapes: Mapping[str, Sequence[int]]) -> bool:
     return symbols <= set(sizes_of(program, shapes))
 
 
-def size_ranges(program: Any) -> dict[str, tuple[int | range, ...]]:
+def size_ranges(program: ExportedProgram) -> dict[str, tuple[int | range, ...]]:
     """By input the dimensions whose bounds are known as ranges, where all of an input's are plain."""
     bounds = {str(s): r for s, r in program.range_constraints.items() if r.upper.is_finite and r.lower.is_finite}
     ranges: dict[str, tuple[int | range, ...]] = {}
@@ -175,7 +180,7 @@ def size_ranges(program: Any) -> dict[str, tuple[int | range, ...]]:
     return ranges
 
 
-def _decomposed(program: Any) -> object:
+def _decomposed(program: ExportedProgram) -> ExportedProgram:
     """The program with what we have no converter for taken apart, as far as PyTorch knows how."""
     import torch
 
@@ -191,18 +196,18 @@ def _decomposed(program: Any) -> object:
     return _further_decomposed(program)
 
 
-def _further_decomposed(program: Any) -> object:
+def _further_decomposed(program: ExportedProgram) -> ExportedProgram:
     """With what is left and unknown here taken apart by all rules that PyTorch has."""
     from torch._decomp import decomposition_table
 
-    table: dict[Any, Any] = {}
+    table: dict[object, Any] = {}
     for node in all_nodes(program):
         if not _is_known(node, {}) and node.target in decomposition_table:
             table[node.target] = decomposition_table[node.target]
     return program.run_decompositions(table) if table else program
 
 
-def _is_known(node: Any, custom: Mapping[Any, Any]) -> bool:
+def _is_known(node: fx.Node, custom: CustomConverters) -> bool:
     if node.op != "call_function" or is_control(node.target):
         return True
     name = operator_name(node.target)
@@ -217,17 +222,19 @@ class Importer:
     """Writes `main` node by node; sizes that are given take the place of their symbols."""
 
     def __init__(
-        self, program: Any, keep_params: bool, custom: CustomConverters, sizes: Mapping[str, int],
+        self, program: ExportedProgram, keep_params: bool, custom: CustomConverters, sizes: Mapping[str, int],
         states_as_inputs: bool = False,
     ):  # fmt: skip
         self.sizes, self.states_as_inputs = dict(sizes), states_as_inputs
         self.program, self.keep_params, self.custom = program, keep_params, custom
         self.emitter = make_emitter()
-        self.values: dict[Any, Any] = {}
+        self.values: dict[fx.Node, Any] = {}
         self.symbols: dict[str, Symbol] = {}
         self.inputs: list[Var] = []
-        self.params: list[tuple[Var, Any]] = []
-        self.states: list[tuple[Var, Any, str]] = []  # of buffers that change: input, first value, node of the next
+        self.params: list[tuple[Var, torch.Tensor]] = []
+        self.states: list[
+            tuple[Var, torch.Tensor, str]
+        ] = []  # of buffers that change: input, first value, node of the next
 
     def run(self, unwrap: bool, no_bind: bool) -> IRModule:
         self.refuse()
@@ -279,7 +286,7 @@ class Importer:
             else:
                 self.input(node)
 
-    def weight(self, node: Any, target: str, is_lifted: bool) -> None:
+    def weight(self, node: fx.Node, target: str, is_lifted: bool) -> None:
         program = self.program
         tensor = program.constants[target] if target in program.constants else program.state_dict[target]
         array = array_of(tensor, target)
@@ -303,7 +310,7 @@ class Importer:
         self.params.append((var, array))
         self.values[node] = var
 
-    def input(self, node: Any) -> None:
+    def input(self, node: fx.Node) -> None:
         value = node.meta["val"]
         if not hasattr(value, "shape"):
             self.values[node] = value  # a number that was fixed when the program was exported
@@ -330,7 +337,7 @@ class Importer:
             )
         return self.symbols.setdefault(text, Symbol(text, "int64"))
 
-    def size(self, node: Any, name: str) -> bool:
+    def size(self, node: fx.Node, name: str) -> bool:
         """Compute sizes: dimensions of tensors, and arithmetic on them; tells whether the node was one."""
         args = map_arguments(tuple(node.args), self.values.__getitem__)
         if name in ("sym_size", "sym_size.int"):
@@ -343,7 +350,7 @@ class Importer:
             return True
         return False
 
-    def number(self, node: Any) -> bool:
+    def number(self, node: fx.Node) -> bool:
         """Compute Python's numbers with Python's functions; tells whether the node was one of these."""
         if hasattr(node.target, "_schema") or node.kwargs or name_of_module(node.target) not in NUMBER_MODULES:
             return False
@@ -353,7 +360,7 @@ class Importer:
         self.values[node] = node.target(*args)
         return True
 
-    def call(self, node: Any) -> None:
+    def call(self, node: fx.Node) -> None:
         self.emitter.node, self.emitter.source = node.name, node
         if is_control(node.target):
             self.values[node] = import_control(self, node)
@@ -385,12 +392,12 @@ class Importer:
         """What became of nodes: expressions, numbers, the graphs of control flow."""
         return map_arguments(value, self.value)
 
-    def value(self, node: Any) -> Any:
+    def value(self, node: fx.Node) -> Any:
         return (
             operator.attrgetter(node.target)(node.graph.owning_module) if node.op == "get_attr" else self.values[node]
         )
 
-    def subgraph(self, graph_module: Any, args: Sequence[object]) -> tuple[Any, ...]:
+    def subgraph(self, graph_module: fx.GraphModule, args: Sequence[object]) -> tuple[Any, ...]:
         """What the graph of a branch or of a loop's body gives for these values."""
         given = iter(args)
         for node in graph_module.graph.nodes:
@@ -405,13 +412,13 @@ class Importer:
                 return tuple(results) if isinstance(results, tuple | list) else (results,)
         return ()
 
-    def rebind(self, node: Any, value: object) -> None:
+    def rebind(self, node: fx.Node, value: object) -> None:
         """Later readers of what a node wrote over see the new value."""
         while writes(node):
             node = node.args[0]
             self.values[node] = value
 
-    def agrees(self, node: Any, value: Any) -> None:
+    def agrees(self, node: fx.Node, value: Any) -> None:
         """Raise ImportModelError where a result's dtype or sizes are not those that PyTorch noted for it."""
         noted = node.meta.get("val")
         pairs = zip(value, noted) if isinstance(value, tuple) and isinstance(noted, tuple | list) else [(value, noted)]
@@ -441,7 +448,7 @@ def name_of_module(function: object) -> str:
     return getattr(function, "__module__", None) or ""
 
 
-def _without_devices(kwargs: Mapping[str, object]) -> dict[str, Any]:
+def _without_devices(kwargs: Mapping[str, object]) -> dict[str, object]:
     return {
         k: v for k, v in kwargs.items() if k not in ("device", "pin_memory", "layout", "memory_format", "non_blocking")
     }

@@ -5,13 +5,16 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.env import AUTOSCHED_TRUST_PICKLE
 from autosched.errors import ImportModelError
 from autosched.frontend.torch.archive import read_program
 from autosched.frontend.torch.exported import from_exported_program
 from autosched.ir.module import IRModule
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 def load_program_file(
@@ -27,7 +30,7 @@ def load_program_file(
     return from_exported_program(program, unwrap_unit_return_tuple=True, shapes=shapes)
 
 
-def read_program_file(path: str | Path, trust_pickle: bool | None = None) -> Any:
+def read_program_file(path: str | Path, trust_pickle: bool | None = None) -> ExportedProgram:
     """The exported program in a file. Raises as `load_program_file`."""
     path = Path(path)
     if not path.exists():

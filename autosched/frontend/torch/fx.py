@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.frontend.torch.graph import (
@@ -21,6 +21,12 @@ from autosched.frontend.torch.registry import CONVERTERS
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Constant, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
+
+if TYPE_CHECKING:
+    import torch
+    from torch import fx
+
+    from autosched.relax.struct_info import Expr
 
 
 def from_fx(
@@ -56,13 +62,13 @@ def from_fx(
 
 
 class _Importer:
-    def __init__(self, model: Any, keep_params: bool, custom: CustomConverters):
+    def __init__(self, model: fx.GraphModule, keep_params: bool, custom: CustomConverters):
         self.model, self.keep_params, self.custom = model, keep_params, custom
         self.modules = dict(model.named_modules())
         self.emitter = make_emitter()
-        self.values: dict[Any, Any] = {}
-        self.weights: dict[int, Any] = {}  # by the tensor's identity
-        self.params: list[tuple[Var, Any]] = []
+        self.values: dict[fx.Node, Any] = {}
+        self.weights: dict[int, Expr] = {}  # by the tensor's identity
+        self.params: list[tuple[Var, torch.Tensor]] = []
 
     def run(self, input_info: Sequence[tuple[Sequence[int], str]], unwrap: bool, no_bind: bool) -> IRModule:
         self.refuse_unsupported()
@@ -130,7 +136,7 @@ class _Importer:
 
     # --- nodes -----------------------------------------------------------------------------------------------------
 
-    def weight(self, tensor: object) -> Any:
+    def weight(self, tensor: torch.Tensor | None) -> Expr | None:
         """What a module's tensor became; None stays None."""
         if tensor is None:
             return None
@@ -138,7 +144,7 @@ class _Importer:
             self.weights[id(tensor)] = Constant(array_of(tensor, self.emitter.node))
         return self.weights[id(tensor)]
 
-    def convert(self, node: Any) -> Any:
+    def convert(self, node: fx.Node) -> Any:
         if node.op == "get_attr":
             return self.attribute(node.target)
         args = map_arguments(tuple(node.args), self.values.__getitem__)
@@ -163,10 +169,10 @@ class _Importer:
             value = getattr(value, part)
         return self.weight(value) if hasattr(value, "detach") else value
 
-    def _get_shape(self, x: Any) -> tuple[int, ...]:
+    def _get_shape(self, x: Expr) -> tuple[int, ...]:
         return self.emitter.shape(x)
 
-    def _get_dtype(self, x: Any) -> str:
+    def _get_dtype(self, x: Expr) -> str:
         from autosched.frontend.torch.emitter import info_of
 
         return info_of(x).dtype
@@ -175,6 +181,6 @@ class _Importer:
         return "cpu"
 
 
-def _is_shape_access(node: Any) -> bool:
+def _is_shape_access(node: fx.Node) -> bool:
     """x.shape, x.dtype, x.device in the traced program."""
     return node.target is getattr and len(node.args) == 2 and node.args[1] in ("shape", "dtype", "device")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,10 @@ from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr
 from autosched.runtime.bfloat16 import know_dtype
 
-CustomConverters = Mapping[Any, Callable[[Any, Any], Any]]
+if TYPE_CHECKING:
+    import torch
+
+CustomConverters = Mapping[object, Callable[[Any, Any], Any]]
 # What converters raise for arguments that no exporter writes: a number where a tensor belongs, no such axis.
 UNFIT = (
     *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError),
@@ -38,7 +41,7 @@ def make_emitter() -> Emitter:
     return Emitter(BlockBuilder(), {getattr(torch, name): name for name in names})
 
 
-def array_of(tensor: Any, name: str) -> np.ndarray:
+def array_of(tensor: torch.Tensor, name: str) -> np.ndarray:
     """A tensor's values. Raises ImportModelError for a dtype that NumPy lacks."""
     import torch
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import fx
 
 # Composite operators of which is known that their result is memory of its own. What PyTorch notes of composite
 # operators is no proof: `dropout` may return its argument.
@@ -13,13 +16,13 @@ _FRESH = frozenset((
 ))  # fmt: skip
 
 
-def writes(node: Any) -> bool:
+def writes(node: fx.Node) -> bool:
     """Whether a node changes a tensor in place."""
     schema = getattr(node.target, "_schema", None)
     return node.op == "call_function" and schema is not None and bool(schema.is_mutable)
 
 
-def is_plain_write(node: Any) -> bool:
+def is_plain_write(node: fx.Node) -> bool:
     """Whether nobody but the node's argument is changed, so that its later readers may take the result instead.
 
     The argument has memory of its own, and no other value shows that memory.
@@ -28,22 +31,22 @@ def is_plain_write(node: Any) -> bool:
     written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     if len(written) != 1 or written[0] is not schema.arguments[0] or len(schema.returns) != 1:
         return False
-    source: Any = node.args[0] if node.args else None
+    source: fx.Node = node.args[0] if node.args else None
     while _is_write_of_first(source):
         source = source.args[0]
     return _is_fresh(source) and all(_is_fresh(u) or is_write_of(u, source) for u in source.users if u.op != "output")
 
 
-def is_write_of(node: Any, source: Any) -> bool:
+def is_write_of(node: fx.Node, source: fx.Node) -> bool:
     """Whether a node writes over this value, and over nothing else."""
     return bool(writes(node) and node.args and node.args[0] is source)
 
 
-def _is_write_of_first(node: Any) -> bool:
+def _is_write_of_first(node: fx.Node) -> bool:
     return getattr(node, "op", "") == "call_function" and writes(node) and bool(node.args)
 
 
-def _is_fresh(node: Any) -> bool:
+def _is_fresh(node: fx.Node) -> bool:
     """Whether a node's result shares memory with none of its arguments."""
     import torch
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-Weight = Callable[[Any], Any]  # a tensor of the module -> the expression that stands for it
-ModuleRule = Callable[[Any, Weight], tuple[str, dict[str, Any]]]  # -> (operator, keyword arguments after the inputs)
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from autosched.relax.expr import Expr
+
+Applied: TypeAlias = tuple[str, dict[str, Any]]  # an operator, keyword arguments after the inputs
+Weight: TypeAlias = (
+    "Callable[[torch.Tensor | None], Expr | None]"  # a tensor of the module -> the expression that stands for it
+)
+ModuleRule: TypeAlias = "Callable[[nn.Module, Weight], Applied]"
 
 
 def _plain(name: str, *attributes: str) -> ModuleRule:
@@ -15,7 +24,7 @@ def _plain(name: str, *attributes: str) -> ModuleRule:
 
 
 def _conv(name: str) -> ModuleRule:
-    def rule(m: Any, weight: Weight) -> tuple[str, dict[str, Any]]:
+    def rule(m: nn.Module, weight: Weight) -> Applied:
         return name, {
             "weight": weight(m.weight), "bias": weight(m.bias), "stride": m.stride, "padding": m.padding,
             "dilation": m.dilation, "groups": m.groups,
@@ -24,7 +33,7 @@ def _conv(name: str) -> ModuleRule:
     return rule
 
 
-def _batch_norm(m: Any, weight: Weight) -> tuple[str, dict[str, Any]]:
+def _batch_norm(m: nn.Module, weight: Weight) -> Applied:
     return "batch_norm", {
         "weight": weight(m.weight), "bias": weight(m.bias), "running_mean": weight(m.running_mean),
         "running_var": weight(m.running_var), "eps": m.eps,
@@ -34,7 +43,7 @@ def _batch_norm(m: Any, weight: Weight) -> tuple[str, dict[str, Any]]:
 def _affine(name: str, *attributes: str) -> ModuleRule:
     """An operator with weight and bias, either of which may be missing."""
 
-    def rule(m: Any, weight: Weight) -> tuple[str, dict[str, Any]]:
+    def rule(m: nn.Module, weight: Weight) -> Applied:
         return name, {
             "weight": weight(m.weight), "bias": weight(getattr(m, "bias", None)),
             **{a: getattr(m, a) for a in attributes},
@@ -43,7 +52,7 @@ def _affine(name: str, *attributes: str) -> ModuleRule:
     return rule
 
 
-def _embedding(m: Any, weight: Weight) -> tuple[str, dict[str, Any]]:
+def _embedding(m: nn.Module, weight: Weight) -> Applied:
     return "take_rows", {"weight": weight(m.weight)}
 
 

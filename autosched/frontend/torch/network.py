@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from autosched.errors import UsageError
+from autosched.frontend.torch.emitter import Ints
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Call, Constant, Expr, TupleGetItem, Var
 from autosched.relax.op.registry import definition_of, python_argument
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SAME_NAME = (
     "abs", "add", "argmax", "argmin", "ceil", "cos", "divide", "equal", "erf", "exp", "floor", "floor_divide",
@@ -19,14 +24,14 @@ SAME_NAME = (
     "minimum", "multiply", "negative", "not_equal", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "subtract",
     "tanh", "where",
 )  # fmt: skip
-Rule = Callable[..., Any]  # (tensors and sequences…, **attributes) -> tensor or tuple
+Rule: TypeAlias = Callable[..., Any]  # (tensors and sequences…, **attributes) -> tensor or tuple
 
 
 @dataclass(frozen=True)
 class _Step:
     var: Var
-    run: Callable[..., Any]
-    args: tuple[Any, ...]
+    run: Rule
+    args: tuple[object, ...]
 
 
 class TorchNetwork:
@@ -43,7 +48,7 @@ class TorchNetwork:
         rules = _rules(torch)
         main = module["main"]
         self._params = main.params
-        self._constants: dict[int, Any] = {}
+        self._constants: dict[int, Tensor] = {}
         self._steps: list[_Step] = []
         missing = sorted({_name(b.value) for b in main.bindings() if isinstance(b.value, Call)} - set(rules))
         if missing:
@@ -58,9 +63,9 @@ class TorchNetwork:
         self._result = main.body.body
 
     def __call__(self, *inputs: object) -> Any:
-        values: dict[Any, Any] = dict(zip(self._params, inputs, strict=True))
+        values: dict[Var, Any] = dict(zip(self._params, inputs, strict=True))
 
-        def lookup(x: object) -> Any:
+        def lookup(x: Any) -> Any:
             if isinstance(x, TupleGetItem):
                 return lookup(x.tuple_value)[x.index]
             return self._constant(x) if isinstance(x, Constant) else values[x]
@@ -80,7 +85,7 @@ class TorchNetwork:
         return self._constants[id(x)]
 
 
-def _name(call: Any) -> str:
+def _name(call: Call) -> str:
     definition = definition_of(call)
     return definition.name if definition is not None else str(call.op)
 
@@ -89,17 +94,17 @@ def _with(rule: Rule, attrs: Mapping[str, object]) -> Rule:
     return lambda *args: rule(*args, **attrs)
 
 
-def _rules(torch: object) -> dict[str, Rule]:
+def _rules(torch: ModuleType) -> dict[str, Rule]:
     """Operator -> how PyTorch computes it; attributes come under the operator's own names."""
     same: dict[str, Rule] = {name: _plain(getattr(torch, name)) for name in SAME_NAME}
     return {**same, **_arithmetic(torch), **_movement(torch), **_windows(torch), **_layers(torch)}
 
 
-def _arithmetic(torch: Any) -> dict[str, Rule]:
+def _arithmetic(torch: ModuleType) -> dict[str, Rule]:
     """Element by element, reductions, products."""
 
-    def reduction(function: Any, name: str) -> Rule:
-        def rule(x: Any, axis: Any, keepdims: bool) -> Any:
+    def reduction(function: Rule, name: str) -> Rule:
+        def rule(x: Tensor, axis: Ints | None, keepdims: bool) -> Tensor:
             return function(x, dim=tuple(range(x.ndim)) if axis is None else axis, keepdim=keepdims)
 
         rule.__name__ = name
@@ -119,21 +124,23 @@ def _arithmetic(torch: Any) -> dict[str, Rule]:
     }
 
 
-def _movement(torch: Any) -> dict[str, Rule]:
+def _movement(torch: ModuleType) -> dict[str, Rule]:
     """Elements in other places."""
 
-    def split(x: Any, indices_or_sections: Any, axis: int) -> Any:
+    def split(x: Tensor, indices_or_sections: Ints, axis: int) -> tuple[Tensor, ...]:
         if isinstance(indices_or_sections, int):
-            return torch.chunk(x, indices_or_sections, dim=axis)
-        return torch.tensor_split(x, list(indices_or_sections), dim=axis)
+            return tuple(torch.chunk(x, indices_or_sections, dim=axis))
+        return tuple(torch.tensor_split(x, list(indices_or_sections), dim=axis))
 
-    def strided_slice(x: Any, axes: Any, begin: Any, end: Any, strides: Any) -> Any:
+    def strided_slice(
+        x: Tensor, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None
+    ) -> Tensor:
         index = [slice(None)] * x.ndim
         for i, axis in enumerate(axes):
             index[axis] = slice(begin[i], end[i], strides[i] if strides else 1)
         return x[tuple(index)]
 
-    def take(x: Any, indices: Any, axis: Any) -> Any:
+    def take(x: Tensor, indices: Tensor, axis: int | None) -> Tensor:
         if axis in (0, -x.ndim) and x.ndim == 2:
             return torch.nn.functional.embedding(indices, x)
         flat = torch.index_select(x, axis, indices.reshape(-1))
@@ -156,7 +163,7 @@ def _movement(torch: Any) -> dict[str, Rule]:
     }
 
 
-def _windows(torch: Any) -> dict[str, Rule]:
+def _windows(torch: ModuleType) -> dict[str, Rule]:
     """Convolution and pooling of images."""
     F = torch.nn.functional  # noqa: N806  (PyTorch's own short name)
     return {
@@ -170,7 +177,7 @@ def _windows(torch: Any) -> dict[str, Rule]:
     }
 
 
-def _layers(torch: Any) -> dict[str, Rule]:
+def _layers(torch: ModuleType) -> dict[str, Rule]:
     """Activations and normalisations."""
     F = torch.nn.functional  # noqa: N806  (PyTorch's own short name)
 
@@ -179,7 +186,7 @@ def _layers(torch: Any) -> dict[str, Rule]:
     ) -> object:
         return (F.batch_norm(x, mean, var, gamma, beta, eps=epsilon), mean, var)
 
-    def layer_norm(x: Any, gamma: Any, beta: Any, axes: object, epsilon: float, **_: object) -> Any:
+    def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, axes: object, epsilon: float, **_: object) -> Tensor:
         return F.layer_norm(x, gamma.shape, gamma, beta, epsilon)
 
     return {
@@ -198,14 +205,14 @@ def _layers(torch: Any) -> dict[str, Rule]:
     }
 
 
-def _plain(function: Any) -> Rule:
-    def rule(*args: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def _plain(function: Rule) -> Rule:
+    def rule(*args: Tensor, axis: Ints | None = None, keepdims: bool = False) -> Tensor:
         return function(*args) if axis is None else function(*args, dim=axis, keepdim=keepdims)
 
     return rule
 
 
-def _unsqueezed(x: Any, axis: Any) -> object:
+def _unsqueezed(x: Tensor, axis: Ints) -> Tensor:
     for a in [axis] if isinstance(axis, int) else axis:
         x = x.unsqueeze(a)
     return x
@@ -217,23 +224,23 @@ def _even(padding: Sequence[int]) -> list[int]:
     return [top, left] if (top, left) == (bottom, right) else [0, 0]
 
 
-def _padded(F: Any, x: Any, padding: Sequence[int], value: float = 0.0) -> Any:  # noqa: N803
+def _padded(F: ModuleType, x: Tensor, padding: Sequence[int], value: float = 0.0) -> Tensor:  # noqa: N803
     top, left, bottom, right = padding
     return x if (top, left) == (bottom, right) else F.pad(x, (left, right, top, bottom), value=value)
 
 
 def _pooled(
-    F: Any,
-    x: Any,
+    F: ModuleType,
+    x: Tensor,
     *,
     average: bool,
-    pool_size: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     ceil_mode: bool,
-    **rest: Any,
-) -> Any:  # noqa: N803
+    **rest: object,
+) -> Tensor:  # noqa: N803
     uneven = tuple(padding[:2]) != tuple(padding[2:])
     if average and set(dilation) != {1}:
         raise UsageError("PyTorch cannot run this model here: a dilated average pool")

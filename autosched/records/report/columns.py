@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.records.record import Record
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def trial_columns(trials: Sequence[tuple[int, Record]]) -> dict[str, Any]:
+def trial_columns(trials: Sequence[tuple[int, Record]]) -> JsonObject:
     """Numbers and times in ms (None for a failure) in the trials' order, and coded columns.
 
     n  None where the numbers are 1, 2, 3, …
@@ -32,12 +35,12 @@ def trial_columns(trials: Sequence[tuple[int, Record]]) -> dict[str, Any]:
     }
 
 
-def _coded(name: str, values: Iterable[object]) -> dict[str, Any]:
+def _coded(name: str, values: Iterable[object]) -> JsonObject:
     """Distinct values in order, and each trial's number among them."""
     typed = [(type(value).__name__, value) for value in values]  # 1 and True are two values
     numbers = {value: number for number, value in enumerate(sorted(set(typed), key=_order))}
     codes = [numbers[value] for value in typed]
-    found: dict[str, Any] = {"name": name, "values": [value for _, value in numbers]}
+    found: JsonObject = {"name": name, "values": [value for _, value in numbers]}
     if len(numbers) > 1:
         found["codes"] = "".join(map(DIGITS.__getitem__, codes)) if len(numbers) <= len(DIGITS) else codes
     return found
@@ -48,7 +51,7 @@ def _order(typed: tuple[str, object]) -> tuple[object, ...]:
     return (kind,) if value is None else (kind, value)
 
 
-def pooled(document: dict[str, Any]) -> dict[str, Any]:
+def pooled(document: JsonObject) -> JsonObject:
     """The document with each name and list of values of a coded column once, in `columns`: many tasks share them.
 
     A coded column becomes [its place in `columns`, its codes], the codes left out where it has none.
@@ -59,7 +62,7 @@ def pooled(document: dict[str, Any]) -> dict[str, Any]:
         text = json.dumps([column["name"], column["values"]])
         return [places.setdefault(text, len(places)), *([column["codes"]] if "codes" in column else [])]
 
-    def pool_task(task: dict[str, Any]) -> dict[str, Any]:
+    def pool_task(task: JsonObject) -> JsonObject:
         trials = task["trials"]
         coded = {name: pool(trials[name]) for name in ("status", "mark")}
         return task | {"trials": trials | coded | {"knobs": list(map(pool, trials["knobs"]))}}
@@ -68,7 +71,7 @@ def pooled(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"tasks": tasks, "columns": list(map(json.loads, places))}
 
 
-def fitted(document: dict[str, Any], most_bytes: int) -> dict[str, Any]:
+def fitted(document: JsonObject, most_bytes: int) -> JsonObject:
     """A pooled document whose lightest tasks have lost their trials where it was larger than so many bytes.
 
     Sources count too, and stay: somebody has asked for them.

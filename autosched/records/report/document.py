@@ -6,7 +6,7 @@ import math
 import time as clock
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from autosched.records.report.columns import trial_columns
 from autosched.records.report.roofline import Machines, roofline
 from autosched.records.sql import SqlStore
 from autosched.records.statistics import TaskStatistics, best_so_far, model_progress, task_statistics
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 MOST_ROWS = 10_000  # trials in the page, of all tasks together
 LEAST_ROWS = 4  # of each task
@@ -35,7 +38,7 @@ def make_document(
     model: str = "",
     compare: Mapping[str, object] | None = None,
     in_model: Mapping[str, float | None] | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Everything that the page shows.
 
     weights   how often each workload (by its key) occurs in a model; without them each task counts once
@@ -96,7 +99,7 @@ def _cost(task: TaskStatistics, weights: Mapping[str, int] | None) -> float:
     return (task.default_s or task.best_s or 0.0) * (weights or {}).get(task.key.workload, 1)
 
 
-def _task(task: TaskStatistics, records: Sequence[Record], winner: Record | None, most: int) -> dict[str, Any]:
+def _task(task: TaskStatistics, records: Sequence[Record], winner: Record | None, most: int) -> JsonObject:
     return {
         "name": str(records[0].workload) if records else task.key.workload,
         "device": task.key.device.name,

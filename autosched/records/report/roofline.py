@@ -6,11 +6,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.records.statistics import TaskStatistics
 from autosched.target import Fingerprint
 from autosched.task import Workload
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 ITEM_BYTES = {"64": 8, "32": 4, "16": 2, "8": 1}
 
@@ -28,7 +31,7 @@ class Peak:
     levels: Sequence[tuple[str, int, float]]
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """As plain data: GFLOP/s, and GB/s by memory."""
         levels = [[name, float(f"{rate / 1e9:.4g}")] for name, _, rate in self.levels]
         gflops = float(f"{self.flops_per_s / 1e9:.4g}")
@@ -38,7 +41,7 @@ class Peak:
 Machines = Mapping[tuple[Fingerprint, int], Peak]
 
 
-def roofline(task: TaskStatistics, machines: Machines, flops: int | None = None) -> dict[str, Any] | None:
+def roofline(task: TaskStatistics, machines: Machines, flops: int | None = None) -> JsonObject | None:
     """The best time's rates and their share of what the peaks allow; None where work, data or peaks are not known."""
     peak = machines.get((task.key.device, task.key.threads))
     best_s = task.best_s

@@ -24,13 +24,16 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from autosched.errors import ArtifactError
 from autosched.runtime.cpu.machine import target_machine
 from autosched.runtime.kernel import Kernel, check_count, shared_fields
 from autosched.runtime.size_expr import Shape, Size, read_shape, read_size, shape_at, size_at
 from autosched.target import Target
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,12 @@ class Sized:
     shapes: tuple[Shape, ...]
     flops: Size
 
-    def to_manifest(self) -> list[Any]:
+    def to_manifest(self) -> list[Json]:
         """Give it as JSON values."""
         return [list(self.names), self.pieces, self.shared, self.own, self.shapes, self.flops]
 
     @staticmethod
-    def from_manifest(entry: Any) -> Sized:
+    def from_manifest(entry: Json) -> Sized:
         """Read what `to_manifest` gave. Raises ValueError, TypeError."""
         names, pieces, shared, own, shapes, flops = entry
         names = tuple(map(str, names))
@@ -132,7 +135,7 @@ class CpuKernel(Kernel):
             args=tuple(replace(arg, shape=shape) for arg, shape in zip(self.args, shapes, strict=True)),
         )  # fmt: skip
 
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self) -> JsonObject:
         return {
             **({"block": list(self.block)} if self.block else {}),
             **({"sized": self.sized.to_manifest()} if self.sized else {}),
@@ -144,7 +147,7 @@ class CpuKernel(Kernel):
         }
 
     @classmethod
-    def read_manifest(cls, entry: Mapping[str, Any], code: bytes) -> CpuKernel:
+    def read_manifest(cls, entry: Mapping[str, Json], code: bytes) -> CpuKernel:
         return CpuKernel(
             **shared_fields(entry),
             phases=tuple(Phase(str(symbol), int(n_tasks)) for symbol, n_tasks in entry["phases"]),
@@ -157,7 +160,7 @@ class CpuKernel(Kernel):
         )
 
     @staticmethod
-    def check_manifest(what: str, entry: Mapping[str, Any]) -> None:
+    def check_manifest(what: str, entry: Mapping[str, Json]) -> None:
         for name in ("scratch_bytes", "scratch_bytes_per_worker"):
             check_count(f"{name} of {what}", entry[name])
             if entry[name] % 64:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from autosched.runtime.cuda.driver import Driver, Memory
 from autosched.runtime.cuda.pending import check_runs
 from autosched.runtime.device import Device
 from autosched.runtime.dlpack import take_capsule, to_capsule
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 
 class DeviceArray(ArrayElsewhere):
@@ -100,7 +103,7 @@ class DeviceArray(ArrayElsewhere):
     # Other libraries
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> JsonObject:
         """The array as other libraries take it, version 3: its work is on the stream that it names.
 
         Of bfloat16 there is none, since the interface has no name for it: other libraries then ask for DLPack.
@@ -142,7 +145,7 @@ class Foreign:
         self.address, self.size_bytes, self._owner = address, size_bytes, owner
 
 
-def empty_on(device: Device, shape: tuple[int, ...], dtype: str | np.dtype[Any]) -> DeviceArray:
+def empty_on(device: Device, shape: tuple[int, ...], dtype: str | np.dtype) -> DeviceArray:
     """Make an array with undefined contents. Raises DeviceError where the device or the memory is not there."""
     kind = np.dtype(dtype)
     memory = driver_of(device.device_id).allocate(math.prod(shape) * kind.itemsize)

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from autosched.errors import ArtifactError, DeviceError, ShapeError
 from autosched.runtime.kernel import Kernel, check_count, shared_fields, unpack_text
 from autosched.runtime.size_expr import Shape, Size, read_shape, read_size, shape_at, size_at
 from autosched.target import Target
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 Extents = tuple[int, int, int]  # in x, y and z
 
@@ -111,12 +114,12 @@ class Sized:
                 raise ShapeError(f"for {given} a launch has {blocks} blocks along {axis}: 1 to {most} can be")
         return grid
 
-    def to_manifest(self) -> list[Any]:
+    def to_manifest(self) -> list[Json]:
         """Give it as JSON values."""
         return [list(self.names), list(self.most), self.grids, self.scratch, self.shapes, self.flops]
 
     @staticmethod
-    def from_manifest(entry: Any) -> Sized:
+    def from_manifest(entry: Json) -> Sized:
         """Read what `to_manifest` gave. Raises ValueError, TypeError."""
         names, most, grids, scratch, shapes, flops = entry
         names = tuple(map(str, names))
@@ -269,7 +272,7 @@ class CudaKernel(Kernel):
         """The PTX text."""
         return self.ptx
 
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self) -> JsonObject:
         images = [[arch, len(image), hashlib.sha256(image).hexdigest()] for arch, image in self.images.items()]
         return {
             "backend": self.backend,
@@ -289,7 +292,7 @@ class CudaKernel(Kernel):
         }
 
     @classmethod
-    def read_manifest(cls, entry: Mapping[str, Any], code: bytes) -> CudaKernel:
+    def read_manifest(cls, entry: Mapping[str, Json], code: bytes) -> CudaKernel:
         images, at = {}, 0
         sized = Sized.from_manifest(entry["sized"]) if entry.get("sized") else None
         for arch, size, _ in entry["images"]:
@@ -316,7 +319,7 @@ class CudaKernel(Kernel):
         )
 
     @staticmethod
-    def check_manifest(what: str, entry: Mapping[str, Any]) -> None:
+    def check_manifest(what: str, entry: Mapping[str, Json]) -> None:
         check_count(f"scratch_bytes of {what}", entry["scratch_bytes"])
         for _, size, _ in entry["images"]:
             check_count(f"bytes of an image of {what}", size)
@@ -341,18 +344,18 @@ class CudaKernel(Kernel):
                 raise ValueError(f"the sizes of {what} are not those of its launches and arguments")
 
 
-def _written(maps: Iterable[TensorMap]) -> list[Any]:
+def _written(maps: Iterable[TensorMap]) -> list[Json]:
     return [[m.argument, m.item_bytes, list(m.shape), list(m.box)] for m in maps]
 
 
-def _read(maps: Iterable[Any]) -> tuple[TensorMap, ...]:
+def _read(maps: Iterable[Json]) -> tuple[TensorMap, ...]:
     return tuple(
         TensorMap(int(argument), int(item), tuple(map(int, shape)), tuple(map(int, box)))
         for argument, item, shape, box in maps
     )
 
 
-def _check_map(entry: Any, n_args: int, what: str) -> None:
+def _check_map(entry: Json, n_args: int, what: str) -> None:
     argument, item, shape, box = entry
     check_count(f"argument of {what}", argument, n_args - 1)
     check_count(f"element size of {what}", item, 8)
@@ -377,7 +380,7 @@ def archs_of(images: Iterable[str], target: str, has_ptx: bool) -> tuple[str, ..
     return tuple(found)
 
 
-def _extents(extents: Any) -> Extents:
+def _extents(extents: Json) -> Extents:
     x, y, z = extents
     return int(x), int(y), int(z)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 from autosched.errors import InvalidValueError
 from autosched.runtime.kernel import Kernel
 from autosched.task import ConfigLike, Measurement, Status, Task, Trial
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 THREAD_KNOBS = ("threads", "num_threads")  # knobs that say how many threads a candidate runs on
 
@@ -61,7 +64,7 @@ class MeasureOptions:
         """What is measured, "latency" or "throughput"."""
         return "latency" if self.companions is None else "throughput"
 
-    def facts(self, threads: int) -> dict[str, Any]:
+    def facts(self, threads: int) -> JsonObject:
         """Give the fields of a measurement's `how` that these options decide, for a candidate on so many threads."""
         beside = {} if self.companions is None else {"as": self.run_as, "companions": self.companions}
         return {"threads": threads, "cache": self.cache, **beside}

@@ -14,12 +14,15 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.env import child_environment
 from autosched.errors import AutoschedError
 from autosched.task import Status
 from autosched.tuner.measure.worker import Do, Learn, Reply, Setup
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 _START_TIMEOUT_S = 120.0
 _LAST_WORDS_S = 0.5
@@ -37,7 +40,7 @@ class Job:
     """
 
     message: Any
-    needs: Mapping[str, Any] = field(default_factory=dict)
+    needs: Mapping[str, Json] = field(default_factory=dict)
     share: int = 1
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from autosched.runtime.bfloat16 import know_dtype
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
+
 
 CHECKED_AGAINST = "float64 reference"
 _ROUNDING_FACTOR = 16.0
@@ -86,7 +90,7 @@ class References(Protocol):
     spare: Literal["at once", "after a loss"]
 
     def store(
-        self, func: Any, seed: int, folder: Path, key: str, ask: Callable[[Any, Mapping[str, Any]], object]
+        self, func: Any, seed: int, folder: Path, key: str, ask: Callable[[Any, Mapping[str, Json]], object]
     ) -> Stored:
         """Make the reference of a task's function and write it into files of a folder.
 

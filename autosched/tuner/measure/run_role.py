@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autosched.runtime.pool import ThreadPool, open_pool
 from autosched.target.host import host_cpu
@@ -18,6 +18,9 @@ from autosched.tuner.measure.base import MeasureOptions
 from autosched.tuner.measure.reference import CHECKED_AGAINST as CHECKED_AGAINST
 from autosched.tuner.measure.sampling import LEAST_ROUNDS, calls_per_repeat, sample, take_turns, time_calls
 from autosched.tuner.measure.workbench import Workbench
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 NATIVE = "native"
 _INTERLEAVE_S = 2.0  # kernels that are compared share so much time, after LEAST_ROUNDS rounds
@@ -144,7 +147,7 @@ class RunRole:
         assert self._native is not None, "the native loop is learnt before a kernel is run"
         return self._native
 
-    def do(self, message: Any) -> Any:
+    def do(self, message: Json) -> Any:
         """Serve one message."""
         if isinstance(message, Run):
             return self._run(message)

@@ -9,11 +9,14 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.task import Measurement, Status
 from autosched.tuner.measure.base import Compared, MeasureOptions
 from autosched.tuner.measure.reference import CHECKED_AGAINST
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 LEAST_ROUNDS = 6  # from here on an order statistic can be a 95 % interval of a median
 _LEAST_REPEATS = 3
@@ -121,7 +124,7 @@ def judge(
     configs: Sequence[object],
     times: Sequence[Sequence[float]],
     baseline: Sequence[float],
-    how: Sequence[dict[str, Any]],
+    how: Sequence[JsonObject],
     checked_against: str = CHECKED_AGAINST,
 ) -> list[Compared]:
     """Make the result of rounds of times: times[i][round] of configs[i], and the baseline's."""

@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from autosched.errors import DeviceError
 from autosched.runtime.cuda.driver import Region
 from autosched.runtime.cuda.kernel import CudaKernel, Launch, image_for
 from autosched.tir.dtypes import item_bytes
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 _ALIGNMENT = 256  # as the driver's allocations have
@@ -116,7 +119,7 @@ class EmulatorDriver:
             raise DeviceError(f"kernel '{kernel.name}' came without the LLVM IR that the emulator runs")
         return tuple(_Entry(kernel, text) for text in texts)
 
-    def launch(self, entry: Any, launch: Launch, arguments: Sequence[Any]) -> None:
+    def launch(self, entry: Json, launch: Launch, arguments: Sequence[Any]) -> None:
         if self._captured is not None:
             self._captured.append((entry, launch, tuple(arguments)))
             return

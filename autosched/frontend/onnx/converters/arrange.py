@@ -28,7 +28,7 @@ def concat(node: Node) -> Expr:
 
 
 @converter("Split")
-def split(node: Node) -> Any:
+def split(node: Node) -> Expr | tuple[Expr, ...]:
     dims = node.shape(0)
     axis = node.axis(node.attr("axis", 0))
     sizes = node.integers(1) if node.has(1) else node.attr("split")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from autosched.frontend.onnx.converters.quantize import (
     quantize_linear,
     quantized,
 )
-from autosched.frontend.onnx.node import Node, constant, info_of
+from autosched.frontend.onnx.node import Held, Node, constant, info_of
 from autosched.frontend.onnx.registry import CONVERTERS, converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple
@@ -111,7 +110,7 @@ def _sum_with_skip(node: Node, bias: int) -> Expr:
 
 
 @converter(DOMAIN + "SkipLayerNormalization")
-def skip_layer_norm(node: Node) -> tuple[Any, ...]:
+def skip_layer_norm(node: Node) -> tuple[Expr | None, ...]:
     """The normalised sum of input, skip and bias; the sum is the fourth output."""
     only(node, [0, 1, 2, 3, 4], ["epsilon"])
     total = _sum_with_skip(node, 4)
@@ -120,7 +119,7 @@ def skip_layer_norm(node: Node) -> tuple[Any, ...]:
 
 
 @converter(DOMAIN + "SkipSimplifiedLayerNormalization")
-def skip_rms_norm(node: Node) -> tuple[Any, ...]:
+def skip_rms_norm(node: Node) -> tuple[Expr | None, ...]:
     only(node, [0, 1, 2, 3], ["epsilon"])
     total = _sum_with_skip(node, 3)
     axis = info_of(total).ndim - 1
@@ -128,14 +127,14 @@ def skip_rms_norm(node: Node) -> tuple[Any, ...]:
     return _with_sum(node, node.emit(whole), total)
 
 
-def _with_sum(node: Node, result: Expr, total: Expr) -> tuple[object, ...]:
+def _with_sum(node: Node, result: Expr, total: Expr) -> tuple[Expr | None, ...]:
     if node.num_outputs in (2, 3):
         raise node.fail("mean and deviation as outputs are not supported")
     return (result, None, None, total) if node.num_outputs > 3 else (result,)
 
 
 @converter(DOMAIN + "EmbedLayerNormalization")
-def embed_layer_norm(node: Node) -> tuple[Any, ...]:
+def embed_layer_norm(node: Node) -> tuple[Expr | None, ...]:
     """Word, position and segment embeddings, their sum normalised; how many positions the mask leaves."""
     only(node, [0, 1, 2, 3, 4, 5, 6, 7, 8], ["epsilon"])
     batch, length = node.shape(0)
@@ -229,7 +228,7 @@ def dynamic_quantize_matmul(node: Node) -> Expr:
     return op.add(result, node.input(4)) if node.has(4) else result
 
 
-def _as(node: Node, inputs: Sequence[Any]) -> Node:
+def _as(node: Node, inputs: Sequence[Expr | Held | None]) -> Node:
     """The node with other inputs."""
     import dataclasses
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched.frontend.onnx.converters.contrib import DOMAIN, only, turn
@@ -95,7 +93,7 @@ def _scale(node: Node) -> float | None:
 
 
 @converter(DOMAIN + "MultiHeadAttention")
-def multi_head_attention(node: Node) -> tuple[Any, ...]:
+def multi_head_attention(node: Node) -> tuple[Expr | None, ...]:
     """query [B, S, H * D], key and value [B, T, H * D] (or [B, H, T, D] from another attention's cache)."""
     only(node, [0, 1, 2, 3, 4, 5, 6, 7], ["num_heads", "unidirectional", "mask_filter_value", "scale"])
     heads, dtype = node.attr("num_heads"), node.info(0).dtype
@@ -127,7 +125,7 @@ def multi_head_attention(node: Node) -> tuple[Any, ...]:
 
 
 @converter(DOMAIN + "GroupQueryAttention")
-def group_query_attention(node: Node) -> tuple[Any, ...]:
+def group_query_attention(node: Node) -> tuple[Expr | None, ...]:
     """Heads of queries that share heads of keys and values, which are turned by their positions and kept."""
     attrs = ("num_heads", "kv_num_heads", "scale", "do_rotary", "rotary_interleaved", "local_window_size", "causal")
     only(node, [0, 1, 2, 3, 4, 5, 6, 7, 8], attrs)

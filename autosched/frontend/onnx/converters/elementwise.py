@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -27,15 +26,15 @@ BINARY = {
 VARIADIC = {"Sum": op.add, "Max": op.maximum, "Min": op.minimum}
 
 
-def _unary(definition: Any) -> Any:
+def _unary(definition: Callable[..., Expr]) -> Callable[[Node], Expr]:
     return lambda node: definition(node.input(0))
 
 
-def _binary(definition: Any) -> Any:
+def _binary(definition: Callable[..., Expr]) -> Callable[[Node], Expr]:
     return lambda node: definition(node.input(0), node.input(1))
 
 
-def _variadic(definition: Any) -> Any:
+def _variadic(definition: Callable[..., Expr]) -> Callable[[Node], Expr]:
     return lambda node: reduce(
         lambda a, b: node.emit(definition(a, b)), [node.input(i) for i in range(len(node.inputs))]
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,7 +18,7 @@ BINARY = {
 }  # fmt: skip
 
 
-def _binary(definition: Any) -> Any:
+def _binary(definition: Callable[..., Expr]) -> Callable[[Node], Expr]:
     return lambda node: definition(node.input(0), node.input(1))
 
 

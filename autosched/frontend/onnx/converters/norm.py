@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def lrn(node: Node) -> Expr:
     )  # fmt: skip
 
 
-def _softmax(node: Node, definition: Any) -> Expr:
+def _softmax(node: Node, definition: Callable[..., Expr]) -> Expr:
     """Before opset 13 everything from `axis` on is one dimension."""
     x, shape = node.input(0), node.shape(0)
     if node.opset >= 13:

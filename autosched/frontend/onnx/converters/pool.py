@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from autosched.frontend.onnx.converters.conv import window_padding
@@ -12,7 +13,7 @@ from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr
 
 
-def _pooled(node: Node, x: Expr, pool: Any, **more: Any) -> Expr:
+def _pooled(node: Node, x: Expr, pool: Callable[..., Expr], **more: Any) -> Expr:
     """Pool over one to three dimensions: a window of three is one over the last two, then one over the first."""
     shape = info_of(x).static_shape
     rank = len(shape) - 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -89,7 +88,7 @@ def matmul_integer(node: Node) -> Expr:
     return op.matmul(_centred(node, 0, 2, -2), _centred(node, 1, 3, -1))
 
 
-def _window(node: Node, images: tuple[int, ...], kernel: tuple[int, ...]) -> dict[str, Any]:
+def _window(node: Node, images: tuple[int, ...], kernel: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     if len(images) != 4:
         raise node.fail(f"only images [N, C, H, W] are supported, got {len(images)} dimensions")
     strides, dilations = list(node.attr("strides", [1, 1])), list(node.attr("dilations", [1, 1]))

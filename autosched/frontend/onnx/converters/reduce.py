@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -24,11 +24,11 @@ def _axes(node: Node) -> tuple[int, ...] | None:
     return axes
 
 
-def _lowest(dtype: np.dtype[Any]) -> float:
+def _lowest(dtype: np.dtype) -> float:
     return False if dtype.kind == "b" else -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
 
-def _highest(dtype: np.dtype[Any]) -> float:
+def _highest(dtype: np.dtype) -> float:
     return True if dtype.kind == "b" else np.inf if dtype.kind == "f" else np.iinfo(dtype).max
 
 
@@ -40,7 +40,12 @@ def _of_nothing(node: Node, axes: tuple[int, ...] | None, value: object) -> Cons
     return Constant(np.full(sizes, value(dtype) if callable(value) else value, dtype))
 
 
-def reduction(definition: Any, before: Any = None, after: Any = None, nothing: object = 0) -> Any:
+def reduction(
+    definition: Callable[..., Expr],
+    before: Callable[..., Expr] | None = None,
+    after: Callable[..., Expr] | None = None,
+    nothing: object = 0,
+) -> Callable[[Node], Expr]:
     """A converter: reduce before(x), then apply `after`; `nothing` is the result where there are no elements."""
 
     def convert(node: Node) -> Expr:
@@ -86,7 +91,7 @@ def reduce_log_sum_exp(node: Node) -> Expr:
     return total if keep else op.squeeze(total, axis=axes)
 
 
-def _argument(node: Node, definition: Any) -> Expr:
+def _argument(node: Node, definition: Callable[..., Expr]) -> Expr:
     """The position of the first, or with `select_last_index` the last, of the extreme elements."""
     x, axis, keep = node.input(0), node.attr("axis", 0), bool(node.attr("keepdims", 1))
     if not node.attr("select_last_index", 0):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.frontend.torch.converters.elementwise import clamp
 from autosched.frontend.torch.emitter import Emitter, constant, info_of
 from autosched.frontend.torch.registry import converter
@@ -22,7 +20,7 @@ def relu6(t: Emitter, input: Expr, inplace: bool = False) -> Expr:
 
 
 @converter("hardtanh")
-def hardtanh(t: Emitter, input: Expr, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
+def hardtanh(t: Emitter, input: Expr, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Expr:
     dtype = info_of(input).dtype
     whole = dtype.startswith("int") or dtype.startswith("uint")
     return clamp(t, input, int(min_val), int(max_val)) if whole else clamp(t, input, float(min_val), float(max_val))
@@ -95,7 +93,7 @@ def dropout(t: Emitter, input: Expr, p: float = 0.5, train: bool = False, *_: ob
 
 
 @converter("native_dropout")
-def native_dropout(t: Emitter, input: Expr, p: float, train: bool | None) -> Any:
+def native_dropout(t: Emitter, input: Expr, p: float, train: bool | None) -> tuple[Expr, Expr]:
     if train and p:
         raise t.fail("dropout in training mode is not supported", hint="call model.eval() before exporting")
     return (input, op.ones_like(input, dtype="bool"))

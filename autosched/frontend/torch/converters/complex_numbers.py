@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -37,7 +36,7 @@ def polar(t: Emitter, abs: Expr, angle: Expr) -> Complex:
 
 
 @complex_converter("view_as_real", "view_as_real_copy")
-def view_as_real(t: Emitter, input: Complex) -> Any:
+def view_as_real(t: Emitter, input: Complex) -> Expr:
     return stack(t, [input.real, input.imaginary(t)], -1)
 
 
@@ -52,7 +51,7 @@ def imag(t: Emitter, input: Complex) -> Expr:
 
 
 @converter("resolve_conj", "resolve_neg")
-def resolved(t: Emitter, input: object) -> Any:
+def resolved(t: Emitter, input: Expr) -> Expr:
     return input
 
 
@@ -67,7 +66,7 @@ def resolved_complex(t: Emitter, input: Complex) -> Complex:
 
 
 @complex_converter("to", "_to_copy", "convert_element_type", "to_dtype")
-def to(t: Emitter, input: Any, *args: Any, dtype: Any = None, **_: object) -> Any:
+def to(t: Emitter, input: Complex | Expr, *args: object, dtype: object = None, **_: object) -> Complex | Expr:
     """To other parts; to real numbers, where imaginary parts are dropped; from real numbers."""
     wanted = next((v for v in (dtype, *args) if v is not None and (v in t.dtypes or str(v) in PARTS)), None)
     if str(wanted) in PARTS:
@@ -96,14 +95,16 @@ def angle(t: Emitter, input: Complex) -> Expr:
 
 
 @complex_converter("exp")
-def exp(t: Emitter, input: Complex) -> Any:
+def exp(t: Emitter, input: Complex) -> Complex:
     return polar(t, t(op.exp(input.real)), input.imaginary(t))
 
 
 def _register_products() -> None:
     for name in ("mul", "multiply", "matmul", "mm", "bmm", "mv", "dot"):
 
-        def times(t: Emitter, input: Any, other: Any, *, _of_parts: Any = CONVERTERS[name]) -> Complex:
+        def times(
+            t: Emitter, input: object, other: object, *, _of_parts: Callable[..., Expr] = CONVERTERS[name]
+        ) -> Complex:
             return _product(t, lambda a, b: t(_of_parts(t, a, b)), input, other)
 
         complex_converter(name)(times)
@@ -113,14 +114,14 @@ _register_products()
 
 
 @complex_converter("einsum")
-def einsum(t: Emitter, equation: str, *operands: object, **_: object) -> Any:
+def einsum(t: Emitter, equation: str, *operands: object, **_: object) -> Complex:
     given = operands[0] if isinstance(operands[0], list | tuple) else operands
     if len(given) != 2:
         raise t.fail(f"einsum of {len(given)} operands of complex numbers is not supported")
     return _product(t, lambda a, b: t(CONVERTERS["einsum"](t, equation, a, b)), *given)
 
 
-def _product(t: Emitter, of_parts: Any, a: Any, b: Any) -> Complex:
+def _product(t: Emitter, of_parts: Callable[..., Expr], a: object, b: object) -> Complex:
     """What is linear in both of two operands, from what it is of their parts; a part that is None is left out."""
     dtype = part_dtype(a, b)
     x, y = as_complex(t, a, dtype), as_complex(t, b, dtype)
@@ -148,12 +149,12 @@ def div(t: Emitter, input: object, other: object) -> Complex:
 
 
 @complex_converter("reciprocal")
-def reciprocal(t: Emitter, input: Complex) -> Any:
+def reciprocal(t: Emitter, input: Complex) -> Complex:
     return div(t, 1.0, input)
 
 
 @complex_converter("pow")
-def power(t: Emitter, input: object, exponent: object) -> Any:
+def power(t: Emitter, input: Complex, exponent: object) -> Complex:
     """Of whole exponents up to 3; others are refused."""
     if not isinstance(exponent, int | float) or exponent not in (1, 2, 3):
         raise t.fail("a power of complex numbers other than the first three is not supported")
@@ -164,7 +165,7 @@ def power(t: Emitter, input: object, exponent: object) -> Any:
 
 
 @converter("_fft_r2c")
-def real_to_complex(t: Emitter, input: Expr, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+def real_to_complex(t: Emitter, input: Expr, dim: Sequence[int], normalization: int, onesided: bool) -> Complex:
     """Along the last of the dimensions that of real numbers, half of it if one-sided, then along the others."""
     shape = t.shape(input)
     *others, last = [positive(d, len(shape)) for d in dim]
@@ -183,7 +184,7 @@ def complex_to_complex(t: Emitter, input: Complex, dim: Sequence[int], normaliza
 
 
 @complex_converter("_fft_c2r")
-def complex_to_real(t: Emitter, input: Complex, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
+def complex_to_real(t: Emitter, input: Complex, dim: Sequence[int], normalization: int, last_dim_size: int) -> Expr:
     """The inverse of the one-sided transform; what the other side adds is that of the side that is given."""
     *others, d = dim
     result = complex_to_complex(t, input, others, normalization, False)

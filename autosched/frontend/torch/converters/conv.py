@@ -82,7 +82,7 @@ def convolution(
     transposed: bool,
     output_padding: object,
     groups: int,
-) -> Any:
+) -> Expr:
     dims = len(t.shape(weight)) - 2
     if not transposed:
         return (conv1d if dims == 1 else convolved)(t, input, weight, bias, stride, padding, dilation, groups)

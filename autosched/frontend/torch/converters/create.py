@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ def _dtype(t: Emitter, dtype: object, default: str) -> str:
 
 
 @converter("arange")
-def arange(t: Emitter, start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, **_: object) -> Expr:
+def arange(
+    t: Emitter, start: float, end: float | None = None, step: float = 1, *, dtype: object = None, **_: object
+) -> Expr:
     if end is None:
         start, end = 0, start
     whole = all(isinstance(v, int) for v in (start, end, step))
@@ -27,7 +30,7 @@ def arange(t: Emitter, start: Any, end: Any = None, step: Any = 1, *, dtype: Any
 
 
 @converter("full")
-def full(t: Emitter, size: Any, fill_value: Any, *, dtype: Any = None, **_: object) -> Expr:
+def full(t: Emitter, size: Sequence[int], fill_value: float, *, dtype: object = None, **_: object) -> Expr:
     kind = {bool: "bool", int: "int64"}.get(type(fill_value), "float32")
     return Constant(np.full(tuple(size), fill_value, _dtype(t, dtype, kind)))
 
@@ -47,19 +50,21 @@ def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 @converter("full_like", "new_full")
-def full_like(t: Emitter, input: Expr, *args: Any, dtype: Any = None, **_: object) -> Expr:
+def full_like(t: Emitter, input: Expr, *args: Any, dtype: object = None, **_: object) -> Expr:
     """full_like(x, value) has x's shape; new_full(x, size, value) only its dtype."""
     shape = t.shape(input) if len(args) == 1 else tuple(args[0])
     return Constant(np.full(shape, args[-1], _dtype(t, dtype, info_of(input).dtype)))
 
 
 @converter("zeros_like", "new_zeros")
-def zeros_like(t: Emitter, input: Expr, size: Any = None, *, dtype: Any = None, **_: object) -> Expr:
+def zeros_like(
+    t: Emitter, input: Expr, size: Sequence[int] | None = None, *, dtype: object = None, **_: object
+) -> Expr:
     return Constant(np.zeros(t.shape(input) if size is None else tuple(size), _dtype(t, dtype, info_of(input).dtype)))
 
 
 @converter("ones_like", "new_ones")
-def ones_like(t: Emitter, input: Expr, size: Any = None, *, dtype: Any = None, **_: object) -> Expr:
+def ones_like(t: Emitter, input: Expr, size: Sequence[int] | None = None, *, dtype: object = None, **_: object) -> Expr:
     return Constant(np.ones(t.shape(input) if size is None else tuple(size), _dtype(t, dtype, info_of(input).dtype)))
 
 
@@ -70,7 +75,7 @@ def scalar_tensor(t: Emitter, value: object, *, dtype: object = None, **_: objec
 
 
 @converter("empty", "empty_strided", "empty_permuted", "new_empty")
-def empty(t: Emitter, *args: Any, size: Any = None, dtype: Any = None, **_: object) -> Expr:
+def empty(t: Emitter, *args: Any, size: Sequence[int] | None = None, dtype: object = None, **_: object) -> Expr:
     """Values that nobody may depend on: zeros."""
     given = [a for a in args if not isinstance(a, Expr)]
     default = info_of(args[0]).dtype if args and isinstance(args[0], Expr) else "float32"
@@ -78,12 +83,12 @@ def empty(t: Emitter, *args: Any, size: Any = None, dtype: Any = None, **_: obje
 
 
 @converter("empty_like")
-def empty_like(t: Emitter, input: Expr, *, dtype: object = None, **_: object) -> Any:
+def empty_like(t: Emitter, input: Expr, *, dtype: object = None, **_: object) -> Expr:
     return zeros_like(t, input, dtype=dtype)
 
 
 @converter("linspace")
-def linspace(t: Emitter, start: Any, end: Any, steps: int, *, dtype: object = None, **_: object) -> Expr:
+def linspace(t: Emitter, start: float, end: float, steps: int, *, dtype: object = None, **_: object) -> Expr:
     """Counted from both ends, as PyTorch does."""
     kind = _dtype(t, dtype, "float32")
     step, at, half = (end - start) / max(steps - 1, 1), np.arange(steps), steps // 2
@@ -97,16 +102,18 @@ def eye(t: Emitter, n: int, m: int | None = None, *, dtype: object = None, **_: 
 
 
 @converter("tril")
-def tril(t: Emitter, input: Expr, diagonal: int = 0) -> Any:
+def tril(t: Emitter, input: Expr, diagonal: int = 0) -> Expr:
     return _triangle(np.tril, op.tril, input, diagonal)
 
 
 @converter("triu")
-def triu(t: Emitter, input: Expr, diagonal: int = 0) -> Any:
+def triu(t: Emitter, input: Expr, diagonal: int = 0) -> Expr:
     return _triangle(np.triu, op.triu, input, diagonal)
 
 
-def _triangle(cut: Any, definition: Any, input: Expr, diagonal: int) -> object:
+def _triangle(
+    cut: Callable[[np.ndarray, int], np.ndarray], definition: Callable[..., Expr], input: Expr, diagonal: int
+) -> Expr:
     if isinstance(input, Constant):
         return Constant(np.ascontiguousarray(cut(input.data, diagonal)))
     return definition(input, k=diagonal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from autosched.frontend.torch.emitter import Emitter, common_dtype, constant, info_of
@@ -22,13 +23,13 @@ ROUNDING = {"ceil": op.ceil, "floor": op.floor, "trunc": op.trunc, "fix": op.tru
 def _register() -> None:
     for name, definition in FLOATING.items():
 
-        def floating(t: Emitter, input: Expr, *, _op: Any = definition) -> object:
+        def floating(t: Emitter, input: Expr, *, _op: Callable[..., Expr] = definition) -> object:
             return _op(t.as_float(input))
 
         converter(name, *(["special_" + name] if name in ("exp2", "expm1", "log1p") else []))(floating)
     for name, definition in ROUNDING.items():
 
-        def whole(t: Emitter, input: Expr, *, _op: Any = definition) -> Expr:
+        def whole(t: Emitter, input: Expr, *, _op: Callable[..., Expr] = definition) -> Expr:
             return _op(input) if is_float(info_of(input).dtype) else input
 
         converter(name)(whole)
@@ -77,7 +78,7 @@ def frac(t: Emitter, input: Expr) -> Expr:
 
 
 @converter("add")
-def add(t: Emitter, input: object, other: object, alpha: object = 1) -> Any:
+def add(t: Emitter, input: object, other: object, alpha: object = 1) -> Expr:
     a, b = t.alike(input, other)
     dtype = info_of(a).dtype
     if dtype == "bool":
@@ -92,7 +93,7 @@ def sub(t: Emitter, input: object, other: object, alpha: object = 1) -> Expr:
 
 
 @converter("rsub")
-def rsub(t: Emitter, input: object, other: object, alpha: object = 1) -> Any:
+def rsub(t: Emitter, input: object, other: object, alpha: object = 1) -> Expr:
     return sub(t, other, input, alpha)
 
 
@@ -115,16 +116,16 @@ def minimum(t: Emitter, input: object, other: object) -> Expr:
 
 
 @converter("fmax")
-def fmax(t: Emitter, input: object, other: object) -> Any:
+def fmax(t: Emitter, input: object, other: object) -> Expr:
     return _number_of(t, maximum, input, other)
 
 
 @converter("fmin")
-def fmin(t: Emitter, input: object, other: object) -> Any:
+def fmin(t: Emitter, input: object, other: object) -> Expr:
     return _number_of(t, minimum, input, other)
 
 
-def _number_of(t: Emitter, choose: Any, input: Any, other: Any) -> Any:
+def _number_of(t: Emitter, choose: Callable[..., Expr], input: object, other: object) -> Expr:
     """The choice of two; of a number and a NaN it is the number."""
     a, b = t.alike(input, other)
     if not is_float(info_of(a).dtype):
@@ -146,7 +147,7 @@ def div(t: Emitter, input: object, other: object, rounding_mode: str | None = No
 
 
 @converter("floordiv", "floor_divide")
-def floordiv(t: Emitter, input: object, other: object) -> Any:
+def floordiv(t: Emitter, input: object, other: object) -> Expr:
     return div(t, input, other, rounding_mode="floor")
 
 
@@ -190,19 +191,19 @@ def square(t: Emitter, input: Expr) -> Expr:
 
 
 @converter("addcmul")
-def addcmul(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: object = 1) -> Any:
+def addcmul(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: object = 1) -> Expr:
     product = t(mul(t, tensor1, tensor2))
     return add(t, input, product, alpha=value)
 
 
 @converter("addcdiv")
-def addcdiv(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: object = 1) -> Any:
+def addcdiv(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: object = 1) -> Expr:
     quotient = t(div(t, tensor1, tensor2))
     return add(t, input, quotient, alpha=value)
 
 
 @converter("lerp")
-def lerp(t: Emitter, input: Expr, end: Expr, weight: object) -> Any:
+def lerp(t: Emitter, input: Expr, end: Expr, weight: object) -> Expr:
     step = t(mul(t, t(sub(t, end, input)), weight))
     return add(t, input, step)
 
@@ -223,10 +224,10 @@ def _bound(value: Any, dtype: str) -> float:
 
 
 @converter("clamp_min")
-def clamp_min(t: Emitter, input: Expr, min: object) -> Any:
+def clamp_min(t: Emitter, input: Expr, min: object) -> Expr:
     return clamp(t, input, min=min)
 
 
 @converter("clamp_max")
-def clamp_max(t: Emitter, input: Expr, max: object) -> Any:
+def clamp_max(t: Emitter, input: Expr, max: object) -> Expr:
     return clamp(t, input, max=max)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
+from autosched.frontend.torch.emitter import Emitter, Ints, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr
@@ -38,15 +38,15 @@ def select(t: Emitter, input: Expr, dim: int, index: int) -> Expr:
 
 
 @converter("narrow", "narrow_copy")
-def narrow(t: Emitter, input: Expr, dim: int, start: int, length: int) -> Any:
+def narrow(t: Emitter, input: Expr, dim: int, start: int, length: int) -> Expr:
     first = positive(start, t.shape(input)[dim])
     return slice_(t, input, dim, first, first + length)
 
 
 @converter("getitem")
-def getitem(t: Emitter, input: Expr, index: object) -> Any:
+def getitem(t: Emitter, input: Expr, index: object) -> Expr:
     """Python's subscripts: numbers, slices, None and ... ."""
-    items = list(index) if isinstance(index, tuple | list) else [index]
+    items: list[Any] = list(index) if isinstance(index, tuple | list) else [index]
     if any(isinstance(i, Expr) for i in items):
         if any(not isinstance(i, Expr) for i in items):
             raise t.fail("subscripts that mix tensors and numbers are not supported")
@@ -221,7 +221,7 @@ def unfold(t: Emitter, input: Expr, dimension: int, size: int, step: int) -> Exp
 
 
 @converter("flip")
-def flip(t: Emitter, input: Expr, dims: Sequence[int]) -> Any:
+def flip(t: Emitter, input: Expr, dims: Sequence[int]) -> Expr:
     x = input
     for d in dims if t.shape(input) else ():
         x = t(op.flip(x, axis=positive(d, len(t.shape(input)))))
@@ -229,7 +229,7 @@ def flip(t: Emitter, input: Expr, dims: Sequence[int]) -> Any:
 
 
 @converter("roll")
-def roll(t: Emitter, input: Expr, shifts: Any, dims: Any = ()) -> Expr:
+def roll(t: Emitter, input: Expr, shifts: Ints, dims: Ints = ()) -> Expr:
     shifts, dims = ([v] if isinstance(v, int) else list(v) for v in (shifts, dims))
     shape = t.shape(input)
     x = input if dims else t.reshape(input, (-1,))

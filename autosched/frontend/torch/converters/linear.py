@@ -15,7 +15,7 @@ from autosched.relax import op
 from autosched.relax.expr import Constant, Expr
 
 
-def product(t: Emitter, a: Any, b: Any) -> Expr:
+def product(t: Emitter, a: Expr, b: Expr) -> Expr:
     """Bind a matrix product; its result has the operands' dtype, said as TVM's importers say it."""
     return t(op.matmul(a, b, out_dtype="float32" if info_of(a).dtype == "float32" else None))
 
@@ -72,7 +72,7 @@ def transpose2d(t: Emitter, input: Expr) -> Expr:
 
 
 @converter("einsum")
-def einsum(t: Emitter, equation: str, *operands: object, **_: object) -> Expr:
+def einsum(t: Emitter, equation: str, *operands: Any, **_: object) -> Expr:
     """Operands are joined from left to right, each pair as a (batched) matrix product."""
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
@@ -87,7 +87,7 @@ def einsum(t: Emitter, equation: str, *operands: object, **_: object) -> Expr:
     return _permuted(t, x, letters, list(out))
 
 
-def _letters(t: Emitter, equation: str, values: list[Any]) -> tuple[list[str], str]:
+def _letters(t: Emitter, equation: str, values: list[Expr]) -> tuple[list[str], str]:
     """(a letter for each dimension of each operand, those of the result); an ellipsis gets letters of its own."""
     left, arrow, out = equation.partition("->")
     terms, ranks = left.split(","), [len(t.shape(v)) for v in values]
@@ -106,7 +106,7 @@ def _letters(t: Emitter, equation: str, values: list[Any]) -> tuple[list[str], s
     return full, out.replace("...", "".join(dots))
 
 
-def _of_one(t: Emitter, x: object, letters: str, needed: set[str]) -> tuple[object, str]:
+def _of_one(t: Emitter, x: Expr, letters: str, needed: set[str]) -> tuple[Expr, str]:
     """An operand with diagonals for letters that repeat, and sums over those that nobody else has."""
     for c in dict.fromkeys(letters):
         while letters.count(c) > 1:
@@ -119,7 +119,7 @@ def _of_one(t: Emitter, x: object, letters: str, needed: set[str]) -> tuple[obje
     return x, "".join(c for c in letters if c in needed)
 
 
-def _joined(t: Emitter, x: Any, a: str, y: Any, b: str, needed: set[str]) -> tuple[object, str]:
+def _joined(t: Emitter, x: Expr, a: str, y: Expr, b: str, needed: set[str]) -> tuple[Expr, str]:
     """The product of two operands, summed over the letters that are not needed any more."""
     batch = [c for c in a if c in b and c in needed]
     rows = [c for c in a if c not in b]
@@ -138,14 +138,14 @@ def _joined(t: Emitter, x: Any, a: str, y: Any, b: str, needed: set[str]) -> tup
     return t.reshape(product(t, left, right), [sizes[c] for c in natural]), "".join(natural)
 
 
-def _widened(t: Emitter, x: Any, shape: list[int]) -> Expr:
+def _widened(t: Emitter, x: Expr, shape: list[int]) -> Expr:
     return x if t.shape(x) == tuple(shape) else t(op.broadcast_to(x, tuple(shape)))
 
 
-def _permuted(t: Emitter, x: Any, letters: str, order: list[str]) -> Expr:
+def _permuted(t: Emitter, x: Expr, letters: str, order: list[str]) -> Expr:
     axes = [letters.index(c) for c in order]
     return x if axes == sorted(axes) else t(op.permute_dims(x, axes=axes))
 
 
-def _arranged(t: Emitter, x: object, letters: str, order: list[str], shape: list[int]) -> Expr:
+def _arranged(t: Emitter, x: Expr, letters: str, order: list[str], shape: list[int]) -> Expr:
     return t.reshape(_permuted(t, x, letters, order), shape)

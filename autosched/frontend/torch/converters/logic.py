@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from autosched.frontend.torch.emitter import Emitter, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr
+
+if TYPE_CHECKING:
+    from autosched.relax.expr import Expr
 
 COMPARE = {
     "eq": op.equal, "ne": op.not_equal, "lt": op.less, "le": op.less_equal, "gt": op.greater, "ge": op.greater_equal,
@@ -27,14 +31,14 @@ SHIFTS = {
 def _register() -> None:
     for name, definition in COMPARE.items():
 
-        def compare(t: Emitter, input: object, other: object, *, _op: Any = definition) -> Any:
+        def compare(t: Emitter, input: object, other: object, *, _op: Callable[..., Expr] = definition) -> Expr:
             a, b = t.alike(input, other)
             return _op(*((t.cast(x, "int8") for x in (a, b)) if info_of(a).dtype == "bool" else (a, b)))
 
         converter(name)(compare)
     for name, definition in LOGIC.items():
 
-        def logic(t: Emitter, input: Any, other: Any, *, _op: Any = definition) -> object:
+        def logic(t: Emitter, input: Expr, other: Expr, *, _op: Callable[..., Expr] = definition) -> object:
             return _op(t.as_dtype(input, "bool"), t.as_dtype(other, "bool"))
 
         converter(name)(logic)
@@ -48,7 +52,7 @@ def _register() -> None:
         converter(name, short, f"{short}_", f"__{short}__")(bits)
     for names, definition in SHIFTS.items():
 
-        def shift(t: Emitter, input: Any, other: Any, *, _op: Any = definition) -> object:
+        def shift(t: Emitter, input: Expr, other: Expr, *, _op: Callable[..., Expr] = definition) -> object:
             return _op(*t.alike(input, other))
 
         converter(*names)(shift)
@@ -83,7 +87,7 @@ def isfinite(t: Emitter, input: Expr) -> Expr:
 
 
 @converter("where")
-def where(t: Emitter, condition: Expr, input: Any, other: Any) -> Expr:
+def where(t: Emitter, condition: Expr, input: Expr, other: Expr) -> Expr:
     return op.where(t.cast(condition, "bool"), *t.alike(input, other))
 
 
@@ -94,7 +98,7 @@ def masked_fill(t: Emitter, input: Expr, mask: Expr, value: object) -> Expr:
 
 
 @converter("to", "_to_copy", "type_as", "type", "to_dtype")
-def to(t: Emitter, input: Expr, *args: Any, dtype: Any = None, **_: object) -> Expr:
+def to(t: Emitter, input: Expr, *args: Any, dtype: object = None, **_: object) -> Expr:
     for value in args:
         if isinstance(value, Expr):
             dtype = info_of(value).dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,18 +47,28 @@ def batch_norm(
 
 @converter("_native_batch_norm_legit_no_training")
 def native_batch_norm(
-    t: Emitter, input: Expr, weight: object, bias: object, mean: object, var: object, momentum: float, eps: float
-) -> Any:
+    t: Emitter,
+    input: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    mean: Expr,
+    var: Expr,
+    momentum: float,
+    eps: float,
+) -> tuple[Expr, None, None]:
     """The decomposed form; of its three results only the first means something at inference."""
     return (batch_norm(t, input, weight, bias, mean, var, eps=eps), None, None)
 
 
 @converter("_native_batch_norm_legit", "_native_batch_norm_legit_functional")
-def training_batch_norm(t: Emitter, input: Expr, weight: Any, bias: Any, *args: Any) -> Any:
+def training_batch_norm(
+    t: Emitter, input: Expr, weight: Expr, bias: Expr, *args: Any
+) -> tuple[Expr, Expr, Expr] | tuple[Expr, None, None]:
     """By the batch's own statistics: (result, mean, 1 / deviation). In the other mode running statistics are given."""
     *running, training, _, eps = args
     if running and not training:
-        return (batch_norm(t, input, weight, bias, *running, eps=eps), None, None)
+        center, spread = running
+        return (batch_norm(t, input, weight, bias, center, spread, eps=eps), None, None)
     if running:
         raise t.fail(
             "batch_norm that updates its statistics is not supported", hint="call model.eval() before exporting"
@@ -74,7 +85,7 @@ def training_batch_norm(t: Emitter, input: Expr, weight: Any, bias: Any, *args: 
     return (result, t.reshape(center, (shape[1],)), t.reshape(inverse, (shape[1],)))
 
 
-def _statistics(t: Emitter, x: Expr, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
+def _statistics(t: Emitter, x: Expr, axes: tuple[int, ...], eps: float) -> tuple[Expr, Expr]:
     """(mean, 1 / deviation) over axes that stay with size 1."""
     center = t(op.mean(x, axis=axes, keepdims=True))
     spread = t(op.variance(x, axis=axes, keepdims=True))
@@ -85,7 +96,7 @@ def _statistics(t: Emitter, x: Expr, axes: tuple[int, ...], eps: float) -> tuple
 def layer_norm(
     t: Emitter,
     input: Expr,
-    normalized_shape: Any,
+    normalized_shape: Sequence[int],
     weight: Expr | None = None,
     bias: Expr | None = None,
     eps: float = 1e-5,
@@ -99,7 +110,9 @@ def layer_norm(
 
 
 @converter("native_layer_norm")
-def native_layer_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: object, bias: object, eps: float) -> Any:
+def native_layer_norm(
+    t: Emitter, input: Expr, normalized_shape: Sequence[int], weight: Expr | None, bias: Expr | None, eps: float
+) -> tuple[Expr, Expr, Expr]:
     ndim = len(t.shape(input))
     axes = tuple(range(ndim - len(normalized_shape), ndim))
     return (layer_norm(t, input, normalized_shape, weight, bias, eps), *_statistics(t, input, axes, eps))
@@ -128,15 +141,17 @@ def group_norm(
 
 @converter("native_group_norm")
 def native_group_norm(
-    t: Emitter, input: Expr, weight: object, bias: object, n: int, c: int, hxw: int, group: int, eps: float
-) -> Any:
+    t: Emitter, input: Expr, weight: Expr | None, bias: Expr | None, n: int, c: int, hxw: int, group: int, eps: float
+) -> tuple[Expr, Expr, Expr]:
     grouped = t.reshape(input, (n, group, c * hxw // group))
     center, inverse = (t.reshape(v, (n, group)) for v in _statistics(t, grouped, (2,), eps))
     return (group_norm(t, input, group, weight, bias, eps), center, inverse)
 
 
 @converter("rms_norm")
-def rms_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Expr | None = None, eps: object = None) -> Expr:
+def rms_norm(
+    t: Emitter, input: Expr, normalized_shape: Sequence[int], weight: Expr | None = None, eps: object = None
+) -> Expr:
     dtype, ndim = info_of(input).dtype, len(t.shape(input))
     axes = tuple(range(ndim - len(normalized_shape), ndim))
     epsilon = EPSILON[dtype] if eps is None else eps

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from autosched.frontend.torch.converters.conv import several
-from autosched.frontend.torch.emitter import Emitter, constant, info_of
+from autosched.frontend.torch.emitter import Emitter, Ints, constant, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr
@@ -44,7 +45,7 @@ def max_pool2d(
 def max_pool_with_indices(
     t: Emitter, input: Expr, kernel_size: object, stride: object = None, padding: object = 0, dilation: object = 1,
     ceil_mode: bool = False,
-) -> Any:  # fmt: skip
+) -> tuple[Expr, Expr]:  # fmt: skip
     """Values, and for each the position in its image counted over the spatial dimensions."""
     name = t.source.target.__name__ if t.source is not None else ""
     dims = 3 if "3d" in name else 2
@@ -74,7 +75,7 @@ def max_pool_with_indices(
     return (t.reshape(t(op.max(values, axis=-1, keep_nan=True)), (*lead, *sizes)), indices)
 
 
-def _windows(n: int, kernel: int, stride: int, pad: int, dilation: int, ceil_mode: bool) -> Any:
+def _windows(n: int, kernel: int, stride: int, pad: int, dilation: int, ceil_mode: bool) -> np.ndarray:
     """Positions [windows, kernel] in one dimension; outside of it those below 0 or from n on."""
     span = n + 2 * pad - dilation * (kernel - 1) - 1
     count = (-(-span // stride) if ceil_mode else span // stride) + 1
@@ -113,7 +114,14 @@ def avg_pool(
 
 
 def _averaged(
-    t: Emitter, x: Expr, kernel: Any, stride: Any, pads: Any, ceil_mode: bool, with_padding: bool, divisor: int | None
+    t: Emitter,
+    x: Expr,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    pads: Sequence[int],
+    ceil_mode: bool,
+    with_padding: bool,
+    divisor: int | None,
 ) -> Expr:
     dims, shape, dtype = len(kernel), t.shape(x), info_of(x).dtype
     spatial, lead = shape[-dims:], shape[:-dims]
@@ -156,7 +164,7 @@ def avg_pool2d(
 
 
 @converter("adaptive_avg_pool2d", "_adaptive_avg_pool2d")
-def adaptive_avg_pool2d(t: Emitter, input: Expr, output_size: Any) -> Expr:
+def adaptive_avg_pool2d(t: Emitter, input: Expr, output_size: Ints) -> Expr:
     sizes = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
     shape = t.shape(input)
     height, width = shape[-2:]
@@ -166,7 +174,7 @@ def adaptive_avg_pool2d(t: Emitter, input: Expr, output_size: Any) -> Expr:
 
 
 @converter("adaptive_avg_pool1d", "adaptive_avg_pool3d", "_adaptive_avg_pool3d")
-def adaptive_avg_pool(t: Emitter, input: Expr, output_size: Any) -> Any:
+def adaptive_avg_pool(t: Emitter, input: Expr, output_size: Ints) -> Expr:
     """Dimension by dimension: means over windows that share the elements between them."""
     x = input
     sizes = [output_size] if isinstance(output_size, int) else list(output_size)

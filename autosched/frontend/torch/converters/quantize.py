@@ -179,7 +179,7 @@ def dequantize_per_channel(
 @converter("choose_qparams")
 def choose_qparams(
     t: Emitter, input: Expr, quant_min: int, quant_max: int, eps: float, dtype: object
-) -> tuple[Any, Any]:
+) -> tuple[Expr, Expr]:
     """(a scale in float64, a zero point in int64) by the least and the largest value, 0 among them."""
     return _qparams(t, input, quant_min, quant_max, eps, dtype)
 
@@ -187,7 +187,7 @@ def choose_qparams(
 @converter("choose_qparams_symmetric")
 def choose_qparams_symmetric(
     t: Emitter, input: Expr, quant_min: int, quant_max: int, eps: float, dtype: object
-) -> tuple[Any, Any]:
+) -> tuple[Expr, Expr]:
     """The same by the largest size; the zero point is 0, of unsigned bytes 128."""
     middle = 128 if t.dtype(dtype) == "uint8" else 0
     return _qparams(t, input, quant_min, quant_max, eps, dtype, middle)
@@ -195,7 +195,7 @@ def choose_qparams_symmetric(
 
 def _qparams(
     t: Emitter, input: Expr, low: int, high: int, eps: float, dtype: object, middle: int | None = None
-) -> tuple[object, object]:
+) -> tuple[Expr, Expr]:
     """(scale, zero point): `middle` with limits that lie symmetrically around it; None: by both ends."""
     _bounded(t, low, high, dtype)
     if not np.isfinite(eps) or eps < 0:
@@ -210,7 +210,7 @@ def _qparams(
         width, steps = t(op.subtract(largest, least)), float(high - low)
     scale = t(op.maximum(t(op.divide(width, constant(steps, SCALE))), constant(eps, SCALE)))
     if middle is not None:
-        point: Any = constant(middle, "int64")
+        point: Expr = constant(middle, "int64")
     else:
         step = t.cast(t(op.round(t(op.divide(least, scale)))), "int64")
         point = t(op.clip(t(op.subtract(constant(low, "int64"), step)), low, high))
@@ -223,7 +223,7 @@ def _tokens(t: Emitter, input: Expr, value: object) -> object:
     return _in_shape(t, value, shape, f"tokens of shape {shape[:-1]}")
 
 
-def _in_shape(t: Emitter, value: Any, shape: tuple[Any, ...], of: str) -> Any:
+def _in_shape(t: Emitter, value: object, shape: tuple[int, ...], of: str) -> object:
     if not isinstance(value, Expr) or t.shape(value) == shape:
         return value
     if np.prod(t.shape(value)) != np.prod(shape):
@@ -302,7 +302,7 @@ def dequantize_per_channel_group(
 
 
 @converter("choose_qparams_per_token")
-def choose_qparams_per_token(t: Emitter, input: Expr, dtype: object) -> tuple[Any, Any]:
+def choose_qparams_per_token(t: Emitter, input: Expr, dtype: object) -> tuple[Expr, Expr]:
     """(a scale in float64, 0 in int64) of each token, by its largest size."""
     x = _of_float32(t, input, dtype)
     largest = t(op.max(t(op.abs(x)), axis=-1, keepdims=True, keep_nan=True))
@@ -311,7 +311,7 @@ def choose_qparams_per_token(t: Emitter, input: Expr, dtype: object) -> tuple[An
 
 
 @converter("choose_qparams_per_token_asymmetric", "_choose_qparams_per_token_asymmetric_impl")
-def choose_qparams_per_token_asymmetric(t: Emitter, input: Expr, dtype: object) -> tuple[Any, Any]:
+def choose_qparams_per_token_asymmetric(t: Emitter, input: Expr, dtype: object) -> tuple[Expr, Expr]:
     """(a scale in float64, a zero point in int64) of each token, by its least and largest value, 0 among them.
 
     The zero point, within -128 and 127, is reckoned from the end whose rounding error is the larger one, as in XNNPACK.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ def axes_of(t: Emitter, x: Expr, dim: object) -> tuple[int, ...]:
     return tuple(positive(d, ndim) for d in given) if ndim else ()
 
 
-def _reduced(t: Emitter, definition: Any, x: Expr, dim: object, keepdim: bool) -> Expr:
+def _reduced(t: Emitter, definition: Callable[..., Expr], x: Expr, dim: object, keepdim: bool) -> Expr:
     axes = axes_of(t, x, dim)
     return definition(x, axis=axes, keepdims=keepdim) if axes else x
 
@@ -37,7 +38,7 @@ def _summable(t: Emitter, x: Expr, dtype: object) -> Expr:
 
 
 @converter("mean")
-def mean(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expr:
+def mean(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False, dtype: object = None) -> Expr:
     x = input if dtype is None else t.cast(input, t.dtype(dtype))
     return _reduced(t, op.mean, x, dim, keepdim)
 
@@ -52,7 +53,7 @@ def prod(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False, dty
     return _reduced(t, op.prod, _summable(t, input, dtype), dim, keepdim)
 
 
-def _ordered(t: Emitter, definition: object, x: Expr, dim: object, keepdim: bool) -> Expr:
+def _ordered(t: Emitter, definition: Callable[..., Expr], x: Expr, dim: object, keepdim: bool) -> Expr:
     """A largest or smallest element; of booleans by their numbers."""
     if info_of(x).dtype != "bool":
         return _reduced(t, definition, x, dim, keepdim)
@@ -70,7 +71,7 @@ def amin(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> 
 
 
 @converter("aminmax")
-def aminmax(t: Emitter, input: Expr, *, dim: object = None, keepdim: bool = False) -> Any:
+def aminmax(t: Emitter, input: Expr, *, dim: object = None, keepdim: bool = False) -> tuple[Expr, Expr]:
     return (amin(t, input, dim, keepdim), amax(t, input, dim, keepdim))
 
 
@@ -84,13 +85,13 @@ def all_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> 
     return _truth(t, op.min, input, dim, keepdim)
 
 
-def _truth(t: Emitter, definition: object, x: Expr, dim: object, keepdim: bool) -> Expr:
+def _truth(t: Emitter, definition: Callable[..., Expr], x: Expr, dim: object, keepdim: bool) -> Expr:
     found = _ordered(t, definition, t.cast(x, "bool"), dim, keepdim)
     return t.cast(found, "uint8") if info_of(x).dtype == "uint8" else found
 
 
 @converter("max")
-def max_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Any:
+def max_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Expr | tuple[Expr, Expr]:
     """Over all elements a number; between two tensors the larger; along a dimension values and positions."""
     if isinstance(dim, Expr):
         return op.maximum(*t.alike(input, dim))
@@ -100,7 +101,7 @@ def max_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> 
 
 
 @converter("min")
-def min_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Any:
+def min_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Expr | tuple[Expr, Expr]:
     if isinstance(dim, Expr):
         return op.minimum(*t.alike(input, dim))
     if dim is None:
@@ -108,7 +109,7 @@ def min_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> 
     return (amin(t, input, dim, keepdim), argmin(t, input, dim, keepdim))
 
 
-def _place(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Any:
+def _place(t: Emitter, definition: Callable[..., Expr], x: Expr, dim: Any, keepdim: bool) -> Expr:
     ndim = len(t.shape(x))
     if not ndim:
         return constant(0, "int64")
@@ -117,12 +118,12 @@ def _place(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Any
 
 
 @converter("argmax")
-def argmax(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Any:
+def argmax(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Expr:
     return _place(t, op.argmax, input, dim, keepdim)
 
 
 @converter("argmin")
-def argmin(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Any:
+def argmin(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Expr:
     return _place(t, op.argmin, input, dim, keepdim)
 
 
@@ -147,14 +148,14 @@ def var(
 
 
 @converter("std")
-def std(t: Emitter, input: Expr, *args: object, **kwargs: object) -> Expr:
+def std(t: Emitter, input: Expr, *args: Any, **kwargs: Any) -> Expr:
     return op.sqrt(t(var(t, input, *args, **kwargs)))
 
 
 @converter("var_mean")
 def var_mean(
     t: Emitter, input: Expr, dim: object = None, correction: object = 1, keepdim: bool = False, **kwargs: object
-) -> Any:
+) -> tuple[Expr, Expr]:
     return (var(t, input, dim, correction, keepdim, **kwargs), mean(t, input, dim, keepdim))
 
 
@@ -210,12 +211,12 @@ def cumprod(t: Emitter, input: Expr, dim: int, *, dtype: object = None) -> Expr:
 
 
 @converter("cummax")
-def cummax(t: Emitter, input: Expr, dim: int) -> Any:
+def cummax(t: Emitter, input: Expr, dim: int) -> tuple[Expr, Expr]:
     return _running(t, input, dim, largest=True)
 
 
 @converter("cummin")
-def cummin(t: Emitter, input: Expr, dim: int) -> Any:
+def cummin(t: Emitter, input: Expr, dim: int) -> tuple[Expr, Expr]:
     return _running(t, input, dim, largest=False)
 
 
@@ -235,7 +236,7 @@ def _running(t: Emitter, x: Expr, dim: int, largest: bool) -> tuple[Expr, Expr]:
     return (t.cast(values, dtype), _doubled(t, marked, axis, op.maximum))
 
 
-def _doubled(t: Emitter, x: Expr, axis: int, choice: Any) -> Expr:
+def _doubled(t: Emitter, x: Expr, axis: int, choice: Callable[..., Expr]) -> Expr:
     """The running choice: after each step of twice as many elements (Hillis, Steele 1986)."""
     shape, dtype = t.shape(x), info_of(x).dtype
     distance = 1
@@ -252,7 +253,7 @@ def _doubled(t: Emitter, x: Expr, axis: int, choice: Any) -> Expr:
 
 
 @converter("_cdist_forward")
-def cdist(t: Emitter, x1: Expr, x2: Expr, p: float, compute_mode: object = None) -> Any:
+def cdist(t: Emitter, x1: Expr, x2: Expr, p: float, compute_mode: object = None) -> Expr:
     """Distances [..., rows of x1, rows of x2]."""
     a = t(op.expand_dims(x1, axis=len(t.shape(x1)) - 1))
     b = t(op.expand_dims(x2, axis=len(t.shape(x2)) - 2))
@@ -260,7 +261,7 @@ def cdist(t: Emitter, x1: Expr, x2: Expr, p: float, compute_mode: object = None)
 
 
 @converter("_pdist_forward")
-def pdist(t: Emitter, input: Expr, p: float = 2) -> Any:
+def pdist(t: Emitter, input: Expr, p: float = 2) -> Expr:
     """Distances of all pairs of rows, the first before the second."""
     first, second = np.triu_indices(t.shape(input)[0], 1)
     a, b = (t(op.take(input, constant(i, "int64"), axis=0)) for i in (first, second))

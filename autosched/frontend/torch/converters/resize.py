@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,26 +15,35 @@ from autosched.relax.expr import Expr, ShapeExpr
 from autosched.topi.resize import source_position
 
 
-def _sizes(old: Sequence[int], output_size: Any, scales: Any) -> tuple[list[int], list[float] | None]:
+def _sizes(
+    old: Sequence[int], output_size: Sequence[int] | None, scales: Sequence[float] | None
+) -> tuple[list[int], list[float] | None]:
     """(new sizes, factors where these are given)."""
-    if output_size is not None:
+    if output_size is not None or scales is None:
+        assert output_size is not None, "one of both is given"
         return [int(s) for s in output_size], None
     return [int(n * s) for n, s in zip(old, scales, strict=True)], list(scales)
 
 
-def _nearest(old: int, new: int, factor: float | None, exact: bool) -> Any:
+def _nearest(old: int, new: int, factor: float | None, exact: bool) -> np.ndarray:
     """PyTorch's source positions, in float32 as it computes them."""
     scale = np.float32(1.0 / factor) if factor else np.float32(old) / np.float32(new)
     at = np.arange(new, dtype=np.float32)
-    return np.minimum(np.floor((at + np.float32(0.5)) * scale if exact else at * scale).astype(np.int64), old - 1)
+    found: np.ndarray = np.minimum(
+        np.floor((at + np.float32(0.5)) * scale if exact else at * scale).astype(np.int64), old - 1
+    )
+    return found
 
 
-def _ours(old: int, new: int, mode: str) -> Any:
+def _ours(old: int, new: int, mode: str) -> np.ndarray:
     m, d, s = map(np.float32, source_position(mode, old, new, new / old))
-    return np.clip(np.floor((np.arange(new, dtype=np.float32) + s) * m / d - s), 0, old - 1).astype(np.int64)
+    found: np.ndarray = np.clip(np.floor((np.arange(new, dtype=np.float32) + s) * m / d - s), 0, old - 1)
+    return found.astype(np.int64)
 
 
-def _resized_nearest(t: Emitter, x: Expr, output_size: Any, scales: Any, exact: bool = False) -> Expr:
+def _resized_nearest(
+    t: Emitter, x: Expr, output_size: Sequence[int] | None, scales: Sequence[float] | None, exact: bool = False
+) -> Expr:
     """By the nearest element in each dimension after the first two."""
     old = t.shape(x)[2:]
     new, factors = _sizes(old, output_size, scales)
@@ -58,16 +67,18 @@ def _resized_nearest(t: Emitter, x: Expr, output_size: Any, scales: Any, exact: 
 
 
 @converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def nearest(t: Emitter, input: Expr, output_size: Any, *scales: Any, **kwargs: Any) -> Any:
+def nearest(t: Emitter, input: Expr, output_size: Sequence[int] | None, *scales: object, **kwargs: object) -> Expr:
     return _resized_nearest(t, input, output_size, _factors(scales, kwargs))
 
 
 @converter("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
-def nearest_exact(t: Emitter, input: Expr, output_size: object, *scales: object, **kwargs: object) -> Any:
+def nearest_exact(
+    t: Emitter, input: Expr, output_size: Sequence[int] | None, *scales: object, **kwargs: object
+) -> Expr:
     return _resized_nearest(t, input, output_size, _factors(scales, kwargs), exact=True)
 
 
-def _factors(scales: tuple[object, ...], kwargs: Any) -> list[float] | None:
+def _factors(scales: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[float] | None:
     """Scale factors, given as a list (`.vec`) or one by one, by position or name."""
     values = [
         *scales,
@@ -79,7 +90,9 @@ def _factors(scales: tuple[object, ...], kwargs: Any) -> list[float] | None:
 
 
 @converter("upsample_linear1d", "upsample_bilinear2d")
-def linear(t: Emitter, input: Expr, output_size: Any, align_corners: bool, *scales: object, **kwargs: object) -> Expr:
+def linear(
+    t: Emitter, input: Expr, output_size: Sequence[int] | None, align_corners: bool, *scales: object, **kwargs: object
+) -> Expr:
     shape = t.shape(input)
     flat = len(shape) == 3
     x = t.reshape(input, (*shape[:2], 1, shape[2])) if flat else input

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -165,20 +164,20 @@ def masked_scatter(t: Emitter, input: Expr, mask: Expr, source: Expr) -> Expr:
 
 
 @converter("index_copy")
-def index_copy(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr) -> Any:
+def index_copy(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr) -> Expr:
     axis = positive(dim, len(t.shape(input)))
     return index_put(t, input, [*[None] * axis, index], source)
 
 
 @converter("index_add")
-def index_add(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr, *, alpha: object = 1) -> Any:
+def index_add(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr, *, alpha: object = 1) -> Expr:
     axis, dtype = positive(dim, len(t.shape(input))), info_of(input).dtype
     scaled = source if alpha == 1 else t(op.multiply(source, constant(alpha, dtype)))
     return index_put(t, input, [*[None] * axis, index], scaled, accumulate=True)
 
 
 @converter("index_fill")
-def index_fill(t: Emitter, input: Expr, dim: int, index: Expr, value: object) -> Any:
+def index_fill(t: Emitter, input: Expr, dim: int, index: Expr, value: object) -> Expr:
     axis = positive(dim, len(t.shape(input)))
     return index_put(t, input, [*[None] * axis, index], t.as_dtype(value, info_of(input).dtype))
 
@@ -209,7 +208,7 @@ def slice_scatter(
 
 
 @converter("select_scatter")
-def select_scatter(t: Emitter, input: Expr, src: Expr, dim: int, index: int) -> Any:
+def select_scatter(t: Emitter, input: Expr, src: Expr, dim: int, index: int) -> Expr:
     shape = t.shape(input)
     axis = positive(dim, len(shape))
     at = positive(index, shape[axis])

@@ -8,19 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from autosched.frontend.torch.emitter import Emitter, common_dtype, constant, info_of, positive
+from autosched.frontend.torch.emitter import Emitter, Ints, common_dtype, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr, TupleGetItem
 
 
-def _numbers(args: tuple[Any, ...]) -> list[int]:
+def _numbers(args: tuple[Ints, ...]) -> list[int]:
     """view(2, 3) and view([2, 3]) alike."""
-    return list(args[0]) if len(args) == 1 and not isinstance(args[0], int) else list(args)
+    if len(args) == 1 and not isinstance(args[0], int):
+        return list(args[0])
+    return [a for a in args if isinstance(a, int)]
 
 
 @converter("view", "reshape", "_unsafe_view", "view_copy", "_reshape_copy")
-def view(t: Emitter, input: Expr, *args: Any, shape: Sequence[int] | None = None, size: Any = None) -> Expr:
+def view(
+    t: Emitter, input: Expr, *args: Any, shape: Sequence[int] | None = None, size: Sequence[int] | None = None
+) -> Expr:
     if args and not isinstance(args[0], int | list | tuple) and args[0] in t.dtypes:
         raise t.fail("a view of a tensor's memory as another dtype is not supported")
     given = shape if shape is not None else size
@@ -40,7 +44,7 @@ def flatten(t: Emitter, input: Expr, start_dim: int = 0, end_dim: int = -1) -> E
 
 
 @converter("unflatten")
-def unflatten(t: Emitter, input: Expr, dim: int, sizes: Sequence[int]) -> Any:
+def unflatten(t: Emitter, input: Expr, dim: int, sizes: Sequence[int]) -> Expr:
     shape = t.shape(input)
     dim = positive(dim, len(shape))
     return view(t, input, (*shape[:dim], *_filled(sizes, shape[dim]), *shape[dim + 1 :]))
@@ -52,7 +56,7 @@ def _filled(sizes: Sequence[int], total: int) -> list[int]:
 
 
 @converter("permute", "permute_copy")
-def permute(t: Emitter, input: Expr, *args: Any, dims: Any = None) -> Expr:
+def permute(t: Emitter, input: Expr, *args: Ints, dims: Sequence[int] | None = None) -> Expr:
     axes = list(dims if dims is not None else _numbers(args))
     return op.permute_dims(input, axes=[positive(a, len(axes)) for a in axes]) if axes else input
 
@@ -72,7 +76,7 @@ def unsqueeze(t: Emitter, input: Expr, dim: int) -> Expr:
 
 
 @converter("squeeze", "squeeze_copy")
-def squeeze(t: Emitter, input: Expr, dim: Any = None) -> Expr:
+def squeeze(t: Emitter, input: Expr, dim: Ints | None = None) -> Expr:
     shape = t.shape(input)
     axes = range(len(shape)) if dim is None else [dim] if isinstance(dim, int) else dim
     gone = {positive(a, len(shape)) for a in axes}
@@ -80,7 +84,7 @@ def squeeze(t: Emitter, input: Expr, dim: Any = None) -> Expr:
 
 
 @converter("expand", "expand_copy")
-def expand(t: Emitter, input: Expr, *args: Any, size: Any = None, implicit: bool = False) -> Expr:
+def expand(t: Emitter, input: Expr, *args: Ints, size: Sequence[int] | None = None, implicit: bool = False) -> Expr:
     own, wanted = t.shape(input), list(size if size is not None else _numbers(args))
     for back in range(1, len(own) + 1):
         if wanted[-back] == -1:
@@ -89,12 +93,14 @@ def expand(t: Emitter, input: Expr, *args: Any, size: Any = None, implicit: bool
 
 
 @converter("expand_as")
-def expand_as(t: Emitter, input: Expr, other: Expr) -> Any:
+def expand_as(t: Emitter, input: Expr, other: Expr) -> Expr:
     return expand(t, input, t.shape(other))
 
 
 @converter("repeat", "tile")
-def repeat(t: Emitter, input: Expr, *args: Any, repeats: Any = None, dims: Any = None) -> Expr:
+def repeat(
+    t: Emitter, input: Expr, *args: Ints, repeats: Sequence[int] | None = None, dims: Sequence[int] | None = None
+) -> Expr:
     given = repeats if repeats is not None else dims
     counts = list(given if given is not None else _numbers(args))
     shape = t.shape(input)
@@ -118,9 +124,10 @@ def stack(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Expr:
 
 
 @converter("split", "split_with_sizes", "split_copy", "split_with_sizes_copy")
-def split(t: Emitter, input: Expr, split_size: Any = None, dim: int = 0, **kwargs: Any) -> Any:
+def split(t: Emitter, input: Expr, split_size: Ints | None = None, dim: int = 0, **kwargs: Ints) -> tuple[Expr, ...]:
     """In pieces of one size (the last may be smaller), or of the sizes given."""
     sizes = kwargs.get("split_size_or_sections", kwargs.get("split_sizes", split_size))
+    assert sizes is not None, "an argument of the operator"
     extent = t.shape(input)[dim]
     if isinstance(sizes, int):
         if not sizes and not extent:
@@ -138,12 +145,12 @@ def split(t: Emitter, input: Expr, split_size: Any = None, dim: int = 0, **kwarg
 
 
 @converter("chunk")
-def chunk(t: Emitter, input: Expr, chunks: int, dim: int = 0) -> Any:
+def chunk(t: Emitter, input: Expr, chunks: int, dim: int = 0) -> tuple[Expr, ...]:
     return split(t, input, -(-t.shape(input)[dim] // chunks), dim)
 
 
 @converter("unbind")
-def unbind(t: Emitter, input: Expr, dim: int = 0) -> Any:
+def unbind(t: Emitter, input: Expr, dim: int = 0) -> tuple[Expr, ...]:
     shape = t.shape(input)
     axis = positive(dim, len(shape))
     pieces = split(t, input, 1, axis)
@@ -151,7 +158,7 @@ def unbind(t: Emitter, input: Expr, dim: int = 0) -> Any:
 
 
 @converter("pad", "constant_pad_nd")
-def pad(t: Emitter, input: Expr, pad: Sequence[int], mode: Any = "constant", value: Any = None) -> Any:
+def pad(t: Emitter, input: Expr, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Expr:
     """Widths come from the last dimension on, negative ones cut; the decomposed form has the value for a mode."""
     if isinstance(mode, int | float):
         mode, value = "constant", mode
@@ -207,18 +214,18 @@ def replication_pad(t: Emitter, input: Expr, padding: Sequence[int]) -> Expr:
 
 
 @converter("size")
-def size(t: Emitter, input: Expr, dim: int | None = None) -> Any:
+def size(t: Emitter, input: Expr, dim: int | None = None) -> tuple[int, ...] | int:
     """Known when the model is imported."""
     return t.shape(input) if dim is None else t.shape(input)[dim]
 
 
 @converter("sym_numel", "numel")
-def numel(t: Emitter, input: Expr) -> Any:
+def numel(t: Emitter, input: Expr) -> int:
     return math.prod(t.shape(input))
 
 
 @converter("sym_stride", "stride")
-def stride(t: Emitter, input: Expr, dim: int | None = None) -> Any:
+def stride(t: Emitter, input: Expr, dim: int | None = None) -> tuple[int, ...] | int:
     """Of a tensor that lies in memory without gaps, as ours do."""
     shape = t.shape(input)
     steps = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
@@ -226,7 +233,7 @@ def stride(t: Emitter, input: Expr, dim: int | None = None) -> Any:
 
 
 @converter("sym_storage_offset")
-def storage_offset(t: Emitter, input: Expr) -> Any:
+def storage_offset(t: Emitter, input: Expr) -> int:
     return 0
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
@@ -15,7 +13,7 @@ def _comparable(t: Emitter, x: Expr) -> Expr:
 
 
 @converter("sort")
-def sort(t: Emitter, input: Expr, dim: Any = -1, descending: bool = False, stable: object = None) -> Any:
+def sort(t: Emitter, input: Expr, dim: int = -1, descending: bool = False, stable: object = None) -> tuple[Expr, Expr]:
     """Values and positions; equals keep their order."""
     if not t.shape(input):
         return (input, constant(0, "int64"))
@@ -25,12 +23,14 @@ def sort(t: Emitter, input: Expr, dim: Any = -1, descending: bool = False, stabl
 
 
 @converter("argsort")
-def argsort(t: Emitter, input: Expr, dim: int = -1, descending: bool = False, stable: object = None) -> Any:
+def argsort(t: Emitter, input: Expr, dim: int = -1, descending: bool = False, stable: object = None) -> Expr:
     return sort(t, input, dim, descending)[1]
 
 
 @converter("topk")
-def topk(t: Emitter, input: Expr, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(
+    t: Emitter, input: Expr, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Expr, Expr]:
     if not t.shape(input):
         return (input, constant(0, "int64"))
     axis, dtype = positive(dim, len(t.shape(input))), info_of(input).dtype

@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import AutoschedError, UsageError
 from autosched.target import Target
@@ -19,6 +19,9 @@ from autosched.tuner.measure.builder import TEMPLATE_COMPILER
 from autosched.tuner.measure.cluster import work
 from autosched.tuner.measure.cluster.device import BUILD, INFO, Device
 from autosched.tuner.measure.cluster.security import CONNECT_S, Access, check_access
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 _LOOK_S = 1.0  # how often the workers are looked after while something is awaited
 
@@ -65,10 +68,10 @@ class Cluster:
         with contextlib.suppress(OSError, TimeoutError):
             self.client.close(timeout=2)
 
-    def workers(self) -> dict[str, Any]:
+    def workers(self) -> JsonObject:
         """What the scheduler knows of each worker, by address. Raises AutoschedError if it is gone."""
         try:
-            found: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
+            found: JsonObject = self.client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, TimeoutError, KeyError) as error:
             raise AutoschedError(f"the scheduler at {self.url} is gone: {error}") from None
         return found

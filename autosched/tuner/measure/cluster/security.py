@@ -6,9 +6,12 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import AutoschedError, UsageError
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
 
 CONNECT_S = 10.0
 PROTOCOLS = ("tcp", "tls")
@@ -103,10 +106,10 @@ def _ask(url: str, security: Any) -> str:
 
     from distributed.core import rpc
 
-    async def ask() -> dict[str, Any]:
+    async def ask() -> JsonObject:
         scheduler = rpc(url, connection_args=security.get_connection_args("client"), timeout=CONNECT_S)
         try:
-            found: dict[str, Any] = await asyncio.wait_for(scheduler.identity(n_workers=0), CONNECT_S)
+            found: JsonObject = await asyncio.wait_for(scheduler.identity(n_workers=0), CONNECT_S)
         finally:
             await scheduler.close_rpc()
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from autosched.tuner.measure.reference import Reference
 from autosched.tuner.measure.remote.messages import measurement_entry, read_options, read_packs
 from autosched.tuner.measure.run_role import NATIVE, Entry, Interleave, Run, RunRole
 from autosched.tuner.measure.worker import Do, serve
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 _MOST_KERNELS = 64  # of which a tuner speaks at the same time
 
@@ -40,7 +43,7 @@ class MeasuringRole:
         self._kernels: dict[int, Kernel] = {}
         self._next = 0
 
-    def answer(self, request: Mapping[str, Any], raw: bytes, arrays: Arrays) -> Any:
+    def answer(self, request: Mapping[str, Json], raw: bytes, arrays: Arrays) -> Any:
         """What a request gives, as JSON.
 
         raw     machine code: of the native loop or a kernel
@@ -67,7 +70,7 @@ class MeasuringRole:
         self._kernels[self._next] = kernel
         return self._next
 
-    def _measure(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _measure(self, request: Mapping[str, Json]) -> JsonObject:
         """A measurement, or of several kernels the times of each."""
         entries = tuple(map(self._entry, request["entries"]))
         key, options = str(request["reference"]), read_options(request["options"])
@@ -85,12 +88,12 @@ class MeasuringRole:
             return {"status": Status.OK.value, "measurement": measurement_entry(reply.value)}
         return {"status": Status.OK.value, "value": reply.value}
 
-    def _entry(self, entry: Mapping[str, Any]) -> Entry:
+    def _entry(self, entry: Mapping[str, Json]) -> Entry:
         kernel = self._kernels[int(entry["kernel"])]
         return Entry(kernel, read_packs(entry["packs"]), int(entry["threads"]))
 
 
-def _reference(request: Mapping[str, Any], arrays: Arrays) -> Reference:
+def _reference(request: Mapping[str, Json], arrays: Arrays) -> Reference:
     inputs, outputs = (tuple(map(arrays, request[name])) for name in ("inputs", "outputs"))
     rounding = tuple(float(share) for share in request["rounding"])
     if len(rounding) != len(outputs):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import InvalidValueError
 from autosched.lazy_names import resolve
@@ -15,6 +15,9 @@ from autosched.runtime.kernel import Kernel
 from autosched.task import Measurement, Status
 from autosched.tuner.measure.base import MeasureOptions
 from autosched.tuner.measure.reference import Reference
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
 
 # What turns natural arguments into a kernel's, by the name of its class.
 PACKS: Mapping[str, str] = {
@@ -24,7 +27,7 @@ PACKS: Mapping[str, str] = {
 }
 
 
-def kernel_entry(kernel: Kernel) -> dict[str, Any]:
+def kernel_entry(kernel: Kernel) -> JsonObject:
     """All of a kernel but its code, and without the texts that only people read."""
     return dataclasses.replace(kernel, source="", trace="", config="", llvm_packed="").to_manifest()
 
@@ -34,7 +37,7 @@ def pack_entries(packs: Sequence[object]) -> list[Any]:
     return [None if pack is None else _pack_entry(pack) for pack in packs]
 
 
-def _pack_entry(pack: Any) -> dict[str, Any]:
+def _pack_entry(pack: Any) -> JsonObject:
     name = type(pack).__name__
     if name not in PACKS:
         raise InvalidValueError(f"arguments packed by {name} cannot be measured remotely")
@@ -46,7 +49,7 @@ def read_packs(entries: Any) -> tuple[Any, ...]:
     return tuple(None if entry is None else _read_pack(dict(entry)) for entry in entries)
 
 
-def _read_pack(entry: dict[str, Any]) -> Any:
+def _read_pack(entry: JsonObject) -> Any:
     name = str(entry.pop("kind"))
     if name not in PACKS:
         raise InvalidValueError(f"unknown packing '{name[:40]}'")
@@ -57,17 +60,17 @@ def _tuples(value: object) -> object:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def options_entry(options: MeasureOptions) -> dict[str, Any]:
+def options_entry(options: MeasureOptions) -> JsonObject:
     """Options as JSON."""
     return dataclasses.asdict(options)
 
 
-def read_options(entry: Any) -> MeasureOptions:
+def read_options(entry: Json) -> MeasureOptions:
     """Options from JSON. Raises InvalidValueError, TypeError for impossible ones."""
     return MeasureOptions(**dict(entry))
 
 
-def measurement_entry(found: Measurement) -> dict[str, Any]:
+def measurement_entry(found: Measurement) -> JsonObject:
     """A measurement as JSON."""
     return {
         "status": found.status.value,
@@ -78,13 +81,13 @@ def measurement_entry(found: Measurement) -> dict[str, Any]:
     }
 
 
-def read_measurement(entry: Any) -> Measurement:
+def read_measurement(entry: Json) -> Measurement:
     """A measurement from JSON. Raises ValueError, TypeError or KeyError for what is none."""
     times = tuple(float(t) for t in entry["times_s"])
     checked, error, how = str(entry["checked_against"]), str(entry["error"]), dict(entry["how"])
     return Measurement(Status(entry["status"]), times, checked, error=error, how=how)
 
 
-def reference_facts(reference: Reference) -> dict[str, Any]:
+def reference_facts(reference: Reference) -> JsonObject:
     """All of a reference but its arrays."""
     return {"rounding": list(reference.rounding), "seed": reference.seed, "is_part": reference.is_part}
