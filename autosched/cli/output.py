@@ -16,10 +16,11 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from autosched.errors import UsageError
+from autosched.json_types import Json
 from autosched.printable import printable
 
 if TYPE_CHECKING:
-    from autosched.json_types import Json
+    pass
 
 Row = Mapping[str, Json]
 

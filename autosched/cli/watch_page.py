@@ -9,8 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from autosched.json_types import JsonObject
+
 if TYPE_CHECKING:
-    from autosched.json_types import JsonObject
+    pass
 
 State = Callable[[], JsonObject]
 ADDRESS = "127.0.0.1"

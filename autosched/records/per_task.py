@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autosched.json_types import JsonObject
 from autosched.records.files import replaced
 from autosched.records.record import Record
 from autosched.task import Status
 
 if TYPE_CHECKING:
-    from autosched.json_types import JsonObject
+    pass
 
 TaskOf = tuple[str, str, int]
 ToDocument = Callable[[Sequence[Record]], JsonObject]

@@ -11,7 +11,7 @@ from autosched.relax import op
 from autosched.relax.expr import Expr
 
 if TYPE_CHECKING:
-    from autosched.relax.expr import Expr
+    pass
 
 COMPARE = {
     "eq": op.equal, "ne": op.not_equal, "lt": op.less, "le": op.less_equal, "gt": op.greater, "ge": op.greater_equal,
