@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.autotvm.record import load_from_file
 from autosched.autotvm.task.dispatcher import ApplyHistoryBest, EmptyContext
@@ -23,6 +23,10 @@ from autosched.records import Found, LayeredReader, default_reader
 from autosched.records.found import Validator, miss
 from autosched.target import Target
 from autosched.task import Task
+
+if TYPE_CHECKING:
+    from autosched.autotvm.measure.types import MeasureInput, MeasureResult
+    from autosched.autotvm.task.context import DispatchContext
 
 AUTOTVM_TOPHUB_NONE_LOC = "NONE"
 AUTOTVM_TOPHUB_DEFAULT_LOC = "https://raw.githubusercontent.com/tlc-pack/tophub/main/tophub"
@@ -47,7 +51,7 @@ def _alias(name: str) -> str:
     return ALIASES.get(name, name)
 
 
-def context(target: object, extra_files: Sequence[str] | None = None) -> Any:
+def context(target: object, extra_files: Sequence[str] | None = None) -> DispatchContext:
     """A context with the packages of a target, or of several.
 
     Builds inside get what the project's and the user's databases know, then our own packages: the shipped ones, or
@@ -151,7 +155,7 @@ def download_package(package: str) -> None:
     temporary.replace(folder / package)
 
 
-def load_reference_log(backend: str, model: str, workload_name: str) -> list[Any]:
+def load_reference_log(backend: str, model: str, workload_name: str) -> list[tuple[MeasureInput, MeasureResult]]:
     """A backend's records of a template: of the model, or where it has none, of the model that has most."""
     backend = _alias(backend)
     if backend not in PACKAGE_VERSION:

@@ -21,6 +21,7 @@ from autosched.tuner.measure.base import CandidateError, MeasureOptions
 
 if TYPE_CHECKING:
     from autosched.json_types import JsonObject
+    from autosched.tuner.measure.base import Packs
 
 _MOST_SETS = 256
 
@@ -82,9 +83,7 @@ class OwnBench:
         self.metrics = Metrics()
         self._left: object = None  # what the run after the last timed one has returned
 
-    def load(
-        self, kernel: OwnKernel, packs: Sequence[Any], pool: object, threads: int, *, cold_bytes: int = 0
-    ) -> LoadedOwn:
+    def load(self, kernel: OwnKernel, packs: Packs, pool: object, threads: int, *, cold_bytes: int = 0) -> LoadedOwn:
         """Load a configuration's machine code; what it resets gets several copies, so that short calls can be timed."""
         self._make_sets()
         return LoadedOwn(kernel.open(self.sent), self._sets, self.expected, threads)
@@ -94,7 +93,7 @@ class OwnBench:
         for one in self._sets:
             one.fill(self.expected.start)
 
-    def recheck(self, loaded: LoadedOwn, packs: Sequence[object], options: MeasureOptions) -> None:
+    def recheck(self, loaded: LoadedOwn, packs: Packs, options: MeasureOptions) -> None:
         """Compare once more, after a run on fresh arguments: what works once may fail the next time."""
         self.make_fresh(loaded)
         loaded.run()
@@ -106,7 +105,7 @@ class OwnBench:
         arguments = dict(zip(self.sent.arguments, self.memory.first.values, strict=False))
         return {**kernel.config.knobs, **arguments, "time_s": time_s, "result": self._left}
 
-    def check(self, loaded: LoadedOwn, packs: Sequence[Any], options: MeasureOptions) -> None:
+    def check(self, loaded: LoadedOwn, packs: Packs, options: MeasureOptions) -> None:
         """Compare what one run has left. Raises CandidateError (WRONG_RESULT or NON_FINITE)."""
         memory, found, tolerance = self.memory, self.memory.first, self.tolerance
         if not all([one.guards_hold() for one in self._sets]):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.own.transfer import SentFunction
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import ConfigLike
+
+if TYPE_CHECKING:
+    from autosched.tuner.measure.base import Packs
 
 COMPILER = f"{__name__}:OwnCompiler"
 
@@ -52,7 +55,7 @@ class OwnCompiler:
         """See `warm_up`."""
         warm_up()
 
-    def compile(self, func: SentFunction, config: ConfigLike, target: Target) -> tuple[OwnKernel, tuple[Any, ...]]:
+    def compile(self, func: SentFunction, config: ConfigLike, target: Target) -> tuple[OwnKernel, Packs]:
         """Compile a configuration for the types of the caller's arguments."""
         from numba.core import serialize
 

@@ -114,7 +114,8 @@ class OwnRole(RunRole):
         bench = self._bench[1] if self._bench is not None else None
         if not isinstance(found, Measurement) or not isinstance(bench, OwnBench) or not bench.metrics.functions:
             return found
-        values = bench.metrics.values(bench.facts(job.entry.kernel, found.median_s))
+        kernel: Any = job.entry.kernel
+        values = bench.metrics.values(bench.facts(kernel, found.median_s))
         return dataclasses.replace(found, how={**found.how, METRICS: values})
 
     def _make_expected(self, call: StoredCall) -> None:

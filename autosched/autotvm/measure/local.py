@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched import driver
 from autosched.autotvm.measure.types import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
@@ -20,6 +20,7 @@ from autosched.rpc.reach import Address, count_devices
 from autosched.task import Status
 
 if TYPE_CHECKING:
+    from autosched.autotvm.task.task import Task
     from autosched.json_types import Json, JsonObject
 
 
@@ -31,10 +32,10 @@ class Builder:
 
     def __init__(self, timeout: float = 10, n_parallel: int | None = None):
         self.timeout, self.n_parallel = timeout, n_parallel or os.cpu_count() or 1
-        self.build_kwargs: dict[str, Any] = {}
-        self.task: Any = None
+        self.build_kwargs: dict[str, object] = {}
+        self.task: Task | None = None
 
-    def set_task(self, task: object, build_kwargs: Mapping[str, object] | None = None) -> None:
+    def set_task(self, task: Task, build_kwargs: Mapping[str, object] | None = None) -> None:
         """Say what comes next, and what the runner asks of builds (`Runner.get_build_kwargs`)."""
         self.task, self.build_kwargs = task, dict(build_kwargs or {})
 
@@ -51,9 +52,9 @@ class Runner:
 
     def __init__(self, timeout: float = 5, n_parallel: int | None = None):
         self.timeout, self.n_parallel = timeout, n_parallel or os.cpu_count() or 1
-        self.task: Any = None
+        self.task: Task | None = None
 
-    def set_task(self, task: object) -> None:
+    def set_task(self, task: Task) -> None:
         """Say what comes next."""
         self.task = task
 
@@ -160,9 +161,10 @@ class RPCRunner(LocalRunner):
     The others are `LocalRunner`'s. Raises RPCError where the tracker cannot be reached, or has no such device.
     """
 
-    def __init__(self, key: str, host: str, port: int, priority: int = 1, timeout: float = 10, n_parallel: Any = None,
-                 number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, cooldown_interval: float = 0.1,
-                 enable_cpu_cache_flush: bool = False, module_loader: object = None):  # fmt: skip
+    def __init__(self, key: str, host: str, port: int, priority: int = 1, timeout: float = 10,
+                 n_parallel: int | None = None, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
+                 cooldown_interval: float = 0.1, enable_cpu_cache_flush: bool = False,
+                 module_loader: object = None):  # fmt: skip
         refuse("RPCRunner", module_loader=module_loader is not None)
         super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
         self.key, self.host, self.port, self.priority = key, host, port, priority
@@ -179,7 +181,7 @@ def _error(error: Exception) -> tuple[object, ...]:
     return ("".join(traceback.format_exception(error)), error)
 
 
-def measure_option(builder: object, runner: object) -> dict[str, Any]:
+def measure_option(builder: object, runner: object) -> JsonObject:
     """What a tuner measures with: objects, or "local". Raises ValueError for another text or kind."""
     if isinstance(builder, str):
         if builder != "local":
@@ -196,7 +198,7 @@ def measure_option(builder: object, runner: object) -> dict[str, Any]:
     return {"builder": builder, "runner": runner}
 
 
-def create_measure_batch(task: object, option: JsonObject) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
+def create_measure_batch(task: Task, option: JsonObject) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
     """A function that builds and runs configurations; its `n_parallel` is the size of a batch."""
     builder, runner = option["builder"], option["runner"]
     if isinstance(runner, Runner):

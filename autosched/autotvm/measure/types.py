@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autosched.target import Target
+
+if TYPE_CHECKING:
+    pass
 
 
 class MeasureErrorNo(IntEnum):
@@ -26,7 +30,7 @@ class MeasureInput(NamedTuple):
     """A configuration of a task on a target."""
 
     target: Target
-    task: Any
+    task: Any  # a Task that `create` made: its space, target and FLOPs are there
     config: Any
 
 
@@ -43,7 +47,7 @@ class BuildResult(NamedTuple):
     """A built configuration: its module, or an error."""
 
     module: Any
-    args: Any
-    error: tuple[Any, ...] | None
+    args: Sequence[object] | None
+    error: tuple[object, ...] | None
     error_no: int
     time_cost: float

@@ -50,15 +50,15 @@ class DispatchContext(records.DispatchContext):
 class ApplyConfig(DispatchContext):
     """Always answers with one configuration, and remembers what it was asked for."""
 
-    def __init__(self, config: Any):
+    def __init__(self, config: object):
         self._config = config
-        self.workload: Any = None
+        self.workload: object = None
 
     def _query_inside(self, target: Target | None, workload: object) -> object:
         self.workload = workload
         return self._config
 
-    def update(self, target: Target, workload: Any, cfg: Any) -> None:
+    def update(self, target: Target, workload: object, cfg: object) -> None:
         """Answer with `cfg` from now on."""
         self.workload, self._config = workload, cfg
 
@@ -67,7 +67,7 @@ class FallbackContext(records.FallbackContext, DispatchContext):
     """The outermost context: a configuration that its template fills, one warning for each workload."""
 
     def __init__(self) -> None:
-        self.memory: dict[tuple[str, Any], Any] = {}
+        self.memory: dict[tuple[str, object], object] = {}
         self.messages: set[str] = set()
         self.silent = False
 

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,11 @@ from autosched.records.found import Found, Validator
 from autosched.target import Target
 from autosched.task import Task
 
+if TYPE_CHECKING:
+    from autosched.autotvm.task.space import ConfigSpace
+
 logger = logging.getLogger("autotvm")
+Pair = tuple[MeasureInput, MeasureResult]
 
 
 class ApplyFixedConfig(DispatchContext):
@@ -32,23 +36,23 @@ class ApplyFixedConfig(DispatchContext):
         if not self._names:
             raise TVMError("apply_fixed_config needs schedule names")
         self._tasks = list(tasks)
-        self.workload: Any = None
+        self.workload: object = None
 
-    def _query_inside(self, target: Target | None, workload: Any) -> Any:
+    def _query_inside(self, target: Target | None, workload: Any) -> ConfigSpace | None:
         self.workload = workload
         for task in self._tasks:
             if task.name == (workload[0] if workload else None):
-                config = task.config_space.get(0)
+                config: ConfigSpace = task.config_space.get(0)
                 config.cost = 1e-6 if task.name in self._names else 100000.0
                 return config
         return None
 
-    def update(self, target: Target, workload: Any, cfg: Any) -> None:
+    def update(self, target: Target, workload: object, cfg: Any) -> None:
         """Remember the workload."""
         self.workload = workload
 
 
-def _target_keys(target: Any) -> list[Any]:
+def _target_keys(target: Target | str) -> list[str]:
     found = Target(target)
     return list(found.keys)
 
@@ -60,9 +64,9 @@ class ApplyHistoryBest(DispatchContext):
     """
 
     def __init__(self, records: Any):
-        self.best_by_targetkey: dict[tuple[Any, Any], tuple[Any, Any]] = {}
-        self.best_by_model: dict[tuple[Any, Any], tuple[Any, Any]] = {}
-        self._best_user_defined: dict[tuple[Any, Any], Any] = {}
+        self.best_by_targetkey: dict[tuple[str, object], Pair] = {}
+        self.best_by_model: dict[tuple[str, object], Pair] = {}
+        self._best_user_defined: dict[tuple[str, object], ConfigSpace] = {}
         self._ours = _OwnHistory()
         if records is not None:
             self.load(records)
@@ -91,7 +95,7 @@ class ApplyHistoryBest(DispatchContext):
         """Add a reader of databases or logs of ours, which serves the builds in the block."""
         self._ours.load(reader)
 
-    def _add(self, inp: Any, res: Any) -> None:
+    def _add(self, inp: MeasureInput, res: MeasureResult) -> None:
         if res.error_no != 0:
             return
         cost = float(np.mean(res.costs))
@@ -104,12 +108,16 @@ class ApplyHistoryBest(DispatchContext):
 
     @staticmethod
     def _keep(
-        best: dict[tuple[Any, Any], tuple[Any, Any]], key: tuple[Any, Any], inp: object, res: object, cost: float
+        best: dict[tuple[str, object], Pair],
+        key: tuple[str, object],
+        inp: MeasureInput,
+        res: MeasureResult,
+        cost: float,
     ) -> None:
         if key not in best or float(np.mean(best[key][1].costs)) > cost:
             best[key] = (inp, res)
 
-    def _query_inside(self, target: Target | None, workload: object) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> ConfigSpace | None:
         if target is None:
             raise TVMError(
                 "Need a target context to find the history best.", hint='use `with autosched.target.Target("llvm"):`'
@@ -121,10 +129,11 @@ class ApplyHistoryBest(DispatchContext):
                 return self._best_user_defined[key, workload]
             for best in (self.best_by_model, self.best_by_targetkey):
                 if (key, workload) in best:
-                    return best[key, workload][0].config
+                    found_config: ConfigSpace = best[key, workload][0].config
+                    return found_config
         return None
 
-    def update(self, target: Target, workload: Any, cfg: Any) -> None:
+    def update(self, target: Target, workload: object, cfg: Any) -> None:
         """Answer with `cfg` from now on, whatever the logs say."""
         found = Target(target)
         keys = ([found.model] if found.model != "unknown" else []) + list(found.keys)
@@ -153,17 +162,17 @@ class ApplyGraphBest(DispatchContext):
     def __init__(self, records: Any):
         self.records = list(load_from_file(records)) if isinstance(records, str | Path) else list(records)
         self._counter = 0
-        self._global_cfg_dict: dict[Any, Any] = {}
+        self._global_cfg_dict: dict[tuple[str, object], ConfigSpace] = {}
 
-    def _query_inside(self, target: Target | None, workload: object) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> ConfigSpace | None:
         if self._counter < len(self.records):
-            config = self.records[self._counter][0].config
+            config: ConfigSpace = self.records[self._counter][0].config
             self._counter += 1
             self.update(target, workload, config)
             return config
         return self._global_cfg_dict.get((str(target), workload))
 
-    def update(self, target: Any, workload: Any, cfg: Any) -> None:
+    def update(self, target: Target | str | None, workload: object, cfg: Any) -> None:
         """Answer with `cfg` when all records are used up."""
         self._global_cfg_dict[str(target), workload] = cfg
 
@@ -171,13 +180,13 @@ class ApplyGraphBest(DispatchContext):
 class EmptyContext(DispatchContext):
     """Knows nothing; what TOPHUB_LOCATION=NONE gives. Entering it gives None."""
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> None:  # type: ignore[override]
         return None
 
     def __exit__(self, *_: object) -> None:
         return None
 
-    def _query_inside(self, target: Target | None, workload: object) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> ConfigSpace | None:
         return None
 
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from autosched.autotvm.task.axes import Axis, VirtualAxis, get_factors, get_pow2s
 from autosched.errors import TVMError
 from autosched.te import Schedule, thread_axis
+
+if TYPE_CHECKING:
+    from autosched.autotvm.task.space import ConfigSpace
+    from autosched.json_types import Json
+    from autosched.te import Tensor
+    from autosched.tir.axis import IterVar
 
 
 class SplitEntity:
@@ -18,7 +24,7 @@ class SplitEntity:
     def __init__(self, size: Sequence[int]):
         self.size = list(size)
 
-    def apply(self, sch: Schedule, op: Any, axis: Any) -> list[Any]:
+    def apply(self, sch: Schedule, op: Tensor, axis: IterVar) -> list[IterVar]:
         """Split an axis; gives all axes, outer to inner."""
         found = []
         for index in range(1, len(self.size)):
@@ -36,7 +42,7 @@ class ReorderEntity:
     def __init__(self, perm: Sequence[int]):
         self.perm = list(perm)
 
-    def apply(self, sch: Schedule, op: Any, axes: Sequence[Any]) -> list[Any]:
+    def apply(self, sch: Schedule, op: Tensor, axes: Sequence[IterVar]) -> list[IterVar]:
         """Reorder axes; gives them in their new order."""
         if len(axes) == len(self.perm):
             new = [axes[i] for i in self.perm]
@@ -58,28 +64,29 @@ class AnnotateEntity:
     def apply(
         self,
         sch: Schedule,
-        op: Any,
-        axes: Sequence[Any],
+        op: Tensor,
+        axes: Sequence[IterVar],
         axis_lens: Sequence[int] | None = None,
         max_unroll: int | None = None,
         vec_size: Sequence[int] | None = None,
-        cfg: object = None,
-        source: Any = None,
-    ) -> list[Any]:
+        cfg: ConfigSpace | None = None,
+        source: Sequence[Sequence[Tensor]] | None = None,
+    ) -> list[IterVar]:
         """Annotate axes; gives them, fused ones as one."""
         if source is not None:  # where caches are attached
             for tensors, position in zip(source, self.anns):
                 for tensor in tensors:
                     sch[tensor].compute_at(sch[op], axes[position])
             return list(axes)
-        result = list(axes)
+        result: list[IterVar | None] = list(axes)
         for i, annotation in enumerate(self.anns):
             self._annotate(sch, op, result, i, annotation, axis_lens, max_unroll, vec_size, cfg)
         return [axis for axis in result if axis is not None]
 
     def _annotate(
-        self, sch: Schedule, op: Any, axes: list[Any], i: int, annotation: str,
-        axis_lens: Sequence[int] | None, max_unroll: int | None, vec_size: Sequence[int] | None, cfg: Any,
+        self, sch: Schedule, op: Tensor, axes: list[Any], i: int, annotation: str,
+        axis_lens: Sequence[int] | None, max_unroll: int | None, vec_size: Sequence[int] | None,
+        cfg: ConfigSpace | None,
     ) -> None:  # fmt: skip
         stage, length = sch[op], None if axis_lens is None else axis_lens[i]
         if annotation == "none":
@@ -184,7 +191,7 @@ class SplitSpace(TransformSpace):
 class ReorderSpace(TransformSpace):
     """All orders that a policy allows."""
 
-    def __init__(self, axes: Sequence[Any], policy: str, **options: Any):
+    def __init__(self, axes: Sequence[VirtualAxis], policy: str, **options: Any):
         super().__init__()
         self.num_output, self.policy = len(axes), policy
         numbers = list(range(len(axes)))
@@ -211,7 +218,7 @@ class ReorderSpace(TransformSpace):
             raise TVMError(f"Invalid policy: {policy}")
 
     @staticmethod
-    def get_num_output(axes: Sequence[object], policy: str, **options: object) -> int:
+    def get_num_output(axes: Sequence[object], policy: str, **options: Any) -> int:
         """A reordering gives as many axes as it is given."""
         return len(axes)
 
@@ -245,7 +252,7 @@ def _merge_chains(chains: list[list[int]]) -> list[list[int]]:
 class AnnotateSpace(TransformSpace):
     """All annotations of axes that a policy allows."""
 
-    def __init__(self, axes: Sequence[Any], policy: str, **options: Any):
+    def __init__(self, axes: Sequence[VirtualAxis], policy: str, **options: Any):
         super().__init__()
         self.num_output, self.policy = len(axes), policy
         if policy in ("bind_gpu", "bind_gpu_virtual"):
@@ -261,7 +268,7 @@ class AnnotateSpace(TransformSpace):
             self.entities = [AnnotateEntity(c) for c in choices if c.count("vec") <= 1]
 
     @staticmethod
-    def get_num_output(axes: Sequence[object], policy: str, **options: object) -> int:
+    def get_num_output(axes: Sequence[object], policy: str, **options: Any) -> int:
         """Annotating gives as many axes as it is given."""
         return len(axes)
 
@@ -289,7 +296,7 @@ class OtherOptionSpace(TransformSpace):
         self.entities = [OtherOptionEntity(value) for value in options["candidate"]]
 
     @staticmethod
-    def get_num_output(axes: Sequence[object], policy: str, **options: object) -> int:
+    def get_num_output(axes: Sequence[object], policy: str, **options: Any) -> int:
         """A value gives no axis."""
         return 0
 
@@ -297,10 +304,11 @@ class OtherOptionSpace(TransformSpace):
         return f"OtherOption({self.entities}) len={len(self)}"
 
 
+Entity: TypeAlias = SplitEntity | ReorderEntity | AnnotateEntity | OtherOptionEntity
 CODES = {SplitEntity: "sp", ReorderEntity: "re", AnnotateEntity: "an", OtherOptionEntity: "ot"}
 
 
-def entity_value(entity: Any) -> Any:
+def entity_value(entity: Entity) -> Json:
     """What an entity is, as a JSON value."""
     match entity:
         case SplitEntity():
@@ -312,13 +320,18 @@ def entity_value(entity: Any) -> Any:
     return entity.val
 
 
-def entity_from(code: str, value: Any) -> Any:
+def entity_from(code: str, value: Json) -> Entity:
     """An entity of its code and JSON value. Raises TVMError for an unknown code."""
-    kinds = {"sp": SplitEntity, "re": ReorderEntity, "an": AnnotateEntity, "ot": OtherOptionEntity}
+    kinds: dict[str, Callable[[Json], Entity]] = {
+        "sp": SplitEntity,
+        "re": ReorderEntity,
+        "an": AnnotateEntity,
+        "ot": OtherOptionEntity,
+    }
     if code not in kinds:
         raise TVMError(f"Invalid config knob type: {code}")
-    kind = kinds[code]
-    return kind(value)
+    made: Entity = kinds[code](value)
+    return made
 
 
 __all__ = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from autosched.autotvm.task.operators import CONV2D, DENSE, DEPTHWISE
 from autosched.autotvm.task.task import Task, create
@@ -13,11 +12,11 @@ from autosched.relax import Call, Function
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.target import Target
 
-Named = tuple[str, tuple[Any, ...]]
+Named = tuple[str, tuple[object, ...]]
 
 
 def extract_from_program(
-    mod: object, params: object, target: object, target_host: object = None, ops: object = None
+    mod: object, params: object, target: object, target_host: object = None, ops: Sequence[object] | None = None
 ) -> list[Task]:
     """The tasks of a model's convolutions (NCHW) and dense layers, each once.
 
@@ -30,13 +29,17 @@ def extract_from_program(
 
 
 def extract_from_multiple_program(
-    mods: Sequence[object], params: Sequence[object], target: object, target_host: object = None, ops: Any = None
+    mods: Sequence[object],
+    params: Sequence[object],
+    target: object,
+    target_host: object = None,
+    ops: Sequence[object] | None = None,
 ) -> list[Task]:
     """The tasks of several models, each once; see `extract_from_program`."""
     if len(mods) != len(params):
         raise InvalidTypeError(f"extract_from_multiple_program: {len(mods)} models and {len(params)} of their params")
     chosen, host = Target.canon_target_and_host(target, target_host)
-    wanted = None if ops is None else {_short(getattr(op, "name", op)) for op in ops}
+    wanted = None if ops is None else {_short(str(getattr(op, "name", op))) for op in ops}
     found: dict[Named, None] = {}
     for mod in mods:
         for function in _functions(mod):

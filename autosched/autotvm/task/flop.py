@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable
 
 from autosched.errors import TVMError
 from autosched.te import ComputeOp, Schedule
@@ -32,7 +32,7 @@ def _of_operation(op: ComputeOp) -> int:
     return points * sum(_count(b) for b in op.body)
 
 
-def _product(extents: Any) -> int:
+def _product(extents: Iterable[object]) -> int:
     sizes = [const_int(extent) for extent in extents]
     if any(size is None for size in sizes):
         raise TVMError("FLOP estimator needs constant shapes", hint="use cfg.add_flop(n)")

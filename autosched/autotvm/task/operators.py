@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from autosched import te, topi
 from autosched.autotvm.task.task import get_config, template
 
+Sizes: TypeAlias = int | Sequence[int]
+Scheduled: TypeAlias = tuple[te.Schedule, list[te.Tensor]]
 CONV2D, DEPTHWISE, DENSE = "conv2d_nchw.x86", "depthwise_conv2d_nchw.x86", "dense_nopack.x86"
 
 
-def dense(data: Any, weight: Any, bias: object, out_dtype: str) -> Any:
+def dense(data: te.Tensor, weight: te.Tensor, bias: object, out_dtype: str) -> Scheduled:
     """data [M, K] times weight [N, K] transposed; rows, columns and sums are split."""
     assert bias is None, "the tasks of dense layers have no bias"
     k = te.reduce_axis((0, data.shape[1]), name="k")
@@ -32,7 +35,7 @@ def dense(data: Any, weight: Any, bias: object, out_dtype: str) -> Any:
     return s, [data, weight, result]
 
 
-def _scheduled_window(data: Any, weight: Any, result: Any) -> Any:
+def _scheduled_window(data: te.Tensor, weight: te.Tensor, result: Any) -> Scheduled:
     """A schedule of a convolution: channels, columns and sums over channels are split, padding is inlined."""
     cfg, s = get_config(), te.create_schedule(result.op)
     n, oc, oh, ow = result.op.axis
@@ -54,15 +57,24 @@ def _scheduled_window(data: Any, weight: Any, result: Any) -> Any:
 
 
 def conv2d(
-    data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, data_layout: str, out_layout: str, out_dtype: str
-) -> Any:
+    data: te.Tensor,
+    weight: te.Tensor,
+    strides: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    data_layout: str,
+    out_layout: str,
+    out_dtype: str,
+) -> Scheduled:
     """data [N, C, H, W] convolved with weight [O, C, KH, KW]."""
     assert data_layout == out_layout == "NCHW", "the tasks of convolutions are in NCHW"
     result = topi.nn.conv2d(data, weight, strides, padding, dilation, data_layout, out_dtype)
     return _scheduled_window(data, weight, result)
 
 
-def depthwise_conv2d(data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str) -> Any:
+def depthwise_conv2d(
+    data: te.Tensor, weight: te.Tensor, strides: Sizes, padding: Sizes, dilation: Sizes, out_dtype: str
+) -> Scheduled:
     """data [N, C, H, W], each channel convolved with its own of weight [C, 1, KH, KW]."""
     result = topi.nn.depthwise_conv2d_nchw(data, weight, strides, padding, dilation, out_dtype)
     return _scheduled_window(data, weight, result)

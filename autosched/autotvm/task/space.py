@@ -27,6 +27,8 @@ from autosched.autotvm.task.entities import (
 from autosched.errors import IndexOutOfRangeError, InvalidTypeError, InvalidValueError, TVMError
 
 if TYPE_CHECKING:
+    from autosched.autotvm.measure.types import MeasureInput, MeasureResult
+    from autosched.autotvm.task.entities import Entity
     from autosched.json_types import Json, JsonObject
 
 
@@ -44,7 +46,7 @@ class ConfigSpace:
 
     def __init__(self) -> None:
         self.space_map: OrderedDict[str, TransformSpace] = OrderedDict()
-        self._entity_map: OrderedDict[str, Any] = OrderedDict()
+        self._entity_map: OrderedDict[str, Entity] = OrderedDict()
         self._collect = True
         self.errors: list[str] = []
         self.code_hash: str | None = None
@@ -131,7 +133,7 @@ class ConfigSpace:
         """Configuration number `index`; the first knob changes fastest. Raises IndexError outside the space."""
         if not 0 <= index < len(self):
             raise IndexOutOfRangeError(f"Index out of range: size {len(self)}, got index {index}")
-        entities: OrderedDict[str, Any] = OrderedDict()
+        entities: OrderedDict[str, Entity] = OrderedDict()
         rest = index
         for name, space in self.space_map.items():
             entities[name] = space[rest % len(space)]
@@ -164,7 +166,7 @@ class ConfigSpace:
     def __getitem__(self, name: str) -> Any:
         return self._entity_map[name]
 
-    def __setitem__(self, name: str, entity: object) -> None:
+    def __setitem__(self, name: str, entity: Entity) -> None:
         self._entity_map[name] = entity
 
     def __contains__(self, name: str) -> bool:
@@ -182,7 +184,7 @@ class ConfigEntity(ConfigSpace):
         self,
         index: int | None,
         code_hash: str | None,
-        entity_map: Mapping[str, object],
+        entity_map: Mapping[str, Entity],
         constraints: Sequence[Any] = (),
     ):
         super().__init__()
@@ -270,7 +272,7 @@ class FallbackConfigEntity(ConfigSpace):
             rest //= fitting[-1]
         self._entity_map[name] = SplitEntity(size)
 
-    def fallback_with_reference_log(self, ref_log: Sequence[Any]) -> None:
+    def fallback_with_reference_log(self, ref_log: Sequence[tuple[MeasureInput, MeasureResult]]) -> None:
         """Take over the record whose splits are most alike: its inner sizes as limits, its other knobs as they are."""
         splits = {name: space for name, space in self.space_map.items() if isinstance(space, SplitSpace)}
         divisors = {name: set(get_factors(space.product)) for name, space in splits.items()}
@@ -292,7 +294,7 @@ class FallbackConfigEntity(ConfigSpace):
             if name not in splits:
                 self._entity_map[name] = best[name]
 
-    def __setitem__(self, name: str, entity: object) -> None:
+    def __setitem__(self, name: str, entity: Entity) -> None:
         self._entity_map[name] = entity
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from autosched import records
 from autosched.autotvm.task.context import ApplyConfig, DispatchContext
@@ -15,8 +15,11 @@ from autosched.target import Target
 from autosched.te import Tensor, placeholder
 from autosched.tir.expr import FloatImm, IntImm, StringImm, const_int
 
+if TYPE_CHECKING:
+    from autosched.te import Schedule
 
-def serialize_args(args: Sequence[object]) -> tuple[Any, ...]:
+
+def serialize_args(args: Sequence[object]) -> tuple[object, ...]:
     """Tensors become ("TENSOR", shape, dtype), sequences tuples. Raises TVMError for what is no plain value."""
     return tuple(_serialize(arg) for arg in args)
 
@@ -36,19 +39,20 @@ def _serialize(arg: object) -> object:
     )
 
 
-def deserialize_args(args: Sequence[object]) -> tuple[Any, ...]:
+def deserialize_args(args: Sequence[object]) -> tuple[object, ...]:
     """The other way: ("TENSOR", shape, dtype) becomes a placeholder."""
     return tuple(
         placeholder(a[1], a[2]) if isinstance(a, tuple | list) and len(a) == 3 and a[0] == "TENSOR" else a for a in args
     )
 
 
-def args_to_workload(args: Sequence[object], task_name: str | None = None) -> tuple[Any, ...]:
+def args_to_workload(args: Sequence[object], task_name: str | None = None) -> tuple[object, ...]:
     """The key of a template's arguments: (name, *values)."""
     return ((task_name,) if task_name is not None else ()) + serialize_args(args)
 
 
-TASK_TABLE: dict[str, Callable[..., Any]] = {}
+Template: TypeAlias = Callable[..., Any]  # of a template's arguments -> (schedule, tensors)
+TASK_TABLE: dict[str, Template] = {}
 
 
 def _query(target: Target | None, workload: object) -> object:
@@ -78,7 +82,7 @@ def template(task_name: str, func: Callable[..., object] | None = None) -> Any:
         TASK_TABLE[task_name] = subject
 
         @wraps(subject)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> object:
             assert not kwargs, "Do not support keyword arguments in tunable function calls"
             workload = args_to_workload(args, task_name)
             config = _query(Target.current(allow_none=True), workload)
@@ -95,14 +99,14 @@ class Task:
 
     def __init__(self, name: str, args: Sequence[object]):
         self.name, self.args = name, tuple(args)
-        self.kwargs: dict[str, Any] = {}
+        self.kwargs: dict[str, object] = {}
         self.config_space: ConfigSpace | None = None
         self.flop: float | None = None
         self.target: Target | None = None
         self.target_host: Target | None = None
 
     @property
-    def func(self) -> Callable[..., Any]:
+    def func(self) -> Template:
         """The template's function. Raises TVMError where none of that name is registered."""
         if self.name not in TASK_TABLE:
             raise InvalidValueError(
@@ -111,11 +115,11 @@ class Task:
         return TASK_TABLE[self.name]
 
     @property
-    def workload(self) -> tuple[Any, ...]:
+    def workload(self) -> tuple[object, ...]:
         """The key: (name, *arguments as values)."""
         return (self.name, *serialize_args(self.args))
 
-    def instantiate(self, config: object) -> tuple[Any, Any]:
+    def instantiate(self, config: object) -> tuple[Schedule, list[Tensor]]:
         """(schedule, tensors) of a configuration.
 
         Raises InvalidTypeError (a TypeError) for what is none.

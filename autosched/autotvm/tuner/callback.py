@@ -6,15 +6,18 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from autosched.autotvm import record
 from autosched.errors import InvalidTypeError
 
+if TYPE_CHECKING:
+    from autosched.autotvm.measure.types import MeasureInput, MeasureResult
+
 _SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-Callback = Callable[[Any, Sequence[Any], Sequence[Any]], None]
+Callback: TypeAlias = "Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], object]"  # (tuner, …)
 
 
 def log_to_file(file_out: object, protocol: str = "json") -> Callback:
@@ -22,7 +25,7 @@ def log_to_file(file_out: object, protocol: str = "json") -> Callback:
     if not isinstance(file_out, str | Path) and not hasattr(file_out, "writelines"):
         raise InvalidTypeError(f"log_to_file takes a path or an open file, not {type(file_out).__name__}")
 
-    def callback(tuner: object, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+    def callback(tuner: object, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         lines = [record.encode(inp, res, protocol) + "\n" for inp, res in zip(inputs, results, strict=True)]
         if isinstance(file_out, str | Path):
             Path(file_out).parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +40,7 @@ def log_to_file(file_out: object, protocol: str = "json") -> Callback:
 def log_to_database(db: Any) -> Callback:
     """Hand every measurement to `db.save(input, result)`."""
 
-    def callback(tuner: object, inputs: Sequence[object], results: Sequence[object]) -> None:
+    def callback(tuner: object, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         for inp, res in zip(inputs, results, strict=True):
             db.save(inp, res, extend=True)
 
@@ -48,7 +51,7 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
     """Show how far the tuning is, on standard error."""
     begin, best, done = time.time(), 0.0, 0
 
-    def callback(tuner: Any, inputs: Sequence[object], results: Sequence[Any]) -> None:
+    def callback(tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         nonlocal best, done
         current = 0.0
         for res in results:
@@ -74,7 +77,7 @@ class Monitor:
         self.scores: list[float] = []
         self.timestamps: list[float] = []
 
-    def __call__(self, tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+    def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Note a batch."""
         for inp, res in zip(inputs, results, strict=True):
             ok = res.error_no == 0

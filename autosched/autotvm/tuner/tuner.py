@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,14 +15,22 @@ from autosched.space import Config, ConfigSpace, Knob
 from autosched.task import Measurement, Status, Trial
 from autosched.tuner.search import make_search
 
+if TYPE_CHECKING:
+    from autosched.autotvm.task.space import ConfigEntity
+    from autosched.autotvm.task.space import ConfigSpace as TemplateSpace
+    from autosched.autotvm.task.task import Task
+    from autosched.autotvm.tuner.callback import Callback
+    from autosched.json_types import JsonObject
+    from autosched.space.config import KnobValue
+
 logger = logging.getLogger("autotvm")
 
 
-def searched_space(space: Any) -> ConfigSpace:
+def searched_space(space: TemplateSpace) -> ConfigSpace:
     """AutoTVM's space as one of ours: a knob per knob, in the same order; splits by their inner factors."""
     knobs = []
     for number, entities in enumerate(space.space_map.values()):
-        values: tuple[Any, ...] = tuple(range(len(entities)))
+        values: tuple[KnobValue, ...] = tuple(range(len(entities)))
         if isinstance(entities, SplitSpace):
             factors = [tuple(e.size[1:]) if len(e.size) > 2 else e.size[-1] for e in entities.entities]
             if len(set(factors)) == len(factors):
@@ -47,7 +55,7 @@ class Tuner:
         self.error_ct_threshold = 150
         self.n_trial = float("inf")
         self.early_stopping: float | None = None
-        self.best_config: Any = None
+        self.best_config: ConfigEntity | None = None
         self.best_flops = 0.0
         self.best_measure_pair: tuple[MeasureInput, MeasureResult] | None = None
         self.best_iter = 0
@@ -78,7 +86,7 @@ class Tuner:
         first, last = self.range_idx or (0, len(self.task.config_space) - 1)
         return len([i for i in self.visited if first <= i <= last]) < last - first + 1
 
-    def next_batch(self, batch_size: int) -> list[Any]:
+    def next_batch(self, batch_size: int) -> list[ConfigEntity]:
         """Configurations to try next, none of them twice."""
         first, last = self.range_idx or (0, len(self.task.config_space) - 1)
         found: list[int] = []
@@ -100,9 +108,9 @@ class Tuner:
     def tune(
         self,
         n_trial: int,
-        measure_option: dict[str, Any],
+        measure_option: JsonObject,
         early_stopping: int | None = None,
-        callbacks: Iterable[Callable[..., object]] = (),
+        callbacks: Iterable[Callback] = (),
         si_prefix: str = "G",
     ) -> None:
         """Try up to `n_trial` configurations.
@@ -123,7 +131,9 @@ class Tuner:
         finally:  # a runner of the user's own may have nothing to close
             getattr(measure_option["runner"], "close", lambda: None)()
 
-    def _search(self, measure_batch: Callable[..., Any], waiting: Sequence[Callable[..., Any]]) -> None:
+    def _search(
+        self, measure_batch: Callable[[Sequence[MeasureInput]], list[MeasureResult]], waiting: Sequence[Callback]
+    ) -> None:
         """Batch after batch until the trials are used up, or nothing better is found for long."""
         size = getattr(measure_batch, "n_parallel", 1)
         n_trial, stop = int(self.n_trial), self.early_stopping or float("inf")
@@ -175,7 +185,7 @@ class RandomTuner(Tuner):
 class GridSearchTuner(Tuner):
     """All configurations in order."""
 
-    def next_batch(self, batch_size: int) -> list[Any]:
+    def next_batch(self, batch_size: int) -> list[ConfigEntity]:
         """The next configurations by number."""
         first, last = self.range_idx or (0, len(self.task.config_space) - 1)
         found = [i for i in range(first, last + 1) if i not in self.visited][:batch_size]
@@ -188,7 +198,7 @@ class GATuner(Tuner):
 
     strategy = "genetic"
 
-    def __init__(self, task: object, pop_size: int = 100, elite_num: int = 3, mutation_prob: float = 0.1):
+    def __init__(self, task: Task, pop_size: int = 100, elite_num: int = 3, mutation_prob: float = 0.1):
         if elite_num > pop_size:
             raise InvalidValueError(f"the number of elites ({elite_num}) is larger than the population ({pop_size})")
         self.pop_size, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
@@ -201,7 +211,7 @@ class XGBTuner(Tuner):
     strategy = "xgboost"
 
     def __init__(
-        self, task: object, plan_size: int = 64, feature_type: str = "itervar", loss_type: str = "rank",
+        self, task: Task, plan_size: int = 64, feature_type: str = "itervar", loss_type: str = "rank",
         num_threads: int | None = None, optimizer: object = "sa", diversity_filter_ratio: float | None = None,
         log_interval: int = 50,
     ):  # fmt: skip

@@ -5,13 +5,16 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.codegen.cuda.user_kernel import UserKernel
 from autosched.own.gpu.kernel import SentKernel
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import ConfigLike
+
+if TYPE_CHECKING:
+    from autosched.tuner.measure.base import Packs
 
 COMPILER = f"{__name__}:GpuCompiler"
 
@@ -35,7 +38,7 @@ class GpuCompiler:
 
         compile_user_kernel(_small, (types.Array(types.float32, 1, "C"),), target, UserOptions())
 
-    def compile(self, func: SentKernel, config: ConfigLike, target: Target) -> tuple[OwnGpuKernel, tuple[Any, ...]]:
+    def compile(self, func: SentKernel, config: ConfigLike, target: Target) -> tuple[OwnGpuKernel, Packs]:
         """Compile a configuration for the types of the caller's arguments."""
         chosen = Config(config.template, config.knobs)
         self._last = OwnGpuKernel(chosen, func.compiled(chosen, pickle.loads(func.types)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from autosched.codegen.cuda.user_kernel import UserKernel
 from autosched.own.bench import OwnBench
@@ -16,6 +16,11 @@ from autosched.runtime.cuda.devices import driver_of
 from autosched.task import Status
 from autosched.tuner.measure.base import CandidateError, MeasureOptions
 from autosched.tuner.measure.device import CALLS_PER_GRAPH, Guarded
+
+if TYPE_CHECKING:
+    from autosched.own.arguments import View
+    from autosched.space.config import Config
+    from autosched.tuner.measure.base import Packs
 
 ROLE = f"{__name__}:GpuRole"
 
@@ -34,7 +39,7 @@ class DeviceArguments:
             self.driver.copy_in(kept.address, one)
         self.values = memory.arguments_by(self._place)
 
-    def _place(self, view: Any) -> Placed:
+    def _place(self, view: View) -> Placed:
         address = self.blocks[view.block].address + self.shifts[view.block] + view.offset
         return Placed(address, view.shape, view.strides, view.dtype)
 
@@ -58,12 +63,14 @@ class LoadedGpu:
 
     returned: Any = None
 
-    def __init__(self, sent: SentKernel, kernel: UserKernel, config: Any, arguments: DeviceArguments, reset: list[int]):
+    def __init__(
+        self, sent: SentKernel, kernel: UserKernel, config: Config, arguments: DeviceArguments, reset: list[int]
+    ):
         self.arguments, self.kernel, self._reset = arguments, kernel, reset
-        self.sets: Sequence[Any] = (arguments,)
+        self.sets: Sequence[object] = (arguments,)
         self._call = GpuCall(sent, config, kernel)
         self._launch = sent.launch_of(kernel, config, arguments.memory.first.values)
-        self._graph: Any = None
+        self._graph: Callable[[], None] | Literal[False] | None = None
 
     def _once(self) -> None:
         self._call.launch(self.arguments.driver, self.kernel, self._launch, self.arguments.values)
@@ -106,7 +113,7 @@ class GpuBench(OwnBench):
         super().__init__(*given)
         self._device = DeviceArguments(self.memory, self.expected.start)
 
-    def load(self, kernel: Any, packs: Sequence[Any], pool: object, threads: int, *, cold_bytes: int = 0) -> Any:
+    def load(self, kernel: Any, packs: Packs, pool: object, threads: int, *, cold_bytes: int = 0) -> Any:
         """Load a configuration's machine code."""
         expected: Expected = self.expected
         reset = [number for number, is_reset in enumerate(expected.is_reset) if is_reset]
@@ -118,7 +125,7 @@ class GpuBench(OwnBench):
             block.poison()
         self._device.reset(range(len(self._device.blocks)))
 
-    def check(self, loaded: Any, packs: Sequence[Any], options: MeasureOptions) -> None:
+    def check(self, loaded: Any, packs: Packs, options: MeasureOptions) -> None:
         """Compare what one run has left. Raises CandidateError (WRONG_RESULT or NON_FINITE)."""
         self._device.read()
         super().check(loaded, packs, options)

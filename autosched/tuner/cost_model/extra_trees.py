@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -67,7 +66,15 @@ class ExtraTrees:
 
 
 def _grow(
-    numbers: Any, target: Any, rows: Any, seeds: Any, tried: Any, columns: Any, limits: Any, below: Any, values: Any
+    numbers: np.ndarray,
+    target: np.ndarray,
+    rows: np.ndarray,
+    seeds: np.ndarray,
+    tried: int,
+    columns: np.ndarray,
+    limits: np.ndarray,
+    below: np.ndarray,
+    values: np.ndarray,
 ) -> None:
     """Grow a tree for each row of `rows`; the nodes below node i are below[i] and below[i] + 1, 0 for a leaf."""
     n_columns, n = numbers.shape[1], rows.shape[1]
@@ -137,7 +144,10 @@ def _grow(
             waiting, used = waiting + 2, used + 2
 
 
-def _predict(numbers: Any, columns: Any, limits: Any, below: Any, values: Any, result: Any) -> None:
+def _predict(
+    numbers: np.ndarray, columns: np.ndarray, limits: np.ndarray, below: np.ndarray, values: np.ndarray,
+    result: np.ndarray,
+) -> None:  # fmt: skip
     for row in range(result.shape[1]):  # a row stays in the cache meanwhile
         for tree in range(result.shape[0]):
             node = 0

@@ -10,9 +10,8 @@ Source: Zheng et al. 2020, Ansor, appendix B (which quantities); Wolf, Lam 1991 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -54,7 +53,7 @@ _VOLUMES = (
 )
 _OF_SIZE = ("flops", "footprint_bytes", "branches")  # what tells the size of the workload rather than the schedule
 DRAWS = 256  # iterations that are drawn to see how often a branch is taken
-_ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
+_ARITHMETIC: Mapping[type, Callable[..., np.ndarray]] = {
     E.Add: np.add,
     E.Sub: np.subtract,
     E.Mul: np.multiply,
@@ -74,7 +73,9 @@ _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
 _FLOPS = (E.Add, E.Sub, E.Mul, E.Div, E.Max, E.Min)
 
 
-Reach = list[tuple[int, tuple[Any, ...]]]  # of an index: factors, and the form keys of the variables that they apply to
+Reach = list[
+    tuple[int, tuple[Hashable, ...]]
+]  # of an index: factors, and the form keys of the variables that they apply to
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def _how_often(condition: PrimExpr, loops: Sequence[For]) -> float:
     return 1.0 if held is None else float(np.mean(np.broadcast_to(held, DRAWS)))
 
 
-def _evaluate(expr: PrimExpr, values: Mapping[Var, np.ndarray]) -> Any:
+def _evaluate(expr: PrimExpr, values: Mapping[Var, np.ndarray]) -> np.ndarray | int | None:
     """The values of an integer expression; None where it holds something that is not arithmetic on `values`."""
     if isinstance(expr, Var):
         return values.get(expr)

@@ -18,9 +18,9 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def one_thread() -> AbstractContextManager[Any]:
+def one_thread() -> AbstractContextManager[object]:
     """A context in which NumPy's linear algebra runs on one thread."""
-    context: AbstractContextManager[Any] = _controller().limit(limits=1)
+    context: AbstractContextManager[object] = _controller().limit(limits=1)
     return context
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from autosched.errors import InvalidValueError
 from autosched.runtime.kernel import Kernel
@@ -13,6 +13,7 @@ from autosched.task import ConfigLike, Measurement, Status, Task, Trial
 
 if TYPE_CHECKING:
     from autosched.json_types import JsonObject
+    from autosched.templates.pack import Packing
 
 THREAD_KNOBS = ("threads", "num_threads")  # knobs that say how many threads a candidate runs on
 
@@ -120,6 +121,9 @@ class Candidate:
     config: ConfigLike
 
 
+Packs: TypeAlias = "tuple[Packing | None, ...]"  # per argument of a kernel; None: it is taken as it is; (): all are
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """A candidate's machine code.
@@ -132,7 +136,7 @@ class Built:
 
     candidate: Candidate
     kernel: Kernel = field(repr=False)
-    packs: tuple[Any, ...] = ()
+    packs: Packs = ()
     build_s: float = 0.0
     features: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
@@ -175,7 +179,9 @@ class Measurer(Protocol):
         ...
 
 
-Ahead = Callable[[], tuple[Task, Sequence[Any]] | None]  # the task and configurations that will probably come next
+Ahead = Callable[
+    [], tuple[Task, Sequence[ConfigLike]] | None
+]  # the task and configurations that will probably come next
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from autosched.errors import AutoschedError, ScheduleError, SpaceError
 from autosched.runtime.kernel import Kernel
@@ -22,6 +22,9 @@ from autosched.tuner.measure.memory import choose_memory_limit
 from autosched.tuner.measure.process import Job, Numbering
 from autosched.tuner.measure.worker import Setup
 from autosched.tuner.measure.worker_pool import WorkerPool
+
+if TYPE_CHECKING:
+    from autosched.tuner.measure.base import Packs
 
 TEMPLATE_COMPILER = "autosched.tuner.measure.compiler:TemplateCompiler"
 # The native loop is compiled once and by no candidate: a busy machine that has just installed us needs longer for it.
@@ -34,7 +37,7 @@ class Compiler(Protocol):
     def warm_up(self, target: Target) -> None:
         """Do what makes the first compilation slow."""
 
-    def compile(self, func: object, config: ConfigLike, target: Target) -> tuple[Kernel, tuple[Any, ...]]:
+    def compile(self, func: object, config: ConfigLike, target: Target) -> tuple[Kernel, Packs]:
         """Compile a task's natural-layout function as a configuration says; gives the kernel and its packs.
 
         Raises SpaceError or ScheduleError for a configuration that does not fit.
@@ -79,14 +82,14 @@ class BuildRole:
         module, _, name = compiler.partition(":")
         self._compiler: Compiler = getattr(importlib.import_module(module), name)()
         self._target = Target(target)
-        self._funcs: dict[str, Any] = {}
+        self._funcs: dict[str, object] = {}
         self._compiler.warm_up(self._target)
 
     def learn(self, key: str, value: object) -> None:
         """Keep a function."""
         self._funcs[key] = value
 
-    def do(self, message: _Build | _NativeLoop) -> Any:
+    def do(self, message: _Build | _NativeLoop) -> object:
         """Compile; gives (kernel, packs, processor seconds, features), or the native loop's object code."""
         if isinstance(message, _NativeLoop):
             return self._compiler.native_loop()

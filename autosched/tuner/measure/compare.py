@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from autosched.errors import InvalidValueError
 from autosched.task import ConfigLike, Measurement, Task
@@ -21,7 +20,7 @@ InTurn = Callable[[Sequence[Built], int], list[list[float]] | Measurement]
 def build_finalists(
     task: Task,
     configs: Sequence[ConfigLike],
-    build: Callable[[Sequence[Candidate]], Any],
+    build: Callable[[Sequence[Candidate]], Iterable[Built | Failed]],
     check: Callable[[Built], Measurement | None],
 ) -> tuple[dict[int, Compared], dict[int, Built]]:
     """(by position the failures, what was built and found right). Raises InvalidValueError for no configuration."""
@@ -63,7 +62,7 @@ def time_in_turn(
     """Time them in turn; where that fails, each with the first one alone, so that only the culprit fails."""
 
     def several(some: Sequence[Built]) -> list[Compared]:
-        configs: list[Any] = [one.candidate.config for one in some]
+        configs: list[ConfigLike] = [one.candidate.config for one in some]
         times = in_turn(some, rounds)
         if not isinstance(times, Measurement):
             how = [options.facts(threads_of(one, options)) for one in some]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from autosched.tir import PrimFunc
 if TYPE_CHECKING:
     from autosched.codegen import CompiledKernel
     from autosched.templates.base import Anchor, Template
+    from autosched.tuner.measure.base import Packs
 
 # LLVM emits a kernel's code once more to show it, a tenth of its building: that pays where bad candidates run long.
 COUNTED_FLOPS = 5e8
@@ -43,7 +44,7 @@ class TemplateCompiler:
         applied = template.apply(func, template.default(anchor, target), target)
         compile_func(applied.func, target, name="warm_up")
 
-    def compile(self, func: PrimFunc, config: ConfigLike, target: Target) -> tuple[Kernel, tuple[Any, ...]]:
+    def compile(self, func: PrimFunc, config: ConfigLike, target: Target) -> tuple[Kernel, Packs]:
         """Apply the configuration's template and compile.
 
         Raises SpaceError if no such template fits the function.

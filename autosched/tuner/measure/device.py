@@ -8,9 +8,9 @@ alone has paid for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -26,6 +26,11 @@ from autosched.task import Status
 from autosched.tuner.measure.base import CandidateError, MeasureOptions
 from autosched.tuner.measure.check import Verdict, check_output
 from autosched.tuner.measure.reference import CHECKED_AGAINST, Reference
+
+if TYPE_CHECKING:
+    from autosched.runtime.kernel import Kernel
+    from autosched.templates.pack import Packing
+    from autosched.tuner.measure.base import Packs
 
 GUARD_BYTES = 1024  # on either side of what a candidate writes
 POISON = 0xFF  # NaN as floats: what nobody wrote is no result
@@ -86,13 +91,13 @@ class DeviceLoaded:
         flush: Guarded | None,
     ):  # fmt: skip
         self.kernel, self.driver, self.outputs, self._flush = kernel, driver, outputs, flush
-        self.sets: Sequence[Any] = (inputs,)
+        self.sets: Sequence[object] = (inputs,)
         self._entries = driver.load(kernel)
         self.scratch = Guarded(driver, kernel.scratch_bytes)
         places = (inputs_then_outputs(kernel, inputs, outputs), self.scratch.address if kernel.scratch_bytes else 0)
         self._words = Guarded(driver, WORDS * 8 * len(kernel.checks)) if kernel.checks else None  # written, never read
         self._addresses = [*places[0], places[1], *([self._words.address] if self._words is not None else [])]
-        self._graph: Any = None
+        self._graph: Callable[[], None] | Literal[False] | None = None
 
     def _call(self, number: int) -> None:
         for _ in range(number):
@@ -136,10 +141,10 @@ class DeviceBench:
 
     def __init__(self, reference: Reference, index: int = 0):
         self._reference, self.driver = reference, driver_of(index)
-        self._inputs: dict[tuple[int, Any], Input] = {}
+        self._inputs: dict[tuple[int, Packing | None], Input] = {}
         self._flush: Guarded | None = None
 
-    def load(self, kernel: Any, packs: Sequence[Any], pool: Any, threads: int, *, cold_bytes: int = 0) -> DeviceLoaded:
+    def load(self, kernel: Kernel, packs: Packs, pool: object, threads: int, *, cold_bytes: int = 0) -> DeviceLoaded:
         """Load a kernel with its arguments; with `cold_bytes` its calls find nothing in the caches.
 
         Raises CandidateError if its arguments are not those of the task, DeviceError for machine code of another
@@ -161,7 +166,7 @@ class DeviceBench:
             self._flush = Guarded(self.driver, FLUSHED * Target(kernel.target).gpu.l2_bytes)
         return self._flush
 
-    def _input(self, index: int, arg: ArgSpec, pack: Any) -> Guarded:
+    def _input(self, index: int, arg: ArgSpec, pack: Packing | None) -> Guarded:
         key = index, pack
         if key not in self._inputs:
             natural = np.asarray(self._reference.inputs[index])
@@ -179,11 +184,11 @@ class DeviceBench:
         for memory in (*loaded.outputs, loaded.scratch):
             memory.poison()
 
-    def recheck(self, loaded: DeviceLoaded, packs: Sequence[object], options: MeasureOptions) -> None:
+    def recheck(self, loaded: DeviceLoaded, packs: Packs, options: MeasureOptions) -> None:
         """As `check`: many runs leave what one does."""
         self.check(loaded, packs, options)
 
-    def check(self, loaded: DeviceLoaded, packs: Sequence[Any], options: MeasureOptions) -> None:
+    def check(self, loaded: DeviceLoaded, packs: Packs, options: MeasureOptions) -> None:
         """Compare what a kernel left in its outputs. Raises CandidateError (WRONG_RESULT or NON_FINITE)."""
         kernel = loaded.kernel
         packs = packs or (None,) * len(kernel.args)

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.env import child_environment
 from autosched.errors import AutoschedError
@@ -39,7 +39,7 @@ class Job:
     share  how many times the pool's time it may take
     """
 
-    message: Any
+    message: object
     needs: Mapping[str, Json] = field(default_factory=dict)
     share: int = 1
 
@@ -49,9 +49,9 @@ class Numbering:
 
     def __init__(self, prefix: str):
         self._prefix = prefix
-        self._keys: dict[int, tuple[str, Any]] = {}
+        self._keys: dict[int, tuple[str, object]] = {}
 
-    def key(self, thing: Any) -> str:
+    def key(self, thing: object) -> str:
         """Give the key of an object."""
         if id(thing) not in self._keys:
             self._keys[id(thing)] = f"{self._prefix}{len(self._keys)}", thing

@@ -20,7 +20,8 @@ from autosched.tuner.measure.sampling import LEAST_ROUNDS, calls_per_repeat, sam
 from autosched.tuner.measure.workbench import Workbench
 
 if TYPE_CHECKING:
-    from autosched.json_types import Json
+    from autosched.runtime.kernel import Kernel
+    from autosched.tuner.measure.base import Packs
 
 NATIVE = "native"
 _INTERLEAVE_S = 2.0  # kernels that are compared share so much time, after LEAST_ROUNDS rounds
@@ -33,8 +34,8 @@ _FILLS_CACHES_S = 0.01  # a call that takes longer than this needs no other one 
 class Entry:
     """A kernel to run, with what turns natural arguments into its own."""
 
-    kernel: Any
-    packs: tuple[Any, ...]
+    kernel: Kernel
+    packs: Packs
     threads: int
 
 
@@ -79,7 +80,7 @@ class Loaded(Protocol):
     """A candidate that is ready to be called; each of its calls uses the next of its sets of arguments."""
 
     @property
-    def sets(self) -> Sequence[Any]: ...
+    def sets(self) -> Sequence[object]: ...
 
     def run(self, number: int = 1) -> float | None:
         """Call it so often; gives the seconds where not everything that this takes is to be counted."""
@@ -92,7 +93,7 @@ class Bench(Protocol):
     @property
     def checked_against(self) -> str: ...
 
-    def load(self, kernel: Any, packs: Sequence[Any], pool: Any, threads: int, *, cold_bytes: int = 0) -> Any:
+    def load(self, kernel: Any, packs: Packs, pool: Any, threads: int, *, cold_bytes: int = 0) -> Any:
         """Make a candidate ready."""
         ...
 
@@ -100,11 +101,11 @@ class Bench(Protocol):
         """Bring arguments into the state before the first run: nothing of an earlier candidate is left in them."""
         ...
 
-    def check(self, loaded: Any, packs: Sequence[Any], options: MeasureOptions) -> None:
+    def check(self, loaded: Any, packs: Packs, options: MeasureOptions) -> None:
         """Compare the results of one run after `make_fresh`. Raises CandidateError."""
         ...
 
-    def recheck(self, loaded: Any, packs: Sequence[Any], options: MeasureOptions) -> None:
+    def recheck(self, loaded: Any, packs: Packs, options: MeasureOptions) -> None:
         """Compare the results after many runs. Raises CandidateError."""
         ...
 
@@ -134,7 +135,7 @@ class RunRole:
 
         return spoils_the_device(error)
 
-    def learn(self, key: str, value: Any) -> None:
+    def learn(self, key: str, value: object) -> None:
         """Keep where a task's reference is; under the key NATIVE the native loop's object code."""
         if isinstance(value, bytes):
             self._native = open_pool(value)
@@ -142,22 +143,23 @@ class RunRole:
             self._references[key] = value
 
     @property
-    def pool(self) -> Any:
+    def pool(self) -> ThreadPool | None:
         """The threads that candidates run on."""
         assert self._native is not None, "the native loop is learnt before a kernel is run"
         return self._native
 
-    def do(self, message: Json) -> Any:
+    def do(self, message: Any) -> object:
         """Serve one message."""
         if isinstance(message, Run):
             return self._run(message)
         self._checked = None
         match message:
             case Loop():
-                return self._loop(message)
+                self._loop(message)
+                return None
         return self._interleave(message)
 
-    def _workbench(self, key: str, kernel: Any) -> Bench:
+    def _workbench(self, key: str, kernel: Kernel) -> Bench:
         if self._bench is None or self._bench[0] != key:
             self._bench = self._checked = None  # before the next one takes its memory
             self._bench = key, self.open_bench(self._references[key], getattr(kernel, "backend", "cpu"))

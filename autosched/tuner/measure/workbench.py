@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from autosched.tuner.measure.base import CandidateError, MeasureOptions
 from autosched.tuner.measure.check import check_output
 from autosched.tuner.measure.memory import GuardedArray
 from autosched.tuner.measure.reference import CHECKED_AGAINST, Reference
+
+if TYPE_CHECKING:
+    from autosched.templates.pack import Packing
+    from autosched.tuner.measure.base import Packs
 
 _MOST_PACKED = 8  # forms of one argument that are kept
 _MOST_SETS = 4096
@@ -97,12 +101,12 @@ class Workbench:
 
     def __init__(self, reference: Reference):
         self._reference = reference
-        self._inputs: dict[tuple[int, Any], GuardedArray] = {}
-        self._outputs: dict[tuple[int, Any], tuple[GuardedArray, np.ndarray, np.ndarray | None]] = {}
+        self._inputs: dict[tuple[int, Packing | None], GuardedArray] = {}
+        self._outputs: dict[tuple[int, Packing | None], tuple[GuardedArray, np.ndarray, np.ndarray | None]] = {}
         self._blocks: list[np.ndarray] = []  # memory of copies, the one used last at the end
 
     def load(
-        self, kernel: Kernel, packs: Sequence[Any], pool: ThreadPool, threads: int, *, cold_bytes: int = 0
+        self, kernel: Kernel, packs: Packs, pool: ThreadPool, threads: int, *, cold_bytes: int = 0
     ) -> LoadedKernel:
         """Load a kernel with its arguments.
 
@@ -152,11 +156,11 @@ class Workbench:
             assert isinstance(array, GuardedArray), "outputs are no copies"
             array.poison()
 
-    def recheck(self, loaded: LoadedKernel, packs: Sequence[object], options: MeasureOptions) -> None:
+    def recheck(self, loaded: LoadedKernel, packs: Packs, options: MeasureOptions) -> None:
         """As `check`: many runs leave what one does."""
         self.check(loaded, packs, options)
 
-    def check(self, loaded: LoadedKernel, packs: Sequence[Any], options: MeasureOptions) -> None:
+    def check(self, loaded: LoadedKernel, packs: Packs, options: MeasureOptions) -> None:
         """Compare what a kernel left in its outputs. Raises CandidateError (WRONG_RESULT or NON_FINITE)."""
         kernel, n_inputs = loaded.kernel, len(loaded.kernel.inputs)
         packs = packs or (None,) * len(kernel.args)
@@ -183,7 +187,7 @@ class Workbench:
         rounding = self._reference.rounding[output]
         return max(rounding, options.accuracy) if arg.dtype in ("float16", "float32") else rounding
 
-    def _input(self, index: int, arg: ArgSpec, pack: Any) -> GuardedArray:
+    def _input(self, index: int, arg: ArgSpec, pack: Packing | None) -> GuardedArray:
         key = index, pack
         if key not in self._inputs:
             natural = np.asarray(self._reference.inputs[index])
@@ -194,7 +198,9 @@ class Workbench:
         _check_form(arg, self._inputs[key].array)
         return self._inputs[key]
 
-    def _output(self, index: int, arg: ArgSpec, pack: Any) -> tuple[GuardedArray, np.ndarray, np.ndarray | None]:
+    def _output(
+        self, index: int, arg: ArgSpec, pack: Packing | None
+    ) -> tuple[GuardedArray, np.ndarray, np.ndarray | None]:
         """The array, what is expected in it, and which of its elements count (None: all)."""
         key = index, pack
         if key not in self._outputs:
@@ -232,7 +238,7 @@ def _check_form(arg: ArgSpec, values: np.ndarray) -> None:
         raise CandidateError(Status.RUN_ERROR, text)
 
 
-def _make_room(arrays: dict[tuple[int, object], Any], index: int) -> None:
+def _make_room(arrays: dict[tuple[int, Packing | None], Any], index: int) -> None:
     """Drop the oldest form of an argument where there are too many."""
     forms = [key for key in arrays if key[0] == index]
     if len(forms) >= _MOST_PACKED:

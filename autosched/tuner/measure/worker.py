@@ -53,7 +53,7 @@ class Learn:
     """A frame: something that later jobs refer to by its key."""
 
     key: str
-    value: Any
+    value: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Do:
     """A frame: one job."""
 
     number: int
-    message: Any
+    message: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Role(Protocol):
     failure: Status  # status of an exception that says nothing better
 
     def learn(self, key: str, value: object) -> None: ...
-    def do(self, message: object) -> Any: ...
+    def do(self, message: object) -> object: ...
 
 
 @dataclass(slots=True)

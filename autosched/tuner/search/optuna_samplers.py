@@ -7,8 +7,8 @@ configuration, and the sampler gets the time of that one. Failed configurations 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from autosched.errors import UsageError
 from autosched.space import ConfigSpace, Knob
 from autosched.tuner.cost_model import Hint
 from autosched.tuner.search.base import START, BaseSearch
+
+if TYPE_CHECKING:
+    import optuna
 
 NEAREST = 200  # random rows of a large space among which the nearest open one is looked for
 
@@ -30,10 +33,12 @@ class OptunaSearch(BaseSearch):
         self._study = _study(self.make_sampler(seed))
         self._knobs = [(i, knob) for i, knob in enumerate(space.knobs) if len(knob.values) > 1]
         self._distributions = {knob.name: _distribution(knob) for _, knob in self._knobs}
-        self._suggested: dict[bytes, Any] = {}  # Optuna's open trials by the row that is measured for them
+        self._suggested: dict[
+            bytes, optuna.trial.Trial
+        ] = {}  # Optuna's open trials by the row that is measured for them
         self._seen = 0
 
-    def make_sampler(self, seed: int) -> Any:
+    def make_sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         """The sampler of Optuna."""
         raise NotImplementedError(self.sampler)
 
@@ -72,7 +77,7 @@ class OptunaSearch(BaseSearch):
             rows.append(row)
         return np.array(rows, dtype=np.int32).reshape(len(rows), len(self.space.knobs))
 
-    def _wanted(self, params: dict[str, Any]) -> np.ndarray:
+    def _wanted(self, params: Mapping[str, Any]) -> np.ndarray:
         row = np.zeros(len(self.space.knobs), dtype=np.int32)
         for i, knob in self._knobs:
             row[i] = params[knob.name] if _is_ordered(knob) else knob.position(_value(knob, params[knob.name]))
@@ -100,7 +105,7 @@ class TpeSearch(OptunaSearch):
 
     name, sampler = "optuna-tpe", "TPESampler"
 
-    def make_sampler(self, seed: int) -> Any:
+    def make_sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         """Optuna's default."""
         import optuna
 
@@ -112,7 +117,7 @@ class CmaEsSearch(OptunaSearch):
 
     name, sampler = "optuna-cmaes", "CmaEsSampler"
 
-    def make_sampler(self, seed: int) -> Any:
+    def make_sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         """CMA-ES over the ordered knobs; the others are drawn at random. Raises UsageError."""
         import optuna
 
@@ -128,7 +133,7 @@ class OptunaGpSearch(OptunaSearch):
 
     name, sampler = "optuna-gp", "GPSampler"
 
-    def make_sampler(self, seed: int) -> Any:
+    def make_sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         """Optuna's process with its defaults. Raises UsageError."""
         import warnings
 
@@ -143,7 +148,7 @@ class OptunaGpSearch(OptunaSearch):
             return optuna.samplers.GPSampler(seed=seed, n_startup_trials=10)
 
 
-def _study(sampler: object) -> Any:
+def _study(sampler: optuna.samplers.BaseSampler) -> optuna.Study:
     import optuna
 
     level = optuna.logging.get_verbosity()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import TargetError
 from autosched.target import Fingerprint, Target, choose_threads, host_cpu
 from autosched.target.cpus import features_of
 from autosched.version import __version__
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 BUILD = "autosched build"  # the resource of a worker that compiles
 INFO = "autosched"  # where a worker's own facts stand in the scheduler's list
@@ -48,7 +51,7 @@ class Device:
         return json.dumps(document)
 
     @staticmethod
-    def from_json(text: Any) -> Device | None:
+    def from_json(text: Json) -> Device | None:
         """Read what `to_json` wrote; None for anything else, and for what another version wrote."""
         try:
             document = json.loads(text)

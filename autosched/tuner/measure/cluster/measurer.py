@@ -7,7 +7,7 @@ import pickle
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ from autosched.tuner.measure.cluster.device import BUILD, INFO, Device
 from autosched.tuner.measure.cluster.security import CONNECT_S, Access, check_access
 
 if TYPE_CHECKING:
+    from distributed import Future
+
     from autosched.json_types import JsonObject
 
 _LOOK_S = 1.0  # how often the workers are looked after while something is awaited
@@ -165,7 +167,7 @@ class ClusterMeasurer:
         Raises AutoschedError if the scheduler is gone, or nobody is left that could measure.
         """
         data = self._pickled(task)
-        waiting: dict[Any, ConfigLike] = {}
+        waiting: dict[Future, ConfigLike] = {}
         for config in configs:
             code = self._submit(BUILD, work.build, self._setup, data, config)
             ran = self._submit(self._device.tag, work.run, self._setup, data, config, code, best_s)
@@ -190,11 +192,11 @@ class ClusterMeasurer:
             self._tasks[id(task)] = task, pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
         return self._tasks[id(task)][1]
 
-    def _submit(self, resource: str, function: Any, *arguments: object) -> Any:
+    def _submit(self, resource: str, function: Callable[..., object], *arguments: object) -> Future:
         key = f"autosched-{function.__name__}-{uuid.uuid4().hex}"
         return self._cluster.client.submit(function, *arguments, key=key, pure=False, resources={resource: 1})
 
-    def _completed(self, futures: list[Any]) -> Iterator[tuple[Any, Any]]:
+    def _completed(self, futures: list[Future]) -> Iterator[tuple[Future, Any]]:
         """(future, what it holds) as they end; what is left is cancelled when the iteration is."""
         from distributed import wait
 
@@ -219,7 +221,7 @@ class ClusterMeasurer:
                 with contextlib.suppress(OSError, TimeoutError):
                     self._cluster.client.cancel(left, force=True)
 
-    def _result(self, future: Any) -> Any:
+    def _result(self, future: Future) -> Any:
         """What a future holds; machines that failed are no candidate's fault: it counts as lost.
 
         Raises TimeoutError where what it held does not come, AutoschedError if the scheduler is gone.

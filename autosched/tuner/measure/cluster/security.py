@@ -6,11 +6,13 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import AutoschedError, UsageError
 
 if TYPE_CHECKING:
+    from distributed.security import Security
+
     from autosched.json_types import JsonObject
 
 CONNECT_S = 10.0
@@ -48,7 +50,7 @@ class Access:
             raise UsageError(f"certificates are given, and {self.address} asks for no TLS", hint="write tls://…")
         return f"{protocol}://{host}:{port}"
 
-    def security(self) -> Any:
+    def security(self) -> Security | None:
         """What dask needs to know. Raises UsageError for files that are missing or unusable."""
         from distributed import Security
 
@@ -100,7 +102,7 @@ def _refusal(url: str) -> UsageError:
     )
 
 
-def _ask(url: str, security: Any) -> str:
+def _ask(url: str, security: Security) -> str:
     """The address that the scheduler listens on. Raises AutoschedError if none answers."""
     import asyncio
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.records.record import host_id
 from autosched.runtime.kernel import Kernel
@@ -23,6 +23,10 @@ from autosched.task import Measurement, Task
 from autosched.tuner.measure.base import Built, Candidate, Compared, Failed, MeasureOptions
 from autosched.tuner.measure.builder import LocalBuilder
 from autosched.tuner.measure.local import LocalMeasurer
+
+if TYPE_CHECKING:
+    from autosched.task.trial import ConfigLike
+    from autosched.tuner.measure.base import Packs
 
 _MOST_STATIONS = 2  # set-ups (target, options) that are kept ready at the same time
 
@@ -45,12 +49,12 @@ class Code:
     """A built candidate on its way from one worker to another."""
 
     kernel: Kernel
-    packs: tuple[Any, ...]
+    packs: Packs
     build_s: float
     features: Mapping[str, tuple[float, ...]]
 
 
-def build(setup: Setup, task: bytes, config: Any) -> Code | Measurement:
+def build(setup: Setup, task: bytes, config: ConfigLike) -> Code | Measurement:
     """Compile a candidate; a Measurement tells how that failed."""
     candidate = Candidate(_read_task(task), config)
     with _station(setup) as station, station.building() as builder:
@@ -60,7 +64,7 @@ def build(setup: Setup, task: bytes, config: Any) -> Code | Measurement:
     return Code(outcome.kernel, outcome.packs, outcome.build_s, outcome.features)
 
 
-def run(setup: Setup, task: bytes, config: Any, code: Code | Measurement, best_s: float | None) -> Measurement:
+def run(setup: Setup, task: bytes, config: ConfigLike, code: Code | Measurement, best_s: float | None) -> Measurement:
     """Check and time a built candidate on this worker's device."""
     if isinstance(code, Measurement):
         return code
@@ -70,7 +74,9 @@ def run(setup: Setup, task: bytes, config: Any, code: Code | Measurement, best_s
     return _from_here(found)
 
 
-def compare(setup: Setup, task: bytes, configs: Sequence[Any], rounds: int, extra_seeds: int) -> tuple[Compared, ...]:
+def compare(
+    setup: Setup, task: bytes, configs: Sequence[ConfigLike], rounds: int, extra_seeds: int
+) -> tuple[Compared, ...]:
     """Measure configurations in turn against the first one, all on this worker's device."""
     with _station(setup) as station, station.timing() as measurer:
         found = measurer.compare(_read_task(task), configs, rounds=rounds, extra_seeds=extra_seeds)

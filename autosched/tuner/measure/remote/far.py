@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autosched.errors import InvalidValueError
+from autosched.json_types import Json
 from autosched.runtime.kernel import Kernel
 from autosched.task import Measurement, Status
 from autosched.tuner.measure.cluster.device import this_device
@@ -18,11 +19,11 @@ from autosched.tuner.measure.run_role import NATIVE, Entry, Interleave, Run, Run
 from autosched.tuner.measure.worker import Do, serve
 
 if TYPE_CHECKING:
-    from autosched.json_types import Json, JsonObject
+    from autosched.json_types import JsonObject
 
 _MOST_KERNELS = 64  # of which a tuner speaks at the same time
 
-Arrays = Callable[[Any], np.ndarray]
+Arrays = Callable[[Json], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class MeasuringRole:
         self._kernels: dict[int, Kernel] = {}
         self._next = 0
 
-    def answer(self, request: Mapping[str, Json], raw: bytes, arrays: Arrays) -> Any:
+    def answer(self, request: Mapping[str, Json], raw: bytes, arrays: Arrays) -> Json:
         """What a request gives, as JSON.
 
         raw     machine code: of the native loop or a kernel

@@ -6,7 +6,7 @@ Both sides are of versions that fit (`rpc.access.fits`); a field that one of the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import InvalidValueError
@@ -18,6 +18,8 @@ from autosched.tuner.measure.reference import Reference
 
 if TYPE_CHECKING:
     from autosched.json_types import Json, JsonObject
+    from autosched.templates.pack import Packing
+    from autosched.tuner.measure.base import Packs
 
 # What turns natural arguments into a kernel's, by the name of its class.
 PACKS: Mapping[str, str] = {
@@ -32,7 +34,7 @@ def kernel_entry(kernel: Kernel) -> JsonObject:
     return dataclasses.replace(kernel, source="", trace="", config="", llvm_packed="").to_manifest()
 
 
-def pack_entries(packs: Sequence[object]) -> list[Any]:
+def pack_entries(packs: Packs) -> list[Json]:
     """Packs as JSON. Raises InvalidValueError for one of a kind that sessions do not know."""
     return [None if pack is None else _pack_entry(pack) for pack in packs]
 
@@ -44,16 +46,17 @@ def _pack_entry(pack: Any) -> JsonObject:
     return {"kind": name, **{f.name: getattr(pack, f.name) for f in dataclasses.fields(pack)}}
 
 
-def read_packs(entries: Any) -> tuple[Any, ...]:
+def read_packs(entries: Json) -> Packs:
     """Packs from JSON. Raises InvalidValueError, TypeError or KeyError for what `pack_entries` never gave."""
     return tuple(None if entry is None else _read_pack(dict(entry)) for entry in entries)
 
 
-def _read_pack(entry: JsonObject) -> Any:
+def _read_pack(entry: JsonObject) -> Packing:
     name = str(entry.pop("kind"))
     if name not in PACKS:
         raise InvalidValueError(f"unknown packing '{name[:40]}'")
-    return resolve(PACKS[name])(**{key: _tuples(value) for key, value in entry.items()})
+    read: Packing = resolve(PACKS[name])(**{key: _tuples(value) for key, value in entry.items()})
+    return read
 
 
 def _tuples(value: object) -> object:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import AutoschedError, RPCError, UsageError
 from autosched.rpc.client import RPCSession
@@ -27,6 +27,11 @@ from autosched.tuner.measure.remote.messages import (
     reference_facts,
 )
 from autosched.tuner.measure.runner import threads_of
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
+    from autosched.rpc.client import RemoteArray
+    from autosched.runtime.kernel import Kernel
 
 OpenSession = Callable[[], RPCSession]
 _MOST_REFERENCES = 8  # that a session keeps
@@ -58,8 +63,8 @@ class RemoteRunner:
         self._open, self._options, self._native = open_session, options, native
         self._session: RPCSession | None = None
         self._was_reached = False
-        self._sent: dict[str, list[Any]] = {}  # the arrays of each reference there
-        self._kernels: dict[int, tuple[Any, int]] = {}  # by identity: the kernel and its number there
+        self._sent: dict[str, list[RemoteArray]] = {}  # the arrays of each reference there
+        self._kernels: dict[int, tuple[Kernel, int]] = {}  # by identity: the kernel and its number there
 
     @property
     def is_here(self) -> bool:
@@ -74,7 +79,7 @@ class RemoteRunner:
         self._sent.clear()
         self._kernels.clear()
 
-    def ask(self, what: str, **request: Any) -> Any:
+    def ask(self, what: str, **request: Json) -> Json:
         """A request that runs no candidate. Raises DeviceGone."""
         return self._again(lambda: self._connected().ask("measure", what=what, within_s=_START_S, **request))
 
@@ -98,7 +103,7 @@ class RemoteRunner:
         found = self._run(built, reference, "interleave", rounds=rounds)
         return found if isinstance(found, Measurement) else [[float(t) for t in times] for times in found["value"]]
 
-    def _run(self, built: Sequence[Built], reference: Prepared, what: str, **request: Any) -> Any:
+    def _run(self, built: Sequence[Built], reference: Prepared, what: str, **request: Json) -> Json:
         """The answer to a request that runs candidates, or the Measurement that says how they failed."""
         within_s = self._options.run_timeout_s * len(built)
 
@@ -142,7 +147,7 @@ class RemoteRunner:
         how = {"threads": self._options.threads, "cache": self._options.cache}
         return Measurement(status, checked_against=CHECKED_AGAINST if was_checked else "", error=error, how=how)
 
-    def _again(self, once: Callable[[], object]) -> Any:
+    def _again(self, once: Callable[[], Any]) -> Any:
         """What `once` gives; it is tried again in a new session where the connection was lost."""
         for attempt in range(_TRIES):
             try:
