@@ -23,6 +23,7 @@ from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.driver import BenchReport
+    from autosched.driver.bench.entry import RunAs
     from autosched.json_types import JsonObject
 
 EXAMPLE = """
@@ -89,7 +90,7 @@ def command(
     sweep: tuple[str, tuple[int, ...]] | None,
     shapes: Shapes | None,
     inputs: Path | None,
-    run_as: Any,
+    run_as: RunAs,
     profile: bool,
     trace: Path | None,
     json_file: Path | None,
@@ -160,7 +161,7 @@ def _bench_models(
     warmup_s: float | None,
     percentiles: tuple[float, ...],
     shapes: Shapes | None,
-    run_as: Any,
+    run_as: RunAs,
     session: Any,
 ) -> BenchReport:
     n_rows = (len(models) + sum(not is_built(path) for path in models) * len(names)) * len(threads) * len(batches)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from autosched.tuner.measure.cluster.security import Access
 
 
-def with_access(function: Callable[..., object]) -> Callable[..., Any]:
+def with_access(function: Callable[..., object]) -> Callable[..., object]:
     """Add the options that say how others are reached: --tls-ca, --tls-cert, --tls-key and --insecure."""
     decorated = function
     for option in (

@@ -55,12 +55,12 @@ def common_options() -> list[click.Parameter]:
     ]
 
 
-def make_command(name: str, *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
+def make_command(name: str, *, example: str) -> Callable[[Callable[..., object]], click.Command]:
     """Make a command of a function `f(common: Common, **own options)`; `example` ends its help."""
     lines = "\n".join(f"  {line}" for line in example.strip().splitlines())
 
     def decorate(function: Callable[..., object]) -> click.Command:
-        def run(*, target: str, threads: int | None, db: tuple[str, ...], **values: Any) -> Any:
+        def run(*, target: str, threads: int | None, db: tuple[str, ...], **values: Any) -> object:
             form, verbose, quiet, debug = (values.pop(key) for key in ("format", "verbose", "quiet", "debug"))
             click.get_current_context().ensure_object(Process).debug = debug
             common = Common(target, threads, db, form, -1 if quiet else verbose, debug)

@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.cli.common import Common, make_command
 from autosched.cli.output import Column, Table, print_json, show, size
@@ -18,6 +18,7 @@ from autosched.version import __version__
 
 if TYPE_CHECKING:
     from autosched.json_types import JsonObject
+    from autosched.target.target import Target
 
 PACKAGES = (
     "numba", "llvmlite", "numpy", "sqlalchemy", "xgboost-cpu", "optuna", "plotly", "click", "safetensors",
@@ -106,7 +107,7 @@ def _target(text: str) -> JsonObject:
     }
 
 
-def _gpu_target(target: Any) -> JsonObject:
+def _gpu_target(target: Target) -> JsonObject:
     gpu = target.gpu
     return {
         "target": str(target),
@@ -192,7 +193,7 @@ def _databases(given: tuple[str, ...]) -> JsonObject:
 
 
 def _environment() -> JsonObject:
-    values: dict[str, Any] = {}
+    values: JsonObject = {}
     for entry in SWITCHES.values():
         if entry.is_set():
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +20,7 @@ from autosched.runtime.description import facts, kernel_rows
 from autosched.target import Target
 
 if TYPE_CHECKING:
-    from autosched.json_types import JsonObject
+    from autosched.json_types import Json, JsonObject
     from autosched.runtime import Executable
 
 EXAMPLE = """
@@ -133,7 +133,7 @@ def _add_times(rows: list[JsonObject], executable: Executable, name: str, common
     rows.sort(key=lambda row: -row["seconds"])
 
 
-def _head(known: Mapping[str, Any]) -> list[str]:
+def _head(known: Mapping[str, Json]) -> list[str]:
     lines = [
         f"{kind:8}{value['name']}: {value['dtype']}[{', '.join(map(str, value['shape']))}]"
         for kind, values in (("input", known["inputs"]), ("output", known["outputs"]))

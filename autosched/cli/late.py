@@ -16,6 +16,7 @@ from autosched.errors import ImportModelError, UsageError
 if TYPE_CHECKING:
     from autosched.driver.build.late import LateModel
     from autosched.ir import IRModule
+    from autosched.runtime.dynamic import DynamicExecutable
 
 Ranges = Mapping[str, tuple[int | range, ...]]
 
@@ -40,7 +41,7 @@ def build_late(error: ImportModelError | None, path: Path, shapes: Ranges | None
     return late
 
 
-def tell(late: Any, common: Common) -> None:
+def tell(late: LateModel | DynamicExecutable, common: Common) -> None:
     """Say what is compiled when, and what libraries compute."""
     from autosched.runtime.dynamic import DynamicExecutable
 
@@ -64,7 +65,7 @@ def tell(late: Any, common: Common) -> None:
 
 
 def run_late(
-    late: LateModel, *, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
+    late: Any, *, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
 ) -> dict[str, np.ndarray]:
     """Run on inputs from files, the others made up where their sizes are known; gives the outputs by name.
 
@@ -91,7 +92,7 @@ def run_late(
 
 
 def _run_dynamic(
-    model: Any, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
+    model: DynamicExecutable, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
 ) -> dict[str, np.ndarray]:
     """Run a model for all sizes: at those of the files, else at the least."""
     from autosched.runtime.size_expr import shape_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,10 @@ from autosched.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
     from autosched.records import RecordFilter
+    from autosched.records.places import Place
     from autosched.records.sql import SqlStore
+    from autosched.records.where import Condition
+    from autosched.target.fingerprint import Fingerprint
 
 
 def open_database(common: Common, *, write: bool = False) -> SqlStore:
@@ -27,7 +30,7 @@ def open_database(common: Common, *, write: bool = False) -> SqlStore:
     return open_store(database_place(common), write=write)
 
 
-def database_place(common: Common) -> Any:
+def database_place(common: Common) -> Place:
     """The database that the options name, or the usual one. Raises UsageError for more than one."""
     from autosched.records import database_to_write
 
@@ -69,7 +72,7 @@ def parse_since(text: str) -> float:
         raise ValueError(f"'{text}' is no time; write 2h, 3d or 2026-01-31") from None
 
 
-def parse_condition(text: str) -> Any:
+def parse_condition(text: str) -> Condition:
     """Read a condition as `autosched.records.where` does. Raises ValueError."""
     from autosched.records.where import parse_where
 
@@ -92,10 +95,10 @@ def check_status(context: click.Context, option: click.Parameter, value: str | N
     return value
 
 
-def with_filter(function: Callable[..., object]) -> Callable[..., Any]:
+def with_filter(function: Callable[..., object]) -> Callable[..., object]:
     """Add the options that choose records; the command gets them as one argument `chosen`, a `RecordFilter`."""
 
-    def run(common: Common, **values: Any) -> Any:
+    def run(common: Common, **values: Any) -> object:
         from autosched.records import RecordFilter
         from autosched.task import Status
 
@@ -113,7 +116,7 @@ def with_filter(function: Callable[..., object]) -> Callable[..., Any]:
     run.__doc__ = function.__doc__
     if hasattr(function, "__click_params__"):
         run.__click_params__ = function.__click_params__  # type: ignore[attr-defined]
-    decorated: Callable[..., Any] = run
+    decorated: Callable[..., object] = run
     for option in (
         click.option("--winners", is_flag=True, help="Only configurations that a build uses."),
         click.option(
@@ -138,10 +141,10 @@ def with_filter(function: Callable[..., object]) -> Callable[..., Any]:
     return decorated
 
 
-def with_query(function: Callable[..., object]) -> Callable[..., Any]:
+def with_query(function: Callable[..., object]) -> Callable[..., object]:
     """Add the argument QUERY, a part of a workload's text; the command gets the test of a workload's key as `fits`."""
 
-    def run(common: Common, query: str | None, **values: Any) -> Any:
+    def run(common: Common, query: str | None, **values: Any) -> object:
         def fits(key: str) -> bool:
             return query is None or query in workload_text(key) or query in key
 
@@ -171,11 +174,11 @@ def workload_text(key: str) -> str:
     return str(Workload.from_json(key))
 
 
-def knobs_text(knobs: Any) -> str:
+def knobs_text(knobs: Mapping[str, object]) -> str:
     """Write knobs and their values."""
     return " ".join(f"{name}={value}" for name, value in knobs.items())
 
 
-def device_text(device: Any) -> str:
+def device_text(device: Fingerprint) -> str:
     """Write a device with what tells it from others of its name."""
     return str(device.details)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +13,7 @@ from autosched.cli.common import Common, make_command
 from autosched.cli.logs_common import device_text, open_any, workload_text
 from autosched.cli.output import Column, Table, count, factor, milliseconds, say, show
 from autosched.cli.values import SHARE
+from autosched.target.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     from autosched.json_types import JsonObject
@@ -49,7 +50,7 @@ def diff(common: Common, a: str, b: str, threshold: float) -> None:
     say(f"{count(len(rows), 'task')}: {', '.join(parts) or 'nothing to compare'}", quiet=common.is_quiet)
 
 
-Winners = Mapping[tuple[str, Any, int], "Record"]
+Winners = Mapping[tuple[str, Fingerprint, int], "Record"]
 
 
 def compare(first: Winners, second: Winners, threshold: float) -> list[JsonObject]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from autosched.json_types import JsonObject
     from autosched.own.function import AutotunedFunction
     from autosched.records import RecordReader
+    from autosched.records.explain import Considered
+    from autosched.records.found import Found
+    from autosched.space.config import Config
+    from autosched.target.target import Target
     from autosched.task import Task
 
 COLUMNS = (
@@ -85,7 +90,7 @@ class Gains:
 
         stores = [part for part in sources(reader) if isinstance(part, SqlStore)]
         self.stores, self.threads = stores, threads
-        self.known: dict[tuple[str, Any], float] = {}
+        self.known: dict[tuple[str, object], float] = {}
         saved: dict[str, list[float]] = {}
         for store in reversed(stores):
             for task in task_statistics(*store.trial_table(), store.wins()):
@@ -103,7 +108,7 @@ class Gains:
 
 
 def _of_model(
-    common: Common, model: Path, shapes: Shapes | None, reader: RecordReader, target: Any, threads: int, gains: Gains
+    common: Common, model: Path, shapes: Shapes | None, reader: RecordReader, target: Target, threads: int, gains: Gains
 ) -> list[JsonObject]:
     from autosched.driver.build.choose import choose
     from autosched.driver.build.graph_options import choose_graph
@@ -135,7 +140,7 @@ def _of_own(own: AutotunedFunction, reader: RecordReader, threads: int | None, g
     return _rows(task, found, consider(reader, task, found, valid), gains, own.space.default_for(space))
 
 
-def _of_task(text: str, reader: RecordReader, target: Any, threads: int, gains: Gains) -> list[JsonObject]:
+def _of_task(text: str, reader: RecordReader, target: Target, threads: int, gains: Gains) -> list[JsonObject]:
     from autosched.records.explain import consider
     from autosched.task import Task, Workload
 
@@ -152,7 +157,9 @@ def _of_task(text: str, reader: RecordReader, target: Any, threads: int, gains: 
     return rows
 
 
-def _rows(task: Task, found: Any, considered: Any, gains: Gains, default: Any) -> list[JsonObject]:
+def _rows(
+    task: Task, found: Found, considered: Sequence[Considered], gains: Gains, default: Config | None
+) -> list[JsonObject]:
     rows = [
         {
             "workload": task.key,
@@ -170,7 +177,7 @@ def _rows(task: Task, found: Any, considered: Any, gains: Gains, default: Any) -
         for item in considered
     ]
     if not any(row["verdict"] == "used" for row in rows):
-        row = {
+        row: JsonObject = {
             "workload": task.key,
             "verdict": "used" if found else "default",
             "trust": str(found.trust),

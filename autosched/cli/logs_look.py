@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from autosched.records import Record, RecordFilter
+    from autosched.target.fingerprint import Fingerprint
 
 SINGLE = "single trials"  # where times come from while no winner is named
 
@@ -132,7 +134,7 @@ def _pareto_rows(records: Iterable[Record], fits: Callable[[str], bool]) -> Iter
     """The Pareto set of each task, of the last version of its function."""
     from autosched.records.metrics import metrics_of, pareto
 
-    tasks: dict[Any, list[Record]] = {}
+    tasks: dict[tuple[str, Fingerprint, int], list[Record]] = {}
     for record in records:
         if metrics_of(record.measurement) and fits(record.workload.key):
             tasks.setdefault((record.workload.key, record.device, record.threads), []).append(record)
@@ -217,7 +219,7 @@ def show_records(common: Common, chosen: RecordFilter, record: str | None, limit
     show(Table((Column("field", "field"), Column("value", "value")), rows), common.format)
 
 
-def _failures_text(failures: Any) -> str:
+def _failures_text(failures: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {status}" for status, n in failures.items()) or "none"
 
 

@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from autosched.json_types import JsonObject
     from autosched.records import RecordFilter
     from autosched.records.report import Machines
+    from autosched.records.report.roofline import Peak
     from autosched.records.sql import SqlStore
     from autosched.target import Target
+    from autosched.target.fingerprint import Fingerprint
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ def _machines(store: SqlStore, chosen: RecordFilter) -> Machines:
 
     target, most = Target("cpu"), choose_threads()
     here = target.fingerprint()
-    found: dict[Any, Any] = {}
+    found: dict[tuple[Fingerprint, int], Peak] = {}
     for threads in sorted({t.threads for t in store.tasks(chosen) if t.device == here and t.threads <= most}):
         from autosched.driver.report_facts import known_peak
 

@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def refuse_precision(precision: str | None) -> None:
         raise UsageError("--precision is for models", hint="a function's arguments have the types that it says")
 
 
-def arguments_of(function: AutotunedFunction, archive: Path | None) -> tuple[Any, ...]:
+def arguments_of(function: AutotunedFunction, archive: Path | None) -> tuple[object, ...]:
     """The arguments to tune with: those of an .npz by the names of parameters, else the function's example.
 
     An array without dimensions in the archive is a number. Raises UsageError.

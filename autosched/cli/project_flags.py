@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -147,7 +147,7 @@ def _value(option: click.Option, value: object, file: Path, key: str) -> object:
             raise refuse("text or a number")
         return _from_file(option, str(item), file)
 
-    def group(item: object) -> Any:
+    def group(item: object) -> object:
         if option.nargs == 1:
             return one(item)
         if not isinstance(item, list) or len(item) != option.nargs:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -34,7 +34,7 @@ class Remote:
         return common
 
 
-def with_remote(function: Callable[..., object]) -> Callable[..., Any]:
+def with_remote(function: Callable[..., object]) -> Callable[..., object]:
     """Add --remote, and the files for TLS."""
     decorated = function
     for option in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -37,7 +37,7 @@ def command() -> None:
     """
 
 
-def _with_listening(default_port: int) -> Callable[[Callable[..., Any]], Callable[..., object]]:
+def _with_listening(default_port: int) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Add the options of something that listens."""
 
     def decorate(function: Callable[..., object]) -> Callable[..., object]:

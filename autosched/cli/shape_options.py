@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 NAMES = ("shapes", "min_shapes", "opt_shapes", "max_shapes")
 
 
-def with_shapes(function: Callable[..., object]) -> Callable[..., Any]:
+def with_shapes(function: Callable[..., object]) -> Callable[..., object]:
     """Add --shapes and trtexec's three; the command gets the shapes to tune for, some or none, as `points`."""
 
-    def run(*args: Any, **values: Any) -> Any:
+    def run(*args: object, **values: Any) -> object:
         return function(*args, points=points_of(*(values.pop(name) for name in NAMES)), **values)
 
     run.__doc__ = function.__doc__
     run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
-    decorated: Callable[..., Any] = run
+    decorated: Callable[..., object] = run
     for option in (
         click.option("--max-shapes", type=SHAPES, help="The largest shapes of a range."),
         click.option(

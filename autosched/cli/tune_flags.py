@@ -116,16 +116,16 @@ OPTIONS = (
 )
 
 
-def with_search(function: Callable[..., object]) -> Callable[..., Any]:
+def with_search(function: Callable[..., object]) -> Callable[..., object]:
     """Add the flags; the command gets them as one argument `search`, a `SearchFlags`."""
 
-    def run(*args: Any, **values: Any) -> Any:
+    def run(*args: object, **values: Any) -> object:
         flags = SearchFlags(**{name: values.pop(name) for name in SearchFlags.__dataclass_fields__})
         return function(*args, search=flags, **values)
 
     run.__doc__ = function.__doc__
     run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
-    decorated: Callable[..., Any] = run
+    decorated: Callable[..., object] = run
     for option in reversed(OPTIONS):
         decorated = option(decorated)
     return decorated

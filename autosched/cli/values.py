@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import click
 
@@ -127,11 +126,11 @@ class Count(click.IntRange):
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.2
     """An option's type from one of the functions above; its ValueError becomes a usage error."""
 
-    def __init__(self, name: str, parse: Any):
+    def __init__(self, name: str, parse: Callable[[str], object]):
         self.name = name
         self.parse = parse
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         if not isinstance(value, str):
             return value
         try:

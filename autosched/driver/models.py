@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 from autosched import te
@@ -56,7 +57,7 @@ def as_module(what: object, args: Sequence[Tensor] | None = None, name: str | No
     raise WrongInputError(f"cannot build a {type(what).__name__}", hint=hint)
 
 
-def _called(function: Any) -> Any:
+def _called(function: FunctionType) -> object:
     """What a te function gives. Raises TypeError where it takes arguments."""
     needed = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
     if needed:
@@ -96,7 +97,7 @@ def _from_frontend(what: object) -> IRModule | None:
     return module
 
 
-def join_targets(modules: Mapping[Any, Any], target: Any) -> tuple[IRModule, Any]:
+def join_targets(modules: Mapping[str | Target, object], target: Any) -> tuple[IRModule, Target]:
     """(one module, its target) of TVM's dictionary from targets to modules.
 
     Raises  InvalidValueError for an empty dictionary, UsageError for targets of several kinds.

@@ -7,7 +7,7 @@ There is no reference to check the results against.
 from __future__ import annotations
 
 import os
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from autosched.tuner.measure.base import CandidateError
 from autosched.tuner.measure.process import Job
 from autosched.tuner.measure.worker import Setup
 from autosched.tuner.measure.worker_pool import WorkerPool
+
+if TYPE_CHECKING:
+    from autosched.runtime.array import NDArray
 
 
 class ModuleRole:
@@ -48,7 +51,7 @@ class ModuleRole:
         return Measurement(Status.OK, timed.results)
 
 
-def random_arguments(specs: list[tuple[tuple[int, ...], str]]) -> list[Any]:
+def random_arguments(specs: list[tuple[tuple[int, ...], str]]) -> list[NDArray]:
     """Arrays of shapes and dtypes: floats in [0, 1), integers 0 or 1, which are valid positions."""
     rng = np.random.default_rng(0)
     return [

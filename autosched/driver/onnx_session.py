@@ -17,6 +17,8 @@ from autosched.frontend.onnx.model_file import parse_model, read_model
 from autosched.runtime import Executable
 
 if TYPE_CHECKING:
+    import onnx
+
     from autosched.json_types import Json
 
 TARGETS = {"CPUExecutionProvider": "cpu", "CUDAExecutionProvider": "cuda"}
@@ -50,7 +52,7 @@ class InferenceSession:
 
     def __init__(
         self,
-        path_or_bytes: Any,
+        path_or_bytes: str | Path | bytes | onnx.ModelProto,
         sess_options: Any = None,
         providers: Sequence[str | tuple[str, Mapping[str, Json]]] | None = None,
         **build_options: Any,
@@ -114,7 +116,7 @@ class InferenceSession:
         return [by_name[name] for name in output_names or known]
 
 
-def _node_arg(value: Any) -> NodeArg:
+def _node_arg(value: onnx.ValueInfoProto) -> NodeArg:
     """A ValueInfoProto as users of ONNX Runtime see it."""
     from onnx import TensorProto
 
@@ -130,7 +132,7 @@ def _array(value: object) -> Any:
     return value if value is None or (isinstance(value, list) and any(map(np.ndim, value))) else np.asarray(value)
 
 
-def _numpy(value: object) -> Any:
+def _numpy(value: Any) -> Any:
     """An output as NumPy has it."""
     if isinstance(value, list):
         return [_numpy(item) for item in value]

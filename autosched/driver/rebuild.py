@@ -25,7 +25,7 @@ from autosched.tir.expr import Var
 from autosched.tir.serialize import from_json
 
 if TYPE_CHECKING:
-    from autosched.json_types import JsonObject
+    from autosched.json_types import Json, JsonObject
 
 
 def rebuild(contents: Contents, *, checks: bool = False) -> Any:
@@ -112,7 +112,7 @@ def _build_program(contents: Contents) -> object:
         return build(path, target=Target(manifest["target"]), shapes=fixed or None)
 
 
-def _late_ranges(bounds: Any) -> dict[str, tuple[int | range, ...]] | None:
+def _late_ranges(bounds: Json) -> dict[str, tuple[int | range, ...]] | None:
     """The sizes and ranges that were saved with an ONNX model, by input. Raises ArtifactError for what are none."""
     try:
         pairs = {str(name): [(int(low), int(high)) for low, high in sizes] for name, sizes in bounds.items()}
@@ -123,7 +123,7 @@ def _late_ranges(bounds: Any) -> dict[str, tuple[int | range, ...]] | None:
     return {n: tuple(a if a == b else range(a, b + 1) for a, b in sizes) for n, sizes in pairs.items()} or None
 
 
-def _ranges(module: IRModule, bounds: Any) -> dict[str, tuple[Any, ...]] | None:
+def _ranges(module: IRModule, bounds: Json) -> dict[str, tuple[int | range, ...]] | None:
     """The bounds that were saved with a model, as `build` takes them. Raises ArtifactError for what are none."""
     if not bounds:
         return None

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.codegen import compile_func
 from autosched.codegen.lower.flops import count_work
@@ -30,6 +30,9 @@ from autosched.task import Task
 from autosched.templates import apply_config
 from autosched.templates.thread_knob import split_threads
 from autosched.tir.schedule.trace import KINDS
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 MOST_TEXT = 40_000  # characters of one kernel's assembly
 RUN_S = 1.2  # measuring time of one of two whole models
@@ -63,7 +66,7 @@ def model_times(module: IRModule, target: Target, threads: int, records: RecordR
     Both are run in turn, for a second each; where they are the same, one is, and there is no interval.
     Raises AutoschedError for a model that does not run here as one graph.
     """
-    sources: dict[str, Any] = {"before": FallbackContext(), "after": resolve_records([records])}
+    sources: dict[str, RecordReader] = {"before": FallbackContext(), "after": resolve_records([records])}
     built = [build(module, target=target, records=source, threads=threads) for source in sources.values()]
     if not all(isinstance(one, Executable) for one in built):
         raise UsageError("the model is compiled when it is called")
@@ -150,6 +153,6 @@ def read_peak(stored: bytes) -> Peak | None:
     return peak if peak.levels and all(math.isfinite(rate) and rate > 0 for rate in rates) else None
 
 
-def _level(level: Sequence[Any]) -> tuple[str, int, float]:
+def _level(level: Sequence[Json]) -> tuple[str, int, float]:
     name, size_bytes, rate = level
     return str(name), int(size_bytes), float(rate)

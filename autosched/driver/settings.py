@@ -6,14 +6,15 @@ as arguments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from autosched.codegen.backends import codegen_backend
 from autosched.env import AUTOSCHED_TARGET_AS, AUTOSCHED_TUNE
 from autosched.errors import DeviceError, ScheduleError, SpaceError, UsageError
 from autosched.records import DispatchContext, FallbackContext, Record, default_reader
+from autosched.records.layers import Source
 from autosched.records.lookup import Lookup, Predictor
 from autosched.runtime.cuda.devices import driver_of
 from autosched.runtime.cuda.kernel import choose_image
@@ -57,6 +58,10 @@ def _estimate(task: Task, config: Config) -> float | None:
             except (SpaceError, ScheduleError):
                 return None
     return None
+
+
+TargetLike: TypeAlias = "str | Mapping[str, object] | Target"
+Records: TypeAlias = "Source | Sequence[Source]"
 
 
 def resolve_target(target: Any = None) -> Target:
@@ -109,7 +114,7 @@ def resolve_threads(threads: int | None, target: Target | None = None) -> int:
 
 
 def resolve_records(
-    records: Any = None,
+    records: Records | None = None,
     start: Path | None = None,
     *,
     like: str | None = None,

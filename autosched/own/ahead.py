@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,6 +39,7 @@ from autosched.task import Task
 
 if TYPE_CHECKING:
     from autosched.json_types import Json
+    from autosched.task.workload import Workload
 
 _DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float32", "float64")
 _TYPE = re.compile(r"\s*(\w+)\s*(\[[\s:,]*\])?\s*(,|$)")
@@ -150,7 +151,7 @@ def save_function(
     target = resolve_target()
     kernels: dict[str, CpuKernel] = {}
     described = []
-    made: dict[Any, str] = {}
+    made: dict[Hashable, str] = {}
     for variant in variants:
         same = (variant.config.key, _kinds(variant.values))
         if same not in made:
@@ -186,7 +187,7 @@ def _variants(
 ) -> tuple[Variant, ...]:
     named = [source for source in sources or () if is_there(source)]
     reader = resolve_records(named or function.sources or None, predict=expected_gain)
-    found: dict[Any, Variant] = {}
+    found: dict[Hashable, Variant] = {}
     wanted = {_kinds(values_of_types(function, text)) for text in signatures}
 
     def add(values: tuple[object, ...]) -> None:
@@ -219,11 +220,11 @@ def _variants(
     return tuple(found.values())
 
 
-def _recorded(function: Buildable, named: Sequence[object]) -> list[Any]:
+def _recorded(function: Buildable, named: Sequence[object]) -> list[Workload]:
     """The workloads that this version of the function has records of, the latest last."""
     from autosched.records import RecordFilter
 
-    workloads: dict[str, Any] = {}
+    workloads: dict[str, Workload] = {}
     for source in named or [database_to_write(function.database).where]:
         if isinstance(source, str | Path) and Path(source).exists():
             with open_store(source, write=False) as store:
@@ -233,15 +234,15 @@ def _recorded(function: Buildable, named: Sequence[object]) -> list[Any]:
     return list(workloads.values())
 
 
-def _kinds(values: Sequence[Any]) -> tuple[Any, ...]:
+def _kinds(values: Sequence[Any]) -> tuple[object, ...]:
     return tuple((str(np.asarray(value).dtype), np.ndim(value), isinstance(value, np.ndarray)) for value in values)
 
 
-def values_of_types(function: Buildable, text: str) -> tuple[Any, ...]:
+def values_of_types(function: Buildable, text: str) -> tuple[object, ...]:
     """Arguments of the types that a text such as "float64[:,:], int64" names; arrays are empty. Raises UsageError."""
     hint = 'write "float64[:,:], int64": ' + ", ".join(_DTYPES)
     body = re.sub(r"^\s*(void|none)?\s*\((.*)\)\s*$", r"\2", text)
-    values: list[Any] = []
+    values: list[object] = []
     at = 0
     while at < len(body):
         found = _TYPE.match(body, at)
@@ -348,11 +349,11 @@ def _entry(result: Any, symbol: str, n_slots: int) -> str:
     entry = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer.as_pointer(), word, word, word]), symbol)
     builder = ir.IRBuilder(entry.append_basic_block("entry"))
 
-    def slot(number: int, kind: Any) -> Any:
+    def slot(number: int, kind: ir.Type) -> ir.Value:
         place = builder.gep(entry.args[0], [ir.Constant(word, number)])
         return builder.bitcast(builder.load(place), kind.as_pointer())
 
-    def extent(number: int) -> Any:
+    def extent(number: int) -> ir.Value:
         return builder.load(builder.gep(slot(n_slots + 1, word), [ir.Constant(word, number)]))
 
     arguments, n_extents = [], 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,11 +42,11 @@ class Tolerance:
 class LoadedOwn:
     """A compiled configuration with its arguments (see `tuner.measure.run_role.Loaded`)."""
 
-    def __init__(self, call: Any, sets: Sequence[ArgumentSet], expected: Expected, threads: int):
+    def __init__(self, call: Callable[..., object], sets: Sequence[ArgumentSet], expected: Expected, threads: int):
         self.call, self.sets, self.threads = call, sets, threads
         self._start = expected.start
         self._reset = [number for number, is_reset in enumerate(expected.is_reset) if is_reset]
-        self.returned: Any = None
+        self.returned: object = None
 
     def run(self, number: int = 1) -> float | None:
         """Call it so often. What changes its own arguments gets fresh ones each time, which is not counted."""

@@ -6,6 +6,8 @@ import pickle
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from autosched.own.transfer import SentFunction
 from autosched.space import Config
 from autosched.target import Target
@@ -84,6 +86,6 @@ def warm_up() -> None:
     numba.njit([(numba.float32[::1],)])(_small)
 
 
-def _small(x: Any) -> None:
+def _small(x: np.ndarray) -> None:
     for i in range(x.size):
         x[i] += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import UsageError
 from autosched.own.function import AutotunedFunction
@@ -19,9 +19,12 @@ from autosched.own.workload import op_name
 from autosched.space import ConfigSpace, Constraint
 from autosched.target import Target
 
+if TYPE_CHECKING:
+    from autosched.own.gpu.launching import Rule
+
 
 def autotune(
-    space: Mapping[str, Sequence[Any]] | ConfigSpace | str = "auto",
+    space: Mapping[str, Sequence[object]] | ConfigSpace | str = "auto",
     *,
     key: Sequence[str] | None = None,
     check: Callable[..., object] | None = None,
@@ -37,7 +40,7 @@ def autotune(
     metric: Metric | Mapping[str, Metric] | None = None,
     flops: Rule = None,
     bytes: Rule = None,  # noqa: A002  # the word that is said of it
-) -> Callable[[Callable[..., Any]], AutotunedFunction]:
+) -> Callable[[Callable[..., object]], AutotunedFunction]:
     """Decorator for a plain function or one of Numba's (njit, vectorize, guvectorize, cuda.jit): tuning chooses knobs.
 
     space        candidates by the name of the knob: a parameter of the function, one of Numba's options (fastmath,

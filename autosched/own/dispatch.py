@@ -7,13 +7,13 @@ dict. What does not fit it takes the slow way, which finds the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from inspect import Parameter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from autosched.own.signature import Signature
+from autosched.own.signature import Knobs, Signature
 from autosched.own.workload import bucket_of
 
 
@@ -25,7 +25,7 @@ class _Unset:
 
 
 UNSET: Any = _Unset()
-Slow = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+Slow: TypeAlias = Callable[[tuple[Any, ...], Knobs], object]
 
 
 def quick_call(
@@ -33,10 +33,10 @@ def quick_call(
     values: Sequence[object],
     key: Sequence[str] | None,
     exact: frozenset[str],
-    table: dict[Any, Callable[..., object]],
+    table: dict[Hashable, Callable[..., object]],
     around: Callable[[], object],
     slow: Slow,
-) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., None]]:
+) -> tuple[Callable[..., object], Callable[..., object], Callable[..., None]]:
     """(a method with the parameters of the decorated function, what gives the table's key for arguments by position,
     what makes a compiled function, or None, the first to be tried, with arguments by position that it is for).
 

@@ -27,7 +27,7 @@ class Expected:
     """
 
     arrays: tuple[np.ndarray | None, ...]
-    returned: Any
+    returned: object
     start: tuple[np.ndarray, ...]
     is_reset: tuple[bool, ...]
 
@@ -47,7 +47,7 @@ class _Finder:
         self.set = memory.first
         self.start = [np.array(block) for block in memory.contents]
         self.after: list[np.ndarray] = []
-        self.returned: Any = None
+        self.returned: object = None
 
     def find(self, is_probed: bool) -> Expected:
         memory = self.memory
@@ -124,7 +124,7 @@ class _Finder:
         return all(verdict.status is Status.OK for verdict in verdicts)
 
 
-def freeze(value: Any) -> Any:
+def freeze(value: Any) -> object:
     """A returned value that later runs do not change."""
     if isinstance(value, np.ndarray):
         return value.copy()

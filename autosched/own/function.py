@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from autosched.own.metric import Metrics
 from autosched.own.peak import Work
 from autosched.own.references import OwnCheck
 from autosched.own.role import ROLE
-from autosched.own.signature import Signature
+from autosched.own.signature import Knobs, Signature
 from autosched.own.space import OwnSpace, Usable, expected_gain
 from autosched.own.specialise import read_source
 from autosched.own.transfer import SentFunction, pack_function, pack_types, place_of
@@ -73,12 +73,12 @@ class AutotunedFunction:
         self.form, self.work, self.metrics = form, work or Work(), metrics or Metrics()
         self.key, self.check = None if key is None else tuple(key), check
         self._example, self._sources = example, [] if records is None else [records]
-        self._table: dict[Any, Callable[..., Any]] = {}
-        self._compiled: dict[str, Callable[..., Any]] = {}
+        self._table: dict[Hashable, Callable[..., object]] = {}
+        self._compiled: dict[str, Callable[..., object]] = {}
         self._dispatchers: dict[str, Any] = {}
         self._chosen: dict[str, Config] = {}  # per workload and facts that constraints read
         self._reader: RecordReader | None = None
-        self._token: Callable[..., Any] | None = None
+        self._token: Callable[..., object] | None = None
         self._put_first: Callable[..., None] | None = None
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
@@ -104,7 +104,7 @@ class AutotunedFunction:
 
     def tune(
         self,
-        *args: Any,
+        *args: object,
         budget: float | str | None = None,
         trials: int | None = None,
         until: float = 0.01,
@@ -156,7 +156,7 @@ class AutotunedFunction:
         values, _ = self.signature.bind(args, kwargs)
         return self._look_up(self.task_for(values), self.space_for(values))
 
-    def records(self, *args: Any, **kwargs: Any) -> tuple[Record, ...]:
+    def records(self, *args: object, **kwargs: object) -> tuple[Record, ...]:
         """All records of the function in the database that tuning writes to; with arguments, of such calls alone."""
         from autosched.records import RecordFilter
 
@@ -172,7 +172,7 @@ class AutotunedFunction:
         current = (r for r in self.records(*args, **kwargs) if r.versions.get("template") == self.version)
         return tuple(pareto(current))
 
-    def source(self, *args: Any, config: Config | None = None, **kwargs: Any) -> str:
+    def source(self, *args: object, config: Config | None = None, **kwargs: object) -> str:
         """The text that is compiled for these arguments, with the knobs as constants; "" where there is no source."""
         chosen = config or self.best_config(*args, **kwargs)
         return self._sent(()).specialised(chosen)[1]
@@ -189,7 +189,7 @@ class AutotunedFunction:
         calls = [self.signature.bind(args, kwargs)[0]] if args or kwargs else []
         save_function(self, Path(path), calls, signatures)
 
-    def example(self, func: Callable[[], tuple[object, ...]]) -> Callable[[], tuple[Any, ...]]:
+    def example(self, func: Callable[[], tuple[object, ...]]) -> Callable[[], tuple[object, ...]]:
         """Decorator for a function that gives the arguments which the command line tunes with."""
         self._example = func
         return func
@@ -199,7 +199,7 @@ class AutotunedFunction:
         """Whether there are arguments that the command line takes by itself."""
         return self._example is not None
 
-    def example_arguments(self) -> tuple[Any, ...]:
+    def example_arguments(self) -> tuple[object, ...]:
         """The arguments that the command line tunes with. Raises UsageError where there are none."""
         name = self.space.name.removeprefix("own/")
         try:
@@ -285,7 +285,7 @@ class AutotunedFunction:
         name = str(workload).removeprefix("own/")
         return Task(workload, resolve_target(), func=sent, threads=self.threads(threads), name=name, cache="warm")
 
-    def host_values(self, values: tuple[object, ...]) -> tuple[Any, ...]:
+    def host_values(self, values: tuple[object, ...]) -> tuple[object, ...]:
         """A call's arguments as they can be written to files."""
         return values
 
@@ -316,7 +316,7 @@ class AutotunedFunction:
 
     # ---- calls
 
-    def _slow(self, values: tuple[object, ...], knobs: dict[str, Any]) -> object:
+    def _slow(self, values: tuple[object, ...], knobs: Knobs) -> object:
         """A call of a kind that was not seen before, with knobs given, or inside a block that says what is used."""
         given = {name: value for name, value in knobs.items() if value is not UNSET}
         config = self._config_for(values)
@@ -367,7 +367,7 @@ class AutotunedFunction:
             self._reader = resolve_records(self.sources or None, predict=expected_gain)
         return self._reader.best(task, valid)
 
-    def _callable(self, config: Config) -> Callable[..., Any]:
+    def _callable(self, config: Config) -> Callable[..., object]:
         """The compiled function of a configuration, made once."""
         if config.key not in self._compiled:
             threads = divide(config.knobs, self.signature.knobs, self.options).threads
@@ -385,14 +385,14 @@ class AutotunedFunction:
         return self._dispatchers[config.key]
 
 
-def _on_threads(call: Callable[..., object], threads: int) -> Callable[..., Any]:
+def _on_threads(call: Callable[..., object], threads: int) -> Callable[..., object]:
     """A function whose parallel loops use at most so many threads; the caller's setting is left as it was."""
     import numba
 
     get, put = numba.get_num_threads, numba.set_num_threads
     wanted = max(1, min(threads, numba.config.NUMBA_NUM_THREADS))
 
-    def run(*values: Any) -> Any:
+    def run(*values: object) -> object:
         before = get()
         if before == wanted:
             return call(*values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,12 @@ from autosched.errors import UsageError
 from autosched.own.ufunc import UfuncForm, refuse_plain_ufunc, unwrap_ufunc
 from autosched.tuner.measure.base import THREAD_KNOBS
 
-JIT_KNOBS: Mapping[str, Any] = {"fastmath": False, "parallel": False, "boundscheck": False, "error_model": "python"}
+JIT_KNOBS: Mapping[str, bool | str] = {
+    "fastmath": False,
+    "parallel": False,
+    "boundscheck": False,
+    "error_model": "python",
+}
 _REFUSED = {
     "CFunc": "functions of numba.cfunc cannot be tuned: use numba.njit",
     "StencilFunc": "stencils cannot be tuned: call them from a function with numba.njit",
@@ -27,8 +32,8 @@ class Parts:
     threads    that a call uses at most; None: as many as there may be
     """
 
-    constants: Mapping[str, Any]
-    options: Mapping[str, Any]
+    constants: Mapping[str, object]
+    options: Mapping[str, object]
     threads: int | None
 
 
@@ -37,7 +42,7 @@ def is_cuda(func: object) -> bool:
     return "cuda" in type(func).__module__.split(".")
 
 
-def unwrap(func: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+def unwrap(func: Any) -> tuple[Callable[..., object], dict[str, object]]:
     """(the Python function, the options that it was jitted with) of a function, jitted or not.
 
     Raises UsageError for what cannot be tuned.
@@ -62,9 +67,7 @@ def unwrap(func: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
     return inner, {name: value for name, value in options.items() if value is not None}
 
 
-def divide(
-    knobs: Mapping[str, Any], parameters: Mapping[str, Any] | tuple[str, ...], options: Mapping[str, Any]
-) -> Parts:
+def divide(knobs: Mapping[str, Any], parameters: Iterable[str], options: Mapping[str, object]) -> Parts:
     """Say what each knob of a configuration is: a parameter, one of Numba's options, or the number of threads."""
     constants, changed, threads = {}, dict(options), None
     for name, value in knobs.items():

@@ -38,11 +38,11 @@ class Memory:
         """The part of a copy that is the block."""
         return block.array[self._shifts[number] :]
 
-    def arguments(self, blocks: Sequence[np.ndarray]) -> tuple[Any, ...]:
+    def arguments(self, blocks: Sequence[np.ndarray]) -> tuple[object, ...]:
         """The arguments as views of blocks."""
         return self.arguments_by(lambda view: view.of(list(blocks)))
 
-    def arguments_by(self, place: Callable[[Any], object]) -> tuple[Any, ...]:
+    def arguments_by(self, place: Callable[[Any], object]) -> tuple[object, ...]:
         """The arguments with what a function makes of each view in the place of arrays."""
         return tuple(replace_arrays(value, place) for value in self._tree)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from autosched.errors import UsageError
 from autosched.own.specialise import definition, read_source
@@ -16,7 +15,7 @@ LARGEST = 1 << 20
 _PARALLEL = ("prange", "pndindex")
 
 
-def propose(func: Callable[..., object], options: Mapping[str, object], space: str) -> dict[str, tuple[Any, ...]]:
+def propose(func: Callable[..., object], options: Mapping[str, object], space: str) -> dict[str, tuple[object, ...]]:
     """The knobs of a function with their candidates.
 
     - a parameter with an integer default that is a step or a bound of a `range`, or a bound of a slice: powers of two
@@ -35,7 +34,7 @@ def propose(func: Callable[..., object], options: Mapping[str, object], space: s
     if text is None:
         raise UsageError('space="auto" reads the source, and there is none', where=where)
     node = definition(text)
-    found: dict[str, tuple[Any, ...]] = {}
+    found: dict[str, tuple[object, ...]] = {}
     sizes = set(_sizes(node))
     for name, parameter in inspect.signature(func).parameters.items():
         default = parameter.default

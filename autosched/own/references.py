@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,7 +31,7 @@ class OwnCheck:
     rtol, atol  error allowed, as a share of the largest value and whatever the values are
     """
 
-    reference: Callable[..., Any] | None = None
+    reference: Callable[..., object] | None = None
     rtol: float | None = None
     atol: float | None = None
 
@@ -48,7 +48,7 @@ class OwnReferences:
 
     def __init__(
         self,
-        named: Mapping[str, Any],
+        named: Mapping[str, object],
         default: Config,
         check: OwnCheck,
         role: str = ROLE,
@@ -102,7 +102,7 @@ def _truth(reference: Callable[..., object], named: Mapping[str, object]) -> tup
 
     Raises UsageError with what it raises.
     """
-    copies: dict[Any, np.ndarray] = {}
+    copies: dict[Hashable, np.ndarray] = {}
     for value in named.values():
         for array in arrays_in(value):
             copies.setdefault(_place(array), array.astype(_WIDER.get(str(array.dtype), array.dtype)))

@@ -25,7 +25,7 @@ from autosched.tuner.measure.reference import rounding_share
 from autosched.tuner.measure.run_role import Run, RunRole
 
 if TYPE_CHECKING:
-    from autosched.json_types import Json
+    pass
 
 ROLE = f"{__name__}:OwnRole"
 
@@ -94,10 +94,11 @@ class OwnRole(RunRole):
         if isinstance(value, StoredCall):
             self._references[key] = value
 
-    def do(self, message: Json) -> Any:
+    def do(self, message: Any) -> object:
         """Serve one message."""
         if isinstance(message, MakeExpected):
-            return self._make_expected(self._references[message.key])
+            self._make_expected(self._references[message.key])
+            return None
         return super().do(message)
 
     def open_bench(self, reference: StoredCall, backend: str = "cpu") -> OwnBench:
@@ -153,7 +154,7 @@ def _rounding(kind: np.dtype, terms: int) -> float:
     return rounding_share(real, float(np.sqrt(max(terms, 1))))
 
 
-def _with_truth(found: Expected, memory: Memory, arrays: list[Any], returned: object) -> Expected:
+def _with_truth(found: Expected, memory: Memory, arrays: list[np.ndarray], returned: object) -> Expected:
     """The expectation with the contents and the value that the user's reference gives.
 
     arrays    per array of the arguments what the reference has left in its copy

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter
-from typing import Any
+from typing import Any, TypeAlias
 
 from autosched.errors import UsageError
+
+Knobs: TypeAlias = dict[str, Any]  # knobs of a call by name, and their values
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Signature:
 
     @staticmethod
     def of(
-        func: Callable[..., Any], knobs: Iterable[str], where: str, whole: inspect.Signature | None = None
+        func: Callable[..., object], knobs: Iterable[str], where: str, whole: inspect.Signature | None = None
     ) -> Signature:
         """Divide a function's parameters; names that are no parameters are left out.
 
@@ -62,13 +64,13 @@ class Signature:
         return kinds.get(Parameter.VAR_POSITIONAL, "")
 
     @cached_property
-    def defaults(self) -> Mapping[str, Any]:
+    def defaults(self) -> Mapping[str, object]:
         """The defaults of the arguments that have one."""
         params = self.whole.parameters
         return {name: params[name].default for name in self.arguments if params[name].default is not Parameter.empty}
 
     @cached_property
-    def knob_defaults(self) -> Mapping[str, Any]:
+    def knob_defaults(self) -> Mapping[str, object]:
         """The defaults of the knobs that have one."""
         params = self.whole.parameters
         return {name: params[name].default for name in self.knobs if params[name].default is not Parameter.empty}
@@ -79,12 +81,12 @@ class Signature:
         changed = [p.replace(default=None) if name in self.knobs else p for name, p in self.whole.parameters.items()]
         return self.whole.replace(parameters=changed)
 
-    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[tuple[object, ...], Knobs]:
         """(the arguments by position, defaults included; the knobs that were given). Raises TypeError."""
         bound = self._open.bind(*args, **kwargs)
         knobs = {name: bound.arguments[name] for name in self.knobs if name in bound.arguments}
         bound.apply_defaults()
-        values: list[Any] = []
+        values: list[object] = []
         for name in self.arguments:
             value = bound.arguments[name]
             values += value if name == self.rest else [value]

@@ -29,7 +29,7 @@ class OwnSpace:
         name: str,
         knobs: Sequence[Knob],
         constraints: Sequence[Constraint],
-        values: Mapping[str, Any],
+        values: Mapping[str, int | float | str | bool],
         host_knobs: Sequence[str] = THREAD_KNOBS,
     ):
         self.host_knobs = tuple(host_knobs)
@@ -42,7 +42,7 @@ class OwnSpace:
         """The configuration of all knobs' defaults, whether it fits a call or not."""
         return Config(self.name, {knob.name: knob.default for knob in self.knobs if knob.default is not None})
 
-    def for_call(self, named: Mapping[str, Any], threads: int) -> ConfigSpace:
+    def for_call(self, named: Mapping[str, object], threads: int) -> ConfigSpace:
         """The configurations for a call with these arguments. Raises SpaceError for a constraint that reads others.
 
         threads  a call uses no more of them, whatever the candidates are
@@ -130,6 +130,7 @@ def _with_default(
     others: Sequence[str],
 ) -> Knob:
     """The knob with the default of its parameter, or of Numba's option, among its candidates."""
+    default: Any
     if knob.name in signature.knobs:
         default = signature.knob_defaults.get(knob.name)
     elif knob.name in known:

@@ -89,7 +89,10 @@ def _calling(func: Callable[..., object], knobs: Mapping[str, object], arguments
 
     names = ", ".join(f"*{n}" if n == "" else n for n in arguments)
     given = "".join(f", {n}={ast.unparse(_literal(v))}" for n, v in knobs.items())
-    scope: dict[str, Any] = {"_callee": numba.njit(func), "__name__": func.__module__}  # the name: stored code asks it
+    scope: dict[str, object] = {
+        "_callee": numba.njit(func),
+        "__name__": func.__module__,
+    }  # the name: stored code asks it
     name = "function" if func.__name__ == "<lambda>" else func.__name__
     exec(f"def {name}({names}):\n    return _callee({names}{given})\n", scope)
     return scope[name]
@@ -134,7 +137,7 @@ def _set_names(node: ast.FunctionDef) -> set[str]:
 class _Constants(ast.NodeTransformer):
     """Replaces names by constants."""
 
-    def __init__(self, values: Mapping[str, Any]):
+    def __init__(self, values: Mapping[str, object]):
         self.values = values
 
     def visit_Name(self, node: ast.Name) -> ast.expr:

@@ -38,15 +38,15 @@ class SentFunction:
     text: str | None = field(repr=False)
     arguments: tuple[str, ...]
     knobs: tuple[str, ...]
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     types: bytes = field(repr=False)
     form: UfuncForm | None = field(default=None, kw_only=True)
 
     @cached_property
-    def func(self) -> Callable[..., Any]:
+    def func(self) -> Callable[..., object]:
         """The Python function. Raises ImportError and AttributeError, or whatever its module raises."""
         if self.blob:
-            made: Callable[..., Any] = pickle.loads(self.blob)
+            made: Callable[..., object] = pickle.loads(self.blob)
             return made
         module, _, name = self.place.rpartition(":")
         loading.add(self.place)
@@ -59,10 +59,10 @@ class SentFunction:
                     found = getattr(found, part)
         finally:
             loading.discard(self.place)
-        inner: Callable[..., Any] = getattr(found, "py_func", found)
+        inner: Callable[..., object] = getattr(found, "py_func", found)
         return inner
 
-    def specialised(self, config: Config) -> tuple[Callable[..., Any], str]:
+    def specialised(self, config: Config) -> tuple[Callable[..., object], str]:
         """The function with a configuration's knobs as constants, and its text."""
         parts = divide(config.knobs, self.knobs, self.options)
         text = None

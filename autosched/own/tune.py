@@ -53,9 +53,9 @@ class Tunable(Protocol):
 
     def task_for(self, values: tuple[object, ...], threads: int | None = None, *, sent: object = None) -> Task: ...
 
-    def sent_function(self, values: tuple[object, ...]) -> Any: ...
+    def sent_function(self, values: tuple[object, ...]) -> object: ...
 
-    def host_values(self, values: tuple[object, ...]) -> tuple[Any, ...]: ...
+    def host_values(self, values: tuple[object, ...]) -> tuple[object, ...]: ...
 
     def forget(self) -> None: ...
 
@@ -122,7 +122,7 @@ class OwnCall:
     compiler: str
 
     @staticmethod
-    def of(function: Tunable, values: tuple[Any, ...], threads: int | None) -> OwnCall:
+    def of(function: Tunable, values: tuple[object, ...], threads: int | None) -> OwnCall:
         """A call with these arguments. Raises SpaceError, UsageError where it cannot be measured here."""
         space = function.space_for(values, threads)
         if space.count() == 0:

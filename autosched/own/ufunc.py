@@ -9,7 +9,7 @@ from typing import Any
 
 from autosched.errors import UsageError
 
-UFUNC_KNOBS: Mapping[str, Any] = {"fastmath": False, "boundscheck": False}
+UFUNC_KNOBS: Mapping[str, bool] = {"fastmath": False, "boundscheck": False}
 _KINDS = ("DUFunc", "GUFunc")
 
 
@@ -23,9 +23,9 @@ class UfuncForm:
     """
 
     layout: str
-    types: tuple[Any, ...]
-    identity: Any
-    writable: tuple[Any, ...]
+    types: tuple[object, ...]
+    identity: object
+    writable: tuple[object, ...]
 
     @staticmethod
     def of(func: Any) -> UfuncForm | None:
@@ -74,7 +74,7 @@ class Ufunc:
     def __init__(self, inner: Any):
         self.inner = inner
 
-    def __call__(self, *values: object) -> Any:
+    def __call__(self, *values: object) -> object:
         if values[-1] is None:
             values = tuple(value for value in values if value is not None)
         return self.inner(*values)
@@ -93,7 +93,7 @@ class Ufunc:
             self.inner._compile_for_argtys(scalars[: self.inner.nin])
 
 
-def unwrap_ufunc(func: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+def unwrap_ufunc(func: Any) -> tuple[Callable[..., object], dict[str, object]]:
     """(the Python function, the options that it was compiled with)."""
     if type(func).__name__ == "DUFunc":
         inner, options = func._dispatcher.py_func, func.targetoptions

@@ -194,8 +194,8 @@ class _Counter:
                 return found if isinstance(found, Unknown) else not found
             case ast.Compare(left=left, ops=ops, comparators=others):
                 sides = [self.value(side) for side in (left, *others)]
-                parts = [self._compare(op, *pair) for op, pair in zip(ops, pairwise(sides), strict=True)]
-                return Unknown(False) if any(isinstance(part, Unknown) for part in parts) else all(parts)
+                made: list[object] = [self._compare(op, *pair) for op, pair in zip(ops, pairwise(sides), strict=True)]
+                return Unknown(False) if any(isinstance(part, Unknown) for part in made) else all(made)
             case ast.BoolOp(op=op, values=values):
                 each = [self.value(part) for part in values]
                 if any(isinstance(part, Unknown) for part in each):
@@ -238,14 +238,14 @@ class _Counter:
             return Unknown(is_float)
         return OPERATORS[type(op)](left, right)
 
-    def _compare(self, op: ast.cmpop, left: object, right: object) -> Any:
+    def _compare(self, op: ast.cmpop, left: object, right: object) -> object:
         if isinstance(left, Unknown) or isinstance(right, Unknown):
             return Unknown(False)
         if isinstance(left, np.ndarray) or isinstance(right, np.ndarray) or type(op) not in OPERATORS:
             raise CannotTell
         return OPERATORS[type(op)](left, right)
 
-    def _call(self, func: Any, args: list[Any], keywords: Sequence[ast.keyword]) -> Any:
+    def _call(self, func: object, args: list[Any], keywords: Sequence[ast.keyword]) -> Any:
         inner = getattr(func, "py_func", func)
         named = {word.arg: self.value(word.value) for word in keywords if word.arg}
         is_known = all(isinstance(a, PLAIN) for a in args)
@@ -281,7 +281,7 @@ def _is_float(value: object) -> bool:
     return value.is_float if isinstance(value, Unknown) else isinstance(value, float | np.floating)
 
 
-def _array(shape: Any, dtype: np.dtype[Any]) -> np.ndarray:
+def _array(shape: Any, dtype: np.dtype) -> np.ndarray:
     """An array that takes no memory."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 

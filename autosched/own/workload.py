@@ -6,12 +6,15 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autosched.errors import UsageError
 from autosched.task import Workload
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 
 def op_name(func: Callable[..., object]) -> str:
@@ -46,16 +49,16 @@ def describe(op: str, named: Mapping[str, object], key: Sequence[str] | None) ->
     return Workload(op, dtypes, tuple(shapes), attrs)
 
 
-def values_of(workload: Workload, names: Sequence[str]) -> tuple[Any, ...] | None:
+def values_of(workload: Workload, names: Sequence[str]) -> tuple[object, ...] | None:
     """Arguments whose workload it is, zeros and ones; None where it does not say enough.
 
     names  of the function's parameters
     """
     ranks = [len(shape) for shape in workload.shapes]
     shapes = dict(zip(names, workload.shapes, strict=False))
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     if "key" in workload.attrs:
-        attrs: Mapping[str, Any] = workload.attrs
+        attrs: Mapping[str, Json] = workload.attrs
         key, ranks, left = tuple(attrs["key"]), list(attrs["ndims"]), iter(workload.shapes)
         values = {name: attrs[name] for name in key if name in attrs}
         shapes = {name: next(left, ()) for name in key if name not in values}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import AutoschedError, RecordError
 from autosched.records.record import Record, check_plain
@@ -18,7 +18,7 @@ from autosched.target import CpuFingerprint, Fingerprint
 from autosched.task import Measurement, Status, Workload
 
 if TYPE_CHECKING:
-    from autosched.json_types import JsonObject
+    from autosched.json_types import Json, JsonObject
 
 STATUSES = {
     0: Status.OK,
@@ -67,7 +67,7 @@ def foreign_device(source: str, name: str) -> Fingerprint:
     return CpuFingerprint(vendor=source, model_name=name, isa_level=source, **nothing)
 
 
-def _measurement(costs: Any, error_no: Any, document: JsonObject) -> Measurement:
+def _measurement(costs: Json, error_no: Json, document: JsonObject) -> Measurement:
     if type(error_no) is not int or error_no not in STATUSES:
         raise RecordError(f"error number {error_no!r:.20}")
     how = {"source": "AutoTVM 0.2", "line": json.dumps(document, separators=(",", ":"), allow_nan=False)}
@@ -83,7 +83,7 @@ def _workload(task: object, args: Sequence[object]) -> Workload:
     """Tensors give shapes and types, in order; other arguments are attributes named by their place."""
     dtypes: list[str] = []
     shapes: list[tuple[int, ...]] = []
-    attrs: dict[str, Any] = {}
+    attrs: JsonObject = {}
     for place, arg in enumerate(args):
         if isinstance(arg, list) and len(arg) == 3 and arg[0] == "TENSOR":
             shapes.append(tuple(map(_extent, arg[1])))
@@ -93,7 +93,7 @@ def _workload(task: object, args: Sequence[object]) -> Workload:
     return Workload(_text(task), tuple(dtypes), tuple(shapes), attrs)
 
 
-def _knobs(entities: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def _knobs(entities: Sequence[Json]) -> Iterator[tuple[str, Json]]:
     for name, kind, value in entities:
         if kind in ("sp", "re"):
             yield _text(name), tuple(map(_whole, value))
@@ -117,7 +117,7 @@ def _whole(value: object) -> int:
     return value
 
 
-def _extent(value: Any) -> int:
+def _extent(value: Json) -> int:
     if _whole(value) < 0:
         raise RecordError(f"a size of {value}")
     return int(value)

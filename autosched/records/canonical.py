@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from autosched.errors import AutoschedError
 from autosched.records.record import (
@@ -189,7 +189,7 @@ def _subject(text: str) -> tuple[str, str]:
     return versions, workload
 
 
-def _load(text: str) -> Any:
+def _load(text: str) -> Json:
     """A JSON value whose canonical text this is. Raises ValueError, RecordError, RecursionError."""
     value = _DECODE(text)
     if (check_plain(value, MOST_NESTED - 1) or DUMP(value)) != text:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import operator
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import sqlalchemy as sa
 
 from autosched.records.query import RecordFilter
 from autosched.records.schema import DEVICES, RECORDS, WORKLOADS
 from autosched.records.where import Both, Comparison, Condition, Not
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Table
 
 R, W, D = RECORDS, WORKLOADS, DEVICES
 JOINED = R.join(W, R.c.workload_id == W.c.id).join(D, R.c.device_id == D.c.id)
@@ -40,14 +43,14 @@ COMPARE = {
 }
 
 
-def insert_into(dialect: str, table: object) -> Any:
+def insert_into(dialect: str, table: Table) -> Any:
     """An INSERT that can say what to do about rows that are there already; loads the one dialect that is used."""
     return importlib.import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
 
 
-def clauses_of(query: RecordFilter) -> list[Any]:
+def clauses_of(query: RecordFilter) -> list[ColumnElement[bool]]:
     """The conditions of a filter, all of which must hold."""
-    clauses: list[Any] = []
+    clauses: list[ColumnElement[bool]] = []
     if query.op:
         clauses.append(W.c.op == query.op)
     if query.workload:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -18,6 +18,9 @@ from autosched.errors import RecordError
 from autosched.records.places import shown
 from autosched.records.schema import DATABASE_VERSION, META, METADATA, complete_for
 from autosched.version import __version__
+
+if TYPE_CHECKING:
+    pass
 
 SQLITE_HEADER = b"SQLite format 3\x00"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import RecordError
 from autosched.records.choose import match_device
@@ -15,6 +15,7 @@ from autosched.task import Task, Workload
 
 if TYPE_CHECKING:
     from autosched.json_types import Json
+    from autosched.records.record import Record
 
 
 def usual_gains(reader: RecordReader, target: Target, ops: Iterable[str]) -> dict[str, float]:
@@ -37,7 +38,7 @@ def usual_gains(reader: RecordReader, target: Target, ops: Iterable[str]) -> dic
     return found
 
 
-def _winners(source: WinnerSource, probe: Task, op: str) -> list[Any]:
+def _winners(source: WinnerSource, probe: Task, op: str) -> list[Record]:
     try:
         return list(source.winners_of_op(probe, op))
     except RecordError:

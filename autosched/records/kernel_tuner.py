@@ -11,7 +11,7 @@ import datetime
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import AutoschedError, RecordError
 from autosched.records.autotvm_log import foreign_device
@@ -118,7 +118,7 @@ def _measurement(entry: Mapping[str, Json]) -> Measurement:
     return Measurement(Status.OK, tuple(t / 1e3 for t in times), how=how)
 
 
-def moment(text: Any) -> float:
+def moment(text: Json) -> float:
     """The seconds since 1970 of a time as text, 0 where there is none that can be read."""
     try:
         return datetime.datetime.fromisoformat(text).timestamp()

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import AutoschedError, RecordError
 from autosched.records.contexts import FallbackContext
@@ -15,6 +15,9 @@ from autosched.records.found import Found, Trust, Validator
 from autosched.records.record import check_plain
 from autosched.space import Config
 from autosched.task import Task, Workload
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json
 
 LOCK_VERSION = 1
 LARGEST_BYTES = 1 << 26
@@ -108,7 +111,7 @@ def read_lock(path: Path) -> Lock:
     return Lock(configs, str(path), versions, layouts)
 
 
-def _positive(seconds: Any) -> float:
+def _positive(seconds: Json) -> float:
     if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
         raise TypeError(f"{seconds!r} is no time")
     return float(seconds)

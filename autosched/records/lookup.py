@@ -155,7 +155,7 @@ def _neighbours(
 ) -> list[tuple[float, str, Record]]:
     """(distance, origin, record) of the nearest winners of other sizes on as many threads, nearest device first."""
     here = task.target.fingerprint()
-    ranked: list[tuple[tuple[Any, ...], float, str, Record]] = []
+    ranked: list[tuple[tuple[object, ...], float, str, Record]] = []
     for place, source in enumerate(sources(lookup)):
         for record in lookup.winners_of_op(place, source, task):
             distance = distance_between(task.workload, record.workload)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from autosched.records.record import Record
 from autosched.task import Workload
@@ -44,7 +43,7 @@ def sizes_of(workload: Workload) -> tuple[int, ...]:
     return _split(workload)[1]
 
 
-def what_must_agree(workload: Workload) -> tuple[Any, ...]:
+def what_must_agree(workload: Workload) -> tuple[object, ...]:
     """All but the sizes."""
     return _split(workload)[0]
 

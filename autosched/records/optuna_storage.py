@@ -7,12 +7,16 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from autosched.errors import RecordError
 from autosched.records.record import Record
 from autosched.task import Status
+
+if TYPE_CHECKING:
+    from autosched.json_types import JsonObject
+    from autosched.space.config import KnobValue
 
 TaskOf = tuple[str, str, int]
 
@@ -65,7 +69,7 @@ def _write_study(storage: object, number: int, records: list[Record]) -> None:
     study.set_user_attr("unit", "ms")
     study.set_user_attr("workload", first.workload.key[:2000])
     rows = [_parameters(record) for record in records]
-    values: dict[str, dict[Any, None]] = {}
+    values: dict[str, dict[KnobValue, None]] = {}
     for row in rows:
         for knob, value in row.items():
             values.setdefault(knob, {})[value] = None
@@ -75,7 +79,7 @@ def _write_study(storage: object, number: int, records: list[Record]) -> None:
 
 def _parameters(record: Record) -> dict[str, str]:
     """Knobs as text: True and 1, or a tuple, are different values to us and not to Optuna."""
-    knobs: dict[str, Any] = {"template": record.config.template, **record.config.knobs}
+    knobs: JsonObject = {"template": record.config.template, **record.config.knobs}
     return {knob: value if isinstance(value, str) else repr(value) for knob, value in knobs.items()}
 
 

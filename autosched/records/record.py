@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import AutoschedError, RecordError
 from autosched.space import Config
@@ -261,7 +261,7 @@ def is_small(text: str) -> bool:
     return "\\ud" not in text and SUSPICIOUS.search(text) is None
 
 
-def _depth(value: Any, left: int) -> int:
+def _depth(value: Json, left: int) -> int:
     """How many levels are left below the value; negative where there are too many."""
     parts = value.values() if type(value) is dict else value
     if left == 0:
@@ -270,7 +270,7 @@ def _depth(value: Any, left: int) -> int:
     return min(inner, default=left - 1)
 
 
-def _check_part(value: Any, left: int) -> None:
+def _check_part(value: Json, left: int) -> None:
     kind = type(value)
     if kind is str:
         if not value.isascii():

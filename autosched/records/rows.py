@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from autosched.records.record import Record, device_text
 
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     details: str
     line: str
 
-    def columns(self, workload_id: int, device_id: int) -> tuple[Any, ...]:
+    def columns(self, workload_id: int, device_id: int) -> tuple[object, ...]:
         """What is bound to an INSERT of all columns but `id`."""
         return (self[0], workload_id, device_id, *self[3:-1])
 

@@ -34,6 +34,8 @@ from autosched.target import Fingerprint
 from autosched.task import Status, Task
 
 if TYPE_CHECKING:
+    from sqlalchemy import Table
+
     from autosched.json_types import Json, JsonObject
 
 DEFAULT = 1000  # added to the number of a status where the trial was of the default
@@ -163,10 +165,10 @@ class SqlStore(WinnerSource):
         with clear_errors(self.where), self.engine.connect() as connection:
             yield connection
 
-    def _insert(self, table: object) -> Any:
+    def _insert(self, table: Table) -> Any:
         return insert_into(self.engine.dialect.name, table)
 
-    def _ids(self, connection: Connection, table: Any, wanted: dict[str, JsonObject]) -> dict[str, int]:
+    def _ids(self, connection: Connection, table: Table, wanted: dict[str, JsonObject]) -> dict[str, int]:
         """The id of each key, those that are new inserted."""
         found: dict[str, int] = {}
         for attempt in range(2):

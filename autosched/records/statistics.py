@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autosched.records.query import Coded, TaskKey, Won
 from autosched.records.record import Record
+
+if TYPE_CHECKING:
+    from autosched.target.fingerprint import Fingerprint
 
 LONGEST_PAUSE_S = 60.0  # between two records of one tuning; what is longer was no tuning
 NEAR = 1.05  # a time within 5 % of the best counts as converged
@@ -49,7 +52,7 @@ class TaskStatistics:
 def task_statistics(
     keys: Sequence[TaskKey],
     columns: Sequence[Any],
-    wins: Mapping[tuple[str, Any, int], Record | Won],
+    wins: Mapping[tuple[str, Fingerprint, int], Record | Won],
 ) -> list[TaskStatistics]:
     """Statistics of each task from `SqlStore.trial_table()`, and `SqlStore.wins()` or `winners()`."""
     if not columns:

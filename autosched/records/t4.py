@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import AutoschedError, RecordError
 from autosched.records.autotvm_log import foreign_device
@@ -68,7 +68,7 @@ def read_t4(path: Path, report: ReadReport) -> Iterator[Record]:
             report.refused.append(LineError(number, f"{type(error).__name__} {error}"))
 
 
-def _record(name: str, result: Any) -> Record:
+def _record(name: str, result: Json) -> Record:
     check_plain(result)
     knobs = {str(knob): read_knob(value) for knob, value in result["configuration"].items()}
     return Record(

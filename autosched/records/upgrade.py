@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
@@ -14,6 +14,9 @@ from sqlalchemy.engine import Connection, Engine
 from autosched.errors import RecordError
 from autosched.records.engine import clear_errors, connect_file, read_version, refuse_version
 from autosched.records.schema import DATABASE_VERSION, META, METADATA, complete_for
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 FIRST_VERSION = 1
 
@@ -90,7 +93,7 @@ def _migrate(engine: Engine, version: int, where: str) -> None:
         raise RecordError(f"the database cannot be upgraded: {error}", where=where) from None
 
 
-def _config() -> Any:
+def _config() -> Config:
     from alembic.config import Config
 
     config = Config()
@@ -98,7 +101,7 @@ def _config() -> Any:
     return config
 
 
-def differences(connection: Connection) -> list[Any]:
+def differences(connection: Connection) -> list[object]:
     """What Alembic finds different between a database's tables and `schema`; empty where they agree."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext

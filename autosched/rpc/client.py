@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,11 @@ from autosched.runtime import BenchmarkResult, Device, NDArray, Node, NodeTime
 from autosched.runtime.array import BFLOAT16, ArrayElsewhere, as_numpy, know_dtype
 from autosched.runtime.device import RPC_SESS_MASK, device
 from autosched.runtime.profiling import Report
+
+if TYPE_CHECKING:
+    from autosched.json_types import Json, JsonObject
+    from autosched.runtime.registry import PackedFunc
+    from autosched.runtime.values import Value
 
 _BLOCK_BYTES = 1 << 20
 _indices = itertools.count()
@@ -72,7 +77,7 @@ class RemoteDevice(Device):
         """Type and number as they are on the other side."""
         return [self.device_type % RPC_SESS_MASK, self.device_id]
 
-    def _ask(self, name: str) -> Any:
+    def _ask(self, name: str) -> Json:
         return self.session.ask("device", device=self.local, name=name)
 
     @property
@@ -124,7 +129,7 @@ class RPCSession:
         self._is_broken = ""
         self._releases: list[Callable[[], None]] = [frames.close]
         self._end = weakref.finalize(self, _close, self._releases)
-        self._info: dict[str, Any] | None = None
+        self._info: JsonObject | None = None
 
     def __enter__(self) -> RPCSession:
         return self
@@ -142,7 +147,7 @@ class RPCSession:
         self._releases.append(release)
 
     @property
-    def info(self) -> Mapping[str, Any]:
+    def info(self) -> Mapping[str, Json]:
         """What the other side is: machine, cores, target (JSON), limits."""
         if self._info is None:
             self._info = dict(self.ask("info"))
@@ -180,7 +185,7 @@ class RPCSession:
                 self._frames.close()
                 raise
 
-    def _ask(self, request: Mapping[str, object], raw: object, into: memoryview | None) -> Any:
+    def _ask(self, request: Mapping[str, object], raw: object, into: memoryview | None) -> Json:
         frames = self._frames
         try:
             frames.send(request, raw)
@@ -244,7 +249,7 @@ class RPCSession:
         """
         return self.decode(self.ask("load", name=path))
 
-    def get_function(self, name: str) -> Any:
+    def get_function(self, name: str) -> Json:
         """A function that is registered in the session's process."""
         return self.decode(self.ask("function", name=name))
 
@@ -279,7 +284,7 @@ class RPCSession:
         assert isinstance(made, RemoteArray)
         return made.copyfrom(data)
 
-    def encode(self, value: object, kept: list[Any]) -> Any:
+    def encode(self, value: Any, kept: list[Any]) -> Json:
         """An argument as a request names it; `kept` holds what was made for it until the answer is there."""
         match value:
             case None | bool() | int() | float() | str():
@@ -304,7 +309,7 @@ class RPCSession:
         kept.append(self.array_of(as_numpy(value)))
         return {"array": kept[-1].number}
 
-    def decode(self, value: Any) -> Any:
+    def decode(self, value: Json) -> Value:
         """A result as the answer names it."""
         match value:
             case {"array": number, "shape": shape, "dtype": dtype, "device": [kind, index]}:
@@ -325,10 +330,10 @@ class RPCSession:
                 return [self.decode(item) for item in value]
         return value
 
-    def call(self, thing: int, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
+    def call(self, thing: int, name: str, args: Sequence[object], kwargs: Mapping[str, object] | None = None) -> Value:
         """Call a function of something there on values or arrays; arrays of this process are copied for the call."""
-        kept: list[Any] = []
-        request: dict[str, Any] = {"object": thing, "name": name, "args": [self.encode(arg, kept) for arg in args]}
+        kept: list[object] = []
+        request: JsonObject = {"object": thing, "name": name, "args": [self.encode(arg, kept) for arg in args]}
         if kwargs:
             request["kwargs"] = {key: self.encode(arg, kept) for key, arg in kwargs.items()}
         return self.decode(self.ask("call", **request))
@@ -337,7 +342,7 @@ class RPCSession:
         self, thing: int, name: str, where: Device, options: Mapping[str, object], args: Sequence[object]
     ) -> BenchmarkResult:
         """Time a function there; see `timing.measure`."""
-        kept: list[Any] = []
+        kept: list[object] = []
         encoded = [self.encode(arg, kept) for arg in args]
         local = where.local if isinstance(where, RemoteDevice) else [where.device_type, where.device_id]
         return BenchmarkResult(
@@ -390,7 +395,7 @@ class RemoteArray(ArrayElsewhere):
 
     asnumpy = numpy
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise InvalidValueError(f"an array on {self.device} is only copied")
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
@@ -453,7 +458,7 @@ class RemoteArray(ArrayElsewhere):
 class RemoteObject:
     """Something that stays in the session's process, and is freed there with this."""
 
-    def __init__(self, session: RPCSession, facts: Mapping[str, Any]):
+    def __init__(self, session: RPCSession, facts: Mapping[str, Json]):
         self.session, self.facts, self.number = session, facts, int(facts["object"])
 
     def __del__(self) -> None:
@@ -467,7 +472,7 @@ class RemoteObject:
 class RemoteFunction(RemoteObject):
     """A registered function there."""
 
-    def __call__(self, *args: object) -> Any:
+    def __call__(self, *args: object) -> Value:
         """Call it; arrays of this process are copied for the call, and outputs are written there alone."""
         return self.session.call(self.number, "", args)
 
@@ -487,19 +492,19 @@ class RemoteModule(RemoteObject):
         return str(self.facts.get("entry", ""))
 
     @property
-    def entry_func(self) -> Callable[..., Any]:
+    def entry_func(self) -> PackedFunc:
         """The function that calling the module calls."""
         return self[self.entry_name]
 
-    def __call__(self, *args: object, **named: object) -> Any:
+    def __call__(self, *args: object, **named: object) -> Value:
         """Call the entry function of a library on arrays there, or run a model on its inputs."""
         return self.session.call(self.number, self.entry_name, args, named)
 
-    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+    def get_function(self, name: str, query_imports: bool = False) -> PackedFunc:
         """A function by name. Raises NameNotFoundError (AttributeError) when there is none."""
         return self[name]
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> PackedFunc:
         if self.facts["kind"] == "vm module":
             raise InvalidTypeError(
                 "functions of the virtual machine need one", hint="use relax.VirtualMachine(lib, device)"
@@ -543,7 +548,7 @@ class RemoteExecutor(RemoteObject):
         """The device that it runs on."""
         return self.session.device(*self.facts["device"])
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> PackedFunc:
         return lambda *args: self.session.call(self.number, name, _local_codes(name, args))
 
     get_function = __getitem__
@@ -564,12 +569,12 @@ class RemoteExecutor(RemoteObject):
 class RemoteMachine(RemoteObject):
     """A virtual machine there, with the functions of `relax.VirtualMachine`."""
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> PackedFunc:
         return lambda *args: self.session.call(self.number, "call", (name, *args))
 
     get_function = __getitem__
 
-    def invoke(self, func_name: str, *args: object, **kwargs: object) -> Any:
+    def invoke(self, func_name: str, *args: object, **kwargs: object) -> Value:
         """Run a function on arguments, or on those kept by `set_input`."""
         return self.session.call(self.number, "invoke", (func_name, *args), kwargs)
 
@@ -581,7 +586,7 @@ class RemoteMachine(RemoteObject):
         """Run a function on what `set_input` kept, and keep its results."""
         self.session.call(self.number, "invoke_stateful", (func_name, *args), kwargs)
 
-    def get_outputs(self, func_name: str = "main") -> Any:
+    def get_outputs(self, func_name: str = "main") -> Value:
         """The results of the last `invoke_stateful`."""
         return self.session.call(self.number, "get_outputs", (func_name,))
 
@@ -603,7 +608,7 @@ class RemoteMachine(RemoteObject):
         return found
 
 
-_KINDS: Mapping[str, Callable[[RPCSession, Mapping[str, Any]], RemoteObject]] = {
+_KINDS: Mapping[str, Callable[[RPCSession, Mapping[str, Json]], RemoteObject]] = {
     **dict.fromkeys(("module", "executable", "dynamic", "vm module"), RemoteModule),
     **dict.fromkeys(("global", "function"), RemoteFunction), "executor": RemoteExecutor,
 }  # fmt: skip
@@ -613,7 +618,7 @@ def _local(found: Device) -> list[int]:
     return [found.device_type % RPC_SESS_MASK, found.device_id]
 
 
-def _local_codes(name: str, args: Sequence[Any]) -> Sequence[object]:
+def _local_codes(name: str, args: Sequence[Json]) -> Sequence[object]:
     """Arguments in which a device is given as its numbers, as it is called there."""
     if name != "run_from_inputs":
         return args

@@ -27,7 +27,7 @@ class LocalSession:
     def _path(self, name: str) -> Path:
         return Path(self._folder.name) / safe_name(Path(name).name)
 
-    def upload(self, data: Any, target: str | None = None) -> None:
+    def upload(self, data: bytes | str | Path, target: str | None = None) -> None:
         """Copy a file, or bytes under the name `target`, to the session. Raises ValueError for bytes without name."""
         if isinstance(data, bytes | bytearray):
             if not target:

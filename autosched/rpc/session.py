@@ -45,6 +45,8 @@ from autosched.target import Target, host_cpu
 
 if TYPE_CHECKING:
     from autosched.json_types import Json, JsonObject
+    from autosched.runtime.registry import PackedFunc
+    from autosched.runtime.values import Value
 
 _BLOCK_BYTES = 1 << 20
 _DRAIN_S = 1.0
@@ -77,10 +79,10 @@ class Session:
 
     def __init__(self, frames: Frames, folder: Path, limits: Limits):
         self._frames, self._folder, self._limits = frames, folder, limits
-        self._things: dict[int, Any] = {}
+        self._things: dict[int, object] = {}
         self._next = 0
         self._measuring: Any = None  # made by the first request that measures a tuner's candidates
-        self._ops: Mapping[str, Callable[[Mapping[str, Json], int], Any]] = {
+        self._ops: Mapping[str, Callable[[Mapping[str, Json], int], Json]] = {
             name: getattr(self, f"_{name}")
             for name in ("info", "open", "append", "download", "remove", "list", "load", "empty", "write", "read",
                          "copy", "part", "function", "executor", "graph", "machine", "call", "time", "device",
@@ -127,7 +129,7 @@ class Session:
     def _path(self, name: object) -> Path:
         return self._folder / safe_name(name)
 
-    def _info(self, request: Mapping[str, object], n_raw: int) -> Any:
+    def _info(self, request: Mapping[str, object], n_raw: int) -> Json:
         cpu = host_cpu()
         return {
             "machine": platform.machine().lower(), "cores": cpu.cores, "target": Target("cpu").to_json(),
@@ -177,7 +179,7 @@ class Session:
 
     # Arrays
 
-    def _array(self, number: Any) -> NDArray:
+    def _array(self, number: Json) -> NDArray:
         found = self._things.get(number)
         if not isinstance(found, NDArray):
             raise RPCError(f"the session has no array {number}")
@@ -230,43 +232,43 @@ class Session:
 
     # Code
 
-    def _load(self, request: Mapping[str, object], n_raw: int) -> Any:
+    def _load(self, request: Mapping[str, object], n_raw: int) -> Json:
         path = self._path(request["name"])
         if not path.is_file():
             raise InvalidValueError(f"the session has no file '{request['name']}'", hint="upload it first")
         return self._encode(read_module(path))
 
-    def _function(self, request: Mapping[str, object], n_raw: int) -> Any:
+    def _function(self, request: Mapping[str, object], n_raw: int) -> Json:
         return {"object": self._keep(get_global_func(str(request["name"]))), "kind": "global"}
 
-    def _executor(self, request: Mapping[str, Json], n_raw: int) -> Any:
+    def _executor(self, request: Mapping[str, Json], n_raw: int) -> Json:
         library, threads = self._things.get(request["library"]), request["threads"]
         if not isinstance(library, Executable):
             raise InvalidTypeError("an executor runs a model")
         device = _device(request["device"])
         return self._encode(library.create_executor(device, None if threads is None else _number(threads)))
 
-    def _graph(self, request: Mapping[str, Json], n_raw: int) -> Any:
+    def _graph(self, request: Mapping[str, Json], n_raw: int) -> Json:
         text = self._frames.take_bytes(n_raw, _MOST_TEXT_BYTES).decode()
         library = self._things.get(request["library"])
         if not isinstance(library, Module | Executable):
             raise InvalidTypeError("a graph runs over a library")
         return self._encode(create_graph(text, library, [_device(pair) for pair in request["devices"]]).module)
 
-    def _machine(self, request: Mapping[str, Json], n_raw: int) -> Any:
+    def _machine(self, request: Mapping[str, Json], n_raw: int) -> Json:
         devices = [_device(pair) for pair in request["devices"]]
         made = VirtualMachine(self._things.get(request["library"]), devices)
         return {"object": self._keep(made), "kind": "vm", "names": made.executable.names()}
 
-    def _call(self, request: Mapping[str, Json], n_raw: int) -> Any:
+    def _call(self, request: Mapping[str, Json], n_raw: int) -> Json:
         function = self._callable(self._things.get(request["object"]), request["name"])
         args = [self._decode(arg) for arg in request.get("args", ())]
         kwargs = {str(name): self._decode(arg) for name, arg in request.get("kwargs", {}).items()}
         return self._encode(function(*args, **kwargs))
 
-    def _callable(self, thing: object, name: object) -> Callable[..., Any]:
+    def _callable(self, thing: object, name: object) -> PackedFunc:
         """What a call of an object means. Raises InvalidTypeError for what is no function of it."""
-        found: Callable[..., Any]
+        found: PackedFunc
         match thing:
             case Function() if name == "":
                 return thing
@@ -300,14 +302,14 @@ class Session:
         timed = thing.time_evaluator(str(request["name"]), _device(request["device"]), **options)
         return list(timed(*args).results)
 
-    def _measure(self, request: Mapping[str, object], n_raw: int) -> Any:
+    def _measure(self, request: Mapping[str, object], n_raw: int) -> Json:
         """Check or time a tuner's candidate; see `tuner.measure.remote`."""
         raw = bytes(self._frames.take_bytes(n_raw, _MOST_TEXT_BYTES))
         if self._measuring is None:
             self._measuring = hook("measuring")()
         return self._measuring.answer(request, raw, lambda number: self._array(number).view())
 
-    def _device(self, request: Mapping[str, object], n_raw: int) -> Any:
+    def _device(self, request: Mapping[str, object], n_raw: int) -> Json:
         device, name = _device(request["device"]), str(request["name"])
         if name == "sync":
             return device.sync()
@@ -320,7 +322,7 @@ class Session:
 
     # Values
 
-    def _decode(self, value: object) -> Any:
+    def _decode(self, value: Json) -> Value:
         match value:
             case {"array": int(number)}:
                 return self._array(number)
@@ -338,7 +340,7 @@ class Session:
                 raise InvalidTypeError("an argument that is none")
         return value
 
-    def _encode(self, value: object) -> Any:
+    def _encode(self, value: object) -> Json:
         match value:
             case None | bool() | int() | float() | str():
                 return value
@@ -368,7 +370,7 @@ class Session:
         return {"array": self._keep(array), "shape": list(array.shape), "dtype": array.dtype, "device": device}
 
 
-def _facts(value: Any) -> JsonObject:
+def _facts(value: object) -> JsonObject:
     """What a client is told of an object that stays here."""
     match value:
         case Module() if "vm" in value.manifest:
@@ -405,7 +407,7 @@ def _number(value: object) -> int:
     return value
 
 
-def _device(pair: Any) -> Device:
+def _device(pair: Json) -> Device:
     kind, number = pair
     return Device(_number(kind), _number(number))
 

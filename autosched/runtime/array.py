@@ -67,10 +67,10 @@ class NDArray:
 
     asnumpy = numpy
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self._data, dtype, copy=copy)
 
-    def to_dlpack(self) -> Any:
+    def to_dlpack(self) -> object:
         """Give a DLPack capsule that shares the memory."""
         return self.__dlpack__()
 
@@ -118,7 +118,7 @@ class NDArray:
     def __reduce__(self) -> tuple[object, ...]:
         return array, (self._data,)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options: Any) -> object:
         if self.dtype == BFLOAT16:  # which NumPy does not export
             return to_capsule(self, self.device)
         return self._data.__dlpack__(**options)
@@ -243,10 +243,10 @@ def _remote(device: Device) -> RemotePlace:
 class _Capsule:
     """A bare DLPack capsule in the form that NumPy reads."""
 
-    def __init__(self, capsule: Any):
+    def __init__(self, capsule: object):
         self._capsule = capsule
 
-    def __dlpack__(self, **_: object) -> Any:
+    def __dlpack__(self, **_: object) -> object:
         return self._capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -158,7 +158,9 @@ def _seal(code: bytes, entry: Mapping[str, object]) -> bytes:
     return hashlib.sha256(hashlib.sha256(code).digest() + text.encode()).digest()
 
 
-def _write(path: Path, document: Json, blobs: Sequence[Any], sections: Sequence[Any], data_bytes: int) -> None:
+def _write(
+    path: Path, document: Json, blobs: Sequence[bytes | np.ndarray], sections: Sequence[JsonObject], data_bytes: int
+) -> None:
     manifest = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     start = _align(_HEADER.size + len(manifest))
     digest = hashlib.sha256(manifest).digest()

@@ -26,7 +26,7 @@ from autosched.runtime.kernel import ArgSpec
 from autosched.runtime.loader import load_objects, unload_with
 
 if TYPE_CHECKING:
-    from autosched.json_types import Json
+    from autosched.json_types import Json, JsonObject
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
@@ -65,7 +65,7 @@ class _Code:
         self._dtypes = [np.dtype(spec.dtype) for spec in self.specs]
         self.is_array = [bool(spec.shape) for spec in self.specs]
 
-    def misfit(self, values: Sequence[object]) -> tuple[str, Any] | None:
+    def misfit(self, values: Sequence[object]) -> tuple[str, object] | None:
         """The first argument that it does not take, with what is wrong; None where it takes them all."""
         for spec, dtype, is_array, value in zip(self.specs, self._dtypes, self.is_array, values, strict=True):
             if problem := _misfit(spec, dtype, is_array, value):
@@ -123,7 +123,7 @@ class CompiledFunction:
         unload_with(self, kernels.values())
         self.name, self.kernels = str(manifest["function"]), kernels
         self.__name__ = self.name.rpartition(":")[2]
-        self._defaults: dict[str, Any] = dict(manifest["defaults"])
+        self._defaults: JsonObject = dict(manifest["defaults"])
         self._decides = None if manifest["decides"] is None else frozenset(manifest["decides"])
         self._variants = [(codes[one.kernel], one) for one in map(Described.from_manifest, manifest["variants"])]
         self.parameters = tuple(spec.name for spec in self._variants[0][0].specs)
@@ -189,7 +189,7 @@ class CompiledFunction:
 
 
 def _has(facts: Mapping[str, object], names: Sequence[str], values: Sequence[object]) -> bool:
-    known: dict[str, Any] = {}
+    known: dict[str, object] = {}
     for name, value in zip(names, values, strict=True):
         if isinstance(value, np.ndarray):
             known[f"{name}_size"] = value.size
@@ -210,7 +210,7 @@ def _type_text(spec: ArgSpec) -> str:
 class _Exceptions(pickle.Unpickler):
     """Reads what Numba writes of an exception: a class of Python's own, with its arguments."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         found = getattr(builtins, name, None) if module == "builtins" else None
         if isinstance(found, type) and issubclass(found, Exception):
             return found

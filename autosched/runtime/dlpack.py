@@ -61,7 +61,9 @@ _rename = ctypes.pythonapi.PyCapsule_SetName
 _rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
 
 _numbers = itertools.count(1)
-_given: dict[int, tuple[Any, ...]] = {}  # by their contexts, the tensors that others hold, with what keeps them alive
+_given: dict[
+    int, tuple[object, ...]
+] = {}  # by their contexts, the tensors that others hold, with what keeps them alive
 
 
 def _give_back_now(managed: Any) -> None:

@@ -182,7 +182,7 @@ class DynamicExecutable:
             key = form.kernels[size]
             yield f"{key}@{first}+{count}", as_cpu(self.kernels[key]).blocks(first, count), count
 
-    def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
+    def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
         """Run the model on inputs by position or name; gives new arrays, a tuple where there are several outputs.
 
         Several threads may call it at once: each call has memory of its own.
@@ -274,7 +274,7 @@ class DynamicExecutable:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise ArtifactError(f"the artifact is damaged: its form does not fit ({error})") from error
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle what it is made of."""
         return DynamicExecutable.from_contents, (self.contents(),)
 
@@ -362,7 +362,7 @@ def _may_overlap(graph: Graph, node: Node) -> bool:
     return not places[0] & places[1]
 
 
-def _signature(kernel: CpuKernel) -> tuple[Any, ...]:
+def _signature(kernel: CpuKernel) -> tuple[object, ...]:
     """What the kernels of a form have in common: arguments, those of a block by their bytes for one part."""
     n_parts, *positions = kernel.block
     return tuple(

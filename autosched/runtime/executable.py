@@ -26,6 +26,7 @@ from autosched.runtime.names import given_by_name
 
 if TYPE_CHECKING:
     from autosched.json_types import Json, JsonObject
+    from autosched.runtime.registry import PackedFunc
 
 
 class Executable:
@@ -123,7 +124,7 @@ class Executable:
 
     get_function = __getitem__
 
-    def _functions(self) -> dict[str, Callable[..., Any]]:
+    def _functions(self) -> dict[str, PackedFunc]:
         """TVM's functions of a factory by name."""
         return {
             "default": self._create_on,

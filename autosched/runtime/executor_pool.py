@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from autosched.errors import TVMError
 from autosched.runtime.graph_executor import GraphExecutor
 from autosched.runtime.locks import renew_after_fork
+
+if TYPE_CHECKING:
+    from autosched.runtime.registry import PackedFunc
 
 E = TypeVar("E")
 
@@ -70,7 +73,7 @@ class Seat:
 
     def __init__(self, executor: Any, names: tuple[str, ...]):
         self.executor = executor
-        self.functions: Mapping[str, Callable[..., Any]] = {name: executor[name] for name in names}
+        self.functions: Mapping[str, PackedFunc] = {name: executor[name] for name in names}
 
 
 class ThreadExecutors:

@@ -32,6 +32,7 @@ from autosched.target import choose_threads
 
 if TYPE_CHECKING:
     from autosched.json_types import Json
+    from autosched.runtime.registry import PackedFunc
 
 _FUNCTIONS = (
     *("set_input", "set_input_zero_copy", "set_output_zero_copy", "run", "run_from_inputs", "get_output", "get_input"),
@@ -123,15 +124,15 @@ class GraphExecutor:
                 if number in self._written:
                     self.program.own(number)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         raise InvalidTypeError("an executor holds memory of this process", hint="pickle its executable")
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> PackedFunc:
         if name not in _FUNCTIONS:
             raise NameNotFoundError(f"graph executor has no function '{name}'", hint=f"it has {', '.join(_FUNCTIONS)}")
         if name == "set_input":
             return self._set_known_input
-        function: Callable[..., Any] = getattr(self, name)
+        function: PackedFunc = getattr(self, name)
         return function
 
     get_function = __getitem__
@@ -151,7 +152,7 @@ class GraphExecutor:
             raise IndexOutOfRangeError(f"{action}: input {key} of {len(self._args)}")
         return key
 
-    def set_input(self, key: int | str, value: Any) -> None:
+    def set_input(self, key: int | str, value: object) -> None:
         """Copy a value into an input, converting its dtype.
 
         Raises TVMError (RuntimeError) on an unknown name, IndexOutOfRangeError, ShapeError (ValueError).
@@ -341,7 +342,7 @@ class GraphExecutor:
             return lambda: measure(self.program.run, timer=self.program.seconds, **options)
         function = self[func_name]
 
-        def evaluate(*args: Any) -> BenchmarkResult:
+        def evaluate(*args: object) -> BenchmarkResult:
             def run(number: int) -> None:
                 for _ in range(number):
                     function(*args)

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -121,7 +121,7 @@ def _check(found: Mapping[str, Json]) -> JsonGraph:
     return JsonGraph(tuple(nodes), args, heads, dtypes, shapes, storage_ids, devices, offsets)
 
 
-def _node_fields(pairs: object, number: int) -> tuple[str, str, list[Any], dict[str, str]]:
+def _node_fields(pairs: object, number: int) -> tuple[str, str, list[Json], dict[str, str]]:
     if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
         raise _fail(f"node {number} is no object")
     fields = dict(pairs)
@@ -152,8 +152,8 @@ def _json_node(
     return JsonNode(name, str(attrs["func_name"]), inputs, outputs, flatten, attrs)
 
 
-def _entry_attrs(pairs: Any, n_entries: int) -> tuple[Any, ...]:
-    lists: dict[str, list[Any]] = {}
+def _entry_attrs(pairs: Json, n_entries: int) -> tuple[Json, ...]:
+    lists: dict[str, list[Json]] = {}
     for key, value in pairs:
         if key in (*_ATTR_KINDS, "device_index", "arena_offset"):
             wanted = _ATTR_KINDS.get(key, "list_int")
@@ -472,7 +472,7 @@ class _Writer:
             ]  # fmt: skip
         return found
 
-    def attrs(self) -> dict[str, list[Any]]:
+    def attrs(self) -> dict[str, list[Json]]:
         values = [self.graph.values[number] for number in self.order]
         roots = [self.graph.root(number) for number in self.order]
         ids: dict[tuple[str, int], int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from autosched.runtime.graph_executor import GraphExecutor, NodeTime
 from autosched.runtime.graph_json import read_graph
 from autosched.runtime.module import Module
 from autosched.runtime.timing import BenchmarkResult
+
+if TYPE_CHECKING:
+    from autosched.runtime.registry import PackedFunc
 
 _NEEDED = (
     *("set_input", "run", "get_output", "get_input", "get_num_outputs", "get_input_index", "get_input_info"),
@@ -191,8 +194,8 @@ class GraphModule:
         times: list[NodeTime] = self._to_use().executor.profile(number)
         return times
 
-    def __getitem__(self, key: str) -> Callable[..., Any]:
-        function: Callable[..., Any] = self.module[key]
+    def __getitem__(self, key: str) -> PackedFunc:
+        function: PackedFunc = self.module[key]
         if self._threads is None:
             return function
         find = self._to_set if key in _SETTERS else self._to_use

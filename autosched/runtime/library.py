@@ -21,7 +21,7 @@ from autosched.target import choose_threads
 Loaded = Module | Executable | DynamicExecutable | CompiledFunction
 
 
-def load(path: Any, *, mapped: bool = False) -> Any:
+def load(path: str | Path, *, mapped: bool = False) -> Any:
     """Read an artifact: the Executable or Module that `save` or `export_library` wrote.
 
     mapped  leave constants in the file, so that processes share them; nobody may write to the file meanwhile.
@@ -43,7 +43,7 @@ def load(path: Any, *, mapped: bool = False) -> Any:
         return hook("rebuild")(error.contents)
 
 
-def load_module(path: object, fmt: str = "") -> Any:
+def load_module(path: str | Path, fmt: str = "") -> Any:
     """TVM's name of `load`; a file's format is known from its first bytes."""
     return load(path)
 

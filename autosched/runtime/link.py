@@ -1,6 +1,6 @@
 """Puts an ELF object into this process's memory, ready to run: code that is not writable, data that is not executable.
 
-Kernels call functions of the C library alone, so the relocations are few. Any other kind is refused. Sources: System V
+Kernels call functions of the C library alone, so the relocations are few. Other kinds are refused. Sources: System V
 ABI, AMD64 supplement, section 4.4; ELF for the Arm 64-bit architecture, section 5.7.
 """
 
@@ -14,7 +14,6 @@ import struct
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.errors import ArtifactError
 from autosched.runtime.elf import (
@@ -280,7 +279,7 @@ _MACHINES = {
 
 
 @functools.cache
-def _libc() -> Any:
+def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
     libc.mmap.restype = ctypes.c_void_p

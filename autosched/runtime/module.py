@@ -241,7 +241,7 @@ class Module:
         """The function that calling the module calls: its first one."""
         return self.get_function(ENTRY_NAME)
 
-    def __call__(self, *args: NDArray | np.ndarray, **keywords: object) -> Any:
+    def __call__(self, *args: NDArray | np.ndarray, **keywords: object) -> None:
         """Call the entry function; its arguments are given by position. Gives what it returns (`T.ret`), or None."""
         if keywords:
             name = next(iter(keywords))
@@ -379,7 +379,7 @@ class Module:
         refuse("export_library", addons=addons)
         self.save(export_path(path))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle what it is made of, without the programs that calls have made ready."""
         parts = (self.kernels, self.native, self.graphs, self.constants, self._entry, self.manifest, self._imports)
         return _restore, (*parts, self.threads)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from autosched.errors import refuse
 from autosched.runtime.profiling import Report
 from autosched.runtime.vm import Executable, VirtualMachine
+
+if TYPE_CHECKING:
+    from autosched.runtime.device import Device
 
 
 def enabled() -> bool:
@@ -18,7 +22,7 @@ def enabled() -> bool:
 class VirtualMachineProfiler(VirtualMachine):
     """A `VirtualMachine` with `profile`."""
 
-    def __init__(self, exe: Executable, device: Any, memory_cfg: Any = None):
+    def __init__(self, exe: Executable, device: Device | Sequence[Device], memory_cfg: object = None):
         super().__init__(exe, device, memory_cfg)
 
     def profile(self, *args: object, func_name: str = "main", collectors: object = None, **kwargs: object) -> Report:

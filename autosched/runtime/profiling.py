@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from autosched.json_types import Json, JsonObject
@@ -24,7 +24,7 @@ class Report:
 
     calls: Sequence[Mapping[str, Json]]
     device_metrics: Mapping[str, Mapping[str, Json]]
-    configuration: Mapping[str, Any] = field(default_factory=dict)
+    configuration: Mapping[str, Json] = field(default_factory=dict)
 
     def columns(self) -> list[str]:
         """The names of all metrics, in order of first use."""

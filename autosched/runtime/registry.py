@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 
+if TYPE_CHECKING:
+    from autosched.runtime.array import NDArray
 
-def _matmul(a: object, b: object, c: Any, transa: object = False, transb: object = False, *_: object) -> None:
+
+def _matmul(a: object, b: object, c: NDArray, transa: object = False, transb: object = False, *_: object) -> None:
     x, y = (np.asarray(t.numpy() if hasattr(t, "numpy") else t) for t in (a, b))
     x = np.swapaxes(x, -1, -2) if transa else x
     y = np.swapaxes(y, -1, -2) if transb else y
     c.copyfrom(np.matmul(x, y).astype(str(c.dtype), copy=False))
 
 
-def _sort(data: Any, out: Any, *_: object) -> None:
+def _sort(data: NDArray, out: NDArray, *_: object) -> None:
     out.copyfrom(np.sort(data.numpy(), axis=-1))
 
 
-def _argsort(data: Any, out: Any, *_: object) -> None:
+def _argsort(data: NDArray, out: NDArray, *_: object) -> None:
     out.copyfrom(np.argsort(data.numpy(), axis=-1, kind="stable").astype(str(out.dtype)))
 
 
-NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
+PackedFunc: TypeAlias = Callable[..., Any]  # what is called by name, with any arguments
+NUMPY_FUNCTIONS: dict[str, PackedFunc] = {
     **{f"tvm.contrib.{name}.matmul": _matmul for name in ("cblas", "mkl", "dnnl", "cublas")},
     **{f"tvm.contrib.{name}.batch_matmul": _matmul for name in ("cblas", "mkl", "cublas")},
     "tvm.contrib.sort.sort": _sort, "tvm.contrib.sort.argsort": _argsort,
 }  # fmt: skip
 
 
-_functions: dict[str, Callable[..., Any]] = {}
+_functions: dict[str, PackedFunc] = {}
 
 
-def register_func(func_name: Any, f: Callable[..., object] | None = None, override: bool = False) -> Any:
+def register_func(func_name: str | PackedFunc, f: Callable[..., object] | None = None, override: bool = False) -> Any:
     """Register a function: `register_func("name", f)`, or as a decorator with or without a name.
 
     Raises InvalidValueError where the name is taken and `override` is False.
@@ -56,7 +60,7 @@ def register_func(func_name: Any, f: Callable[..., object] | None = None, overri
     return register if f is None else register(f)
 
 
-def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any] | None:
+def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
     """A registered function. Raises InvalidValueError if there is none of that name, unless that is allowed."""
     if name in _functions:
         return _functions[name]

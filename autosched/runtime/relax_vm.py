@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -23,6 +24,11 @@ from autosched.runtime.vm import Executable as VMText
 from autosched.runtime.vm import VirtualMachine as Machine
 from autosched.runtime.vm_program import Param, Program, VMFunction, check
 
+if TYPE_CHECKING:
+    from autosched.runtime.registry import PackedFunc
+    from autosched.runtime.values import Value
+    from autosched.runtime.vm_program import Instruction
+
 
 class LateBuild(Protocol):
     """Makes the program of a function with symbolic shapes from its arguments."""
@@ -31,9 +37,9 @@ class LateBuild(Protocol):
     def source(self) -> tuple[str, str]:
         """All functions as text, and their target as JSON."""
 
-    def __call__(self, name: str, args: Sequence[Any]) -> Program: ...
+    def __call__(self, name: str, args: Sequence[object]) -> Program: ...
 
-    def call(self, name: str, args: Sequence[Any]) -> Any:
+    def call(self, name: str, args: Sequence[object]) -> Value:
         """Run a function."""
 
 
@@ -51,7 +57,7 @@ class VMExecutable:
         self.program, self.late, self.symbolic = program, late, dict(symbolic or {})
 
     @staticmethod
-    def of(what: Any) -> VMExecutable:
+    def of(what: object) -> VMExecutable:
         """The executable itself, or one around what `build` or `load_module` gave. Raises TypeError for the rest."""
         match what:
             case VMExecutable():
@@ -75,7 +81,7 @@ class VMExecutable:
         """The names of the functions."""
         return [*self.program.functions, *self.symbolic]
 
-    def call(self, name: str, args: Sequence[Any]) -> Any:
+    def call(self, name: str, args: Sequence[object]) -> Value:
         """Run a function on converted values. Raises as `Program.call`."""
         if name in self.symbolic:
             assert self.late is not None, "symbolic functions come with their maker"
@@ -99,10 +105,10 @@ class VMExecutable:
             raise NameNotFoundError(f"no function '{name}'", hint=f"there are {', '.join(self.names())}")
         return self.program.functions[name].params
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> PackedFunc:
         return VirtualMachine(self, cpu())[name]
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Value:
         """Run `main`."""
         return self["main"](*args)
 
@@ -145,7 +151,7 @@ class VMExecutable:
 
     save = export_library
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle the program; functions whose shapes are not known yet go as text, with all others."""
         if self.late is None:
             return VMExecutable, (self.program,)
@@ -160,7 +166,7 @@ def program_of(model: Executable) -> Program:
     params = tuple(Param(value.name, value.shape, value.dtype) for value in model.inputs)
     n, n_out = len(params), len(model.outputs)
     results = list(range(n, n + n_out))
-    code: list[Any] = [["run", 0, list(range(n)), results]]
+    code: list[Instruction] = [["run", 0, list(range(n)), results]]
     if n_out > 1:
         code.append(["tuple", n + n_out, results])
     main = VMFunction("main", params, n + n_out + 1, tuple(code), n if n_out == 1 else n + n_out)
@@ -186,18 +192,18 @@ class VirtualMachine(Machine):
         return rt_mod.create_virtual_machine([device] if isinstance(device, Device) else list(device))
 
     def __init__(
-        self, rt_mod: Any, device: Device | Sequence[Device] = (), memory_cfg: Any = None, profile: bool = False
+        self, rt_mod: object, device: Device | Sequence[Device] = (), memory_cfg: object = None, profile: bool = False
     ):
         executable = VMExecutable.of(rt_mod)
         super().__init__(executable.program, device if device != () else cpu(), memory_cfg)
         self.executable = executable
-        self._saved: dict[str, Callable[[], Any]] = {}
-        self._results: dict[str, Any] = {}
-        self._instrument: Callable[..., Any] | None = None
+        self._saved: dict[str, Callable[[], Value]] = {}
+        self._results: dict[str, Value] = {}
+        self._instrument: PackedFunc | None = None
 
     # Running
 
-    def invoke(self, func_name: str, *args: object, **kwargs: object) -> Any:
+    def invoke(self, func_name: str, *args: object, **kwargs: object) -> Value:
         """Run a function on arguments, or on those kept by `set_input`; gives a fresh array or a tuple."""
         if func_name in self._saved:
             return self._saved[func_name]()
@@ -213,18 +219,18 @@ class VirtualMachine(Machine):
             return _as_torch(result, torch)
         return result
 
-    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Keep a function's arguments for `invoke_stateful`. Raises as a call of it would, where shapes are known."""
         self._inputs[func_name] = self._checked(func_name, self._arguments(func_name, args, kwargs))
 
-    def _checked(self, func_name: str, values: list[object]) -> list[Any]:
+    def _checked(self, func_name: str, values: list[object]) -> list[Value]:
         """Values as the function takes them; those of a symbolic function are checked when it runs."""
         function = self.executable.program.functions.get(func_name)
         if function is None or func_name in self.executable.symbolic:
             return values
         return [check(value, param, function) for value, param in zip(values, function.params, strict=True)]
 
-    def _arguments(self, func_name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> list[Any]:
+    def _arguments(self, func_name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> list[Value]:
         params = self.executable.params(func_name)
         shown = f"{func_name}({', '.join(map(str, params))})"
         names = [p.name for p in params]
@@ -241,13 +247,13 @@ class VirtualMachine(Machine):
             raise InvalidValueError(f"the inputs of '{func_name}' are not set", hint="call set_input first")
         self._results[func_name] = self.invoke(func_name, *args, **kwargs)
 
-    def get_outputs(self, func_name: str = "main") -> Any:
+    def get_outputs(self, func_name: str = "main") -> Value:
         """The results of the last `invoke_stateful` of a function: an array or a nested tuple."""
         if func_name not in self._results:
             raise InvalidValueError(f"'{func_name}' has not run", hint="call invoke_stateful first")
         return self._results[func_name]
 
-    def invoke_closure(self, closure: Callable[..., object], *args: object) -> Any:
+    def invoke_closure(self, closure: Callable[..., object], *args: object) -> Value:
         """Call what a function has given as a closure."""
         return closure(*args)
 
@@ -262,7 +268,7 @@ class VirtualMachine(Machine):
             raise InvalidValueError(f"there is a function '{saved_name}' already")
         values = self._checked(func_name, self._arguments(func_name, args, kwargs))
 
-        def call() -> Any:
+        def call() -> Value:
             result = self.executable.call(func_name, values)
             return result if include_return else None
 
@@ -309,17 +315,17 @@ class VirtualMachine(Machine):
         if self._instrument is not None:
             self._instrument(self[name], name, before, result, *args)
 
-    def profile(self, func_name: str, *args: Any) -> Report:
+    def profile(self, func_name: str, *args: object) -> Report:
         """Run a function and say what each kernel took, in µs."""
         values = self._arguments(func_name, args, {})
         machine = VirtualMachineProfiler(VMText(self.executable.program_for(func_name, values)), self.devices)
         return machine.profile(*values, func_name=func_name)
 
-    def get_function(self, name: str) -> Callable[..., Any]:
+    def get_function(self, name: str) -> PackedFunc:
         """A function by name; as `vm[name]`."""
         return self[name]
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> PackedFunc:
         if not isinstance(name, str):
             raise InvalidTypeError(f"a function is known by its name, not by {type(name).__name__}")
         if name not in self._saved:
@@ -333,7 +339,7 @@ class VirtualMachine(Machine):
         return self.executable.call(name, self._arguments(name, (), {}))
 
 
-def _value(value: object, param: Param) -> Any:
+def _value(value: object, param: Param) -> Value:
     """A Python value as the program takes it; numbers and shapes stay for parameters that are no tensors."""
     if isinstance(value, NDArray) or (param.shape is None and param.fields is None and isinstance(value, int | float)):
         return value
@@ -348,7 +354,7 @@ def _value(value: object, param: Param) -> Any:
     return value
 
 
-def _as_torch(value: Any, torch: Any) -> Any:
+def _as_torch(value: Value, torch: ModuleType) -> Value:
     if isinstance(value, tuple):
         return tuple(_as_torch(v, torch) for v in value)
     return torch.from_numpy(value.numpy()) if isinstance(value, NDArray) else value

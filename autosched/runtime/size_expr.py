@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from autosched.json_types import Json
 
-Size = Any  # int | str | tuple[str, Size, Size]; recursive aliases are not for every Python that we support
+Size: TypeAlias = "int | str | tuple[str, Size, Size]"
 
 _OPS: Mapping[str, Callable[[int, int], int]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,

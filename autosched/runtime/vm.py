@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,11 @@ from autosched.runtime.module import Module
 from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.timing import BenchmarkResult, measure
 from autosched.runtime.vm_program import Param, Program, VMFunction
+
+if TYPE_CHECKING:
+    from autosched.runtime.registry import PackedFunc
+    from autosched.runtime.values import Value
+    from autosched.runtime.vm_program import Instruction
 
 _LARGE = "late-bound constants are not loaded"
 
@@ -188,7 +193,7 @@ def _function_text(function: VMFunction) -> str:
     params = ", ".join(param.name for param in function.params)
     lines = [f"{function.name}({params}):", f"# reg file size = {function.n_registers}"]
 
-    def show(code: Sequence[Any], indent: str) -> None:
+    def show(code: Sequence[Instruction], indent: str) -> None:
         for instruction in code:
             kind, *rest = instruction
             if kind == "if":
@@ -224,8 +229,8 @@ class VirtualMachine:
             if not found.exist:
                 raise TVMError(f"device {found} does not exist here")
         self._program = self._exec.program
-        self._inputs: dict[str, list[Any]] = {}
-        self._outputs: Any = None
+        self._inputs: dict[str, list[Value]] = {}
+        self._outputs: Value = None
 
     @property
     def module(self) -> VirtualMachine:
@@ -234,14 +239,14 @@ class VirtualMachine:
 
     # Arguments
 
-    def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
+    def set_input(self, func_name: str, *args: Value, **kwargs: object) -> None:
         """Keep a function's arguments: keywords by name, the others fill the gaps in order.
 
         Raises ArgumentCountError (an AssertionError and ValueError) unless their number is exact and each is known.
         """
         self._inputs[func_name] = self._arguments(func_name, args, kwargs)
 
-    def _arguments(self, func_name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> list[Any]:
+    def _arguments(self, func_name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> list[Value]:
         function = self._program.function(_text(func_name))
         names = [param.name for param in function.params]
         for name in kwargs:
@@ -255,7 +260,7 @@ class VirtualMachine:
         values = (kwargs[name] if name in kwargs else next(rest) for name in names)
         return [convert(value, param) for value, param in zip(values, function.params, strict=True)]
 
-    def set_one_input(self, func_name: str, *args: Any, **kwargs: object) -> None:
+    def set_one_input(self, func_name: str, *args: Value, **kwargs: object) -> None:
         """Keep one argument of a function, by position or name: `set_one_input("main", "x", value)`.
 
         Raises ValueError on an unknown name, IndexError on an unknown position.
@@ -282,7 +287,7 @@ class VirtualMachine:
 
     # Running
 
-    def invoke(self, func_name: str, *args: object, **kwargs: object) -> Any:
+    def invoke(self, func_name: str, *args: object, **kwargs: object) -> Value:
         """Run a function on arguments, or on those kept by `set_input`; gives a fresh array or a tuple."""
         if args or kwargs:
             values = self._arguments(func_name, args, kwargs)
@@ -291,7 +296,7 @@ class VirtualMachine:
             values = self._kept(func_name)
         return self._program.call(_text(func_name), values)
 
-    def _kept(self, func_name: str) -> list[Any]:
+    def _kept(self, func_name: str) -> list[Value]:
         function = self._program.function(_text(func_name))
         values = self._inputs.get(func_name, [] if not function.params else [None] * len(function.params))
         for value, param in zip(values, function.params, strict=True):
@@ -299,22 +304,22 @@ class VirtualMachine:
                 raise InvalidValueError(f"argument '{param.name}' is not set", where=function.signature)
         return values
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: object, **kwargs: object) -> Value:
         """Run `main`."""
         return self.invoke("main", *args, **kwargs)
 
-    def invoke_stateful(self, func_name: str, *args: object, **kwargs: object) -> None:
+    def invoke_stateful(self, func_name: str, *args: Value, **kwargs: object) -> None:
         """Run a function and keep its results for `get_outputs`."""
         self._outputs = self.invoke(func_name, *args, **kwargs)
 
-    def invoke_with_outputs(self, func_name: str, input_args: Any, output_args: Sequence[NDArray]) -> None:
+    def invoke_with_outputs(self, func_name: str, input_args: Value, output_args: Sequence[NDArray]) -> None:
         """Run a function and copy its results into arrays."""
         given = dict(input_args) if isinstance(input_args, Mapping) else {}
         result = self.invoke(func_name, **given) if given else self.invoke(func_name, *input_args)
         for value, out in zip(_flatten(result), output_args, strict=True):
             out.copyfrom(value)
 
-    def get_outputs(self) -> list[Any]:
+    def get_outputs(self) -> list[Value]:
         """The results of the last `invoke_stateful`, as a list. Raises TVMError before one."""
         if self._outputs is None:
             raise TVMError("get_outputs: nothing has run yet", hint="call invoke_stateful first")
@@ -355,7 +360,7 @@ class VirtualMachine:
             limit_zero_time_iterations=limit_zero_time_iterations, **cooldown,
         )  # fmt: skip
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> PackedFunc:
         self._program.function(_text(name))
         return lambda *args, **kwargs: self.invoke(name, *args, **kwargs)
 
@@ -366,7 +371,7 @@ def _text(name: object) -> str:
     return name
 
 
-def _flatten(value: object) -> list[Any]:
+def _flatten(value: object) -> list[Value]:
     return [x for field in value for x in _flatten(field)] if isinstance(value, tuple) else [value]
 
 
@@ -397,7 +402,7 @@ def _memory(given: object, devices: Sequence[Device]) -> dict[Device, int]:
     return found
 
 
-def convert(value: Any, param: Param | None = None) -> Any:
+def convert(value: Value, param: Param | None = None) -> Value:
     """A Python value as the VM's: arrays, tuples of them; integers and truths are int32, floats float32.
 
     Raises InvalidTypeError (TypeError) for anything else.

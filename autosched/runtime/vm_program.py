@@ -12,11 +12,12 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError, TVMError
+from autosched.json_types import Json
 from autosched.runtime.array import NDArray, array, as_numpy, empty
 from autosched.runtime.artifact_check import check_read_graph, check_tensor, machine_bytes
 from autosched.runtime.executable import Executable
@@ -27,7 +28,8 @@ from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.registry import get_global_func
 
 if TYPE_CHECKING:
-    from autosched.json_types import Json
+    from autosched.runtime.registry import PackedFunc
+    from autosched.runtime.values import Value
 
 _MOST_REGISTERS = 1 << 24
 _MAGIC = b"ASVM\x01\0\0\0"
@@ -71,7 +73,7 @@ class Param:
 #   ["check", register, name, shape, dtype]
 #   ["packed", result, registered function, [arguments]]
 #   ["packed_dps", [results], [[shape, dtype]], registered function, [arguments]]
-Instruction = list[Any]
+Instruction: TypeAlias = list[Json]  # an operation and its operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Program:
             raise NameNotFoundError(f"no function '{name}'", hint=f"there are {', '.join(self.functions)}")
         return self.functions[name]
 
-    def call(self, name: str, args: Sequence[Any]) -> Any:
+    def call(self, name: str, args: Sequence[object]) -> Value:
         """Run a function on values: arrays, tuples of them. Gives a fresh array or a nested tuple.
 
         Raises InvalidTypeError (TypeError) on a wrong count, dtype or kind, ShapeError (ValueError) on a wrong shape.
@@ -132,7 +134,7 @@ class Program:
     def to_bytes(self) -> bytes:
         """Everything but the machine code, and the constants that the manifest calls late: those come from a file."""
         segments = []
-        arrays: dict[str, Any] = {f"c{i}": constant for i, constant in enumerate(self.constants)}
+        arrays: dict[str, np.ndarray] = {f"c{i}": constant for i, constant in enumerate(self.constants)}
         for number, segment in enumerate(self.segments):
             entry = {
                 "graph": segment.graph.to_manifest(), "kernels": list(segment.kernels),
@@ -278,9 +280,9 @@ class _Frame:
 
     __slots__ = ("args", "function", "registers", "result", "todo")
 
-    def __init__(self, function: VMFunction, args: Sequence[Any], result: int):
+    def __init__(self, function: VMFunction, args: Sequence[object], result: int):
         self.function, self.args, self.result = function, args, result  # result: the caller's register
-        self.registers: list[Any] = [*args, *[None] * (function.n_registers - len(args))]
+        self.registers: list[Value] = [*args, *[None] * (function.n_registers - len(args))]
         self.todo: list[Iterator[Instruction]] = [iter(function.code)]
 
 
@@ -369,7 +371,7 @@ def _match(value: object, name: str, shape: tuple[int, ...], dtype: str) -> None
         raise ShapeError(f"match_cast of '{name}': shape {list(value.shape)} instead of {list(shape)}")
 
 
-def _registered(name: str) -> Any:
+def _registered(name: str) -> PackedFunc:
     """A function of the registry. Raises NameNotFoundError (AttributeError) naming it."""
     function = get_global_func(name, allow_missing=True)
     if function is None:
@@ -377,7 +379,7 @@ def _registered(name: str) -> Any:
     return function
 
 
-def _value(result: Any) -> Any:
+def _value(result: Value) -> Value:
     """What a registered function gave, its NumPy arrays and other libraries' tensors as arrays."""
     if isinstance(result, tuple | list):
         return tuple(map(_value, result))
@@ -392,7 +394,7 @@ def _fresh(result: object, args: Sequence[object]) -> object:
     return array(result) if given and isinstance(result, NDArray) else result
 
 
-def _flat(values: Any) -> Iterator[object]:
+def _flat(values: Value) -> Iterator[object]:
     for value in values:
         if isinstance(value, tuple):
             yield from _flat(value)
@@ -400,7 +402,7 @@ def _flat(values: Any) -> Iterator[object]:
             yield value
 
 
-def check(value: Any, param: Param, function: VMFunction) -> Any:
+def check(value: Value, param: Param, function: VMFunction) -> Value:
     """A value as the parameter takes it. Raises as `Program.call`, naming function, parameter and expected type."""
     what = f"argument '{param.name}'"
     if param.fields is not None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from autosched.autotvm.task.axes import Axis, VirtualAxis, get_factors, get_pow2s
 from autosched.errors import TVMError
 from autosched.te import Schedule, thread_axis
 
 if TYPE_CHECKING:
-    from autosched.autotvm.task.space import ConfigSpace
     from autosched.json_types import Json
     from autosched.te import Tensor
     from autosched.tir.axis import IterVar
+
+
+class Refuses(Protocol):
+    """A configuration, which is told what is wrong with it."""
+
+    def raise_error(self, msg: str) -> None: ...
 
 
 class SplitEntity:
@@ -69,7 +74,7 @@ class AnnotateEntity:
         axis_lens: Sequence[int] | None = None,
         max_unroll: int | None = None,
         vec_size: Sequence[int] | None = None,
-        cfg: ConfigSpace | None = None,
+        cfg: Refuses | None = None,
         source: Sequence[Sequence[Tensor]] | None = None,
     ) -> list[IterVar]:
         """Annotate axes; gives them, fused ones as one."""
@@ -86,7 +91,7 @@ class AnnotateEntity:
     def _annotate(
         self, sch: Schedule, op: Tensor, axes: list[Any], i: int, annotation: str,
         axis_lens: Sequence[int] | None, max_unroll: int | None, vec_size: Sequence[int] | None,
-        cfg: ConfigSpace | None,
+        cfg: Refuses | None,
     ) -> None:  # fmt: skip
         stage, length = sch[op], None if axis_lens is None else axis_lens[i]
         if annotation == "none":

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.driver.bench.entry import BenchReport
 from autosched.errors import UsageError
@@ -78,7 +78,7 @@ def _change(now: Mapping[str, Json], before: Mapping[str, Json]) -> Change:
     return Change(_label(now), ratio, ratio * relative)
 
 
-def _key(row: Mapping[str, object]) -> tuple[Any, ...]:
+def _key(row: Mapping[str, object]) -> tuple[object, ...]:
     return tuple(row.get(key) for key in KEYS)
 
 
@@ -88,5 +88,5 @@ def _label(row: Mapping[str, object]) -> str:
     return f"{row['name']} ({threads} thread{'s' if threads != 1 else ''}{batch})"
 
 
-def _labels(rows: Mapping[Any, Mapping[str, object]]) -> Sequence[str]:
+def _labels(rows: Mapping[tuple[object, ...], Mapping[str, object]]) -> Sequence[str]:
     return [_label(row) for row in rows.values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from autosched.driver.bench.programs import Program, Ranges, Shapes, import_peer, random_inputs, session_specs
@@ -69,7 +70,7 @@ def _on_device(path: Path, shapes: Shapes | None, ranges: Ranges | None) -> tupl
     return torch, TorchNetwork(module, device="cuda"), inputs
 
 
-def _to_the_end(torch: Any, call: Callable[..., object], inputs: list[object]) -> Callable[[], object]:
+def _to_the_end(torch: ModuleType, call: Callable[..., object], inputs: list[object]) -> Callable[[], object]:
     def run() -> object:
         result = call(*inputs)
         torch.cuda.synchronize()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from autosched.templates.cpu.register_tile import choose_tile
 from autosched.tir import PrimFunc
 from autosched.tir.schedule import Schedule
 from autosched.tuner.measure.sampling import calls_per_repeat, time_calls
+
+if TYPE_CHECKING:
+    pass
 
 STEPS = 256  # of the multiply-add kernel's reduction: its operands stay in the first-level cache
 READ_VECTORS = 8  # accumulators of the reading kernel
@@ -151,7 +154,7 @@ def _least_time(func: PrimFunc, target: Target, threads: int) -> float:
     return min(times)
 
 
-def load_function(func: PrimFunc, target: Target, threads: int) -> tuple[Program, Mapping[int, Any]]:
+def load_function(func: PrimFunc, target: Target, threads: int) -> tuple[Program, Mapping[int, np.ndarray]]:
     """A compiled function on arrays full of 0.5, ready to run; gives the arrays by the number of their argument."""
     kernel = compile_func(func, target, name="peak").kernel
     graph = graph_of_kernel(kernel, "peak")

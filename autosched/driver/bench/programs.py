@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from autosched.rpc.client import RPCSession
 from autosched.rpc.models import RemoteModel
 from autosched.runtime import Executable, GraphModule
 from autosched.runtime.device import CPU
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 INTEGER_LIMIT = 2  # integer inputs are often indices or masks: 0 and 1 are in range for all of them
 Shapes = Mapping[str, tuple[int, ...]]
@@ -137,7 +140,9 @@ def fixed_shape(shape: Sequence[Any], name: str, shapes: Shapes | None) -> tuple
     return tuple(int(d) for d in shape)
 
 
-def session_specs(session: Any, shapes: Shapes | None) -> dict[str, tuple[tuple[int, ...], str]]:
+def session_specs(
+    session: onnxruntime.InferenceSession, shapes: Shapes | None
+) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and dtype of each input of a session of ONNX Runtime by name."""
     dtypes = {"tensor(float)": "float32", "tensor(double)": "float64"}
     dtypes |= {f"tensor({name})": name for name in ("int64", "int32", "int8", "uint8", "bool", "float16")}

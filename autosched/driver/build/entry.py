@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, overload
+from typing import Any, overload
 
 from autosched import te
 from autosched.codegen.backends import codegen_backend
@@ -21,11 +21,10 @@ from autosched.driver.build.torch_programs import build_program, is_program
 from autosched.driver.model_files import Ranges, open_model, split_ranges, with_bounds
 from autosched.driver.models import join_targets
 from autosched.driver.options import RUN_AS
-from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
+from autosched.driver.settings import Records, TargetLike, resolve_records, resolve_target, resolve_threads
 from autosched.errors import TargetError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols
-from autosched.records.layers import Source
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
@@ -33,8 +32,6 @@ from autosched.runtime.variants import Variants
 from autosched.target import Target
 from autosched.target.target import TargetLike
 from autosched.templates.accuracy import ACCURACIES
-
-Records: TypeAlias = "Source | Sequence[Source]"
 
 
 @overload

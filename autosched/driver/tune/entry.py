@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.driver.build.choose import TRUSTED, choose
 from autosched.driver.build.graph import has_graph, prepare
@@ -34,13 +34,17 @@ from autosched.target import Target
 from autosched.task import Task
 from autosched.tuner.measure.local import LocalMeasurer
 
+if TYPE_CHECKING:
+    from autosched.driver.settings import TargetLike
+    from autosched.te import Tensor
+
 
 def tune(
-    what: Any,
-    target: Any = None,
+    what: object,
+    target: TargetLike | None = None,
     *,
-    args: Sequence[Any] | None = None,
-    params: Mapping[str, Any] | None = None,
+    args: Sequence[Tensor] | None = None,
+    params: Mapping[str, object] | None = None,
     records: Any = None,
     options: TuneOptions | None = None,
     progress: Callable[[TuneReport], None] | None = None,
@@ -103,7 +107,7 @@ def tune(
             return TuningRun(tuning, check, progress, measurer or LocalMeasurer, interruption).run()
 
 
-def _graph_model(what: Any, args: Any, target: Target, options: TuneOptions) -> IRModule:
+def _graph_model(what: object, args: Sequence[Tensor] | None, target: Target, options: TuneOptions) -> IRModule:
     """The module whose graph is searched. Raises UsageError where there are no options to search."""
     module = None if isinstance(what, Task) else open_model(what, args)
     if module is None or not has_graph(module) or symbolic_dims(module["main"]):
@@ -114,7 +118,12 @@ def _graph_model(what: Any, args: Any, target: Target, options: TuneOptions) -> 
 
 
 def _tasks(
-    what: Any, args: Any, params: Mapping[str, object] | None, layouts: TunedLayouts, threads: int, options: TuneOptions
+    what: object,
+    args: Sequence[Tensor] | None,
+    params: Mapping[str, object] | None,
+    layouts: TunedLayouts,
+    threads: int,
+    options: TuneOptions,
 ) -> tuple[ModelCheck | None, tuple[Task, ...]]:
     """The tasks that were asked for, and what builds the model, where there is one. Raises UsageError."""
     check, target = None, layouts.target

@@ -10,13 +10,16 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.driver.options import TuneOptions
 from autosched.driver.tune.session import COMPLETE, SPENT, is_running
 from autosched.errors import RecordError
 from autosched.records import RecordFilter, open_store
 from autosched.records.where import Comparison
+
+if TYPE_CHECKING:
+    from autosched.records.record import Record
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def killed_run(where: Any, models: Sequence[str]) -> Run | None:
             if last is None or not last[0].startswith("all-") or is_running(last[0]):
                 return None
             run = Run("-".join(last[0].split("-")[:2]))
-            sessions: dict[str, list[Any]] = {}
+            sessions: dict[str, list[Record]] = {}
             for record in store.records(RecordFilter(where=Comparison("session", "~", f"{run.name}-"))):
                 sessions.setdefault(record.session.partition(".")[0], []).append(record)
     except RecordError:  # none there yet, or one that tuning itself will speak of
@@ -66,7 +69,7 @@ def killed_run(where: Any, models: Sequence[str]) -> Run | None:
     return Run(run.name, found)
 
 
-def _part(records: Sequence[Any]) -> Part:
+def _part(records: Sequence[Record]) -> Part:
     hows = [record.measurement.how for record in records]
     spent = [float(how[SPENT]) for how in hows if isinstance(how.get(SPENT), int | float)]
     n_trials = sum("interleaved" not in how for how in hows)

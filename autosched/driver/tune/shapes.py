@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from autosched.driver.build.precision import with_precision
 from autosched.driver.build.tuned_layouts import TunedLayouts
@@ -31,6 +31,9 @@ from autosched.task import Task
 from autosched.tuner.measure import MeasureOptions, Measurer
 from autosched.tuner.measure.base import Compared
 from autosched.tuner.measure.local import LocalMeasurer
+
+if TYPE_CHECKING:
+    pass
 
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 Load = Callable[[Shapes], IRModule]
@@ -121,9 +124,9 @@ def _add(whole: TuneReport, part: TuneReport, point: Shapes) -> None:
 def settle(
     load: Load,
     points: Sequence[Shapes],
-    target: Any = None,
+    target: object = None,
     *,
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[str, object] | None = None,
     records: Any = None,
     options: TuneOptions | None = None,
     measurer: Any = None,
@@ -157,7 +160,7 @@ def settle(
 
 def families_of(tasks: Sequence[Sequence[Task]]) -> list[list[Task]]:
     """The tasks of a model at several shapes, those that are one kernel at different sizes together; no single ones."""
-    families: dict[Any, dict[str, Task]] = {}
+    families: dict[Hashable, dict[str, Task]] = {}
     for part in tasks:
         for task in part:
             families.setdefault((task.name, what_must_agree(task.workload)), {}).setdefault(task.key, task)

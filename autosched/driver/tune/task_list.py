@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from autosched.codegen.lower.flops import count_work
 from autosched.driver.bench.peaks import Peaks, measure_peaks
@@ -28,6 +28,7 @@ from autosched.tuner.measure import MeasureOptions
 from autosched.tuner.measure.local import LocalMeasurer
 
 if TYPE_CHECKING:
+    from autosched.driver.settings import Records
     from autosched.json_types import JsonObject
 
 WITHIN_REACH = 0.85  # of the roofline: what the best kernels of this project and its peers come to
@@ -38,7 +39,7 @@ def list_tasks(
     target: object = None,
     *,
     threads: int | None = None,
-    records: object = None,
+    records: Records | None = None,
     spaces: Path | None = None,
     measure: bool = False,
     precision: str | None = None,
@@ -141,7 +142,7 @@ def _measured(
     """The default's time of each wanted task, measured now; tasks whose default fails are left out."""
     if not wanted:
         return
-    cache: Any = "cold" if any(task.cache == "cold" for task in tasks) else "warm"
+    cache: Literal["warm", "cold"] = "cold" if any(task.cache == "cold" for task in tasks) else "warm"
     with LocalMeasurer(target, MeasureOptions(threads=threads, cache=cache)) as measurer:
         for i in wanted:
             for trial in measurer.measure(tasks[i], [default_of(tasks[i])]):

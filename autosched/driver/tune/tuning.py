@@ -6,7 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
 from autosched.codegen.lower.flops import count_work
 from autosched.driver.options import TuneOptions
@@ -114,7 +114,7 @@ class Tuning:
         self.target, self.threads, self.store = target, threads, store
         self.options, self.before = options, before
         is_cold = options.cache == "cold" or (options.cache == "auto" and any(t.cache == "cold" for t in tasks))
-        self.cache: Any = "cold" if is_cold else "warm"
+        self.cache: Literal["warm", "cold"] = "cold" if is_cold else "warm"
         self.source = source or TemplateSpaces(target)
         self.drift = Drift()
         self._intervals: list[float] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,13 +42,17 @@ from autosched.target import Target
 from autosched.tir import PrimFunc
 from autosched.tir.expr import as_int
 
+if TYPE_CHECKING:
+    from autosched.driver.settings import Records
+    from autosched.json_types import Json
+
 
 def build_vm(
     mod: IRModule,
     target: object = None,
     *,
     params: Mapping[str, object] | None = None,
-    records: object = None,
+    records: Records | None = None,
     threads: int | None = None,
     checks: bool = False,
 ) -> Program:
@@ -114,14 +118,14 @@ class _Body:
     def __init__(self, maker: _Maker, function: Function):
         self.maker = maker
         self.code: list[Instruction] = []
-        self.values: dict[Var, Any] = {p: i for i, p in enumerate(function.params)}
+        self.values: dict[Var, Json] = {p: i for i, p in enumerate(function.params)}
         self.n_registers = len(function.params)
 
     def new(self) -> int:
         self.n_registers += 1
         return self.n_registers - 1
 
-    def sequence(self, body: SeqExpr, code: list[Instruction]) -> Any:
+    def sequence(self, body: SeqExpr, code: list[Instruction]) -> Json:
         """Make the code of a sequence; gives the value of its result."""
         bindings = [b for block in body.blocks for b in block.bindings]
         straight: list[Binding] = []
@@ -164,7 +168,7 @@ class _Body:
         inside = {b.var for b in straight}
         wanted = {v for b in rest for v in used_vars(b.value)} | set(used_vars(result))
         outputs: list[Var] = []
-        shapes: list[tuple[Var, Any]] = []
+        shapes: list[tuple[Var, Expr]] = []
         extra: list[Binding] = []
         for b in straight:
             if b.var in wanted:
@@ -181,7 +185,7 @@ class _Body:
         for v, form in shapes:
             self.values[v] = _filled(form, registers)
 
-    def outputs_of(self, var: Var, info: StructInfo | None, outputs: list[Var], extra: list[Binding]) -> Any:
+    def outputs_of(self, var: Var, info: StructInfo | None, outputs: list[Var], extra: list[Binding]) -> Json:
         """Let a variable's tensors come out; a tuple's fields one by one."""
         if isinstance(info, TupleStructInfo):
             fields = []
@@ -224,14 +228,14 @@ class _Body:
                 flat.append(p)
         return flat, renames
 
-    def item(self, value: object, index: int, code: list[Instruction]) -> Any:
+    def item(self, value: object, index: int, code: list[Instruction]) -> Json:
         if isinstance(value, tuple):
             return value[index]
         result = self.new()
         code.append(["item", result, value, index])
         return result
 
-    def register(self, value: Any, code: list[Instruction]) -> int:
+    def register(self, value: Json, code: list[Instruction]) -> int:
         """The register that holds a value; a tuple is made."""
         if not isinstance(value, tuple):
             return int(value)
@@ -240,7 +244,7 @@ class _Body:
         code.append(["tuple", result, fields])
         return result
 
-    def value(self, x: Expr, code: list[Instruction]) -> Any:
+    def value(self, x: Expr, code: list[Instruction]) -> Json:
         """The value of an expression outside of straight parts."""
         match x:
             case Var():
@@ -299,7 +303,7 @@ def _binding(var: Var, value: Expr) -> Binding:
     return VarBinding(var, value)
 
 
-def _filled(form: Any, registers: Mapping[Var, int]) -> Any:
+def _filled(form: Json, registers: Mapping[Var, int]) -> Json:
     return tuple(_filled(f, registers) for f in form) if isinstance(form, tuple) else registers[form]
 
 

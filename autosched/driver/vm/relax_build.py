@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,10 @@ from autosched.tir import PrimFunc
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.separable import NotSeparableError
 
+if TYPE_CHECKING:
+    from autosched.driver.settings import Records
+    from autosched.runtime.values import Value
+
 OWN_PIPELINES = ("default", "default_build")  # what every build does anyway
 MODES = ("bytecode", "compiled")
 
@@ -46,7 +50,7 @@ def build_relax(
     exec_mode: str = "bytecode",
     *,
     system_lib: bool | None = None,
-    records: object = None,
+    records: Records | None = None,
     threads: int | None = None,
     indices: str = "raise",
     checks: bool = False,
@@ -156,7 +160,7 @@ class _Late:
         """The module as text, and its target as JSON."""
         return self.mod.script(show_meta=True), self.target.to_json()
 
-    def call(self, name: str, args: Sequence[Any]) -> Any:
+    def call(self, name: str, args: Sequence[object]) -> Value:
         """Run a function on values."""
         if all(isinstance(a, np.ndarray | NDArray) and 0 not in a.shape for a in args):
             sizes = _sizes(name, self.mod[name], args)  # refuses what does not fit in the words of a function
@@ -202,9 +206,9 @@ class _Late:
 
         return self.built.get((name, *values.values()), build_program)
 
-    def _called(self, function: Function) -> dict[GlobalVar, Any]:
+    def _called(self, function: Function) -> dict[GlobalVar, PrimFunc]:
         """The functions that it calls: those with symbolic shapes of their own are not available."""
-        called: dict[GlobalVar, Any] = {}
+        called: dict[GlobalVar, PrimFunc] = {}
         for b in bindings_of(function.body):
             if isinstance(b.value, Call):
                 for x in (b.value.op, *b.value.args):

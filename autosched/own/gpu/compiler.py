@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from autosched.codegen.cuda.user_kernel import UserKernel
 from autosched.own.gpu.kernel import SentKernel
@@ -57,5 +59,5 @@ class GpuCompiler:
         return b""
 
 
-def _small(x: Any) -> None:
+def _small(x: np.ndarray) -> None:
     x[0] = 1.0

@@ -44,7 +44,7 @@ def make_kernel(
     return AutotunedKernel(inner, options, made, signature, key=key, rule=rule, unset=unset, target=target, **more)
 
 
-def _knobs(inner: Callable[..., object], options: Mapping[str, Any], space: Any, rule: LaunchRule) -> Any:
+def _knobs(inner: Callable[..., object], options: Mapping[str, object], space: Any, rule: LaunchRule) -> Any:
     """The candidates by knob, with those of threads where nothing says how many there are."""
     if isinstance(space, str):
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -39,9 +39,9 @@ class AutotunedKernel(AutotunedFunction):
     def __init__(self, *given: Any, rule: LaunchRule, unset: Sequence[str], target: str | None = None, **more: Any):
         super().__init__(*given, **more)
         self.rule, self.unset, self._wanted = rule, tuple(unset), target
-        self._choices: dict[Any, Config | None] = {}
+        self._choices: dict[Hashable, Config | None] = {}
 
-    def resources(self, *args: Any, config: Config | None = None, **kwargs: Any) -> Any:
+    def resources(self, *args: object, config: Config | None = None, **kwargs: object) -> Any:
         """Registers, shared memory, stack and spills of the code for a call, as the assembler reports them."""
         return self._kernel(config, args, kwargs).resources
 
@@ -49,7 +49,7 @@ class AutotunedKernel(AutotunedFunction):
         """The PTX of the code for a call."""
         return str(self._kernel(config, args, kwargs).ptx)
 
-    def _kernel(self, config: Config | None, args: Any, kwargs: Any) -> Any:
+    def _kernel(self, config: Config | None, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         values, _ = self.signature.bind(args, kwargs)
         return self._callable(config or self._config_for(values)).kernel_for(values).kernel  # type: ignore[attr-defined]
 
@@ -79,7 +79,7 @@ class AutotunedKernel(AutotunedFunction):
         space = super().space_for(tuple(stand_in(value) for value in values))
         if not self.unset:
             return space
-        key: Any = tuple((value.shape, value.dtype) if hasattr(value, "shape") else value for value in values)
+        key: Hashable = tuple((value.shape, value.dtype) if hasattr(value, "shape") else value for value in values)
         try:
             found = self._choices.get(key)
         except TypeError:  # a value that cannot be hashed
@@ -104,7 +104,7 @@ class AutotunedKernel(AutotunedFunction):
         name = str(workload).removeprefix("own/")
         return Task(workload, self.target, func=sent, threads=1, name=name, cache="warm")
 
-    def host_values(self, values: tuple[object, ...]) -> tuple[Any, ...]:
+    def host_values(self, values: tuple[object, ...]) -> tuple[object, ...]:
         return tuple(host_copies(dict(enumerate(values))).values())  # type: ignore[arg-type]
 
     def _sent(self, values: tuple[object, ...], *, is_sent: bool = False) -> SentKernel:
@@ -158,7 +158,7 @@ def _pack_rule(rule: LaunchRule, name: str) -> bytes:
         raise UsageError(f"grid= or threads= of {name} cannot be sent to a worker process: {error}") from error
 
 
-def cuda_options(options: Mapping[str, object], where: str) -> dict[str, Any]:
+def cuda_options(options: Mapping[str, object], where: str) -> dict[str, object]:
     """The options of `numba.cuda.jit` that count here. Raises UsageError for those that cannot be honoured."""
     for name in ("link", "extensions", "debug", "device", "cooperative"):
         if options.get(name):

@@ -26,7 +26,10 @@ from autosched.runtime.cuda.kernel import Launch
 from autosched.space import Config
 from autosched.target import Target
 
-CUDA_KNOBS: Mapping[str, Any] = {"fastmath": False, "max_registers": 0}  # options of numba.cuda.jit that may be tuned
+CUDA_KNOBS: Mapping[str, bool | int] = {
+    "fastmath": False,
+    "max_registers": 0,
+}  # options of numba.cuda.jit that may be tuned
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +55,7 @@ class SentKernel(SentFunction):
         options = {name: value for name, value in config.knobs.items() if name in CUDA_KNOBS and name not in constants}
         return Parts(constants, {**self.options, **options}, None)
 
-    def specialised(self, config: Config) -> tuple[Callable[..., Any], str]:
+    def specialised(self, config: Config) -> tuple[Callable[..., object], str]:
         parts = self.parts(config)
         if self.text is None:
             raise CodegenError(f"the source of {self.name} is not to be had, into which knobs are written")
@@ -60,7 +63,7 @@ class SentKernel(SentFunction):
         text = specialise_text(self.text, parts.constants, f"{config} | {rest}".rstrip(" |"))
         return specialise(self.func, text, parts.constants, self.arguments), text
 
-    def compiled(self, config: Config, types: Sequence[Any]) -> UserKernel:
+    def compiled(self, config: Config, types: Sequence[object]) -> UserKernel:
         """Compile a configuration. Raises CodegenError."""
         func, text = self.specialised(config)
         return compile_user_kernel(func, types, Target(self.target), UserOptions.of(self.parts(config).options), text)
@@ -96,7 +99,7 @@ class GpuCall:
 
     def __init__(self, sent: SentKernel, config: Config, ready: UserKernel | None = None):
         self.sent, self.config, self._ready = sent, config, ready
-        self._kernels: dict[tuple[Any, ...], UserKernel] = {}
+        self._kernels: dict[tuple[object, ...], UserKernel] = {}
         self._entries: dict[tuple[str, int], Any] = {}
 
     def kernel_for(self, values: Sequence[object]) -> UserKernel:

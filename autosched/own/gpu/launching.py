@@ -14,7 +14,7 @@ from autosched.runtime.cuda.kernel import MOST_BLOCKS, MOST_SHARED, MOST_THREADS
 THREADS = "threads"  # the knob where no `threads=` is given
 THREAD_CANDIDATES = (32, 64, 128, 256, 512, 1024)
 
-Rule = Callable[..., Any] | int | Sequence[int] | None
+Rule = Callable[..., object] | int | Sequence[int] | None
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class LaunchRule:
     shared: Rule = None
 
     @property
-    def functions(self) -> dict[str, Callable[..., Any]]:
+    def functions(self) -> dict[str, Callable[..., object]]:
         """The parts that are functions."""
         parts = {"grid": self.grid, "threads": self.threads, "shared": self.shared}
         return {name: part for name, part in parts.items() if callable(part)}
@@ -64,7 +64,7 @@ class LaunchRule:
             raise UsageError(f"threads= gives {given}, and a block has {MOST_THREADS} threads at most")
         return block
 
-    def of(self, values: Mapping[str, Any]) -> tuple[Extents, Extents, int]:
+    def of(self, values: Mapping[str, object]) -> tuple[Extents, Extents, int]:
         """(grid, block, bytes of dynamic shared memory) for knobs and arguments by name.
 
         Raises UsageError for what is no size, or more than any device launches.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from autosched.codegen.cuda.user_kernel import UserKernel
 from autosched.errors import AutoschedError
@@ -27,7 +26,7 @@ def occupancy_choice(
     """
     named, default, gpu = sent.named(values), space.default, Target(sent.target).gpu
     candidates = [next(k.values for k in space.knobs if k.name == name) for name in knobs]
-    compiled: dict[tuple[Any, ...], UserKernel | None] = {}
+    compiled: dict[tuple[object, ...], UserKernel | None] = {}
     best, best_rank = default, (0.0, 0, 0)
     for combination in itertools.product(*candidates):
         config = default.with_knobs(**dict(zip(knobs, combination, strict=True)))

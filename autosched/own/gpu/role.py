@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from autosched.codegen.cuda.user_kernel import UserKernel
 from autosched.own.bench import OwnBench
 from autosched.own.expected import Expected
@@ -28,7 +30,7 @@ ROLE = f"{__name__}:GpuRole"
 class DeviceArguments:
     """A call's blocks of memory on the device, between guards, beside a copy of what they begin with."""
 
-    def __init__(self, memory: Memory, start: Sequence[Any]):
+    def __init__(self, memory: Memory, start: Sequence[np.ndarray]):
         self.memory, self.driver = memory, driver_of(0)
         self.shifts = [
             block.array.nbytes - len(memory.bytes_of(block, n)) for n, block in enumerate(memory.first.blocks)
@@ -61,7 +63,7 @@ class DeviceArguments:
 class LoadedGpu:
     """A compiled configuration with its arguments on the device (see `tuner.measure.run_role.Loaded`)."""
 
-    returned: Any = None
+    returned: None = None
 
     def __init__(
         self, sent: SentKernel, kernel: UserKernel, config: Config, arguments: DeviceArguments, reset: list[int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from autosched.runtime.array import from_dlpack
 from autosched.runtime.cuda.array import DeviceArray, from_interface
 from autosched.runtime.cuda.driver import Region
 from autosched.runtime.device import CUDA, Device
+
+if TYPE_CHECKING:
+    from numba import types
+
+    from autosched.codegen.cuda.numba_cuda import Plan
 
 
 def is_device_array(value: object) -> bool:
@@ -34,7 +39,7 @@ def as_device(value: object) -> DeviceArray:
     return from_interface(value, Device(CUDA, 0))
 
 
-def stand_in(value: object) -> Any:
+def stand_in(value: object) -> object:
     """A value with a host array of the same shape and dtype in the place of a device array; it has no memory to it."""
     if isinstance(value, tuple):
         return tuple(stand_in(part) for part in value)
@@ -44,12 +49,12 @@ def stand_in(value: object) -> Any:
     return np.lib.stride_tricks.as_strided(np.zeros(1, found.dtype), found.shape, (0,) * found.ndim, writeable=False)
 
 
-def host_value(value: object) -> Any:
+def host_value(value: object) -> object:
     """What `grid=` and its like see of an argument: arrays have shape, size and dtype."""
     return stand_in(value)
 
 
-def host_copies(named: Mapping[str, object]) -> dict[str, Any]:
+def host_copies(named: Mapping[str, object]) -> dict[str, object]:
     """The arguments with device arrays copied to the host; one array twice stays one.
 
     Raises UsageError for device arrays that share a part of their memory.
@@ -74,7 +79,7 @@ def host_copies(named: Mapping[str, object]) -> dict[str, Any]:
     return made
 
 
-def numba_types(values: Sequence[object]) -> tuple[Any, ...]:
+def numba_types(values: Sequence[object]) -> tuple[types.Type, ...]:
     """Numba's types of arguments. Raises UsageError naming a value that Numba has no type for."""
     return tuple(_type_of(value) for value in values)
 
@@ -101,7 +106,7 @@ class Placed:
 
     __slots__ = ("address", "dtype", "shape", "strides")
 
-    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]):
+    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype):
         self.address, self.shape, self.strides, self.dtype = address, shape, strides, dtype
 
     def region(self) -> Region:
@@ -110,7 +115,7 @@ class Placed:
         return Region(self.address, reach if all(self.shape) else 0, self.dtype.itemsize)
 
 
-def flatten(plan: Any, value: Any) -> list[Any]:
+def flatten(plan: Plan, value: Any) -> list[Any]:
     """What a kernel is given for an argument, by its plan (see `UserKernel`); arrays are `Placed` or device arrays."""
     if isinstance(plan, tuple):
         return [word for part, one in zip(plan, value, strict=True) for word in flatten(part, one)]

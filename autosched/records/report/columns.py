@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.records.record import Record
 
 if TYPE_CHECKING:
-    from autosched.json_types import JsonObject
+    from autosched.json_types import Json, JsonObject
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -58,7 +58,7 @@ def pooled(document: JsonObject) -> JsonObject:
     """
     places: dict[str, int] = {}
 
-    def pool(column: dict[str, object]) -> list[Any]:
+    def pool(column: JsonObject) -> list[Json]:
         text = json.dumps([column["name"], column["values"]])
         return [places.setdefault(text, len(places)), *([column["codes"]] if "codes" in column else [])]
 

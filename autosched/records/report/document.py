@@ -6,7 +6,7 @@ import math
 import time as clock
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from autosched.records.sql import SqlStore
 from autosched.records.statistics import TaskStatistics, best_so_far, model_progress, task_statistics
 
 if TYPE_CHECKING:
-    from autosched.json_types import JsonObject
+    from autosched.json_types import Json, JsonObject
+    from autosched.target.fingerprint import Fingerprint
 
 MOST_ROWS = 10_000  # trials in the page, of all tasks together
 LEAST_ROWS = 4  # of each task
@@ -57,7 +58,7 @@ def make_document(
         found = [task for task in found if task.key.workload in weights]
     total = sum(_cost(task, weights) for task in found)
     found.sort(key=lambda task: -_cost(task, weights))
-    groups: dict[tuple[str, Any, int], list[Record]] = {}
+    groups: dict[tuple[str, Fingerprint, int], list[Record]] = {}
     for record in store.records(query):
         groups.setdefault((record.workload.key, record.device, record.threads), []).append(record)
     most = max(LEAST_ROWS, MOST_ROWS // max(1, len(found)))
@@ -89,7 +90,7 @@ def make_document(
     }
 
 
-def progress_of(keys: Sequence[Any], columns: Sequence[object], weights: Mapping[str, int] | None) -> list[list[Any]]:
+def progress_of(keys: Sequence[Json], columns: Sequence[object], weights: Mapping[str, int] | None) -> list[list[Json]]:
     """Points (trials, ms) of all tasks together by the best single trials; see `model_progress`."""
     counts = [(weights or {}).get(key.workload, 1 if not weights else 0) for key in keys]
     return _thinned([[n, _ms(s)] for n, s in model_progress(len(keys), columns, counts)])
@@ -146,14 +147,14 @@ def _thin(records: Sequence[Record], most: int) -> list[tuple[int, Record]]:
     return ranked[: most // 2] + [rest[int(i * step)] for i in range(most - most // 2)]
 
 
-def _thinned(points: list[list[object]]) -> list[list[Any]]:
+def _thinned(points: list[list[object]]) -> list[list[Json]]:
     """So many points at most, the last one among them."""
     step = math.ceil(len(points) / MOST_STEPS) or 1
     kept = points[::step]
     return kept if not points or kept[-1] is points[-1] else [*kept, points[-1]]
 
 
-def _reasons(records: Sequence[Record]) -> list[list[Any]]:
+def _reasons(records: Sequence[Record]) -> list[list[Json]]:
     """The failures' kinds with the last line of their text, and how many there are of each, the most frequent first."""
     failed = [r.measurement for r in records if r.measurement.status.is_failure]
     texts = Counter((str(m.status), (m.error.strip().splitlines() or [""])[-1][:REASON_LENGTH]) for m in failed)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import RecordError
 from autosched.records.importance import HOW, knob_importance
 from autosched.records.record import Record
 from autosched.records.report.document import improvements
+
+if TYPE_CHECKING:
+    pass
 
 FORMATS = (".png", ".svg")
 MOST_KNOBS = 12

@@ -64,7 +64,7 @@ class DeviceArray(ArrayElsewhere):
 
     asnumpy = numpy
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise InvalidValueError(f"an array on {self.device} is only copied to the host")
         return self.numpy().astype(dtype or self._dtype, copy=False)

@@ -10,7 +10,8 @@ import contextlib
 import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from autosched.errors import DeviceError, InvalidTypeError
 from autosched.runtime.cuda.driver import Memory, Region
 from autosched.runtime.cuda.kernel import CudaKernel, Launch, TensorMap, image_for
 from autosched.target.cuda_host import cuda_device_count, has_cuda_driver
+
+if TYPE_CHECKING:
+    from cuda.core import Buffer, Event, Kernel, LaunchConfig, ObjectCode, Stream
 
 STATIC_SHARED = 49152  # more dynamic shared memory than this has to be allowed for each entry
 PORTABLE_CLUSTER = 8  # so has a cluster of more blocks
@@ -28,7 +32,7 @@ LEGACY_HANDLE = 1  # of the default stream, as the array interface and DLPack na
 class _Block:
     """Memory of the driver's pool."""
 
-    def __init__(self, buffer: Any, size_bytes: int):
+    def __init__(self, buffer: Buffer, size_bytes: int):
         self._buffer, self.size_bytes = buffer, size_bytes
         self.address = int(buffer.handle)
 
@@ -56,7 +60,7 @@ class CoreDriver:
             self._pool = core.DeviceMemoryResource(self._device)
             self._keep_pool()
         self._streams = threading.local()
-        self._loaded: dict[bytes, Any] = {}
+        self._loaded: dict[bytes, ObjectCode] = {}
         self._maps: dict[tuple[TensorMap, int], Any] = {}
 
     def _keep_pool(self) -> None:
@@ -74,7 +78,7 @@ class CoreDriver:
         return values[0] if len(values) == 1 else tuple(values)
 
     @property
-    def _stream(self) -> Any:
+    def _stream(self) -> Stream:
         """The current stream of this thread."""
         found = getattr(self._streams, "stack", None)
         return found[-1] if found else self._core.LEGACY_DEFAULT_STREAM
@@ -128,7 +132,7 @@ class CoreDriver:
 
     # Kernels
 
-    def load(self, kernel: CudaKernel) -> tuple[Any, ...]:
+    def load(self, kernel: CudaKernel) -> tuple[Kernel, ...]:
         self._use()
         arch, image = image_for(kernel, self.name, self.compute_capability)
         if not kernel.launches:
@@ -145,7 +149,7 @@ class CoreDriver:
             self._allow(entry, launch)
         return entries
 
-    def _allow(self, entry: Any, launch: Launch) -> None:
+    def _allow(self, entry: Kernel, launch: Launch) -> None:
         """Ask for what an entry has to be allowed before it is launched."""
         names = self._cuda.CUfunction_attribute
         wanted = []
@@ -164,7 +168,7 @@ class CoreDriver:
         with _clear():
             self._core.launch(self._launch_stream(), self._config(launch), entry, *given)
 
-    def _config(self, launch: Launch) -> Any:
+    def _config(self, launch: Launch) -> LaunchConfig:
         """A launch as cuda-core has it: with clusters, its grid counts these."""
         if launch.cluster == (1, 1, 1):
             return self._core.LaunchConfig(grid=launch.grid, block=launch.block, shmem_size=launch.shared_bytes)
@@ -173,7 +177,7 @@ class CoreDriver:
             grid=clusters, cluster=launch.cluster, block=launch.block, shmem_size=launch.shared_bytes
         )
 
-    def _launch_with_maps(self, entry: Any, launch: Launch, addresses: Sequence[Any]) -> None:
+    def _launch_with_maps(self, entry: Kernel, launch: Launch, addresses: Sequence[Any]) -> None:
         """Tensor maps are parameters by value, which the bindings know better than cuda-core does."""
         cuda = self._cuda
         stream = self._launch_stream()
@@ -223,12 +227,12 @@ class CoreDriver:
 
     # Time
 
-    def record(self) -> Any:
+    def record(self) -> Event:
         self._use()
         with _clear():
             return self._stream.record(options=self._core.EventOptions(timing_enabled=True))
 
-    def seconds_between(self, first: Any, last: Any) -> float:
+    def seconds_between(self, first: Event, last: Event) -> float:
         with _clear():
             last.sync()
             return float(last - first) * 1e-3
@@ -239,7 +243,7 @@ class CoreDriver:
     def _handle(self) -> Any:
         return self._cuda.CUstream(int(self._stream.handle))
 
-    def _launch_stream(self) -> Any:
+    def _launch_stream(self) -> Stream:
         return getattr(self._streams, "builder", None) or self._stream
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None] | None:
@@ -277,13 +281,13 @@ class CoreDriver:
             stack.pop()
             self._order(found, self._stream)
 
-    def _order(self, first: Any, then: Any) -> None:
+    def _order(self, first: Stream, then: Stream) -> None:
         """Let what comes on a stream wait for what is on another one."""
         if first is not then:
             with _clear():
                 then.wait(first.record())
 
-    def _adopt(self, stream: object) -> Any:
+    def _adopt(self, stream: object) -> Stream:
         if stream is None or (isinstance(stream, int) and not isinstance(stream, bool) and stream == 0):
             return self._core.LEGACY_DEFAULT_STREAM
         if hasattr(stream, "__cuda_stream__"):
@@ -294,7 +298,7 @@ class CoreDriver:
         return self._core.Stream.from_handle(int(handle))
 
 
-def _packages() -> tuple[Any, Any]:
+def _packages() -> tuple[ModuleType, ModuleType]:
     """cuda-core and the bindings of the driver's functions. Raises DeviceError where they are not installed."""
     try:
         from cuda import core

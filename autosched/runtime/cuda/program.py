@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -84,7 +84,7 @@ class CudaProgram:
                 for entry, launch in zip(entries[node.kernel], kernel.launches, strict=True):
                     self._steps.append(_Step(entry, launch, values, number, words, kernel.size_arguments))
         self._place_all(constants)
-        self._captured: Any = None
+        self._captured: Callable[[], None] | Literal[False] | None = None
         self._has_run = False
 
     def renew_locks(self) -> None:
