@@ -6,7 +6,7 @@ as arguments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -60,7 +60,6 @@ def _estimate(task: Task, config: Config) -> float | None:
     return None
 
 
-TargetLike: TypeAlias = "str | Mapping[str, object] | Target"
 Records: TypeAlias = "Source | Sequence[Source]"
 
 

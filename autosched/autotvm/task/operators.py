@@ -22,6 +22,7 @@ def dense(data: te.Tensor, weight: te.Tensor, bias: object, out_dtype: str) -> S
         lambda i, j: te.sum(data[i, k].astype(out_dtype) * weight[j, k].astype(out_dtype), axis=k), name="dense",
     )  # fmt: skip
     cfg, s = get_config(), te.create_schedule(result.op)
+    assert isinstance(result.op, te.ComputeOp), "it is computed"
     y, x = result.op.axis
     cfg.define_split("tile_y", cfg.axis(y), num_outputs=2)
     cfg.define_split("tile_x", cfg.axis(x), num_outputs=2)

@@ -21,7 +21,7 @@ from autosched.driver.build.torch_programs import build_program, is_program
 from autosched.driver.model_files import Ranges, open_model, split_ranges, with_bounds
 from autosched.driver.models import join_targets
 from autosched.driver.options import RUN_AS
-from autosched.driver.settings import Records, TargetLike, resolve_records, resolve_target, resolve_threads
+from autosched.driver.settings import Records, resolve_records, resolve_target, resolve_threads
 from autosched.errors import TargetError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols

@@ -35,7 +35,7 @@ from autosched.task import Task
 from autosched.tuner.measure.local import LocalMeasurer
 
 if TYPE_CHECKING:
-    from autosched.driver.settings import TargetLike
+    from autosched.target.target import TargetLike
     from autosched.te import Tensor
 
 

@@ -31,7 +31,7 @@ Rule: TypeAlias = Callable[..., Any]  # (tensors and sequences…, **attributes)
 class _Step:
     var: Var
     run: Rule
-    args: tuple[object, ...]
+    args: tuple[Expr, ...]
 
 
 class TorchNetwork:
