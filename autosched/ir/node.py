@@ -68,7 +68,7 @@ LABEL: Mapping[str, bool] = MappingProxyType({"label": True})  # what people cal
 
 def _form_fields(kind: type) -> tuple[tuple[str, bool], ...]:
     """(name, defines variables) of each field that belongs to the form of `kind`, definitions before uses."""
-    fields = (f for f in dataclasses.fields(kind) if not f.metadata.get("ignored"))  # type: ignore[arg-type]
+    fields = (f for f in dataclasses.fields(kind) if not f.metadata.get("ignored"))
     marked = ((f.name, bool(f.metadata.get("defines"))) for f in fields)
     return tuple(sorted(marked, key=lambda field: not field[1]))
 
@@ -79,7 +79,7 @@ form_fields: Callable[[type], tuple[tuple[str, bool], ...]] = cache(_form_fields
 
 def _labels(kind: type) -> frozenset[str]:
     """The names of the fields that are labels."""
-    return frozenset(f.name for f in dataclasses.fields(kind) if f.metadata.get("label"))  # type: ignore[arg-type]
+    return frozenset(f.name for f in dataclasses.fields(kind) if f.metadata.get("label"))
 
 
 labels: Callable[[type], frozenset[str]] = cache(_labels)

@@ -84,7 +84,7 @@ class Constant(Expr):
 
     data: np.ndarray
     span: Span | None = field(default=None, metadata=IGNORED)
-    struct_info: TensorStructInfo = field(init=False, metadata=IGNORED)  # type: ignore[assignment]
+    struct_info: TensorStructInfo = field(init=False, metadata=IGNORED)
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, ConstantArray):
@@ -283,7 +283,7 @@ class VarBinding(Binding):
     """`var = value`."""
 
     var: Var = field(metadata=DEFINES)
-    value: Expr  # type: ignore[misc]
+    value: Expr
     span: Span | None = field(default=None, metadata=IGNORED)
 
 
@@ -292,8 +292,8 @@ class MatchCast(Binding):
     """`var = value`, checked at run time against `struct_info`, whose symbolic dimensions it defines."""
 
     var: Var = field(metadata=DEFINES)
-    value: Expr  # type: ignore[misc]
-    struct_info: StructInfo  # type: ignore[misc]
+    value: Expr
+    struct_info: StructInfo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -331,7 +331,7 @@ class Function(BaseFunc):
     """A function of the graph level."""
 
     params: tuple[Var, ...] = field(metadata=DEFINES)
-    body: SeqExpr  # type: ignore[misc]
+    body: SeqExpr
     ret_struct_info: StructInfo | None = None
     is_pure: bool = True
     attrs: Attrs = field(default_factory=FrozenDict)

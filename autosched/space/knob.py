@@ -78,7 +78,7 @@ class Knob:
             return self
         values: Sequence[KnobValue] = (*self.values, value)
         if self.kind == "int" and _kind(value) == ("int", 0):
-            values = sorted(values)  # type: ignore[type-var]
+            values = sorted(values)
         return replace(self, values=tuple(values))
 
 

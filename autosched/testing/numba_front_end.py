@@ -22,7 +22,7 @@ _ARGUMENTS = (types.CPointer(types.voidptr), types.int64, types.int64, types.int
 _TYPES = {BYTES: types.voidptr, I64: types.int64, I1: types.boolean, VOID: types.void}
 
 
-class _Listener(numba_codegen.CodeLibrary):  # type: ignore[misc]
+class _Listener(numba_codegen.CodeLibrary):
     """Takes the LLVM text that Numba lowers and does nothing with it: no optimising, no linking, no execution."""
 
     def __init__(self, codegen: object, name: str):

@@ -42,7 +42,7 @@ class Constructor(type):
         return hash(cls.real)
 
     def __call__(cls, *args: object, **kwargs: object) -> Any:
-        return cls.make(*args, **kwargs)  # type: ignore[attr-defined]
+        return cls.make(*args, **kwargs)
 
     def __getattr__(cls, name: str) -> Any:
         return getattr(type.__getattribute__(cls, "real"), name)

@@ -222,7 +222,7 @@ class _BlockEvaluator:
         axes = tuple(self.axis[v] for v in self.reduce)
         full = self.value(value, grid)
         shape = [grid.extent(v) if v in self.reduce else full.shape[self.axis[v]] for v in self.vars]
-        return ufunc(start, ufunc.reduce(np.broadcast_to(full, shape), axis=axes, keepdims=True))  # type: ignore[no-any-return]
+        return ufunc(start, ufunc.reduce(np.broadcast_to(full, shape), axis=axes, keepdims=True))
 
     def run_in_order(self, grid: Grid) -> None:
         """One reduction point after the other, the spatial axes at once."""

@@ -102,7 +102,7 @@ def _kind(name: str) -> type:
     short = str(name).split(".")[-1]
     if short not in construct.CONSTRUCTORS:
         raise InvalidValueError(f"ir_transform: there is no node '{name}'", hint="names are such as 'tir.For'")
-    return construct.CONSTRUCTORS[short].real  # type: ignore[no-any-return]
+    return construct.CONSTRUCTORS[short].real
 
 
 def substitute(node: object, vmap: Mapping[Var, object] | Mapping[Buffer, object]) -> Node:

@@ -56,7 +56,7 @@ def dequantize_nbits(weight: Array, scales: Array, zeros: Array | None, bits: in
     whole = (weight[..., None] >> shifts & np.uint32((1 << bits) - 1)).reshape(weight.shape[0], -1, block)
     zero = np.float32(1 << bits - 1) if zeros is None else zeros.astype(np.float32)[..., None]
     real = (whole.astype(np.float32) - zero) * scales.astype(np.float32)[..., None]
-    return real.reshape(weight.shape[0], -1)  # type: ignore[no-any-return]
+    return real.reshape(weight.shape[0], -1)
 
 
 def _reference(x: Array, weight: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Array:

@@ -181,7 +181,7 @@ def _lrn(x: Array, size: int, axis: int, alpha: float, beta: float, bias: float)
             here, there = [slice(None)] * x.ndim, [slice(None)] * x.ndim
             here[axis], there[axis] = slice(low, high), slice(low + shift, high + shift)
             total[tuple(here)] += squares[tuple(there)]
-    return (x / (bias + alpha / size * total) ** beta).astype(x.dtype)  # type: ignore[no-any-return]
+    return (x / (bias + alpha / size * total) ** beta).astype(x.dtype)
 
 
 lrn = define_op(

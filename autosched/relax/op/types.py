@@ -93,7 +93,7 @@ def pair(x: Any, what: str) -> tuple[int, int]:
         items = items * 2
     if len(items) != 2:
         raise InvalidValueError(f"{what} needs one number or two, got {items}")
-    return items  # type: ignore[return-value]
+    return items
 
 
 def four(x: Any, what: str = "padding") -> tuple[int, int, int, int]:
@@ -105,4 +105,4 @@ def four(x: Any, what: str = "padding") -> tuple[int, int, int, int]:
         items = items * 2
     if len(items) != 4:
         raise InvalidValueError(f"{what} needs one, two or four numbers, got {items}")
-    return items  # type: ignore[return-value]
+    return items

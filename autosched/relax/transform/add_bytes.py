@@ -61,7 +61,7 @@ class _Adder(QuantisedRewriter):
         kinds = [v.struct_info for v in (x, q)]
         if any(not isinstance(k, TensorStructInfo) or not k.is_static for k in kinds) or not isinstance(x, Var):
             return call
-        if kinds[0].static_shape != kinds[1].static_shape or kinds[0].dtype != "float32":  # type: ignore[union-attr]
+        if kinds[0].static_shape != kinds[1].static_shape or kinds[0].dtype != "float32":
             return call
         new = add_widened(x, q) if by is None else add_dequantised(x, q, scale=by.scale, zero=by.zero)
         assert isinstance(new, Call), "an operator gives a call"

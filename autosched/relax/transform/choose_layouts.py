@@ -54,7 +54,7 @@ class _Layouts(BlockedRewriter):
         if block == PLAIN or not isinstance(value, Call):
             return self.as_plain(value)
         result = self.in_blocks(value, Form(block, shape_of(var)[1]), var)
-        return result if isinstance(var, DataflowVar) else self.plain(result)  # type: ignore[no-any-return]
+        return result if isinstance(var, DataflowVar) else self.plain(result)
 
     def as_plain(self, value: Expr) -> Expr:
         if not isinstance(value, Call):

@@ -159,7 +159,7 @@ def _with_operands(value: Expr, change: Callable[[Expr], Expr]) -> Expr:
         return dataclasses.replace(value, args=tuple(map(change, value.args)))
     if isinstance(value, TupleGetItem):
         return TupleGetItem(change(value.tuple_value), value.index)
-    return change(value)  # type: ignore[no-any-return]
+    return change(value)
 
 
 def _group_name(members: Sequence[Var], values: Mapping[Var, Expr]) -> str:

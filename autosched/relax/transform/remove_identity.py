@@ -100,7 +100,7 @@ def _permute(call: Call, rewriter: _Remover) -> Expr:
 
 def _cast(call: Call, _: _Remover) -> Expr:
     same = call.args[0].struct_info.dtype == call.attrs["dtype"]
-    return call.args[0] if same else call  # type: ignore[no-any-return]
+    return call.args[0] if same else call
 
 
 def _neutral(value: float, sides: tuple[int, ...]) -> Rule:
@@ -118,7 +118,7 @@ def _neutral(value: float, sides: tuple[int, ...]) -> Rule:
 
 def _same_shape(call: Call, _: _Remover) -> Expr:
     """Operators that, where the shape stays, copy: broadcast_to, tile, strided_slice with positive steps, pad."""
-    return call.args[0] if same_info(call.args[0].struct_info, call.struct_info) else call  # type: ignore[no-any-return]
+    return call.args[0] if same_info(call.args[0].struct_info, call.struct_info) else call
 
 
 def _slice(call: Call, rewriter: _Remover) -> Expr:
@@ -135,7 +135,7 @@ def _concat(call: Call, _: _Remover) -> Expr:
 
 
 def _relu(call: Call, rewriter: _Remover) -> Expr:
-    return call.args[0] if rewriter.source(call.args[0], "nn.relu") else call  # type: ignore[no-any-return]
+    return call.args[0] if rewriter.source(call.args[0], "nn.relu") else call
 
 
 RULES: dict[str, Rule] = {

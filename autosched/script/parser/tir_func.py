@@ -42,7 +42,7 @@ class _Reader:
         while n_header < len(node.body) and self._header_line(node.body[n_header]):
             n_header += 1
         body = self._body(node, node.body[n_header:])
-        buffers = FrozenDict({p: self.matched[p] for p in params if p in self.matched})  # type: ignore[misc]
+        buffers = FrozenDict({p: self.matched[p] for p in params if p in self.matched})
         span = self.state.source.span(node)
         func = PrimFunc(params, buffers, body, self._result(node.returns), FrozenDict(self.attrs), span)
         made: PrimFunc = self.state.source.note(func, node)

@@ -104,7 +104,7 @@ class _Writer:
         return self.core.value(substitute(e, values))
 
     def lanes(self, body: object, kind: LoopKind) -> Stmt:
-        return loop("lane", self.width, body, kind) if self.width > 1 else body(index(0))  # type: ignore[operator, arg-type, no-any-return]
+        return loop("lane", self.width, body, kind) if self.width > 1 else body(index(0))
 
     def started(self, task: Var) -> Stmt:
         """Every result of a slice as it is without an update."""

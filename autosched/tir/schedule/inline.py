@@ -118,7 +118,7 @@ def simplify_indices(stmt: Stmt, analyzer: Analyzer) -> Stmt:
             return E.if_then_else(analyzer.simplify(x.args[0]), x.args[1], x.args[2])
         return x
 
-    return rewrite(stmt, step)  # type: ignore[arg-type]
+    return rewrite(stmt, step)
 
 
 def with_regions(block: Block) -> Block:

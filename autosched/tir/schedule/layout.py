@@ -140,7 +140,7 @@ def _map_accesses(block: Block, old: Buffer, new: Buffer, index_map: IndexMap) -
 
 def _replace_in_interface(tree: Tree, old: Buffer, new: Buffer) -> Tree:
     mapping = {p: new if b is old else b for p, b in tree.func.buffer_map.items()}
-    return tree.with_func(replace(tree.func, buffer_map=FrozenDict(mapping)))  # type: ignore[arg-type]
+    return tree.with_func(replace(tree.func, buffer_map=FrozenDict(mapping)))
 
 
 def _pad_producer(

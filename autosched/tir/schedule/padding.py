@@ -237,7 +237,7 @@ def _trimmed(tree: Tree, realize: BlockRealize, loops: Sequence[For], condition:
         elif direct and isinstance(value, Var) and size is not None and E.const_int(by_var[value].extent) == size:
             first, last = max(low or 0, 0), min(size if high is None else high, size)
             iter_vars.append(replace(iv, dom=Range(iv.dom.min, E.const(max(last - first, 0), iv.var.dtype))))
-            extents[value] = max(last - first, 0)  # type: ignore[index]
+            extents[value] = max(last - first, 0)
             firsts[iv.var] = first
         else:
             iter_vars.append(iv)
