@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -63,12 +63,15 @@ def apply_params(mod: IRModule, params: Mapping[str, object] | None) -> IRModule
     return BindParams("main", given)(mod) if given else mod
 
 
+Evaluated: TypeAlias = Any  # a function of the arguments; of an expression without variables its value
+
+
 def evaluated(
     mod: IRModule,
     expr: object,
     binds: Mapping[object, object] | None,
     make: Callable[[IRModule], Callable[..., object]],
-) -> Any:
+) -> Evaluated:
     """A callable for `main`, a function, or an expression; an expression of no variables is computed at once."""
     if expr is None or (not isinstance(expr, GraphFunction) and getattr(expr, "name", None) == "main"):
         return _keywords(make(mod), mod)

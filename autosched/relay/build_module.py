@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from autosched import driver
 from autosched.driver.build.pipeline import graph_passes, run_passes
 from autosched.driver.settings import resolve_target
 from autosched.errors import InvalidValueError, refuse
 from autosched.ir import IRModule
-from autosched.relay.arguments import apply_params, as_module, evaluated, one_target, plain, tuning_context
+from autosched.relay.arguments import Evaluated, apply_params, as_module, evaluated, one_target, plain, tuning_context
 from autosched.relay.expr import GraphFunction
 from autosched.relay.vm import VMExecutor
 from autosched.runtime import Device, Executable, GraphModule, NDArray, array, cpu
@@ -65,7 +64,7 @@ class Executor:
     ):
         self.mod, self.device, self.target, self._make = mod, device, target, make
 
-    def evaluate(self, expr: object = None, binds: Mapping[object, object] | None = None) -> Any:
+    def evaluate(self, expr: object = None, binds: Mapping[object, object] | None = None) -> Evaluated:
         """A function of `main`'s arguments; of an expression's free variables where one is given."""
         return evaluated(self.mod, expr, binds, self._make)
 

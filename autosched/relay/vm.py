@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from autosched.driver.settings import resolve_target
 from autosched.driver.vm.build_vm import build_vm
 from autosched.errors import InvalidTypeError, TVMError
 from autosched.ir import IRModule
-from autosched.relay.arguments import apply_params, as_module, evaluated, one_target, tuning_context
+from autosched.relay.arguments import Evaluated, apply_params, as_module, evaluated, one_target, tuning_context
 from autosched.relay.expr import GraphFunction
 from autosched.runtime import Device, NDArray, array
 from autosched.runtime.vm import Executable, VirtualMachine
@@ -106,7 +105,7 @@ class VMExecutor:
         self.executable = compile(self.mod, target, params=params)
         self.vm = VirtualMachine(self.executable, device)
 
-    def evaluate(self, expr: object = None, binds: Mapping[object, object] | None = None) -> Any:
+    def evaluate(self, expr: object = None, binds: Mapping[object, object] | None = None) -> Evaluated:
         """A function of `main`'s arguments; of an expression's free variables where one is given.
 
         binds  values of variables of the expression

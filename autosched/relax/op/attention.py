@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -16,9 +16,25 @@ from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import float_same, tensor
 from autosched.relax.struct_info import Dim, Expr, StructInfo, TensorStructInfo, same_dims
 from autosched.te import Tensor
+from autosched.tir.expr import as_int
 from autosched.topi.attention import LAYOUT
 
 ATTRIBUTES = {"scale": None, "causal_mask": None, "window_size": None, "layouts": (LAYOUT,) * 4, "zero_rows": None}
+
+
+class _Masks(TypedDict):
+    """The attributes but for the scale."""
+
+    causal_mask: str | None
+    window_size: int | None
+    layouts: Sequence[str]
+    zero_rows: str | None
+
+
+class _Attributes(_Masks):
+    """All attributes."""
+
+    scale: float | None
 
 
 def _dims(t: TensorStructInfo, layout: str, what: str) -> dict[str, Dim]:
@@ -52,7 +68,9 @@ def _type(
     return TensorStructInfo(tuple(out[x] for x in layouts[3]), t.dtype)
 
 
-def _bias_type(query: StructInfo, key: StructInfo, value: StructInfo, bias: StructInfo, **attrs: Any) -> StructInfo:
+def _bias_type(
+    query: StructInfo, key: StructInfo, value: StructInfo, bias: StructInfo, **attrs: Unpack[_Attributes]
+) -> StructInfo:
     out = _type(query, key, value, **attrs)
     q, k = (_dims(tensor(x), attrs["layouts"][n], "query") for n, x in enumerate((query, key)))
     full, own = (q["B"], q["H"], q["S"], k["S"]), tensor(bias).dims
@@ -89,10 +107,10 @@ def _reference(
 
 
 def _compute(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float | None, **more: Any
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float | None, **more: Unpack[_Masks]
 ) -> Tensor:
     if scale is None:
-        scale = 1 / math.sqrt(int(query.shape[more["layouts"][0].index("D")]))
+        scale = 1 / math.sqrt(as_int(query.shape[more["layouts"][0].index("D")]))
     return topi.attention(query, key, value, bias, scale, **more)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import ImportModelError, InvalidTypeError, refuse
 from autosched.ir import IRModule
@@ -11,6 +11,9 @@ from autosched.relax import Var
 from autosched.relay.expr import Function, GraphFunction, call
 from autosched.relay.frontend.params import named_params
 from autosched.runtime import NDArray
+
+if TYPE_CHECKING:
+    import torch
 
 
 def from_pytorch(
@@ -56,7 +59,7 @@ def _input(info: object, dtype: str) -> tuple[str, tuple[int, ...], str]:
     )
 
 
-def _exported(model: object, inputs: Sequence[tuple[str, tuple[int, ...], str]]) -> Any:
+def _exported(model: object, inputs: Sequence[tuple[str, tuple[int, ...], str]]) -> torch.export.ExportedProgram:
     import torch
 
     if isinstance(model, torch.export.ExportedProgram):

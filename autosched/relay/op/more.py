@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, SupportsInt
+from typing import SupportsInt
 
 import numpy as np
 
 from autosched.errors import ShapeError, refuse
-from autosched.relax import Expr, op
+from autosched.relax import Constant, Expr, op
 from autosched.relax.expr import Op
 from autosched.relax.op.registry import OPERATORS
 from autosched.relay.expr import TupleWrapper, const, unwrap
@@ -142,9 +142,9 @@ def flip(data: object, axis: int) -> Expr:
     return op.flip(unwrap(data), axis)
 
 
-def trilu(data: object, k: Any = 0, upper: bool = True) -> Expr:
+def trilu(data: object, k: Constant | int = 0, upper: bool = True) -> Expr:
     """The upper or lower triangle."""
-    number = int(getattr(k, "data", k))
+    number = int(k.data if isinstance(k, Constant) else k)
     return (op.triu if upper else op.tril)(unwrap(data), number)
 
 

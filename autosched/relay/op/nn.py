@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from autosched.errors import InvalidValueError, ShapeError, refuse
 from autosched.lazy_names import resolve
-from autosched.relax import Expr, op
+from autosched.relax import Constant, Expr, op
 from autosched.relay.expr import TupleWrapper, unwrap
 from autosched.relay.op.tensor import info
 from autosched.relay.op.tensor import reshape as reshape_to
@@ -243,11 +242,13 @@ def dropout(data: object, rate: float = 0.5) -> Expr:
     return op.identity(unwrap(data))
 
 
-def pad(data: object, pad_width: Sequence[Sequence[int]], pad_value: Any = 0, pad_mode: str = "constant") -> Expr:
+def pad(
+    data: object, pad_width: Sequence[Sequence[int]], pad_value: Constant | float = 0, pad_mode: str = "constant"
+) -> Expr:
     """Elements around a tensor: per axis (before, after)."""
     if pad_mode != "constant":
         raise InvalidValueError(f"pad: pad_mode '{pad_mode}' is not available", hint='use "constant"')
-    value = getattr(pad_value, "data", pad_value)
+    value = pad_value.data if isinstance(pad_value, Constant) else pad_value
     return op.nn.pad(unwrap(data), tuple(n for pair in pad_width for n in pair), float(value))
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
-from autosched.relax import Expr, TensorStructInfo, op
+from autosched.relax import Expr, TensorStructInfo, Tuple, op
 from autosched.relax.op.manipulate import resolve_shape
 from autosched.relay.expr import TupleWrapper, const, unwrap
 from autosched.runtime import NDArray
@@ -172,8 +171,10 @@ def concatenate(data: object, axis: int) -> Expr:
 
 def stack(data: object, axis: int) -> Expr:
     """Tensors one after the other along a new axis."""
-    fields: Any = unwrap(data)
-    return op.concat(unwrap([op.expand_dims(fields[i], axis) for i in range(len(fields))]), axis)
+    whole = unwrap(data)
+    if not isinstance(whole, Tuple):
+        raise InvalidTypeError(f"stack takes several tensors, got a {type(whole).__name__}")
+    return op.concat(unwrap([op.expand_dims(field, axis) for field in whole.fields]), axis)
 
 
 def split(data: object, indices_or_sections: int | Sequence[int], axis: int = 0) -> TupleWrapper:

@@ -12,6 +12,7 @@ time; what has targets of its own, or lies beside the target, is done in paralle
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from autosched.codegen.lower.half import HALVES
 from autosched.space import Config, ConfigSpace, load_space
@@ -103,7 +104,7 @@ class _Writer:
         values = {v: E.cast(v.dtype, i) for v, i in zip(axes, (*at, update), strict=True)}
         return self.core.value(substitute(e, values))
 
-    def lanes(self, body: object, kind: LoopKind) -> Stmt:
+    def lanes(self, body: Callable[..., Stmt], kind: LoopKind) -> Stmt:
         return loop("lane", self.width, body, kind) if self.width > 1 else body(index(0))
 
     def started(self, task: Var) -> Stmt:

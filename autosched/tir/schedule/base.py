@@ -196,7 +196,7 @@ class ScheduleBase:
 
     def _rv_of(self, block: BlockRV | str) -> BlockRV:
         """The reference itself, or one made (and recorded) for a name."""
-        return self.get_block(block) if isinstance(block, str) else block
+        return self.get_block(block) if isinstance(block, str) else block  # type: ignore[attr-defined]
 
     def _loop(self, loop: LoopRV) -> tuple[str, Var]:
         if not isinstance(loop, LoopRV):

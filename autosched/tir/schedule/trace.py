@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 from autosched.errors import InvalidValueError, ScheduleError
 from autosched.ir.node import Attrs, FrozenDict
+from autosched.json_types import Json
 from autosched.tir.schedule.rv import RV, BlockRV, ExprRV, LoopRV
 
 Schedule: TypeAlias = Any  # a `tir.Schedule`, whose methods are called by the names of instructions
@@ -226,7 +227,7 @@ class Trace:
             made |= {id(old): new for old, new in zip(inst.outputs, outputs, strict=True)}
 
     @staticmethod
-    def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
+    def apply_json_to_schedule(json_obj: Json, sch: Schedule) -> None:
         """Do what `as_json` (or its text) says. Raises InvalidValueError for anything malformed; nothing is
         evaluated."""
         if isinstance(json_obj, str):

@@ -63,7 +63,7 @@ def with_children(stmt: Stmt, new: tuple[Stmt, ...]) -> Stmt:
         case IfThenElse():
             return replace(stmt, then_case=new[0], else_case=new[1] if len(new) > 1 else None)
         case _:
-            return replace(stmt, body=new[0])
+            return replace(stmt, body=new[0])  # type: ignore[type-var]
 
 
 def rewrite_stmts(stmt: Stmt, f: Callable[[Stmt], Stmt], *, into_blocks: bool = False) -> Stmt:
