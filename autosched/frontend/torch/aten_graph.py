@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def import_aten_graph(graph_module: object, inputs: Sequence[object]) -> Importe
 
 
 class _GraphImporter(Importer):
-    def __init__(self, graph_module: object, given: Sequence[Any]):
+    def __init__(self, graph_module: object, given: Sequence[object]):
         super().__init__(graph_module, False, {}, {})
         self.given = given
 
@@ -67,7 +67,7 @@ class _GraphImporter(Importer):
         self.refuse()
         self.placeholders()
         builder = self.emitter.builder
-        results: list[Any] = []
+        results: list[object] = []
         with builder.function("main"):
             with builder.dataflow():
                 for node in self.program.graph.nodes:

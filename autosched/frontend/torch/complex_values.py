@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
-from autosched.frontend.torch.emitter import Emitter, info_of
+from autosched.frontend.torch.emitter import Emitter, Value, info_of
 from autosched.frontend.torch.registry import CONVERTERS, C, Converter
 from autosched.relax.expr import Constant, Expr
 
@@ -103,7 +103,7 @@ def part_dtype(*values: object) -> str:
     return "float64" if "float64" in dtypes else "float32"
 
 
-def complex_result(t: Emitter, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def complex_result(t: Emitter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """What an operator gives that takes or makes complex tensors. Raises ImportModelError where it is not known."""
     if name in COMPLEX:
         return COMPLEX[name](t, *args, **kwargs)
@@ -134,7 +134,7 @@ def complex_result(t: Emitter, name: str, args: Sequence[Any], kwargs: Mapping[s
     return Complex(real, imag)
 
 
-def _same_type(t: Emitter, values: list[Any]) -> list[Any]:
+def _same_type(t: Emitter, values: list[Value]) -> list[Value]:
     dtype = part_dtype(*values)
     return [as_complex(t, v, dtype) for v in values]
 
@@ -145,7 +145,7 @@ def _any_imaginary(value: object) -> bool:
     return isinstance(value, Complex) and value.imag is not None
 
 
-def _part(value: object, which: int, t: Emitter) -> Any:
+def _part(value: object, which: int, t: Emitter) -> Value:
     """Arguments with one part of each complex tensor in its place."""
     if isinstance(value, tuple | list):
         return [_part(v, which, t) for v in value]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from autosched.frontend.torch.emitter import Emitter, constant, info_of
+from autosched.frontend.torch.emitter import Emitter, Value, constant, info_of
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, Tuple
 
@@ -24,10 +24,10 @@ class Importer(Protocol):
 
     emitter: Emitter
 
-    def at(self, value: object) -> Any:
+    def at(self, value: object) -> Value:
         """What became of nodes: expressions, numbers, the graphs of control flow."""
 
-    def subgraph(self, graph_module: object, args: Sequence[object]) -> tuple[Any, ...]:
+    def subgraph(self, graph_module: object, args: Sequence[object]) -> tuple[Value, ...]:
         """What such a graph gives for these values."""
 
 
@@ -108,13 +108,13 @@ def _constant(x: object) -> object:
     return constant(x.numpy(), str(x.numpy().dtype)) if hasattr(x, "numpy") else x
 
 
-def _evaluated(graph_module: fx.GraphModule, given: Sequence[object]) -> list[Any]:
+def _evaluated(graph_module: fx.GraphModule, given: Sequence[object]) -> list[Value]:
     """What a graph gives, where that follows from what is known; None elsewhere."""
     import torch
 
-    values: dict[fx.Node, Any] = {}
+    values: dict[fx.Node, Value] = {}
 
-    def lookup(node: object) -> Any:
+    def lookup(node: object) -> Value:
         if values.get(node) is None:
             raise LookupError
         return values[node]
@@ -162,4 +162,4 @@ def _stacked(t: Emitter, parts: Sequence[Expr]) -> object:
     return joined[0]
 
 
-CONTROL: Mapping[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while, "scan": _scan}
+CONTROL: Mapping[str, Callable[..., Value]] = {"cond": _cond, "while_loop": _while, "scan": _scan}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from autosched.tir.dtypes import is_float, item_bytes
 if TYPE_CHECKING:
     from torch import fx
 
+Value: TypeAlias = Any  # of a node of PyTorch's graph: an Expr, a Complex, a number, a tuple or list of those, None
 Ints: TypeAlias = "int | Sequence[int]"  # the same in all dimensions, or one each
 RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2}  # of kinds, when dtypes meet
 DEFAULT_DTYPES = (("bool", bool), ("int64", int), ("float32", float))  # of Python numbers

@@ -10,7 +10,7 @@ from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.extensions import load_extensions
 from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
-from autosched.frontend.torch.emitter import info_of
+from autosched.frontend.torch.emitter import Value, info_of
 from autosched.frontend.torch.graph import (
     CustomConverters,
     array_of,
@@ -48,7 +48,7 @@ MAY_BE_VIEWS = (
     "pad",
     "channel_shuffle",
 )  # of what they take: kept whole they hide writes through them
-SIZES: Mapping[str, Callable[..., Any]] = {
+SIZES: Mapping[str, Callable[..., Value]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
 }  # fmt: skip
 NUMBER_MODULES = ("_operator", "math", "torch", "builtins")  # whose functions compute with sizes
@@ -200,7 +200,7 @@ def _further_decomposed(program: ExportedProgram) -> ExportedProgram:
     """With what is left and unknown here taken apart by all rules that PyTorch has."""
     from torch._decomp import decomposition_table
 
-    table: dict[object, Any] = {}
+    table: dict[object, Callable[..., object]] = {}
     for node in all_nodes(program):
         if not _is_known(node, {}) and node.target in decomposition_table:
             table[node.target] = decomposition_table[node.target]
@@ -228,7 +228,7 @@ class Importer:
         self.sizes, self.states_as_inputs = dict(sizes), states_as_inputs
         self.program, self.keep_params, self.custom = program, keep_params, custom
         self.emitter = make_emitter()
-        self.values: dict[fx.Node, Any] = {}
+        self.values: dict[fx.Node, Value] = {}
         self.symbols: dict[str, Symbol] = {}
         self.inputs: list[Var] = []
         self.params: list[tuple[Var, torch.Tensor]] = []
@@ -247,7 +247,7 @@ class Importer:
                         self.call(node)
                 outputs = self.outputs()
                 if len(outputs) == 1 and unwrap:
-                    result: Any = builder.emit_output(outputs[0])
+                    result: Value = builder.emit_output(outputs[0])
                 elif no_bind:
                     result = Tuple(tuple(builder.emit_output(o) for o in outputs))
                 else:
@@ -324,7 +324,7 @@ class Importer:
         self.inputs.append(var)
         self.values[node] = var
 
-    def dim(self, name: str, size: object) -> Any:
+    def dim(self, name: str, size: object) -> Value:
         """A dimension of an input: a number, or the symbol of PyTorch's name. Raises ImportModelError for a formula."""
         if isinstance(size, int):
             return size
@@ -388,16 +388,16 @@ class Importer:
         if writes(node):
             self.rebind(node, value)
 
-    def at(self, value: object) -> Any:
+    def at(self, value: object) -> Value:
         """What became of nodes: expressions, numbers, the graphs of control flow."""
         return map_arguments(value, self.value)
 
-    def value(self, node: fx.Node) -> Any:
+    def value(self, node: fx.Node) -> Value:
         return (
             operator.attrgetter(node.target)(node.graph.owning_module) if node.op == "get_attr" else self.values[node]
         )
 
-    def subgraph(self, graph_module: fx.GraphModule, args: Sequence[object]) -> tuple[Any, ...]:
+    def subgraph(self, graph_module: fx.GraphModule, args: Sequence[object]) -> tuple[Value, ...]:
         """What the graph of a branch or of a loop's body gives for these values."""
         given = iter(args)
         for node in graph_module.graph.nodes:
@@ -418,7 +418,7 @@ class Importer:
             node = node.args[0]
             self.values[node] = value
 
-    def agrees(self, node: fx.Node, value: Any) -> None:
+    def agrees(self, node: fx.Node, value: Value) -> None:
         """Raise ImportModelError where a result's dtype or sizes are not those that PyTorch noted for it."""
         noted = node.meta.get("val")
         pairs = zip(value, noted) if isinstance(value, tuple) and isinstance(noted, tuple | list) else [(value, noted)]

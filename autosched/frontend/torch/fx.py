@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.frontend.torch.emitter import Value
 from autosched.frontend.torch.graph import (
     CustomConverters,
     array_of,
@@ -66,7 +67,7 @@ class _Importer:
         self.model, self.keep_params, self.custom = model, keep_params, custom
         self.modules = dict(model.named_modules())
         self.emitter = make_emitter()
-        self.values: dict[fx.Node, Any] = {}
+        self.values: dict[fx.Node, Value] = {}
         self.weights: dict[int, Expr] = {}  # by the tensor's identity
         self.params: list[tuple[Var, torch.Tensor]] = []
 
@@ -86,7 +87,7 @@ class _Importer:
                 if isinstance(value, tuple | list) and len(value) == 1 and unwrap:
                     value = value[0]
                 if isinstance(value, tuple | list) and no_bind:
-                    result: Any = Tuple(tuple(builder.emit_output(v) for v in value))
+                    result: Value = Tuple(tuple(builder.emit_output(v) for v in value))
                 else:
                     result = builder.emit_output(Tuple(tuple(value)) if isinstance(value, tuple | list) else value)
             builder.emit_func_output(result, [*inputs, *(v for v, _ in self.params)])
@@ -144,7 +145,7 @@ class _Importer:
             self.weights[id(tensor)] = Constant(array_of(tensor, self.emitter.node))
         return self.weights[id(tensor)]
 
-    def convert(self, node: fx.Node) -> Any:
+    def convert(self, node: fx.Node) -> Value:
         if node.op == "get_attr":
             return self.attribute(node.target)
         args = map_arguments(tuple(node.args), self.values.__getitem__)
@@ -163,7 +164,7 @@ class _Importer:
             return getattr(self, f"_get_{args[1]}")(args[0])
         return run_converter(self.emitter, name, args, kwargs)
 
-    def attribute(self, path: str) -> Any:
+    def attribute(self, path: str) -> Value:
         value = self.model
         for part in path.split("."):
             value = getattr(value, part)

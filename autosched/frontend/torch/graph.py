@@ -11,7 +11,7 @@ import numpy as np
 
 from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError
 from autosched.frontend.torch.complex_values import Complex, complex_constant, complex_result, has_complex
-from autosched.frontend.torch.emitter import Emitter
+from autosched.frontend.torch.emitter import Emitter, Value
 from autosched.frontend.torch.registry import CONVERTERS
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr
@@ -20,7 +20,7 @@ from autosched.runtime.bfloat16 import know_dtype
 if TYPE_CHECKING:
     import torch
 
-CustomConverters = Mapping[object, Callable[[Any, Any], Any]]
+CustomConverters = Mapping[object, Callable[[Any, Any], Value]]
 # What converters raise for arguments that no exporter writes: a number where a tensor belongs, no such axis.
 UNFIT = (
     *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError),
@@ -68,7 +68,7 @@ def refuse_complex(emitter: Emitter, value: object) -> None:
         raise emitter.fail("the model gives complex numbers", hint="let it give torch.view_as_real(...) of them")
 
 
-def map_arguments(value: object, lookup: Callable[[Any], object]) -> Any:
+def map_arguments(value: object, lookup: Callable[[Any], object]) -> Value:
     """Graph nodes inside arguments, replaced by what they became."""
     import torch
 
@@ -93,7 +93,7 @@ def operator_name(target: object) -> str:
     return name if name in CONVERTERS else name.rstrip("_")
 
 
-def run_converter(emitter: Emitter, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def run_converter(emitter: Emitter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """The bound result of one node; tuples field by field. Raises ImportModelError naming the node."""
     if name == "getitem" and isinstance(args[0], tuple | list):
         return args[0][args[1]]
@@ -113,7 +113,7 @@ def run_converter(emitter: Emitter, name: str, args: Sequence[Any], kwargs: Mapp
         raise ImportModelError(f"{name}: this use is not supported ({text})", where=f"node '{emitter.node}'") from error
 
 
-def bound(emitter: Emitter, value: object) -> Any:
+def bound(emitter: Emitter, value: object) -> Value:
     """A converter's result with everything that is computed bound to a variable."""
     if isinstance(value, tuple):
         return tuple(bound(emitter, v) for v in value)
@@ -128,7 +128,7 @@ def _is_leaf(value: Expr) -> bool:
     return isinstance(value, LEAVES)
 
 
-SHAPE_ARITHMETIC: Mapping[str, Callable[..., Any]] = {  # numbers that a traced program computes from shapes
+SHAPE_ARITHMETIC: Mapping[str, Callable[..., Value]] = {  # numbers that a traced program computes from shapes
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv,
     "truediv": operator.truediv, "mod": operator.mod, "neg": operator.neg, "pow": operator.pow,
 }  # fmt: skip

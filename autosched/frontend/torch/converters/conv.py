@@ -112,7 +112,7 @@ def _transposed(
     )  # fmt: skip
 
 
-def _in_batches(t: Emitter, x: Expr, bias: Expr | None, dims: int, run: Callable[[Any], Any]) -> Expr:
+def _in_batches(t: Emitter, x: Expr, bias: Expr | None, dims: int, run: Callable[[Expr], Expr]) -> Expr:
     """A convolution of a batch, or of one image without that dimension, and the bias of its channels."""
     single = len(t.shape(x)) == dims + 1
     result = t(run(t.reshape(x, (1, *t.shape(x))) if single else x))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from autosched.frontend.torch.emitter import Emitter, common_dtype, constant, info_of
 from autosched.frontend.torch.registry import converter
@@ -219,7 +218,7 @@ def clamp(t: Emitter, input: Expr, min: object = None, max: object = None) -> Ex
     return x if max is None else op.minimum(x, t.as_dtype(max, dtype))
 
 
-def _bound(value: Any, dtype: str) -> float:
+def _bound(value: float, dtype: str) -> float:
     return float(value) if is_float(dtype) else int(value)
 
 

@@ -115,7 +115,7 @@ def integer_positions(t: Emitter, indices: Sequence[Expr | None]) -> list[Expr |
     return result
 
 
-def stacked_positions(t: Emitter, used: Sequence[Expr]) -> tuple[tuple[int, ...], Any]:
+def stacked_positions(t: Emitter, used: Sequence[Expr]) -> tuple[tuple[int, ...], Expr]:
     """(shape of the indices broadcast against each other, their tensor with the vectors along the last dimension)."""
     shape = np.broadcast_shapes(*(t.shape(i) for i in used))
     if all(isinstance(i, Constant) for i in used):

@@ -32,7 +32,7 @@ def matmul(t: Emitter, input: Expr, other: Expr) -> Expr:
 
 
 @converter("addmm", "baddbmm")
-def addmm(t: Emitter, input: Expr, mat1: Expr, mat2: Expr, *, beta: Any = 1, alpha: Any = 1) -> Expr:
+def addmm(t: Emitter, input: Expr, mat1: Expr, mat2: Expr, *, beta: float = 1, alpha: float = 1) -> Expr:
     dtype = info_of(mat1).dtype
     if dtype.startswith(("int", "uint")):
         alpha, beta = int(alpha), int(beta)

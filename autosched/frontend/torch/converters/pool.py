@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -84,7 +83,9 @@ def _windows(n: int, kernel: int, stride: int, pad: int, dilation: int, ceil_mod
     return (np.arange(count) * stride - pad)[:, None] + np.arange(kernel) * dilation
 
 
-def _flat_windows(spatial: Any, lines: Any) -> tuple[Any, Any, tuple[int, ...]]:
+def _flat_windows(
+    spatial: Sequence[int], lines: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """(positions [windows, elements] over all dimensions, which of them are inside, windows in each dimension)."""
     dims = len(spatial)
     flat = np.zeros((1,) * (2 * dims), np.int64)

@@ -256,7 +256,7 @@ def dequantize_per_token(
     return _dequantized(t, input, scale, zero, (quant_min, quant_max), dtype, -1, output_dtype)
 
 
-def _groups(t: Emitter, input: Expr, size: int, *values: object) -> tuple[int, list[Any]]:
+def _groups(t: Emitter, input: Expr, size: int, *values: object) -> tuple[int, list[object]]:
     """(elements in a group, each value as [rows, groups]); one group may be said to be longer than a row."""
     shape = t.shape(input)
     if len(shape) != 2:
