@@ -9,7 +9,7 @@ from autosched.te import Tensor
 from autosched.tir.checked_index import position
 from autosched.tir.expr import PrimExpr, as_int, const_int
 from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import int_shape
+from autosched.topi.shapes import extent_of, int_shape
 
 
 def take(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
@@ -26,7 +26,7 @@ def take(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
 
 def gather(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
     """For each element of `indices`, the element of x at the same place but for `axis`."""
-    size = int_shape(x)[axis]
+    size = extent_of(x, axis)
 
     def compute(*i: PrimExpr) -> PrimExpr:
         chosen = position(indices(*i), size, f"gather along axis {axis}", mode)

@@ -9,7 +9,7 @@ from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir.expr import IntImm, PrimExpr, Var, add, const, const_int, if_then_else
-from autosched.topi.shapes import Dim, axis_names, dims, flatten_index, int_shape, unflatten_index
+from autosched.topi.shapes import Dim, axis_names, dims, flatten_index, int_shape, open_shape, unflatten_index
 
 
 def _compute(shape: Sequence[Dim], f: Callable[..., PrimExpr], name: str) -> Tensor:
@@ -104,7 +104,7 @@ def split(x: Tensor, sections: Sequence[int], axis: int) -> list[Tensor]:
     return [piece(start, size) for start, size in zip(starts, sections, strict=True)]
 
 
-def strided_slice(x: Tensor, shape: Sequence[int], begin: Sequence[int], strides: Sequence[int]) -> Tensor:
+def strided_slice(x: Tensor, shape: Sequence[Dim], begin: Sequence[int], strides: Sequence[int]) -> Tensor:
     """Every strides[a]-th element from begin[a], shape[a] of them, for each dimension."""
     return _compute(
         shape, lambda *i: x(*(v * s + b for v, b, s in zip(i, begin, strides, strict=True))), "T_strided_slice"
@@ -113,8 +113,8 @@ def strided_slice(x: Tensor, shape: Sequence[int], begin: Sequence[int], strides
 
 def pad(x: Tensor, before: Sequence[int], after: Sequence[int], value: float) -> Tensor:
     """`value` around the tensor, before[a] and after[a] elements in each dimension."""
-    size = int_shape(x)
-    shape = [b + s + a for b, s, a in zip(before, size, after, strict=True)]
+    size = open_shape(x)
+    shape = [b + s + a if b or a else s for b, s, a in zip(before, size, after, strict=True)]
 
     def compute(*i: PrimExpr) -> PrimExpr:
         conditions = []
@@ -128,6 +128,6 @@ def pad(x: Tensor, before: Sequence[int], after: Sequence[int], value: float) ->
 
 def tile(x: Tensor, repeats: Sequence[int]) -> Tensor:
     """The tensor repeated along its dimensions."""
-    size = int_shape(x)
-    shape = [s * r for s, r in zip(size, repeats, strict=True)]
+    size = open_shape(x)
+    shape = [s * r if r != 1 else s for s, r in zip(size, repeats, strict=True)]
     return _compute(shape, lambda *i: x(*(v % s if r > 1 else v for v, s, r in zip(i, size, repeats))), "T_tile")

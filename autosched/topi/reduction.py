@@ -14,7 +14,7 @@ from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import ExprLike, IntImm, PrimExpr
 from autosched.tir.extrema import KEEP_NAN
-from autosched.topi.shapes import axis_names, dims, int_shape
+from autosched.topi.shapes import axis_names, dims, extent_of
 
 Axes = Sequence[int]
 D = TypeVar("D")
@@ -100,7 +100,7 @@ def _plain(x: Tensor) -> str:
 def _count(x: Tensor, axes: Axes) -> int:
     count = 1
     for a in axes:
-        count *= int_shape(x)[a]
+        count *= extent_of(x, a)
     return count
 
 
@@ -138,7 +138,7 @@ def _argument(
         # the identity stands at the last position, so that a real element of the same value wins
         return E.select(first, a[0], b[0]), E.select(first, a[1], b[1])
 
-    last = int_shape(x)[axis] - 1
+    last = extent_of(x, axis) - 1
     reducer = te.comm_reducer(combine, lambda t0, t1: (E.const(last, t0), worst(t1)), name=name)
     shape = dims(x.shape)
     k = te.reduce_axis((0, shape[axis]), f"k{axis}")

@@ -8,7 +8,7 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import ExprLike, PrimExpr
 from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import int_shape
+from autosched.topi.shapes import extent_of
 
 HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, PYTORCH = "half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"
 
@@ -40,7 +40,7 @@ def resize2d(
     rounding  of nearest positions: "floor", "ceil", "round_prefer_floor" or "round" (halves up)
     """
     at = layout.index("H"), layout.index("W")
-    old = [int_shape(x)[a] for a in at]
+    old = [extent_of(x, a) for a in at]
     shape = list(x.shape)
     lines = []
     for n, a in enumerate(at):

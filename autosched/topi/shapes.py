@@ -18,6 +18,16 @@ def int_shape(x: Tensor) -> tuple[int, ...]:
     return tuple(as_int(s) for s in x.shape)
 
 
+def extent_of(x: Tensor, axis: int) -> int:
+    """The size of one dimension; others may be symbolic. Raises InvalidValueError where it is symbolic."""
+    return as_int(x.shape[axis])
+
+
+def open_shape(x: Tensor) -> tuple[int | PrimExpr, ...]:
+    """The shape, as integers where they are known."""
+    return tuple(s.value if isinstance(s, IntImm) else s for s in x.shape)
+
+
 def batch_shape(x: Tensor) -> BatchShape:
     """The shape as integers but for its first dimension, which may be symbolic: images of a batch of any size.
 

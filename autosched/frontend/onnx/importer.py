@@ -28,6 +28,7 @@ from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model,
 from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelError, RunTimeError
 from autosched.frontend.onnx.old_opsets import updated
 from autosched.frontend.onnx.registry import CONVERTERS
+from autosched.frontend.onnx.sizes import Sizes, of_sizes
 from autosched.ir.module import IRModule
 from autosched.ir.node import Span
 from autosched.relax.block_builder import BlockBuilder
@@ -367,7 +368,9 @@ class Importer:
         if key not in CONVERTERS:
             raise node.no_kernel("there is no kernel for it")
         try:
-            result = CONVERTERS[key](updated(node) if proto.domain in OUR_DOMAINS else node)
+            result = of_sizes(node) if key == proto.op_type and any(isinstance(x, Sizes) for x in inputs) else None
+            if result is None:
+                result = CONVERTERS[key](updated(node) if proto.domain in OUR_DOMAINS else node)
         except ImportModelError:
             raise
         except AutoschedError as error:

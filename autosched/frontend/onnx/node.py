@@ -116,6 +116,12 @@ class Node:
         error.value = value
         return error
 
+    def seen(self, result: Expr | None, shapes: str) -> Expr:
+        """A result that shapes decide. Raises ImportModelError where open sizes leave them open."""
+        if result is None:
+            raise self.fail(f"{shapes}: whether that fits depends on sizes that are not known")
+        return result
+
     def axis(self, axis: int, rank: int | None = None) -> int:
         """An axis counted from the front, of the first input or of so many. Raises ImportModelError out of range."""
         rank = self.info(0).ndim if rank is None else rank
@@ -161,6 +167,15 @@ class Node:
     def shape(self, index: int) -> tuple[int, ...]:
         return self.info(index).static_shape
 
+    def sizes_from(self, index: int, axis: int) -> tuple[int, ...]:
+        """The sizes of an input's dimensions from `axis` on; those before may be open. Raises ShapeError."""
+        info = self.info(index)
+        return TensorStructInfo(info.dims[axis:], info.dtype).static_shape
+
+    def is_empty(self, index: int) -> bool:
+        """Whether an input is known to have no elements."""
+        return is_empty(self.input(index))
+
     def array(self, index: int) -> np.ndarray:
         """A constant input as an array. Raises ImportModelError where it is computed at run time."""
         value = self.input(index)
@@ -175,6 +190,11 @@ class Node:
     def number(self, index: int) -> float:
         """A constant input as a number."""
         return float(self.array(index).reshape(-1)[0])
+
+
+def is_empty(x: Expr) -> bool:
+    """Whether a tensor is known to have no elements."""
+    return any(isinstance(d, int) and d == 0 for d in info_of(x).dims)
 
 
 def info_of(x: Expr) -> TensorStructInfo:

@@ -14,7 +14,7 @@ from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStruc
 from autosched.te import Tensor
 from autosched.topi.resize import resize2d as te_resize2d
 from autosched.topi.resize import source_position
-from autosched.topi.shapes import int_shape
+from autosched.topi.shapes import extent_of
 
 METHODS = ("nearest_neighbor", "linear")
 
@@ -39,7 +39,7 @@ def _compute(
     data: Tensor, shape: Sequence[int], layout: str, method: str, coordinate_transformation_mode: str,
     rounding_method: str, scales: Sequence[float] | None,
 ) -> Tensor:  # fmt: skip
-    old = [int_shape(data)[layout.index(a)] for a in "HW"]
+    old = [extent_of(data, layout.index(a)) for a in "HW"]
     found = _scales(old, shape, scales)
     return te_resize2d(data, shape, layout, method, coordinate_transformation_mode, rounding_method, found)
 

@@ -14,9 +14,9 @@ from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axes_tuple, axis_index, common_dtype, tensor
 from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_dim
 from autosched.te import Tensor
-from autosched.tir.expr import IntImm, PrimExpr
+from autosched.tir.expr import IntImm, PrimExpr, as_int
 from autosched.tir.simplify import Analyzer
-from autosched.topi.shapes import int_shape
+from autosched.topi.shapes import extent_of, open_shape
 
 
 def _tensor(shape: Iterable[Dim], dtype: str) -> TensorStructInfo:
@@ -226,7 +226,7 @@ def _split_type(x: StructInfo, indices_or_sections: int | Sequence[int], axis: i
 
 def _split_compute(x: Tensor, indices_or_sections: int | Sequence[int], axis: int) -> tuple[Tensor, ...]:
     a = axis % x.ndim
-    return tuple(topi.split(x, split_sizes(int_shape(x)[a], indices_or_sections), a))
+    return tuple(topi.split(x, split_sizes(extent_of(x, a), indices_or_sections), a))
 
 
 def _split(x: Array, indices_or_sections: int | Sequence[int], axis: int) -> list[Array]:
@@ -245,16 +245,16 @@ split = define_op(
 
 
 def slice_plan(
-    shape: tuple[int, ...], axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None
-) -> tuple[list[int], list[int], list[int]]:
-    """(size, begin, stride) for each dimension, Python's slicing rules; negative strides too."""
+    shape: Sequence[Dim], axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None
+) -> tuple[list[Dim], list[int], list[int]]:
+    """(size, begin, stride) for each dimension, Python's slicing rules; negative strides too; others may be open."""
     sizes, starts, steps = list(shape), [0] * len(shape), [1] * len(shape)
     for n, axis in enumerate(axes):
         a = axis_index(axis, len(shape))
-        step = strides[n] if strides is not None else 1
-        chosen = range(*slice(begin[n], end[n], step).indices(shape[a]))
-        if step < 0 and end[n] < -shape[a]:
-            chosen = range(*slice(begin[n], None, step).indices(shape[a]))
+        step, size = strides[n] if strides is not None else 1, as_int(shape[a])
+        chosen = range(*slice(begin[n], end[n], step).indices(size))
+        if step < 0 and end[n] < -size:
+            chosen = range(*slice(begin[n], None, step).indices(size))
         sizes[a], starts[a], steps[a] = len(chosen), (chosen.start if len(chosen) else 0), step
     return sizes, starts, steps
 
@@ -276,14 +276,14 @@ def _slice(
     x: Array, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None
 ) -> Array:
     sizes, starts, steps = slice_plan(x.shape, axes, begin, end, strides)
-    index = np.ix_(*(np.arange(n) * s + b for n, b, s in zip(sizes, starts, steps, strict=True)))
+    index = np.ix_(*(np.arange(as_int(n)) * s + b for n, b, s in zip(sizes, starts, steps, strict=True)))
     return x[index]
 
 
 def _slice_compute(
     x: Tensor, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None
 ) -> Tensor:
-    return topi.strided_slice(x, *slice_plan(int_shape(x), axes, begin, end, strides))
+    return topi.strided_slice(x, *slice_plan(open_shape(x), axes, begin, end, strides))
 
 
 strided_slice = define_op(
@@ -309,7 +309,10 @@ def _pad_widths(pad_width: Sequence[int], ndim: int) -> list[tuple[int, int]]:
 def _pad_type(x: StructInfo, pad_width: Sequence[int], pad_value: float) -> TensorStructInfo:
     t = tensor(x)
     widths = _pad_widths(pad_width, t.ndim)
-    return _tensor((s + b + a for s, (b, a) in zip(t.static_shape, widths, strict=True)), t.dtype)
+    for axis, (size, (before, after)) in enumerate(zip(t.dims, widths, strict=True)):
+        if not isinstance(size, int) and (before or after):
+            raise ShapeError(f"padding of dimension {axis}, '{size}', whose size is not known")
+    return _tensor((s + b + a if isinstance(s, int) else s for s, (b, a) in zip(t.dims, widths, strict=True)), t.dtype)
 
 
 def _pad_compute(x: Tensor, pad_width: Sequence[int], pad_value: float) -> Tensor:
@@ -338,7 +341,10 @@ def _tile_type(x: StructInfo, repeats: int | Sequence[int]) -> TensorStructInfo:
     r = _repeats(t.dims, repeats)
     if len(r) != t.ndim:
         raise ShapeError(f"{len(r)} repeats for {t.ndim} dimensions")
-    return _tensor((s * n for s, n in zip(t.static_shape, r, strict=True)), t.dtype)
+    for axis, (size, times) in enumerate(zip(t.dims, r, strict=True)):
+        if not isinstance(size, int) and times != 1:
+            raise ShapeError(f"dimension {axis}, '{size}', whose size is not known, {times} times")
+    return _tensor((s * n if isinstance(s, int) else s for s, n in zip(t.dims, r, strict=True)), t.dtype)
 
 
 tile = define_op(

@@ -24,7 +24,8 @@ class _Decomposer(Rewriter):
         info = data.struct_info
         assert isinstance(info, TensorStructInfo), "batch_norm takes a tensor"
         axis = call.attrs["axis"] % info.ndim
-        shape = tuple(d if i == axis else 1 for i, d in enumerate(info.static_shape))
+        channels = TensorStructInfo(info.dims[axis : axis + 1], info.dtype).static_shape[0]
+        shape = tuple(channels if i == axis else 1 for i in range(info.ndim))
         constant = all(isinstance(a, Constant) for a in call.args[1:])
         factor, shift = self.constants(call, shape) if constant else self.computed(call, shape)
         scaled = self.emit(op.multiply(data, factor))

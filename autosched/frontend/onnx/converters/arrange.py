@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from autosched.frontend.onnx.converters.conv import require_images
-from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.node import Node, is_empty
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple, TupleGetItem
+
+_TO_THE_END = 2**31 - 1  # an end that no dimension reaches: exporters write it, or 2**63 - 1
 
 
 @converter("Transpose")
@@ -23,27 +25,29 @@ def transpose(node: Node) -> Expr:
 def concat(node: Node) -> Expr:
     parts = [node.input(i) for i, x in enumerate(node.inputs) if x is not None]
     # parts without elements occur in exported shape computations
-    parts = [x for x in parts if 0 not in getattr(x.struct_info, "static_shape", ())] or parts[:1]
+    parts = [x for x in parts if not is_empty(x)] or parts[:1]
     return parts[0] if len(parts) == 1 else op.concat(Tuple(tuple(parts)), axis=node.attr("axis", 1))
 
 
 @converter("Split")
 def split(node: Node) -> Expr | tuple[Expr, ...]:
-    dims = node.shape(0)
     axis = node.axis(node.attr("axis", 0))
+    whole = node.info(0).dims[axis]
+    if not isinstance(whole, int):
+        raise node.fail(f"pieces of a dimension '{whole}' whose size is not known")
     sizes = node.integers(1) if node.has(1) else node.attr("split")
     if sizes is None:
         parts: Any = int(node.attr("num_outputs", node.num_outputs))
         if parts != node.num_outputs:
             raise node.fail(f"num_outputs={parts}, and the node has {node.num_outputs}")
-        if dims[axis] % parts and node.opset >= 18:  # the last one is smaller
-            size = -(-dims[axis] // parts)
+        if whole % parts and node.opset >= 18:  # the last one is smaller
+            size = -(-whole // parts)
             parts = [size * n for n in range(1, parts)]
-            if parts[-1] >= dims[axis]:
-                raise node.fail(f"{node.num_outputs} pieces of {dims[axis]} elements")
+            if parts[-1] >= whole:
+                raise node.fail(f"{node.num_outputs} pieces of {whole} elements")
     else:
-        if len(sizes) != node.num_outputs or sum(sizes) != dims[axis] or min(sizes, default=0) < 0:
-            raise node.fail(f"sizes {list(sizes)} for {node.num_outputs} pieces of {dims[axis]} elements")
+        if len(sizes) != node.num_outputs or sum(sizes) != whole or min(sizes, default=0) < 0:
+            raise node.fail(f"sizes {list(sizes)} for {node.num_outputs} pieces of {whole} elements")
         if 0 in sizes:
             return _pieces(node, axis, sizes)
         parts = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
@@ -59,7 +63,7 @@ def _pieces(node: Node, axis: int, sizes: Sequence[int]) -> tuple[Expr, ...]:
     """Pieces of which some have no elements."""
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     cuts = [{"begin": (a,), "end": (a + n,)} for a, n in zip(starts, sizes)]
-    whole = node.shape(0)[axis]
+    whole = node.info(0).dims[axis]
     x = node.input(0)
     return tuple(
         x if n == whole and n else op.strided_slice(x, axes=(axis,), strides=(1,), **c) for n, c in zip(sizes, cuts)
@@ -68,7 +72,7 @@ def _pieces(node: Node, axis: int, sizes: Sequence[int]) -> tuple[Expr, ...]:
 
 @converter("Slice")
 def slice_(node: Node) -> Expr:
-    dims = node.shape(0)
+    dims = node.info(0).dims
     if node.opset < 10:
         begin, end = tuple(node.attr("starts")), tuple(node.attr("ends"))
         axes = tuple(node.attr("axes", range(len(begin))))
@@ -83,8 +87,10 @@ def slice_(node: Node) -> Expr:
     if len(set(axes)) != len(axes) or 0 in steps:
         raise node.fail(f"axes {list(axes)} in steps of {list(steps)}")
     whole = all(
-        s == 1 and b in (0, -dims[a]) and e >= dims[a] for a, b, e, s in zip(axes, begin, end, steps, strict=True)
-    )
+        step == 1 and first in (0, -size if isinstance(size := dims[a], int) else 0)
+        and end >= (size if isinstance(size, int) else _TO_THE_END)
+        for a, first, end, step in zip(axes, begin, end, steps, strict=True)
+    )  # fmt: skip
     return node.input(0) if whole else op.strided_slice(node.input(0), axes=axes, begin=begin, end=end, strides=steps)
 
 
@@ -103,7 +109,7 @@ def tile(node: Node) -> Expr:
 @converter("Pad")
 def pad(node: Node) -> Expr:
     """Widths are an attribute before opset 11; negative ones cut. Modes: a constant, or elements of the tensor."""
-    dims, mode = node.shape(0), node.attr("mode", "constant")
+    dims, mode = node.info(0).dims, node.attr("mode", "constant")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise node.fail(f"there is no mode '{mode}'")
     rank = len(dims)
@@ -114,13 +120,17 @@ def pad(node: Node) -> Expr:
         raise node.fail(f"{len(widths)} widths for axes {axes}")
     x = node.input(0)
     for n, a in enumerate(axes):
-        before, after = widths[n], widths[len(axes) + n]
-        if dims[a] + min(before, 0) + min(after, 0) < 0:
-            raise node.fail(f"{before} and {after} elements around {dims[a]}")
-        if mode != "constant" and (before or after):
-            x = node.emit(op.take(x, Constant(_around(node, dims[a], before, after, mode)), axis=a))
+        before, after, size = widths[n], widths[len(axes) + n], dims[a]
+        if not before and not after:
+            continue
+        if not isinstance(size, int):
+            raise node.fail(f"{before} and {after} elements around a dimension '{size}' whose size is not known")
+        if size + min(before, 0) + min(after, 0) < 0:
+            raise node.fail(f"{before} and {after} elements around {size}")
+        if mode != "constant":
+            x = node.emit(op.take(x, Constant(_around(node, size, before, after, mode)), axis=a))
         elif before < 0 or after < 0:
-            cut = {"begin": (max(-before, 0),), "end": (dims[a] + min(after, 0),)}
+            cut = {"begin": (max(-before, 0),), "end": (size + min(after, 0),)}
             x = node.emit(op.strided_slice(x, axes=(a,), strides=(1,), **cut))
     pairs = [0] * 2 * rank
     for n, a in enumerate(axes):

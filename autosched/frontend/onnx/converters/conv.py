@@ -8,6 +8,7 @@ from autosched.frontend.onnx.node import Node, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr
+from autosched.relax.struct_info import Dim
 
 
 def window_padding(
@@ -47,7 +48,7 @@ def conv(node: Node) -> Expr:
     strides, dilations = list(node.attr("strides", [1] * rank)), list(node.attr("dilations", [1] * rank))
     if kernel != list(shape[2:]):
         raise node.fail(f"kernel_shape {kernel}, and weights of {list(shape[2:])}")
-    pads = window_padding(node, node.shape(0)[2:], kernel, strides, dilations)
+    pads = window_padding(node, node.sizes_from(0, 2), kernel, strides, dilations)
     convolve = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}[rank]
     out = convolve(
         node.input(0), node.input(1), strides=strides, padding=pads, dilation=dilations, groups=node.attr("group", 1)
@@ -68,7 +69,7 @@ def conv_transpose(node: Node) -> Expr:
         if len(values) != rank or min(values) < least:
             raise node.fail(f"{name} {values} of a window over {rank} dimensions")
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    pads = _transposed_padding(node, node.shape(0)[2:], spans, strides, extra)
+    pads = _transposed_padding(node, node.sizes_from(0, 2), spans, strides, extra)
     extra = [more - min(0, pad) for more, pad in zip(extra, pads[rank:], strict=True)]
     pads = [*pads[:rank], *(max(0, pad) for pad in pads[rank:])]
     convolve = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}[rank]
@@ -122,9 +123,10 @@ def _transposed_padding(
     return begins + ends
 
 
-def require_images(node: Node) -> tuple[int, ...]:
-    """The shape of the first input, which must be [N, C, H, W]."""
-    shape = info_of(node.input(0)).static_shape
-    if len(shape) != 4:
-        raise node.fail(f"only images [N, C, H, W] are supported, got {len(shape)} dimensions")
-    return shape
+def require_images(node: Node) -> tuple[Dim, int, int, int]:
+    """The shape of the first input, which must be [N, C, H, W]; N may be open."""
+    info = info_of(node.input(0))
+    if info.ndim != 4:
+        raise node.fail(f"only images [N, C, H, W] are supported, got {info.ndim} dimensions")
+    c, h, w = node.sizes_from(0, 1)
+    return info.dims[0], c, h, w

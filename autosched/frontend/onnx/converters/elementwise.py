@@ -200,9 +200,9 @@ def identity(node: Node) -> Expr:
 
 
 @converter("Dropout")
-def dropout(node: Node) -> tuple[Expr, Expr]:
+def dropout(node: Node) -> tuple[Expr, ...]:
     """Nothing, at inference: the mask keeps all."""
     x = node.input(0)
     if node.has(2) and node.number(2) and (node.number(1) if node.has(1) else 0.5):
         raise node.no_kernel("training_mode=1")
-    return x, Constant(np.ones(node.shape(0), np.bool_))
+    return (x, Constant(np.ones(node.shape(0), np.bool_))) if node.num_outputs > 1 else (x,)

@@ -56,9 +56,10 @@ def lrn(node: Node) -> Expr:
 
 def _softmax(node: Node, definition: Callable[..., Expr]) -> Expr:
     """Before opset 13 everything from `axis` on is one dimension."""
-    x, shape = node.input(0), node.shape(0)
+    x = node.input(0)
     if node.opset >= 13:
         return definition(x, axis=node.attr("axis", -1))  # type: ignore[no-any-return]
+    shape = node.shape(0)
     axis = node.attr("axis", 1) % max(len(shape), 1)
     if math.prod(shape[axis + 1 :]) == 1:
         return definition(x, axis=axis)  # type: ignore[no-any-return]
@@ -79,9 +80,9 @@ def log_softmax(node: Node) -> Expr:
 @converter("LayerNormalization")
 def layer_norm(node: Node) -> Expr | tuple[Expr, ...]:
     """The normalised tensor, and where they are asked for the mean and 1 / the deviation, in float32."""
-    shape, dtype = node.shape(0), node.info(0).dtype
-    axis = node.axis(node.attr("axis", -1))
-    own, axes, epsilon = shape[axis:], tuple(range(axis, len(shape))), node.attr("epsilon", 1e-5)
+    dtype, axis = node.info(0).dtype, node.axis(node.attr("axis", -1))
+    own, epsilon = node.sizes_from(0, axis), node.attr("epsilon", 1e-5)
+    axes = tuple(range(axis, axis + len(own)))
     gamma = _whole(node, node.input(1), own)
     beta = _whole(node, node.input(2), own) if node.has(2) else Constant(np.zeros(own, dtype))
     whole = op.nn.layer_norm(node.input(0), gamma, beta, axes=axes, epsilon=epsilon)
@@ -103,9 +104,10 @@ def _whole(node: Node, x: Expr, shape: tuple[int, ...]) -> Expr:
 @converter("InstanceNormalization")
 def instance_norm(node: Node) -> Expr:
     """Normalise every channel of every image: mean and variance over the spatial dimensions."""
-    x, shape, dtype = node.input(0), node.shape(0), node.info(0).dtype
-    axes = tuple(range(2, len(shape)))
-    wide = ShapeExpr((1, shape[1], *(1,) * len(axes)))
+    x, dtype = node.input(0), node.info(0).dtype
+    channels, *spatial = node.sizes_from(0, 1)
+    axes = tuple(range(2, 2 + len(spatial)))
+    wide = ShapeExpr((1, channels, *(1,) * len(axes)))
     scale, bias = (node.emit(op.reshape(node.input(i), wide)) for i in (1, 2))
     centred = node.emit(op.subtract(x, op.mean(x, axis=axes, keepdims=True)))
     variance = op.add(op.variance(x, axis=axes, keepdims=True), constant(node.attr("epsilon", 1e-5), dtype))
@@ -127,10 +129,10 @@ def lp_normalization(node: Node) -> Expr:
 @converter("Hardmax")
 def hardmax(node: Node) -> Expr:
     """One at the first of the largest elements along an axis, zero elsewhere."""
-    x, shape = node.input(0), node.shape(0)
-    axis = node.attr("axis", -1 if node.opset >= 13 else 1)
-    if node.opset < 13 and axis % len(shape) != len(shape) - 1:
+    x, rank = node.input(0), node.info(0).ndim
+    axis = node.axis(node.attr("axis", -1 if node.opset >= 13 else 1))
+    if node.opset < 13 and axis != rank - 1:
         raise node.no_kernel("before opset 13 only the last axis is supported")
     at = node.emit(op.argmax(x, axis=axis, keepdims=True))
-    places = np.arange(shape[axis]).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
+    places = np.arange(node.sizes_from(0, axis)[0]).reshape([-1 if i == axis else 1 for i in range(rank)])
     return op.astype(op.equal(at, Constant(places)), node.info(0).dtype)

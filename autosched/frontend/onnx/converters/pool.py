@@ -11,17 +11,18 @@ from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr
+from autosched.relax.struct_info import TensorStructInfo
 
 
 def _pooled(node: Node, x: Expr, pool: Callable[..., Expr], **more: Any) -> Expr:
     """Pool over one to three dimensions: a window of three is one over the last two, then one over the first."""
-    shape = info_of(x).static_shape
-    rank = len(shape) - 2
+    info = info_of(x)
+    rank = info.ndim - 2
     kernel = list(node.attr("kernel_shape"))
     if rank not in (1, 2, 3) or len(kernel) != rank:
         raise node.no_kernel(f"a window of {len(kernel)} dimensions over {rank}")
     strides, dilations = list(node.attr("strides", [1] * rank)), list(node.attr("dilations", [1] * rank))
-    pads = window_padding(node, shape[2:], kernel, strides, dilations)
+    pads = window_padding(node, TensorStructInfo(info.dims[2:], info.dtype).static_shape, kernel, strides, dilations)
     more["ceil_mode"] = bool(node.attr("ceil_mode", 0))
 
     def over(value: Expr, axes: list[int]) -> Expr:
@@ -38,7 +39,7 @@ def _pooled(node: Node, x: Expr, pool: Callable[..., Expr], **more: Any) -> Expr
     if rank == 1:
         flat = over(node.emit(op.expand_dims(x, axis=(2,))), [-1, 0])
         return op.squeeze(flat, axis=(2,))
-    n, c, d, h, w = shape
+    n, c, d, h, w = info.static_shape
     planes = over(node.emit(op.reshape(x, ShapeExpr((n, c * d, h, w)))), [1, 2])
     *_, h, w = info_of(planes).static_shape
     stacks = over(node.emit(op.reshape(planes, ShapeExpr((n, c, d, h * w)))), [0, -1])

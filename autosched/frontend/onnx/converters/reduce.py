@@ -50,7 +50,7 @@ def reduction(
 
     def convert(node: Node) -> Expr:
         axes, x = _axes(node), node.input(0)
-        if axes != () and 0 in node.shape(0):
+        if axes != () and node.is_empty(0):
             return _of_nothing(node, axes, nothing)
         dtype = node.info(0).dtype
         if dtype == "bool" and axes != ():  # any and all
@@ -83,7 +83,7 @@ def reduce_log_sum_exp(node: Node) -> Expr:
     axes, x, keep = _axes(node), node.input(0), bool(node.attr("keepdims", 1))
     if axes == ():
         return x
-    if 0 in node.shape(0):
+    if node.is_empty(0):
         return _of_nothing(node, axes, -np.inf)
     largest = node.emit(op.max(x, axis=axes, keepdims=True))
     rest = op.exp(op.subtract(x, largest))

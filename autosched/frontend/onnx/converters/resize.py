@@ -119,7 +119,8 @@ def _nearest(node: Node, axis: _Axis, how: str, rounding: str) -> Array:
 @converter("Resize", "Upsample")
 def resize(node: Node) -> Expr:
     """Each dimension by itself: elements chosen, or a product with a matrix; images by a kernel of their own."""
-    x, shape, mode = node.input(0), node.shape(0), node.attr("mode", "nearest")
+    x, dims, mode = node.input(0), node.info(0).dims, node.attr("mode", "nearest")
+    shape = tuple(d if isinstance(d, int) else 1 for d in dims)  # what is open stays as it is: seen below
     since = 10 if node.op_type == "Resize" and node.opset >= 11 else 0
     how = node.attr("coordinate_transformation_mode", "half_pixel" if since else "asymmetric")
     rounding = node.attr("nearest_mode", "round_prefer_floor" if since else "floor")
@@ -129,6 +130,8 @@ def resize(node: Node) -> Expr:
         raise node.no_kernel(f"coordinate_transformation_mode '{how}'")
     axes = _axes(node, shape)
     same = [axis.size == axis.result and axis.scale == 1 for axis in axes]
+    if any(not isinstance(d, int) and not unchanged for d, unchanged in zip(dims, same, strict=True)):
+        raise node.fail("of a dimension whose size is not known")
     plain = len(shape) == 4 and all(same[:2]) and mode != "cubic" and not node.attr("antialias", 0)
     exact = all(abs(axis.scale * axis.size - axis.result) < 1e-4 for axis in axes)
     if plain and how in BY_KERNEL and not node.attr("exclude_outside", 0) and (exact or how != "align_corners"):

@@ -9,6 +9,7 @@ import numpy as np
 from autosched.frontend.onnx.contents import array_of, check_size
 from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.onnx.sizes import expanded, product_of, reshaped, sizes
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 
@@ -51,14 +52,14 @@ def constant_of_shape(node: Node) -> Expr:
 
 
 @converter("Shape")
-def shape(node: Node) -> Expr:
-    dims = node.shape(0)
-    return Constant(np.asarray(dims[slice(node.attr("start", 0), node.attr("end", len(dims)))], np.int64))
+def shape(node: Node) -> Expr | Held:
+    dims = node.info(0).dims
+    return sizes(dims[slice(node.attr("start", 0), node.attr("end", len(dims)))])
 
 
 @converter("Size")
-def size(node: Node) -> Expr:
-    return Constant(np.asarray(math.prod(node.shape(0)), np.int64))
+def size(node: Node) -> Expr | Held:
+    return sizes([product_of(node.info(0).dims)], is_scalar=True)
 
 
 @converter("Range")
@@ -74,7 +75,10 @@ def make_range(node: Node) -> Expr:
 def reshape(node: Node) -> Expr:
     """A size of 0 is the old one at that place, unless `allowzero`."""
     target = list(node.integers(1)) if len(node.inputs) > 1 else list(node.attr("shape"))
-    old = node.shape(0)
+    info = node.info(0)
+    if not info.is_static:
+        return node.seen(reshaped(node, target), f"{list(info.dims)} as {target}")
+    old = info.static_shape
     if not node.attr("allowzero", 0):
         target = [old[i] if d == 0 and i < len(old) else d for i, d in enumerate(target)]
     return op.reshape(node.input(0), ShapeExpr(tuple(target)))
@@ -82,12 +86,12 @@ def reshape(node: Node) -> Expr:
 
 @converter("Flatten")
 def flatten(node: Node) -> Expr:
-    dims = node.shape(0)
+    dims = node.info(0).dims
     axis = node.attr("axis", 1)
     if not -len(dims) <= axis <= len(dims):
         raise node.fail(f"axis {axis} of {len(dims)} dimensions")
     axis = axis + len(dims) if axis < 0 else axis
-    return op.reshape(node.input(0), ShapeExpr((math.prod(dims[:axis]), math.prod(dims[axis:]))))
+    return op.reshape(node.input(0), ShapeExpr((product_of(dims[:axis]), product_of(dims[axis:]))))
 
 
 def _axes(node: Node) -> tuple[int, ...] | None:
@@ -109,4 +113,7 @@ def squeeze(node: Node) -> Expr:
 
 @converter("Expand")
 def expand(node: Node) -> Expr:
-    return op.broadcast_to(node.input(0), ShapeExpr(np.broadcast_shapes(node.shape(0), node.integers(1))))
+    info = node.info(0)
+    if not info.is_static:
+        return node.seen(expanded(node, node.integers(1)), f"{list(info.dims)} as {list(node.integers(1))}")
+    return op.broadcast_to(node.input(0), ShapeExpr(np.broadcast_shapes(info.static_shape, node.integers(1))))

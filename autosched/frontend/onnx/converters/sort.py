@@ -50,9 +50,10 @@ def cumprod(node: Node) -> Expr:
 def rms_norm(node: Node) -> Expr:
     """x * rsqrt(mean(x²) + epsilon) * scale over the dimensions from `axis` on."""
     x, dtype = node.input(0), node.info(0).dtype
-    shape = node.shape(0)
-    axes = tuple(range(node.attr("axis", -1) % len(shape), len(shape)))
-    if node.shape(1) == shape[axes[0] :]:
+    axis = node.axis(node.attr("axis", -1))
+    own = node.sizes_from(0, axis)
+    axes = tuple(range(axis, axis + len(own)))
+    if node.shape(1) == own:
         return op.nn.rms_norm(x, node.input(1), axes=axes, epsilon=node.attr("epsilon", 1e-5))
     square = node.emit(op.mean(node.emit(op.multiply(x, x)), axis=axes, keepdims=True))
     inverse = node.emit(op.rsqrt(op.add(square, constant(node.attr("epsilon", 1e-5), dtype))))
