@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import autosched
 from autosched import relax
-from autosched.errors import ImportModelError
+from autosched.codegen import counters
+from autosched.errors import AutoschedError, ImportModelError
 from autosched.frontend.onnx import from_onnx
+from autosched.runtime.dynamic import DynamicExecutable
+from tests.frontend.onnx_models import make, node
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 W = np.random.default_rng(0).random((4, 3), dtype=np.float32)
 
@@ -53,3 +59,59 @@ def test_where_numbers_are_needed_they_are_asked_for() -> None:
         from_onnx(model(), symbolic=False)
     with pytest.raises(ImportModelError, match="unknown size"):
         from_onnx(model(None))
+
+
+def compare_at_all_sizes(proto: object, path: Path, *shape: int, sizes: tuple[int, ...] = (3, 1)) -> None:
+    """Built once, without compiling at a call, and equal to ONNX's reference."""
+    onnx.save(proto, path)
+    built = autosched.build(path)
+    assert isinstance(built, DynamicExecutable)
+    before, reference = counters.COMPILES.value, ReferenceEvaluator(proto)
+    for n in sizes:
+        x = np.random.default_rng(n).standard_normal((n, *shape)).astype("f4")
+        for found, expected in zip([built(x=x)], reference.run(None, {"x": x}), strict=True):
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert counters.COMPILES.value == before
+
+
+def test_images_of_any_batch(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    weights = {
+        "k": rng.standard_normal((8, 3, 3, 3)).astype("f4"), "one": np.ones(8, "f4"), "v": np.full(8, 2.0, "f4"),
+        "w": rng.standard_normal((8, 5)).astype("f4"), "scales": np.array([1, 1, 2, 2], "f4"),
+        "pads": np.array([0, 0, 1, 1, 0, 0, 0, 2]),
+    }  # fmt: skip
+    nodes = [
+        node("Pad", "x pads", "a"), node("Conv", "a k", "b"), node("BatchNormalization", "b one one one v", "c"),
+        node("InstanceNormalization", "c one one", "d"), node("MaxPool", "d", "e", kernel_shape=[2, 2]),
+        node("DepthToSpace", "e", "g", blocksize=2),
+        node("SpaceToDepth", "g", "h", blocksize=2), node("GlobalAveragePool", "h", "i"), node("Flatten", "i", "j"),
+        node("MatMul", "j w", "l"), node("Softmax", "l", "y", axis=-1),
+    ]  # fmt: skip
+    compare_at_all_sizes(make(nodes, {"x": ("n", 3, 7, 8)}, ["y"], weights), tmp_path / "m.onnx", 3, 7, 8)
+
+
+def test_sizes_that_are_computed_from_shapes(tmp_path: Path) -> None:
+    weights = {
+        "g": np.ones(24, "f4"), "zero": np.array(0), "heads": np.array([4, 6]), "first": np.array([0]),
+        "begin": np.array([2]), "end": np.array([20]), "axis": np.array([1]), "times": np.array([1, 2]),
+        "left": np.array([-1]),
+    }  # fmt: skip
+    nodes = [
+        node("LayerNormalization", "x g g", "a"), node("Shape", "a", "s"), node("Gather", "s zero", "n"),
+        node("Unsqueeze", "n first", "n1"), node("Concat", "n1 heads", "t", axis=0), node("Reshape", "a t", "b"),
+        node("Transpose", "b", "c", perm=[0, 2, 1]), node("Concat", "n1 left", "u", axis=0),
+        node("Reshape", "c u", "d"), node("Slice", "d begin end axis", "e"), node("Tile", "e times", "f"),
+        node("ReduceMean", "f", "h", axes=[1], keepdims=1), node("Sub", "f h", "y"),
+    ]  # fmt: skip
+    compare_at_all_sizes(make(nodes, {"x": ("n", 24)}, ["y"], weights), tmp_path / "m.onnx", 24)
+
+
+def test_a_shape_that_fits_one_size_alone_is_not_taken_for_all(tmp_path: Path) -> None:
+    proto = make([node("Reshape", "x t", "y")], {"x": ("n", 24)}, ["y"], {"t": np.array([2, 12])})
+    onnx.save(proto, tmp_path / "m.onnx")
+    built = autosched.build(tmp_path / "m.onnx")
+    assert not isinstance(built, DynamicExecutable)
+    assert built(x=np.zeros((1, 24), "f4")).numpy().shape == (2, 12)
+    with pytest.raises(AutoschedError, match="elements"):
+        built(x=np.zeros((2, 24), "f4"))

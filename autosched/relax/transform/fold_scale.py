@@ -87,7 +87,8 @@ class _Folder(Rewriter):
         axis = LINEAR[product.op_name]
         if weight.data.ndim < 2 or info.ndim < 2:
             return None
-        factors = along(values, info.ndim, axis, info.static_shape[axis])
+        size = info.dims[axis]
+        factors = along(values, info.ndim, axis, size) if isinstance(size, int) else None
         if factors is None:
             return None
         shape = [1] * weight.data.ndim

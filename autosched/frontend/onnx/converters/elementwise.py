@@ -10,7 +10,7 @@ import numpy as np
 from autosched.frontend.onnx.node import Node, constant
 from autosched.frontend.onnx.registry import CONVERTERS, converter
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr
+from autosched.relax.expr import Constant, Expr, ShapeExpr
 
 UNARY = {
     "Relu": op.nn.relu, "Sigmoid": op.sigmoid, "Tanh": op.tanh, "Exp": op.exp, "Log": op.log, "Sqrt": op.sqrt,
@@ -205,4 +205,8 @@ def dropout(node: Node) -> tuple[Expr, ...]:
     x = node.input(0)
     if node.has(2) and node.number(2) and (node.number(1) if node.has(1) else 0.5):
         raise node.no_kernel("training_mode=1")
-    return (x, Constant(np.ones(node.shape(0), np.bool_))) if node.num_outputs > 1 else (x,)
+    if node.num_outputs == 1:
+        return (x,)
+    info = node.info(0)
+    whole = np.ones(info.static_shape if info.is_static else (1,) * info.ndim, np.bool_)
+    return x, Constant(whole) if info.is_static else op.broadcast_to(Constant(whole), ShapeExpr(info.dims))

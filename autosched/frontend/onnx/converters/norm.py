@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.onnx.sizes import product_of
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, TupleGetItem
 
@@ -59,12 +59,12 @@ def _softmax(node: Node, definition: Callable[..., Expr]) -> Expr:
     x = node.input(0)
     if node.opset >= 13:
         return definition(x, axis=node.attr("axis", -1))  # type: ignore[no-any-return]
-    shape = node.shape(0)
-    axis = node.attr("axis", 1) % max(len(shape), 1)
-    if math.prod(shape[axis + 1 :]) == 1:
+    dims = node.info(0).dims
+    axis = node.attr("axis", 1) % max(len(dims), 1)
+    if product_of(dims[axis + 1 :]) == 1:
         return definition(x, axis=axis)  # type: ignore[no-any-return]
-    flat = node.emit(op.reshape(x, ShapeExpr((math.prod(shape[:axis]), math.prod(shape[axis:])))))
-    return op.reshape(node.emit(definition(flat, axis=1)), ShapeExpr(shape))
+    flat = node.emit(op.reshape(x, ShapeExpr((product_of(dims[:axis]), product_of(dims[axis:])))))
+    return op.reshape(node.emit(definition(flat, axis=1)), ShapeExpr(dims))
 
 
 @converter("Softmax")
