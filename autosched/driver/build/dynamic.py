@@ -255,7 +255,8 @@ class _Maker:
         rows = [self._row(choice) for choice in choices.values()]
         manifest = {
             "autosched": __version__, "target": target.to_json(), "threads": self.threads,
-            **({"lanes": target.lanes("float32")} if target.is_cpu else {}), "report": [*rows, *map(self._sized_row, self.sized)],
+            **({"lanes": target.lanes("float32")} if target.is_cpu else {}),
+            "report": [*rows, *map(self._sized_row, self.sized)],
             "functions": stored_functions(compiled),
         }  # fmt: skip
         made = DynamicExecutable(kernels, called, form_graph, constants, native_for(target), manifest, params)
@@ -290,10 +291,10 @@ class _Maker:
         found = [
             (f"{name}_{parts}", form.marked(Applied(main, applied.packs, applied.trace), choice.config, parts, True))
         ]
-        for parts in form.smaller(parts, choice.config, bool(self.sized)):
-            config, small = self._small(name, form.block(parts), parts, choice.config, applied.packs)
-            found.append((f"{name}_{parts}", form.marked(small, config, parts, False)))
-            self.blocks[name].append(parts)
+        for fewer in form.smaller(parts, choice.config, bool(self.sized)):
+            config, small = self._small(name, form.block(fewer), fewer, choice.config, applied.packs)
+            found.append((f"{name}_{fewer}", form.marked(small, config, fewer, False)))
+            self.blocks[name].append(fewer)
         return found
 
     def _small(

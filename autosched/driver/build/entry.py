@@ -101,14 +101,15 @@ def build(
 ) -> object:
     """Compile with the best configurations known for this machine.
 
-    what      a model's file or "package.module:object", onnx's ModelProto, torch's ExportedProgram, or an IRModule with a
-              relax `main`: gives an Executable (of an ONNX model whose sizes or values are known only when it is called,
-              a LateModel; of another one with symbolic sizes what `build_sized` gives, or a SizedProgram; of a program
-              that changes buffers a StatefulProgram); a schedule, a PrimFunc, tensors, or an IRModule of
+    what      a model's file or "package.module:object", onnx's ModelProto, torch's ExportedProgram, or an IRModule with
+              a relax `main`: gives an Executable (of an ONNX model whose sizes or values are known only when it is
+              called, a LateModel; of another one with symbolic sizes what `build_sized` gives, or a SizedProgram; of a
+              program that changes buffers a StatefulProgram); a schedule, a PrimFunc, tensors, or an IRModule of
               PrimFuncs: gives a Module, called on arrays; a dictionary from targets to modules: all of them
     args      for a te schedule or tensors: the order of the function's arguments
-    target    "cpu", an LLVM-style string, or a Target; None: that of the `with` block, else this machine. With a list of
-              targets the model is built for each; `save` writes one artifact, and a machine loads the part it can run
+    target    "cpu", an LLVM-style string, or a Target; None: that of the `with` block, else this machine. With a list
+              of targets the model is built for each; `save` writes one artifact, and a machine loads the part
+              it can run
     name      of the function; None: "default_function" for a te schedule, a PrimFunc's own name
     params    arrays bound to `main`'s parameters of these names
     records   a database, path, URL or list of them; else the `with` block's context, else the usual places
@@ -120,9 +121,9 @@ def build(
     like      devices (a family, a part of a name, a target) whose records may be used where there are no others
     strict    raise UntrustedError where a kernel has no record that was verified on a machine like this one
     run_as    "throughput": prefer records that were measured beside other instances
-    indices   what a run does with a position out of range: "raise" IndexOutOfRangeError, or "clip" it to the nearest one
-    checks    check every access of every kernel, which is slow: a run raises IndexOutOfRangeError that names the access,
-              its index, the kernel and its configuration
+    indices   what a run does with a position out of range: "raise" IndexOutOfRangeError, or "clip" it to the nearest
+    checks    check every access of every kernel, which is slow: a run raises IndexOutOfRangeError that names the
+              access, its index, the kernel and its configuration
     shapes    fixes dynamic inputs of a model, {"x": (4, 784)}, or bounds them: {"x": (range(1, 513), 784)}
     Raises    TargetError, RecordError, UsageError for what cannot be used; ImportModelError for a file.
     """

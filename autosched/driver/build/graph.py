@@ -6,7 +6,6 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -139,7 +138,9 @@ def assemble(
         start = time.perf_counter()
         kernels = compile_functions(scheduled, target, compilation)
         compile_s = time.perf_counter() - start
-    log_step("codegen/compile.py", f"generate and compile {len(kernels)} kernels, or take them from the cache", compile_s)
+    log_step(
+        "codegen/compile.py", f"generate and compile {len(kernels)} kernels, or take them from the cache", compile_s
+    )
     with step("relax/to_graph.py", "order the calls, plan the memory"):
         graph, constants, params = to_graph(scheduled)
     work = {name: count_work(choice.task.func) for name, choice in choices.items()}

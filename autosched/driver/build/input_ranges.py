@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.ir import IRModule
 from autosched.relax.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from autosched.relax.struct_info import TensorStructInfo

@@ -1,7 +1,7 @@
 """ONNX models that are compiled when they are called: for the sizes of their inputs, and for values that decide.
 
-What is known of a call, the shapes of its inputs first, picks a stage (`frontend.onnx.stages`) that was compiled for it,
-or compiles it now; what the stage gives, and the contents of what it asks for, pick the next one.
+What is known of a call, the shapes of its inputs first, picks a stage (`frontend.onnx.stages`) that was compiled for
+it, or compiles it now; what the stage gives, and the contents of what it asks for, pick the next one.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class LateModel:
             there |= {name: value for name, value in computed.items() if name}
             key = (tuple(_contents(there[name]) for name in stage.needs), tuple(map(_form_of, computed.values())))
             known = (*step.known, *stage.needs)
-            step = step.following.get(key, lambda known=known: self._make(there, known))  # type: ignore[misc]
+            step = step.following.get(key, lambda there=there, known=known: self._make(there, known))  # type: ignore[misc]
         raise WrongInputError(f"the model has more than {MOST_STAGES} stages for these inputs")
 
     def _outputs(self, step: _Step, there: Mapping[str, Value]) -> tuple[NDArray, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.driver.task_space import default_of, space_of
 from autosched.errors import SpaceError, UsageError

@@ -43,7 +43,12 @@ from autosched.relax.transform.narrow_products import NARROW, WIDE
 from autosched.relax.verify import verify
 from autosched.target import Target
 from autosched.templates import (
-    layout_blocks, multiplies_bytes, narrows_convolution, streams_bfloat16, tile_blocks, widened_dtypes,
+    layout_blocks,
+    multiplies_bytes,
+    narrows_convolution,
+    streams_bfloat16,
+    tile_blocks,
+    widened_dtypes,
 )  # fmt: skip
 
 USUAL = GraphOptions()
@@ -66,13 +71,17 @@ def graph_passes(
     halves = widened_dtypes(target)
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
     sums: tuple[Pass, ...] = (AddBytes(), DeadCodeElimination()) if multiplies_bytes(target) else ()
-    bytes_: tuple[Pass, ...] = (KeepBytes(), IntegerProducts(), DeadCodeElimination()) if multiplies_bytes(target) else ()
+    bytes_: tuple[Pass, ...] = (
+        (KeepBytes(), IntegerProducts(), DeadCodeElimination()) if multiplies_bytes(target) else ()
+    )
     return (
-        UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
-        FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),
+        UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, ExpandConvolutions(), FoldConstant(),
+        RemoveIdentity(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
+        FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),
         *attention, *narrow, *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(), *sums,
-        LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(with_sums=options.fuse_sums), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
+        LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(with_sums=options.fuse_sums), FuseTIR(), CopyOutputs(),
+        DeadCodeElimination(),
     )  # fmt: skip
 
 

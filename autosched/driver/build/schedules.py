@@ -1,4 +1,4 @@
-"""The pass that gives every kernel its schedule and packs the constants that it reads; from scheduled functions to kernels."""
+"""The pass that gives kernels their schedules and packs the constants that they read; from functions to kernels."""
 
 from __future__ import annotations
 

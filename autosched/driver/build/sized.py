@@ -59,8 +59,8 @@ class SizedModel:
     compile_s = 0.0
 
     def __init__(
-        self, module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, object],
-        bounds: Bounds, reason: str, *, accuracy: str = "fast", checks: bool = False,
+        self, module: IRModule, target: Target, records: RecordReader | None, threads: int,
+        params: Mapping[str, object], bounds: Bounds, reason: str, *, accuracy: str = "fast", checks: bool = False,
     ):  # fmt: skip
         self.module, self.target, self.reason = module, target, reason
         self._options = (records, threads, params, accuracy, checks)

@@ -256,7 +256,9 @@ def test_an_encoder_over_batch_and_sequence(over_tokens: tuple[IRModule, Dynamic
     module, built = over_tokens
     sizes = [(1, 1), (2, 7), (1, 64), (3, 33), (8, 2)]
     before = counters.COMPILES.value
-    outputs = {size: run_at(built, (*size, 32)) for size in [*sizes, *((b, s) for b in (1, 4) for s in range(1, 80, 6))]}
+    outputs = {
+        size: run_at(built, (*size, 32)) for size in [*sizes, *((b, s) for b in (1, 4) for s in range(1, 80, 6))]
+    }
     assert counters.COMPILES.value == before
     for batch, tokens in sizes[1:4]:
         x, y = outputs[batch, tokens]
@@ -373,7 +375,7 @@ def test_bounds_are_saved_with_a_model_that_is_compiled_when_it_is_called(tmp_pa
             loaded(np.ones((size, 6), "float32"))
 
 
-SCRIPT = '''
+SCRIPT = """
 from tvm.script import ir as I, relax as R, tir as T
 
 @I.ir_module
@@ -383,7 +385,7 @@ class Module:
         n = T.int64()
         y: R.Tensor((n, 6), "float32") = R.nn.softmax(x, axis=-1)
         return y
-'''
+"""
 
 
 def test_the_command_line_builds_and_runs_every_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

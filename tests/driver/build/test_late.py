@@ -206,7 +206,11 @@ def test_remainders_by_infinity() -> None:
 
 def test_calls_of_known_forms_are_as_the_first_one() -> None:
     """The second call of a form takes a shorter way: the same checks, results of its own, any layout of inputs."""
-    built = late([node("Add", "x y", "s"), node("Neg", "s", "z")], {"x": (FLOAT, ["n", None]), "y": (FLOAT, ["n", None])}, ["s", "z"])
+    built = late(
+        [node("Add", "x y", "s"), node("Neg", "s", "z")],
+        {"x": (FLOAT, ["n", None]), "y": (FLOAT, ["n", None])},
+        ["s", "z"],
+    )
     a, b = X[:, :, 0].copy(), X[:, :, 1].copy()
     kept = built(a, b)
     for x, y in ((a * 2, b), (np.asfortranarray(a * 3), X[:, :, 1]), (a.astype("f4")[:1], b[:1])):
@@ -228,7 +232,11 @@ def test_calls_of_known_forms_are_as_the_first_one() -> None:
 
 
 def test_outputs_that_are_one_value_or_an_input_are_arrays_of_their_own() -> None:
-    built = late([node("Identity", "x", "y"), node("Neg", "x", "z"), node("Identity", "z", "w")], {"x": (FLOAT, [None])}, ["y", "z", "w"])
+    built = late(
+        [node("Identity", "x", "y"), node("Neg", "x", "z"), node("Identity", "z", "w")],
+        {"x": (FLOAT, [None])},
+        ["y", "z", "w"],
+    )
     x = np.arange(3, dtype="f4")
     for _ in range(3):
         y, z, w = built(x)
