@@ -6,8 +6,8 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 import autosched
-from autosched.driver.build.input_ranges import input_ranges
 from autosched.driver.bench.programs import INTEGER_LIMIT, known_ranges, random_inputs
+from autosched.driver.build.input_ranges import input_ranges
 from autosched.frontend.onnx import from_onnx
 from autosched.records import FallbackContext
 

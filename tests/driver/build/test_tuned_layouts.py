@@ -7,9 +7,9 @@ import pytest
 import autosched
 from autosched import relax
 from autosched.driver.build.graph import prepare
+from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.settings import resolve_records
 from autosched.driver.tasks import extract_tasks, prepared_tasks
-from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.records import make_record, open_store
 from autosched.records.lock import read_lock, write_lock
 from autosched.relax import op
