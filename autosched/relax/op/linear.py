@@ -23,10 +23,17 @@ def _matmul_type(x1: StructInfo, x2: StructInfo, out_dtype: str | None) -> Tenso
     return TensorStructInfo((*batch, *rows, *columns), out_dtype or common_dtype(a, b))
 
 
+def _matmul_reference(x: np.ndarray, y: np.ndarray, out_dtype: str | None) -> np.ndarray:
+    dtype = np.dtype(out_dtype or x.dtype)
+    if str(dtype) == "bfloat16":  # NumPy has no product of them
+        return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(dtype)
+    return np.matmul(x, y, dtype=dtype)
+
+
 matmul = define_op(
     "matmul", inputs=("x1", "x2"), attributes={"out_dtype": None}, infer_type=_matmul_type, compute=topi.matmul,
     canonical=lambda a: {**a, "out_dtype": None if a["out_dtype"] in ("void", "") else a["out_dtype"]},
-    reference=lambda x, y, out_dtype: np.matmul(x, y, dtype=out_dtype or x.dtype),
+    reference=_matmul_reference,
     samples=[
         sample((3, 5), (5, 4)), sample((2, 3, 5), (5, 4)), sample((2, 1, 3, 5), (4, 5, 2)), sample((5,), (5, 4)),
         sample((2, 3, 5), (5,)), sample((5,), (5,)),
