@@ -25,9 +25,9 @@ def _matmul_type(x1: StructInfo, x2: StructInfo, out_dtype: str | None) -> Tenso
 
 def _matmul_reference(x: np.ndarray, y: np.ndarray, out_dtype: str | None) -> np.ndarray:
     dtype = np.dtype(out_dtype or x.dtype)
-    if str(dtype) == "bfloat16":  # NumPy has no product of them
-        return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(dtype)
-    return np.matmul(x, y, dtype=dtype)
+    kind = np.dtype(np.float32) if str(dtype) == "bfloat16" else dtype  # NumPy has no product of bfloat16
+    product: np.ndarray = np.matmul(x.astype(kind, copy=False), y.astype(kind, copy=False), dtype=kind)
+    return product.astype(dtype, copy=False)
 
 
 matmul = define_op(
