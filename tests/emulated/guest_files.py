@@ -9,7 +9,7 @@ import autosched
 
 RUNTIME = (
     *("__init__.py", "durations.py", "env.py", "errors.py", "lazy_names.py", "printable.py"),
-    *("project.py", "public_names.py"),
+    *("json_types.py", "project.py", "public_names.py"),
     *("trust.py", "version.py", "runtime", "target"),
 )
 

@@ -89,7 +89,8 @@ def test_equal_contents_are_stored_once_and_constants_are_aligned(
     several.executables[V3].save(tmp_path / "one.asx")
     n_bytes = sum(constant.nbytes for constant in several.executables[V3].constants)
     one, three = (tmp_path / "one.asx").stat().st_size, saved.stat().st_size
-    assert n_bytes > 0 and three < 2 * one  # manifests only
+    shared = n_bytes + len(several.executables[V3].native)
+    assert n_bytes > 0 and three < 3 * one - 2 * shared  # manifests are left
     contents = load_contents(saved)
     assert contents.constants[0].ctypes.data % 64 == 0 and not contents.constants[0].flags.writeable
     np.testing.assert_array_equal(contents.constants[0], several.executables[V3].constants[0])
