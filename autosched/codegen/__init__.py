@@ -1,6 +1,6 @@
 """Code generation: lowered loops, readable Numba source, object code.
 
-Nothing is imported before it is used: Numba and llvmlite's front end take a while.
+Nothing is imported before it is used: llvmlite takes a while, and Numba, which GPUs' kernels need, takes longer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scheduled PrimFunc -> object code for CPUs. Numba is imported when something is compiled."""
+"""Scheduled PrimFunc -> object code for CPUs. LLVM is imported when something is compiled."""
 
 from __future__ import annotations
 

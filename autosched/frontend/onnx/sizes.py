@@ -63,7 +63,7 @@ def plain(d: Dim) -> Dim:
 
 def _same(node: Node) -> Held | None:
     x = node.inputs[0]
-    return x if isinstance(x, Sizes) and node.attr("to", 7) in (6, 7) else None  # int32 and int64 hold any size
+    return x if isinstance(x, Sizes) and node.attr("to", 7) == 7 else None  # int64, as sizes are
 
 
 def _gather(node: Node) -> Expr | Held | None:
@@ -121,7 +121,8 @@ def _arithmetic(compute: Callable[[Dim, Dim], Dim | None]) -> Callable[[Node], E
 
 
 def _quotient(a: Dim, b: Dim) -> Dim | None:
-    return a // b if isinstance(b, int) and b > 0 else None  # sizes are not negative: down is towards zero
+    """Rounded down, which is towards zero as ONNX has it: sizes are not negative."""
+    return a // b if isinstance(b, int) and b > 0 and not (isinstance(a, int) and a < 0) else None
 
 
 def _reshape(node: Node) -> Expr | Held | None:
@@ -227,7 +228,6 @@ _RULES: dict[str, Callable[[Node], Expr | Held | None]] = {
     "Unsqueeze": _turned(is_scalar=False),
     "Squeeze": _turned(is_scalar=True),
     "Add": _arithmetic(lambda a, b: a + b),
-    "Sub": _arithmetic(lambda a, b: a - b),
     "Mul": _arithmetic(lambda a, b: a * b),
     "Div": _arithmetic(_quotient),
     "Reshape": _reshape,
