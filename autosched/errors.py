@@ -6,8 +6,6 @@ builtin of the same meaning. Each can cross a process boundary by pickle.
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.printable import printable
 
 
@@ -117,7 +115,7 @@ class TargetError(InvalidValueError):
 class VerifyError(TVMError):
     """The IR breaks one of its own rules; `node` is the statement at fault, in the process that found it."""
 
-    node: Any = None
+    node: object = None
 
 
 class ScheduleError(TVMError):

@@ -77,7 +77,7 @@ class _AliasFinder:
 
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self.aliases = aliases
-        self._specs: dict[str, Any] = {}
+        self._specs: dict[str, object] = {}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
         """Answer for the names of the table and everything below them."""

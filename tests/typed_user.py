@@ -46,7 +46,7 @@ def names_of_tvm(path: str) -> tuple[te.Tensor, autosched.IRModule]:
 
 
 def in_onnx_runtime_s_words(path: str) -> list[np.ndarray]:
-    session = autosched.onnx.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = autosched.onnx.InferenceSession(path, providers=["CPUExecutionProvider"], accuracy="strict")
     assert_type(session.get_inputs()[0].name, str)
     return session.run(None, {"x": np.zeros((1, 4), "float32")})
 
@@ -58,6 +58,8 @@ def wrong() -> None:
     autosched.build("model.onnx", thread=2)  # type: ignore[call-overload]
     autosched.tune("model.onnx", budget=[3])  # type: ignore[arg-type]
     autosched.build("model.onnx").savee("model.asx")  # type: ignore[union-attr]
+    autosched.onnx.InferenceSession("model.onnx", acuracy="strict")  # type: ignore[call-arg]
+    autosched.tune("model.onnx", records=3)  # type: ignore[arg-type]
     te.placehodler((4,))  # type: ignore[attr-defined]
     te.placeholder(shape="many", name=3)  # type: ignore[arg-type]
     from autosched import TuneOption  # type: ignore[attr-defined]  # noqa: F401

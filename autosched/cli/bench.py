@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from autosched.driver import BenchReport
     from autosched.driver.bench.entry import RunAs
     from autosched.json_types import JsonObject
+    from autosched.rpc.client import RPCSession
 
 EXAMPLE = """
 autosched bench model.asx model.onnx --with onnxruntime
@@ -162,7 +163,7 @@ def _bench_models(
     percentiles: tuple[float, ...],
     shapes: Shapes | None,
     run_as: RunAs,
-    session: Any,
+    session: RPCSession | None,
 ) -> BenchReport:
     n_rows = (len(models) + sum(not is_built(path) for path in models) * len(names)) * len(threads) * len(batches)
     with Waiting(f"measuring {count(n_rows, 'row')}, {time_s:g} s each", quiet=common.is_quiet):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,6 +26,7 @@ Ranges = Mapping[str, tuple[int | range, ...]]
 
 if TYPE_CHECKING:
     from autosched.driver import BuildReport
+    from autosched.driver.settings import Records
     from autosched.json_types import JsonObject
     from autosched.runtime import Executable
 
@@ -154,16 +155,17 @@ def command(
     from autosched import driver
     from autosched.records import FallbackContext
 
-    records: Any = FallbackContext() if no_db else list(common.db) or None
+    records: Records | None = FallbackContext() if no_db else list(common.db) or None
     if locked is not None:
         from autosched.records.lock import read_lock
 
         records = read_lock(locked)
+    pinned = None
     if pins:
         from autosched.driver.build.pins import Pinned
         from autosched.driver.settings import resolve_records
 
-        records = Pinned(resolve_records(records, like=like), pins)
+        records = pinned = Pinned(resolve_records(records, like=like), pins)
     fixed, ranged = driver.split_ranges(shapes)
     is_onnx = model.suffix.lower() == ".onnx"
     module, error = None, None
@@ -177,9 +179,11 @@ def command(
     if module is None:
         if mcpu or pins:
             raise UsageError("--mcpu and --pin take models of fixed sizes", hint="give numbers in --shapes")
-        options = {"records": records, "threads": common.threads, "accuracy": accuracy, "like": like, "run_as": run_as}
-        options["precision"] = precision
-        late = build_late(error, model, shapes, target=common.target, strict=strict, **options)
+        late = build_late(
+            error, model, shapes, target=common.target,
+            records=records, threads=common.threads, accuracy=accuracy, precision=precision, like=like,
+            strict=strict, run_as=run_as,
+        )  # fmt: skip
         late.save(path)
         tell(late, common)
         say(f"written to {path}", quiet=common.is_quiet)
@@ -201,8 +205,8 @@ def command(
                 run_as=run_as,
                 shapes=ranged or None,
             )
-    if pins:
-        records.check_used()
+    if pinned is not None:
+        pinned.check_used()
     with step("runtime/artifact.py", "write the artifact"):
         _save(built, path)
     reports = {name: driver.build_report(executable) for name, executable in built.items()}

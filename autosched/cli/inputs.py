@@ -11,13 +11,16 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from autosched.cli.paths import check_file, check_output
 from autosched.errors import UsageError, VerificationFailed
 from autosched.runtime.names import known_name
+
+if TYPE_CHECKING:
+    from numpy.lib.npyio import NpzFile
 
 Wanted = Mapping[str, tuple[tuple[int, ...], str]]  # shape and dtype of each input, by its name
 SMALL = 2  # integers below it are valid as masks and as positions of almost anything
@@ -29,6 +32,15 @@ UNREADABLE = (
     *(ValueError, TypeError, SyntaxError, tokenize.TokenError, LookupError, ArithmeticError, RecursionError),
     *(OSError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
 )
+
+
+class Given(TypedDict):
+    """What the options of a command give of the inputs, as `collect_inputs` takes it."""
+
+    archive: Path | None
+    files: Sequence[str]
+    fill: str | None
+    seed: int
 
 
 def collect_inputs(
@@ -85,7 +97,7 @@ def check_given(archive: Path | None, files: Sequence[str] = (), expected: Path 
         close(_load(_split(text)[1]))
 
 
-def close(loaded: Any) -> None:
+def close(loaded: np.ndarray | NpzFile) -> None:
     """Close an archive; an array needs none of it."""
     if not isinstance(loaded, np.ndarray):
         loaded.close()
@@ -155,10 +167,11 @@ def _read_npy(path: Path) -> np.ndarray:
     return loaded
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path) -> np.ndarray | NpzFile:
     check_file(path)
     try:
-        return np.load(path, allow_pickle=False)  # a pickle could run anything
+        loaded: np.ndarray | NpzFile = np.load(path, allow_pickle=False)  # a pickle could run anything
+        return loaded
     except UNREADABLE as error:
         raise UsageError(f"cannot read {path} as .npy or .npz: {_reason(error)}") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard, Unpack
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from autosched.cli.output import count, say
 from autosched.errors import ImportModelError, UsageError
 
 if TYPE_CHECKING:
+    from autosched.driver.build.entry import BuildOptions
     from autosched.driver.build.late import LateModel
     from autosched.ir import IRModule
     from autosched.runtime.dynamic import DynamicExecutable
@@ -28,7 +29,9 @@ def symbols(module: IRModule) -> list[str]:
     return [size.name for size in symbolic_dims(module["main"])]
 
 
-def build_late(error: ImportModelError | None, path: Path, shapes: Ranges | None, **options: object) -> LateModel:
+def build_late(
+    error: ImportModelError | None, path: Path, shapes: Ranges | None, *, target: str, **options: Unpack[BuildOptions]
+) -> LateModel:
     """The model whose import ended with this error, if any: built for all sizes of a batch, or when it is called.
 
     Raises the error where that would not help.
@@ -37,7 +40,7 @@ def build_late(error: ImportModelError | None, path: Path, shapes: Ranges | None
 
     if error is not None and (path.suffix.lower() != ".onnx" or not can_wait(error)):
         raise error
-    late: LateModel = build_onnx_file(path, shapes, **options)
+    late: LateModel = build_onnx_file(path, shapes, target=target, **options)
     return late
 
 
@@ -65,13 +68,15 @@ def tell(late: LateModel | DynamicExecutable, common: Common) -> None:
 
 
 def run_late(
-    late: Any, *, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
+    late: LateModel | DynamicExecutable, *, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
 ) -> dict[str, np.ndarray]:
     """Run on inputs from files, the others made up where their sizes are known; gives the outputs by name.
 
     Raises UsageError for inputs of unknown size that no file gives, and for outputs that are no arrays of numbers.
     """
-    if hasattr(late, "form"):
+    from autosched.runtime.dynamic import DynamicExecutable
+
+    if isinstance(late, DynamicExecutable):
         return _run_dynamic(late, archive, files, fill, seed)
     given = inputs.read_arrays(archive, {i.name: None for i in late.inputs}) if archive else {}
     for text in files:

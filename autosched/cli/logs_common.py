@@ -144,7 +144,7 @@ def with_filter(function: Callable[..., object]) -> Callable[..., object]:
 def with_query(function: Callable[..., object]) -> Callable[..., object]:
     """Add the argument QUERY, a part of a workload's text; the command gets the test of a workload's key as `fits`."""
 
-    def run(common: Common, query: str | None, **values: Any) -> object:
+    def run(common: Common, query: str | None, **values: object) -> object:
         def fits(key: str) -> bool:
             return query is None or query in workload_text(key) or query in key
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.cli.common import Common
 from autosched.cli.inputs import Wanted
@@ -135,8 +135,9 @@ def open_executable(
     try:
         module = load_module(path, shapes, quiet=common.is_quiet)
     except ImportModelError as error:
-        options: dict[str, Any] = {"target": common.target, "records": records, "threads": common.threads}
-        return build_late(error, path, shapes, checks=checks, **options)
+        return build_late(
+            error, path, shapes, target=common.target, records=records, threads=common.threads, checks=checks
+        )
     from autosched import driver
 
     if take is not None and (wanted := inputs_of(module)) is not None:

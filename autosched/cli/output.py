@@ -52,7 +52,7 @@ class Table:
     def cells(self) -> list[list[str]]:
         """Give the text of every cell; "–" where there is no value. What records and names hold steers no terminal."""
 
-        def text(column: Column, value: Any) -> str:
+        def text(column: Column, value: object) -> str:
             return "–" if value is None else printable(column.text(value))
 
         return [[text(column, row.get(column.key)) for column in self.columns] for row in self.rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -81,7 +81,7 @@ def command(
         read = [archive, check, *(Path(text.rpartition("=")[2]) for text in files)]
         check_output(output, inputs=[model, *filter(None, read)])
     inputs.check_given(archive, files, check)
-    given: dict[str, Any] = {"archive": archive, "files": files, "fill": fill, "seed": seed}
+    given: inputs.Given = {"archive": archive, "files": files, "fill": fill, "seed": seed}
     with remote_session(remote, **tls) as there:
         outputs = (
             _run_here(model, common, shapes, checks, given)
@@ -101,7 +101,7 @@ def command(
 
 
 def _run_here(
-    model: Path, common: Common, shapes: Shapes | None, checks: bool, given: Mapping[str, Any]
+    model: Path, common: Common, shapes: Shapes | None, checks: bool, given: inputs.Given
 ) -> dict[str, np.ndarray]:
     from autosched.runtime import Executable
 
@@ -128,7 +128,7 @@ def _require_device(target: str) -> None:
 
 
 def _run_there(
-    there: Remote, model: Path, common: Common, shapes: Shapes | None, given: Mapping[str, Any]
+    there: Remote, model: Path, common: Common, shapes: Shapes | None, given: inputs.Given
 ) -> dict[str, np.ndarray]:
     """Run on a remote device; a model is built for that here, an artifact is sent as it is."""
     from autosched.rpc.models import RemoteModel

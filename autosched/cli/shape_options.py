@@ -19,6 +19,7 @@ from autosched.errors import UsageError
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions
     from autosched.driver.tune.shapes import Ranges
+    from autosched.ir import IRModule
 
 NAMES = ("shapes", "min_shapes", "opt_shapes", "max_shapes")
 
@@ -87,7 +88,7 @@ def settle_shapes(
     """Measure every winner at every shape, store which one is used where, and say so."""
     from autosched.driver.tune.shapes import settle
 
-    def load(shapes: Shapes) -> Any:
+    def load(shapes: Shapes) -> IRModule:
         return load_module(model, shapes, quiet=True)
 
     with elsewhere.measuring(common, options) as place:

@@ -175,7 +175,7 @@ def _run(
     results: Sequence[object], executable: Executable | Callable[..., object] | None, inputs: Sequence[Input]
 ) -> tuple[Input, ...]:
     """What a graph gives for inputs whose sizes and dtypes are those that it was built for."""
-    given: Sequence[Any] = ()
+    given: Sequence[object] = ()
     if executable is not None:
         arrays = [_array(x) for x in inputs if hasattr(x, "shape")]
         made = executable.run(arrays) if isinstance(executable, Executable) else executable(*arrays)

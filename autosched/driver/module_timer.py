@@ -7,7 +7,7 @@ There is no reference to check the results against.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class ModuleTimer:
     evaluator  arguments of `time_evaluator`: number, repeat, min_repeat_ms, f_preproc
     """
 
-    def __init__(self, timeout_s: float, **evaluator: Any):
+    def __init__(self, timeout_s: float, **evaluator: object):
         self._timeout_s, self._evaluator = timeout_s, evaluator
         self.pool: WorkerPool | None = None
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from autosched.driver.build.entry import build
+from autosched.driver.build.entry import BuildOptions, build
 from autosched.driver.build.onnx_models import build_onnx
 from autosched.driver.model_files import Ranges
 from autosched.driver.settings import resolve_target
 from autosched.frontend.onnx.node import RunTimeError
+from autosched.target.target import TargetLike
 
 
-def build_onnx_file(path: Path, shapes: Ranges | None = None, **options: object) -> Any:
+def build_onnx_file(
+    path: Path, shapes: Ranges | None = None, *, target: TargetLike | None = None, **options: Unpack[BuildOptions]
+) -> Any:
     """`build_onnx` of a file; `options` as of `build`."""
-    return build_onnx(path, resolve_target(options.get("target")), partial(build, **options), shapes)
+    return build_onnx(path, resolve_target(target), partial(build, target=target, **options), shapes)
 
 
 def can_wait(error: Exception) -> bool:

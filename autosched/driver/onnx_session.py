@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from autosched.driver.build.entry import build
+from autosched.driver.build.entry import BuildOptions, build
 from autosched.driver.build.late import LateModel
 from autosched.driver.build.sizes import BuiltSizes
 from autosched.errors import InvalidTypeError, InvalidValueError, TargetError
@@ -55,7 +55,7 @@ class InferenceSession:
         path_or_bytes: str | Path | bytes | onnx.ModelProto,
         sess_options: Any = None,
         providers: Sequence[str | tuple[str, Mapping[str, Json]]] | None = None,
-        **build_options: Any,
+        **build_options: Unpack[BuildOptions],
     ) -> None:
         self._providers = [p if isinstance(p, str) else p[0] for p in providers or ("CPUExecutionProvider",)]
         if unknown := [p for p in self._providers if p not in TARGETS]:
@@ -65,16 +65,17 @@ class InferenceSession:
         else:
             self._model = read_model(path_or_bytes) if isinstance(path_or_bytes, str | Path) else path_or_bytes
         threads = getattr(sess_options, "intra_op_num_threads", 0) or None
-        self._options = {"target": TARGETS[self._providers[0]], "threads": threads, **build_options}
+        self._target, self._options = TARGETS[self._providers[0]], build_options
+        self._options.setdefault("threads", threads)
         constants = {tensor.name for tensor in self._model.graph.initializer}
         self._inputs = [_node_arg(value) for value in self._model.graph.input if value.name not in constants]
         self._outputs = [_node_arg(value) for value in self._model.graph.output]
         self._built: BuiltSizes[Executable | LateModel] = BuiltSizes()
-        at_once = self._options["target"] == "cpu" or all(_is_fixed(arg) for arg in self._inputs)
+        at_once = self._target == "cpu" or all(_is_fixed(arg) for arg in self._inputs)
         self._fixed = self._build(None) if at_once else None
 
     def _build(self, shapes: Mapping[str, tuple[int, ...]] | None) -> Executable | LateModel:
-        built: Executable | LateModel = build(self._model, shapes=shapes, **self._options)
+        built: Executable | LateModel = build(self._model, target=self._target, shapes=shapes, **self._options)
         return built
 
     def get_inputs(self) -> list[NodeArg]:
@@ -132,7 +133,7 @@ def _array(value: object) -> Any:
     return value if value is None or (isinstance(value, list) and any(map(np.ndim, value))) else np.asarray(value)
 
 
-def _numpy(value: Any) -> Any:
+def _numpy(value: object) -> Any:
     """An output as NumPy has it."""
     if isinstance(value, list):
         return [_numpy(item) for item in value]

@@ -8,7 +8,6 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -120,7 +119,7 @@ class _Reader:
     def __init__(self, samples: Sequence[Mapping[str, np.ndarray]]):
         self.left: Iterator[Mapping[str, np.ndarray]] = iter(samples)
 
-    def get_next(self) -> Any:
+    def get_next(self) -> Mapping[str, np.ndarray] | None:
         return next(self.left, None)
 
     def __iter__(self) -> _Reader:

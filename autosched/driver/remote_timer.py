@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from autosched.driver.module_timer import random_arguments
 from autosched.errors import AutoschedError
@@ -24,7 +23,7 @@ class RemoteTimer:
     evaluator     arguments of `time_evaluator`: number, repeat, min_repeat_ms, f_preproc
     """
 
-    def __init__(self, open_session: Callable[[], RPCSession], **evaluator: Any):
+    def __init__(self, open_session: Callable[[], RPCSession], **evaluator: object):
         self._open, self._evaluator = open_session, evaluator
 
     def time(self, path: str | os.PathLike[str]) -> Measurement:

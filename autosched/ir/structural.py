@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -49,7 +48,7 @@ class _Matcher:
             return self.fail(a, b)
         return (type(a) is type(b) and a == b) or self.fail(a, b)
 
-    def mappings(self, a: Mapping[Any, object], b: Mapping[Any, object], defines: bool) -> bool:
+    def mappings(self, a: Mapping[object, object], b: Mapping[object, object], defines: bool) -> bool:
         if len(a) != len(b):
             return self.fail(sorted(map(str, a)), sorted(map(str, b)))
         if any(isinstance(k, Node) for k in a):  # buffer maps: keys are variables, matched in order

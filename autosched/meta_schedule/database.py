@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError, RecordError, ScheduleError
 from autosched.ir import IRModule
@@ -165,7 +165,7 @@ class Database:
         return Database._stack[-1] if Database._stack else None
 
     @staticmethod
-    def create(kind: object = "json", *args: Any, **kwargs: Any) -> Database:
+    def create(kind: object = "json", *args: object, **kwargs: object) -> Database:
         """A database: "json", "memory", "union" or "ordered_union". Raises ValueError for another kind."""
         kinds: dict[str, Callable[..., Database]] = {
             "json": JSONDatabase, "memory": MemoryDatabase, "union": UnionDatabase,
@@ -282,7 +282,7 @@ class OrderedUnionDatabase(UnionDatabase):
         return None
 
 
-def create(kind: object = "json", *args: Any, **kwargs: Any) -> Database:
+def create(kind: object = "json", *args: object, **kwargs: object) -> Database:
     """See `Database.create`."""
     return Database.create(kind, *args, **kwargs)
 

@@ -60,7 +60,7 @@ class AutotunedFunction:
         *,
         key: Sequence[str] | None,
         check: OwnCheck,
-        example: Any = None,
+        example: object = None,
         records: object = None,
         form: UfuncForm | None = None,
         work: Work | None = None,
@@ -75,7 +75,7 @@ class AutotunedFunction:
         self._example, self._sources = example, [] if records is None else [records]
         self._table: dict[Hashable, Callable[..., object]] = {}
         self._compiled: dict[str, Callable[..., object]] = {}
-        self._dispatchers: dict[str, Any] = {}
+        self._dispatchers: dict[str, object] = {}
         self._chosen: dict[str, Config] = {}  # per workload and facts that constraints read
         self._reader: RecordReader | None = None
         self._token: Callable[..., object] | None = None
@@ -116,7 +116,7 @@ class AutotunedFunction:
         fresh: bool = False,
         hints: bool = True,
         progress: Callable[[TuneReport], None] | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> TuneReport:
         """Search for the fastest configuration for these arguments, which stay as they are, and remember it.
 

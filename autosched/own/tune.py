@@ -65,7 +65,7 @@ def tune_call(
     values: tuple[object, ...],
     *,
     options: TuneOptions,
-    records: Any,
+    records: object,
     timeout: float = 20.0,
     progress: Callable[[TuneReport], None] | None = None,
 ) -> TuneReport:

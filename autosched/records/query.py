@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from autosched.records.record import Record
 from autosched.records.where import Condition
 from autosched.target import Fingerprint
 from autosched.task import Status
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,14 @@ class Coded:
     """Many words of few: the distinct ones, and for each place the number of its word (an array of ints)."""
 
     names: tuple[str, ...]
-    codes: Any
+    codes: np.ndarray
 
     def __len__(self) -> int:
         return len(self.codes)
+
+
+# Of trials by task, then time: index of the task, time, status, is_default, median_s; () where there are none.
+TrialColumns: TypeAlias = "tuple[np.ndarray, np.ndarray, Coded, np.ndarray, np.ndarray] | tuple[()]"
 
 
 @dataclass(frozen=True, slots=True)

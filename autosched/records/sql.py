@@ -25,7 +25,7 @@ from autosched.records.importing import read_log_rows
 from autosched.records.jsonl import LineError, ReadReport, read_rows, write_lines
 from autosched.records.leases import new_owner
 from autosched.records.places import file_of, shown
-from autosched.records.query import Coded, RecordFilter, TaskKey, TaskSummary, Won
+from autosched.records.query import Coded, RecordFilter, TaskKey, TaskSummary, TrialColumns, Won
 from autosched.records.record import Record, gain_of, read_fingerprint, read_workload
 from autosched.records.rows import Row, to_row
 from autosched.records.stored import stored_record
@@ -281,7 +281,7 @@ class SqlStore(WinnerSource):
         except (ValueError, TypeError, RecursionError, RecordError) as error:
             raise self._damage(f"a device: {error}") from None
 
-    def trial_table(self, query: RecordFilter | None = None) -> tuple[list[TaskKey], tuple[Any, ...]]:
+    def trial_table(self, query: RecordFilter | None = None) -> tuple[list[TaskKey], TrialColumns]:
         """The trials of each task without their evidence, for statistics over many.
 
         returns  tasks, and columns (arrays) by task, then time: the task's index in that list, time, status (as

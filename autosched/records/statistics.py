@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosched.records.query import Coded, TaskKey, Won
+from autosched.records.query import Coded, TaskKey, TrialColumns, Won
 from autosched.records.record import Record
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class TaskStatistics:
 
 def task_statistics(
     keys: Sequence[TaskKey],
-    columns: Sequence[Any],
+    columns: TrialColumns,
     wins: Mapping[tuple[str, Fingerprint, int], Record | Won],
 ) -> list[TaskStatistics]:
     """Statistics of each task from `SqlStore.trial_table()`, and `SqlStore.wins()` or `winners()`."""
@@ -120,7 +120,7 @@ def _convergence(medians: np.ndarray) -> tuple[int | None, int | None, float | N
     return to_near, since, None if expected is None else float(expected)
 
 
-def model_progress(n_tasks: int, columns: Sequence[object], weights: Sequence[int]) -> list[tuple[int, float]]:
+def model_progress(n_tasks: int, columns: TrialColumns, weights: Sequence[int]) -> list[tuple[int, float]]:
     """The time of all tasks together by the best that is known of each, as trials went by.
 
     columns  as `SqlStore.trial_table()` gives them;  weights  how often each of the tasks is called, 0: left out

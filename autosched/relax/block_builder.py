@@ -220,7 +220,7 @@ class BlockBuilder:
             return expr if source is expr.tuple_value else TupleGetItem(source, expr.index)
         return expr
 
-    def _argument(self, x: Any, bound: dict[int, Var]) -> Any:
+    def _argument(self, x: object, bound: dict[int, Var]) -> Any:
         if isinstance(x, LEAVES):
             return x
         if isinstance(x, Tuple):

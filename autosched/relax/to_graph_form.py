@@ -17,6 +17,7 @@ from autosched.runtime.graph import Storage, Value
 from autosched.runtime.graph_form import GraphForm, SizeRange
 from autosched.runtime.size_expr import Shape, shape_at
 from autosched.tir import PrimFunc
+from autosched.tir.expr import PrimExpr
 from autosched.tir.in_place import overwritable
 from autosched.tir.size_expr import to_shape
 
@@ -30,7 +31,7 @@ class _FormBuilder(GraphBuilder):
         self, main: Function, kernels: Mapping[str, Sequence[PrimFunc]], sizes: Sequence[SizeRange], numbers: Numbers
     ):
         super().__init__(main, {})
-        self.dims: list[tuple[Any, ...]] = []
+        self.dims: list[tuple[int | PrimExpr, ...]] = []
         self.given: list[Shape] = []
         self.numbers_of = numbers
         self.ones = {size.name: 1 for size in sizes}

@@ -15,7 +15,7 @@ class ExprFunctor:
     """Finds the method for an expression; each expression is visited once."""
 
     def __init__(self) -> None:
-        self.memo_map: dict[object, Any] = {}
+        self.memo_map: dict[object, object] = {}
 
     def visit(self, expr: object) -> Any:
         """Visit an expression, and remember what came of it."""

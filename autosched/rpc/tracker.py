@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from autosched.errors import RPCError, refuse
 from autosched.printable import printable
@@ -25,6 +25,8 @@ from autosched.rpc.listening import Listener
 
 if TYPE_CHECKING:
     from autosched.json_types import JsonObject
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
@@ -56,7 +58,7 @@ class _Pool:
     changed: threading.Condition = field(default_factory=threading.Condition)
     devices: list[_Device] = field(default_factory=list)
     waiting: list[_Request] = field(default_factory=list)
-    numbers: Any = field(default_factory=itertools.count)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def assign(self) -> None:
         """Give free devices to those who wait: by priority, then to the client with the fewest devices, then in order.
@@ -288,11 +290,11 @@ class TrackerSession:
     def request_and_run(
         self,
         key: str,
-        func: Callable[[RPCSession], object],
+        func: Callable[[RPCSession], T],
         priority: int = 1,
         session_timeout: float = 0,
         max_retry: int = 2,
-    ) -> Any:
+    ) -> T:
         """Call a function on a session; where the session is lost it is called again with another, so many times."""
         for attempt in range(max(1, max_retry)):
             try:

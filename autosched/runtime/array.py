@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import operator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -279,7 +280,7 @@ def from_dlpack(source: object) -> NDArray:
     return NDArray(data)
 
 
-def arrays_on(device_type: int) -> Any:
+def arrays_on(device_type: int) -> ModuleType:
     """The module `array` of the back end for a type of device; raises TVMError where no back end is for it."""
     for kind in KINDS.values():
         if kind.backend and kind.device_type == device_type:

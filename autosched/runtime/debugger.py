@@ -24,7 +24,7 @@ from autosched.runtime.graph_module import GraphModule
 from autosched.runtime.module import Module
 from autosched.runtime.params import save_param_dict
 from autosched.runtime.profiling import Report, layout
-from autosched.runtime.timing import BenchmarkResult, measure
+from autosched.runtime.timing import BenchmarkResult, MeasureOptions, measure
 
 if TYPE_CHECKING:
     from autosched.json_types import JsonObject
@@ -105,7 +105,7 @@ class GraphModuleDebug(GraphModule):
         repeats_to_cooldown: int = 1,
     ) -> list[list[float]]:
         """Time every node by itself: per node `repeat` times in seconds, zeros for inputs."""
-        options: dict[str, Any] = {
+        options: MeasureOptions = {
             "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
             "limit_zero_time_iterations": limit_zero_time_iterations,
             "cooldown_interval_ms": cooldown_interval_ms, "repeats_to_cooldown": repeats_to_cooldown,
@@ -124,17 +124,17 @@ class GraphModuleDebug(GraphModule):
         repeats_to_cooldown: int = 1,
     ) -> BenchmarkResult:
         """Time one node. Raises IndexError if there is none of that number."""
-        options: dict[str, Any] = {
+        options: MeasureOptions = {
             "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
             "limit_zero_time_iterations": limit_zero_time_iterations,
             "cooldown_interval_ms": cooldown_interval_ms, "repeats_to_cooldown": repeats_to_cooldown,
         }  # fmt: skip
         return self._time(self._node(index), options)
 
-    def _time(self, index: int, options: dict[str, Any]) -> BenchmarkResult:
+    def _time(self, index: int, options: MeasureOptions) -> BenchmarkResult:
         span = self._spans[index]
         if not span or self.graph.nodes[index].function == NOP:
-            return BenchmarkResult([0.0] * int(options["repeat"]))
+            return BenchmarkResult([0.0] * options["repeat"])
         return measure(lambda count: self.executor.program.run_nodes(span, count), **options)
 
     def _node(self, node: int | str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -80,8 +80,24 @@ def _destroy_now(capsule: int) -> None:
 _give_back, _destroy = _Deleter(_give_back_now), _Destructor(_destroy_now)
 
 
-def to_capsule(array: Any, device: Device) -> Any:
-    """A DLPack capsule that shares the memory of an array on a device: of its `address`, `shape` and `dtype`."""
+class RowMajor(Protocol):
+    """What a capsule takes of an array."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def ndim(self) -> int: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+
+def to_capsule(array: RowMajor, device: Device) -> object:
+    """A DLPack capsule that shares the memory of an array on a device."""
     kind = np.dtype(array.dtype)
     code = _BFLOAT if kind.name == BFLOAT16 else _CODES[kind.kind]
     shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)

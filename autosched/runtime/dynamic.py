@@ -197,7 +197,7 @@ class DynamicExecutable:
             self._executors.give_back(executor)
         return results[0] if len(results) == 1 else results
 
-    def _given(self, value: object) -> Any:
+    def _given(self, value: object) -> NDArray | np.ndarray:
         """An input as an array: of the host, or of the device where the model runs on one."""
         if self.backend != "cpu" and hasattr(value, "__cuda_array_interface__") and not isinstance(value, NDArray):
             value = from_dlpack(value)
@@ -214,7 +214,7 @@ class DynamicExecutable:
             if missing := [name for name in wanted if name not in given]:
                 raise InvalidTypeError(f"input '{missing[0]}' is missing", hint=hint)
             args = tuple(given[name] for name in wanted)
-        arrays = {}
+        arrays: dict[int, object] = {}
         for number, value in zip(self.form.inputs, args, strict=True):
             data, spec = self._given(value), self.form.values[number]
             if (data.dtype if isinstance(data, NDArray) else dtype_name(data.dtype)) != spec.dtype:

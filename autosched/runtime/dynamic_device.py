@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ class DeviceSizesExecutor:
         self._programs.move_to_end(key)
         return found
 
-    def run(self, arrays: Mapping[int, Any]) -> tuple[NDArray, ...]:
+    def run(self, arrays: Mapping[int, NDArray | np.ndarray]) -> tuple[NDArray, ...]:
         """Run on arrays by value; gives new ones on the device. Raises ShapeError as `GraphForm.sizes_of`."""
         with self._lock:
             program = self.program(self.form.sizes_of({number: tuple(a.shape) for number, a in arrays.items()}))

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class Executable:
         finally:
             self._executors.give_back(executor)
 
-    def check_inputs(self, args: tuple[object, ...], named: Mapping[str, object]) -> dict[str, Any]:
+    def check_inputs(self, args: tuple[object, ...], named: Mapping[str, object]) -> dict[str, NDArray | np.ndarray]:
         """Sort inputs by name and see that names, dtypes and shapes are the model's; see `__call__`."""
         values = self._sorted_inputs(args, named)
         return {value.name: array for value, array in zip(self._inputs, values, strict=True)}

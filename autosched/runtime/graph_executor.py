@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from autosched.runtime.kernel import Kernel
 from autosched.runtime.names import known_name
 from autosched.runtime.params import load_param_dict
 from autosched.runtime.program import Program
-from autosched.runtime.timing import BenchmarkResult, measure
+from autosched.runtime.timing import BenchmarkResult, MeasureOptions, measure
 from autosched.target import choose_threads
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ class GraphExecutor:
         return found if out is None else _copy_into(out, found, f"output {index}")
 
     def time_evaluator(
-        self, func_name: str, dev: Device | None = None, **options: Any
+        self, func_name: str, dev: Device | None = None, **options: Unpack[MeasureOptions]
     ) -> Callable[..., BenchmarkResult]:
         """Give a function that times one of this executor's functions on its arguments; see `timing.measure`."""
         if func_name == "run":

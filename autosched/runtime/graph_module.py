@@ -15,7 +15,7 @@ from autosched.runtime.executor_pool import Seat, ThreadExecutors
 from autosched.runtime.graph_executor import GraphExecutor, NodeTime
 from autosched.runtime.graph_json import read_graph
 from autosched.runtime.module import Module
-from autosched.runtime.timing import BenchmarkResult
+from autosched.runtime.timing import BenchmarkResult, MeasureOptions
 
 if TYPE_CHECKING:
     from autosched.runtime.registry import PackedFunc
@@ -219,7 +219,7 @@ class GraphModule:
         end_to_end  time copying the inputs in and all outputs out as well; then cooldown and func_name do not count
         inputs      set before; with end_to_end an unknown name is an error, else it is ignored
         """
-        common: dict[str, Any] = {
+        common: MeasureOptions = {
             "repeat": repeat,
             "number": number,
             "min_repeat_ms": min_repeat_ms or 0,
@@ -235,9 +235,6 @@ class GraphModule:
             return evaluate(where.device_type, where.device_id, *pairs)
         if inputs:
             self.set_input(**inputs)
-        cooldown: dict[str, Any] = {
-            "cooldown_interval_ms": cooldown_interval_ms,
-            "repeats_to_cooldown": repeats_to_cooldown,
-        }
-        evaluate = self._to_use().executor.time_evaluator(func_name, device, **common, **cooldown)
+        common |= {"cooldown_interval_ms": cooldown_interval_ms, "repeats_to_cooldown": repeats_to_cooldown}
+        evaluate = self._to_use().executor.time_evaluator(func_name, device, **common)
         return evaluate()

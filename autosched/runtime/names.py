@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Mapping, Sequence
-from typing import Any
 
 from autosched.errors import InvalidTypeError
 
@@ -22,7 +21,7 @@ def known_name(name: str, known: Container[str]) -> str:
 
 def given_by_name(
     args: Sequence[object], named: Mapping[str, object], wanted: Collection[str], hint: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The arguments of a model's call by the names of its inputs, `wanted`; some may be left out.
 
     Raises InvalidTypeError (TypeError) for too many, an unknown or a doubled one; `hint` says which inputs there are.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -37,9 +37,18 @@ NUMPY_FUNCTIONS: dict[str, PackedFunc] = {
 
 
 _functions: dict[str, PackedFunc] = {}
+F = TypeVar("F", bound=Callable[..., object])
 
 
-def register_func(func_name: str | PackedFunc, f: Callable[..., object] | None = None, override: bool = False) -> Any:
+@overload
+def register_func(func_name: str, f: F, override: bool = False) -> F: ...
+@overload
+def register_func(func_name: F, f: None = None, override: bool = False) -> F: ...
+@overload
+def register_func(func_name: str, f: None = None, override: bool = False) -> Callable[[F], F]: ...
+
+
+def register_func(func_name: str | F, f: F | None = None, override: bool = False) -> F | Callable[[F], F]:
     """Register a function: `register_func("name", f)`, or as a decorator with or without a name.
 
     Raises InvalidValueError where the name is taken and `override` is False.
@@ -49,7 +58,7 @@ def register_func(func_name: str | PackedFunc, f: Callable[..., object] | None =
     if not isinstance(func_name, str):
         raise InvalidTypeError(f"a function's name is a text, not {type(func_name).__name__}")
 
-    def register(function: Callable[..., object]) -> Callable[..., object]:
+    def register(function: F) -> F:
         if not callable(function):
             raise InvalidTypeError(f"'{func_name}' is a {type(function).__name__}, no function")
         if func_name in _functions and not override:

@@ -332,7 +332,7 @@ class VirtualMachine(Machine):
             self.executable.params(name)
         return lambda *args, **kwargs: self.invoke(name, *args, **kwargs) if args or kwargs else self._bare(name)
 
-    def _bare(self, name: str) -> Any:
+    def _bare(self, name: str) -> Value:
         """`vm["f"]()`: without arguments, whatever `set_input` has kept for other calls."""
         if name in self._saved:
             return self._saved[name]()

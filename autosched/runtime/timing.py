@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
@@ -42,6 +43,17 @@ def check_counts(action: str, **counts: object) -> None:
             raise InvalidTypeError(f"{action}: {name} is a {type(count).__name__}, not an int")
         if int(count) < 1:
             raise InvalidValueError(f"{action}: {name}={count}", hint="it is 1 or more")
+
+
+class MeasureOptions(TypedDict, total=False):
+    """What TVM's time evaluators take of the arguments of `measure`."""
+
+    number: int
+    repeat: int
+    min_repeat_ms: float
+    limit_zero_time_iterations: int
+    cooldown_interval_ms: float
+    repeats_to_cooldown: int
 
 
 def measure(

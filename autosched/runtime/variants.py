@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from autosched.errors import ArtifactError
+from autosched.runtime.array import NDArray
 from autosched.runtime.artifact import export_path, save_variants
 from autosched.runtime.cuda.devices import device_rank
 from autosched.runtime.cuda.kernel import CudaKernel
@@ -33,7 +33,7 @@ class Variants:
             raise ArtifactError(f"this machine's devices are none of {', '.join(ranks)}", hint="build for them too")
         return self.executables[min(runs, key=lambda name: ranks[name])]
 
-    def __call__(self, *args: object, **named: object) -> Any:
+    def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
         """Run on this machine; see `Executable.__call__`."""
         return self.here(*args, **named)
 

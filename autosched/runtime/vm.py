@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from autosched.runtime.device import CPU, Device, cpu
 from autosched.runtime.executable import Executable as GraphExecutable
 from autosched.runtime.module import Module
 from autosched.runtime.params import load_param_dict, save_param_dict
-from autosched.runtime.timing import BenchmarkResult, measure
+from autosched.runtime.timing import BenchmarkResult, MeasureOptions, measure
 from autosched.runtime.vm_program import Param, Program, VMFunction
 
 if TYPE_CHECKING:
@@ -352,13 +352,13 @@ class VirtualMachine:
                     self.set_input(func_name, *args, **kwargs)
                 self._program.call(func_name, self._inputs[func_name])
 
-        cooldown: dict[str, Any] = {}
+        options: MeasureOptions = {
+            "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms or 0,
+            "limit_zero_time_iterations": limit_zero_time_iterations,
+        }  # fmt: skip
         if not end_to_end:
-            cooldown = {"cooldown_interval_ms": cooldown_interval_ms, "repeats_to_cooldown": repeats_to_cooldown}
-        return measure(
-            run, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms or 0,
-            limit_zero_time_iterations=limit_zero_time_iterations, **cooldown,
-        )  # fmt: skip
+            options |= {"cooldown_interval_ms": cooldown_interval_ms, "repeats_to_cooldown": repeats_to_cooldown}
+        return measure(run, **options)
 
     def __getitem__(self, name: str) -> PackedFunc:
         self._program.function(_text(name))
@@ -375,13 +375,14 @@ def _flatten(value: object) -> list[Value]:
     return [x for field in value for x in _flatten(field)] if isinstance(value, tuple) else [value]
 
 
-def _devices(device: Any) -> list[Device]:
-    devices = list(device) if isinstance(device, list | tuple) else [device]
-    for found in devices:
+def _devices(device: object) -> list[Device]:
+    devices: list[Device] = []
+    for found in device if isinstance(device, list | tuple) else [device]:
         if not isinstance(found, Device):
             raise InvalidTypeError(
                 f"VirtualMachine: device: a Device or a list of them is needed, not {type(found).__name__}"
             )
+        devices.append(found)
     if not any(found.device_type == CPU for found in devices):
         devices.append(cpu())
     return devices

@@ -172,7 +172,7 @@ def comm_reducer(fcombine: Callable[..., object], fidentity: Callable[..., objec
             raise InvalidTypeError(f"comm_reducer '{name}': {argument} is a {type(given).__name__}, not a function")
 
     def reducer(
-        expr: Any, axis: object, where: object = None, init: object = None
+        expr: object, axis: object, where: object = None, init: object = None
     ) -> Any:  # as Reducer's overloads say
         axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
         if not axes or not all(isinstance(a, IterVar) and a.kind == REDUCE for a in axes):

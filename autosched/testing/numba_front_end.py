@@ -54,7 +54,7 @@ def lower_by_numba(
     """What `codegen.cpu.machine.lower_source` gives, made by Numba: an LLVM text for each function."""
     file_name = f"<{symbols[0]}>"
     linecache.cache[file_name] = (len(source), None, source.splitlines(True), file_name)
-    scope: dict[str, Any] = {name: _numba_intrinsic(name, x) for name, x in callees.items()}
+    scope: dict[str, object] = {name: _numba_intrinsic(name, x) for name, x in callees.items()}
     scope["__name__"] = "autosched.generated"
     exec(compile(source, file_name, "exec"), scope)
     return [_lower(scope[f], symbol) for f, symbol in zip(functions, symbols, strict=True)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
 from autosched.ir.node import Node, children
 from autosched.tir.axis import REDUCE
@@ -18,24 +18,26 @@ from autosched.tir.expr import PrimExpr
 from autosched.tir.functor import stores
 from autosched.tir.stmt import Block
 
+K = TypeVar("K")  # what is read: buffers, or a graph's variables
+
 MAX_INLINED = 512  # nodes of one expression; of indices what they read alone is counted: about a second of compiling
 
 
 @dataclass(frozen=True)
-class ValueSize:
+class ValueSize(Generic[K]):
     """An expression written out as a tree: its own nodes without indices, and how often it reads each buffer, as
     an index too.
     """
 
     own: int
-    reads: Mapping[Any, int]
+    reads: Mapping[K, int]
 
-    def total(self, sizes: Mapping[Any, int]) -> int:
+    def total(self, sizes: Mapping[K, int]) -> int:
         """All nodes once each read is replaced by an expression of the size given for its buffer, 1 where none is."""
         return self.own + sum(n * sizes.get(buffer, 1) for buffer, n in self.reads.items())
 
 
-def value_size(value: PrimExpr) -> ValueSize:
+def value_size(value: PrimExpr) -> ValueSize[Buffer]:
     """Measure an expression in time proportional to its distinct nodes, however often they are shared."""
     weights: Counter[int] = Counter({id(value): 1})
     own, reads = 0, Counter[Buffer]()
@@ -71,10 +73,10 @@ def _children_first(value: PrimExpr) -> list[Node]:
     return order
 
 
-def inlined_size(blocks: Sequence[Block]) -> ValueSize:
+def inlined_size(blocks: Sequence[Block]) -> ValueSize[Buffer]:
     """The last block's value with all blocks before it inlined, in order; reductions are read as they are."""
-    known: dict[Buffer, ValueSize] = {}
-    last = ValueSize(0, {})
+    known: dict[Buffer, ValueSize[Buffer]] = {}
+    last: ValueSize[Buffer] = ValueSize(0, {})
     for block in blocks:
         for store in stores(block.body):
             found = value_size(store.value)

@@ -110,7 +110,7 @@ def _bound(root: PrimExpr, outer: Mapping[int, Var]) -> PrimExpr:
 def _distinct(root: PrimExpr, outer: Mapping[int, Var], parts: Callable[[Any], Iterable[Any]]) -> Iterable[Any]:
     """The nodes below an expression that `outer` does not bind, each once, behind its parts."""
     done: set[int] = set()
-    stack: list[Any] = [root]
+    stack: list[object] = [root]
     while stack:
         top = stack[-1]
         missing = [] if id(top) in done else [x for x in parts(top) if id(x) not in done and id(x) not in outer]

@@ -31,13 +31,13 @@ class MeasureInput(NamedTuple):
 
     target: Target
     task: Any  # a Task that `create` made: its space, target and FLOPs are there
-    config: Any
+    config: Any  # a ConfigEntity of the task's space, with its index
 
 
 class MeasureResult(NamedTuple):
     """Seconds of each repeat; on an error (traceback, exception), its number, what all took, and when it was."""
 
-    costs: tuple[Any, ...]
+    costs: tuple[Any, ...]  # seconds; of an error its traceback and the exception
     error_no: int
     all_cost: float
     timestamp: float

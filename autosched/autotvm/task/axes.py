@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.errors import InvalidTypeError
 from autosched.tir.axis import IterVar
@@ -15,7 +14,7 @@ from autosched.tir.expr import PrimExpr, const_int
 class Axis:
     """Output number `index` of a space that is being defined; `space` None: the configuration is fixed already."""
 
-    space: Any
+    space: object
     index: int
 
 

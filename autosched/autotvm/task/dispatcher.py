@@ -38,16 +38,16 @@ class ApplyFixedConfig(DispatchContext):
         self._tasks = list(tasks)
         self.workload: object = None
 
-    def _query_inside(self, target: Target | None, workload: Any) -> ConfigSpace | None:
+    def _query_inside(self, target: Target | None, workload: object) -> ConfigSpace | None:
         self.workload = workload
         for task in self._tasks:
-            if task.name == (workload[0] if workload else None):
+            if task.name == (workload[0] if isinstance(workload, tuple) and workload else None):
                 config: ConfigSpace = task.config_space.get(0)
                 config.cost = 1e-6 if task.name in self._names else 100000.0
                 return config
         return None
 
-    def update(self, target: Target, workload: object, cfg: Any) -> None:
+    def update(self, target: Target, workload: object, cfg: object) -> None:
         """Remember the workload."""
         self.workload = workload
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, Unpack
 
-from autosched.autotvm.task.axes import Axis, VirtualAxis, get_factors, get_pow2s
+from autosched.autotvm.task.axes import Axis, VirtualAxis, axis_length, get_factors, get_pow2s
 from autosched.errors import TVMError
 from autosched.te import Schedule, thread_axis
 
@@ -63,8 +63,8 @@ class ReorderEntity:
 class AnnotateEntity:
     """An annotation per axis."""
 
-    def __init__(self, anns: Sequence[object]):
-        self.anns: list[Any] = list(anns)  # words, or axes' numbers where caches are attached
+    def __init__(self, anns: Sequence[str | int]):
+        self.anns = list(anns)  # words, or axes' numbers where caches are attached
 
     def apply(
         self,
@@ -81,11 +81,11 @@ class AnnotateEntity:
         if source is not None:  # where caches are attached
             for tensors, position in zip(source, self.anns):
                 for tensor in tensors:
-                    sch[tensor].compute_at(sch[op], axes[position])
+                    sch[tensor].compute_at(sch[op], axes[int(position)])
             return list(axes)
         result: list[IterVar | None] = list(axes)
         for i, annotation in enumerate(self.anns):
-            self._annotate(sch, op, result, i, annotation, axis_lens, max_unroll, vec_size, cfg)
+            self._annotate(sch, op, result, i, str(annotation), axis_lens, max_unroll, vec_size, cfg)
         return [axis for axis in result if axis is not None]
 
     def _annotate(
@@ -127,36 +127,54 @@ class AnnotateEntity:
 class OtherOptionEntity:
     """Any other value."""
 
-    def __init__(self, val: Any):
+    def __init__(self, val: object):
         self.val = val
 
     def __repr__(self) -> str:
         return str(self.val)
 
 
+class PolicyOptions(TypedDict, total=False):
+    """What policies take beside axes; `candidate` holds what its knob chooses from, other spaces have axes there."""
+
+    num_outputs: int
+    num_output: int
+    filter: Callable[[SplitEntity], bool] | None
+    max_factor: int
+    no_tail: bool
+    candidate: Sequence[Any]
+    interval: tuple[int, int]
+    spatial: Sequence[Sequence[object]]
+    reduce: Sequence[Sequence[object]]
+    num_anchor: int
+
+
 class TransformSpace:
     """The entities of one knob."""
 
     def __init__(self) -> None:
-        self.entities: list[Any] = []
+        self.entities: Sequence[Entity] = []
         self.num_output = 0
 
     def __len__(self) -> int:
         return len(self.entities)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> Entity:
         return self.entities[index]
 
 
 class SplitSpace(TransformSpace):
     """All splits of an axis that a policy allows."""
 
-    def __init__(self, axes: Sequence[VirtualAxis], policy: str, **options: Any):
+    entities: list[SplitEntity]
+
+    def __init__(self, axes: Sequence[VirtualAxis | Axis], policy: str, **options: Unpack[PolicyOptions]):
         super().__init__()
-        self.product = axes[0].length
+        self.product = axis_length(axes[0])
         self.policy = policy
-        self.num_output = int(options.get("num_outputs", options.get("num_output", 2)))
-        self._filter: Callable[[SplitEntity], bool] | None = options.get("filter")
+        self.entities = []
+        self.num_output = self.get_num_output(axes, "", **options)
+        self._filter = options.get("filter")
         most = options.get("max_factor", 1 << 31)
         no_tail = bool(options.get("no_tail", policy in ("factors", "all")))
         if policy == "candidate":
@@ -183,7 +201,7 @@ class SplitSpace(TransformSpace):
             raise TVMError(f"no split of {self.product} is left by the filter")
 
     @staticmethod
-    def get_num_output(axes: Sequence[object], policy: str, **options: Any) -> int:
+    def get_num_output(axes: Sequence[object], policy: str, **options: Unpack[PolicyOptions]) -> int:
         """How many axes a split gives."""
         if policy == "candidate":
             return len(options["candidate"][0])
@@ -196,7 +214,7 @@ class SplitSpace(TransformSpace):
 class ReorderSpace(TransformSpace):
     """All orders that a policy allows."""
 
-    def __init__(self, axes: Sequence[VirtualAxis], policy: str, **options: Any):
+    def __init__(self, axes: Sequence[VirtualAxis | Axis], policy: str, **options: Unpack[PolicyOptions]):
         super().__init__()
         self.num_output, self.policy = len(axes), policy
         numbers = list(range(len(axes)))
@@ -223,7 +241,7 @@ class ReorderSpace(TransformSpace):
             raise TVMError(f"Invalid policy: {policy}")
 
     @staticmethod
-    def get_num_output(axes: Sequence[object], policy: str, **options: Any) -> int:
+    def get_num_output(axes: Sequence[object], policy: str, **options: Unpack[PolicyOptions]) -> int:
         """A reordering gives as many axes as it is given."""
         return len(axes)
 
@@ -257,7 +275,7 @@ def _merge_chains(chains: list[list[int]]) -> list[list[int]]:
 class AnnotateSpace(TransformSpace):
     """All annotations of axes that a policy allows."""
 
-    def __init__(self, axes: Sequence[VirtualAxis], policy: str, **options: Any):
+    def __init__(self, axes: Sequence[VirtualAxis | Axis], policy: str, **options: Unpack[PolicyOptions]):
         super().__init__()
         self.num_output, self.policy = len(axes), policy
         if policy in ("bind_gpu", "bind_gpu_virtual"):
@@ -273,7 +291,7 @@ class AnnotateSpace(TransformSpace):
             self.entities = [AnnotateEntity(c) for c in choices if c.count("vec") <= 1]
 
     @staticmethod
-    def get_num_output(axes: Sequence[object], policy: str, **options: Any) -> int:
+    def get_num_output(axes: Sequence[object], policy: str, **options: Unpack[PolicyOptions]) -> int:
         """Annotating gives as many axes as it is given."""
         return len(axes)
 
@@ -296,12 +314,12 @@ def _gpu(n: int, *, virtual: bool) -> list[str]:
 class OtherOptionSpace(TransformSpace):
     """Values to choose from."""
 
-    def __init__(self, axes: Sequence[object], policy: str, **options: Any):
+    def __init__(self, axes: Sequence[object], policy: str, **options: Unpack[PolicyOptions]):
         super().__init__()
         self.entities = [OtherOptionEntity(value) for value in options["candidate"]]
 
     @staticmethod
-    def get_num_output(axes: Sequence[object], policy: str, **options: Any) -> int:
+    def get_num_output(axes: Sequence[object], policy: str, **options: Unpack[PolicyOptions]) -> int:
         """A value gives no axis."""
         return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from autosched.autotvm.task.entities import (
     AnnotateSpace,
     OtherOptionEntity,
     OtherOptionSpace,
+    PolicyOptions,
     ReorderEntity,
     ReorderSpace,
     SplitEntity,
@@ -63,7 +64,9 @@ class ConfigSpace:
 
     reduce_axis = axis
 
-    def define_split(self, name: str, axis: object, policy: str = "factors", **kwargs: Any) -> list[Axis]:
+    def define_split(
+        self, name: str, axis: object, policy: str = "factors", **kwargs: Unpack[PolicyOptions]
+    ) -> list[Axis]:
         """A knob that splits an axis.
 
         policy       "factors" (divisors, no tail), "power2", "verbose" (both), "candidate"
@@ -75,11 +78,15 @@ class ConfigSpace:
             )
         return self._define(SplitSpace, name, [axis], policy, **kwargs)
 
-    def define_reorder(self, name: str, axes: Sequence[object], policy: str, **kwargs: object) -> list[Axis]:
+    def define_reorder(
+        self, name: str, axes: Sequence[object], policy: str, **kwargs: Unpack[PolicyOptions]
+    ) -> list[Axis]:
         """A knob that reorders axes: "identity", "all", "interval_all", "candidate", "interleave(_cuda)"."""
         return self._define(ReorderSpace, name, axes, policy, **kwargs)
 
-    def define_annotate(self, name: str, axes: Sequence[object], policy: str, **kwargs: object) -> list[Axis]:
+    def define_annotate(
+        self, name: str, axes: Sequence[object], policy: str, **kwargs: Unpack[PolicyOptions]
+    ) -> list[Axis]:
         """A knob that annotates axes: words of none, unroll and vec joined by _, or "bind_gpu", "locate_cache", …"""
         return self._define(AnnotateSpace, name, axes, policy, **kwargs)
 
@@ -87,9 +94,16 @@ class ConfigSpace:
         """A knob that is one of some values."""
         if isinstance(candidate, str) or not isinstance(candidate, Iterable):
             raise InvalidTypeError(f"define_knob '{name}': candidates are a list, not {type(candidate).__name__}")
-        self._define(OtherOptionSpace, name, [], None, candidate=list(candidate))
+        self._define(OtherOptionSpace, name, [], "candidate", candidate=list(candidate))
 
-    def _define(self, kind: Any, name: str, axes: Sequence[Any], policy: Any, **kwargs: Any) -> list[Axis]:
+    def _define(
+        self,
+        kind: type[SplitSpace] | type[ReorderSpace] | type[AnnotateSpace] | type[OtherOptionSpace],
+        name: str,
+        axes: Sequence[object],
+        policy: str,
+        **kwargs: Unpack[PolicyOptions],
+    ) -> list[Axis]:
         if self._collect and name not in self.space_map:
             known = [a if isinstance(a, VirtualAxis | Axis) else VirtualAxis(a) for a in axes]
             space = kind(known, policy, **kwargs)
@@ -98,7 +112,7 @@ class ConfigSpace:
             return [Axis(space, i) for i in range(space.num_output)]
         return [Axis(None, i) for i in range(kind.get_num_output(axes, policy, **kwargs))]
 
-    def multi_filter(self, filter: Callable[[object], bool]) -> None:
+    def multi_filter(self, filter: Callable[[ConfigSpace], bool]) -> None:
         """Leave out configurations as a whole."""
         self._constraints.append(lambda: filter(self))
 
@@ -185,7 +199,7 @@ class ConfigEntity(ConfigSpace):
         index: int | None,
         code_hash: str | None,
         entity_map: Mapping[str, Entity],
-        constraints: Sequence[Any] = (),
+        constraints: Sequence[Callable[[], bool]] = (),
     ):
         super().__init__()
         self.index, self.code_hash = index, code_hash

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from autosched import records
 from autosched.autotvm.task.context import ApplyConfig, DispatchContext
 from autosched.autotvm.task.flop import compute_flop
-from autosched.autotvm.task.space import ConfigSpace
+from autosched.autotvm.task.space import ConfigSpace, FallbackConfigEntity
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.target import Target
 from autosched.te import Tensor, placeholder
@@ -59,8 +59,8 @@ def _query(target: Target | None, workload: object) -> object:
     context = records.DispatchContext.current
     if isinstance(context, DispatchContext):
         return context.query(target, workload)
-    root: Any = records.DispatchContext.root
-    return root.query(target, workload)
+    root = records.DispatchContext.root
+    return root.query(target, workload) if isinstance(root, DispatchContext) else FallbackConfigEntity()
 
 
 def get_config() -> Any:

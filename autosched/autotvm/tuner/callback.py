@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -37,7 +37,13 @@ def log_to_file(file_out: object, protocol: str = "json") -> Callback:
     return callback
 
 
-def log_to_database(db: Any) -> Callback:
+class SavesPairs(Protocol):
+    """A database of pairs."""
+
+    def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> object: ...
+
+
+def log_to_database(db: SavesPairs) -> Callback:
     """Hand every measurement to `db.save(input, result)`."""
 
     def callback(tuner: object, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
@@ -77,7 +83,7 @@ class Monitor:
         self.scores: list[float] = []
         self.timestamps: list[float] = []
 
-    def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+    def __call__(self, tuner: object, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Note a batch."""
         for inp, res in zip(inputs, results, strict=True):
             ok = res.error_no == 0

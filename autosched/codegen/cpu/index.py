@@ -39,7 +39,7 @@ class IndexEmitter:
         self.env: dict[Var, Index] = {}
         self.lanes = 1
         self.mask: ir.Value | int | None = None
-        self.scopes: list[dict[Hashable, Any]] = [{}]
+        self.scopes: list[dict[Hashable, object]] = [{}]
         self.count = 0
         self.pure: dict[int, tuple[PrimExpr, bool]] = {}
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autosched.driver.bench.programs import Program, Ranges, Shapes, import_peer, random_inputs, session_specs
 from autosched.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+    from autosched.frontend.torch.network import TorchNetwork
 
 
 def onnxruntime_cuda_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ranges | None) -> Program:
@@ -53,7 +58,9 @@ def torch_compile_program(path: Path, threads: int, shapes: Shapes | None, range
     return Program("torch-compile", threads, _to_the_end(torch, compiled, inputs))
 
 
-def _on_device(path: Path, shapes: Shapes | None, ranges: Ranges | None) -> tuple[Any, Any, list[Any]]:
+def _on_device(
+    path: Path, shapes: Shapes | None, ranges: Ranges | None
+) -> tuple[ModuleType, TorchNetwork, list[torch.Tensor]]:
     """(PyTorch, the network, its inputs). Raises UsageError where PyTorch sees no GPU."""
     from autosched.driver.model_files import load_model
     from autosched.frontend.torch.network import TorchNetwork

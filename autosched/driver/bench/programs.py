@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -131,13 +132,14 @@ def remote_program(name: str, model: Executable | Path, threads: int, session: R
     return Program(name, threads, module.run, times=times)
 
 
-def fixed_shape(shape: Sequence[Any], name: str, shapes: Shapes | None) -> tuple[int, ...]:
+def fixed_shape(shape: Sequence[object], name: str, shapes: Shapes | None) -> tuple[int, ...]:
     """The shape of an input, as `shapes` gives it or as the file does. Raises UsageError for one that is open."""
     if shapes and name in shapes:
         return tuple(shapes[name])
-    if not all(isinstance(d, int) and d > 0 for d in shape):
+    known = tuple(d for d in shape if isinstance(d, int) and d > 0)
+    if len(known) < len(shape):
         raise UsageError(f"input '{name}' has dynamic dimensions {list(shape)}", hint=f'give --shapes "{name}:1x…"')
-    return tuple(int(d) for d in shape)
+    return known
 
 
 def session_specs(
@@ -210,7 +212,7 @@ def torch_program(path: Path, threads: int, shapes: Shapes | None, ranges: Range
     return Program("torch", threads, run)
 
 
-def import_peer(package: str) -> Any:
+def import_peer(package: str) -> ModuleType:
     """A package of another runtime. Raises UsageError where it is not installed."""
     try:
         return importlib.import_module(package)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from autosched import te
 from autosched.codegen.backends import codegen_backend
@@ -32,6 +32,21 @@ from autosched.runtime.variants import Variants
 from autosched.target import Target
 from autosched.target.target import TargetLike
 from autosched.templates.accuracy import ACCURACIES
+
+
+class BuildOptions(TypedDict, total=False):
+    """The keyword arguments of `build` that say how a model is built, for functions that pass them on."""
+
+    params: Mapping[str, object] | None
+    records: Records | None
+    threads: int | None
+    accuracy: str
+    precision: str | None
+    like: str | None
+    strict: bool
+    run_as: str
+    indices: str
+    checks: bool
 
 
 @overload
@@ -134,21 +149,17 @@ def build(
         args, target = None, args if target is None else target
     if isinstance(what, Mapping) and not isinstance(what, IRModule):
         what, target = join_targets(what, target)
+    options: BuildOptions = {
+        "params": params, "records": records, "threads": threads, "accuracy": accuracy, "precision": precision,
+        "like": like, "strict": strict, "run_as": run_as, "indices": indices, "checks": checks,
+    }  # fmt: skip
     if is_onnx(what) and not isinstance(target, list | tuple):
-        chosen: dict[str, Any] = {"records": records, "threads": threads, "accuracy": accuracy, "like": like}
-        chosen |= {"strict": strict, "run_as": run_as, "indices": indices, "checks": checks, "params": params}
-        chosen["precision"] = precision
-        return build_onnx(what, resolve_target(target), partial(build, target=target, **chosen), shapes)
+        return build_onnx(what, resolve_target(target), partial(build, target=target, **options), shapes)
     if is_program(what) and not isinstance(target, list | tuple) and args is None and not split_ranges(shapes)[1]:
-        own: dict[str, Any] = {"records": records, "threads": threads, "accuracy": accuracy, "like": like}
-        own |= {"strict": strict, "run_as": run_as, "indices": indices, "checks": checks, "params": params}
-        own["precision"] = precision
         chosen_json = resolve_target(target).to_json()
-        return build_program(what, partial(build, target=target, **own), split_ranges(shapes)[0], chosen_json)
+        return build_program(what, partial(build, target=target, **options), split_ranges(shapes)[0], chosen_json)
     if isinstance(target, list | tuple):
-        options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
-        options |= {"precision": precision, "indices": indices, "checks": checks, "shapes": shapes}
-        return build_variants(what, target, **options, like=like, strict=strict, run_as=run_as)
+        return build_variants(what, target, shapes=shapes, **options)
     if target_host is not None:
         target, _ = Target.canon_target_and_host(target, target_host)
     if accuracy not in ACCURACIES:
@@ -178,14 +189,18 @@ def build(
     return FunctionBuilder(what, args or (), chosen_target, reader, n_threads, accuracy, checks).build(module)
 
 
-def build_variants(what: object, targets: Sequence[object], **options: Any) -> Variants:
+def build_variants(
+    what: object, targets: Sequence[TargetLike], *, shapes: Ranges | None = None, **options: Unpack[BuildOptions]
+) -> Variants:
     """Build a model once for each target; `options` as of `build`. Raises UsageError for equal ones, or no model."""
     chosen = [resolve_target(target) for target in targets]
     names = [target.mcpu if target.is_cpu else target.gpu.arch for target in chosen]
     if not names or len({*names}) < len(names):
         hint = "name each CPU once, as in -mcpu, and each GPU's architecture, as in -arch"
         raise UsageError(f"targets for {', '.join(names) or 'nothing'}", hint=hint)
-    built = {name: build(what, target=target, **options) for name, target in zip(names, chosen, strict=True)}
+    built = {
+        name: build(what, target=target, shapes=shapes, **options) for name, target in zip(names, chosen, strict=True)
+    }
     if wrong := [made for made in built.values() if not isinstance(made, Executable)]:
         raise UsageError(f"a {type(wrong[0]).__name__} is built for one target", hint="give a model, or one target")
     return Variants(built)

@@ -32,6 +32,7 @@ from autosched.frontend.onnx.library import LibraryCall, run_library
 from autosched.frontend.onnx.model_inputs import ModelInput, model_inputs
 from autosched.frontend.onnx.stages import Fixed, Form, Kept, Made, Stage, import_stage
 from autosched.ir import IRModule
+from autosched.json_types import Json
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.artifact import Contents, save_contents
@@ -41,7 +42,6 @@ from autosched.runtime.names import given_by_name
 if TYPE_CHECKING:
     import onnx
 
-    from autosched.json_types import Json
 
 Build = Callable[[IRModule], Executable]
 Value: TypeAlias = "np.ndarray | NDArray | list[Value] | dict[object, object] | None"  # of a tensor, a sequence, a map

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.driver.build.dynamic import build_dynamic
 from autosched.driver.build.graph import build_graph
@@ -43,11 +43,12 @@ def build_sized(
     bounds  the least and the largest value of sizes by name
     A model that is not of that kind is built when it is called, once for each set of sizes; its manifest says why.
     """
-    options: dict[str, Any] = {"accuracy": accuracy, "checks": checks}
     try:
-        return build_dynamic(module, target, records, threads, params, **options, bounds=bounds)
+        return build_dynamic(module, target, records, threads, params, accuracy=accuracy, checks=checks, bounds=bounds)
     except NotSeparableError as error:
-        return SizedModel(module, target, records, threads, params, bounds, error.message, **options)
+        return SizedModel(
+            module, target, records, threads, params, bounds, error.message, accuracy=accuracy, checks=checks
+        )
 
 
 class SizedModel:

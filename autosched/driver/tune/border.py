@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from autosched.errors import AutoschedError
 from autosched.space import Config, ConfigSpace, find_space
@@ -65,7 +64,7 @@ def _beyond(values: tuple[int, ...]) -> int:
 
 def _would_do(space: ConfigSpace, config: Config, name: str, value: int) -> bool:
     """Whether the constraints would allow another value of one knob, the others unchanged."""
-    bound: dict[str, Any] = {**space.values, **config.knobs, name: value}
+    bound: dict[str, object] = {**space.values, **config.knobs, name: value}
     try:
         return bool(holds(space.constraints, bound, 1)[0])
     except (AutoschedError, TypeError, ValueError, ZeroDivisionError):

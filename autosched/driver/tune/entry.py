@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.driver.build.choose import TRUSTED, choose
 from autosched.driver.build.graph import has_graph, prepare
@@ -28,6 +28,7 @@ from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 from autosched.ir import IRModule
 from autosched.records import Trust, database_to_write, open_store
+from autosched.records.places import Place
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.space import use_spaces
 from autosched.target import Target
@@ -45,7 +46,7 @@ def tune(
     *,
     args: Sequence[Tensor] | None = None,
     params: Mapping[str, object] | None = None,
-    records: Any = None,
+    records: str | Path | Place | None = None,
     options: TuneOptions | None = None,
     progress: Callable[[TuneReport], None] | None = None,
     measurer: OpenMeasurer | None = None,
@@ -75,8 +76,10 @@ def tune(
     if AUTOSCHED_TUNE.get() == "off":
         raise UsageError("tuning is switched off by AUTOSCHED_TUNE=off", hint="unset it, or set it to lookup")
     if shapes is not None and has_ranges(shapes):
-        more: dict[str, Any] = {"params": params, "records": records, "options": options, "measurer": measurer}
-        return tune_range(tune, what, shapes, target, progress=progress, **more)
+        return tune_range(
+            tune, what, shapes, target,
+            params=params, records=records, options=options, progress=progress, measurer=measurer,
+        )  # fmt: skip
     if shapes is not None:
         what = open_model(what, shapes={name: tuple(map(int, shape)) for name, shape in shapes.items()})  # type: ignore[arg-type]
     chosen = resolve_target(target)

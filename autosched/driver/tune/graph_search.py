@@ -15,7 +15,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from multiprocessing.connection import Connection
 
 import numpy as np
 
@@ -354,7 +354,11 @@ def _medians(timing: Timing) -> tuple[float, ...]:
 
 
 def _check_in_child(
-    pipe: Any, executable: Executable, inputs: Mapping[str, np.ndarray], truth: Sequence[np.ndarray], threads: int
+    pipe: Connection,
+    executable: Executable,
+    inputs: Mapping[str, np.ndarray],
+    truth: Sequence[np.ndarray],
+    threads: int,
 ) -> None:
     """Send each output's error, or what was raised."""
     try:

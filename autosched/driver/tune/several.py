@@ -10,12 +10,14 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autosched.driver.options import TuneOptions
 from autosched.driver.tune.session import COMPLETE, SPENT, is_running
 from autosched.errors import RecordError
 from autosched.records import RecordFilter, open_store
+from autosched.records.places import Place
 from autosched.records.where import Comparison
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Run:
         return f"{self.name}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
 
 
-def killed_run(where: Any, models: Sequence[str]) -> Run | None:
+def killed_run(where: str | Path | Place, models: Sequence[str]) -> Run | None:
     """The run over models that was the last to write to a database, if it did not come to its end.
 
     where  path or URL of the database; models  their names, in order

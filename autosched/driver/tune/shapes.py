@@ -10,7 +10,8 @@ import dataclasses
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 from autosched.driver.build.precision import with_precision
 from autosched.driver.build.tuned_layouts import TunedLayouts
@@ -22,18 +23,18 @@ from autosched.driver.tune.report import TuneReport
 from autosched.driver.tune.session import COMPLETE, SPENT
 from autosched.driver.tune.several import share
 from autosched.driver.tune.tuning import Tuning
+from autosched.driver.tune.turns import OpenMeasurer
 from autosched.errors import UsageError
 from autosched.ir import IRModule
 from autosched.records import database_to_write, open_store
 from autosched.records.near import RANGE, sizes_of, what_must_agree
+from autosched.records.places import Place
 from autosched.space import Config, use_spaces
+from autosched.target.target import TargetLike
 from autosched.task import Task
 from autosched.tuner.measure import MeasureOptions, Measurer
 from autosched.tuner.measure.base import Compared
 from autosched.tuner.measure.local import LocalMeasurer
-
-if TYPE_CHECKING:
-    pass
 
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 Load = Callable[[Shapes], IRModule]
@@ -70,13 +71,13 @@ def tune_range(
     tune: Callable[..., TuneReport],
     what: object,
     ranges: Ranges,
-    target: object = None,
+    target: TargetLike | None = None,
     *,
     params: Mapping[str, object] | None = None,
-    records: object = None,
+    records: str | Path | Place | None = None,
     options: TuneOptions | None = None,
     progress: Callable[[TuneReport], None] | None = None,
-    measurer: object = None,
+    measurer: OpenMeasurer | None = None,
 ) -> TuneReport:
     """Tune a model with symbolic sizes, or a file of one, for all shapes of some ranges: `tune(…, shapes=ranges)`.
 
@@ -124,12 +125,12 @@ def _add(whole: TuneReport, part: TuneReport, point: Shapes) -> None:
 def settle(
     load: Load,
     points: Sequence[Shapes],
-    target: object = None,
+    target: TargetLike | None = None,
     *,
     params: Mapping[str, object] | None = None,
-    records: Any = None,
+    records: str | Path | Place | None = None,
     options: TuneOptions | None = None,
-    measurer: Any = None,
+    measurer: OpenMeasurer | None = None,
 ) -> tuple[Rule, ...]:
     """Measure every winner at every shape, keep few of them, and store which one is used where.
 

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from autosched.codegen.lower.flops import count_work
 from autosched.driver.bench.peaks import Peaks, measure_peaks
@@ -18,9 +18,10 @@ from autosched.driver.task_space import default_of, space_of
 from autosched.driver.tasks import extract_tasks
 from autosched.errors import RecordError
 from autosched.records import RecordFilter, database_to_write, open_store
-from autosched.records.places import is_url
+from autosched.records.places import Place, is_url
 from autosched.space import use_spaces
 from autosched.target import Target
+from autosched.target.target import TargetLike
 from autosched.task import Task
 from autosched.templates import templates_for
 from autosched.tir.dtypes import item_bytes
@@ -36,7 +37,7 @@ WITHIN_REACH = 0.85  # of the roofline: what the best kernels of this project an
 
 def list_tasks(
     what: object,
-    target: object = None,
+    target: TargetLike | None = None,
     *,
     threads: int | None = None,
     records: Records | None = None,
@@ -119,10 +120,12 @@ def size_bytes(task: Task) -> int:
     return int(sum(math.prod(b.const_shape()) * item_bytes(b.dtype) for b in task.func.buffers))
 
 
-def _known_times(tasks: Sequence[Task], records: Any) -> dict[int, tuple[float, float]]:
+def _known_times(tasks: Sequence[Task], records: Records | None) -> dict[int, tuple[float, float]]:
     """(default, winner) times of the last comparison of each task that has a winner in the database."""
     first = records[0] if isinstance(records, list | tuple) and records else records
     where = first if first is not None else database_to_write()
+    if not isinstance(where, str | Path | Place):  # a reader has no such comparisons
+        return {}
     found: dict[int, tuple[float, float]] = {}
     try:
         with open_store(where, write=False) as store:

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
-from typing import Any
 
 from autosched.driver.tune.drift import corrected
 from autosched.driver.tune.finals import Finals
@@ -278,7 +277,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.is_asked = False
-        self._old: Any = None
+        self._old: Callable[[int, FrameType | None], object] | int | None = None
 
     def __enter__(self) -> Interruption:
         is_main = threading.current_thread() is threading.main_thread()

@@ -149,7 +149,9 @@ class _Late:
     reasons  why functions are built for each set of sizes, by name
     """
 
-    def __init__(self, mod: IRModule, target: Target, records: Any, threads: int | None, checks: bool = False):
+    def __init__(
+        self, mod: IRModule, target: Target, records: Records | None, threads: int | None, checks: bool = False
+    ):
         self.mod, self.target, self.records, self.threads, self.checks = mod, target, records, threads, checks
         self.built: BuiltSizes[Program] = BuiltSizes()
         self.reasons: dict[str, str] = {}
@@ -201,8 +203,13 @@ class _Late:
             refuse_to_compile(name, {v.name: size for v, size in values.items()})
             whole = IRModule(self._called(function))
             whole[name] = bind_function(function, values)
-            options: dict[str, Any] = {"records": self.records, "threads": self.threads, "checks": self.checks}
-            return build_vm(specialize_kernels(whole), self.target, **options)
+            return build_vm(
+                specialize_kernels(whole),
+                self.target,
+                records=self.records,
+                threads=self.threads,
+                checks=self.checks,
+            )
 
         return self.built.get((name, *values.values()), build_program)
 

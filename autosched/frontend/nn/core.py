@@ -118,13 +118,13 @@ class Tensor:
     def astype(self, dtype: str) -> Tensor:
         return self._op("astype", dtype)  # type: ignore[no-any-return]
 
-    def maximum(self, other: Any) -> Tensor:
+    def maximum(self, other: object) -> Tensor:
         return self._op("maximum", other)  # type: ignore[no-any-return]
 
-    def minimum(self, other: Any) -> Tensor:
+    def minimum(self, other: object) -> Tensor:
         return self._op("minimum", other)  # type: ignore[no-any-return]
 
-    def reshape(self, *shape: Any) -> Tensor:
+    def reshape(self, *shape: object) -> Tensor:
         return self._op("reshape", shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else list(shape))  # type: ignore[no-any-return]
 
     def permute_dims(self, *axes: object) -> Tensor:
@@ -141,7 +141,7 @@ class Parameter(Tensor):
         kind = dtype or get_default_dtype()
         super().__init__(_expr=Var("param", TensorStructInfo(dims(shape, {}), kind)))
         self._data: Any = None
-        self.attrs: dict[str, Any] = {}
+        self.attrs: dict[str, object] = {}
 
     @property
     def data(self) -> Any:
@@ -149,7 +149,7 @@ class Parameter(Tensor):
         return self._data
 
     @data.setter
-    def data(self, value: Any) -> None:
+    def data(self, value: object) -> None:
         if value is None:
             self._data = None
             return
@@ -175,7 +175,7 @@ def _as_array(value: object) -> np.ndarray:
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
-def dims(shape: Sequence[object], symbols: dict[str, Any]) -> list[Any]:
+def dims(shape: Sequence[object], symbols: dict[str, object]) -> list[Any]:
     """Dimensions as a shape takes them: names become symbols, the same one for the same name in `symbols`."""
     return [symbols.setdefault(d, Symbol(d, "int64")) if isinstance(d, str) else d for d in shape]
 

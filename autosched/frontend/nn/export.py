@@ -13,7 +13,7 @@ from autosched.frontend.nn.core import METHODS, Module, Parameter, Tensor, dims,
 from autosched.ir.module import IRModule
 from autosched.lazy_names import hook
 from autosched.relax.block_builder import BlockBuilder
-from autosched.relax.expr import PrimValue, Tuple, TupleGetItem, Var
+from autosched.relax.expr import Expr, PrimValue, Tuple, TupleGetItem, Var
 from autosched.relax.pipeline import get_pipeline
 from autosched.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from autosched.relax.transform import BindParams
@@ -63,7 +63,7 @@ def _export_method(builder: BlockBuilder, module: Module, method: S.MethodSpec, 
 class _Bound:
     """While a method is written its parameters stand for the function's; afterwards they are what they were."""
 
-    def __init__(self, parameters: Parameters, weights: list[Var], before: list[Any]):
+    def __init__(self, parameters: Parameters, weights: list[Var], before: list[Expr]):
         self.parameters, self.weights, self.before = parameters, weights, before
 
     def __enter__(self) -> None:
@@ -90,7 +90,7 @@ def _argument(name: str, kind: object, symbols: dict[str, Any], inputs: list[Var
     raise InvalidTypeError(f"argument '{name}': {type(kind).__name__} is not supported")
 
 
-def _info(kind: object, symbols: dict[str, Any], name: str) -> TensorStructInfo | TupleStructInfo:
+def _info(kind: object, symbols: dict[str, object], name: str) -> TensorStructInfo | TupleStructInfo:
     if isinstance(kind, S.Tensor):
         return TensorStructInfo(dims(kind.shape, symbols), kind.dtype)
     if isinstance(kind, S.Tuple):
@@ -146,7 +146,7 @@ def jit(module: Any, spec: Mapping[str, Any], device: object, pipeline: Any, out
 class JitModule:
     """Methods by name: mod["forward"](x); torch tensors in and out with out_format "torch", else arrays."""
 
-    def __init__(self, methods: Mapping[str, Any], out_format: str):
+    def __init__(self, methods: Mapping[str, object], out_format: str):
         self._methods, self._format = methods, out_format
 
     def __getitem__(self, name: str) -> Any:

@@ -128,7 +128,7 @@ class AutotunedKernel(AutotunedFunction):
             sent.__dict__["rule"] = self.rule
         return sent
 
-    def _slow(self, values: tuple[object, ...], knobs: dict[str, Any]) -> object:
+    def _slow(self, values: tuple[object, ...], knobs: dict[str, object]) -> object:
         driver_of(0)  # where there is none, that is all there is to say
         return super()._slow(values, knobs)
 

@@ -100,7 +100,7 @@ class GpuCall:
     def __init__(self, sent: SentKernel, config: Config, ready: UserKernel | None = None):
         self.sent, self.config, self._ready = sent, config, ready
         self._kernels: dict[tuple[object, ...], UserKernel] = {}
-        self._entries: dict[tuple[str, int], Any] = {}
+        self._entries: dict[tuple[str, int], object] = {}
 
     def kernel_for(self, values: Sequence[object]) -> UserKernel:
         """The compiled kernel for arguments of these types."""

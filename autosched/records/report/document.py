@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autosched.records.importance import HOW, knob_importance
-from autosched.records.query import RecordFilter
+from autosched.records.query import RecordFilter, TrialColumns
 from autosched.records.record import Record, current_versions
 from autosched.records.report.columns import trial_columns
 from autosched.records.report.roofline import Machines, roofline
@@ -90,7 +90,7 @@ def make_document(
     }
 
 
-def progress_of(keys: Sequence[Json], columns: Sequence[object], weights: Mapping[str, int] | None) -> list[list[Json]]:
+def progress_of(keys: Sequence[Json], columns: TrialColumns, weights: Mapping[str, int] | None) -> list[list[Json]]:
     """Points (trials, ms) of all tasks together by the best single trials; see `model_progress`."""
     counts = [(weights or {}).get(key.workload, 1 if not weights else 0) for key in keys]
     return _thinned([[n, _ms(s)] for n, s in model_progress(len(keys), columns, counts)])

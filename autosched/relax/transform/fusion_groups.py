@@ -18,6 +18,7 @@ from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.rewrite import used_vars, users
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.annotate_patterns import OpPattern, pattern_of
+from autosched.tir.buffer import Buffer
 from autosched.tir.expr import const, const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import blocks, free_vars, substitute
@@ -37,7 +38,7 @@ class Member:
     var: Var
     call: Call
     pattern: OpPattern
-    size: ValueSize  # of the result's elements; reads by parameter
+    size: ValueSize[Var]  # of the result's elements; reads by parameter
     readers: list[Member | None] = field(default_factory=list)
     group: Group | None = None
 
@@ -83,7 +84,7 @@ def stands_alone(func: PrimFunc) -> bool:
 def find_members(module: IRModule, function: Function) -> list[Member]:
     """The kernel calls of a function with who reads them."""
     members: dict[Var, Member] = {}
-    sizes: dict[PrimFunc, ValueSize] = {}
+    sizes: dict[PrimFunc, ValueSize[Buffer]] = {}
     for index, b in enumerate(function.bindings()):
         if isinstance(b, VarBinding) and is_call_tir(b.value) and isinstance(module[tir_target(b.value)], PrimFunc):  # type: ignore[arg-type]
             func = module[tir_target(b.value)]  # type: ignore[arg-type]
@@ -98,7 +99,7 @@ def find_members(module: IRModule, function: Function) -> list[Member]:
     return list(members.values())
 
 
-def _size_of(func: PrimFunc, call: Call, known: dict[PrimFunc, ValueSize]) -> ValueSize:
+def _size_of(func: PrimFunc, call: Call, known: dict[PrimFunc, ValueSize[Buffer]]) -> ValueSize[Var]:
     """The size of what a call computes for one element, by the variables that it reads."""
     if func not in known:
         known[func] = inlined_size(blocks(func.body)[1:])

@@ -120,8 +120,13 @@ class DeviceArray(ArrayElsewhere):
         }
 
     def __dlpack__(  # type: ignore[override]
-        self, *, stream: object = None, max_version: object = None, dl_device: Any = None, copy: bool | None = None
-    ) -> Any:
+        self,
+        *,
+        stream: object = None,
+        max_version: object = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
         """A DLPack capsule that shares the memory.
 
         stream   the consumer's, which has to wait for our work: -1 says that it does so itself

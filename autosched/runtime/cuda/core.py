@@ -61,7 +61,7 @@ class CoreDriver:
             self._keep_pool()
         self._streams = threading.local()
         self._loaded: dict[bytes, ObjectCode] = {}
-        self._maps: dict[tuple[TensorMap, int], Any] = {}
+        self._maps: dict[tuple[TensorMap, int], object] = {}
 
     def _keep_pool(self) -> None:
         """Let the pool keep what is freed, for the next allocations."""
@@ -197,7 +197,7 @@ class CoreDriver:
         parameters = ((*addresses, *maps), tuple(types))
         self._call(cuda.cuLaunchKernelEx(config, cuda.CUfunction(int(entry.handle)), parameters, 0))
 
-    def _tensor_map(self, wanted: TensorMap, address: int) -> Any:
+    def _tensor_map(self, wanted: TensorMap, address: int) -> object:
         """A tensor map for an array at an address; the last ones are kept."""
         key = (wanted, address)
         if key not in self._maps:
@@ -240,7 +240,7 @@ class CoreDriver:
     # Streams and graphs
 
     @property
-    def _handle(self) -> Any:
+    def _handle(self) -> object:
         return self._cuda.CUstream(int(self._stream.handle))
 
     def _launch_stream(self) -> Stream:

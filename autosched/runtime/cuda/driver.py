@@ -63,7 +63,7 @@ class Driver(Protocol):
     def fill(self, to: int, byte: int, size_bytes: int) -> None:
         """Set bytes."""
 
-    def load(self, kernel: CudaKernel) -> tuple[Any, ...]:
+    def load(self, kernel: CudaKernel) -> tuple[object, ...]:
         """The entries of a kernel's launches. Raises DeviceError for machine code of other devices."""
 
     def launch(self, entry: object, launch: Launch, arguments: Sequence[int | np.generic | Region]) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -37,7 +37,7 @@ LEAST_LAUNCHES = 2  # fewer gain nothing by a CUDA graph
 class _Step:
     """One launch of a node: the values whose addresses it is given, in order, before the scratch block."""
 
-    entry: Any
+    entry: object  # as the driver's `load` gave it
     launch: Launch
     values: tuple[int, ...]  # by their roots
     node: int

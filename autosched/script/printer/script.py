@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any
 
 from autosched.errors import InvalidValueError
 from autosched.ir.module import GlobalVar, IRModule
@@ -24,7 +23,7 @@ from autosched.tir.share import bind_shared
 from autosched.tir.stmt import BufferRegion, MatchBufferRegion, Stmt
 
 
-def script(node: object, **options: Any) -> str:
+def script(node: object, **options: object) -> str:
     """The text of a module, function, statement or expression; keywords as in `Options`.
 
     Modules and functions come with comment lines that say where the prefixes come from, and can be read back.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from autosched.templates.pack import Packing
     from autosched.tuner.measure.base import Packs
 
+T = TypeVar("T")
 _MOST_PACKED = 8  # forms of one argument that are kept
 _MOST_SETS = 4096
 _MOST_BLOCKS = 6  # finalists and the default are compared: four kernels, each with its own form of the weights
@@ -238,7 +239,7 @@ def _check_form(arg: ArgSpec, values: np.ndarray) -> None:
         raise CandidateError(Status.RUN_ERROR, text)
 
 
-def _make_room(arrays: dict[tuple[int, Packing | None], Any], index: int) -> None:
+def _make_room(arrays: dict[tuple[int, Packing | None], T], index: int) -> None:
     """Drop the oldest form of an argument where there are too many."""
     forms = [key for key in arrays if key[0] == index]
     if len(forms) >= _MOST_PACKED:

@@ -100,6 +100,6 @@ def astype(x: Tensor, dtype: str, name: str = "astype") -> Tensor:
     return x if x.dtype == dtype else wrap_nested(R.astype(value_of(x, name), dtype=dtype), name)
 
 
-def where(condition: Tensor, x1: Any, x2: Any, name: str = "where") -> Tensor:
+def where(condition: Tensor, x1: object, x2: object, name: str = "where") -> Tensor:
     """x1 where the condition holds, else x2."""
     return wrap_nested(R.where(value_of(astype(condition, "bool"), name), *operands(x1, x2)), name)  # type: ignore[no-any-return]

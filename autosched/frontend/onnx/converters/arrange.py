@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -37,7 +36,7 @@ def split(node: Node) -> Expr | tuple[Expr, ...]:
         raise node.fail(f"pieces of a dimension '{whole}' whose size is not known")
     sizes = node.integers(1) if node.has(1) else node.attr("split")
     if sizes is None:
-        parts: Any = int(node.attr("num_outputs", node.num_outputs))
+        parts: object = int(node.attr("num_outputs", node.num_outputs))
         if parts != node.num_outputs:
             raise node.fail(f"num_outputs={parts}, and the node has {node.num_outputs}")
         if whole % parts and node.opset >= 18:  # the last one is smaller

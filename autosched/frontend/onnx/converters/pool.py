@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from autosched.frontend.onnx.converters.conv import window_padding
 from autosched.frontend.onnx.node import Node, constant, info_of
@@ -14,7 +13,7 @@ from autosched.relax.expr import Expr, ShapeExpr
 from autosched.relax.struct_info import TensorStructInfo
 
 
-def _pooled(node: Node, x: Expr, pool: Callable[..., Expr], **more: Any) -> Expr:
+def _pooled(node: Node, x: Expr, pool: Callable[..., Expr], **more: object) -> Expr:
     """Pool over one to three dimensions: a window of three is one over the last two, then one over the first."""
     info = info_of(x)
     rank = info.ndim - 2

@@ -75,7 +75,7 @@ def scalar_tensor(t: Emitter, value: object, *, dtype: object = None, **_: objec
 
 
 @converter("empty", "empty_strided", "empty_permuted", "new_empty")
-def empty(t: Emitter, *args: Any, size: Sequence[int] | None = None, dtype: object = None, **_: object) -> Expr:
+def empty(t: Emitter, *args: object, size: Sequence[int] | None = None, dtype: object = None, **_: object) -> Expr:
     """Values that nobody may depend on: zeros."""
     given = [a for a in args if not isinstance(a, Expr)]
     default = info_of(args[0]).dtype if args and isinstance(args[0], Expr) else "float32"

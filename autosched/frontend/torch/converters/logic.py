@@ -98,7 +98,7 @@ def masked_fill(t: Emitter, input: Expr, mask: Expr, value: object) -> Expr:
 
 
 @converter("to", "_to_copy", "type_as", "type", "to_dtype")
-def to(t: Emitter, input: Expr, *args: Any, dtype: object = None, **_: object) -> Expr:
+def to(t: Emitter, input: Expr, *args: object, dtype: object = None, **_: object) -> Expr:
     for value in args:
         if isinstance(value, Expr):
             dtype = info_of(value).dtype
