@@ -14,6 +14,7 @@ from autosched.driver.build.functions import FunctionBuilder
 from autosched.driver.build.graph import build_graph, has_graph
 from autosched.driver.build.late import LateModel
 from autosched.driver.build.onnx_models import build_onnx, is_onnx
+from autosched.driver.build.pins import Pinned
 from autosched.driver.build.positions import with_positions
 from autosched.driver.build.precision import with_precision
 from autosched.driver.build.sized import SizedModel, build_sized
@@ -70,6 +71,7 @@ def build(
     indices: str = ...,
     checks: bool = ...,
     shapes: Ranges | None = ...,
+    pin: Mapping[str, str] | None = ...,
 ) -> Executable | DynamicExecutable | LateModel | SizedModel: ...
 @overload
 def build(
@@ -92,6 +94,7 @@ def build(
     indices: str = ...,
     checks: bool = ...,
     shapes: Ranges | None = ...,
+    pin: Mapping[str, str] | None = ...,
 ) -> Any: ...
 def build(
     what: object,
@@ -113,6 +116,7 @@ def build(
     indices: str = "raise",
     checks: bool = False,
     shapes: Ranges | None = None,
+    pin: Mapping[str, str] | None = None,
 ) -> object:
     """Compile with the best configurations known for this machine.
 
@@ -140,6 +144,8 @@ def build(
     checks    check every access of every kernel, which is slow: a run raises IndexOutOfRangeError that names the
               access, its index, the kernel and its configuration
     shapes    fixes dynamic inputs of a model, {"x": (4, 784)}, or bounds them: {"x": (range(1, 513), 784)}
+    pin       configurations of kernels by a part of their workload's text, {"matmul 128x784": "rows=6 vectors=2"};
+              knobs that are not named have the template's default
     Raises    TargetError, RecordError, UsageError for what cannot be used; ImportModelError for a file.
     """
     refuse("build", hint="leave it out: there is one", runtime=str(getattr(runtime, "name", runtime or "cpp")) != "cpp")
@@ -153,6 +159,11 @@ def build(
         "params": params, "records": records, "threads": threads, "accuracy": accuracy, "precision": precision,
         "like": like, "strict": strict, "run_as": run_as, "indices": indices, "checks": checks,
     }  # fmt: skip
+    if pin:
+        pinned = options["records"] = Pinned(resolve_records(records, like=like), tuple(pin.items()))
+        built = build(what, args, target, target_host, name=name, shapes=shapes, **options)
+        pinned.check_used()
+        return built
     if is_onnx(what) and not isinstance(target, list | tuple):
         return build_onnx(what, resolve_target(target), partial(build, target=target, **options), shapes)
     if is_program(what) and not isinstance(target, list | tuple) and args is None and not split_ranges(shapes)[1]:
