@@ -191,6 +191,8 @@ def _check_names(others: str | None, models: tuple[Path, ...]) -> tuple[str, ...
     names = tuple(name.strip() for name in (others or "").split(",") if name.strip())
     if unknown := [name for name in names if name not in RUNTIMES]:
         raise UsageError(f"unknown runtime {', '.join(unknown)}", hint=f"there are {', '.join(RUNTIMES)}")
+    if names and (more := [str(path) for path in models if str(path) in RUNTIMES]):
+        raise UsageError(f"{more[0]} is taken for a model", hint=f"write --with {','.join((*names, *more))}")
     for package in dict.fromkeys(name.partition("-")[0] for name in names):
         if find_spec(package) is None:  # said now, not after the models were built
             raise UsageError(f"{package} is not installed", hint=f"pip install {package}, or leave it out of --with")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from autosched.cli.common import Common, make_command
+from autosched.cli.groups import SuggestingGroup
 from autosched.cli.output import print_json, say
 from autosched.cli.paths import check_file, check_output
 from autosched.errors import UsageError
@@ -15,6 +16,7 @@ from autosched.printable import printable
 
 @click.group(
     "cache",
+    cls=SuggestingGroup,
     epilog="\b\nExample:\n  autosched cache pack kernels.zip\n  autosched cache unpack kernels.zip --trust",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

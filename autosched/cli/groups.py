@@ -28,8 +28,10 @@ class SuggestingGroup(click.Group):
 def refuse_command(name: str, known: Iterable[str]) -> None:
     """Raises UsageError naming what may have been meant."""
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+    if name in ("help", "version"):
+        hint = f"write autosched --{name}" + ", or autosched COMMAND --help" * (name == "help")
     if not near and "tune" in known and Path(name).suffix.lower() in _MODELS:
         hint = f"say what is to be done with it: autosched tune {name}, autosched build {name}"
     if not near and "run" in known and Path(name).suffix.lower() == ".asx":

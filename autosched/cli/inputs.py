@@ -107,7 +107,8 @@ def _split(text: str) -> tuple[str, Path]:
     """(name, path) of NAME=FILE.npy; names may hold an equals sign. Raises UsageError."""
     name, _, path = text.rpartition("=")
     if not (name and path):
-        raise UsageError(f"--input {text!r} names no file", hint="write --input NAME=FILE.npy")
+        hint = f"write -i {text}" if Path(text).suffix in (".npz", ".npy") else "write --input NAME=FILE.npy"
+        raise UsageError(f"--input {text!r} names no file", hint=hint)
     return name, Path(path)
 
 

@@ -52,11 +52,11 @@ MORE = (Column("workload", "workload"), Column("code_bytes", "code", size, right
     shell_complete=completion.kernels,
     help="Show one kernel; with one of the next flags its code alone.",
 )
-@click.option("--source", "code", flag_value="source", help="The Numba code that was generated.")
-@click.option("--schedule", "code", flag_value="schedule", help="The scheduled loops, as TVMScript.")
-@click.option("--llvm", "code", flag_value="llvm", help="LLVM IR after optimisation.")
-@click.option("--asm", "code", flag_value="asm", help="Assembly.")
-@click.option("--ptx", "code", flag_value="ptx", help="PTX of a GPU's kernel.")
+@click.option("--source", is_flag=True, help="The Numba code that was generated.")
+@click.option("--schedule", is_flag=True, help="The scheduled loops, as TVMScript.")
+@click.option("--llvm", is_flag=True, help="LLVM IR after optimisation.")
+@click.option("--asm", is_flag=True, help="Assembly.")
+@click.option("--ptx", is_flag=True, help="PTX of a GPU's kernel.")
 @click.option("--time", "timed", is_flag=True, help="Run the model, and show each kernel's time and share.")
 @click.option("--graph", type=click.Path(path_type=Path), help="Write a drawing of the graph (SVG).")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
@@ -64,7 +64,11 @@ def command(
     common: Common,
     model: Path,
     name: str | None,
-    code: str | None,
+    source: bool,
+    schedule: bool,
+    llvm: bool,
+    asm: bool,
+    ptx: bool,
     timed: bool,
     graph: Path | None,
     shapes: Shapes | None,
@@ -73,8 +77,11 @@ def command(
 
     An artifact is looked at as it is; a model is built first, with what the databases know.
     """
-    if code and not name:
-        raise UsageError(f"--{code} is of one kernel", hint="name it with --kernel")
+    forms = [form for form, is_wanted in zip(CODE, (source, schedule, llvm, asm, ptx), strict=True) if is_wanted]
+    if len(forms) > 1:
+        raise UsageError(f"--{forms[0]} and --{forms[1]} exclude each other")
+    if forms and not name:
+        raise UsageError(f"--{forms[0]} is of one kernel", hint="name it with --kernel")
     if graph is not None:
         if graph.suffix.lower() != ".svg":
             raise UsageError(f"the drawing is SVG, and {graph} is named otherwise", hint="--graph model.svg")
@@ -82,8 +89,8 @@ def command(
     executable = open_whole(model, common, shapes)
     if name is not None and name not in executable.kernels:
         raise UsageError(f"no kernel '{name}'", hint=f"there are {', '.join(executable.kernels)}"[:300])
-    if name is not None and code:
-        click.echo(code_of(executable, name, code))
+    if name is not None and forms:
+        click.echo(code_of(executable, name, forms[0]))
         return
     rows = [row for row in kernel_rows(executable) if name in (None, row["kernel"])]
     if timed:

@@ -145,6 +145,10 @@ def with_query(function: Callable[..., object]) -> Callable[..., object]:
     """Add the argument QUERY, a part of a workload's text; the command gets the test of a workload's key as `fits`."""
 
     def run(common: Common, query: str | None, **values: object) -> object:
+        if query is not None and Path(query).is_file():
+            hint = f"`autosched logs explain {query}` shows what is known of a model's"
+            raise UsageError(f"QUERY is a part of a workload's text, such as matmul, and {query} is a file", hint=hint)
+
         def fits(key: str) -> bool:
             return query is None or query in workload_text(key) or query in key
 

@@ -26,13 +26,26 @@ def check_file(path: Path) -> None:
     if not path.exists():
         alike = [name for name in _names(path.parent) if Path(name).suffix == path.suffix or path.suffix not in KINDS]
         near = difflib.get_close_matches(path.name, alike, n=1)
-        is_web = path.parts[:1] in (("http:",), ("https:",))
-        hint = "download it first" if is_web else f"did you mean {path.with_name(near[0])}?" if near else ""
-        raise UsageError(f"no file {path}", hint=hint)
+        hint = f"did you mean {path.with_name(near[0])}?" if near else ""
+        if path.parts[:1] in (("http:",), ("https:",)):
+            hint = "download it first"
+        raise UsageError(f"no file {path}", hint=_object_hint(path) or hint)
     if not path.is_file():
         raise UsageError(f"{path} is no regular file", hint="write it to disk first")
     if not os.access(path, os.R_OK):
         raise UsageError(f"cannot read {path}: permission denied")
+
+
+def _object_hint(path: Path) -> str:
+    """How an object of a Python file is named, where it was named in another way: as a module, after a dot or "::"."""
+    module, colons, name = path.name.partition("::")
+    if colons and path.with_name(module).is_file():
+        return f"write {path.with_name(module)}:{name}"
+    if path.with_name(f"{path.name}.py").is_file():
+        return f"name an object of it: {path}:name"
+    if path.suffix and path.suffix not in KINDS and path.with_suffix(".py").is_file():
+        return f"write {path.with_suffix('')}:{path.suffix[1:]}"
+    return ""
 
 
 def _names(folder: Path) -> list[str]:

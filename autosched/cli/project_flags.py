@@ -50,6 +50,22 @@ class ProjectCommand(click.Command):
                 raise click.BadParameter(text, error.ctx, error.param, error.param_hint) from None
             raise
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Errors say what an option takes, and which arguments the command has."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadOptionUsage as error:
+            options = [p for p in self.params if isinstance(p, click.Option) and error.option_name in p.opts]
+            values = [p.metavar or f"a {p.type.name}" for p in options if not p.is_flag]
+            message = f"Option '{error.option_name}' takes {values[0]}." if values else error.message
+            raise click.BadOptionUsage(error.option_name, message, ctx) from None
+        except click.UsageError as error:
+            if type(error) is click.UsageError and error.message.startswith("Got unexpected extra argument"):
+                taken = " ".join(p.metavar or str(p.name).upper() for p in self.params if isinstance(p, click.Argument))
+                message = f"{error.message}; {self.name} takes {taken or 'options alone'}"
+                raise click.UsageError(message, ctx) from None
+            raise
+
     def make_parser(self, ctx: click.Context) -> _OptionParser:
         """Accept `--no-FLAG` too, so that the command line can unset what the file sets; help does not name it."""
         parser = super().make_parser(ctx)

@@ -33,6 +33,15 @@ if TYPE_CHECKING:
 
 SCRIPT_SUFFIXES = (".py", ".tvm", ".tvmscript")
 KNOWN = "models are .onnx and .pt2 files, files of TVMScript text (.py, .tvm), and package.module:object"
+EXPORT = "torch.export.save(torch.export.export(model, (x,)), 'model.pt2') writes a file with the graph"
+CONVERT = "write it as ONNX first: the framework that it comes from, or a converter of it, does that"
+HINTS = {  # by the ends of files that are no models here
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".safetensors"), EXPORT),
+    **dict.fromkeys(
+        (".h5", ".hdf5", ".keras", ".tflite", ".pb", ".xml", ".pdmodel", ".mlmodel", ".caffemodel"), CONVERT
+    ),
+    **dict.fromkeys((".gz", ".zip", ".xz", ".zst", ".tar", ".tgz"), "unpack it first"),
+}
 Shapes = Mapping[str, tuple[int, ...]]
 Ranges = Mapping[str, tuple[int | range, ...]]
 
@@ -61,7 +70,7 @@ def load_model(path: str | Path, shapes: Shapes | None = None, *, symbolic: bool
         return as_model(load_program_file(path), None, path.name, symbolic=symbolic)
     if suffix in SCRIPT_SUFFIXES:
         return as_model(read_script(path), shapes, path.name, symbolic=symbolic)
-    raise UsageError(f"cannot import '{path.name}'", hint=KNOWN)
+    raise UsageError(f"cannot import '{path.name}'", hint=HINTS.get(suffix, KNOWN))
 
 
 def open_model(

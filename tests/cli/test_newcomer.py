@@ -73,6 +73,33 @@ MISTAKES = (
     ("logs show --where speed=3 --db none.db", "fields: op, target"),
     ("logs diff a.db", "Missing argument 'B'"),
     ("inspect model.onnx --kernel nope", "there are fused_matmul_relu"),
+    ("inspect model.onnx --kernel fused_matmul_relu --source --asm", "--source and --asm exclude each other"),
+    ("help tune", "write autosched --help, or autosched COMMAND --help"),
+    ("version", "write autosched --version"),
+    ("TUNE model.onnx", "did you mean 'tune'?"),
+    ("cache clear", "there are pack, show, unpack"),
+    ("tune newcomer_kernels", "name an object of it: newcomer_kernels:name"),
+    ("build newcomer_kernels.bare", "write newcomer_kernels:bare"),
+    ("build newcomer_kernels.py::bare", "write newcomer_kernels.py:bare"),
+    ("build model.pt", "torch.export.save("),
+    ("build model.tflite", "write it as ONNX first"),
+    ("build model.onnx.gz", "unpack it first"),
+    ("build model.onnx cut.onnx", "build takes MODEL"),
+    ("doctor model.onnx", "doctor takes options alone"),
+    ("build model.onnx --pin rows=4", "'--pin' takes TASK CONFIG"),
+    ("tune model.onnx --db", "'--db' takes FILE"),
+    ("inspect model.onnx --graph", "'--graph' takes a path"),
+    ("run model.onnx --input named.npz", "write -i named.npz"),
+    ("logs best model.onnx --db none.db", "`autosched logs explain model.onnx`"),
+    ("bench model.onnx --with onnxruntime openvino", "write --with onnxruntime,openvino"),
+    ("tune model.onnx --remote localhost", "write host:port"),
+    ("bench model.onnx --fail-if 5%", "give --baseline old.json"),
+    ("spaces shwo", "did you mean 'show'?"),
+    ("warm", "give files, or --standard"),
+    ("rpc serve --host 0.0.0.0", "give certificates, or use 127.0.0.1"),
+    ("tune model.onnx --min-shapes x:1x16", "--min-shapes and --max-shapes belong together"),
+    ("logs list --since yesterday", "write 2h, 3d or 2026-01-31"),
+    ("quantize model.onnx", "--data FILE.npz"),
 )
 KERNELS = """
 import autosched, numba
@@ -100,6 +127,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("notes.txt", "notes.npz"):
         (found / name).write_text("notes\n")
     (found / "cut.onnx").write_bytes((found / "model.onnx").read_bytes()[:50])
+    for name in ("model.pt", "model.tflite", "model.onnx.gz"):
+        (found / name).write_bytes(b"abc")
     np.savez(found / "named.npz", y=np.ones((4, 16), "float32"))
     np.savez(found / "shaped.npz", x=np.ones((16, 4), "float32"))
     np.savez(found / "double.npz", x=np.ones((4, 16)))
