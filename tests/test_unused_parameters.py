@@ -22,6 +22,8 @@ FILES = "there is one file format"
 TVM_CHOICE = "chooses how, and not what"
 ALLOWED = {
     "autotvm/measure/local.py:LocalBuilder.__init__(do_fork)": TVM_CHOICE,
+    "autotvm/task/entities.py:OtherOptionSpace.__init__(axes)": "all spaces of entities are made so",
+    "autotvm/task/entities.py:OtherOptionSpace.__init__(policy)": "all spaces of entities are made so",
     "autotvm/tuner/callback.py:Monitor.__call__(tuner)": "all callbacks are called so",
     "codegen/cuda/tile.py:DeviceEmitter.row_bytes(place)": "called with where an address points, like its neighbours",
     "codegen/cuda/nvvm_builder.py:NvvmBuilder.fneg(flags)": "llvmlite's signature",
@@ -105,7 +107,12 @@ class Found:
 
     @property
     def implements(self) -> bool:
-        """Whether it may be one of several that are called alike: a method, or a function of a back end."""
+        """Whether it may be one of several that are called alike: a method, or a function of a back end.
+
+        A constructor is called by its class: that another one uses a parameter of that name says nothing.
+        """
+        if self.method == "__init__":
+            return False
         return "." in self.name or self.file.endswith(("/cpu/__init__.py", "/cuda/__init__.py"))
 
 

@@ -194,8 +194,11 @@ class Rewriter:
                 self._binding(b)
             if self._bindings:
                 blocks.append(type(block)(tuple(self._bindings)))
+        self._bindings, self._dataflow = [], False
+        result = self._leaf(self.substitute(body.body))
+        if self._bindings:
+            blocks.append(BindingBlock(tuple(self._bindings)))
         self._bindings, self._dataflow = saved
-        result = self.substitute(body.body)
         if result is not body.body:
             self._changed = True
         return SeqExpr(tuple(blocks), result)
