@@ -13,6 +13,7 @@ from autosched.frontend.torch.complex_values import Complex
 from autosched.frontend.torch.exported import Importer
 from autosched.frontend.torch.graph import array_of, constant_of, map_arguments, operator_name, refuse_complex
 from autosched.frontend.torch.registry import CONVERTERS
+from autosched.frontend.torch.rules import all_rules
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Constant, Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
@@ -42,11 +43,9 @@ class ImportedGraph:
 
 def decompositions() -> dict[object, Callable[..., object]]:
     """PyTorch's rules for operators that have no converter here."""
-    from torch._decomp import decomposition_table
-
     import autosched.frontend.torch.converters  # noqa: F401  (fills the table)
 
-    return {op: rule for op, rule in decomposition_table.items() if operator_name(op) not in CONVERTERS}
+    return {op: rule for op, rule in all_rules().items() if operator_name(op) not in CONVERTERS}
 
 
 def import_aten_graph(graph_module: object, inputs: Sequence[object]) -> ImportedGraph:

@@ -25,6 +25,7 @@ from autosched.frontend.torch.graph import (
 )
 from autosched.frontend.torch.in_place import is_plain_write, writes
 from autosched.frontend.torch.registry import CONVERTERS
+from autosched.frontend.torch.rules import all_rules
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
@@ -198,12 +199,8 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
 
 def _further_decomposed(program: ExportedProgram) -> ExportedProgram:
     """With what is left and unknown here taken apart by all rules that PyTorch has."""
-    from torch._decomp import decomposition_table
-
-    table: dict[object, Callable[..., object]] = {}
-    for node in all_nodes(program):
-        if not _is_known(node, {}) and node.target in decomposition_table:
-            table[node.target] = decomposition_table[node.target]
+    rules = all_rules()
+    table = {n.target: rules[n.target] for n in all_nodes(program) if not _is_known(n, {}) and n.target in rules}
     return program.run_decompositions(table) if table else program
 
 

@@ -30,12 +30,19 @@ def load_program_file(
     return from_exported_program(program, unwrap_unit_return_tuple=True, shapes=shapes)
 
 
+def _is_archive(path: Path) -> bool:
+    try:
+        return zipfile.is_zipfile(path)
+    except zipfile.BadZipFile:  # its end says that other files belong to it
+        return False
+
+
 def read_program_file(path: str | Path, trust_pickle: bool | None = None) -> ExportedProgram:
     """The exported program in a file. Raises as `load_program_file`."""
     path = Path(path)
     if not path.exists():
         raise ImportModelError(f"no file '{path}'")
-    if not path.is_file() or not zipfile.is_zipfile(path):
+    if not path.is_file() or not _is_archive(path):
         raise ImportModelError(
             f"'{path}' is no exported program", hint="write it with torch.export.save(program, path)"
         )

@@ -95,12 +95,12 @@ def operator_name(target: object) -> str:
 
 def run_converter(emitter: Emitter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """The bound result of one node; tuples field by field. Raises ImportModelError naming the node."""
-    if name == "getitem" and isinstance(args[0], tuple | list):
-        return args[0][args[1]]
-    is_complex = has_complex(args, kwargs)
-    if name in SHAPE_ARITHMETIC and not is_complex and not any(isinstance(a, Expr) for a in args):
-        return SHAPE_ARITHMETIC[name](*args)
     try:
+        if name == "getitem" and isinstance(args[0], tuple | list):
+            return args[0][args[1]]
+        is_complex = has_complex(args, kwargs)
+        if name in SHAPE_ARITHMETIC and not is_complex and not any(isinstance(a, Expr) for a in args):
+            return SHAPE_ARITHMETIC[name](*args)
         if is_complex:
             return bound(emitter, complex_result(emitter, name, args, kwargs))
         return bound(emitter, CONVERTERS[name](emitter, *args, **kwargs))
@@ -128,9 +128,17 @@ def _is_leaf(value: Expr) -> bool:
     return isinstance(value, LEAVES)
 
 
+def _power(base: Value, exponent: Value) -> Value:
+    """A power of sizes. Raises ValueError where it has more digits than any size."""
+    if isinstance(exponent, int) and abs(exponent) > _MOST_EXPONENT:
+        raise ValueError(f"a power of {exponent}")
+    return base**exponent
+
+
+_MOST_EXPONENT = 64
 SHAPE_ARITHMETIC: Mapping[str, Callable[..., Value]] = {  # numbers that a traced program computes from shapes
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv,
-    "truediv": operator.truediv, "mod": operator.mod, "neg": operator.neg, "pow": operator.pow,
+    "truediv": operator.truediv, "mod": operator.mod, "neg": operator.neg, "pow": _power,
 }  # fmt: skip
 
 

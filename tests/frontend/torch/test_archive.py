@@ -211,7 +211,20 @@ def test_anything_else_is_not(text):
     assert not is_plain_expression(text)
 
 
-@pytest.mark.parametrize(("name", "arguments"), [("flatten", (3,)), ("conv2d", (1, 2, 3)), ("relu", ())])
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("flatten", (3,)), ("conv2d", (1, 2, 3)), ("relu", ()), ("add", (1,)), ("truediv", (1, 0)), ("pow", (7, 1 << 62)),
+     ("getitem", ((1, 2), 5))],
+)  # fmt: skip
 def test_arguments_that_no_exporter_writes(name: str, arguments: tuple[int, ...]) -> None:
     with pytest.raises(ImportModelError, match=f"{name}: .*not supported|{name}:"):
         run_converter(make_emitter(), name, arguments, {})
+
+
+def test_a_part_of_several_archives_is_refused(whole, tmp_path):
+    """What stands before the end of an archive of 64 bits says on how many disks it lies."""
+    end = whole.read_bytes()[-22:]
+    path = tmp_path / "part.pt2"
+    path.write_bytes(b"PK\x06\x07" + bytes(12) + (7).to_bytes(4, "little") + end)
+    with pytest.raises(ImportModelError, match="is no exported program"):
+        load_program_file(path)

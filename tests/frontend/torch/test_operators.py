@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import autosched
-from autosched.errors import ImportModelError
+from autosched.errors import ImportModelError, IndexOutOfRangeError
 from autosched.frontend.torch import from_exported_program
 from autosched.frontend.torch.graph import array_of
 from autosched.relax import evaluate
@@ -98,6 +98,10 @@ CASES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
 }
 
 IMAGE = torch.randn(1, 2, 5, 7, generator=torch.Generator().manual_seed(0))
+_NAN, _INF = float("nan"), float("inf")
+ODD_PLACES = torch.tensor([(x, y) for x in (_NAN, _INF, -_INF, 0.3) for y in (_NAN, -_INF, 0.25, 2.0)]).reshape(
+    1, 4, 4, 2
+)
 LAYERS: dict[str, Any] = {
     "nearest": lambda x: (F.interpolate(x, scale_factor=2), F.interpolate(x, size=(3, 10))),
     "bilinear": lambda x: (
@@ -120,6 +124,16 @@ LAYERS: dict[str, Any] = {
     ),
     "adaptive pools": lambda x: (F.adaptive_avg_pool2d(x, (2, 3)), F.adaptive_avg_pool1d(x[0], 4)),
     "grid": lambda x: F.grid_sample(x, torch.linspace(-1.2, 1.2, 24).reshape(1, 3, 4, 2), align_corners=False),
+    "grid of odd places": lambda x: tuple(
+        F.grid_sample(x, ODD_PLACES, mode, padding, align_corners=corners)
+        for mode in ("bilinear", "nearest")
+        for padding in ("zeros", "border", "reflection")
+        for corners in (False, True)
+    ),
+    "pools undone": lambda x: (
+        F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2, output_size=(5, 7)),
+        F.max_unpool1d(*F.max_pool1d(x[0], 2, return_indices=True), 2),
+    ),
     "unfold": lambda x: F.fold(F.unfold(x, 2), (5, 7), 2),
 }
 
@@ -177,6 +191,27 @@ def test_functions(name):
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers(name):
     check(Function(LAYERS[name]), (IMAGE,))
+
+
+PLACED: dict[str, Any] = {
+    "index_add": lambda x, i: torch.index_add(x, 0, i, torch.ones(2, 5)),
+    "index_copy": lambda x, i: torch.index_copy(x, 0, i, torch.ones(2, 5)),
+    "max_unpool2d": lambda x, i: F.max_unpool2d(x[:1, :2].reshape(1, 2, 1, 1), i.reshape(1, 2, 1, 1), 2),
+    "max_unpool3d": lambda x, i: F.max_unpool3d(x[:1, :2].reshape(2, 1, 1, 1), i.reshape(2, 1, 1, 1), 2),
+}
+
+
+@pytest.mark.parametrize("name", PLACED)
+@pytest.mark.parametrize("position", [-1, 9])
+def test_places_that_torch_refuses_are_refused(name, position):
+    good, bad = torch.tensor([0, 1]), torch.tensor([0, position])
+    model, x = Function(PLACED[name]), torch.arange(15.0).reshape(3, 5)
+    check(model, (x, good))
+    with pytest.raises((RuntimeError, IndexError)):
+        model(x, bad)
+    built = autosched.build(from_exported_program(torch.export.export(model, (x, good))), records=[], threads=1)
+    with pytest.raises(IndexOutOfRangeError, match=f"{position} is out of range"):
+        built(x.numpy(), bad.numpy())
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

@@ -100,7 +100,13 @@ def index_put(
     accumulate: bool = False,
     unsafe: bool = False,
 ) -> Expr:
-    """The values at the places that `index` with the same indices would give."""
+    return _put(t, input, indices, values, accumulate)
+
+
+def _put(
+    t: Emitter, input: Expr, indices: Sequence[Expr | None], values: Expr, accumulate: bool = False, mode: str = "raise"
+) -> Expr:
+    """The values at the places that `index` with the same indices would give; `mode` is of the positions."""
     dtype, shape = info_of(input).dtype, t.shape(input)
     values = t.cast(values, dtype)
     masks = [i for i in indices if i is not None and info_of(i).dtype == "bool" and not isinstance(i, Constant)]
@@ -130,7 +136,7 @@ def index_put(
     front = input if plain else t(op.permute_dims(input, axes=order))
     if dtype == "bool":
         front, wide = t.cast(front, "int8"), t.cast(wide, "int8")
-    result = t(op.scatter_nd(front, positions, wide, reduction="add" if accumulate else "update"))
+    result = t(op.scatter_nd(front, positions, wide, reduction="add" if accumulate else "update", mode=mode))
     result = t.cast(result, dtype)
     return result if plain else op.permute_dims(result, axes=[order.index(a) for a in range(len(shape))])
 
@@ -166,20 +172,30 @@ def masked_scatter(t: Emitter, input: Expr, mask: Expr, source: Expr) -> Expr:
 @converter("index_copy")
 def index_copy(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr) -> Expr:
     axis = positive(dim, len(t.shape(input)))
-    return index_put(t, input, [*[None] * axis, index], source)
+    return _put(t, input, [*[None] * axis, index], source, mode="positive")
 
 
 @converter("index_add")
 def index_add(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr, *, alpha: object = 1) -> Expr:
     axis, dtype = positive(dim, len(t.shape(input))), info_of(input).dtype
     scaled = source if alpha == 1 else t(op.multiply(source, constant(alpha, dtype)))
-    return index_put(t, input, [*[None] * axis, index], scaled, accumulate=True)
+    return _put(t, input, [*[None] * axis, index], scaled, accumulate=True, mode="positive")
 
 
 @converter("index_fill")
 def index_fill(t: Emitter, input: Expr, dim: int, index: Expr, value: object) -> Expr:
     axis = positive(dim, len(t.shape(input)))
-    return index_put(t, input, [*[None] * axis, index], t.as_dtype(value, info_of(input).dtype))
+    return _put(t, input, [*[None] * axis, index], t.as_dtype(value, info_of(input).dtype))
+
+
+@converter("max_unpool2d", "max_unpool3d")
+def max_unpool(t: Emitter, input: Expr, indices: Expr, output_size: Sequence[int], *_: object, **__: object) -> Expr:
+    """Each image's elements at their places in one of `output_size`, zeros elsewhere."""
+    lead = t.shape(input)[: -len(output_size)]
+    flat = (*lead, math.prod(t.shape(input)[len(lead) :]))
+    whole = constant(np.zeros((*lead, math.prod(output_size))), info_of(input).dtype)
+    placed = _placed(t, whole, -1, t.reshape(indices, flat), t.reshape(input, flat), "update")
+    return op.reshape(t(placed), ShapeExpr((*lead, *output_size)))
 
 
 @converter("slice_scatter")
@@ -226,7 +242,7 @@ def diagonal_scatter(t: Emitter, input: Expr, src: Expr, offset: int = 0, dim1: 
     ndim = len(shape)
     moved = t(op.permute_dims(src, axes=[ndim - 2, *range(ndim - 2)])) if rest else src
     at = [constant(rows, "int64"), constant(rows + offset, "int64")]
-    placed = t(index_put(t, front, at, moved))
+    placed = t(_put(t, front, at, moved))
     order = [first, second, *rest]
     return op.permute_dims(placed, axes=[order.index(a) for a in range(ndim)])
 
