@@ -18,6 +18,7 @@ from collections.abc import Set
 from pathlib import Path
 
 from autosched.env import AUTOSCHED_AFFINITY
+from autosched.errors import InvalidValueError
 from autosched.trust import why_untrusted
 
 ALLOWED = frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset[int]()
@@ -39,6 +40,7 @@ class Claims:
 
         caller  the affinity of the thread that starts the pool
         here    the CPU that this thread is on
+        Raises  InvalidValueError for a list with a CPU that this process may not run on.
         """
         match AUTOSCHED_AFFINITY.get():
             case "off":
@@ -46,6 +48,11 @@ class Claims:
             case "auto":
                 return self._first_free(worker, candidates(ALLOWED, caller, here))
             case cpus:
+                if lacking := sorted({int(cpu) for cpu in cpus} - ALLOWED):
+                    raise InvalidValueError(
+                        f"AUTOSCHED_AFFINITY names CPU {lacking[0]}, and this process may run on "
+                        f"{', '.join(map(str, sorted(ALLOWED)))}"
+                    )
                 return int(cpus[worker - 1]) if worker <= len(cpus) else None
 
     def _first_free(self, worker: int, cpus: list[int]) -> int | None:

@@ -59,7 +59,7 @@ class ThreadPool:
     def ensure(self, threads: int) -> None:
         """Start workers until `threads` threads can compute, the caller included.
 
-        Raises TVMError if the system refuses to create a thread.
+        Raises TVMError if the system refuses to create a thread, InvalidValueError for a wrong AUTOSCHED_AFFINITY.
         """
         if len(self._threads) + 1 >= threads:
             return
@@ -72,6 +72,9 @@ class ThreadPool:
         block[abi.WORKER_POOL], block[abi.WORKER_INDEX] = self.address, index
         handle = ctypes.c_void_p()
         libc = ctypes.CDLL(None)
+        cpu = None
+        if sys.platform == "linux":
+            cpu = self._claims.choose(index, os.sched_getaffinity(0), libc.sched_getcpu())
         # Signals are for the thread that runs Python: a new thread inherits this mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
@@ -83,7 +86,7 @@ class ThreadPool:
             raise TVMError(f"cannot start thread {index + 1}: {os.strerror(code)}", hint="use fewer threads")
         if sys.platform == "linux":
             libc.pthread_setname_np(handle, f"autosched-{index}".encode())
-            if (cpu := self._claims.choose(index, os.sched_getaffinity(0), libc.sched_getcpu())) is not None:
+            if cpu is not None:
                 mask = (1 << cpu).to_bytes(MASK_BYTES, "little")
                 libc.pthread_setaffinity_np(handle, ctypes.c_size_t(MASK_BYTES), mask)  # if refused, it floats
         self._blocks.append(block)

@@ -75,7 +75,7 @@ def test_policies(folder, monkeypatch):
     monkeypatch.setenv("AUTOSCHED_AFFINITY", "7,2-3")
     assert [Claims(folder).choose(worker, EIGHT, 0) for worker in (1, 2, 3, 4)] == [7, 2, 3, None]
     assert not folder.exists()
-    for wrong in ("some", "3-1", "-1", "1,,2"):
+    for wrong in ("some", "3-1", "-1", "1,,2", "8", "0,1,99"):
         monkeypatch.setenv("AUTOSCHED_AFFINITY", wrong)
         with pytest.raises(InvalidValueError, match="AUTOSCHED_AFFINITY"):
             Claims(folder).choose(1, EIGHT, 0)

@@ -246,3 +246,22 @@ print((out == expected).all())
 def test_object_code_without_the_functions_is_refused():
     with pytest.raises(ArtifactError, match="lacks its functions"):
         open_pool(double_kernel().object_code)
+
+
+def test_a_wrong_affinity_is_said_before_a_thread_starts():
+    """A thread that nobody knows of would read its block after that is gone."""
+    code = """
+import os
+from tests.runtime.test_pool import _program
+program, _, _ = _program(4)
+before = len(os.listdir("/proc/self/task"))
+try:
+    program.run()
+except ValueError as error:
+    print(error)
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+    environment = child_environment({"PYTHONPATH": str(Path(__file__).parents[2]), "AUTOSCHED_AFFINITY": "bad"})
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    said, threads = done.stdout.splitlines()
+    assert "AUTOSCHED_AFFINITY='bad'" in said and threads == "0"
