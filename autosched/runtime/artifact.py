@@ -6,8 +6,9 @@
 
 An artifact for several instruction sets holds a manifest for each, and each section's content once.
 A section of object code ends with a seal: the hash of the code and of what the manifest says of it (sizes, pieces,
-scratch), so that no other manifest can have it called with other memory. What is used is read into memory of this
-process's own and then checked: a file that is overwritten or cut later changes nothing.
+scratch), so that no other manifest can have it called with other memory. The seal of the first section, the native
+loop, is of the whole manifest and of all constants: which kernel is for which calls stands there. What is used is read
+into memory of this process's own and then checked: a file that is overwritten or cut later changes nothing.
 A hash proves that a file is whole, not that it comes from somebody you trust: an artifact is native code.
 """
 
@@ -42,7 +43,7 @@ from autosched.version import __version__
 if TYPE_CHECKING:
     from autosched.json_types import Json, JsonObject
 
-FORMAT_VERSION = 3  # since 3 object code is sealed
+FORMAT_VERSION = 4  # since 3 object code is sealed, since 4 the manifest
 MAGIC = b"\x89ASX\r\n\x1a\n"  # as PNG's: a transfer that changes line ends is noticed
 _HEADER = struct.Struct("<8sIIQQQ32s")  # magic, version, 0, manifest bytes, first section, file bytes, SHA-256
 _ALIGNMENT = 64
@@ -116,9 +117,9 @@ def save_contents(contents: Contents, path: Path) -> None:
 
     Raises ArtifactError if it cannot be written.
     """
-    blobs = _blobs(contents)
-    sections, data_bytes = _lay_out(blobs)
-    _write(Path(path), _manifest(contents, sections), blobs, sections, data_bytes)
+    blobs, digests = _blobs(contents)
+    sections, data_bytes = _lay_out(blobs, digests)
+    _write(Path(path), {**_manifest(contents), "sections": sections}, blobs, sections, data_bytes)
 
 
 def save_variants(variants: Mapping[str, Contents], path: Path) -> None:
@@ -128,33 +129,42 @@ def save_variants(variants: Mapping[str, Contents], path: Path) -> None:
     Raises    ArtifactError if it cannot be written.
     """
     blobs: list[bytes | np.ndarray] = []
-    place: dict[tuple[str, int], int] = {}  # hash and size of a content -> its section
+    place: dict[str, int] = {}  # hash of a content -> its section
     manifests = []
     for name, contents in variants.items():
-        own = _blobs(contents)
-        keys = [(section["sha256"], section["size"]) for section in _lay_out(own)[0]]
-        for key, blob in zip(keys, own, strict=True):
-            if key not in place:
-                place[key] = len(blobs)
+        own, digests = _blobs(contents)
+        for digest, blob in zip(digests, own, strict=True):
+            if digest not in place:
+                place[digest] = len(blobs)
                 blobs.append(blob)
-        manifests.append({"name": name, **_manifest(contents, [place[key] for key in keys])})
-    sections, data_bytes = _lay_out(blobs)
+        manifests.append({"name": name, **_manifest(contents), "sections": [place[digest] for digest in digests]})
+    sections, data_bytes = _lay_out(blobs, list(place))
     manifest = {"kind": "variants", "autosched": __version__, "variants": manifests, "sections": sections}
     _write(Path(path), manifest, blobs, sections, data_bytes)
 
 
-def _blobs(contents: Contents) -> list[bytes | np.ndarray]:
-    code = [contents.native + _seal(contents.native, _NATIVE)]
-    code += [kernel.code + _seal(kernel.code, kernel.to_manifest()) for kernel in contents.kernels.values()]
-    return [*code, *(np.ascontiguousarray(constant) for constant in contents.constants)]
+def _blobs(contents: Contents) -> tuple[list[bytes | np.ndarray], list[str]]:
+    """The sections, and the hash of each."""
+    rest: list[bytes | np.ndarray] = [
+        kernel.code + _seal(kernel.code, kernel.to_manifest()) for kernel in contents.kernels.values()
+    ]
+    rest += [np.ascontiguousarray(constant) for constant in contents.constants]
+    with ThreadPoolExecutor(4) as pool:  # hashing releases Python's lock
+        digests = list(pool.map(_digest, rest))
+    native = contents.native + _seal(contents.native, _sealed_part(_manifest(contents), digests))
+    return [native, *rest], [_digest(native), *digests]
 
 
-_NATIVE = {"native loop": _ABI}  # what the seal of the native loop says of it
+def _sealed_part(manifest: Mapping[str, Json], digests: Sequence[str]) -> JsonObject:
+    """What the seal of the native loop says: the manifest, with the hashes of the other sections."""
+    kept = {key: value for key, value in manifest.items() if key not in ("name", "names", "sections")}
+    return {**kept, "sha256": list(digests)}
 
 
 def _seal(code: bytes, entry: Mapping[str, object]) -> bytes:
     """What ties object code to the manifest's entry of it."""
-    text = json.dumps(entry, sort_keys=True, separators=(",", ":"))
+    read = json.loads(json.dumps(entry))  # as it stands in the file
+    text = json.dumps(read, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(hashlib.sha256(code).digest() + text.encode()).digest()
 
 
@@ -209,11 +219,9 @@ def _align(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def _lay_out(blobs: Sequence[bytes | np.ndarray]) -> tuple[list[JsonObject], int]:
+def _lay_out(blobs: Sequence[bytes | np.ndarray], digests: Sequence[str]) -> tuple[list[JsonObject], int]:
     """Give each blob's place after the first section's start, and the size of all."""
     sections, at = [], 0
-    with ThreadPoolExecutor(4) as pool:  # hashing releases Python's lock
-        digests = list(pool.map(_digest, blobs))
     for blob, digest in zip(blobs, digests, strict=True):
         size = blob.nbytes if isinstance(blob, np.ndarray) else len(blob)
         sections.append({"offset": at, "size": size, "sha256": digest})
@@ -240,7 +248,8 @@ def _machine(contents: Contents) -> str:
     return next((read_symbols(code).architecture for code in codes if code), host_cpu().architecture)
 
 
-def _manifest(contents: Contents, sections: Sequence[object]) -> JsonObject:
+def _manifest(contents: Contents) -> JsonObject:
+    """All that the manifest says but where sections are."""
     features = sorted({feature for kernel in contents.kernels.values() for feature in kernel.features})
     return {
         "kind": contents.kind,
@@ -252,7 +261,6 @@ def _manifest(contents: Contents, sections: Sequence[object]) -> JsonObject:
         "kernel_order": list(contents.kernels),
         "graphs": {name: graph.to_manifest() for name, graph in contents.graphs.items()},
         "constants": [[str(constant.dtype), list(constant.shape)] for constant in contents.constants],
-        "sections": list(sections),
         "info": dict(contents.info),
     }
 
@@ -289,6 +297,8 @@ def load_contents(path: Path, *, mapped: bool = False) -> Contents:
                 blobs = _read_sections(path, file, start, manifest, mapped)
                 contents = _read_contents(path, blobs, manifest, version)
                 requirement = _requirement(path, version, manifest, contents)
+            except ArtifactError:
+                raise
             except KeyError as error:
                 raise _malformed(path, f"{error} is missing") from error
             except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
@@ -418,7 +428,9 @@ def _read_contents(path: Path, blobs: Sequence[np.ndarray], manifest: Mapping[st
         check_tensor(f"constant {index}", dtype, shape)
     objects = [blob.tobytes() for blob in blobs[: 1 + len(keys)]]
     if version >= 3:
-        entries = [_NATIVE if manifest["abi"] == _ABI else None, *(manifest["kernels"][key] for key in keys)]
+        digests = [section["sha256"] for section in manifest["sections"][1:]]
+        whole = _sealed_part(manifest, digests) if version >= 4 else None
+        entries = [whole, *(manifest["kernels"][key] for key in keys)]
         names = ["the native loop", *(f"kernel '{key}'" for key in keys)]
         objects = [_unsealed(path, *each) for each in zip(names, objects, entries, strict=True)]
     kernels = {
@@ -443,7 +455,7 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 def _unsealed(path: Path, name: str, code: bytes, entry: Mapping[str, object] | None) -> bytes:
-    """Object code without its seal, which is compared with the manifest's entry; None: of another interface."""
+    """Object code without its seal, which is compared with the manifest's entry; None: there is none to compare."""
     code, seal = code[:-_SEAL_BYTES], code[-_SEAL_BYTES:]
     if entry is not None and seal != _seal(code, entry):
         raise _malformed(path, f"{name} is not the one that it describes")
@@ -464,8 +476,9 @@ def _requirement(
     if manifest["abi"] != _ABI:
         message = f"{path} was built with kernel interface {manifest['abi']} by autosched {manifest['autosched']}"
         return NeedsRebuildError(f"{message}, and this one is {_ABI}", "abi", contents)
-    if version < 3:
-        return NeedsRebuildError(f"{path} was written by an older autosched, whose code is not sealed", "abi", contents)
+    if version < 4:
+        message = f"{path} was written by an older autosched, whose artifacts are not sealed"
+        return NeedsRebuildError(message, "abi", contents)
     needed = {*manifest["features"], *(name for kernel in contents.kernels.values() for name in kernel.features)}
     missing = tuple(sorted(host_cpu().lacks(map(str, needed))))
     if missing:

@@ -12,7 +12,7 @@ import numpy as np
 from autosched.errors import ArtifactError
 from autosched.runtime.bfloat16 import NAME as BFLOAT16
 from autosched.runtime.bfloat16 import know_dtype
-from autosched.runtime.graph import Graph, check_graph
+from autosched.runtime.graph import NOP, Graph, check_graph
 from autosched.runtime.kernel import LARGEST, Kernel, check_count, kernel_class
 
 if TYPE_CHECKING:
@@ -120,6 +120,41 @@ def check_read_graph(name: str, graph: Graph, kernels: Mapping[str, Kernel], con
     except ArtifactError as error:
         raise ValueError(error.message) from None
     _check_memory(name, graph)
+    _check_written(name, graph)
+
+
+def _check_written(name: str, graph: Graph) -> None:
+    """See that nothing is read before a node has written it: a run then never shows what was in memory before."""
+    written: list[tuple[int, int]] = []  # of the arena, in order, with gaps between
+    results: set[int] = set()
+
+    def is_written(number: int) -> bool:
+        root, size = graph.root(number), graph.values[number].size_bytes
+        at = graph.values[root].storage
+        if at.kind == "output":
+            return root in results
+        return at.kind != "arena" or not size or any(a <= at.index and at.index + size <= b for a, b in written)
+
+    for node in graph.nodes:
+        for number in node.inputs:
+            if not is_written(number):
+                raise ValueError(f"node '{node.name}' of graph '{name}' reads '{graph.values[number].name}' too early")
+        for root in map(graph.root, node.outputs if node.kernel != NOP else ()):
+            at = graph.values[root].storage
+            if at.kind == "output":
+                results.add(root)
+            elif at.kind == "arena":
+                written = _joined(written, at.index, at.index + graph.values[root].size_bytes)
+    for number in graph.outputs:
+        if not is_written(number):
+            raise ValueError(f"nothing of graph '{name}' writes '{graph.values[number].name}'")
+
+
+def _joined(spans: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
+    """Spans with gaps between, in order, and one more."""
+    touching = [(a, b) for a, b in spans if a <= last and first <= b]
+    whole = min([first, *(a for a, _ in touching)]), max([last, *(b for _, b in touching)])
+    return sorted([*(span for span in spans if span not in touching), whole])
 
 
 def _check_memory(name: str, graph: Graph) -> None:

@@ -1,8 +1,9 @@
 """The kernel cache as one file, for another folder, user or machine.
 
-A file is a ZIP archive: `cache.json` says what wrote it, and each other member is an entry's payload under the SHA-256
-of its key. It holds no secret and no signature. Entries are machine code that later runs unasked, so nothing but
-`unpack`, for a file that the user names, signs them with the user's own secret.
+A file is a ZIP archive: `cache.json` says what wrote it, and each other member is an entry under the SHA-256 of its
+key: the SHA-256 of that name and the payload, and the payload. It holds no secret and no signature. Entries are
+machine code that later runs unasked, so nothing but `unpack`, for a file that the user names, signs them with the
+user's own secret.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from autosched.trust import why_untrusted
 from autosched.version import __version__
 
 ABOUT = "cache.json"
-FORMAT = 1
+FORMAT = 2  # since 2 an entry begins with a hash
 _NAME = re.compile(r"[0-9a-f]{64}")
+_HASH_BYTES = 32
 _TIME = (1980, 1, 1, 0, 0, 0)  # equal entries give an equal file
 
 
@@ -48,7 +50,7 @@ def pack(cache: KernelCache, path: Path) -> Packed:
                 if payload is not None:
                     member = zipfile.ZipInfo(name, _TIME)
                     member.compress_type = zipfile.ZIP_DEFLATED
-                    archive.writestr(member, payload)
+                    archive.writestr(member, _hash(name, payload) + payload)
                     n_entries, size = n_entries + 1, size + len(payload)
         return Packed(n_entries, n_entries, size, hashlib.sha256(path.read_bytes()).hexdigest())
     except OSError as error:
@@ -107,6 +109,11 @@ def _entries(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
     return list(members.values())
 
 
+def _hash(name: str, payload: bytes) -> bytes:
+    """What shows that a payload is the one that was packed under a name: another one would be run in its place."""
+    return hashlib.sha256(name.encode() + payload).digest()
+
+
 def _take(cache: KernelCache, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:
     """Store an entry; whether it is new. Raises ValueError for one of another size, UsageError for a full disk."""
     if cache.read(entry.filename) is not None:
@@ -115,6 +122,9 @@ def _take(cache: KernelCache, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) 
         payload = file.read(entry.file_size + 1)
     if len(payload) != entry.file_size:
         raise ValueError(f"entry {entry.filename[:12]} has another size than it says")
+    found, payload = payload[:_HASH_BYTES], payload[_HASH_BYTES:]
+    if found != _hash(entry.filename, payload):
+        raise ValueError(f"entry {entry.filename[:12]} is not what was packed under this name")
     if problem := cache.write(entry.filename, payload):
         raise UsageError(f"the kernel cache {cache.folder} {problem}")
     return True

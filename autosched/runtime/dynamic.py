@@ -308,6 +308,7 @@ def check_form(form: GraphForm) -> None:
             raise ValueError(f"value '{value.name}' has no memory")
     lives = {number: (first, last) for number, first, last in form.lives}
     graph = Graph(form.values, form.nodes, form.inputs, form.outputs, 0)
+    written = {n for n, value in enumerate(form.values) if value.storage.kind in ("input", "const")}
     for index, node in enumerate(form.nodes):
         for number in (*node.inputs, *node.outputs) if node.kernel != NOP else ():
             check_count("number of a value", number, len(form.values) - 1)
@@ -315,6 +316,10 @@ def check_form(form: GraphForm) -> None:
             first, last = lives.get(owner, (index, index))
             if not first <= index <= last:
                 raise ValueError(f"value '{form.values[owner].name}' is used by nodes outside of {first} to {last}")
+        roots = [[owners.get(root, root) for root in map(graph.root, side)] for side in (node.inputs, node.outputs)]
+        if early := next((owner for owner in roots[0] if owner not in written), None):
+            raise ValueError(f"node '{node.name}' reads '{form.values[early].name}', which nothing has written")
+        written.update(roots[1] if node.kernel != NOP else ())
 
 
 @dataclass(frozen=True, slots=True)

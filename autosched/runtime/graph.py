@@ -194,6 +194,8 @@ def _check_node(graph: Graph, node: Node, kernels: Mapping[str, Kernel]) -> None
     if kernel is None:
         _fail(what, f"calls kernel '{node.kernel}', which is missing")
         return
+    if kernel.lacks_sizes:
+        _fail(what, f"calls kernel '{node.kernel}', whose sizes are not known")
     for number in node.outputs:
         if graph.values[graph.root(number)].storage.kind == "const":
             _fail(what, f"writes to '{graph.values[number].name}', which is a constant")

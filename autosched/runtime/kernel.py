@@ -112,6 +112,11 @@ class Kernel(ABC):
         """Whether its sizes come with the call."""
         return False
 
+    @property
+    def lacks_sizes(self) -> bool:
+        """Whether it is such a kernel without its sizes, which cannot be called."""
+        return False
+
     def at(self, numbers: tuple[int, ...]) -> Kernel:
         """A kernel whose sizes come with the call as it is for some values of its symbols."""
         raise AssertionError(f"the sizes of '{self.name}' are its own")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,9 @@ import pytest
 import autosched
 from autosched.cli import main
 from autosched.errors import ArtifactError, InvalidTypeError, InvalidValueError, UsageError
-from autosched.runtime.artifact import Contents, load_contents, save_contents
+from autosched.runtime.artifact import _HEADER, Contents, load_contents, save_contents
 from tests.own.test_function import win
+from tests.runtime.test_artifact_check import write
 
 
 @numba.njit
@@ -191,6 +193,19 @@ def test_a_manifest_that_does_not_fit_its_code_is_refused(tmp_path: Path) -> Non
         save_contents(changed, tmp_path / "changed.asx")
         with pytest.raises(ArtifactError, match="damaged"):
             autosched.load(tmp_path / "changed.asx")
+
+
+def test_for_which_calls_a_kernel_is_cannot_be_changed(tmp_path: Path) -> None:
+    """A kernel in parts of two would write behind an array of odd size."""
+    path = tmp_path / "k.asx"
+    in_parts.save(path, np.zeros(8))
+    data = path.read_bytes()
+    size, start = struct.unpack_from("<QQ", data, 16)
+    manifest = json.loads(data[_HEADER.size : _HEADER.size + size])
+    manifest["info"]["manifest"]["variants"][0][2] = {}
+    write(path, json.dumps(manifest).encode(), data[start:])
+    with pytest.raises(ArtifactError, match="is not the one that it describes"):
+        autosched.load(path)
 
 
 def test_the_command_builds_functions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,15 +8,18 @@ import os
 import struct
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autosched.errors import ArtifactError, InvalidTypeError
-from autosched.runtime import Executable, NeedsRebuildError, load_contents
-from autosched.runtime.artifact import _HEADER, FORMAT_VERSION, MAGIC
+from autosched.runtime import CpuKernel, Executable, NeedsRebuildError, load_contents
+from autosched.runtime.artifact import _HEADER, FORMAT_VERSION, MAGIC, _seal, _sealed_part
 from autosched.runtime.artifact_check import check_tensor
+from autosched.runtime.cpu.kernel import Sized
+from autosched.runtime.graph import check_graph
 from autosched.runtime.library import load
 from tests.runtime.kernels import chain
 
@@ -36,7 +39,24 @@ def forge(path: Path, change: Change) -> None:
     size, start = struct.unpack_from("<QQ", data, 16)
     manifest = json.loads(data[_HEADER.size : _HEADER.size + size])
     change(manifest)
-    write(path, json.dumps(manifest).encode(), data[start:])
+    sections = resealed(manifest, data[start:])
+    write(path, json.dumps(manifest).encode(), sections)
+
+
+def resealed(manifest: dict[str, Any], sections: bytes) -> bytes:
+    """The sections with the manifest's seal made anew, and its hash in the manifest, where they can be found there."""
+    whole = bytearray(sections)
+    try:
+        first, *others = manifest["sections"]
+        start, end = first["offset"], first["offset"] + first["size"]
+        code = bytes(whole[start : end - 32])
+        if start < 0 or len(code) != first["size"] - 32:
+            return sections
+        whole[end - 32 : end] = _seal(code, _sealed_part(manifest, [section["sha256"] for section in others]))
+        first["sha256"] = hashlib.sha256(whole[start:end]).hexdigest()
+    except (KeyError, TypeError, ValueError, IndexError):
+        return sections
+    return bytes(whole)
 
 
 def write(path: Path, text: bytes, sections: bytes, **header: int) -> None:
@@ -169,8 +189,9 @@ def test_object_code_that_is_none(path: Path) -> None:
     code = os.urandom(section["size"])
     data[start + section["offset"] : start + section["offset"] + section["size"]] = code
     section["sha256"] = hashlib.sha256(code).hexdigest()
-    write(path, json.dumps(manifest).encode(), bytes(data[start:]))
-    with pytest.raises(ArtifactError, match="kernel 'double' is not the one that it describes"):
+    sections = resealed(manifest, bytes(data[start:]))
+    write(path, json.dumps(manifest).encode(), sections)
+    with pytest.raises(ArtifactError, match=r"does not fit \(kernel 'double' is not the one that it describes"):
         Executable.load(path)
 
 
@@ -203,6 +224,39 @@ def test_lies_about_object_code_are_refused(path: Path, name: str) -> None:
     forge(path, change)
     with pytest.raises(ArtifactError, match="is not the one that it describes|needs constant|does not fit"):
         load_contents(path)
+
+
+@pytest.mark.parametrize("keys", [("info", "manifest"), ("graphs", "main", "arena_bytes"), ("features",)])
+def test_a_manifest_whose_hash_alone_is_made_anew_is_refused(path: Path, keys: tuple[str, ...]) -> None:
+    data = path.read_bytes()
+    size, start = struct.unpack_from("<QQ", data, 16)
+    manifest = json.loads(data[_HEADER.size : _HEADER.size + size])
+    put(*keys, value={"manifest": {"x": 1}, "arena_bytes": 0, "features": ["sse2"]}[keys[-1]])(manifest)
+    write(path, json.dumps(manifest).encode(), data[start:])
+    with pytest.raises(ArtifactError, match="the native loop is not the one that it describes"):
+        load_contents(path)
+
+
+def test_values_that_are_read_before_they_are_written_are_refused(path: Path) -> None:
+    forge(path, lambda manifest: manifest["graphs"]["main"]["nodes"].reverse())
+    with pytest.raises(ArtifactError, match="too early"):
+        load_contents(path)
+    forge(path, lambda manifest: manifest["graphs"]["main"]["nodes"].clear())
+    with pytest.raises(ArtifactError, match="nothing of graph 'main' writes 'y'"):
+        load_contents(path)
+
+
+def test_a_kernel_over_symbols_is_not_called_without_their_values_or_for_nothing() -> None:
+    executable = chain(3, 1)
+    kernel = executable.kernels["double"]
+    assert isinstance(kernel, CpuKernel)
+    shape = ("n", 64)
+    open_kernel = replace(kernel, sized=Sized(("n",), ("n",), 0, 0, (shape, shape), 0))
+    with pytest.raises(ArtifactError, match="whose sizes are not known"):
+        check_graph(executable.graph, {"double": open_kernel}, ())
+    check_graph(executable.graph, {"double": open_kernel.at((3,))}, ())
+    with pytest.raises(ArtifactError, match="called with the sizes 0"):
+        open_kernel.at((0,))
 
 
 def test_a_kernel_that_writes_to_a_constant_is_refused(path: Path) -> None:

@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+import autosched
 from autosched.env import child_environment
 from autosched.errors import AutoschedError
 from autosched.runtime import Executable
 from autosched.runtime.artifact import _HEADER
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.library import read_module
+from tests.driver.build.test_dynamic import mlp, model, n
 from tests.runtime.kernels import chain
-from tests.runtime.test_artifact_check import write
+from tests.runtime.test_artifact_check import resealed, write
 
 _NUMBERS = (
     0,
@@ -99,9 +102,15 @@ def attack(path: Path, seeds: range) -> None:
         source = random.Random(seed)
         manifest, sections = json.loads(text), bytearray(data[start:])
         change(manifest, source)
-        write(path, json.dumps(manifest).encode(), bytes(sections))
+        sealed = resealed(manifest, bytes(sections))
+        write(path, json.dumps(manifest).encode(), sealed)
         try:
             loaded = read_module(path)
+            if isinstance(loaded, DynamicExecutable):
+                for rows in (1, 5, 70):
+                    loaded(np.ones((rows, 50), np.float32))
+                ran += 1
+                continue
             if isinstance(loaded, Executable):
                 loaded(*(np.ones(value.shape, value.dtype) for value in loaded.inputs))
             else:
@@ -119,11 +128,17 @@ def attack(path: Path, seeds: range) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "n_mutants"), [("graph", 200), ("module", 100), pytest.param("graph", 3000, marks=pytest.mark.slow)]
+    ("kind", "n_mutants"),
+    [("graph", 200), ("module", 100), ("dynamic", 100)]
+    + [pytest.param(kind, 3000, marks=pytest.mark.slow) for kind in ("graph", "dynamic")],
 )
 def test_changed_manifests_never_crash(tmp_path: Path, kind: str, n_mutants: int) -> None:
     executable = chain(3, 4, constant=True)
-    if kind == "graph":
+    if kind == "dynamic":
+        dynamic = autosched.build(model((n(), 50), mlp), records=[], threads=1)
+        assert isinstance(dynamic, DynamicExecutable)
+        dynamic.save(tmp_path / "model.asx")
+    elif kind == "graph":
         executable.save(tmp_path / "model.asx")
     else:
         executable.get_lib().save(tmp_path / "model.asx")

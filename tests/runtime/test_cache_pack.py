@@ -11,7 +11,7 @@ import pytest
 
 from autosched.errors import ArtifactError, UsageError
 from autosched.runtime.cache import KernelCache
-from autosched.runtime.cache_pack import ABOUT, pack, unpack
+from autosched.runtime.cache_pack import ABOUT, FORMAT, pack, unpack
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def packed(tmp_path: Path) -> Path:
 def test_entries_are_signed_anew_with_the_secret_of_the_cache_that_takes_them(packed: Path, tmp_path: Path) -> None:
     there = KernelCache(tmp_path / "to")
     result = unpack(there, packed, None)
-    assert (result.n_entries, result.n_new, result.size_bytes) == (2, 2, 5009)
+    assert (result.n_entries, result.n_new, result.size_bytes) == (2, 2, 5009 + 2 * 32)
     fresh = KernelCache(tmp_path / "to")
     assert fresh.get("a") == b"code of a" and fresh.get("b") == bytes(5000) and fresh.get("c") is None
     secret = KernelCache(tmp_path / "from").secret()
@@ -75,13 +75,13 @@ def test_files_that_are_no_packed_caches_are_refused(packed: Path, tmp_path: Pat
     for names, message in (([], "no packed kernel cache"), (["../../evil"], "which is no entry")):
         with zipfile.ZipFile(bad, "w") as archive:
             for name in names:
-                archive.writestr(ABOUT, json.dumps({"format": 1}))
+                archive.writestr(ABOUT, json.dumps({"format": FORMAT}))
                 archive.writestr(name, b"x")
         with pytest.raises(ArtifactError, match=message):
             unpack(cache, bad, None)
     with zipfile.ZipFile(bad, "w") as archive:
-        archive.writestr(ABOUT, json.dumps({"format": 2}))
-    with pytest.raises(ArtifactError, match="has the format 2"):
+        archive.writestr(ABOUT, json.dumps({"format": 9}))
+    with pytest.raises(ArtifactError, match="has the format 9"):
         unpack(cache, bad, None)
     for about in ("[1]", '{"format": "1"}', "{}"):
         with zipfile.ZipFile(bad, "w") as archive:
@@ -89,9 +89,23 @@ def test_files_that_are_no_packed_caches_are_refused(packed: Path, tmp_path: Pat
         with pytest.raises(ArtifactError, match="names no format"):
             unpack(cache, bad, None)
     with zipfile.ZipFile(bad, "w", zipfile.ZIP_LZMA) as archive:
-        archive.writestr(zipfile.ZipInfo(ABOUT), json.dumps({"format": 1}))
+        archive.writestr(zipfile.ZipInfo(ABOUT), json.dumps({"format": FORMAT}))
         archive.writestr("a" * 64, b"x")
     with pytest.raises(ArtifactError, match="DEFLATE"):
+        unpack(cache, bad, None)
+    assert not cache.entries()
+
+
+def test_an_entry_under_the_name_of_another_is_refused(packed: Path, tmp_path: Path) -> None:
+    """Its machine code would be called with the arguments of the other."""
+    cache, bad = KernelCache(tmp_path / "to"), tmp_path / "bad.zip"
+    with zipfile.ZipFile(packed) as old, zipfile.ZipFile(bad, "w") as new:
+        names = [name for name in old.namelist() if name != ABOUT]
+        assert len(names) > 1
+        new.writestr(ABOUT, old.read(ABOUT))
+        for name, other in zip(names, [*names[1:], names[0]], strict=True):
+            new.writestr(name, old.read(other))
+    with pytest.raises(ArtifactError, match="is not what was packed under this name"):
         unpack(cache, bad, None)
     assert not cache.entries()
 

@@ -122,9 +122,18 @@ class CpuKernel(Kernel):
     def takes_sizes(self) -> bool:
         return self.sized is not None
 
+    @property
+    def lacks_sizes(self) -> bool:
+        return self.sized is not None and not self.numbers
+
     def at(self, numbers: tuple[int, ...]) -> CpuKernel:
-        """A kernel whose sizes come with the call as it is for some values of its symbols."""
+        """A kernel whose sizes come with the call as it is for some values of its symbols, which are 1 at least.
+
+        Raises ArtifactError for smaller ones: its accesses are proved for one element and more.
+        """
         assert self.sized is not None, f"the sizes of '{self.name}' are its own"
+        if min(numbers, default=1) < 1:
+            raise ArtifactError(f"kernel '{self.name}' is called with the sizes {', '.join(map(str, numbers))}")
         values = dict(zip(self.sized.names, numbers, strict=True))
         pieces = shape_at(self.sized.pieces, values)
         shapes = [shape_at(shape, values) for shape in self.sized.shapes]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import autosched
 from autosched import relax
 from autosched.codegen import counters
 from autosched.driver.build.sized import SizedModel
-from autosched.errors import InvalidTypeError, ShapeError, UsageError
+from autosched.errors import ArtifactError, InvalidTypeError, ShapeError, UsageError
 from autosched.ir import IRModule
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.transform.bind_symbolic import BindSymbolicVars
@@ -191,6 +192,15 @@ def test_it_is_built_again_from_its_artifact(built: DynamicExecutable) -> None:
     again = rebuild(built.contents())
     x, y = run_at(built, (70, 50))
     np.testing.assert_array_equal(again(x).numpy(), y)  # type: ignore[operator]
+
+
+def test_a_form_that_reads_what_nothing_has_written_is_refused(built: DynamicExecutable) -> None:
+    contents = built.contents()
+    graph = contents.info["form"]["graph"]
+    nodes = [[*node[:2], node[3], node[2], *node[4:]] for node in graph["nodes"]]  # what was written is read
+    info = {**contents.info, "form": {**contents.info["form"], "graph": {**graph, "nodes": nodes}}}
+    with pytest.raises(ArtifactError, match="which nothing has written"):
+        DynamicExecutable.from_contents(replace(contents, info=info))
 
 
 def test_two_outputs_views_and_a_value_written_over() -> None:
