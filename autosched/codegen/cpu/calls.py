@@ -74,15 +74,39 @@ def _through_float32(emitter: Emitter, op: str, args: list[ir.Value]) -> ir.Valu
     return emitter.cast(emitter.apply(op, wide), "float32", "float16")
 
 
+_MOST_INLINE = 16  # places of a tile where libm is called lane by lane; those after them share a function
+
+
 def _lane_by_lane(emitter: Emitter, op: str, args: list[ir.Value], lanes: int) -> ir.Value:
-    b = emitter.builder
-    kind = element_of(args[0].type)
+    """A function of libm.
+
+    For each lane the registers of all that is alive are saved around a call: where there are very many, that is most
+    of the code and of the time to compile it, and vectors have a function of their own.
+    """
+    b, vector = emitter.builder, args[0].type
+    kind = element_of(vector)
     name = op + ("f" if isinstance(kind, ir.FloatType) else "")
     if lanes == 1:
         return call_intrinsic(b, name, kind, args)
+    emitter.calls_by_lane += 1
+    if emitter.calls_by_lane <= _MOST_INLINE:
+        return _each_lane(b, name, args, lanes)
+    label = f"autosched_lanes_{name}_{suffix(vector)}"
+    function = b.module.globals.get(label)
+    if function is None:
+        function = ir.Function(b.module, ir.FunctionType(vector, [vector] * len(args)), label)
+        function.linkage = "internal"
+        for attribute in ("noinline", "nounwind"):
+            function.attributes.add(attribute)
+        inner = ir.IRBuilder(function.append_basic_block("entry"))
+        inner.ret(_each_lane(inner, name, list(function.args), lanes))
+    return b.call(function, args)
+
+
+def _each_lane(b: ir.IRBuilder, name: str, args: list[ir.Value], lanes: int) -> ir.Value:
     result = ir.Constant(args[0].type, ir.Undefined)
     for lane in range(lanes):
-        value = call_intrinsic(b, name, kind, [b.extract_element(a, I32(lane)) for a in args])
+        value = call_intrinsic(b, name, element_of(result.type), [b.extract_element(a, I32(lane)) for a in args])
         result = b.insert_element(result, value, I32(lane))
     return result
 

@@ -46,6 +46,7 @@ class Emitter(IndexEmitter):
     guards: Guards  # accesses to check
     entry: ir.IRBuilder  # a builder at the end of the entry block's allocations
     configured: TileSizes | None  # the sizes that tile registers have when the code begins; None: none
+    calls_by_lane = 0  # of libm with vectors, so far
 
     def mask_key(self) -> int | None:
         """What a value under the present mask is remembered by."""
