@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,8 @@ from autosched.errors import ArtifactError
 from autosched.runtime.bfloat16 import NAME as BFLOAT16
 from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.graph import NOP, Graph, check_graph
-from autosched.runtime.kernel import LARGEST, Kernel, check_count, kernel_class
+from autosched.runtime.kernel import Kernel, check_count, kernel_class
+from autosched.runtime.memory import machine_bytes
 
 if TYPE_CHECKING:
     from autosched.json_types import Json
@@ -101,6 +101,9 @@ def _check_function(manifest: Mapping[str, Json], kernels: Mapping[str, Kernel])
             raise ValueError(f"kernel '{kernel}' is called with other arguments")
         for extent in (extent for shape in shapes for extent in shape):
             check_count(f"extent of an argument of '{kernel}'", extent)
+    decides = [] if manifest["decides"] is None else manifest["decides"]
+    if not isinstance(decides, list) or {*map(type, decides)} - {str}:
+        raise ValueError("what decides is no list of arguments")
     if len(names) != 1 or not isinstance(manifest["function"], str) or not isinstance(manifest["defaults"], dict):
         raise ValueError("its kernels are not those of one function")
 
@@ -165,11 +168,3 @@ def _check_memory(name: str, graph: Graph) -> None:
     own = sum(v.size_bytes for v in graph.values if v.storage.kind in ("input", "output"))
     if own + graph.arena_bytes > machine_bytes():
         raise ValueError(f"graph '{name}' needs {own + graph.arena_bytes} bytes, more than this machine has")
-
-
-def machine_bytes() -> int:
-    """The memory of this machine; larger than any where that is not known."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return LARGEST

@@ -10,7 +10,7 @@ import base64
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,10 +19,11 @@ import numpy as np
 from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError, TVMError
 from autosched.json_types import Json
 from autosched.runtime.array import NDArray, array, as_numpy, empty
-from autosched.runtime.artifact_check import check_read_graph, check_tensor, machine_bytes
+from autosched.runtime.artifact_check import check_read_graph, check_tensor
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import Kernel, check_count
+from autosched.runtime.memory import machine_bytes
 from autosched.runtime.module import Module
 from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.registry import get_global_func
@@ -231,48 +232,68 @@ def _check_function(program: Program, function: VMFunction) -> None:
     are_registers(function.result)
     if len(function.params) > function.n_registers:
         raise ValueError(f"'{function.name}' has more parameters than registers")
-    todo: list[Sequence[Instruction]] = [function.code]
-    while todo:
-        for instruction in todo.pop():
+
+    def check(code: Sequence[Instruction], before: Set[int]) -> Set[int]:
+        """The registers that hold something after code, and those before. Raises ValueError for one read too early."""
+        written = {*before}
+
+        def are_read(*numbers: int) -> None:
+            are_registers(*numbers)
+            if early := [number for number in numbers if number not in written]:
+                raise ValueError(f"'{function.name}' reads register {early[0]}, in which nothing is")
+
+        for instruction in code:
+            results: Sequence[int] = ()
             match instruction:
                 case ["run", segment, args, results]:
                     check_count("segment", segment, len(program.segments) - 1)
                     found = program.segments[segment]
                     if (len(args), len(results)) != (len(found.inputs), len(found.outputs)):
                         raise ValueError(f"segment {segment} has other inputs or outputs")
-                    are_registers(*args, *results)
+                    are_read(*args)
                 case ["call", result, name, args]:
                     if len(args) != len(program.functions[name].params):
                         raise ValueError(f"a call of '{name}' has {len(args)} arguments")
-                    are_registers(result, *args)
+                    are_read(*args)
+                    results = (result,)
                 case ["tuple", result, fields]:
-                    are_registers(result, *fields)
+                    are_read(*fields)
+                    results = (result,)
                 case ["item", result, source, index]:
-                    are_registers(result, source)
+                    are_read(source)
                     check_count("item", index)
+                    results = (result,)
                 case ["const", result, number]:
-                    are_registers(result)
                     check_count("constant", number, len(program.constants) - 1)
+                    results = (result,)
                 case ["move", result, source]:
-                    are_registers(result, source)
+                    are_read(source)
+                    results = (result,)
                 case ["if", condition, list() as then, list() as otherwise]:
-                    are_registers(condition)
-                    todo += [then, otherwise]
+                    are_read(condition)
+                    written |= check(then, written) & check(otherwise, written)
                 case ["check", register, str(), list() as shape, str()]:
-                    are_registers(register)
+                    are_read(register)
                     tuple(map(int, shape))
                 case ["value", result, int() | float() | str() | list() | None]:
-                    are_registers(result)
+                    results = (result,)
                 case ["packed", result, str(), args]:
-                    are_registers(result, *args)
+                    are_read(*args)
+                    results = (result,)
                 case ["packed_dps", results, outs, str(), args]:
-                    are_registers(*results, *args)
+                    are_read(*args)
                     if len(outs) != len(results):
                         raise ValueError("a call has other results")
                     for shape, dtype in outs:
                         check_tensor("a result", dtype, shape)
                 case _:
                     raise ValueError(f"unknown instruction {str(instruction)[:80]}")
+            are_registers(*results)
+            written.update(results)
+        return written
+
+    if function.result not in check(function.code, {*range(len(function.params))}):
+        raise ValueError(f"'{function.name}' gives register {function.result}, in which nothing is")
 
 
 class _Frame:

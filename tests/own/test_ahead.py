@@ -193,6 +193,12 @@ def test_a_manifest_that_does_not_fit_its_code_is_refused(tmp_path: Path) -> Non
         save_contents(changed, tmp_path / "changed.asx")
         with pytest.raises(ArtifactError, match="damaged"):
             autosched.load(tmp_path / "changed.asx")
+    for decides in ({}, {"decides": 7}, {"decides": [7]}):
+        manifest = {key: value for key, value in whole.info["manifest"].items() if key != "decides"} | decides
+        changed = Contents("function", whole.kernels, b"", {}, (), {"entry": "", "manifest": manifest})
+        save_contents(changed, tmp_path / "changed.asx")
+        with pytest.raises(ArtifactError, match="'decides' is missing|is no list of arguments"):
+            autosched.load(tmp_path / "changed.asx")
 
 
 def test_for_which_calls_a_kernel_is_cannot_be_changed(tmp_path: Path) -> None:

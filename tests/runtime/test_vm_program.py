@@ -84,6 +84,9 @@ def _changed(data, edit):
         lambda c: c["functions"][0].__setitem__(2, 1 << 60),  # more registers than memory
         lambda c: c["functions"][0][3][4].__setitem__(2, "none"),  # a function that is not there
         lambda c: c["functions"][0][3][1][3][0].__setitem__(2, 1),  # a constant that is not there
+        lambda c: c["functions"][0][3][0].__setitem__(2, [3]),  # a register in which nothing is yet
+        lambda c: c["functions"][0][3][1][3].pop(0),  # after one branch of two
+        lambda c: c["functions"][0][3].__delitem__(slice(3, 5)),  # at the end
         lambda c: c["functions"][0][3].append(["jump", 0]),
         lambda c: c["functions"][0][3].append(7),
         lambda c: c.__setitem__("late", {"c0": [[1 << 45], "float32"]}),
