@@ -98,6 +98,10 @@ class IndexOutOfRangeError(TVMError, IndexError):
     exit_code = 2
 
 
+class OutOfMemoryError(TVMError, MemoryError):
+    """More memory is needed than there is."""
+
+
 class AssertionFailedError(TVMError, AssertionError):
     """A condition that a program asserts (`T.Assert`) does not hold."""
 

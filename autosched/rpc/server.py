@@ -32,7 +32,7 @@ from autosched.rpc.access import HANDSHAKE_S, Access, admit, check_key, open_soc
 from autosched.rpc.access import greet as greet_tracker
 from autosched.rpc.frames import STALL_S, Frames
 from autosched.rpc.listening import Listener
-from autosched.runtime.artifact_check import machine_bytes
+from autosched.runtime.memory import machine_bytes
 
 MOST_SESSIONS = 8
 _SESSION_S = 4 * 3600.0

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.errors import ArtifactError, InvalidTypeError
+from autosched.errors import ArtifactError, InvalidTypeError, OutOfMemoryError
 from autosched.runtime.array import NDArray, as_numpy, from_dlpack
 from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
+from autosched.runtime.artifact_check import check_tensor
 from autosched.runtime.backends import backend_of
 from autosched.runtime.block_cover import cover, cover_cost, pass_cost
 from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
@@ -25,7 +26,7 @@ from autosched.runtime.graph_form import GraphForm
 from autosched.runtime.kernel import ArgSpec, Kernel, check_count
 from autosched.runtime.memory import as_aligned, dtype_name, empty_aligned
 from autosched.runtime.names import given_by_name
-from autosched.runtime.program import Memory, Program
+from autosched.runtime.program import Memory, Program, naming_the_largest
 from autosched.runtime.size_expr import Shape, shape_at, size_at, symbols_of
 from autosched.runtime.team import DEFAULT_LANES, most_threads
 from autosched.target import choose_threads
@@ -288,6 +289,8 @@ def check_form(form: GraphForm) -> None:
     for size in form.sizes:
         check_count(f"the least '{size.name}'", size.low)
         check_count(f"the largest '{size.name}'", size.high or 0)
+    for value in form.values:
+        check_tensor(f"value '{value.name}'", value.dtype, value.shape)
     if len(set(form.names)) < len(form.names):
         raise ValueError(f"two sizes have one name: {', '.join(form.names)}")
     for shape in form.shapes:
@@ -317,8 +320,8 @@ def check_form(form: GraphForm) -> None:
             if not first <= index <= last:
                 raise ValueError(f"value '{form.values[owner].name}' is used by nodes outside of {first} to {last}")
         roots = [[owners.get(root, root) for root in map(graph.root, side)] for side in (node.inputs, node.outputs)]
-        if early := next((owner for owner in roots[0] if owner not in written), None):
-            raise ValueError(f"node '{node.name}' reads '{form.values[early].name}', which nothing has written")
+        if early := [owner for owner in roots[0] if owner not in written]:
+            raise ValueError(f"node '{node.name}' reads '{form.values[early[0]].name}', which nothing has written")
         written.update(roots[1] if node.kernel != NOP else ())
 
 
@@ -446,7 +449,11 @@ class DynamicExecutor:
             program = ready.program
             for number, array in arrays.items():
                 program.place(number, ready.input(number, array))
-            made = {number: empty_aligned(shape, dtype) for number, shape, dtype in ready.outputs}
+            try:
+                made = {number: empty_aligned(shape, dtype) for number, shape, dtype in ready.outputs}
+            except OutOfMemoryError:
+                with naming_the_largest(program.graph, "output"):
+                    raise
             for number, array in made.items():
                 program.place(number, array)
             try:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
+from autosched.errors import OutOfMemoryError
+
 ALIGNMENT = 64
 _HUGE_PAGE = 2 << 20
+_LARGE = 1 << 30  # bytes from which the machine is asked what it has
 
 
 def empty_aligned(shape: Sequence[int], dtype: str | np.dtype[np.generic]) -> np.ndarray:
@@ -29,10 +34,26 @@ def empty_block(size_bytes: int) -> np.ndarray:
 
 
 def _block(size_bytes: int) -> tuple[np.ndarray, int]:
-    """A larger block, and where in it the aligned one begins."""
+    """A larger block, and where in it the aligned one begins.
+
+    Raises OutOfMemoryError, for more than this machine has too: the system would give it, and end who writes to it.
+    """
     alignment = _HUGE_PAGE if size_bytes >= 2 * _HUGE_PAGE else ALIGNMENT
-    block = np.empty(size_bytes + alignment, np.uint8)
+    try:
+        if size_bytes >= _LARGE and size_bytes > machine_bytes():
+            raise MemoryError
+        block = np.empty(size_bytes + alignment, np.uint8)
+    except (MemoryError, ValueError):  # NumPy says ValueError where no address is so large
+        raise OutOfMemoryError(f"{size_bytes} bytes of memory are needed, which this machine has not") from None
     return block, -address_of(block) % alignment
+
+
+def machine_bytes() -> int:
+    """The memory of this machine; larger than any where that is not known."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return sys.maxsize
 
 
 def address_of(data: np.ndarray) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from autosched.errors import InvalidValueError, ShapeError
+from autosched.errors import InvalidValueError, OutOfMemoryError, ShapeError
 from autosched.runtime import native_abi as abi
 from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.backends import GraphProgram
@@ -22,6 +23,21 @@ from autosched.runtime.locks import renew_after_fork
 from autosched.runtime.memory import ALIGNMENT, SmallCopies, address_of, empty_aligned, empty_block
 from autosched.runtime.pool import open_pool
 from autosched.runtime.team import most_threads_of
+
+
+@contextlib.contextmanager
+def naming_the_largest(graph: Graph, kind: str) -> Iterator[None]:
+    """Let an OutOfMemoryError inside name the largest of the values that are stored so, and the node that writes it."""
+    try:
+        yield
+    except OutOfMemoryError as error:
+        number, value = max(
+            ((n, v) for n, v in enumerate(graph.values) if v.storage.kind == kind), key=lambda pair: pair[1].size_bytes
+        )
+        maker = next((node for node in graph.nodes if number in map(graph.root, node.outputs)), None)
+        text = f"{error.message}: '{value.name}' {value.dtype}{list(value.shape)} has {value.size_bytes}"
+        where = None if maker is None else f"{node_place(maker)}, kernel '{maker.kernel}'"
+        raise OutOfMemoryError(text, where=where) from None
 
 
 class Memory:
@@ -71,7 +87,8 @@ class Program:
         renew_after_fork(self)
         self._pool = open_pool(native)
         memory = memory or Memory()
-        self._arena = memory.arena(graph.arena_bytes)
+        with naming_the_largest(graph, "arena"):
+            self._arena = memory.arena(graph.arena_bytes)
         called = [as_cpu(kernels[node.kernel]) for node in graph.nodes if node.kernel != NOP]
         self._scratch = memory.scratch(max((kernel.scratch_size(threads) for kernel in called), default=0))
         self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
@@ -160,7 +177,8 @@ class Program:
     def allocate(self, value: int) -> None:
         """Give a value that owns its storage memory of its own, filled with zeros."""
         spec = self.graph.values[value]
-        memory = empty_aligned(spec.shape, spec.dtype)
+        with naming_the_largest(self.graph, spec.storage.kind):
+            memory = empty_aligned(spec.shape, spec.dtype)
         memory.fill(0)
         self.place(value, memory)
 

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from autosched.runtime.memory import ALIGNMENT, SmallCopies, as_aligned, empty_aligned, empty_block
+from autosched.errors import OutOfMemoryError
+from autosched.runtime.memory import ALIGNMENT, SmallCopies, as_aligned, empty_aligned, empty_block, machine_bytes
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5), (1 << 20, 2)])
@@ -15,6 +16,14 @@ def test_arrays_begin_at_cache_lines(shape):
 def test_large_blocks_begin_at_huge_pages():
     assert empty_block(5 << 20).ctypes.data % (2 << 20) == 0
     assert empty_block(0).ctypes.data % 64 == 0
+
+
+def test_more_than_the_machine_has_is_refused():
+    """The system would give it, and end the process that fills it."""
+    with pytest.raises(OutOfMemoryError, match=rf"{machine_bytes() + 1} bytes of memory are needed"):
+        empty_block(machine_bytes() + 1)
+    with pytest.raises(MemoryError):
+        empty_aligned((1 << 40, 1 << 40), "float32")
 
 
 def test_only_what_is_not_aligned_is_copied():

@@ -15,7 +15,7 @@ import autosched
 from autosched import relax
 from autosched.codegen import counters
 from autosched.driver.build.sized import SizedModel
-from autosched.errors import ArtifactError, InvalidTypeError, ShapeError, UsageError
+from autosched.errors import ArtifactError, InvalidTypeError, OutOfMemoryError, ShapeError, UsageError
 from autosched.ir import IRModule
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.transform.bind_symbolic import BindSymbolicVars
@@ -201,6 +201,27 @@ def test_a_form_that_reads_what_nothing_has_written_is_refused(built: DynamicExe
     info = {**contents.info, "form": {**contents.info["form"], "graph": {**graph, "nodes": nodes}}}
     with pytest.raises(ArtifactError, match="which nothing has written"):
         DynamicExecutable.from_contents(replace(contents, info=info))
+
+
+def test_a_form_of_values_that_are_no_tensors_is_refused(built: DynamicExecutable) -> None:
+    contents = built.contents()
+    graph = contents.info["form"]["graph"]
+    values = [[*value[:2], "", *value[3:]] for value in graph["values"]]
+    info = {**contents.info, "form": {**contents.info["form"], "graph": {**graph, "values": values}}}
+    with pytest.raises(ArtifactError, match="has dtype ''"):
+        DynamicExecutable.from_contents(replace(contents, info=info))
+
+
+def test_more_memory_than_there_is_is_said_with_the_operator() -> None:
+    def outer(builder: BlockBuilder, x: Any) -> Any:
+        return OP.matmul(x, relax.const(np.ones((1, 1 << 16), "float32")))
+
+    made = autosched.build(model((n(), 1), outer), records=[], threads=1)
+    assert isinstance(made, DynamicExecutable)
+    assert made(np.ones((3, 1), "float32")).shape == (3, 1 << 16)  # type: ignore[union-attr]
+    with pytest.raises(OutOfMemoryError, match=r"has \d+ \(in node 'gv', kernel 'matmul") as caught:
+        made(np.ones((1 << 22, 1), "float32"))
+    assert str(1 << 40) in str(caught.value) and isinstance(caught.value, MemoryError)
 
 
 def test_two_outputs_views_and_a_value_written_over() -> None:

@@ -1,12 +1,21 @@
-"""The build writes into each node over how many threads it may be split."""
+"""What the build writes into nodes, and what is said of graphs that no machine holds."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
 import autosched
+from autosched.errors import OutOfMemoryError
 from autosched.frontend.onnx import from_onnx
 from autosched.records import FallbackContext
+from autosched.relax import op
+from autosched.relax.expr import Expr, ShapeExpr, Var
 from autosched.runtime import Executable
 from benchmarks.models import get_model
+from tests.relax.transform.graphs import graph
 
 
 def test_large_layers_are_split_and_small_ones_are_not(tmp_path) -> None:
@@ -19,3 +28,17 @@ def test_large_layers_are_split_and_small_ones_are_not(tmp_path) -> None:
     assert small.graph.nodes[-1].threads == 1  # 1 x 256 x 10
     large.save(tmp_path / "m.asx")
     assert [node.threads for node in Executable.load(tmp_path / "m.asx").graph.nodes] == [first, last]
+
+
+HUGE: dict[str, Callable[[Var], Expr]] = {
+    "pad": lambda x: op.nn.pad(x, pad_width=[0, 1 << 22, 0, 1 << 22]),
+    "tile": lambda x: op.tile(x, (1 << 20, 1 << 20)),
+    "broadcast_to": lambda x: op.broadcast_to(op.reshape(x, ShapeExpr((1, 16))), ShapeExpr((1 << 38, 16))),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_result_that_no_memory_holds_is_said_with_its_operator(name: str) -> None:
+    executable = autosched.build(graph({"x": (4, 4)}, lambda bb, x: HUGE[name](x)), records=[], threads=1)
+    with pytest.raises(OutOfMemoryError, match=rf"\d+ bytes of memory are needed.*kernel '\w*{name}"):
+        executable(np.ones((4, 4), "float32"))
