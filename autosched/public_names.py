@@ -27,13 +27,13 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "autosched": {
         # the compiler
         "build": "autosched.driver:build",
-        "lower": "autosched.driver:lower",
-        "tune": "autosched.driver:tune",
-        "bench": "autosched.driver:bench",
+        "lower": "autosched.driver.build.lower:lower",
+        "tune": "autosched.driver.tune.entry:tune",
+        "bench": "autosched.driver.bench.entry:bench",
         "compile": "autosched.driver.vm.relax_build:compile_any",
-        "TuneOptions": "autosched.driver:TuneOptions",
-        "TuneReport": "autosched.driver:TuneReport",
-        "BenchReport": "autosched.driver:BenchReport",
+        "TuneOptions": "autosched.driver.options:TuneOptions",
+        "TuneReport": "autosched.driver.tune.report:TuneReport",
+        "BenchReport": "autosched.driver.bench.entry:BenchReport",
         # the user's own functions
         "autotune": "autosched.own.decorate:autotune",
         "AutotunedFunction": "autosched.own.function:AutotunedFunction",
@@ -110,6 +110,17 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "download": "autosched.contrib.download",
         "tar": "autosched.contrib.tar",
         "utils": "autosched.contrib.utils",
+    },
+    "autosched.driver": {
+        "BenchReport": "autosched.driver.bench.entry:BenchReport",
+        "TuneOptions": "autosched.driver.options:TuneOptions",
+        "TuneReport": "autosched.driver.tune.report:TuneReport",
+        "build_onnx_file": "autosched.driver.onnx_files:build_onnx_file",
+        "can_wait": "autosched.driver.onnx_files:can_wait",
+        "extract_tasks": "autosched.driver.tasks:extract_tasks",
+        "list_tasks": "autosched.driver.tune.task_list:list_tasks",
+        "lower": "autosched.driver.build.lower:lower",
+        "tune_first": "autosched.driver.tune.first:tune_first",
     },
     "autosched.frontend": {name: f"autosched.frontend.{name}" for name in ("nn", "onnx", "torch")},
     "autosched.ir": {
@@ -297,7 +308,7 @@ HOOKS: Mapping[str, str] = {
     "tensor operators": "autosched.topi",
     "lowering passes": "autosched.codegen.lower.tvm_passes",
     "build": "autosched.driver:build",
-    "rebuild": "autosched.driver:rebuild",
+    "rebuild": "autosched.driver.rebuild:rebuild",
     "tophub": "autosched.autotvm.tophub:context",
     "measuring": "autosched.tuner.measure.remote.far:MeasuringRole",
 }

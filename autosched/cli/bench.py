@@ -167,9 +167,9 @@ def _bench_models(
 ) -> BenchReport:
     n_rows = (len(models) + sum(not is_built(path) for path in models) * len(names)) * len(threads) * len(batches)
     with Waiting(f"measuring {count(n_rows, 'row')}, {time_s:g} s each", quiet=common.is_quiet):
-        from autosched import driver
+        from autosched.driver.bench.entry import bench
 
-        found: BenchReport = driver.bench(
+        found: BenchReport = bench(
             models,
             target=common.target,
             records=list(common.db) or None,

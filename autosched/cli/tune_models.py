@@ -128,10 +128,10 @@ class TuneModels:
         if own is not None:
             with display:
                 return tune_own(own, common, options, self.inputs, display)
-        from autosched import driver
+        from autosched.driver.tune.entry import tune
 
         with self.elsewhere.measuring(common, options) as place, display:
-            return driver.tune(module, records=common.db[0] if common.db else None, progress=display, **place)
+            return tune(module, records=common.db[0] if common.db else None, progress=display, **place)
 
 
 EXAMPLE = (

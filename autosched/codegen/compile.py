@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autosched.codegen import cache, counters
@@ -14,6 +14,7 @@ from autosched.codegen.compiled import CompiledKernel
 from autosched.codegen.pool import SharedWork
 from autosched.target import Target
 from autosched.target.threads import choose_threads
+from autosched.tir.expr import const_int
 from autosched.tir.function import PrimFunc
 
 # Objects before a collection, and collections of each generation before one of the next. With Python's own numbers the
@@ -109,6 +110,7 @@ class Compilation:
             lambda item: compile_missing(item[0], target, item[1]),
             lambda item: (item[0], text, item[1]),
             counters.FINISHED.add,
+            lambda item: _kin(item[0]),
         )
 
     def __enter__(self) -> Compilation:
@@ -153,6 +155,11 @@ class Compilation:
                 raise found
             kernels.append(found.with_name(request.name))
         return kernels
+
+
+def _kin(request: Request) -> Hashable:
+    """Equal for kernels that share most of their code: of one configuration and first arguments of one shape."""
+    return request.config, tuple(tuple(map(const_int, buffer.shape)) for buffer in request.func.buffers[:2])
 
 
 def compile_funcs(

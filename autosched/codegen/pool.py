@@ -13,7 +13,6 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
@@ -61,14 +60,20 @@ class SharedWork(Generic[K, T, R]):
 
     here     does an item in this process; `message` makes of an item what a helper is sent
     finished called after each item
+    kin      items of equal kin cost less after each other, so one process does them where it can
     """
 
     def __init__(
-        self, here: Callable[[T], R], message: Callable[[T], object], finished: Callable[[], object] = int
+        self,
+        here: Callable[[T], R],
+        message: Callable[[T], object],
+        finished: Callable[[], object] = int,
+        kin: Callable[[T], Hashable] = id,
     ) -> None:
-        self._here, self._message, self._finished = here, message, finished
-        self._todo: deque[tuple[K, T]] = deque()
-        self._left: deque[tuple[K, T]] = deque()  # what helpers could not do
+        self._here, self._message, self._finished, self._kin = here, message, finished, kin
+        self._todo: list[tuple[K, T, Hashable]] = []  # with their kin
+        self._left: list[tuple[K, T, Hashable]] = []  # what helpers could not do
+        self._begun: dict[object, Hashable] = {}  # by who did it: the kin of the item begun last
         self._results: dict[K, R | Exception] = {}
         self._changed = threading.Condition()
         self._is_open = True
@@ -82,7 +87,7 @@ class SharedWork(Generic[K, T, R]):
     def add(self, key: K, item: T) -> None:
         """One item more."""
         with self._changed:
-            self._todo.append((key, item))
+            self._todo.append((key, item, self._kin(item)))
             self._changed.notify()
 
     def start_helper(self) -> None:
@@ -109,21 +114,29 @@ class SharedWork(Generic[K, T, R]):
         self._work(self._left)
         return self._results
 
-    def _work(self, items: deque[tuple[K, T]]) -> None:
-        while items:
-            with contextlib.suppress(IndexError):  # a helper has taken the last one
-                key, item = items.popleft()
-                self._results[key] = _attempt(self._here, item)
-                self._finished()
+    def _work(self, items: list[tuple[K, T, Hashable]]) -> None:
+        while True:
+            with self._changed:
+                if not items:
+                    return
+                key, item, _ = self._take(items)
+            self._results[key] = _attempt(self._here, item)
+            self._finished()
 
-    def _next(self) -> tuple[K, T] | None:
+    def _next(self) -> tuple[K, T, Hashable] | None:
         with self._changed:
             while not self._todo and self._is_open:
                 self._changed.wait()
-            try:
-                return self._todo.popleft()
-            except IndexError:
-                return None
+            return self._take(self._todo) if self._todo else None
+
+    def _take(self, items: list[tuple[K, T, Hashable]]) -> tuple[K, T, Hashable]:
+        """The first item of the kin that this thread's last one had; else of a kin that no other is at; else any."""
+        me = threading.get_ident()
+        mine, others = self._begun.get(me), {kin for who, kin in self._begun.items() if who != me}
+        kins = [kin for _, _, kin in items]
+        at = kins.index(mine) if mine in kins else next((i for i, kin in enumerate(kins) if kin not in others), 0)
+        self._begun[me] = kins[at]
+        return items.pop(at)
 
     def _drive(self) -> None:
         """Give items to a process of our own until none are left; with one that fails, whatever the reason, end."""

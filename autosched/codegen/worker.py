@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from autosched.codegen.pool import NotDone, read_frame, write_frame
 
@@ -20,8 +20,15 @@ def main() -> None:
     """Serve until stdin ends; what libraries print goes to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    from autosched.codegen.compile import patient_collector
     from autosched.codegen.cpu import build, machine  # noqa: F401  (before it is asked for anything)
 
+    with patient_collector():  # for good: it would collect at the end of each kernel
+        _serve(answers)
+
+
+def _serve(answers: IO[bytes]) -> None:
+    """Answer until stdin ends."""
     while True:
         answer: object
         try:

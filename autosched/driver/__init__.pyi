@@ -1,6 +1,5 @@
 # Made by `python -m tests.stubs` from the file beside it and autosched/public_names.py.
 from autosched.driver.bench.entry import BenchReport as BenchReport
-from autosched.driver.bench.entry import bench as bench
 from autosched.driver.build.choose import BuildReport as BuildReport
 from autosched.driver.build.entry import build as build
 from autosched.driver.build.entry import build_report as build_report
@@ -9,10 +8,8 @@ from autosched.driver.model_files import load_model as load_model
 from autosched.driver.model_files import split_ranges as split_ranges
 from autosched.driver.onnx_files import build_onnx_file as build_onnx_file
 from autosched.driver.onnx_files import can_wait as can_wait
-from autosched.driver.rebuild import rebuild as rebuild
+from autosched.driver.options import TuneOptions as TuneOptions
 from autosched.driver.tasks import extract_tasks as extract_tasks
-from autosched.driver.tune.entry import TuneOptions as TuneOptions
-from autosched.driver.tune.entry import TuneReport as TuneReport
-from autosched.driver.tune.entry import tune as tune
-from autosched.driver.tune.entry import tune_first as tune_first
+from autosched.driver.tune.first import tune_first as tune_first
+from autosched.driver.tune.report import TuneReport as TuneReport
 from autosched.driver.tune.task_list import list_tasks as list_tasks

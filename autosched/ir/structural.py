@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from operator import attrgetter
 
 import numpy as np
 
@@ -135,13 +135,30 @@ class _Unnamed(Exception):
     """An expression has a variable that has no number yet."""
 
 
-def _written_fields(kind: type, is_variable: bool, labelled: bool) -> tuple[str, ...]:
-    """The fields of a node that are written: not a variable's name, and labels only where they count."""
-    left_out = frozenset({"name"}) if is_variable else frozenset() if labelled else labels(kind)
-    return tuple(name for name, _ in form_fields(kind) if name not in left_out)
+class _Written(dict[tuple[type, bool], tuple[bool, str, Callable[[object], Iterable[object]]]]):
+    """(whether it is a variable, its name, what reads the fields that are written) by node type and `labelled`.
+
+    Written are all but a variable's name, and labels only where they count.
+    """
+
+    def __missing__(self, key: tuple[type, bool]) -> tuple[bool, str, Callable[[object], Iterable[object]]]:
+        kind, labelled = key
+        is_variable = bool(getattr(kind, "is_variable", False))
+        left_out = frozenset({"name"}) if is_variable else frozenset() if labelled else labels(kind)
+        names = tuple(name for name, _ in form_fields(kind) if name not in left_out)
+        found = self[key] = is_variable, kind.__name__, _reader(names)
+        return found
 
 
-_written: Callable[[type, bool, bool], tuple[str, ...]] = cache(_written_fields)
+def _reader(names: tuple[str, ...]) -> Callable[[object], Iterable[object]]:
+    """What gives the values of some fields."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda node: [getattr(node, name) for name in names]
+
+
+_WRITTEN = _Written()
+_PREFIXES: dict[type, str] = {kind: f"{kind.__name__}:" for kind in (str, int, float, bool)}
 
 
 @dataclass
@@ -161,8 +178,14 @@ class _Digester:
 
     def write(self, x: object, out: list[str], known_only: bool = False) -> None:
         """The tokens of `x`. Raises _Unnamed for a new variable if `known_only`, _TooLong."""
-        if isinstance(x, str | int | float):  # first, for they are half of all
-            out.append(f"{type(x).__name__}:{x!r};")
+        prefix = _PREFIXES.get(type(x))
+        if prefix is not None:  # first, for they are half of all
+            out.append(f"{prefix}{x!r};")
+        elif isinstance(x, (tuple, list)):
+            out.append("[")
+            for v in x:
+                self.write(v, out, known_only)
+            out.append("]")
         elif isinstance(x, IRModule):
             for gv, function in x.functions_items():
                 out.append(gv.name)
@@ -170,11 +193,6 @@ class _Digester:
                 self.write(function, out, known_only)
         elif isinstance(x, Node):
             self.node(x, out, known_only)
-        elif isinstance(x, tuple | list):
-            out.append("[")
-            for v in x:
-                self.write(v, out, known_only)
-            out.append("]")
         elif isinstance(x, Mapping):
             out.append("{")
             keys = list(x) if any(isinstance(k, Node) for k in x) else sorted(x, key=str)
@@ -189,7 +207,7 @@ class _Digester:
             out.append(f"{type(x).__name__}:{x!r};")
 
     def node(self, x: Node, out: list[str], known_only: bool) -> None:
-        is_variable = getattr(type(x), "is_variable", False)
+        is_variable, _, _ = _WRITTEN[type(x), self.labelled]
         if is_variable and id(x) in self.names:
             out.append(f"#{self.names[id(x)]}")
             return
@@ -210,20 +228,21 @@ class _Digester:
                     pass
         if is_variable:
             self.names[id(x)] = len(self.names)
-        self.fields(x, is_variable, out, known_only)
+        self.fields(x, out, known_only)
 
-    def fields(self, x: Node, is_variable: bool, out: list[str], known_only: bool) -> None:
-        out.append(type(x).__name__)
+    def fields(self, x: Node, out: list[str], known_only: bool) -> None:
+        _, name, read = _WRITTEN[type(x), self.labelled]
+        out.append(name)
         out.append("(")
-        for name in _written(type(x), is_variable, self.labelled):
-            self.write(getattr(x, name), out, known_only)
+        for value in read(x):
+            self.write(value, out, known_only)
         out.append(")")
 
     def digest(self, x: Node) -> str:
         """One token for an expression all of whose variables have numbers, which stay what they are."""
         if id(x) not in self.digests:
             out: list[str] = []
-            self.fields(x, False, out, known_only=True)
+            self.fields(x, out, known_only=True)
             self.digests[id(x)] = _sha256(out)
         return self.digests[id(x)]
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autosched import driver
 from autosched.driver.build.choose import make_task
 from autosched.driver.module_timer import ModuleTimer
+from autosched.driver.options import TuneOptions
 from autosched.driver.settings import resolve_target
+from autosched.driver.tune.entry import tune
 from autosched.errors import InvalidTypeError, InvalidValueError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.meta_schedule.database import FAILED_S, ArgsInfo, Database, JSONDatabase, PathOrNone, TuningRecord
@@ -122,11 +123,11 @@ def _tune(
     workload = database.commit_workload(module)
     task = make_task(module["main"], target, name="main", threads=target.num_cores or 1)
     where = Path(work_dir) / "autosched.db" if work_dir is not None else Path(os.devnull)
-    options = driver.TuneOptions(trials=trials, strategy=strategy, seed=seed, threads=task.threads)
+    options = TuneOptions(trials=trials, strategy=strategy, seed=seed, threads=task.threads)
     if work_dir is None:
         raise InvalidValueError("tuning needs work_dir, where measurements are kept")
     measurer = None if there is None else there.measurer
-    driver.tune(task, target, records=where, options=options, measurer=measurer)
+    tune(task, target, records=where, options=options, measurer=measurer)
     with open_store(where) as store:
         for record in store.trials(task):
             seconds = _seconds(record.measurement)

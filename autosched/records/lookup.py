@@ -158,11 +158,13 @@ def _neighbours(
     ranked: list[tuple[tuple[object, ...], float, str, Record]] = []
     for place, source in enumerate(sources(lookup)):
         for record in lookup.winners_of_op(place, source, task):
-            distance = distance_between(task.workload, record.workload)
-            match = match_device(record, here, source.by_family, lookup.like)
-            if not 0 < distance < math.inf or match.trust is None or record.threads != task.threads:
+            if record.threads != task.threads:
                 continue
-            if is_wanted(record, distance):
+            distance = distance_between(task.workload, record.workload)
+            if not 0 < distance < math.inf:
+                continue
+            match = match_device(record, here, source.by_family, lookup.like)
+            if match.trust is not None and is_wanted(record, distance):
                 rank = (distance, match.level, -record.time, record.uid)
                 ranked.append((rank, distance, source.origin_for(task), record))
     return [entry[1:] for entry in sorted(ranked, key=lambda entry: entry[0])[:MOST_NEIGHBOURS]]

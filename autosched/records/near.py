@@ -13,6 +13,8 @@ RANGE = "range"  # in a winner's `how`: the least and largest sizes that it was 
 
 def distance_between(a: Workload, b: Workload) -> float:
     """How far apart two workloads are: the sizes' ratios as powers of two, summed; infinite if other things differ."""
+    if a.op != b.op or a.dtypes != b.dtypes or a.epilogue != b.epilogue:
+        return math.inf
     rest_a, sizes_a = _split(a)
     rest_b, sizes_b = _split(b)
     if rest_a != rest_b or len(sizes_a) != len(sizes_b):

@@ -311,6 +311,9 @@ class Analyzer:
         match x:
             case IntImm():
                 return Linear(x.value)
+            case Var():
+                low, high = self.bounds.get(x, (None, None))
+                return Linear(low) if low is not None and low == high and not self.keep_units else Linear.of(x)
             case E.Add():
                 return self._recombine(self.linear(x.a).add(self.linear(x.b)))
             case E.Sub():
@@ -326,9 +329,6 @@ class Analyzer:
                 return self._floordiv(self.linear(x.a), c, x.dtype)
             case E.FloorMod(b=IntImm(value=c)) if c > 0:
                 return self._floormod(self.linear(x.a), c, x.dtype)
-            case Var():
-                low, high = self.bounds.get(x, (None, None))
-                return Linear(low) if low is not None and low == high and not self.keep_units else Linear.of(x)
             case E.Min() | E.Max():
                 return self._extremum(x)
             case _:
@@ -423,7 +423,12 @@ class Analyzer:
 
     def simplify(self, x: PrimExpr) -> PrimExpr:
         """An equal expression, simpler where the ranges allow; `x` itself where nothing changed."""
-        if isinstance(x, IntImm | E.FloatImm | E.StringImm):
+        if isinstance(x, Var):
+            low, high = self.bounds.get(x, (None, None))
+            if low is None or low != high or self.keep_units or not is_int(x.dtype) or x.dtype == "bool":
+                return x
+            return IntImm(low, x.dtype)
+        if isinstance(x, (IntImm, E.FloatImm, E.StringImm)):
             return x
         result: PrimExpr = self._once("simplify", x, self._simplified)
         return result

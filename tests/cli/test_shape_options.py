@@ -50,7 +50,7 @@ def test_a_range_is_tuned_shape_by_shape(tmp_path: Path, monkeypatch: pytest.Mon
         settled.append(points)
         return (Rule("dense", (("dense 1x16", "rows=2", 0.5), ("dense 8x16", "rows=2", 0.6))),)
 
-    monkeypatch.setattr("autosched.driver.tune", tune)
+    monkeypatch.setattr("autosched.driver.tune.entry.tune", tune)
     monkeypatch.setattr(tune_shapes, "settle", settle)
     words = ["tune", str(model), "--db", str(tmp_path / "r.db")]
     assert main([*words, "--shapes", "x:1..8x16", "--trials", "6", "-f", "json"]) == 0

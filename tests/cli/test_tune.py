@@ -102,7 +102,7 @@ def test_flags_become_options(words: list[str], monkeypatch: pytest.MonkeyPatch)
         given.append(options)
         return TuneReport()
 
-    monkeypatch.setattr("autosched.driver.tune", tune)
+    monkeypatch.setattr("autosched.driver.tune.entry.tune", tune)
     assert main([*words, "--cold", "--fresh", "--until", "2%", "--cache", "warm", "--budget", "10m"]) == 0
     assert main([*words, "--tasks", "0", "--seed", "7", "--strategy", "gp", "--precision", "bf16"]) == 0
     first, second = given
@@ -176,7 +176,7 @@ def test_a_model_that_fails_stops_the_others_only_where_nobody_says_otherwise(
         tuned.append(options.trials)
         return TuneReport(n_trials=3)
 
-    monkeypatch.setattr("autosched.driver.tune", tune)
+    monkeypatch.setattr("autosched.driver.tune.entry.tune", tune)
     words = ["tune", "--all", "--trials", "9", "-q"]
     refuse(capsys, words, "none.onnx")  # told before hours are spent on the others
     assert not tuned and main([*words, "--keep-going"]) == 1
@@ -203,7 +203,7 @@ def test_a_run_over_models_that_was_killed_goes_on_where_it_was(
         tuned.append(options)
         return TuneReport(n_trials=1)
 
-    monkeypatch.setattr("autosched.driver.tune", tune)
+    monkeypatch.setattr("autosched.driver.tune.entry.tune", tune)
     words = ["tune", "--all", "--trials", "12", "--budget", "60s"]
     assert main(words) == 0
     said = capsys.readouterr().err

@@ -96,3 +96,34 @@ def test_work_that_is_given_up_ends_its_helpers(monkeypatch):
     shared.start_helper()
     shared.close()
     assert shared.finish() == {}
+
+
+def test_one_worker_does_what_is_akin_one_after_the_other(monkeypatch):
+    monkeypatch.setattr(pool, "take_spare", lambda: None)
+    done = []
+    shared: pool.SharedWork[int, int, None] = pool.SharedWork(done.append, lambda n: n, kin=lambda n: n % 2)
+    for n in range(6):
+        shared.add(n, n)
+    shared.finish()
+    assert done == [0, 2, 4, 1, 3, 5]
+
+
+def test_two_workers_begin_with_what_is_not_akin(monkeypatch):
+    """The helper's first item waits until this process has begun one."""
+    here, begun = [], threading.Event()
+    monkeypatch.setattr(pool, "take_spare", lambda: _Helper(lambda message: begun.wait(60) and -message))
+    asked = threading.Event()
+
+    def message(n):
+        asked.set()
+        return n
+
+    shared: pool.SharedWork[int, int, int] = pool.SharedWork(
+        lambda n: here.append(n) or begun.set() or n, message, kin=lambda n: n // 10
+    )
+    for n in (1, 2, 11):
+        shared.add(n, n)
+    shared.start_helper()
+    assert asked.wait(60)
+    results = shared.finish()
+    assert here[0] == 11 and results[1] == -1

@@ -36,7 +36,7 @@ def one_call(make: Callable[..., Any], *types: tuple[tuple[int, ...], str]) -> I
 # argv: database, trials. Prints for each change: trials so far, the state of the task, the ids of the workers.
 TUNER = """
 import sys, autosched
-from autosched.driver import TuneOptions, tune as _
+from autosched.driver import TuneOptions
 from autosched.tuner.measure.process import _ALIVE
 from tests.driver.programs import matmul
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import autosched
+from autosched.driver.rebuild import rebuild
 from autosched.errors import ArtifactError, UsageError
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime import NeedsRebuildError, artifact
@@ -131,4 +132,4 @@ def test_functions_that_are_none_are_refused(tmp_path: Path, functions: object) 
     contents = artifact.load_contents(tmp_path / "model.asx")
     manifest = {**contents.info["manifest"], "functions": functions}
     with pytest.raises(ArtifactError, match="nothing to build kernel|is damaged"):
-        autosched.driver.rebuild(dataclasses.replace(contents, info={**contents.info, "manifest": manifest}))
+        rebuild(dataclasses.replace(contents, info={**contents.info, "manifest": manifest}))

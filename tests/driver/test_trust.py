@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -145,7 +146,7 @@ def test_tune_and_force_tune_before_a_command_builds(tmp_path: Path, monkeypatch
 
     module = load_module(dense_file(tmp_path / "m.onnx"), None, quiet=True)
     calls: list[Any] = []
-    first = sys.modules[tune_first.__module__]
+    first = importlib.import_module("autosched.driver.tune.entry")
     monkeypatch.setattr(first, "tune", lambda module, target, **rest: calls.append(rest))
     database = tmp_path / "r.db"
     for mode, expected in (("lookup", 0), ("tune", 1), ("force", 1)):
@@ -197,6 +198,7 @@ def test_a_second_process_measures_and_compiles_nothing(tmp_path: Path, monkeypa
 
 
 BUILD = """
+import importlib
 import sys
 from autosched.cli import main
 sys.exit(main(sys.argv[1:]))

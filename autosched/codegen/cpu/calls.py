@@ -127,11 +127,13 @@ def _remainder(emitter: Emitter, args: list[ir.Value], lanes: int) -> ir.Value:
     quick, slow, after = (b.function.append_basic_block(f"remainder.{n}") for n in ("quick", "libm", "end"))
     b.cbranch(small, quick, slow)
     b.position_at_end(quick)
+    emitter.scopes.append({})  # what is made here is not there after it
     whole = emitter.apply("trunc", [quotient])
     rest = emitter.fused(b.fneg(whole), y, x)
     below = b.fcmp_ordered("<", rest, constant(kind, 0.0))  # the quotient was rounded up to a whole number
     rest = b.select(below, b.fadd(rest, y), rest)
     near = emitter.apply("copysign", [rest, args[0]])
+    emitter.scopes.pop()
     b.branch(after)
     b.position_at_end(slow)
     far = _lane_by_lane(emitter, "fmod", args, lanes)

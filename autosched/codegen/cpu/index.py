@@ -53,6 +53,16 @@ class IndexEmitter:
         self.scopes[-1][key] = value
         return value
 
+    def in_lanes(self, value: ir.Value, lanes: int) -> ir.Value:
+        """A scalar in every lane, made once for each; a vector as it is."""
+        if lanes == 1 or isinstance(value, ir.Constant) or lanes_of(value) > 1:
+            return splat(self.builder, value, lanes)
+        key = ("lanes", id(value), lanes)
+        known = self.known(key)
+        if known is None:  # the value is kept so that its id stays its own
+            known = self.remember(key, (splat(self.builder, value, lanes), value))
+        return known[0]
+
     def atom(self, value: ir.Value) -> Affine:
         """An LLVM integer of the index type as an index value."""
         if isinstance(value, ir.Constant):
@@ -186,7 +196,7 @@ class IndexEmitter:
     def vector(self, a: Index) -> ir.Value:
         """The value as an LLVM vector of integers, one per lane."""
         if not isinstance(a, Affine):
-            return splat(self.builder, a, self.lanes)
+            return self.in_lanes(a, self.lanes)
         if self.lanes == 1:
             return self.scalar(a)
         steps = ir.Constant(
@@ -195,7 +205,7 @@ class IndexEmitter:
         )
         if not a.terms:
             return steps
-        base = splat(self.builder, self.scalar(a.without_lane()), self.lanes)
+        base = self.in_lanes(self.scalar(a.without_lane()), self.lanes)
         return self.builder.add(base, steps) if a.lane else base
 
     def table(self, a: Index) -> list[int] | None:

@@ -23,12 +23,28 @@ from autosched.codegen.cpu.types import (
     memory_type,
     splat,
     suffix,
+    undefined,
     value_type,
 )  # fmt: skip
 from autosched.ir.node import walk
 from autosched.tir.buffer import Buffer
-from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import FloorDiv, FloorMod, PrimExpr, Var, add, cast, const, const_int, mul
+from autosched.tir.dtypes import is_int, item_bytes
+from autosched.tir.expr import (
+    Add,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    PrimExpr,
+    Sub,
+    Var,
+    add,
+    cast,
+    const,
+    const_int,
+    mul,
+)  # fmt: skip
 from autosched.tir.stmt import Allocate
 
 ZERO_BYTES = 256  # of the constant that is read in place of padding: more than any vector has
@@ -64,6 +80,8 @@ class MemoryEmitter(Emitter):
     divided: dict[
         int, tuple[tuple[PrimExpr, ...], list[Var] | None]
     ]  # the variables of indices that are worth flattening
+    # By indices and place, which are kept so that their ids stay their own: what `_distance` says.
+    sums: dict[tuple[int, int], tuple[tuple[PrimExpr, ...], Place, tuple[int, Coefficients] | None]]
 
     def note_lanes(self, buffer: Buffer, at: Index) -> None:
         """Keep account of what is used of a local buffer."""
@@ -126,22 +144,46 @@ class MemoryEmitter(Emitter):
         flat = self.flattened(place, indices)
         if flat is not None:
             return self.index(flat)
+        at = self.combined(place, indices)
+        if at is not None:
+            return at
         total: Index = Affine()
         for e, stride in zip(indices, place.strides, strict=False):
             total = self.sum(total, self.product(self.index(e), Affine(stride) if isinstance(stride, int) else stride))
         return total
 
+    def combined(self, place: Place, indices: tuple[PrimExpr, ...]) -> Affine | None:
+        """The distance by the coefficients of the variables, found once for unrolled code; None where it has none."""
+        known = self.sums.get((id(indices), id(place)))
+        if known is None:
+            known = self.sums[id(indices), id(place)] = indices, place, _distance(place, indices)
+        if known[2] is None:
+            return None
+        const, coefficients = known[2]
+        lane, terms = 0, dict[int, tuple[int, ir.Value]]()
+        for var, c in coefficients:
+            value = self.env.get(var)
+            if not isinstance(value, Affine):
+                return None
+            const += c * value.const
+            lane += c * value.lane
+            for number, k, term in value.terms:
+                terms[number] = (terms[number][0] if number in terms else 0) + c * k, term
+        found = tuple((number, k, term) for number, (k, term) in sorted(terms.items()) if k)
+        return Affine(const, found, lane)
+
     def flattened(self, place: Place, indices: tuple[PrimExpr, ...]) -> PrimExpr | None:
         """One simplified expression where quotients and remainders may cancel: i // 9 * 9 + i % 9."""
-        strides = [s for s in place.strides if isinstance(s, int)]
-        if len(indices) < 2 or len(strides) < len(place.strides):
-            return None
-        if id(indices) not in self.divided:
-            divides = any(isinstance(x, FloorDiv | FloorMod) for i in indices for x in walk(i))
+        known = self.divided.get(id(indices))
+        if known is None:
+            divides = len(indices) > 1 and any(isinstance(x, FloorDiv | FloorMod) for i in indices for x in walk(i))
             pure = divides and all(self.is_pure(i) for i in indices)
-            self.divided[id(indices)] = (indices, sorted_vars(indices) if pure else None)
-        variables = self.divided[id(indices)][1]
+            known = self.divided[id(indices)] = (indices, sorted_vars(indices) if pure else None)
+        variables = known[1]
         if variables is None:
+            return None
+        strides = [s for s in place.strides if isinstance(s, int)]
+        if len(strides) < len(place.strides):
             return None
         key = ("flat", id(indices), place.strides, *(self.analyzer.bounds.get(v) for v in variables))
         if key not in self.flat:
@@ -163,7 +205,23 @@ class MemoryEmitter(Emitter):
                 offset = self.scalar(Affine(0, at.terms))
                 known = self.remember(key, self.builder.gep(pointer, [offset], inbounds=inbounds))
             pointer = known
-        return self.builder.gep(pointer, [self.index_type(at.const)], inbounds=inbounds) if at.const else pointer
+        if not at.const:
+            return pointer
+        at_number = ("address", id(pointer), at.const)
+        known = self.known(at_number)
+        if known is None:
+            known = self.remember(at_number, self.builder.gep(pointer, [self.index_type(at.const)], inbounds=inbounds))
+        return known
+
+    def row_address(self, place: Place, at: Affine, vector: ir.Type) -> ir.Value:
+        """A pointer to a vector whose elements lie next to each other."""
+        pointer = self.address(place, at.without_lane())
+        key = ("row", id(pointer), vector.count if isinstance(vector, ir.VectorType) else 1)
+        known = self.known(key)
+        if known is None:
+            kind = vector.as_pointer(place.pointer.type.addrspace)
+            known = self.remember(key, self.builder.bitcast(pointer, kind))
+        return known
 
     def accessed(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[Place, Index]:
         """Where a buffer is, and how far from its start an access is that is checked and noted."""
@@ -255,9 +313,7 @@ class MemoryEmitter(Emitter):
 
     def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> ir.Value:
         vector = memory_type(dtype, self.lanes)
-        pointer = self.builder.bitcast(
-            self.address(place, at.without_lane()), vector.as_pointer(place.pointer.type.addrspace)
-        )
+        pointer = self.row_address(place, at, vector)
         # A local row is padded at its end, so that a tail may be loaded whole; lanes that a condition leaves out may
         # lie before its start as well.
         is_whole = place.is_local and (self.mask is None or isinstance(self.mask, int))
@@ -273,7 +329,7 @@ class MemoryEmitter(Emitter):
             pointers = self.lane_pointers(place, at, align)
             name = f"llvm.masked.gather.{suffix(vector)}.v{self.lanes}p0"
             return call_intrinsic(self.builder, name, vector, [pointers, I32(align), self.mask, constant(vector, 0)])
-        result = ir.Constant(vector, ir.Undefined) if self.mask is None else constant(vector, 0)
+        result = undefined(vector) if self.mask is None else constant(vector, 0)
         for lane in range(self.mask if isinstance(self.mask, int) else self.lanes):
             element = self.builder.load(self.lane_address(place, at, lane), align=align)
             result = self.builder.insert_element(result, element, I32(lane))
@@ -316,9 +372,7 @@ class MemoryEmitter(Emitter):
 
     def store_row(self, buffer: Buffer, value: ir.Value, at: Affine, align: int) -> None:
         place = self.places[buffer]
-        pointer = self.builder.bitcast(
-            self.address(place, at.without_lane()), value.type.as_pointer(place.pointer.type.addrspace)
-        )
+        pointer = self.row_address(place, at, value.type)
         mask = self.mask_vector()
         if isinstance(self.mask, int) and buffer in self.unmasked:
             mask = None
@@ -345,6 +399,43 @@ class MemoryEmitter(Emitter):
         """Ask for the cache line of an element, for reading, in all levels."""
         pointer = self.builder.bitcast(self.address(place, at.without_lane()), I8.as_pointer())
         call_intrinsic(self.builder, "llvm.prefetch.p0", VOID, [pointer, I32(0), I32(3), I32(1)])
+
+
+Coefficients = tuple[tuple[Var, int], ...]
+
+
+def _distance(place: Place, indices: tuple[PrimExpr, ...]) -> tuple[int, Coefficients] | None:
+    """(constant, coefficients of variables) of the distance from a buffer's start; None where it is no such sum."""
+    const, found = 0, dict[Var, int]()
+    for e, stride in zip(indices, place.strides, strict=False):
+        if not isinstance(stride, int) or (linear := _coefficients(e)) is None:
+            return None
+        const += linear[0] * stride
+        for var, c in linear[1].items():
+            found[var] = found.get(var, 0) + c * stride
+    return const, tuple((var, c) for var, c in found.items() if c)
+
+
+def _coefficients(e: PrimExpr) -> tuple[int, dict[Var, int]] | None:
+    """(constant, coefficient of each variable) of sums and multiples."""
+    match e:
+        case IntImm():
+            return int(e.value), {}
+        case Var() if is_int(e.dtype) and e.dtype != "bool":
+            return 0, {e: 1}
+        case Cast() if is_int(e.value.dtype) and e.value.dtype != "bool":
+            return _coefficients(e.value)
+        case Add() | Sub() | Mul():
+            a, b = _coefficients(e.a), _coefficients(e.b)
+            if a is None or b is None:
+                return None
+            if not isinstance(e, Mul):
+                sign = -1 if isinstance(e, Sub) else 1
+                return a[0] + sign * b[0], {v: a[1].get(v, 0) + sign * b[1].get(v, 0) for v in (*a[1], *b[1])}
+            if b[1]:
+                a, b = b, a
+            return None if b[1] else (a[0] * b[0], {v: c * b[0] for v, c in a[1].items()})
+    return None
 
 
 def sorted_vars(indices: tuple[PrimExpr, ...]) -> list[Var]:

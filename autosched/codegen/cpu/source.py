@@ -329,7 +329,8 @@ class Writer:
         """A call of a tile, below its loop nest as a comment; tiles of one form share their code."""
         buffers, variables = tuple(outside_buffers(stmt)), tuple(outside_vars(stmt))
         aliased = self.aliased(buffers)
-        key = f"{sorted(aliased)} {structural_key((buffers, variables, stmt))}"
+        form = structural_key((buffers, variables, stmt))
+        key = f"{sorted(aliased)} {form}"
         if self.configured is not None:
             key = f"{key} {self.configured}"
         checks = self.checks.of(stmt)
@@ -341,7 +342,7 @@ class Writer:
             name = self.keys[key] = self.tile_name(stmt)
             self.tiles[name] = Tile(
                 name, stmt, buffers, variables, a.copy(), self.no_alias, aliased, checks=checks,
-                guards=self.checks.guards, configured=self.configured,
+                guards=self.checks.guards, configured=self.configured, form=form,
             )  # fmt: skip
         else:
             widen(self.tiles[name], variables, a)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from llvmlite import ir
@@ -70,16 +70,63 @@ class Tile:
         default_factory=dict, kw_only=True
     )  # and their numbers; with some, one more argument
     configured: TileSizes | None = field(default=None, kw_only=True)  # the sizes that tile registers have already
+    form: str = field(default="", kw_only=True)  # a key of buffers, variables and statement
+
+    def key(self, isa: Isa) -> Hashable:
+        """Equal for tiles whose functions have one text; None for those that are told apart by more: with checks."""
+        if not self.form or self.checks or self.guards:
+            return None
+        nodes = (n for root in (*self.buffers, *self.variables, self.stmt) for n in walk(root))
+        names = tuple(dict.fromkeys(n.name for n in nodes if isinstance(n, Var | Buffer)))
+        bounds = tuple(self.analyzer.bound(v) for v in self.variables)
+        return self.name, self.form, names, bounds, self.no_alias, self.aliased, self.configured, isa
+
+
+class _WrittenFunction(ir.Function):  # type: ignore[misc]  # llvmlite has no types
+    """A function that has been written: its text instead of its code, which takes a hundred times the memory."""
+
+    text = ""
+
+    def write(self) -> None:
+        self.text = str(self)
+        self.blocks.clear()
+
+    def __str__(self) -> str:
+        return self.text or str(super().__str__())
+
+
+# What kernels share: the winograd kernels of one size differ in what is fused behind them, and in two of their tiles.
+_written: dict[Hashable, tuple[_WrittenFunction, ...]] = {}
+MOST_WRITTEN = 256  # tiles
 
 
 def define_tile(module: ir.Module, tile: Tile, isa: Isa) -> ir.Function:
-    """The LLVM function of a tile, added to `module` unless it is there."""
-    found = module.globals.get(tile.name)
-    if found is not None:
+    """The LLVM function of a tile, with what it uses added to `module` unless it is there.
+
+    A tile that an earlier kernel had as well is not made again: its text is taken.
+    """
+    if (found := module.globals.get(tile.name)) is not None:
         return found
+    if (key := tile.key(isa)) is None:
+        return _define(module, tile, isa)
+    if (parts := _written.get(key)) is None:
+        apart = ir.Module(tile.name)
+        _define(apart, tile, isa).write()
+        assert not apart.metadata, "a text with numbers of its module's metadata is no other module's"
+        parts = tuple(apart.globals.values())
+        if len(_written) >= MOST_WRITTEN:
+            _written.pop(next(iter(_written)), None)
+        _written[key] = parts
+    for part in parts:
+        module.globals.setdefault(part.name, part)
+    return module.globals[tile.name]
+
+
+def _define(module: ir.Module, tile: Tile, isa: Isa) -> _WrittenFunction:
+    """The function of a tile, added to a module."""
     status = [BYTES] if tile.checks else []
     function_type = ir.FunctionType(VOID, [BYTES] * len(tile.buffers) + [I64] * len(tile.variables) + status)
-    function = ir.Function(module, function_type, tile.name)
+    function = _WrittenFunction(module, function_type, tile.name)
     function.linkage = "internal"
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
@@ -99,7 +146,7 @@ def _emit_body(function: ir.Function, tile: Tile, isa: Isa, unmasked: frozenset[
     body = function.append_basic_block("body")
     emitter = TileEmitter(ir.IRBuilder(body), isa, tile.analyzer)
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
-    emitter.flat, emitter.divided, emitter.slots, emitter.unmasked = {}, {}, {}, unmasked
+    emitter.flat, emitter.divided, emitter.sums, emitter.slots, emitter.unmasked = {}, {}, {}, {}, unmasked
     emitter.entry = ir.IRBuilder(entry)
     written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -21,6 +22,7 @@ _INT_BITS = {
 }  # fmt: skip
 
 
+@functools.cache  # types and constants that are asked for again keep their text
 def value_type(dtype: str, lanes: int = 1) -> ir.Type:
     """The type of a value: bool is one bit. Raises CodegenError for a dtype that no CPU code exists for."""
     if dtype == "bool":
@@ -67,8 +69,45 @@ def suffix(llvm_type: ir.Type) -> str:
 def constant(llvm_type: ir.Type, number: float | None) -> ir.Constant:
     """A constant, the same in all lanes."""
     if isinstance(llvm_type, ir.VectorType):
-        return ir.Constant(llvm_type, [ir.Constant(llvm_type.element, number)] * llvm_type.count)
+        return _in_all_lanes(llvm_type, ir.Constant(llvm_type.element, number))
     return ir.Constant(llvm_type, number)
+
+
+# By type and text: -0.0 is not 0.0. Their texts are long and asked for in every line of an unrolled loop.
+_vectors: dict[tuple[ir.Type, str], ir.Constant] = {}
+MOST_VECTORS = 4096
+
+
+def _in_all_lanes(vector: ir.Type, one: ir.Constant) -> ir.Constant:
+    key = vector, one.get_reference()
+    found = _vectors.get(key)
+    if found is None:
+        if len(_vectors) >= MOST_VECTORS:
+            _vectors.clear()
+        text = _SHORT.get(one.get_reference().strip())
+        values = [one] * vector.count
+        found = _vectors[key] = ir.Constant(vector, values) if text is None else _Short(vector, values, text)
+    return found
+
+
+# By the text of one lane: +0.0 is 0x0 here, -0.0 is not.
+_SHORT = {"0": "zeroinitializer", "0x0": "zeroinitializer", "undef": "undef"}
+
+
+class _Short(ir.Constant):  # type: ignore[misc]  # llvmlite has no types
+    """A vector that LLVM has a word for; there is one in most lines."""
+
+    def __init__(self, vector: ir.Type, values: list[ir.Constant], text: str):
+        super().__init__(vector, values)
+        self.text = text
+
+    def _get_reference(self) -> str:
+        return self.text
+
+
+def undefined(vector: ir.Type) -> ir.Constant:
+    """A vector whose lanes hold anything."""
+    return _in_all_lanes(vector, ir.Constant(vector.element, ir.Undefined))
 
 
 def call_intrinsic(builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value]) -> ir.Value:
@@ -83,13 +122,16 @@ def splat(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
     """The scalar in every lane; a vector as it is."""
     if lanes == 1 or isinstance(value.type, ir.VectorType):
         return value
+    vector = _vector_of(value.type, lanes)
     if isinstance(value, ir.Constant):
-        return ir.Constant(ir.VectorType(value.type, lanes), [value] * lanes)
-    vector = ir.VectorType(value.type, lanes)
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, I32(0))
-    return builder.shuffle_vector(
-        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), [I32(0)] * lanes)
-    )
+        return _in_all_lanes(vector, value)
+    one = builder.insert_element(undefined(vector), value, I32(0))
+    return builder.shuffle_vector(one, undefined(vector), constant(_vector_of(I32, lanes), 0))
+
+
+@functools.cache
+def _vector_of(element: ir.Type, lanes: int) -> ir.Type:
+    return ir.VectorType(element, lanes)
 
 
 @dataclass(frozen=True, slots=True)

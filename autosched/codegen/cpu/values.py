@@ -104,7 +104,7 @@ class ValueEmitter(MemoryEmitter):
     def both(self, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Two values with equal lanes."""
         lanes = max(lanes_of(a), lanes_of(b))
-        return splat(self.builder, a, lanes), splat(self.builder, b, lanes)
+        return self.in_lanes(a, lanes), self.in_lanes(b, lanes)
 
     # --- arithmetic ---------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class ValueEmitter(MemoryEmitter):
     def fused(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         """a * b + c, rounded once where the CPU can."""
         lanes = max(map(lanes_of, (a, b, c)))
-        a, b, c = (splat(self.builder, x, lanes) for x in (a, b, c))
+        a, b, c = (self.in_lanes(x, lanes) for x in (a, b, c))
         if not self.isa.has_fma:
             return self.builder.fadd(self.builder.fmul(a, b), c)
         return call_intrinsic(self.builder, f"llvm.fma.{suffix(a.type)}", a.type, [a, b, c])
@@ -249,7 +249,7 @@ class ValueEmitter(MemoryEmitter):
         if isinstance(condition, ir.Constant) and lanes_of(condition) == 1:
             return a if condition.constant else b
         lanes = max(map(lanes_of, (condition, a, b)))
-        a, b = splat(self.builder, a, lanes), splat(self.builder, b, lanes)
+        a, b = self.in_lanes(a, lanes), self.in_lanes(b, lanes)
         return self.builder.select(condition, a, b)
 
     def guarded(self, condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> ir.Value:

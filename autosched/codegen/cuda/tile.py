@@ -123,7 +123,8 @@ def _emit_body(function: ir.Function, tile: DeviceTile, index_type: ir.Type) -> 
     emitter = DeviceEmitter(NvvmBuilder(body), ISA, tile.analyzer)
     emitter.index_type, emitter.block = index_type, tile.block
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
-    emitter.flat, emitter.divided, emitter.slots, emitter.unmasked = {}, {}, {}, frozenset()
+    emitter.flat, emitter.divided, emitter.sums, emitter.slots = {}, {}, {}, {}
+    emitter.unmasked = frozenset()
     emitter.entry = NvvmBuilder(entry)
     written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)

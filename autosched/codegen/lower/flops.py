@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.ir.node import Node, children, walk
-from autosched.tir import Block, PrimFunc, as_int
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
-from autosched.tir.expr import PrimExpr, Var, const_int
+from autosched.tir.expr import PrimExpr, Var, as_int, const_int
+from autosched.tir.function import PrimFunc
 from autosched.tir.functor import free_vars
-from autosched.tir.stmt import BufferStore, For, IfThenElse, Stmt
+from autosched.tir.stmt import Block, BufferStore, For, IfThenElse, Stmt
 
 _ARITHMETIC = (E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max)
 _NO_WORK = ("if_then_else", "likely", "reinterpret")

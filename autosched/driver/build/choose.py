@@ -19,9 +19,9 @@ from autosched.task import Task
 from autosched.templates import Applied, apply_config, default_config, space_for, template_versions, templates_for
 from autosched.templates.thread_knob import split_threads
 from autosched.templates.workload import describe
-from autosched.tir import Block, BlockRealize, For, LoopKind, PrimFunc
 from autosched.tir.axis import REDUCE, SPATIAL
-from autosched.tir.stmt import Evaluate, SeqStmt, While
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import Block, BlockRealize, Evaluate, For, LoopKind, SeqStmt, While
 
 if TYPE_CHECKING:
     from autosched.json_types import Json

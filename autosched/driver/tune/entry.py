@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autosched.driver.build.choose import TRUSTED, choose
 from autosched.driver.build.graph import has_graph, prepare
 from autosched.driver.build.graph_options import graph_space, options_for
 from autosched.driver.build.precision import with_precision
@@ -27,7 +26,7 @@ from autosched.driver.tune.turns import Interruption, OpenMeasurer, TuningRun
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 from autosched.ir import IRModule
-from autosched.records import Trust, database_to_write, open_store
+from autosched.records import database_to_write, open_store
 from autosched.records.places import Place
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.space import use_spaces
@@ -148,31 +147,3 @@ def _tasks(
             raise UsageError(f"no task {unknown[0]}", hint=f"there are 0 to {len(tasks) - 1}")
         tasks = tuple(tasks[i] for i in options.tasks)
     return check, tasks
-
-
-def tune_first(module: IRModule, target: object = None, *, records: object = None, threads: int | None = None) -> None:
-    """Tune what the settings say, into the database that was given or the usual one; nothing by default.
-
-    AUTOSCHED_TUNE=tune: the tasks that have no trusted record; =force: all of them, whatever is known. A context or
-    reader as `records` says which configurations are used, so nothing is tuned.
-    """
-    mode = AUTOSCHED_TUNE.get()
-    given = records[0] if isinstance(records, list | tuple) and records else records
-    if mode not in ("tune", "force") or not isinstance(given, str | Path | None):
-        return
-    chosen = resolve_target(target)
-    n_threads = resolve_threads(threads, chosen)
-    indices = None
-    if mode == "tune":
-        reader = resolve_records(None if given is None or not _is_there(given) else [given])
-        tasks = extract_tasks(module, chosen, threads=n_threads, layouts=TunedLayouts(reader, chosen, n_threads))
-        enough = (*TRUSTED, Trust.PINNED)
-        indices = tuple(i for i, t in enumerate(tasks) if choose(t, reader, t.name).found.trust not in enough)
-        if not indices:
-            return
-    options = TuneOptions(threads=n_threads, tasks=indices, fresh=mode == "force")
-    tune(module, chosen, records=given or database_to_write().where, options=options, progress=lambda report: None)
-
-
-def _is_there(where: str | Path) -> bool:
-    return "://" in str(where) or Path(where).exists()

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autosched.target import Target
+from autosched.target import CacheSizes, Target
 from autosched.templates.cpu.register_tile import (
     FLOAT_BYTES,
     LOAD_COST,
@@ -40,20 +40,21 @@ def _panel_bytes(s: Mapping[str, int], oc_blocks: int) -> int:
     return s["IC"] * s["IB"] * s["KH"] * s["KW"] * oc_blocks * s["block"] * FLOAT_BYTES
 
 
-def _is_cold(s: Mapping[str, int], target: Target) -> bool:
+def _is_cold(s: Mapping[str, int], caches: CacheSizes) -> bool:
     """Whether weights come from memory, being too many for the second-level cache, and few products hide their way."""
-    return s["OH"] * s["OW"] <= MOST_PREFETCHED and _panel_bytes(s, s["OC"]) > target.cache.l2_bytes / 2
+    return s["OH"] * s["OW"] <= MOST_PREFETCHED and _panel_bytes(s, s["OC"]) > caches.l2_bytes / 2
 
 
-def _has_room_for_next(panel_bytes: int, target: Target) -> bool:
+def _has_room_for_next(panel_bytes: int, caches: CacheSizes) -> bool:
     """Whether the second-level cache holds a panel of weights, the next one, and data."""
-    return 2 * panel_bytes <= target.cache.l2_bytes * 5 / 8
+    return 2 * panel_bytes <= caches.l2_bytes * 5 / 8
 
 
 def is_worth_prefetching(s: Mapping[str, int], oc_blocks: int, target: Target) -> bool:
     """Whether to fetch the next panel: where it has room, and also where few products hide its way from memory."""
-    has_room = _has_room_for_next(_panel_bytes(s, oc_blocks), target)
-    return _is_cold(s, target) and (has_room or s["OH"] * s["OW"] <= MOST_WITHOUT_ROOM)
+    caches = target.cache
+    has_room = _has_room_for_next(_panel_bytes(s, oc_blocks), caches)
+    return _is_cold(s, caches) and (has_room or s["OH"] * s["OW"] <= MOST_WITHOUT_ROOM)
 
 
 def choose_conv_tile(s: Mapping[str, int], per_block: int, target: Target) -> ConvTile:
@@ -62,7 +63,8 @@ def choose_conv_tile(s: Mapping[str, int], per_block: int, target: Target) -> Co
     s          the sizes of the template `conv2d`
     per_block  vectors that hold a block of channels
     """
-    estimates = [(_estimate(s, tile, per_block, target), tile) for tile in _tiles(s, per_block, target)]
+    caches = target.cache
+    estimates = [(_estimate(s, tile, per_block, target, caches), tile) for tile in _tiles(s, per_block, target)]
     keys = {
         tile: (round(cost * (1 - LEAST_GAIN) if not tile.across_rows else cost), tile.across_rows, tile.oh_tile, -size)
         for cost, tile in estimates
@@ -83,7 +85,7 @@ def _tiles(s: Mapping[str, int], per_block: int, target: Target) -> Iterator[Con
             yield ConvTile(h, w, blocks, across)
 
 
-def _estimate(s: Mapping[str, int], tile: ConvTile, per_block: int, target: Target) -> float:
+def _estimate(s: Mapping[str, int], tile: ConvTile, per_block: int, target: Target, caches: CacheSizes) -> float:
     """Cycles of a convolution in such tiles, with what is not hidden of its loads and its weights' way from memory."""
     size, vectors, panels = tile.oh_tile * tile.ow_tile, tile.oc_blocks * per_block, -(-s["OC"] // tile.oc_blocks)
     panel_bytes = _panel_bytes(s, tile.oc_blocks)
@@ -94,10 +96,10 @@ def _estimate(s: Mapping[str, int], tile: ConvTile, per_block: int, target: Targ
     else:
         heights, widths = pieces(s["OH"], tile.oh_tile), pieces(s["OW"], tile.ow_tile)
         rows = [(h * w, many_h * many_w) for h, many_h in heights for w, many_w in widths]
-    if _is_cold(s, target) and not _has_room_for_next(panel_bytes, target):
+    if _is_cold(s, caches) and not _has_room_for_next(panel_bytes, caches):
         beside += NOT_HIDDEN * panels * panel_bytes / COLD_BYTES_PER_CYCLE
     steps = s["IC"] * s["IB"] * s["KH"] * s["KW"]
-    products = cycles(rows, vectors, s["OC"] * per_block, steps, target)
+    products = cycles(rows, vectors, s["OC"] * per_block, steps, target, caches)
     if target.num_registers <= 16 and size * vectors < LEAST_ACCUMULATORS:  # `cycles` knows of it where there are more
         products += LATENCY_CYCLES * sum(count for _, count in rows) * panels * steps
     many_loads = max(0.0, (size + vectors) / (size * vectors) - HIDDEN_LOADS)

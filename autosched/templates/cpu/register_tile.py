@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from autosched.target import Target
+from autosched.target import CacheSizes, Target
 
 FLOAT_BYTES = 4
 FMA_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2, 2, 4  # of the cores seen: Intel since Haswell, AMD since Zen 2
@@ -39,12 +39,15 @@ def fits(rows: int, vectors: int, registers: int, is_of_bytes: bool = False) -> 
     return rows * vectors + vectors + shared <= registers if rows > 1 else vectors + 2 <= registers
 
 
-def cycles_per_vector(panel_bytes: float, target: Target) -> float:
-    """Cycles to bring one vector of a panel that is read once a tile, from the cache that holds the whole panel."""
-    vector_bytes = target.vector_bits / 8
-    if panel_bytes <= target.cache.l1_bytes / 2:
+def cycles_per_vector(panel_bytes: float, target: Target, caches: CacheSizes | None = None) -> float:
+    """Cycles to bring one vector of a panel that is read once a tile, from the cache that holds the whole panel.
+
+    caches  the target's, for who asks often: looking them up takes longer than all else here
+    """
+    vector_bytes, caches = target.vector_bits / 8, caches or target.cache
+    if panel_bytes <= caches.l1_bytes / 2:
         return 1 / LOADS_PER_CYCLE
-    in_l2 = panel_bytes <= target.cache.l2_bytes * 5 / 8
+    in_l2 = panel_bytes <= caches.l2_bytes * 5 / 8
     return vector_bytes / (L2_BYTES_PER_CYCLE if in_l2 else L3_BYTES_PER_CYCLE)
 
 
@@ -81,9 +84,11 @@ def pieces(extent: int, tile: int) -> Pieces:
     return ([(tile, full)] if full else []) + ([(rest, 1)] if rest else [])
 
 
-def cycles(row_pieces: Pieces, vectors: int, n_vectors: int, steps: int, target: Target) -> float:
+def cycles(
+    row_pieces: Pieces, vectors: int, n_vectors: int, steps: int, target: Target, caches: CacheSizes | None = None
+) -> float:
     """Estimated cycles of a contraction over `steps`: tiles of so many rows, each so often, times [n_vectors]."""
-    per_vector = cycles_per_vector(steps * vectors * target.vector_bits / 8, target)
+    per_vector = cycles_per_vector(steps * vectors * target.vector_bits / 8, target, caches)
     return sum(
         count_m * count_n * (steps * step_cycles(r, v, per_vector, target) + TILE_OVERHEAD + r * v)
         for r, count_m in row_pieces
@@ -108,11 +113,12 @@ def choose_tile(
     is_of_bytes  four bytes are multiplied at once
     """
     best: tuple[float, int, RegisterTile] | None = None
+    caches = target.cache
     for vectors in range(multiple, max(multiple, min(n_vectors, 12)) + 1, multiple):
         for n in range(1, min(m, most, 16) + 1) if rows is None else (rows,):
             if not fits(n, vectors, target.num_registers, is_of_bytes):
                 continue
-            estimate = cycles(pieces(m, n), vectors, n_vectors, steps, target)
+            estimate = cycles(pieces(m, n), vectors, n_vectors, steps, target, caches)
             key = (round(estimate * (1 + LOAD_COST * (n + vectors) / (n * vectors))), -n * vectors)
             if best is None or key < best[:2]:
                 best = (*key, RegisterTile(n, vectors))
