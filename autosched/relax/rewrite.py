@@ -106,6 +106,9 @@ class Rewriter:
         self._origin: Span | None = None  # of the binding at hand
         self._dataflow = False
         self._changed = False
+        # of the binding at hand, by identity: calls with what was substituted in them, nested ones with their variables
+        self._substituted: dict[int, tuple[Call, Call]] = {}
+        self._bound: dict[int, tuple[Expr, Expr]] = {}
 
     # --- what subclasses say -----------------------------------------------------------------------------------------
 
@@ -144,7 +147,11 @@ class Rewriter:
         return x
 
     def _leaf(self, x: object) -> Any:
-        return self.emit(x) if isinstance(x, Call | TupleGetItem) else self._flat(x)
+        if not isinstance(x, Call | TupleGetItem):
+            return self._flat(x)
+        if id(x) not in self._bound:
+            self._bound[id(x)] = x, self.emit(x)
+        return self._bound[id(x)][1]
 
     def substitute(self, x: object) -> Any:
         """An expression with replaced variables; the same object where nothing is replaced."""
@@ -152,11 +159,9 @@ class Rewriter:
             case Var():
                 return self.replaced.get(x, x)
             case Call():
-                args = tuple(self.substitute(a) for a in x.args)
-                op = self.substitute(x.op) if isinstance(x.op, Var) else x.op
-                if op is x.op and all(a is b for a, b in zip(args, x.args, strict=True)):
-                    return x
-                return dataclasses.replace(x, op=op, args=args)
+                if id(x) not in self._substituted:
+                    self._substituted[id(x)] = x, self._substituted_call(x)
+                return self._substituted[id(x)][1]
             case Tuple():
                 fields = tuple(self.substitute(f) for f in x.fields)
                 return x if all(a is b for a, b in zip(fields, x.fields, strict=True)) else Tuple(fields)
@@ -173,6 +178,12 @@ class Rewriter:
                     x.struct_info,
                 )
         return x
+
+    def _substituted_call(self, x: Call) -> Call:
+        args = tuple(self.substitute(a) for a in x.args)
+        op = self.substitute(x.op) if isinstance(x.op, Var) else x.op
+        same = op is x.op and all(a is b for a, b in zip(args, x.args, strict=True))
+        return x if same else dataclasses.replace(x, op=op, args=args)
 
     # --- the pass ---
 
@@ -195,15 +206,21 @@ class Rewriter:
             if self._bindings:
                 blocks.append(type(block)(tuple(self._bindings)))
         self._bindings, self._dataflow = [], False
+        self._forget()
         result = self._leaf(self.substitute(body.body))
         if self._bindings:
             blocks.append(BindingBlock(tuple(self._bindings)))
         self._bindings, self._dataflow = saved
+        self._forget()
         if result is not body.body:
             self._changed = True
         return SeqExpr(tuple(blocks), result)
 
+    def _forget(self) -> None:
+        self._substituted, self._bound = {}, {}
+
     def _binding(self, b: Binding) -> None:
+        self._forget()
         value = self.substitute(b.value)
         if isinstance(b, MatchCast):
             self._bindings.append(b if value is b.value else MatchCast(b.var, value, b.struct_info))

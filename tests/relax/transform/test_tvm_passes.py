@@ -149,6 +149,16 @@ def test_the_default_build_s_pipeline_leaves_its_marks() -> None:
     np.testing.assert_allclose(run(made, X), np.exp(X), rtol=1e-6)
 
 
+def test_a_nested_call_that_is_used_twice_is_bound_once() -> None:
+    x = relax.Var("x", relax.TensorStructInfo((2, 3), "float32"))
+    y: relax.Expr = x
+    for _ in range(40):
+        y = relax.op.multiply(y, relax.op.add(y, y))
+    made = transform.Normalize()(IRModule({"main": relax.Function([x], relax.SeqExpr([], y))}))
+    assert len(names(made)) == 80
+    relax.verify(made)
+
+
 def test_layouts_by_call() -> None:
     mod = module('y = R.nn.conv2d(x, w)\nz = R.nn.conv2d(y, w)\nreturn z',
                  'x: R.Tensor((1, 4, 6, 6), "float32"), w: R.Tensor((4, 4, 1, 1), "float32")')  # fmt: skip
