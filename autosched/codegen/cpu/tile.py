@@ -335,16 +335,24 @@ class TileEmitter(ValueEmitter):
             emit_prefetches(self, loop, at)
             body()
 
-        return self.repeat(first, end, 1, loop.loop_var.name, iteration)
+        return self.repeat(first, end, 1, loop.loop_var.name, iteration, self.has_iterations(loop))
+
+    def has_iterations(self, loop: For) -> bool:
+        """Whether a loop whose extent is no constant is known to run at least once."""
+        return False
 
     def repeat(
-        self, first: ir.Value, end: ir.Value, step: int, name: str, body: Callable[[ir.Value], None]
-    ) -> ir.Instruction:
-        """An LLVM loop: body(i) for i from `first` below `end`; the branch that goes back."""
+        self, first: ir.Value, end: ir.Value, step: int, name: str, body: Callable[[ir.Value], None],
+        runs: bool = False,
+    ) -> ir.Instruction:  # fmt: skip
+        """An LLVM loop: body(i) for i from `first` below `end`; the branch that goes back.
+
+        runs    it is known that there is a first i
+        """
         b, function = self.builder, self.builder.function
         loop_block, after = function.append_basic_block(f"{name}.loop"), function.append_basic_block(f"{name}.end")
         before = b.block
-        if isinstance(first, ir.Constant) and isinstance(end, ir.Constant) and first.constant < end.constant:
+        if runs or (isinstance(first, ir.Constant) and isinstance(end, ir.Constant) and first.constant < end.constant):
             b.branch(loop_block)
         else:
             b.cbranch(b.icmp_signed("<", first, end), loop_block, after)

@@ -26,6 +26,8 @@ Where loops are bound to clusterCtaIdx, what blocks of a cluster read alike is c
 to all of them (multicast). A block copies into a stage again when the warps of all blocks of the cluster have done with
 it, and stays until the others no longer tell it so.
 
+How many iterations the loop has may differ from block to block, though not within a cluster.
+
 Serial loops around are those of a block that computes several tiles: the copies of the next one begin while the results
 of the one before are stored. Stages and phases are counted through all of them.
 
@@ -45,6 +47,7 @@ from autosched.codegen.lower.fragments import COLUMNS, GROUP_ACCUMULATOR, Fragme
 from autosched.codegen.lower.launches import LoweredLaunch, ThreadAxis
 from autosched.codegen.lower.partition import KEEP_WHOLE
 from autosched.codegen.lower.shared_memory import is_shared
+from autosched.codegen.lower.software_pipeline import ROLLED
 from autosched.codegen.lower.tidy import difference
 from autosched.errors import CodegenError
 from autosched.ir.node import FrozenDict, map_children, walk
@@ -147,19 +150,22 @@ class _Specializer:
         self.launch.axes = (*blocks, ThreadAxis("threadIdx.x", self.thread, threads + WARP))
         self.analyzer = self.launch.analyzer()
         count, stages = const_int(self.loop.extent), int(self.loop.annotations[STAGES])
-        if count is None or const_int(self.loop.start) != 0 or stages < 1:
+        of_block = {a.var for a in blocks} >= free_vars(self.loop.extent)
+        if not of_block or const_int(self.loop.start) != 0 or stages < 1:
             raise CodegenError(
-                f"the loop '{self.loop.loop_var.name}' with {stages} stages has no constant extent from 0"
+                f"the loop '{self.loop.loop_var.name}' with {stages} stages does not begin at 0, or its extent is not "
+                "the same for all threads of a block"
             )
         self.around = tuple(n for n in walk(body) if isinstance(n, For) and any(x is self.loop for x in walk(n.body)))
         var = self.loop.loop_var
         turn: PrimExpr = E.const(0, var.dtype)  # iterations before this one
         for x in (*self.around, self.loop):
-            if const_int(x.extent) is None or const_int(x.start) != 0 or x.kind != LoopKind.SERIAL:
+            known = const_int(x.extent) is not None or not self.around
+            if not known or const_int(x.start) != 0 or x.kind != LoopKind.SERIAL:
                 raise CodegenError(f"the loop '{var.name}' runs inside of '{x.loop_var.name}', no loop over tiles")
-            turn = E.add(E.mul(turn, const_int(x.extent) or 0), E.cast(var.dtype, x.loop_var))
+            turn = E.add(E.mul(turn, x.extent), E.cast(var.dtype, x.loop_var))
         turn = self.analyzer.simplify(turn)
-        turns = count * math.prod(const_int(x.extent) or 0 for x in self.around)
+        turns = stages if count is None else count * math.prod(const_int(x.extent) or 0 for x in self.around)
         stages = min(stages, turns)
         if stages < min(2, turns):
             raise CodegenError(
@@ -260,7 +266,8 @@ class _Specializer:
     def like_loop(self, *parts: Stmt) -> Stmt:
         """The loop with another body; its first iterations stay part of it."""
         notes = {k: v for k, v in self.loop.annotations.items() if k != STAGES}
-        new = FrozenDict({**notes, KEEP_WHOLE: True})
+        rolled = {} if const_int(self.loop.extent) else {ROLLED: True}  # no rest, between whose products others wait
+        new = FrozenDict({**notes, KEEP_WHOLE: True, **rolled})
         return dataclasses.replace(self.loop, body=seq(*parts), kind=LoopKind.SERIAL, annotations=new)
 
     # --- copies -------------------------------------------------------------------------------------------------

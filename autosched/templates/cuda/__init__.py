@@ -17,6 +17,7 @@ from autosched.templates.cuda.sort import Sort
 from autosched.templates.cuda.transpose import Transpose
 from autosched.templates.cuda.tensor_attention import TensorAttention
 from autosched.templates.cuda.tensor_matmul import TensorMatmul
+from autosched.templates.cuda.tensor_window import TensorWindow
 from autosched.templates.cuda.warpgroup_matmul import WarpgroupMatmul
 from autosched.templates.cuda.windows import SlidingWindow
 from autosched.templates.cuda.winograd import Winograd
@@ -25,6 +26,7 @@ TEMPLATES: tuple[Template, ...] = (
     TensorAttention(),
     AttentionPass(),
     WarpgroupMatmul(),
+    TensorWindow(),
     TensorContraction(),
     TensorMatmul(),
     Contraction(),

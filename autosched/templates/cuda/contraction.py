@@ -89,34 +89,41 @@ def _rate_name(dtype: str) -> str:
 
 
 def _default_tile(s: Mapping[str, int], gpu: GpuFacts, rate: str) -> tuple[tuple[int, int, int, int], int]:
-    """(rows, columns, warps of each) and parts of sums: the busiest SM multiplies, reads and waits least.
-
-    It reads (R + C) elements of a tile of R x C for each term from the second cache, and waits for memory in each step
-    that is not copied ahead. Parts cost a second launch, and each of their elements is written and read.
-    """
+    """(rows, columns, warps of each) and parts of sums: the busiest SM is done first."""
     tiles = [(32, 32, 2, 2)] if s["M"] > FEW_ROWS else [(16, 64, 1, 4)]
     for tile in ((32, 64, 2, 2), (64, 64, 2, 2), (64, 128, 2, 2), (128, 128, 2, 2 if s["bytes"] < 4 else 4)):
         if tile[0] < 2 * s["M"] and tile[1] < 2 * s["N"] and s["M"] > FEW_ROWS:
             tiles.append(tile)
+    most = s["K"] // (4 * _default_step(s))  # as in the space
+    choices = ((t, parts) for t in tiles for parts in SPLITS if parts <= most or parts == 1)
+    return min(choices, key=lambda choice: _tile_cycles(s, gpu, rate, *choice))
 
+
+def _tile_cycles(s: Mapping[str, int], gpu: GpuFacts, rate: str, tile: tuple[int, int, int, int], parts: int) -> float:
+    """Cycles until the busiest SM has multiplied, read and waited.
+
+    It reads (R + C) elements of a tile of R x C for each term from the second cache, and waits for memory in each step
+    that is not copied ahead. Parts cost a second launch, and each of their elements is written and read.
+    """
+    rows, columns, _, _ = tile
     step = _default_step(s)
+    count = s["batch"] * -(-s["M"] // rows) * -(-s["N"] // columns) * parts
+    busiest, terms = -(-count // gpu.sm_count), -(-s["K"] // (parts * step)) * step
+    multiplies = rows * columns * terms / gpu.rates[rate]
+    reads = (rows + columns) * terms * s["bytes"] / L2_BYTES_PER_CYCLE
+    ahead = max(1, _default_stages(s, rows, columns) - 1)
+    waits = -(-busiest // BLOCKS_AT_ONCE) * (terms // step / ahead + 1) * MEMORY_LATENCY
+    cycles = max(busiest * max(multiplies, reads), waits)
+    if parts > 1:
+        moved = 8 * parts * s["batch"] * s["M"] * s["N"]
+        cycles += LAUNCH_S * gpu.clock_hz + MEMORY_LATENCY + moved / (L2_BYTES_PER_CYCLE * gpu.sm_count)
+    return cycles
 
-    def cost(choice: tuple[tuple[int, int, int, int], int]) -> float:
-        (rows, columns, _, _), parts = choice
-        count = s["batch"] * -(-s["M"] // rows) * -(-s["N"] // columns) * parts
-        busiest, terms = -(-count // gpu.sm_count), -(-s["K"] // (parts * step)) * step
-        multiplies = rows * columns * terms / gpu.rates[rate]
-        reads = (rows + columns) * terms * s["bytes"] / L2_BYTES_PER_CYCLE
-        ahead = max(1, _default_stages(s, rows, columns) - 1)
-        waits = -(-busiest // BLOCKS_AT_ONCE) * (terms // step / ahead + 1) * MEMORY_LATENCY
-        cycles = max(busiest * max(multiplies, reads), waits)
-        if parts > 1:
-            moved = 8 * parts * s["batch"] * s["M"] * s["N"]
-            cycles += LAUNCH_S * gpu.clock_hz + MEMORY_LATENCY + moved / (L2_BYTES_PER_CYCLE * gpu.sm_count)
-        return cycles
 
-    most = s["K"] // (4 * step)  # as in the space
-    return min(((t, parts) for t in tiles for parts in SPLITS if parts <= most or parts == 1), key=cost)
+def expected_cycles(s: Mapping[str, int], gpu: GpuFacts, dtype: str) -> float:
+    """Cycles of the default for a product of gathered operands on tensor cores."""
+    rate = _rate_name(dtype)
+    return _tile_cycles(s, gpu, rate, *_default_tile(s, gpu, rate))
 
 
 def wants_parts(s: Mapping[str, int], rows: int, columns: int, target: Target) -> int:

@@ -23,7 +23,9 @@ from autosched.templates.cuda.core_tiles import (
     default_tile,
     split_terms,
     stage_operands,
+    tile_cycles,
 )
+from autosched.templates.cuda.last_wave import KNOB, MEMORY_LATENCY, best_parts, share_last_wave, with_wide_sums
 from autosched.templates.cuda.threads import MOST_GRID_YZ, VECTOR_BYTES, read_index
 from autosched.templates.product import Operands, find_operands
 from autosched.tir import PrimFunc, as_int
@@ -59,25 +61,38 @@ class Matmul:
         gpu = target.gpu
         values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
         values |= {"shared_bytes": gpu.max_shared_memory_per_block, "asynchronous": copies_itself(anchor.sizes, gpu)}
-        values["registers"] = gpu.registers_per_sm
+        values |= {"registers": gpu.registers_per_sm, "sm_count": gpu.sm_count}
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        tile, _ = default_tile(anchor.sizes, target.gpu)
+        s, gpu = anchor.sizes, target.gpu
+        tile, _ = default_tile(s, gpu)
         knobs = dict(zip(("rows", "columns", "per_row", "per_column"), tile, strict=True))
-        return Config(self.name, {**knobs, **default_pipeline(anchor.sizes, tile, target.gpu, anchor.sizes["K"])})
+        knobs |= default_pipeline(s, tile, gpu, s["K"])
+        count = s["batch"] * -(-s["M"] // tile[0]) * -(-s["N"] // tile[1])
+        cycles = tile_cycles(s, gpu, tile) / -(-count // gpu.sm_count)
+        steps = 0 if s["K"] % knobs["step"] else s["K"] // knobs["step"]
+        parts, _ = best_parts(count, gpu.sm_count, cycles, MEMORY_LATENCY, tile[0] * tile[1], steps, gpu)
+        return Config(self.name, {**knobs, KNOB: parts})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
+        func = with_wide_sums(func, anchor.details[1].anchor) if config.get(KNOB, 1) > 1 else func
+        anchor = self.match(func, target)
+        assert anchor is not None, "sums in float32 match as well"
         operands, chain = anchor.details
         sch = Schedule(func)
-        schedule_tiled(sch, chain, operands, config)
-        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+        out = schedule_tiled(sch, chain, operands, config)
+        made = share_last_wave(sch.func, func, anchor.block, out, config, target.gpu.sm_count)
+        return Applied(made, (None,) * len(func.params), sch.trace.to_json_text())
 
 
-def schedule_tiled(sch: Schedule, chain: Chain, operands: Operands, config: Config) -> None:
-    """Blocks of threads over tiles of the result, register tiles for threads, both operands through shared memory."""
+def schedule_tiled(sch: Schedule, chain: Chain, operands: Operands, config: Config) -> str:
+    """Blocks of threads over tiles of the result, register tiles for threads, both operands through shared memory.
+
+    Gives the block that writes the result.
+    """
     out, anchor = schedule_epilogue(sch, chain), chain.anchor.name_hint
     sch.compute_at(anchor, bind_results(sch, out, config), True)
     at = split_terms(sch, anchor, config)
@@ -90,3 +105,4 @@ def schedule_tiled(sch: Schedule, chain: Chain, operands: Operands, config: Conf
         vector = 1 if turned else math.gcd(VECTOR_BYTES // item, row)
         copies.append(SharedCopy(copy, math.gcd(config[per_thread], GROUP), vector, turned))
     stage_operands(sch, anchor, copies, at, config, item)
+    return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from autosched.codegen.lower.flops import count_flops
 from autosched.templates.nests import index, lanes, loop
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer
@@ -77,3 +78,11 @@ def copy_tile(
 def with_statements(func: PrimFunc, body: Stmt, buffers: Sequence[Buffer]) -> PrimFunc:
     """The function with other statements, which use these buffers between."""
     return func.with_body(make_root(body, tuple(buffers)))
+
+
+def with_work_of(made: PrimFunc, func: PrimFunc) -> PrimFunc:
+    """The scheduled function, saying how many operations the natural one has: its own loops do not tell.
+
+    The lanes of a warp compute a product together, and how far a loop goes may differ from block to block.
+    """
+    return made.with_attr({"flops": int(func.attrs.get("flops", 0)) or count_flops(func.body)})

@@ -218,16 +218,19 @@ def find_matrix_form(func: PrimFunc) -> MatrixForm | None:
         return None
     a, b = substitute(a, fixed), substitute(b, fixed)
     form = MatrixForm(chain, shared, of_a, of_b, terms, a, b, whole, blocks)
-    ordered = replace(form, terms=_places_first(b, terms))
+    ordered = replace(form, terms=_places_first(b, terms, shared))
     return ordered if ordered.packing(1, 1) else form
 
 
-def _places_first(load: BufferLoad, terms: Axes) -> Axes:
+def _places_first(load: BufferLoad, terms: Axes, groups: Axes) -> Axes:
     """The axes of a sum, those of a window before those that are a dimension of the operand, as channels are.
 
     Neighbouring terms are then of one place of the window: its edge is checked once for all of them.
     """
-    plain = {i for i in load.indices if isinstance(i, Var)}
+    known, plain = dict((*groups, *terms)), set[Var]()
+    for i in load.indices:
+        found = _digits(i, known)  # a channel, or one of a group
+        plain.update(found[-1:] if found else ())
     return tuple(sorted(terms, key=lambda axis: axis[0] in plain))
 
 
@@ -324,7 +327,7 @@ def product_func(func: PrimFunc, form: MatrixForm, shape: Shape) -> PrimFunc:
         made.append(total)
         nests.append(_total(total, product, shape.splits))
         product = total
-    nests.append(_result(form, product, dtype))
+    nests.append(_result(form, product))
     buffers = {p: packed if shape.pack and b is form.row_operand.buffer else b for p, b in func.buffer_map.items()}
     return replace(func, buffer_map=FrozenDict(buffers), body=make_root(seq(*nests), tuple(made)))
 
@@ -392,18 +395,25 @@ def _total(total: Buffer, product: Buffer, splits: int) -> Stmt:
     return _block(TOTAL, [*axes, part], body, BufferStore(total, zero, out))
 
 
-def _result(form: MatrixForm, product: Buffer, dtype: str) -> Stmt:
-    axes = _axes("g m n", product.shape)
-    g, m, n = (iv.var for iv in axes)
-    values = {**decoded(form.groups, g), **decoded(form.rows, m), **decoded(form.columns, n)}
+def result_of(
+    form: MatrixForm, values: Mapping[Var, PrimExpr], product: BufferLoad
+) -> tuple[PrimExpr, Buffer, tuple[PrimExpr, ...]]:
+    """(an element of the result, its buffer, its indices there), of a sum and the values of the form's axes."""
     last = form.chain.after[-1] if form.chain.after else form.chain.anchor
-    out = last.writes[0].buffer
+    sums, out = form.chain.anchor.writes[0].buffer, last.writes[0].buffer
     natural: list[PrimExpr] = []
     for iv in spatial(form.chain.anchor):
         at = values.get(iv.var, IntImm(0, iv.var.dtype))
         natural.append(substitute(form.whole[iv.var], values) if iv.var in form.whole else at)
-    known = {form.chain.anchor.writes[0].buffer: lambda _: E.cast(dtype, BufferLoad(product, (g, m, n)))}
-    body = BufferStore(out, value_at(form.blocks, out, natural, known), tuple(natural))
+    value = value_at(form.blocks, out, natural, {sums: lambda _: E.cast(sums.dtype, product)})
+    return value, out, tuple(natural)
+
+
+def _result(form: MatrixForm, product: Buffer) -> Stmt:
+    axes = _axes("g m n", product.shape)
+    g, m, n = (iv.var for iv in axes)
+    values = {**decoded(form.groups, g), **decoded(form.rows, m), **decoded(form.columns, n)}
+    value, out, at = result_of(form, values, BufferLoad(product, (g, m, n)))
     sizes = ((m, form.sizes["M"], axes[1]), (n, form.sizes["N"], axes[2]))
     inside = [E.compare(E.LT, v, size) for v, size, iv in sizes if size < as_int(iv.dom.extent)]
-    return _block(RESULT, axes, body, condition=E.all_of(*inside) if inside else None)
+    return _block(RESULT, axes, BufferStore(out, value, at), condition=E.all_of(*inside) if inside else None)

@@ -19,6 +19,7 @@ from autosched.ir.structural import structural_equal
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates.base import Applied
+from autosched.templates.cuda.last_wave import KNOB
 from autosched.templates.cuda.parts import over_parts
 from autosched.tir import PrimFunc
 from autosched.tir.function import shape_vars, specialize
@@ -52,10 +53,15 @@ def _choices(func: PrimFunc, target: Target) -> Iterator[tuple[PrimFunc, Config]
     for numbers in STAND_INS:
         known = specialize(func, dict(zip(shape_vars(func), numbers)))
         first = default_config(known, target)
-        yield known, first
+        yield known, _of_any_size(first)
         for template in all_templates(target.backend):
             if template.name != first.template and (anchor := template.match(known, target)) is not None:
-                yield known, template.default(anchor, target)
+                yield known, _of_any_size(template.default(anchor, target))
+
+
+def _of_any_size(config: Config) -> Config:
+    """The configuration without what is chosen for one number of tiles."""
+    return config.with_knobs(**{KNOB: 1}) if config.get(KNOB, 1) != 1 else config
 
 
 def _scheduled(known: PrimFunc, func: PrimFunc, config: Config, target: Target) -> Applied:

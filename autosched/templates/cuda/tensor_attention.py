@@ -21,7 +21,7 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.flash import WIDE, Flash, Operand, fill, find_flash, padded, safe, seen
-from autosched.templates.cuda.nests import block, bound, copy_tile, with_statements
+from autosched.templates.cuda.nests import block, bound, copy_tile, with_statements, with_work_of
 from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, THREAD_X, THREAD_Y
 from autosched.templates.nests import index, loop, nested
 from autosched.tir import PrimFunc
@@ -83,7 +83,7 @@ class TensorAttention:
         assert flash is not None, "apply is called on a function that matched"
         body, buffers = _Writer(flash, config).function()
         trace = Schedule(func).trace.to_json_text()
-        return Applied(with_statements(func, body, buffers), (None,) * len(func.params), trace)
+        return Applied(with_work_of(with_statements(func, body, buffers), func), (None,) * len(func.params), trace)
 
 
 def _wants_parts(s: Mapping[str, int], target: Target) -> bool:

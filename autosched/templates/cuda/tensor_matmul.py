@@ -17,6 +17,14 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
+from autosched.templates.cuda.core_tiles import L2_BYTES_PER_CYCLE
+from autosched.templates.cuda.last_wave import (
+    KNOB,
+    MEMORY_LATENCY,
+    best_parts,
+    share_last_wave,
+    with_wide_sums,
+)
 from autosched.templates.cuda.threads import (
     BLOCK_Z,
     MOST_GRID_YZ,
@@ -72,11 +80,14 @@ class TensorMatmul:
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu
         values = {**anchor.sizes, "most_threads": gpu.max_threads_per_block}
-        values["shared_bytes"] = gpu.max_shared_memory_per_block
+        values |= {"shared_bytes": gpu.max_shared_memory_per_block, "sm_count": gpu.sm_count}
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        """The largest tile that still gives every SM work; small products get small tiles."""
+        """The largest tile that still gives every SM work; small products get small tiles.
+
+        What is left for an incomplete last wave is computed in parts where that is expected to be done earlier.
+        """
         batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
         best = (32, 32, 2, 2)
         large = ((128, 256, 2, 4), (128, 128, 2, 2)) if anchor.sizes["bytes"] < 4 else ((128, 128, 2, 4),)
@@ -103,17 +114,27 @@ class TensorMatmul:
             stages -= 1
         knobs = {"rows": rows, "columns": columns, "warps_m": warps_m, "warps_n": warps_n}
         group = group_of_tiles(-(-m // rows))
-        return Config(self.name, {**knobs, "step": step, "stages": stages, "swizzle": 1, "group": group})
+        knobs |= {"step": step, "stages": stages, "swizzle": 1, "group": group}
+        item, gpu = anchor.sizes["bytes"], target.gpu
+        rate = gpu.rates[anchor.details[0].rows.buffer.dtype.replace("float32", "tfloat32")]
+        cycles = k * max(rows * columns / rate, (rows + columns) * item / L2_BYTES_PER_CYCLE)
+        tiles = batch * -(-m // rows) * -(-n // columns)
+        parts, _ = best_parts(tiles, gpu.sm_count, cycles, MEMORY_LATENCY, rows * columns, k // step, gpu)
+        return Config(self.name, {**knobs, KNOB: parts})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
+        func = with_wide_sums(func, anchor.details[1].anchor) if config.get(KNOB, 1) > 1 else func
+        anchor = self.match(func, target)
+        assert anchor is not None, "sums in float32 match as well"
         operands, chain = anchor.details
         sch = Schedule(func)
         out = schedule_epilogue(sch, chain)
         sch.set_scope(anchor.block, 0, "wmma.accumulator")
         _schedule(sch, anchor, operands, out, config)
-        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+        made = share_last_wave(sch.func, func, anchor.block, out, config, target.gpu.sm_count)
+        return Applied(made, (None,) * len(func.params), sch.trace.to_json_text())
 
 
 def takes(func: PrimFunc, dtype: str) -> bool:

@@ -19,6 +19,7 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
 from autosched.templates.cuda.core_tiles import L2_BYTES_PER_CYCLE
+from autosched.templates.cuda.last_wave import KNOB, best_parts, share_last_wave, with_wide_sums
 from autosched.templates.cuda.product_form import MatrixPack
 from autosched.templates.cuda.tensor_matmul import takes
 from autosched.templates.cuda.threads import (
@@ -129,11 +130,12 @@ class WarpgroupMatmul:
         return Anchor(c.block.name_hint, "matmul", sizes, (operands, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        values = {**anchor.sizes, "shared_bytes": target.gpu.max_shared_memory_per_block}
+        gpu = target.gpu
+        values = {**anchor.sizes, "shared_bytes": gpu.max_shared_memory_per_block, "sm_count": gpu.sm_count}
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        """The tile and cluster by which the busiest SM is done first.
+        """The tile, cluster and parts of the last wave by which the busiest SM is done first.
 
         An SM multiplies a tile of R x C, and reads (R + C) elements of it for each term from the second cache; what
         blocks of a cluster share is read once.
@@ -144,31 +146,38 @@ class WarpgroupMatmul:
         tiles = [t for t in TILES if registers_left(t) >= least]
         rate = gpu.rates[anchor.details[0].rows.buffer.dtype.replace("float32", "tfloat32")]
 
-        def cost(choice: tuple[tuple[int, int, int], tuple[int, int]]) -> float:
+        steps = k * item // ROW_BYTES if k * item % ROW_BYTES == 0 else 0
+
+        def shared(choice: tuple[tuple[int, int, int], tuple[int, int]]) -> tuple[int, float]:
             (rows, columns, _), (below, beside) = choice
             clusters = batch * -(-m // (rows * below)) * -(-n // (columns * beside))
-            busiest = -(-clusters // (gpu.sm_count // (below * beside)))
             read = (rows / beside + columns / below) * item
             step = max(rows * columns / (rate * TENSOR_REACHED), read / L2_BYTES_PER_CYCLE)
-            return busiest * (k * step + BETWEEN_TILES)
+            slots = gpu.sm_count // (below * beside)
+            return best_parts(clusters, slots, k * step, BETWEEN_TILES, rows * columns, steps, gpu)
 
-        (rows, columns, groups), (below, beside) = min(
+        chosen = min(
             (
                 (t, c) for t in tiles for c in PAIRS
                 if t[0] <= m and t[1] <= n and (c[0] - 1) * t[0] < m and (c[1] - 1) * t[1] < n
             ),
-            key=cost,
+            key=lambda choice: shared(choice)[1],
         )  # fmt: skip
+        (rows, columns, groups), (below, beside) = chosen
         tile_bytes = (rows + columns) * ROW_BYTES
         room = target.gpu.max_shared_memory_per_block - 1024
         stages = min(8, room // tile_bytes, max(2, -(-k * anchor.sizes["bytes"] // ROW_BYTES)))
         group = group_of_tiles(-(-m // (rows * below)))
         knobs = {"rows": rows, "columns": columns, "groups": groups, "lines": 1, "stages": stages, "group": group}
-        return Config(self.name, {**knobs, "cluster_rows": below, "cluster_columns": beside})
+        knobs |= {"cluster_rows": below, "cluster_columns": beside}
+        return Config(self.name, {**knobs, KNOB: shared(chosen)[0]})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
+        func = with_wide_sums(func, anchor.details[1].anchor) if config.get(KNOB, 1) > 1 else func
+        anchor = self.match(func, target)
+        assert anchor is not None, "sums in float32 match as well"
         operands, chain = anchor.details
         packs: tuple[MatrixPack | None, ...] = (None,) * len(func.params)
         if anchor.sizes["bytes"] != 2 and operands.columns.indices[-1] is not reduced(chain.anchor)[0].var:
@@ -182,7 +191,9 @@ class WarpgroupMatmul:
         out = schedule_epilogue(sch, chain)
         sch.set_scope(anchor.block, 0, "wgmma.accumulator")
         _schedule(sch, anchor, operands, out, config)
-        return Applied(sch.func, packs, sch.trace.to_json_text())
+        slots = target.gpu.sm_count // (config.get("cluster_rows", 1) * config.get("cluster_columns", 1))
+        made = share_last_wave(sch.func, func, anchor.block, out, config, slots)
+        return Applied(made, packs, sch.trace.to_json_text())
 
 
 def _turning(buffer: Buffer) -> MatrixPack:

@@ -12,7 +12,7 @@ from autosched.codegen import compile_func
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
-from autosched.templates import apply_config, default_config, space_for
+from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.templates.cuda.product_form import find_matrix_form
 from autosched.tir import PrimFunc
 from autosched.tir.interpret import interpret
@@ -114,7 +114,8 @@ def test_convolutions(name: str) -> None:
     func = conv.func()
     config = default_config(func, TARGET)
     on_tensor_cores = conv.dtype == "float16"
-    assert config.template == ("tensor_contraction" if on_tensor_cores else "contraction")
+    names = ("tensor_contraction", "tensor_window") if on_tensor_cores else ("contraction",)
+    assert config.template in names
     inputs = drawn(func)
     out, kernel = run(func, config, inputs)
     assert ("mma.sync" in kernel.ptx) == on_tensor_cores  # type: ignore[attr-defined]
@@ -127,7 +128,7 @@ def test_convolutions(name: str) -> None:
 def test_drawn_configurations_in_parts(name: str) -> None:
     conv = CONVOLUTIONS[name]
     func = conv.func()
-    template = default_config(func, TARGET).template
+    template = "contraction" if conv.dtype == "float32" else "tensor_contraction"
     found = [c for c in space_for(func, TARGET).sample(5, 40) if c.template == template][0]
     config = Config(template, {**found.knobs, "step": 16, "splits": 2})
     inputs = drawn(func)
@@ -200,8 +201,8 @@ def test_terms_of_one_place_of_the_window_are_neighbours() -> None:
     func = Conv(64, (10, 10), 32, 3, pad=1, dtype="float16").func()
     form = find_matrix_form(func)
     assert form is not None and [n for _, n in form.terms] == [3, 3, 64]
-    config = default_config(func, TARGET)
-    assert config.template == "tensor_contraction"
+    template, anchor = next(x for x in templates_for(func, TARGET) if x[0].name == "tensor_contraction")
+    config = template.default(anchor, TARGET)
     source = compile_func(apply_config(func, config, TARGET).func, TARGET, name="kernel").kernel.source
     (gather,) = (line for line in source.splitlines() if "columns[" in line and "D[" in line)
     assert "// 9" not in gather and "// 3 % 3" not in gather
