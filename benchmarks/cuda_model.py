@@ -25,6 +25,7 @@ from autosched.errors import AutoschedError
 from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.target import Target
 from autosched.templates import apply_config, default_config
+from autosched.templates.cuda.last_wave import KNOB
 from autosched.templates.tf32 import allows_tf32
 from autosched.tir import PrimFunc
 from benchmarks.gpu_sections import (
@@ -43,6 +44,7 @@ CASES: Mapping[str, Callable[[], PrimFunc]] = {
     "matmul 1024³ float32": lambda: matmul_func(1024, 1024, 1024),
     "matmul 2048³ float32": lambda: matmul_func(2048, 2048, 2048),
     "matmul 2048³ float16": lambda: matmul_func(2048, 2048, 2048, "float16"),
+    "matmul 2304³ float16": lambda: matmul_func(2304, 2304, 2304, "float16"),
     "matmul 4096³ float16": lambda: matmul_func(4096, 4096, 4096, "float16"),
     "matmul 8192³ float16": lambda: matmul_func(8192, 8192, 8192, "float16"),
     "matmul 2048³ tf32": lambda: matmul_func(2048, 2048, 2048, "tf32"),
@@ -53,6 +55,8 @@ CASES: Mapping[str, Callable[[], PrimFunc]] = {
     "conv 3×3 56² 64-64": lambda: conv_func(1, 64, 56, 64, 3, 1, "float32"),
     "conv 3×3 28² 128-128 batch 32": lambda: conv_func(32, 128, 28, 128, 3, 1, "float32"),
     "conv 3×3 56² 64-64 float16": lambda: conv_func(1, 64, 56, 64, 3, 1, "float16"),
+    "conv 3×3 56² 64-64 float16 batch 32": lambda: conv_func(32, 64, 56, 64, 3, 1, "float16"),
+    "conv 3×3 28² 128-128 float16 batch 32": lambda: conv_func(32, 128, 28, 128, 3, 1, "float16"),
     "conv 1×1 14² 1024-512": lambda: conv_func(1, 1024, 14, 512, 1, 1, "float32"),
     "depthwise 3×3 56² 144": lambda: depthwise_func(144, 56),
     "max pool 3×3 s2 112² 64": lambda: of((1, 64, 112, 112), max_pool),
@@ -88,9 +92,12 @@ def rows_of(name: str, target: Target) -> Iterator[tuple[str, ...]]:
             launch.tensor_maps,
         )  # fmt: skip
         dtype = f"t{kernel.args[0].dtype}" if allows_tf32(func) else kernel.args[0].dtype  # a rate's name
-        found = predict(counts, launch, resources, gpu, memory_bytes, kernel.ptx, dtype)
+        parts = int(config.get(KNOB, 1))
+        tile_bytes = 4 * int(config.get("rows", 1)) * int(config.get("columns", 1))  # of sums that a part leaves
+        in_parts = (kernel.scratch_bytes // tile_bytes, parts) if parts > 1 and number == 0 else (0, 1)
+        found = predict(counts, launch, resources, gpu, memory_bytes, kernel.ptx, dtype, in_parts)
         blocks = int(np.prod(launch.grid))
-        moved = counts.sectors * 32 * blocks
+        moved = counts.sectors * 32 * (blocks - in_parts[0] + in_parts[0] / in_parts[1])
         best = max(
             kernel.flops / 2 / (gpu.sm_count * gpu.rates[dtype] * gpu.clock_hz), memory_bytes / gpu.memory_bandwidth
         )

@@ -29,7 +29,7 @@ from autosched.runtime.dynamic import DynamicExecutable
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
-from autosched.templates import apply_config, default_config
+from autosched.templates import apply_config, default_config, templates_for
 from autosched.templates.tf32 import SHARE, TF32, allows_tf32, with_tf32
 from autosched.tir import PrimFunc, Var
 from autosched.topi.sort import argsort, cumsum, take_along
@@ -216,6 +216,10 @@ def correctness(bench: Bench) -> Iterable[Case]:
         "matmul odd sizes": (matmul_func(s(701, 7), s(67, 9), s(1311, 11)), lambda a, b: a @ b),
         "matmul float16": (matmul_func(s(1024), s(1024), s(1024), "float16"), lambda a, b: a @ b),
         "matmul float16, clusters": (matmul_func(s(2000, 16), s(1032, 8), s(2056, 24), "float16"), lambda a, b: a @ b),
+        "matmul float16, last wave in parts": (
+            matmul_func(s(2304, 32), s(2304, 48), s(2304, 40), "float16"),
+            lambda a, b: a @ b,
+        ),
         "matmul tf32": (matmul_func(s(1024, 32), s(1024), s(1024, 40), TF32), lambda a, b: a @ b),
         "softmax": (of((s(4096, 3), s(1000, 37)), lambda x: topi.softmax(x, -1)), _softmax),
         "sum of rows": (of((s(4096, 5), s(4097, 41)), lambda x: topi.sum(x, -1)), lambda x: x.sum(-1)),
@@ -224,6 +228,7 @@ def correctness(bench: Bench) -> Iterable[Case]:
         "transpose": (of((s(1000, 5), s(3000, 33)), lambda x: topi.transpose(x, (1, 0))), np.transpose),
         "conv2d": (conv_func(1, s(64, 4), s(56, 6), s(64, 5), 3, 1, "float32"), _conv),
         "conv2d float16": (conv_func(1, s(64, 4), s(56, 6), s(64, 5), 3, 1, "float16"), _conv),
+        "conv2d float16 batch 8": (conv_func(s(8, 2), s(64, 16), s(56, 9), s(64, 24), 3, 1, "float16"), _conv),
         "conv2d tf32": (conv_func(1, s(64, 8), s(56, 6), s(64, 8), 3, 1, TF32), _conv),
         "conv2d batch 8": (conv_func(s(8, 2), s(128, 8), s(28, 6), s(128, 8), 3, 1, "float32"), _conv),
         "depthwise": (depthwise_func(s(96, 3), s(56, 7)), lambda d, w: _conv_of(d, w)),
@@ -375,25 +380,27 @@ def tensor_cores(bench: Bench) -> Iterable[Case]:
         for n in (4096, 8192):
             n = bench.size(n, n // 128)
             yield _matmul_case(f"{dtype} {n}³", n, n, n, dtype)
-    yield Case("what clusters bring", _without_clusters)
+    yield Case("what parts of the last wave bring", functools.partial(_without, "wave_parts", (2304, 5120)))
+    yield Case("what clusters bring", functools.partial(_without, "cluster", (2048, 4096, 8192)))
 
 
-def _without_clusters(bench: Bench) -> Iterable[Row]:
-    """Default products beside the same without clusters, as the peer."""
-    for n in (2048, 4096, 8192):
-        n = bench.size(n, n // 128)
+def _without(knob: str, sizes: Sequence[int], bench: Bench) -> Iterable[Row]:
+    """Default products beside the same without what some knobs stand for, as the peer."""
+    for n in sizes:
+        n = bench.size(n, max(16, n // 128))
         func = matmul_func(n, n, n, "float16")
         config = default_config(func, bench.target)
-        alone = Config(config.template, {k: 1 if k.startswith("cluster") else v for k, v in config.knobs.items()})
-        (ours, arrays), (peer, _) = (
-            prepared(bench, apply_config(func, each, bench.target).func) for each in (config, alone)
-        )
-        ours_s, peer_s = in_turn(
-            bench, functools.partial(ours.seconds, arrays), functools.partial(peer.seconds, arrays)
-        )
-        yield Row(
-            f"float16 {n}³", ours_s, peer_s, f"{2.0 * n**3 / ours_s / 1e12:.2f} TFLOP/s", "the peer has no clusters"
-        )
+        alone = Config(config.template, {k: 1 if k.startswith(knob) else v for k, v in config.knobs.items()})
+        yield _beside(bench, f"float16 {n}³", func, (config, alone), 2.0 * n**3, f"the peer has no {knob}")
+
+
+def _beside(
+    bench: Bench, name: str, func: PrimFunc, configs: tuple[Config, Config], flops: float, note: str
+) -> Row:  # fmt: skip
+    """One configuration and another one, as the peer, on the same data; weights are arguments, packed or not."""
+    made = [prepared(bench, apply_config(func, config, bench.target).func) for config in configs]
+    ours_s, peer_s = in_turn(bench, *(functools.partial(f.seconds, arrays) for f, arrays in made))
+    return Row(name, ours_s, peer_s, f"{flops / ours_s / 1e12:.2f} TFLOP/s", note)
 
 
 def small_m(bench: Bench) -> Iterable[Case]:
@@ -415,6 +422,20 @@ def convolutions(bench: Bench) -> Iterable[Case]:
                 yield _conv_case(*shape, kernel, stride, dtype)
                 if bench.is_tiny:
                     break
+    for batch, channels, size, out in ((1, 64, 56, 64), (32, 128, 28, 128), (32, 256, 14, 256)):
+        tiny = (bench.size(batch, 1), bench.size(channels, 16), bench.size(size, 8), bench.size(out, 16))
+        yield Case("what a staged window brings", functools.partial(_without_window, *tiny))
+
+
+def _without_window(batch: int, channels: int, size: int, out: int, bench: Bench) -> Iterable[Row]:
+    """The window of a convolution in shared memory beside the product of gathered columns, as the peer."""
+    func = conv_func(batch, channels, size, out, 3, 1, "float16")
+    found = {t.name: t.default(anchor, bench.target) for t, anchor in templates_for(func, bench.target)}
+    if found.keys() >= {"tensor_window", "tensor_contraction"}:
+        pair = found["tensor_window"], found["tensor_contraction"]
+        flops = 18.0 * batch * out * channels * size**2
+        name = f"float16 n{batch} {channels}-{out} {size}² k3"
+        yield _beside(bench, name, func, pair, flops, "the peer gathers columns")
 
 
 def _conv_case(batch: int, channels: int, size: int, out: int, kernel: int, stride: int, dtype: str) -> Case:

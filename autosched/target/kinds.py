@@ -29,6 +29,7 @@ class TargetKind:
 
     backend  names the back end that generates code for it: the sub-package of that name in `codegen`, `templates` and
              `runtime`, and the folder of that name in `search_spaces`; "" where there is none
+    arch_attribute  names the architecture of a GPU
     """
 
     name: str
@@ -37,6 +38,7 @@ class TargetKind:
     attributes: dict[str, type] = field(default_factory=dict, compare=False, repr=False)
     defaults: dict[str, int | str] = field(default_factory=dict, compare=False, repr=False)
     backend: str = ""
+    arch_attribute: str = "arch"
 
     def __str__(self) -> str:
         return self.name
@@ -47,16 +49,17 @@ def _cpu_kind(name: str, backend: str = "") -> TargetKind:
 
 
 def _gpu_kind(
-    name: str, device_type: int, keys: tuple[str, ...], backend: str = "", **defaults: int | str
-) -> TargetKind:
-    return TargetKind(name, device_type, keys, {**_COMMON, **_GPU}, defaults, backend)
+    name: str, device_type: int, keys: tuple[str, ...], backend: str = "", arch_attribute: str = "arch",
+    **defaults: int | str,
+) -> TargetKind:  # fmt: skip
+    return TargetKind(name, device_type, keys, {**_COMMON, **_GPU}, defaults, backend, arch_attribute)
 
 
 _KINDS = (
     _cpu_kind("llvm", "cpu"),
     *(_cpu_kind(name) for name in ("c", "stackvm", "hybrid", "composite")),
     _gpu_kind("cuda", 2, ("cuda", "gpu"), "cuda", max_num_threads=1024, thread_warp_size=32),
-    _gpu_kind("nvptx", 2, ("cuda", "gpu"), "cuda", max_num_threads=1024, thread_warp_size=32),
+    _gpu_kind("nvptx", 2, ("cuda", "gpu"), "cuda", "mcpu", max_num_threads=1024, thread_warp_size=32),
     _gpu_kind("rocm", 10, ("rocm", "gpu"), max_num_threads=256, thread_warp_size=64),
     _gpu_kind("opencl", 4, ("opencl", "gpu"), max_num_threads=256, thread_warp_size=1),
     _gpu_kind("metal", 8, ("metal", "gpu"), max_num_threads=256, thread_warp_size=16),

@@ -97,7 +97,10 @@ def _options(words: list[str], text: str) -> JsonObject:
         if not equals and position + 1 < len(words) and not words[position + 1].startswith("-"):
             position += 1
             value, equals = words[position], "="  # "-mcpu haswell"
-        options[name] = value if equals else 1
+        given = value if equals else 1
+        if options.setdefault(name, given) != given:
+            hint = "a list of targets makes one artifact for several: build(model, target=[…])"
+            raise TargetError(f"-{name} is given twice in target '{text}'", hint=hint)
         position += 1
     return options
 

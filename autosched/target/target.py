@@ -63,11 +63,11 @@ class Target:
         if parsed.tag == "cpu":
             attrs.setdefault("mcpu", host_cpu().mcpu)
         if parsed.kind.backend == "cuda":
-            _choose_gpu(attrs, "mcpu" if parsed.kind.name == "nvptx" else "arch")
-        if parsed.kind.name == "llvm":
+            _choose_gpu(attrs, parsed.kind.arch_attribute)
+        if parsed.kind.backend == "cpu":
             _check_cpu_name(attrs)
         changes = attrs.get("mattr")
-        for change in changes if isinstance(changes, tuple) and parsed.kind.name == "llvm" else ():
+        for change in changes if isinstance(changes, tuple) and parsed.kind.backend == "cpu" else ():
             check_feature(change.lstrip("+-"), str(attrs.get("mcpu", "")))
         given_host = host if host is not None else parsed.host
         put = object.__setattr__
@@ -343,7 +343,7 @@ class Target:
     @property
     def arch(self) -> str | None:
         """A GPU's architecture, such as "sm_90a"."""
-        value = self.attrs.get("mcpu" if self.kind.name == "nvptx" else "arch")
+        value = self.attrs.get(self.kind.arch_attribute)
         return None if value is None else str(value)
 
     @property

@@ -7,6 +7,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from types import ModuleType
+from typing import Protocol
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError, TargetError
 from autosched.extensions import load_extensions
@@ -111,6 +112,25 @@ def streams_bfloat16(target: Target, rows: int) -> bool:
     """
     find = getattr(_package(target.backend), "streams_bfloat16", None)
     return find is None or bool(find(target, rows))
+
+
+class PeakFunctions(Protocol):
+    """Functions that reach what a device can do at most: a back end's `peaks`."""
+
+    def peak_product(self, target: Target, threads: int) -> tuple[PrimFunc, int]:
+        """(a function, its floating-point operations)."""
+
+    def peak_read(self, target: Target, threads: int, size_bytes: int) -> tuple[PrimFunc, int]:
+        """(a function, the bytes that it reads): about so many."""
+
+    def memory_levels(self, target: Target, threads: int) -> dict[str, tuple[int, int]]:
+        """(bytes that a level has room for, bytes to read of it) by its name, the fastest first."""
+
+
+def peak_functions(target: Target) -> PeakFunctions | None:
+    """What measures a device's peaks; None where its data sheet has to do."""
+    found: PeakFunctions | None = getattr(_package(target.backend), "peaks", None)
+    return found
 
 
 def _package(backend: str) -> ModuleType:

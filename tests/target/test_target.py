@@ -182,3 +182,10 @@ def test_a_cpu_of_another_architecture_than_the_triple() -> None:
         Target("llvm -mtriple=aarch64-linux-gnu -mcpu=haswell")
     with pytest.raises(TargetError, match="unknown instruction set 'avx2' in -mattr"):
         Target("llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+avx2")
+
+
+def test_an_option_has_one_value():
+    """Of two architectures the last one was taken, and nothing said of the first."""
+    with pytest.raises(TargetError, match="-arch is given twice"):
+        Target("cuda -arch=sm_80,cuda -arch=sm_90a")
+    assert Target("cuda -arch=sm_80 -arch=sm_80").gpu.arch == "sm_80"

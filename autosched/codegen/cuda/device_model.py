@@ -137,7 +137,7 @@ class Prediction:
 
 def predict(
     counts: BlockCounts, launch: Launch, used: LaunchResources, gpu: GpuFacts, memory_bytes: int, ptx: str,
-    dtype: str = "float16",
+    dtype: str = "float16", in_parts: tuple[int, int] = (0, 1),
 ) -> Prediction:  # fmt: skip
     """What a launch takes.
 
@@ -145,11 +145,12 @@ def predict(
     memory_bytes  of the kernel's arrays: more comes from device memory only where the second cache does not hold it
     ptx           of the launch's kernel: how libnvvm has unrolled its inner loop
     dtype         of what tensor cores multiply
+    in_parts      (how many of its last blocks do a part of a block's work, into how many parts that is cut)
     """
     blocks = math.prod(launch.grid)
-    busiest = -(-blocks // gpu.sm_count)
+    busiest = -(-(blocks - in_parts[0]) // gpu.sm_count) + -(-in_parts[0] // gpu.sm_count) / in_parts[1]
     resident = max(1, gpu.blocks_per_sm(launch.threads, used.registers, used.shared_bytes))
-    waves = -(-busiest // resident)
+    waves = math.ceil(busiest / resident)
     kinds = counts.kinds
     lanes = gpu.rates["float32"]
     operations = sum(kinds.get(name, 0) for name in ("float32", "float16", "bfloat16", "float64", "tensor"))
@@ -174,7 +175,7 @@ def predict(
         "L2": counts.sectors * SECTOR_BYTES / L2_BYTES_PER_CYCLE,
     }
     parts = {name: busiest * each / gpu.clock_hz for name, each in cycles.items()}
-    moved = counts.sectors * SECTOR_BYTES * blocks
+    moved = counts.sectors * SECTOR_BYTES * (blocks - in_parts[0] + in_parts[0] / in_parts[1])
     parts["memory"] = min(memory_bytes, moved) / (REACHED * gpu.memory_bandwidth)
     parts["latency"] = waves * _chain(counts) / gpu.clock_hz
     alone = counts.bulk_sectors > 0 and resident == 1

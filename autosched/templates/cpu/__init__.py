@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from autosched.target import Target
 from autosched.templates.base import Applied, Template
+from autosched.templates.cpu import peaks as peaks
 from autosched.templates.cpu.attention import AttentionRows
 from autosched.templates.cpu.attention_sized import schedule_attention
 from autosched.codegen.cpu.amx_nest import WORDS

@@ -105,9 +105,9 @@ def with_wide_sums(func: PrimFunc, anchor: Block) -> PrimFunc:
         axes = tuple(IterVar(iv.dom, Var(iv.var.name, iv.var.dtype), SPATIAL) for iv in anchor.iter_vars[: sums.ndim])
         places = tuple(iv.var for iv in axes)
         rounded = BufferStore(sums, E.cast(sums.dtype, BufferLoad(wide, places)), places)
-        copy: Stmt = Block(axes, (), (point(wide, places),), (point(sums, places),), "rounded", rounded)
+        block = Block(axes, (), (point(wide, places),), (point(sums, places),), "rounded", rounded)
         loops = [Var(f"i{n}", iv.var.dtype) for n, iv in enumerate(axes)]
-        copy = BlockRealize(tuple(loops), E.const(1, "bool"), copy)
+        copy: Stmt = BlockRealize(tuple(loops), E.const(1, "bool"), block)
         for v, iv in zip(reversed(loops), reversed(axes), strict=True):
             copy = For(v, E.const(0, v.dtype), iv.dom.extent, LoopKind.SERIAL, copy)
         nests.append(copy)
@@ -206,7 +206,8 @@ class _Sharing:
         steps, dtype = as_int(k_tile.extent), k_tile.loop_var.dtype
         part = E.floormod(E.maximum(shared, index(0)), index(self.parts))
         if steps % self.parts == 0:
-            first, count = E.mul(part, index(steps // self.parts)), index(steps // self.parts)
+            count: PrimExpr = index(steps // self.parts)
+            first = E.mul(part, count)
         else:
             first, end = (E.floordiv(E.mul(p, index(steps)), index(self.parts)) for p in (part, E.add(part, index(1))))
             count = E.maximum(E.sub(end, first), index(1))  # said, for the assembler: no loop is left out
@@ -292,11 +293,11 @@ class _Sharing:
 
     def element(self, start: list[PrimExpr], at: PrimExpr, row: PrimExpr, column: PrimExpr) -> Stmt:
         """One element of the result, of tile `at` of those in parts, whose first element is at `start`."""
-        parts = [
+        parts: list[PrimExpr] = [
             BufferLoad(self.left, (E.add(E.mul(at, index(self.parts)), index(n)), row, column))
             for n in range(self.parts)
         ]
-        total: PrimExpr = functools.reduce(E.Add, parts)
+        total = functools.reduce(E.Add, parts)
         axes = [iv.var for iv in self.out.iter_vars]
         values = dict(zip(axes, start, strict=True))
         for v, own in zip(axes[-2:], (row, column), strict=True):

@@ -7,11 +7,12 @@ import pytest
 import autosched
 from autosched.codegen import compile_func
 from autosched.codegen.lower.flops import count_work
-from autosched.driver.bench.peaks import STEPS, Level, Peaks, fma_function, load_function, measure_peaks, read_function
+from autosched.driver.bench.peaks import Level, Peaks, load_function, measure_peaks
 from autosched.driver.bench.profile import Profile, profile
 from autosched.frontend.onnx import from_onnx
 from autosched.records import FallbackContext
 from autosched.target import Target
+from autosched.templates.cpu.peaks import STEPS, fma_function, read_function
 from benchmarks.models import get_model
 from tests.templates.cases import conv, dense
 
