@@ -47,18 +47,23 @@ def build_late(
 def tell(late: LateModel | DynamicExecutable, common: Common) -> None:
     """Say what is compiled when, and what libraries compute."""
     from autosched.runtime.dynamic import DynamicExecutable
+    from autosched.runtime.size_expr import show_limit
 
     if isinstance(late, DynamicExecutable):
         named = (f"'{s.name}'{f' from {s.low} to {s.high}' if s.high is not None else ''}" for s in late.form.sizes)
-        say(f"compiled once for every size of {' and '.join(named)}", quiet=common.is_quiet)
+        limits = "; ".join(show_limit(x.size, x.low, x.high) for x in late.form.limits)
+        where = f", where {limits}" * bool(limits)
+        say(f"compiled once for every size of {' and '.join(named)}{where}", quiet=common.is_quiet)
         return
-    if reason := getattr(late, "reason", ""):
+    reason = getattr(late, "reason", "")
+    if reason and not hasattr(late, "calls"):  # the whole model, for each set of sizes
         say(f"compiled when it is called, for each size: {reason}", quiet=common.is_quiet)
         return
     open_dims = dict.fromkeys(str(d or "?") for i in late.inputs for d in i.dims or ("?",) if not isinstance(d, int))
     sizes = f", for each size of {', '.join(open_dims)}" if open_dims else ""
     rest = f"{count(len(late.executables), 'part')} compiled now, the rest" if late.executables else "compiled"
     what = f"{rest} when it is called{sizes}: the first call{' with new ones' * bool(sizes)} takes seconds"
+    what += f" ({reason})" * bool(reason and open_dims)
     say(what, quiet=common.is_quiet)
     names: dict[str, list[str]] = {}
     for call in late.calls:

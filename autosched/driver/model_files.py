@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from autosched.ir.function import BaseFunc
     from autosched.te import Tensor
 
+SIZE_BOUNDS = "size_bounds"  # attribute of main: by symbol the least and the most that an importer knows it to be
 SCRIPT_SUFFIXES = (".py", ".tvm", ".tvmscript")
 KNOWN = "models are .onnx and .pt2 files, files of TVMScript text (.py, .tvm), and package.module:object"
 EXPORT = "torch.export.save(torch.export.export(model, (x,)), 'model.pt2') writes a file with the graph"
@@ -229,12 +230,14 @@ def split_ranges(shapes: Ranges | None) -> tuple[dict[str, tuple[int, ...]] | No
     return fixed or None, ranged
 
 
-def with_bounds(module: IRModule, ranged: Ranges) -> tuple[IRModule, dict[str, tuple[int, int]]]:
+def with_bounds(module: IRModule, ranged: Ranges) -> tuple[IRModule, dict[str, tuple[int, int | None]]]:
     """(the module with the sizes that stand beside ranges bound, the least and largest value of other symbols by name).
+
+    What the model itself says of them, its attribute SIZE_BOUNDS, holds too, and is left out.
 
     Raises UsageError for an unknown input, ShapeError for a range where the model has no symbol of its own.
     """
-    bounds: dict[str, tuple[int, int]] = {}
+    bounds: dict[str, tuple[int, int | None]] = {}
     values: dict[TirVar, int] = {}
     main = module["main"]
     for name, shape in ranged.items():
@@ -254,9 +257,14 @@ def with_bounds(module: IRModule, ranged: Ranges) -> tuple[IRModule, dict[str, t
                 )
             elif bounds.setdefault(d.name, (size[0], size[-1])) != (size[0], size[-1]):
                 raise ShapeError(f"input '{name}' bounds '{d.name}' otherwise than another input does")
-    if not values:
+    for symbol, (low, high) in main.attrs.get(SIZE_BOUNDS, {}).items():
+        own = bounds.get(symbol, (1, None))
+        bounds[symbol] = (max(own[0], low), high if own[1] is None else own[1] if high is None else min(own[1], high))
+    bound = bind_function(main, values) if values else main
+    if SIZE_BOUNDS in bound.attrs:
+        bound = bound.without_attr(SIZE_BOUNDS)
+    if bound is main:
         return module, bounds
-    bound = bind_function(main, values)
     return module.with_functions({**module.functions, module.get_global_var("main"): bound}), bounds
 
 

@@ -128,7 +128,10 @@ def _ranges(module: IRModule, bounds: Json) -> dict[str, tuple[int | range, ...]
     if not bounds:
         return None
     try:
-        ranges = {str(name): range(int(low), int(high) + 1) for name, (low, high) in bounds.items()}
+        ranges = {
+            str(name): range(int(low), LARGEST if high is None else int(high) + 1)
+            for name, (low, high) in bounds.items()
+        }
     except (TypeError, ValueError, AttributeError) as error:
         raise ArtifactError(f"the artifact's bounds of sizes are damaged ({error})") from error
     dims = {p.name: getattr(p.struct_info, "dims", ()) for p in module["main"].params}

@@ -16,6 +16,7 @@ import numpy as np
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+from autosched.tir.expr import as_int
 
 WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
 Emit = Callable[[Expr], Expr]  # binds a value
@@ -28,7 +29,7 @@ def _info(x: Expr) -> TensorStructInfo:
 
 def along(emit: Emit, x: Expr, value: Expr, axis: int, block: int = 0) -> Expr:
     """A scale or zero point in a shape that broadcasts against x: one for all, one a channel, or one a block."""
-    shape, own = _info(x).static_shape, _info(value).static_shape
+    shape, own = _info(x).dims, _info(value).static_shape
     if math.prod(own) == 1 and len(own) <= 1:
         return emit(op.reshape(value, ShapeExpr(())))
     axis = axis % len(shape)
@@ -38,7 +39,7 @@ def along(emit: Emit, x: Expr, value: Expr, axis: int, block: int = 0) -> Expr:
     if not block:
         return value
     spread = emit(op.repeat(value, block, axis=axis))
-    return emit(op.strided_slice(spread, axes=(axis,), begin=(0,), end=(shape[axis],), strides=(1,)))
+    return emit(op.strided_slice(spread, axes=(axis,), begin=(0,), end=(as_int(shape[axis]),), strides=(1,)))
 
 
 def dequantized(emit: Emit, x: Expr, scale: Expr, zero: Expr | None, axis: int, block: int = 0) -> Expr:

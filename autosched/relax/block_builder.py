@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import Attrs, FrozenDict, Node
+from autosched.ir.node import Attrs, FrozenDict, Node, walk
 from autosched.ir.structural import structural_equal, structural_key
 from autosched.relax.expr import (
     Binding,
@@ -35,10 +35,24 @@ from autosched.relax.expr import (
 )  # fmt: skip
 from autosched.relax.names import UniqueNames
 from autosched.relax.op.call import call_tir
-from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, tensor_infos
 from autosched.relax.te_call import make_te_call
+from autosched.tir.function import PrimFunc
+from autosched.tir.size_expr import SaidSizes, has_own_sizes
 
 LEAVES = (Var, Constant, ShapeExpr, PrimValue, StringImm, GlobalVar, ExternFunc)
+
+
+def _has_own_sizes(func: object) -> bool:
+    """Whether a function uses sizes of its caller that its arguments do not say: then it has one caller."""
+    if isinstance(func, PrimFunc):
+        return has_own_sizes(func)
+    if not isinstance(func, Function):
+        return False
+    infos = [t for info in (*(p.struct_info for p in func.params), func.ret_struct_info) for t in tensor_infos(info)]
+    said = SaidSizes(d for info in infos if info.shape is not None for d in info.dims)
+    used = (value for x in walk(func) if isinstance(x, ShapeExpr) for value in x.values)
+    return any(not said.says(value) for value in used)
 
 
 @dataclass
@@ -269,7 +283,7 @@ class BlockBuilder:
                 self._by_form.setdefault(structural_key(f), []).append(gv)
         alike = self._by_form.setdefault(structural_key(func), [])
         for gv in alike:  # the key knows no names: functions that call different ones may share it
-            if structural_equal(self._module[gv], func):
+            if structural_equal(self._module[gv], func) and not _has_own_sizes(func):
                 return gv
         gvar = GlobalVar(self._function_names(func_name))
         self._module[gvar] = func

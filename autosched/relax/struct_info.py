@@ -12,7 +12,7 @@ from autosched.ir.node import IGNORED, Node, Span
 from autosched.relax.op_table import get_op
 from autosched.tir.dtypes import DTYPES, check_dtype
 from autosched.tir.expr import IntImm, PrimExpr, const_int
-from autosched.tir.simplify import form_key
+from autosched.tir.size_expr import same_extent
 
 if TYPE_CHECKING:
     from autosched.topi.shapes import BatchShape
@@ -284,7 +284,7 @@ def same_dim(a: Dim, b: Dim) -> bool:
     x, y = const_int(a), const_int(b)
     if x is not None or y is not None:
         return x == y
-    return bool(form_key(a) == form_key(b))  # type: ignore[arg-type]
+    return same_extent(a, b)
 
 
 def same_dims(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

@@ -14,7 +14,7 @@ from autosched.relax.op.call import tir_inputs, tir_target
 from autosched.relax.struct_info import TensorStructInfo, same_dims, tensor_infos
 from autosched.relax.to_graph import GraphBuilder
 from autosched.runtime.graph import Storage, Value
-from autosched.runtime.graph_form import GraphForm, SizeRange
+from autosched.runtime.graph_form import GraphForm, SizeLimit, SizeRange
 from autosched.runtime.size_expr import Shape, shape_at
 from autosched.tir import PrimFunc
 from autosched.tir.expr import PrimExpr
@@ -28,14 +28,15 @@ class _FormBuilder(GraphBuilder):
     """Collects values with their shapes over the symbols, and what each node's kernel is given."""
 
     def __init__(
-        self, main: Function, kernels: Mapping[str, Sequence[PrimFunc]], sizes: Sequence[SizeRange], numbers: Numbers
-    ):
+        self, main: Function, kernels: Mapping[str, Sequence[PrimFunc]], sizes: Sequence[SizeRange], numbers: Numbers,
+        limits: Sequence[SizeLimit],
+    ):  # fmt: skip
         super().__init__(main, {})
         self.dims: list[tuple[int | PrimExpr, ...]] = []
         self.given: list[Shape] = []
         self.numbers_of = numbers
         self.ones = {size.name: 1 for size in sizes}
-        self.sizes = tuple(sizes)
+        self.sizes, self.limits = tuple(sizes), tuple(limits)
         self.pairs = {name: frozenset.intersection(*map(overwritable, funcs)) for name, funcs in kernels.items()}
 
     def add(self, name: str, info: TensorStructInfo, storage: Storage) -> int:
@@ -66,22 +67,28 @@ class _FormBuilder(GraphBuilder):
             raise InvalidTypeError(f"'{self.values[joined[0]].name}' is a part of another value's memory")
         shapes = tuple(map(to_shape, self.dims))
         return GraphForm(
-            self.sizes, tuple(self.values), shapes, tuple(self.given), lives, inside, tuple(self.nodes), inputs, outputs
+            self.sizes, tuple(self.values), shapes, tuple(self.given), lives, inside, tuple(self.nodes), inputs,
+            outputs, self.limits,
         )  # fmt: skip
 
 
 def to_graph_form(
-    module: IRModule, kernels: Mapping[str, Sequence[PrimFunc]], sizes: Sequence[SizeRange], numbers: Numbers
+    module: IRModule,
+    kernels: Mapping[str, Sequence[PrimFunc]],
+    sizes: Sequence[SizeRange],
+    numbers: Numbers,
+    limits: Sequence[SizeLimit] = (),
 ) -> tuple[GraphForm, tuple[np.ndarray, ...], tuple[str, ...]]:
     """(form, constants, names of inputs that are parameters) of a module's `main`.
 
     kernels  per name that a node may call the functions that are called for it: one, or one for each size of blocks
     sizes    the symbols in the shapes of `main`, with their bounds
+    limits   what these must be together
     numbers  gives what a kernel is given, by its name and the shapes of a call's arguments
     Raises   InvalidTypeError for a call that is no kernel, InvalidValueError for a shape that is no sum or product.
     """
     main = module["main"]
-    builder = _FormBuilder(main, kernels, sizes, numbers)
+    builder = _FormBuilder(main, kernels, sizes, numbers, limits)
     form = builder.form()
     count = main.attrs.get("num_input", len(main.params))
     return form, tuple(builder.constants), tuple(p.name for p in main.params[count:])

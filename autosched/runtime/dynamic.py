@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import OrderedDict
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.errors import ArtifactError, InvalidTypeError, OutOfMemoryError
+from autosched.errors import ArtifactError, InvalidTypeError, OutOfMemoryError, ShapeError
 from autosched.runtime.array import NDArray, as_numpy, from_dlpack
 from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
 from autosched.runtime.artifact_check import check_tensor
@@ -74,7 +75,10 @@ class DynamicExecutable:
             name: _Blocks.of([as_cpu(self.kernels[key]) for key in blocks], blocks)
             for name, blocks in self.forms.items()
         }
-        self.graph_at(form.least())
+        least = form.least()
+        with contextlib.suppress(ShapeError):  # not for so small ones: each call is checked for its own sizes
+            if all(limit.holds(least) for limit in form.limits):
+                self.graph_at(least)
         self._rows = self._are_rows()
         self._executors: ExecutorPool[DynamicExecutor | DeviceSizesExecutor] = ExecutorPool(os.cpu_count() or 1)
 
@@ -293,9 +297,11 @@ def check_form(form: GraphForm) -> None:
         check_tensor(f"value '{value.name}'", value.dtype, value.shape)
     if len(set(form.names)) < len(form.names):
         raise ValueError(f"two sizes have one name: {', '.join(form.names)}")
-    for shape in form.shapes:
-        for extent in shape_at(shape, form.least()):
-            check_count("an extent", extent)
+    least = form.least()
+    if all(limit.holds(least) for limit in form.limits):
+        for shape in form.shapes:
+            for extent in shape_at(shape, least):
+                check_count("an extent", extent)
     named = [v for life in form.lives for v in life[:1]] + [v for pair in form.inside for v in pair]
     for number in (*named, *form.inputs, *form.outputs):
         check_count("number of a value", number, len(form.values) - 1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from autosched.errors import AssertionFailedError, IndexOutOfRangeError
 from autosched.runtime.graph import Node
-from autosched.runtime.kernel import Check, Kernel
+from autosched.runtime.kernel import OPEN, Check, Kernel
 
 WORDS = 2  # of each check: whether it failed, and the number that was out of range
 
@@ -59,7 +59,8 @@ class Faults:
         where, kernel, check = self._where[number]
         if check.is_assert:
             raise AssertionFailedError(f"Assert fail: {check.what}", where=where)
-        text = f"{check.what}: index {value} is out of range [{check.low}, {check.high})"
+        bounds = "" if check.high == OPEN else f" [{check.low}, {check.high})"
+        text = f"{check.what}: index {value} is out of range{bounds}"
         if check.is_access:
             hint = f"kernel '{kernel.name}' with configuration {kernel.config or 'default'} stopped there"
         else:

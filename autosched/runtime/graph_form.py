@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING
 from autosched.errors import InvalidTypeError, ShapeError
 from autosched.runtime.graph import Graph, Node, Storage, Value
 from autosched.runtime.memory_plan import Lifetime, plan_memory
-from autosched.runtime.size_expr import Shape, product_of, read_shape, shape_at, show_shape, size_at, solved
+from autosched.runtime.size_expr import (
+    Shape,
+    Size,
+    product_of,
+    read_shape,
+    read_size,
+    shape_at,
+    show_limit,
+    show_shape,
+    size_at,
+    solved,
+    symbols_of,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from autosched.json_types import Json, JsonObject
@@ -31,6 +43,30 @@ class SizeRange:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeLimit:
+    """What the sizes of a call must be: an expression of them that lies between two numbers.
+
+    what  the node that asks for it
+    """
+
+    size: Size
+    low: int
+    high: int | None
+    what: str
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        value = size_at(self.size, sizes)
+        return self.low <= value and (self.high is None or value <= self.high)
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raises ShapeError naming the node, the sizes, and what does not hold."""
+        if self.holds(sizes):
+            return
+        given = ", ".join(f"{name} {sizes[name]}" for name in sorted(symbols_of(self.size)))
+        raise ShapeError(f"{self.what} needs {show_limit(self.size, self.low, self.high)}, and gets {given}")
+
+
+@dataclass(frozen=True, slots=True)
 class GraphForm:
     """Nodes in the order in which they run, and the values between them.
 
@@ -41,6 +77,7 @@ class GraphForm:
              for one whose sizes come with the call; () for others
     lives    (value, first node, last node) for each that has memory of its own in the arena
     inside   (value, other): values that lie in the memory of another one, which has its own
+    limits   what the sizes must be together
     inputs, outputs, nodes  as of a Graph; a node's kernel may be the name of a form
     """
 
@@ -53,6 +90,7 @@ class GraphForm:
     nodes: tuple[Node, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    limits: tuple[SizeLimit, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,8 +98,18 @@ class GraphForm:
         return tuple(size.name for size in self.sizes)
 
     def least(self) -> dict[str, int]:
-        """The least sizes, by name."""
-        return {size.name: size.low for size in self.sizes}
+        """Small sizes, by name, that the limits allow where such are found by raising one after the other."""
+        found = {size.name: size.low for size in self.sizes}
+        for _ in range(4 * len(self.limits)):
+            broken = next((limit for limit in self.limits if not limit.holds(found)), None)
+            if broken is None:
+                break
+            for name in sorted(symbols_of(broken.size)):
+                one = solved(broken.size, broken.low, {n: v for n, v in found.items() if n != name})
+                if one is not None and one[1] > found[name]:
+                    found[name] = one[1]
+                    break
+        return found
 
     def sizes_of(self, shapes: Mapping[int, tuple[int, ...]]) -> dict[str, int]:
         """The sizes, by name, from the shapes of inputs, by value.
@@ -83,6 +131,8 @@ class GraphForm:
                 found[size.name] = size.low
                 continue
             size.check(found[size.name], said[size.name])
+        for limit in self.limits:
+            limit.check(found)
         return found
 
     def _what(self, value: int) -> str:
@@ -124,7 +174,15 @@ class GraphForm:
         return show_shape(self.shapes[value])
 
     def at(self, sizes: Mapping[str, int]) -> Graph:
-        """The graph for some sizes, its memory planned; nodes still call forms."""
+        """The graph for some sizes, its memory planned; nodes still call forms.
+
+        Raises ShapeError for sizes of which a value would have no elements, unless one of them is 0.
+        """
+        least = min(sizes.values(), default=1)
+        for value, shape in zip(self.values, self.shapes, strict=True):
+            if min(found := shape_at(shape, sizes), default=1) < min(least, 1):
+                given = ", ".join(f"{name} {sizes[name]}" for name in sorted(sizes))
+                raise ShapeError(f"'{value.name}' would have the shape {list(found)} for {given}")
         values = [replace(v, shape=shape_at(s, sizes)) for v, s in zip(self.values, self.shapes, strict=True)]
         offsets, size = plan_memory([Lifetime(values[v].size_bytes, first, last) for v, first, last in self.lives])
         for (number, *_), offset in zip(self.lives, offsets, strict=True):
@@ -143,6 +201,7 @@ class GraphForm:
             "numbers": [list(numbers) for numbers in self.numbers],
             "lives": [list(life) for life in self.lives],
             "inside": [list(pair) for pair in self.inside],
+            **({"limits": [[x.size, x.low, x.high, x.what] for x in self.limits]} if self.limits else {}),
         }
 
     @staticmethod
@@ -169,6 +228,10 @@ class GraphForm:
             graph.nodes,
             graph.inputs,
             graph.outputs,
+            tuple(
+                SizeLimit(read_size(size, names), int(low), None if high is None else int(high), str(what))
+                for size, low, high, what in entry.get("limits", ())
+            ),
         )
 
 

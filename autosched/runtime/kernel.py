@@ -64,6 +64,9 @@ class ArgSpec:
         return f"{self.name}: Tensor({list(self.shape)}, {self.dtype})"
 
 
+OPEN = -1  # in place of a check's upper bound: a size that comes with the call
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """Something that a kernel looks at while it runs: a number that has to be in [low, high)."""

@@ -68,6 +68,15 @@ def show_size(size: Size, inside: bool = False) -> str:
     return f"({text})" if inside and op in ("+", "-") else text
 
 
+def show_limit(size: Size, low: int, high: int | None) -> str:
+    """That a size lies between two numbers, as people write it: n <= 512, past+n == total."""
+    if isinstance(size, tuple) and size[0] == "-" and low == 0:
+        return f"{show_size(size[1])} {'>=' if high is None else '=='} {show_size(size[2])}"
+    if high is None or low == high:
+        return f"{show_size(size)} {'>=' if high is None else '=='} {low}"
+    return f"{low} <= {show_size(size)} <= {high}"
+
+
 def show_shape(shape: Shape) -> str:
     return f"[{', '.join(map(show_size, shape))}]"
 

@@ -24,8 +24,7 @@ MODES = ("raise", "positive", "nearest", "clip", "wrap", "fast")
 def position(value: ExprLike, size: int | PrimExpr, what: str, mode: str = "raise") -> PrimExpr:
     """The position that a run-time value means along a dimension of `size`, as an int64 in [0, size).
 
-    size  of symbols: only the first and the last position have code, as `end_position` finds them
-
+    size  a number, or an expression of symbols
     what  names the place in messages: "take along axis 0"
     mode  "raise": a negative value counts from the end, others out of range are reported (as "fast", which in TVM
           leaves them undefined); "positive": negative ones are reported too; "nearest": as "raise", but those out of
@@ -103,7 +102,7 @@ def clip_positions(func: PrimFunc) -> PrimFunc:
         if not isinstance(x, E.Call) or x.op != CHECK_INDEX:
             return x
         index, low, size, _ = x.args
-        return _clipped(index, size, from_end=as_int(low) < 0)
+        return _clipped(index, size, from_end=E.const_int(low) != 0)
 
     body = rewrite(func.body, step)
     return func if body is func.body else dataclasses.replace(func, body=body)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.function import BaseFunc
-from autosched.ir.node import DEFINES, IGNORED, Attrs, FrozenDict, Span, walk
+from autosched.ir.node import DEFINES, IGNORED, Attrs, FrozenDict, Node, Span, walk
 from autosched.tir.axis import IterVar
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import ExprLike, IntImm, PrimExpr, Var, const, const_int
+from autosched.tir.dtypes import is_int
+from autosched.tir.expr import ExprLike, IntImm, Let, PrimExpr, Var, const, const_int
 from autosched.tir.functor import free_vars, replace_buffers, rewrite, substitute
-from autosched.tir.stmt import Block, BlockRealize, BufferRegion, For, Stmt
+from autosched.tir.stmt import Block, BlockRealize, BufferRegion, For, LetStmt, Stmt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +70,35 @@ def shape_vars(func: PrimFunc) -> list[Var]:
     """The variables in the shapes of a function's parameters, in order of first use."""
     found = {v: None for buffer in func.buffers for extent in buffer.shape for v in sorted_vars(extent)}
     return list(found)
+
+
+def size_vars(func: PrimFunc) -> list[Var]:
+    """The symbols whose values a function's kernel is given: those of `shape_vars`, then what else its body uses."""
+    shaped = shape_vars(func)
+    known = {*shaped, *func.params, *bound_vars(func.body)}
+    left = [v for node in walk(func.body) for v in _integers(node) if v not in known]
+    return [*shaped, *dict.fromkeys(left)]
+
+
+def _integers(node: object) -> Iterable[Var]:
+    """The integer variables that a node is, or has in its shape."""
+    if isinstance(node, Buffer):
+        return (v for extent in node.shape for v in sorted_vars(extent))
+    return (node,) if isinstance(node, Var) and is_int(node.dtype) else ()
+
+
+def bound_vars(node: Node) -> set[Var]:
+    """The variables that loops, blocks and lets below `node` introduce."""
+    found: set[Var] = set()
+    for x in walk(node):
+        match x:
+            case For():
+                found.add(x.loop_var)
+            case LetStmt() | Let():
+                found.add(x.var)
+            case Block():
+                found |= {iv.var for iv in x.iter_vars}
+    return found
 
 
 def size_params(func: PrimFunc) -> list[Var]:

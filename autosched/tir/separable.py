@@ -15,7 +15,7 @@ from autosched.ir.node import Node, children, walk
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr, Var, add, const, const_int, mul
-from autosched.tir.function import PrimFunc, shape_vars
+from autosched.tir.function import PrimFunc, size_vars
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
@@ -70,10 +70,10 @@ def multiple_of(extent: PrimExpr, size: Var) -> int | None:
 
 
 def batch_size(func: PrimFunc) -> Var:
-    """The one symbol in the shapes of a function. Raises NotSeparableError for none or several."""
-    found = shape_vars(func)
+    """The one symbol of a function. Raises NotSeparableError for none or several."""
+    found = size_vars(func)
     if len(found) != 1:
-        raise NotSeparableError(f"its shapes depend on {', '.join(v.name for v in found) or 'nothing'}")
+        raise NotSeparableError(f"its sizes depend on {', '.join(v.name for v in found) or 'nothing'}")
     return found[0]
 
 

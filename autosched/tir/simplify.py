@@ -285,7 +285,8 @@ class Analyzer:
                 (a, b), (c_, d) = self.bound(x.args[1]), self.bound(x.args[2])
                 return _both(min, a, c_), _both(max, b, d)
             case E.Call(op="check_index") if self.trust_checks:
-                return 0, max(E.as_int(x.args[2]) - 1, 0)
+                most = E.const_int(x.args[2])
+                return 0, None if most is None else max(most - 1, 0)
             case E.Mul():
                 pairs = [self.bound(x.a), self.bound(x.b)]
                 if any(v is None for p in pairs for v in p):

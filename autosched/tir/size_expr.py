@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from autosched.errors import InvalidValueError
+from autosched.ir.node import children, walk
 from autosched.runtime.size_expr import Shape, Size
 from autosched.tir import expr as E
+from autosched.tir.axis import IterVar
 from autosched.tir.expr import IntImm, PrimExpr, Var, sub, to_expr
-from autosched.tir.function import PrimFunc, shape_vars
+from autosched.tir.function import PrimFunc, size_vars
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.simplify import Analyzer
+from autosched.tir.simplify import Analyzer, form_key
+from autosched.tir.stmt import BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt
 
 SIZES = "autosched.sizes"  # attribute of a function whose sizes come with the call: the names of its symbols
 WORK = "autosched.work"  # and its floating-point operations, a size as JSON
@@ -40,10 +44,38 @@ def to_shape(shape: Sequence[object]) -> Shape:
     return tuple(map(to_size, shape))
 
 
-def call_sizes(func: PrimFunc, shapes: Sequence[Sequence[object]]) -> tuple[PrimExpr, ...]:
-    """What each of a function's symbols is for arguments of the given shapes, in the order of `shape_vars`.
+def polynomial(x: object) -> dict[tuple[Hashable, ...], int]:
+    """An extent as a sum of products: by their factors, in an order of their own, how often each is in it."""
+    match x:
+        case int():
+            return {(): x} if x else {}
+        case IntImm():
+            return {(): x.value} if x.value else {}
+        case E.Add() | E.Sub():
+            found = dict(polynomial(x.a))
+            for key, n in polynomial(x.b).items():
+                found[key] = found.get(key, 0) + (n if isinstance(x, E.Add) else -n)
+            return {key: n for key, n in found.items() if n}
+        case E.Mul():
+            product: dict[tuple[Hashable, ...], int] = {}
+            for (a, m), (b, n) in itertools.product(polynomial(x.a).items(), polynomial(x.b).items()):
+                key = tuple(sorted((*a, *b), key=hash))
+                product[key] = product.get(key, 0) + m * n
+            return {key: n for key, n in product.items() if n}
+    assert isinstance(x, PrimExpr), "an extent is a number or an expression"
+    return {(form_key(x),): 1}
 
-    Raises InvalidValueError where a symbol is the size of no dimension.
+
+def same_extent(a: object, b: object) -> bool:
+    """Whether two extents are seen to be equal for all values of their symbols."""
+    return polynomial(a) == polynomial(b)
+
+
+def call_sizes(func: PrimFunc, shapes: Sequence[Sequence[object]]) -> tuple[PrimExpr, ...]:
+    """What each of a function's symbols is for arguments of the given shapes, in the order of `size_vars`.
+
+    One that is the size of no dimension is the caller's own of that name; such a function has one caller.
+    Raises InvalidValueError where the shapes are then not the function's.
     """
     found: dict[Var, PrimExpr] = {}
     pairs = [
@@ -53,10 +85,66 @@ def call_sizes(func: PrimFunc, shapes: Sequence[Sequence[object]]) -> tuple[Prim
     ]
     while new := [one for extent, given in pairs if (one := _solved(extent, given, found)) is not None]:
         found.setdefault(*new[0])
-    symbols = shape_vars(func)
-    if missing := [v.name for v in symbols if v not in found]:
-        raise InvalidValueError(f"the size of '{missing[0]}' does not follow from the arguments")
-    return tuple(found[v] for v in symbols)
+    if any(v not in found for v in size_vars(func)):
+        for extent, given in pairs:
+            if not same_extent(substitute(extent, found), given):
+                raise InvalidValueError(f"the extent {extent} does not say its symbols where it is {given}")
+    return tuple(found.get(v, v) for v in size_vars(func))
+
+
+class SaidSizes:
+    """What the dimensions of a function's arguments say: symbols that are one, and the extents themselves.
+
+    batch * tokens is said by [batch * tokens, 64], although neither of the symbols is.
+    """
+
+    def __init__(self, extents: Iterable[object]):
+        found = list(extents)
+        self.symbols = {x for x in found if isinstance(x, Var)}
+        self.extents = [polynomial(x) for x in found if isinstance(x, PrimExpr)]
+
+    def says(self, extent: PrimExpr) -> bool:
+        """Whether an extent is the same in every function that equals this one and is called with equal shapes."""
+        return free_vars(extent) <= self.symbols or polynomial(extent) in self.extents
+
+
+def has_own_sizes(func: PrimFunc) -> bool:
+    """Whether a function computes with sizes that the shapes of its arguments do not say: then it has one caller."""
+    said = SaidSizes(extent for buffer in func.buffers for extent in buffer.shape)
+    unsaid = set(size_vars(func)) - said.symbols
+    if not unsaid:
+        return False
+    for node in walk(func.body):
+        match node:
+            case For():
+                used = [node.start, node.extent]
+            case IterVar():
+                used = [node.dom.min, node.dom.extent]
+            case BufferStore():
+                used = [*node.indices, node.value]
+            case IfThenElse():
+                used = [node.condition]
+            case LetStmt() | Evaluate():
+                used = [node.value]
+            case BlockRealize():
+                used = [*node.iter_values, node.predicate]
+            case _:
+                continue
+        is_extent = isinstance(node, For | IterVar)
+        if any(_named(x) & unsaid and not (is_extent and said.says(x)) for x in used):
+            return True
+    return False
+
+
+def _named(x: PrimExpr) -> set[Var]:
+    """The variables of an expression, without those in the shapes of buffers that it loads from."""
+    found, stack = set[Var](), [x]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Var):
+            found.add(top)
+        stack += [child for child in children(top) if isinstance(child, PrimExpr)]
+    return found
 
 
 def _solved(extent: PrimExpr, given: PrimExpr, found: Mapping[Var, PrimExpr]) -> tuple[Var, PrimExpr] | None:
@@ -77,6 +165,15 @@ def _solved(extent: PrimExpr, given: PrimExpr, found: Mapping[Var, PrimExpr]) ->
     return var, analyzer.simplify(sub(given, substitute(others, dict(found))))
 
 
+def named_sizes(func: PrimFunc) -> list[Var]:
+    """The symbols that a scheduled or lowered function's kernel is given, in the order of their names in its attribute.
+
+    One that the code does not use any more has a variable of its own.
+    """
+    found = {v.name: v for v in size_vars(func)}
+    return [found[name] if name in found else Var(name, "int64") for name in func.attrs.get(SIZES, ())]
+
+
 def with_named_sizes(func: PrimFunc) -> PrimFunc:
     """The function with the attribute that says which symbols its kernel is given."""
-    return func.with_attr(SIZES, tuple(v.name for v in shape_vars(func)))
+    return func.with_attr(SIZES, tuple(v.name for v in size_vars(func)))

@@ -29,8 +29,10 @@ from autosched.topi.conv2d import conv2d as conv2d
 from autosched.topi.conv_nd import conv_nd as conv_nd
 from autosched.topi.conv_nd import conv_transpose_nd as conv_transpose_nd
 from autosched.topi.create import arange as arange
+from autosched.topi.create import counted as counted
 from autosched.topi.create import full as full
 from autosched.topi.create import full_like as full_like
+from autosched.topi.create import listed as listed
 from autosched.topi.indexing import gather as gather
 from autosched.topi.indexing import gather_nd as gather_nd
 from autosched.topi.indexing import take as take

@@ -12,7 +12,7 @@ from autosched.te import Tensor
 from autosched.tir.axis import IterVar
 from autosched.tir.expr import PrimExpr, const, if_then_else
 from autosched.topi.conv2d import out_size
-from autosched.topi.shapes import dims, int_shape
+from autosched.topi.shapes import batch_shape, dims, int_shape
 
 LETTERS = {1: "x", 2: "yx", 3: "zyx"}
 
@@ -73,7 +73,7 @@ def _require_ranks(data: Sequence[int], weight: Sequence[int], rank: int) -> Non
 
 def conv_nd(data: Tensor, weight: Tensor, g: Spatial, groups: int = 1) -> Tensor:
     """Convolution. data [N, C, …]; weight [O, C / groups, …]. Raises ShapeError where they do not fit."""
-    source, kernel = int_shape(data), int_shape(weight)
+    source, kernel = batch_shape(data), int_shape(weight)
     shape = conv_shape(source, kernel, g, groups)
     padded = _spread(data, (1,) * g.rank, g.padding)
     rc, taps = _reduce_axes(kernel[1], kernel[2:])
@@ -98,7 +98,7 @@ def conv_transpose_nd(
     Raises   ShapeError where they do not fit.
     Source   Dumoulin and Visin 2016, chapter 4: a convolution with stride 1 over data with zeros between them.
     """
-    source, kernel = int_shape(data), int_shape(weight)
+    source, kernel = batch_shape(data), int_shape(weight)
     shape = conv_transpose_shape(source, kernel, g, output_padding, groups)
     reach = [(k - 1) * d for k, d in zip(kernel[2:], g.dilation, strict=True)]
     before = [r - g.around(i)[0] for i, r in enumerate(reach)]
@@ -122,7 +122,7 @@ def _spread(data: Tensor, steps: Sequence[int], padding: Sequence[int]) -> Tenso
     before, after = padding[:rank], padding[rank:]
     if not any(padding) and all(s == 1 for s in steps):
         return data
-    shape = int_shape(data)
+    shape = batch_shape(data)
     grown = [(size - 1) * s + 1 + b + a for size, s, b, a in zip(shape[2:], steps, before, after, strict=True)]
 
     def body(n: PrimExpr, c: PrimExpr, *place: PrimExpr) -> PrimExpr:

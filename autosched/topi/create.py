@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from autosched import te
 from autosched.te import Tensor
-from autosched.tir.expr import cast, const
+from autosched.tir.expr import EQ, PrimExpr, cast, compare, const, select, to_expr
 from autosched.topi.shapes import Dim, dims
 
 
@@ -23,3 +23,20 @@ def arange(start: int, end: int, step: int, dtype: str) -> Tensor:
     """start, start + step, … before end."""
     size = max(0, -(-(end - start) // step))
     return te.compute(dims((size,)), lambda i: cast(dtype, i * step + start), name="T_arange")
+
+
+def counted(start: Dim, count: Dim, step: int, dtype: str) -> Tensor:
+    """`count` numbers from `start` on, which may be symbols."""
+    return te.compute(dims((count,)), lambda i: cast(dtype, i * step + start), name="T_numbers")
+
+
+def listed(values: Sequence[Dim], is_scalar: bool, dtype: str) -> Tensor:
+    """The values, which may be symbols, as a vector; the first one as a scalar."""
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        found = to_expr(values[-1], "int64") if i else to_expr(values[0], "int64")
+        for at, value in reversed(list(enumerate(values[:-1]))) if i else ():
+            found = select(compare(EQ, i[0], at), value, found)
+        return cast(dtype, found)
+
+    return te.compute(() if is_scalar else dims((len(values),)), element, name="T_listed")

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from autosched.te import Tensor
 from autosched.tir.checked_index import position
-from autosched.tir.expr import PrimExpr, as_int, const_int
+from autosched.tir.expr import PrimExpr
 from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import extent_of, int_shape
+from autosched.topi.shapes import extent_of, open_shape
 
 
 def take(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
     """x[..., indices, ...] along `axis`: the positions' shape replaces that dimension."""
-    extent, width = x.shape[axis], indices.ndim
-    size = extent if const_int(extent) is None else as_int(extent)
+    size, width = open_shape(x)[axis], indices.ndim
 
     def compute(*i: PrimExpr) -> PrimExpr:
         chosen = position(indices(*i[axis : axis + width]), size, f"take along axis {axis}", mode)
@@ -26,7 +25,7 @@ def take(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
 
 def gather(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
     """For each element of `indices`, the element of x at the same place but for `axis`."""
-    size = extent_of(x, axis)
+    size = open_shape(x)[axis]
 
     def compute(*i: PrimExpr) -> PrimExpr:
         chosen = position(indices(*i), size, f"gather along axis {axis}", mode)
@@ -37,7 +36,7 @@ def gather(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor
 
 def gather_nd(x: Tensor, indices: Tensor, mode: str = "raise") -> Tensor:
     """The elements (or slices) of x at the index vectors that lie along the last dimension of `indices`."""
-    shape, depth = int_shape(x), int_shape(indices)[-1]
+    shape, depth = open_shape(x), extent_of(indices, indices.ndim - 1)
     outer = indices.ndim - 1
 
     def compute(*i: PrimExpr) -> PrimExpr:

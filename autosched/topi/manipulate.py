@@ -104,7 +104,7 @@ def split(x: Tensor, sections: Sequence[int], axis: int) -> list[Tensor]:
     return [piece(start, size) for start, size in zip(starts, sections, strict=True)]
 
 
-def strided_slice(x: Tensor, shape: Sequence[Dim], begin: Sequence[int], strides: Sequence[int]) -> Tensor:
+def strided_slice(x: Tensor, shape: Sequence[Dim], begin: Sequence[Dim], strides: Sequence[Dim]) -> Tensor:
     """Every strides[a]-th element from begin[a], shape[a] of them, for each dimension."""
     return _compute(
         shape, lambda *i: x(*(v * s + b for v, b, s in zip(i, begin, strides, strict=True))), "T_strided_slice"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+
+import numpy as np
 
 from autosched import te
 from autosched.errors import ShapeError
@@ -14,7 +17,7 @@ from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import ExprLike, IntImm, PrimExpr
 from autosched.tir.extrema import KEEP_NAN
-from autosched.topi.shapes import axis_names, dims, extent_of
+from autosched.topi.shapes import axis_names, dims, open_shape
 
 Axes = Sequence[int]
 D = TypeVar("D")
@@ -97,16 +100,16 @@ def _plain(x: Tensor) -> str:
     return x.name.replace(".", "_")
 
 
-def _count(x: Tensor, axes: Axes) -> int:
-    count = 1
-    for a in axes:
-        count *= extent_of(x, a)
-    return count
+def _count(x: Tensor, axes: Axes) -> int | PrimExpr:
+    """How many elements are reduced, an expression where sizes are symbols."""
+    shape = open_shape(x)
+    return math.prod(shape[a] for a in axes)
 
 
-def _divide(x: Tensor, count: int, name: str = "T_divide") -> Tensor:
+def _divide(x: Tensor, count: int | PrimExpr, name: str = "T_divide") -> Tensor:
     names = axis_names(x.ndim)
-    return te.compute(x.shape, lambda *i: x(*i) / E.const(count, x.dtype), name=name, varargs_names=names)
+    divisor = E.const(count, x.dtype) if isinstance(count, int) else E.cast(x.dtype, count)
+    return te.compute(x.shape, lambda *i: x(*i) / divisor, name=name, varargs_names=names)
 
 
 def mean(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:
@@ -135,11 +138,16 @@ def _argument(
         first = te.any(E.compare(better, a[1], b[1]), te.all(E.compare(E.EQ, a[1], b[1]), E.compare(E.LT, a[0], b[0])))
         if is_float(x.dtype):
             first = te.any(first, E.compare(E.NE, a[1], a[1]))  # nothing is better than NaN
-        # the identity stands at the last position, so that a real element of the same value wins
+        # the identity stands at the last position or behind it, so that a real element of the same value wins
         return E.select(first, a[0], b[0]), E.select(first, a[1], b[1])
 
-    last = extent_of(x, axis) - 1
-    reducer = te.comm_reducer(combine, lambda t0, t1: (E.const(last, t0), worst(t1)), name=name)
+    extent = open_shape(x)[axis]
+
+    def identity(position: str, value: str) -> tuple[PrimExpr, PrimExpr]:
+        last = extent - 1 if isinstance(extent, int) else np.iinfo(position).max
+        return E.const(int(last), position), worst(value)
+
+    reducer = te.comm_reducer(combine, identity, name=name)
     shape = dims(x.shape)
     k = te.reduce_axis((0, shape[axis]), f"k{axis}")
     result = dims(reduced_shape(shape, (axis,), keepdims))

@@ -8,7 +8,7 @@ from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import ExprLike, PrimExpr
 from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import dims, extent_of
+from autosched.topi.shapes import dims
 
 
 def _at(index: tuple[PrimExpr, ...], axis: int, value: ExprLike) -> tuple[ExprLike, ...]:
@@ -32,7 +32,6 @@ def argsort(x: Tensor, axis: int, descending: bool, dtype: str, count: int | Non
     The rank of an element is the number of those before it; position r is that of the element with rank r. NaN is
     greater than all numbers.
     """
-    size = extent_of(x, axis)
     extent = dims(x.shape)[axis]
     j = te.reduce_axis((0, extent), "j")
 
@@ -49,7 +48,7 @@ def argsort(x: Tensor, axis: int, descending: bool, dtype: str, count: int | Non
         return te.sum(E.select(found, E.cast(dtype, k.var), E.const(0, dtype)), axis=k)
 
     shape = [*x.shape]
-    shape[axis] = E.const(size if count is None else count, extent.dtype)
+    shape[axis] = extent if count is None else E.const(count, extent.dtype)
     return _compute(shape, position, "T_argsort")
 
 

@@ -29,10 +29,10 @@ from autosched.target import Target
 from autosched.tir.buffer import Buffer
 from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import Var, as_int, const_int
-from autosched.tir.function import PrimFunc, shape_vars
+from autosched.tir.function import PrimFunc
 from autosched.tir.in_place import overwritable
 from autosched.tir.separable import BLOCKS, PIECES_FIRST
-from autosched.tir.size_expr import SIZES, WORK, to_shape, to_size
+from autosched.tir.size_expr import WORK, named_sizes, to_shape, to_size
 from autosched.tir.stmt import BufferStore
 
 
@@ -57,7 +57,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     in_place = frozenset((stored_as[func.buffers[i]], stored_as[func.buffers[o]]) for i, o in overwritable(func))
     blocks = block_arguments(lowered)
     is_noalias = bool(func.attrs.get("tir.noalias", True))
-    sizes = shape_vars(lowered) if SIZES in func.attrs else []
+    sizes = named_sizes(lowered)
     writer = Writer(
         python_name, lowered.buffers, scratch, is_noalias, in_place, checks, blocks, PIECES_FIRST in func.attrs,
         sizes=sizes, isa=isa,

@@ -21,7 +21,7 @@ from autosched.codegen.lower.phases import LoweredPhase
 from autosched.codegen.lower.prove import Indices, unproved
 from autosched.errors import CodegenError
 from autosched.ir.node import Node, children, walk
-from autosched.runtime.kernel import Check
+from autosched.runtime.kernel import OPEN, Check
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.checked_index import CHECK_INDEX
@@ -102,7 +102,10 @@ def check_of(call: E.Call) -> Check:
     assert isinstance(what, E.StringImm), "they end with a message"
     if call.op == ASSERT:
         return Check(what.value, 0, 0, is_assert=True)
-    return Check(what.value, as_int(call.args[1]), as_int(call.args[2]))
+    low, high = const_int(call.args[1]), const_int(call.args[2])
+    if low is None or high is None:  # sizes that come with the call
+        return Check(f"{what.value} of size {show(call.args[2])}", 0 if low == 0 else -1, OPEN)
+    return Check(what.value, low, high)
 
 
 def emit_guards(emitter: Emitter, indices: Indices) -> None:
@@ -128,10 +131,14 @@ def emit_check_index(emitter: Emitter, call: E.Call) -> ir.Value:
     value = _wide(emitter, emitter.value(call.args[0]), call.args[0].dtype)
     kind = value.type
     index = value
+    if check.high == OPEN:
+        size = splat(b, _wide(emitter, emitter.value(call.args[2])), lanes_of(value))
+    else:
+        size = constant(kind, check.high)
     if check.low < 0:
         from_end = b.icmp_signed("<", value, constant(kind, 0))
-        index = b.select(from_end, b.add(value, constant(kind, check.high)), value)
-    bad = b.icmp_unsigned(">=", index, constant(kind, check.high))
+        index = b.select(from_end, b.add(value, size), value)
+    bad = b.icmp_unsigned(">=", index, size)
     safe = report(emitter, bad, value, emitter.checks[check], index)
     return safe if key is None else emitter.remember(key, safe)
 

@@ -10,6 +10,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import IntImm, PrimExpr, Var, as_int, const, const_int, mul
 from autosched.tir.function import PrimFunc, shape_vars
 from autosched.tir.functor import free_vars
+from autosched.tir.size_expr import named_sizes
 from autosched.tir.stmt import Allocate, For, LoopKind, SeqStmt, Stmt, seq
 
 
@@ -76,7 +77,7 @@ def split_phases(func: PrimFunc) -> tuple[list[LoweredPhase], list[Buffer]]:
     splitter.visit(func.body)
     phases: list[LoweredPhase] = []
     serial: list[Stmt] = []
-    sizes = frozenset(shape_vars(func))
+    sizes = frozenset({*shape_vars(func), *named_sizes(func)})
     for part in splitter.parts:
         if isinstance(part, For) and _is_split(part, sizes):
             if serial:

@@ -30,10 +30,11 @@ from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, ScheduleError, ShapeError, SpaceError
 from autosched.ir import IRModule
 from autosched.records import RecordReader, Trust
+from autosched.relax.size_limits import size_limits
 from autosched.relax.to_graph_form import to_graph_form
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime.dynamic import DynamicExecutable
-from autosched.runtime.graph_form import SizeRange
+from autosched.runtime.graph_form import SizeLimit, SizeRange
 from autosched.runtime.size_expr import solved
 from autosched.space import Config
 from autosched.target import Target
@@ -44,7 +45,7 @@ from autosched.tir import PrimFunc
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import PrimExpr, const, floordiv, mul
 from autosched.tir.expr import Var as TirVar
-from autosched.tir.function import shape_vars, specialize
+from autosched.tir.function import size_vars, specialize
 from autosched.tir.merge_parts import leading, merged_parts
 from autosched.tir.separable import BLOCKS, PIECES_FIRST, NotSeparableError, Share, batch_size, part_extent, shares
 from autosched.tir.simplify import Analyzer
@@ -59,7 +60,7 @@ ODD_BLOCKS = (7, 3)  # where a batch cannot be given a row more: few rows read t
 
 def build_dynamic(
     module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, object],
-    accuracy: str = "fast", checks: bool = False, bounds: Mapping[str, tuple[int, int]] | None = None,
+    accuracy: str = "fast", checks: bool = False, bounds: Mapping[str, tuple[int, int | None]] | None = None,
 ) -> DynamicExecutable:  # fmt: skip
     """Build a model whose inputs have symbolic sizes.
 
@@ -73,13 +74,18 @@ def build_dynamic(
     if len(set(names)) < len(names):
         raise NotSeparableError(f"two sizes have the name '{next(n for n in names if names.count(n) > 1)}'")
     _refuse_unsaid(module, symbols)
-    sizes = [SizeRange(name, *(bounds or {}).get(name, (1, None))) for name in names]
+    try:
+        within, together = size_limits(module["main"], bounds or {})
+        limits = [SizeLimit(to_size(x.size), x.low, x.high, x.what) for x in together]
+    except (ShapeError, InvalidValueError) as error:
+        raise NotSeparableError(error.message) from None
+    sizes = [SizeRange(name, *within.get(name, (1, None))) for name in names]
     try:
         with patient_collector():
             prepared = with_accuracy(
                 _prepared(module, target, params, TunedLayouts(records, target, threads)), accuracy
             )
-            made = _Maker(prepared, target, records, threads).build(sizes, checks)
+            made = _Maker(prepared, target, records, threads).build(sizes, limits, checks)
     finally:
         close_spares()
     made.manifest["input_ranges"] = input_ranges(module)
@@ -130,7 +136,7 @@ class _Form:
     def of(name: str, func: PrimFunc) -> _Form:
         """Raises NotSeparableError naming the kernel."""
         try:
-            merged = func if len(shape_vars(func)) == 1 else merged_parts(func)
+            merged = func if len(size_vars(func)) == 1 else merged_parts(func)
             return _Form(func, merged, batch_size(merged), shares(merged))
         except NotSeparableError as error:
             raise NotSeparableError(f"kernel '{name}': {error.message}") from None
@@ -192,7 +198,7 @@ class _Maker:
 
     def __init__(self, prepared: IRModule, target: Target, records: RecordReader | None, threads: int):
         self.prepared, self.target, self.records, self.threads = prepared, target, records, threads
-        self.functions = {name: f for name, f in prim_funcs(prepared).items() if shape_vars(f)}
+        self.functions = {name: f for name, f in prim_funcs(prepared).items() if size_vars(f)}
         self.forms: dict[str, _Form] = {}
         self.sized: dict[str, PrimFunc] = {}
         self.reasons: dict[str, str] = {}
@@ -221,7 +227,7 @@ class _Maker:
             return (form.count(shapes),)
         return call_sizes(self.functions[name], shapes) if name in self.sized else ()
 
-    def build(self, sizes: Sequence[SizeRange], checks: bool) -> DynamicExecutable:
+    def build(self, sizes: Sequence[SizeRange], limits: Sequence[SizeLimit], checks: bool) -> DynamicExecutable:
         target = self.target
         if self.sized and (empty := next((size.name for size in sizes if size.low < 1), None)):
             raise NotSeparableError(f"'{empty}' may be 0, and kernels over symbols have one element at least")
@@ -249,7 +255,7 @@ class _Maker:
         compile_s = time.perf_counter() - start
         alternatives = {name: [functions[key] for key in called.get(name, [name])] for name in prim_funcs(scheduled)}
         try:
-            form_graph, constants, params = to_graph_form(scheduled, alternatives, sizes, self.numbers_of)
+            form_graph, constants, params = to_graph_form(scheduled, alternatives, sizes, self.numbers_of, limits)
         except (InvalidTypeError, InvalidValueError) as error:
             raise NotSeparableError(error.message) from None
         rows = [self._row(choice) for choice in choices.values()]

@@ -67,11 +67,15 @@ class LateModel:
     build   compiles a module
     target  as JSON, for what is saved
     bounds  sizes of inputs and ranges of them, by name
+    reason  why one build does not serve all sizes, where they are open
     Raises  UsageError for bounds of an unknown input, ShapeError for those that do not fit one
     """
 
-    def __init__(self, model: onnx.ModelProto, build: Build, target: str, bounds: Ranges | None = None):
+    def __init__(
+        self, model: onnx.ModelProto, build: Build, target: str, bounds: Ranges | None = None, reason: str = ""
+    ):
         fill_tables()
+        self.reason = reason
         self.model, self._build, self._target = model, build, target
         self.inputs: tuple[ModelInput, ...] = model_inputs(model.graph)
         self.output_names: tuple[str, ...] = tuple(o.name for o in model.graph.output)

@@ -34,6 +34,7 @@ def build_onnx(
     from autosched.frontend.onnx.node import RunTimeError
 
     fixed, ranged = split_ranges(shapes)
+    made: DynamicExecutable | str = ""
     model = with_sizes(read_model(what) if isinstance(what, str | Path) else what, fixed or {})
     try:
         tensors = all(o.type.WhichOneof("value") in (None, "tensor_type") for o in model.graph.output)
@@ -46,7 +47,7 @@ def build_onnx(
     except RunTimeError:
         if not target.is_cpu:
             raise
-    late = LateModel(model, build, target.to_json(), ranged)
+    late = LateModel(model, build, target.to_json(), ranged, made if isinstance(made, str) else "")
     late.prepare()
     return late
 

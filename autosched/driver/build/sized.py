@@ -31,7 +31,7 @@ from autosched.tir.simplify import Analyzer
 if TYPE_CHECKING:
     from autosched.json_types import JsonObject
 
-Bounds = Mapping[str, tuple[int, int]]
+Bounds = Mapping[str, tuple[int, int | None]]
 
 
 def build_sized(

@@ -40,7 +40,7 @@ def build_program(what: object, build: Build, shapes: Shapes | None = None, targ
     For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram. A program of
     known sizes that changes buffers is a StatefulProgram.
     """
-    from autosched.frontend.torch.exported import from_exported_program, import_with_states, is_bound, size_ranges
+    from autosched.frontend.torch.exported import from_exported_program, import_with_states, is_bound
     from autosched.frontend.torch.files import read_program_file
 
     program = read_program_file(what) if isinstance(what, str | Path) else what
@@ -51,7 +51,7 @@ def build_program(what: object, build: Build, shapes: Shapes | None = None, targ
             module = from_exported_program(program, unwrap_unit_return_tuple=True)
         except ImportModelError:
             return SizedProgram(program, build, shapes or {}, target)
-        return build(module, shapes=size_ranges(program))
+        return build(module)
     module, states = import_with_states(program, shapes)
     built = build(module)
     return StatefulProgram(built, states) if states else built

@@ -50,10 +50,10 @@ def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[object]
 
 
 def is_tensor_like(x: object) -> bool:
-    """Whether an input's element type and shape are known."""
+    """Whether an input's element type and shape are known, its sizes or symbols for them."""
     info = x.struct_info if isinstance(x, Expr) else None
     value = getattr(x, "value", None)
-    return (isinstance(info, TensorStructInfo) and info.is_static) or getattr(
+    return (isinstance(info, TensorStructInfo) and info.shape is not None) or getattr(
         getattr(value, "dtype", None), "kind", "O"
     ) != "O"
 
@@ -83,7 +83,8 @@ def _type_bytes(x: object) -> bytes:
     if not isinstance(info, TensorStructInfo):
         return TypeProto().SerializeToString()  # type: ignore[no-any-return]
     kind = helper.np_dtype_to_tensor_dtype(_numpy_dtype(info.dtype))
-    return helper.make_tensor_type_proto(kind, info.static_shape).SerializeToString()  # type: ignore[no-any-return]
+    shape = [d if isinstance(d, int) else None for d in info.dims]
+    return helper.make_tensor_type_proto(kind, shape).SerializeToString()  # type: ignore[no-any-return]
 
 
 def _numpy_dtype(dtype: str) -> object:

@@ -28,7 +28,8 @@ from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model,
 from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelError, RunTimeError
 from autosched.frontend.onnx.old_opsets import updated
 from autosched.frontend.onnx.registry import CONVERTERS
-from autosched.frontend.onnx.sizes import Sizes, of_sizes
+from autosched.frontend.onnx.sizes import BROADCASTS, Sizes, alike, of_sizes
+from autosched.frontend.size_arithmetic import size_of_text
 from autosched.ir.module import IRModule
 from autosched.ir.node import Span
 from autosched.relax.block_builder import BlockBuilder
@@ -36,7 +37,7 @@ from autosched.relax.expr import Constant, Expr, Tuple, Var
 from autosched.relax.rewrite import with_origin
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.runtime.names import identifier
-from autosched.tir.expr import SizeVar
+from autosched.tir.expr import PrimExpr, SizeVar
 
 if TYPE_CHECKING:
     import onnx
@@ -181,6 +182,7 @@ class Importer:
         self.graph, self.opset, self.functions, self.dtypes = graph, opset, functions, dtypes
         self.keep_params, self.sanitize, self.symbolic = keep_params, sanitize, symbolic
         self.symbols: dict[str, SizeVar] = {}
+        self.has_sizes = False
         self.values: dict[str, Any] = {}  # expressions; None for what an optional leaves out
         self.names: dict[str, str] = {}
         self.params: list[tuple[Var, np.ndarray]] = []
@@ -205,6 +207,8 @@ class Importer:
         main = module["main"].with_attr("num_input", len(inputs)) if self.keep_params else module["main"]
         if self.keep_params:
             main = main.with_attr("params", tuple(value for _, value in self.params))
+        if self.symbols and self.has_sizes:  # rules about sizes know that none is 0
+            main = main.with_attr("size_bounds", {v.name: (1, None) for v in self.symbols.values()})
         module["main"] = main
         return module
 
@@ -240,6 +244,8 @@ class Importer:
         if name not in self.values:
             raise ImportModelError(f"output '{name}' is computed by no node")
         found = self.values[name]
+        if isinstance(found, Sizes):
+            found = self.values[name] = self.bind(found.as_tensor())
         if not isinstance(found, Expr):
             raise RunTimeError(f"output '{name}' is nothing that kernels give")
         return found
@@ -293,9 +299,15 @@ class Importer:
             numbers = tuple(n if n is not None else g if isinstance(g, int) else None for n, g in zip(numbers, given))
         return tuple(self.symbol(name) if n is None and name else n for n, name in zip(numbers, names))
 
-    def symbol(self, name: str) -> SizeVar:
-        """The symbol of that name, one for all inputs."""
-        return self.symbols.setdefault(name, SizeVar(identifier(name), "int64"))
+    def symbol(self, name: str) -> PrimExpr:
+        """The symbol of that name, one for all inputs; of sums and products of other inputs' names what they are."""
+        found = None if name in self.symbols or name.isidentifier() else size_of_text(name, self.symbol_of_input)
+        return self.symbols.setdefault(name, SizeVar(identifier(name), "int64")) if found is None else found
+
+    def symbol_of_input(self, name: str) -> PrimExpr | None:
+        """The symbol of a name that stands alone as a dimension of an input."""
+        dims = (d.dim_param for v in self.graph.input for d in v.type.tensor_type.shape.dim)
+        return self.symbol(name) if name in dims else None
 
     def dtype(self, value: onnx.ValueInfoProto) -> str:
         from onnx import helper
@@ -368,8 +380,12 @@ class Importer:
         if key not in CONVERTERS:
             raise node.no_kernel("there is no kernel for it")
         try:
-            result = of_sizes(node) if key == proto.op_type and any(isinstance(x, Sizes) for x in inputs) else None
+            of_open = any(isinstance(x, Sizes) for x in inputs)
+            self.has_sizes = self.has_sizes or of_open
+            result = of_sizes(node) if key == proto.op_type and of_open else None
             if result is None:
+                if key in BROADCASTS and (same := alike(node)) is not None:
+                    node.inputs = same
                 result = CONVERTERS[key](updated(node) if proto.domain in OUR_DOMAINS else node)
         except ImportModelError:
             raise

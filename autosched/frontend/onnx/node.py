@@ -13,7 +13,7 @@ from autosched.errors import ImportModelError
 from autosched.frontend.onnx.contents import MOST_CONSTANT_BYTES
 from autosched.relax.expr import Call, Constant, Expr, Tuple
 from autosched.relax.op.registry import definition_of, is_constant, python_argument
-from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+from autosched.relax.struct_info import Dim, TensorStructInfo, tensor_infos
 
 if TYPE_CHECKING:
     import onnx
@@ -54,6 +54,14 @@ class Held:
 
     value: Any
     is_known: bool = False
+
+    def known_sizes(self) -> tuple[Dim, ...]:
+        """Integers, or expressions of open sizes, where it is a vector of these."""
+        return ()
+
+    def as_tensor(self) -> Expr | None:
+        """The expression of a tensor that holds the value; None where none can."""
+        return None
 
 
 FOLD_LIMIT = 65536  # elements; larger constants are left to the constant-folding pass
@@ -158,7 +166,10 @@ class Node:
         if value is None:
             raise self.fail(f"input {index} is missing")
         if isinstance(value, Held):
-            raise self.no_kernel(f"input {index} is nothing that kernels take")
+            made = value.as_tensor()
+            if made is None:
+                raise self.no_kernel(f"input {index} is nothing that kernels take")
+            return self.emit(made)
         return value
 
     def info(self, index: int) -> TensorStructInfo:
@@ -186,6 +197,11 @@ class Node:
     def integers(self, index: int) -> tuple[int, ...]:
         """A constant input as a tuple of integers."""
         return tuple(int(v) for v in self.array(index).reshape(-1))
+
+    def sizes_of(self, index: int) -> tuple[Dim, ...]:
+        """An input of integers that are known at import, or are expressions of open sizes."""
+        value = self.inputs[index] if index < len(self.inputs) else None
+        return value.known_sizes() or self.integers(index) if isinstance(value, Held) else self.integers(index)
 
     def number(self, index: int) -> float:
         """A constant input as a number."""

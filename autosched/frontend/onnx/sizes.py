@@ -5,18 +5,35 @@ They are known at import as expressions of the sizes, so `Reshape` and `Expand` 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
-from autosched.frontend.onnx.node import Held, Node
+from autosched.frontend.onnx.contents import array_of
+from autosched.frontend.onnx.node import Held, Node, info_of
+from autosched.frontend.size_arithmetic import (
+    agreeing,
+    common_size,
+    is_at_least,
+    is_natural,
+    is_same,
+    larger,
+    new_shape,
+    plain,
+    smaller,
+    with_sizes,
+)
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import Dim
-from autosched.tir.expr import IntImm, Mul, PrimExpr
-from autosched.tir.simplify import Analyzer, form_key
+
+# Operators whose inputs broadcast to one shape.
+BROADCASTS = frozenset((
+    "Add", "Sub", "Mul", "Div", "Mod", "Pow", "Max", "Min", "Sum", "Mean", "PRelu", "Where", "And", "Or", "Xor",
+    "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,14 +42,22 @@ class Sizes(Held):
 
     dims: tuple[Dim, ...] = ()
     is_scalar: bool = False
+    dtype: str = "int64"
+
+    def known_sizes(self) -> tuple[Dim, ...]:
+        return self.dims
+
+    def as_tensor(self) -> Expr:
+        """A tensor of the sizes of each call, for operators that compute with it."""
+        return op.size_values(ShapeExpr(self.dims), is_scalar=self.is_scalar, dtype=self.dtype)
 
 
-def sizes(dims: Sequence[Dim], is_scalar: bool = False) -> Sizes | Constant:
+def sizes(dims: Sequence[Dim], is_scalar: bool = False, dtype: str = "int64") -> Sizes | Constant:
     """Sizes, or the constant that they are where none is open."""
     known = tuple(plain(d) for d in dims)
     if all(isinstance(d, int) for d in known):
-        return Constant(np.asarray(known[0] if is_scalar else known, np.int64))
-    return Sizes(None, False, known, is_scalar)
+        return Constant(np.asarray(known[0] if is_scalar else known, dtype))
+    return Sizes(None, False, known, is_scalar, dtype)
 
 
 def dims_of(x: object) -> tuple[tuple[Dim, ...], bool] | None:
@@ -44,26 +69,24 @@ def dims_of(x: object) -> tuple[tuple[Dim, ...], bool] | None:
     return None
 
 
-def product_of(dims: Sequence[Dim]) -> Dim:
-    """How many elements a shape has."""
-    return _Factors.of(dims).product()
-
-
 def of_sizes(node: Node) -> Expr | Held | None:
     """What a node gives that has sizes among its inputs; None for an operator that has no rule for them."""
     rule = _RULES.get(node.op_type)
     return None if rule is None else rule(node)
 
 
-def plain(d: Dim) -> Dim:
-    """A size as simple as it is seen to be."""
-    d = d if isinstance(d, int) else Analyzer().simplify(d)
-    return d.value if isinstance(d, IntImm) else d
+def _dtype_of(x: object) -> str:
+    return str(x.data.dtype) if isinstance(x, Constant) else getattr(x, "dtype", "int64")
 
 
 def _same(node: Node) -> Held | None:
     x = node.inputs[0]
-    return x if isinstance(x, Sizes) and node.attr("to", 7) == 7 else None  # int64, as sizes are
+    return x if isinstance(x, Sizes) else None
+
+
+def _cast(node: Node) -> Expr | Held | None:
+    x, dtype = node.inputs[0], {6: "int32", 7: "int64"}.get(node.attr("to", 7))
+    return sizes(x.dims, x.is_scalar, dtype) if isinstance(x, Sizes) and dtype else None
 
 
 def _gather(node: Node) -> Expr | Held | None:
@@ -73,24 +96,26 @@ def _gather(node: Node) -> Expr | Held | None:
     dims, (positions, is_scalar) = found[0], at
     if any(not isinstance(p, int) or not -len(dims) <= p < len(dims) for p in positions):
         raise node.fail(f"positions {list(positions)} of {len(dims)} sizes")
-    return sizes([dims[p] for p in positions if isinstance(p, int)], is_scalar)
+    return sizes([dims[p] for p in positions if isinstance(p, int)], is_scalar, _dtype_of(node.inputs[0]))
 
 
 def _slice(node: Node) -> Expr | Held | None:
     found = dims_of(node.inputs[0])
     if found is None or found[1] or node.opset < 10 or (node.has(3) and node.integers(3) not in ((0,), (-1,))):
         return None
+    if any(isinstance(x, Sizes) for x in node.inputs[1:]):
+        return None
     (begin,), (end,), (step,) = node.integers(1), node.integers(2), node.integers(4) if node.has(4) else (1,)
     if step < 1:
         return None
-    return sizes(found[0][begin:end:step])
+    return sizes(found[0][begin:end:step], dtype=_dtype_of(node.inputs[0]))
 
 
 def _concat(node: Node) -> Expr | Held | None:
     parts = [dims_of(x) for x in node.inputs]
     if node.attr("axis", 0) not in (0, -1) or any(p is None or p[1] for p in parts):
         return None
-    return sizes([d for p in parts if p is not None for d in p[0]])
+    return sizes([d for p in parts if p is not None for d in p[0]], dtype=_dtype_of(node.inputs[0]))
 
 
 def _turned(is_scalar: bool) -> Callable[[Node], Expr | Held | None]:
@@ -100,29 +125,118 @@ def _turned(is_scalar: bool) -> Callable[[Node], Expr | Held | None]:
         found = dims_of(node.inputs[0])
         if found is None or found[1] == is_scalar or len(found[0]) != 1:  # it is that already, or a matrix comes of it
             return None
-        return sizes(found[0], is_scalar)
+        return sizes(found[0], is_scalar, _dtype_of(node.inputs[0]))
 
     return convert
 
 
+Pairs = tuple[list[tuple[Dim, ...]], bool]
+
+
+def _broadcast(inputs: Sequence[object]) -> Pairs | None:
+    """(the sizes of all inputs one after the other, whether they are scalars); None where they are not known."""
+    found = [dims_of(x) for x in inputs]
+    known = [x for x in found if x is not None]
+    count = max((len(dims) for dims, _ in known), default=0)
+    if len(known) < len(found) or any(len(dims) not in (1, count) for dims, _ in known):
+        return None
+    rows = [dims * count if len(dims) == 1 else dims for dims, _ in known]
+    return list(zip(*rows, strict=True)), all(is_scalar for _, is_scalar in known)
+
+
 def _arithmetic(compute: Callable[[Dim, Dim], Dim | None]) -> Callable[[Node], Expr | Held | None]:
     def convert(node: Node) -> Expr | Held | None:
-        a, b = dims_of(node.inputs[0]), dims_of(node.inputs[1])
-        if a is None or b is None:
+        if (found := _broadcast(node.inputs)) is None:
             return None
-        count = max(len(a[0]), len(b[0]))
-        if any(len(x[0]) not in (1, count) for x in (a, b)):
-            return None
-        pairs = zip(*(x[0] * count if len(x[0]) == 1 else x[0] for x in (a, b)), strict=True)
-        made = [compute(x, y) for x, y in pairs]
-        return None if any(m is None for m in made) else sizes([m for m in made if m is not None], a[1] and b[1])
+        made: list[Dim] = []
+        for first, *others in found[0]:
+            total: Dim | None = first
+            for other in others:
+                total = None if total is None else compute(total, other)
+            if total is None:
+                return None
+            made.append(total)
+        return sizes(made, found[1], _dtype_of(node.inputs[0]))
 
     return convert
 
 
 def _quotient(a: Dim, b: Dim) -> Dim | None:
-    """Rounded down, which is towards zero as ONNX has it: sizes are not negative."""
-    return a // b if isinstance(b, int) and b > 0 and not (isinstance(a, int) and a < 0) else None
+    """Rounded down, which is towards zero, as ONNX has it, where nothing is negative."""
+    return a // b if isinstance(b, int) and b > 0 and is_natural(a) else None
+
+
+def _remainder(a: Dim, b: Dim) -> Dim | None:
+    return a % b if isinstance(b, int) and b > 0 and is_natural(a) else None
+
+
+def _comparison(yes: Callable[[Dim, Dim], bool], no: Callable[[Dim, Dim], bool]) -> Callable[[Node], Expr | None]:
+    """A constant, where what is known of sizes decides it."""
+
+    def convert(node: Node) -> Expr | None:
+        if (found := _broadcast(node.inputs)) is None:
+            return None
+        seen = [True if yes(a, b) else False if no(a, b) else None for a, b in found[0]]
+        if None in seen:
+            return None
+        return Constant(np.asarray(seen[0] if found[1] else seen, np.bool_))
+
+    return convert
+
+
+def _differ(a: Dim, b: Dim) -> bool:
+    return is_at_least(a - 1, b) or is_at_least(b - 1, a)
+
+
+def _less(a: Dim, b: Dim) -> bool:
+    return is_at_least(b - 1, a)
+
+
+def _where(node: Node) -> Expr | Held | None:
+    choice, found = node.inputs[0], _broadcast(node.inputs[1:])
+    if not isinstance(choice, Constant) or choice.data.ndim > 1 or found is None:
+        return None
+    count = max(choice.data.size, len(found[0]))
+    if any(n not in (1, count) for n in (choice.data.size, len(found[0]))):
+        return None
+    pairs = found[0] * count if len(found[0]) == 1 else found[0]
+    chosen = [a if yes else b for yes, (a, b) in zip(np.broadcast_to(choice.data.reshape(-1), count), pairs)]
+    return sizes(chosen, found[1] and not choice.data.ndim, _dtype_of(node.inputs[1]))
+
+
+def _total(combine: Callable[[Dim, Dim], Dim]) -> Callable[[Node], Expr | Held | None]:
+    """The product or sum of a vector of sizes."""
+
+    def convert(node: Node) -> Expr | Held | None:
+        found = dims_of(node.inputs[0])
+        axes = node.attr("axes") or (tuple(node.integers(1)) if node.has(1) else None)
+        if found is None or found[1] or not found[0] or axes not in (None, (0,), (-1,), [0], [-1]):
+            return None
+        return sizes([reduce(combine, found[0])], not node.attr("keepdims", 1), _dtype_of(node.inputs[0]))
+
+    return convert
+
+
+def _range(node: Node) -> Expr | None:
+    """Numbers up to a size: there is one at least."""
+    begin, end, step = (dims_of(x) for x in node.inputs)
+    if begin is None or end is None or step is None or not isinstance(step[0][0], int) or not step[0][0]:
+        return None
+    (first,), (last,), (by,) = begin[0], end[0], step[0]
+    assert isinstance(by, int), "looked at above"
+    distance = last - first if by > 0 else first - last
+    count = distance if abs(by) == 1 else (distance + (abs(by) - 1)) // abs(by)
+    dtype = _dtype_of(next(x for x in node.inputs if isinstance(x, Sizes)))
+    return op.size_range(ShapeExpr((plain(first), plain(count))), step=by, dtype=dtype)
+
+
+def _constant_of_shape(node: Node) -> Expr | None:
+    found, value = dims_of(node.inputs[0]), np.zeros(1, np.float32)
+    if "value" in node.attrs:
+        value = array_of(node.attrs["value"], f"the value of node '{node.name}'")
+    if found is None or value.size != 1:
+        return None
+    return op.broadcast_to(Constant(value.reshape(())), ShapeExpr(found[0]))
 
 
 def _reshape(node: Node) -> Expr | Held | None:
@@ -137,59 +251,15 @@ def _reshape(node: Node) -> Expr | Held | None:
 
 
 def reshaped(node: Node, target: Sequence[Dim]) -> Expr | None:
-    """The first input in a new shape; None where the elements are not seen to be as many.
+    """The first input in a new shape; None where the elements cannot be seen to be as many, nor asked to be.
 
     A size of 0 is the old one at that place, unless `allowzero`.
     """
     old = node.info(0).dims
     if not node.attr("allowzero", 0):
         target = [old[i] if isinstance(d, int) and d == 0 and i < len(old) else d for i, d in enumerate(target)]
-    places = [i for i, d in enumerate(target) if isinstance(d, int) and d == -1]
-    if len(places) > 1 or any(isinstance(d, int) and d < -1 for d in target):
-        return None
-    total, known = _Factors.of(old), _Factors.of([d for i, d in enumerate(target) if i not in places])
-    rest = total.without(known)
-    if rest is None or (not places and rest.product() != 1):
-        return None
-    new = [rest.product() if i in places else d for i, d in enumerate(target)]
-    return op.reshape(node.input(0), ShapeExpr(tuple(new)))
-
-
-@dataclass(frozen=True)
-class _Factors:
-    """A product of sizes: its number, how often each open one is in it, and these by their keys."""
-
-    number: int
-    open: Counter[Hashable]
-    exprs: Mapping[Hashable, PrimExpr]
-
-    @staticmethod
-    def of(dims: Sequence[Dim]) -> _Factors:
-        number, count, exprs = 1, Counter[Hashable](), {}
-        todo = list(dims)
-        while todo:
-            d = todo.pop()
-            if isinstance(d, int | IntImm):
-                number *= int(d if isinstance(d, int) else d.value)
-            elif isinstance(d, Mul):
-                todo += [d.a, d.b]
-            else:
-                key = form_key(d)
-                count[key] += 1
-                exprs[key] = d
-        return _Factors(number, count, exprs)
-
-    def without(self, other: _Factors) -> _Factors | None:
-        """What is left of a product that the other one is a part of; None where that is not seen."""
-        if 0 in (self.number, other.number) or self.number % other.number or not other.open <= self.open:
-            return None
-        return _Factors(self.number // other.number, self.open - other.open, self.exprs)
-
-    def product(self) -> Dim:
-        result: Dim = self.number
-        for key in self.open.elements():
-            result = result * self.exprs[key]
-        return plain(result)
+    new = new_shape(old, target)
+    return None if new is None else op.reshape(node.input(0), ShapeExpr(new))
 
 
 def _expand(node: Node) -> Expr | None:
@@ -199,37 +269,51 @@ def _expand(node: Node) -> Expr | None:
 
 def expanded(node: Node, target: Sequence[Dim]) -> Expr | None:
     """The first input broadcast to a shape; None where it is not seen what the result's is."""
-    old = node.info(0).dims
+    x, old = node.input(0), node.info(0).dims
     rank = max(len(old), len(target))
-    made = []
+    made: list[Dim] = []
     for a, b in zip((*(1,) * (rank - len(old)), *old), (*(1,) * (rank - len(target)), *target), strict=True):
-        if isinstance(b, int) and b == 1 or is_same(a, b):
-            made.append(a)
-        elif isinstance(a, int) and a == 1:
-            made.append(b)
-        else:
+        one = common_size(a, b, may_be_one=True)
+        if one is None:
             return None
-    return op.broadcast_to(node.input(0), ShapeExpr(tuple(made)))
+        made.append(one)
+    x = with_sizes(x, made, node.emit)
+    return op.broadcast_to(x, ShapeExpr(tuple(made)))
 
 
-def is_same(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are seen to be equal."""
-    if isinstance(a, int) or isinstance(b, int):
-        return isinstance(a, int) and isinstance(b, int) and a == b
-    return form_key(Analyzer().simplify(a)) == form_key(Analyzer().simplify(b))
+def alike(node: Node) -> list[Expr] | None:
+    """The inputs of a node that broadcasts them, their open sizes equal; None where none are open."""
+    shapes = [info_of(x).dims for x in node.inputs if isinstance(x, Expr) and not isinstance(x, Constant)]
+    if all(isinstance(d, int) for dims in shapes for d in dims):
+        return None
+    return agreeing([node.input(i) for i in range(len(node.inputs))], node.emit, may_be_one=True)
 
 
 _RULES: dict[str, Callable[[Node], Expr | Held | None]] = {
     "Identity": _same,
-    "Cast": _same,
+    "Cast": _cast,
     "Gather": _gather,
     "Slice": _slice,
     "Concat": _concat,
     "Unsqueeze": _turned(is_scalar=False),
     "Squeeze": _turned(is_scalar=True),
     "Add": _arithmetic(lambda a, b: a + b),
+    "Sub": _arithmetic(lambda a, b: a - b),
     "Mul": _arithmetic(lambda a, b: a * b),
     "Div": _arithmetic(_quotient),
+    "Mod": _arithmetic(_remainder),
+    "Min": _arithmetic(smaller),
+    "Max": _arithmetic(larger),
+    "ReduceProd": _total(lambda a, b: a * b),
+    "ReduceSum": _total(lambda a, b: a + b),
+    "Equal": _comparison(is_same, _differ),
+    "Less": _comparison(_less, is_at_least),
+    "LessOrEqual": _comparison(lambda a, b: is_at_least(b, a), lambda a, b: _less(b, a)),
+    "Greater": _comparison(lambda a, b: _less(b, a), lambda a, b: is_at_least(b, a)),
+    "GreaterOrEqual": _comparison(is_at_least, _less),
+    "Where": _where,
+    "Range": _range,
+    "ConstantOfShape": _constant_of_shape,
     "Reshape": _reshape,
     "Expand": _expand,
 }

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from autosched.errors import ImportModelError
+from autosched.frontend.size_arithmetic import agreeing, are_same, info_of
 from autosched.ir.node import Span
 from autosched.relax import op
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.rewrite import with_origin
-from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+from autosched.relax.struct_info import Dim
 from autosched.tir.dtypes import is_float, item_bytes
+from autosched.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
     from torch import fx
@@ -56,12 +58,17 @@ class Emitter:
             raise self.fail(f"dtype {value} is not supported")
         return self.dtypes[value]
 
-    def shape(self, x: Expr) -> tuple[int, ...]:
-        return info_of(x).static_shape
+    def shape(self, x: Expr) -> tuple[Any, ...]:
+        """The dimensions: integers, and expressions of sizes that are open, which have no truth and no order."""
+        return info_of(x).dims
 
-    def reshape(self, x: Expr, shape: Sequence[int]) -> Expr:
+    def reshape(self, x: Expr, shape: Sequence[Dim]) -> Expr:
         """Bind the tensor under another shape; the same tensor where it has it."""
-        return x if self.shape(x) == tuple(shape) else self(op.reshape(x, ShapeExpr(tuple(shape))))
+        return x if are_same(self.shape(x), shape) else self(op.reshape(x, ShapeExpr(tuple(shape))))
+
+    def broadcast(self, x: Expr, shape: Sequence[Dim]) -> Expr:
+        """Bind the tensor broadcast to a shape; the same tensor where it has it."""
+        return x if are_same(self.shape(x), shape) else self(op.broadcast_to(x, ShapeExpr(tuple(shape))))
 
     def cast(self, x: Expr, dtype: str) -> Expr:
         """Bind the tensor as another dtype; the same tensor where it has it."""
@@ -74,17 +81,14 @@ class Emitter:
     def alike(self, a: object, b: object) -> tuple[Expr, Expr]:
         """Two operands, tensors or numbers, as tensors of the dtype that PyTorch computes them in."""
         dtype = common_dtype(a, b)
-        return self.as_dtype(a, dtype), self.as_dtype(b, dtype)
+        first, second = agreeing([self.as_dtype(a, dtype), self.as_dtype(b, dtype)], self)
+        return first, second
 
     def as_dtype(self, x: object, dtype: str) -> Expr:
-        """A tensor or number as a tensor of a dtype."""
+        """A tensor, a number or a size as a tensor of a dtype."""
+        if isinstance(x, PrimExpr):
+            return self(op.size_values(ShapeExpr((x,)), is_scalar=True, dtype=dtype))
         return self.cast(x, dtype) if isinstance(x, Expr) else constant(x, dtype)
-
-
-def info_of(x: Expr) -> TensorStructInfo:
-    """The type of a tensor."""
-    (info,) = tensor_infos(x.struct_info)
-    return info
 
 
 def constant(value: object, dtype: str) -> Constant:
@@ -114,7 +118,8 @@ def common_dtype(*values: object) -> str:
     tensors, scalars, numbers = "", "", ""
     for v in values:
         if not isinstance(v, Expr):
-            numbers = promoted(numbers, next(d for d, kind in DEFAULT_DTYPES if type(v) is kind))
+            kinds = (d for d, kind in DEFAULT_DTYPES if type(v) is kind)
+            numbers = promoted(numbers, "int64" if isinstance(v, PrimExpr) else next(kinds))
         elif info_of(v).ndim:
             tensors = promoted(tensors, info_of(v).dtype)
         else:

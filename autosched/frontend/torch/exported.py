@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.extensions import load_extensions
+from autosched.frontend.size_arithmetic import larger, plain, size_of_text, smaller
 from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
 from autosched.frontend.torch.emitter import Value, info_of
@@ -29,8 +30,7 @@ from autosched.frontend.torch.rules import all_rules
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
-from autosched.tir.expr import PrimExpr
-from autosched.tir.expr import Var as Symbol
+from autosched.tir.expr import PrimExpr, SizeVar
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +51,7 @@ MAY_BE_VIEWS = (
 )  # of what they take: kept whole they hide writes through them
 SIZES: Mapping[str, Callable[..., Value]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
+    "sym_max": larger, "sym_min": smaller, "neg": operator.neg,
 }  # fmt: skip
 NUMBER_MODULES = ("_operator", "math", "torch", "builtins")  # whose functions compute with sizes
 CHECKS = ("_assert_scalar", "sym_constrain_range_for_size", "_assert_async", "_assert_tensor_metadata")
@@ -168,17 +169,21 @@ def is_bound(program: object, shapes: Mapping[str, Sequence[int]]) -> bool:
     return symbols <= set(sizes_of(program, shapes))
 
 
-def size_ranges(program: ExportedProgram) -> dict[str, tuple[int | range, ...]]:
-    """By input the dimensions whose bounds are known as ranges, where all of an input's are plain."""
-    bounds = {str(s): r for s, r in program.range_constraints.items() if r.upper.is_finite and r.lower.is_finite}
-    ranges: dict[str, tuple[int | range, ...]] = {}
-    for name, dims in dynamic_inputs(program).items():
-        if all(isinstance(d, int) or str(d) in bounds for d in dims) and not all(isinstance(d, int) for d in dims):
-            ranges[name] = tuple(
-                d if isinstance(d, int) else range(int(bounds[str(d)].lower), int(bounds[str(d)].upper) + 1)
-                for d in dims
-            )
-    return ranges
+def size_bounds(program: ExportedProgram, names: Iterable[str]) -> dict[str, tuple[int, int | None]]:
+    """The least and the most that symbols may be, by name.
+
+    PyTorch notes 2 as the least of sizes that it took for neither 0 nor 1, and runs its programs for 1 too.
+    """
+    known = {str(symbol): (_number(r.lower), _number(r.upper)) for symbol, r in program.range_constraints.items()}
+    pairs = {name: known[name] for name in names if name in known}
+    found = {name: (low if low is not None and low > 2 else 1, high) for name, (low, high) in pairs.items()}
+    return {name: bounds for name, bounds in found.items() if bounds != (1, None)}
+
+
+def _number(bound: object) -> int | None:
+    """A bound as an integer; None for infinity."""
+    is_number = isinstance(bound, int) or getattr(bound, "is_Integer", False)
+    return int(bound) if is_number else None  # type: ignore[call-overload]
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:
@@ -226,7 +231,7 @@ class Importer:
         self.program, self.keep_params, self.custom = program, keep_params, custom
         self.emitter = make_emitter()
         self.values: dict[fx.Node, Value] = {}
-        self.symbols: dict[str, Symbol] = {}
+        self.symbols: dict[str, SizeVar] = {}
         self.inputs: list[Var] = []
         self.params: list[tuple[Var, torch.Tensor]] = []
         self.states: list[
@@ -266,6 +271,8 @@ class Importer:
             )  # fmt: skip
 
     def finished(self, module: IRModule) -> IRModule:
+        if bounds := size_bounds(self.program, self.symbols):
+            module["main"] = module["main"].with_attr("size_bounds", bounds)
         if self.keep_params:
             main = module["main"].with_attr("num_input", len(self.inputs) + len(self.states))
             module["main"] = main.with_attr("params", tuple(value for _, value in self.params))
@@ -327,12 +334,12 @@ class Importer:
             return size
         if (known := size_value(size, self.sizes)) is not None:
             return known
-        text = str(size)
-        if not text.isidentifier():
+        found = size_of_text(str(size), lambda symbol: self.symbols.setdefault(symbol, SizeVar(symbol, "int64")))
+        if found is None:
             raise ImportModelError(
-                f"input '{name}' has the dynamic dimension {text}", hint="give shapes of the inputs (--shapes)"
+                f"input '{name}' has the dynamic dimension {size}", hint="give shapes of the inputs (--shapes)"
             )
-        return self.symbols.setdefault(text, Symbol(text, "int64"))
+        return found
 
     def size(self, node: fx.Node, name: str) -> bool:
         """Compute sizes: dimensions of tensors, and arithmetic on them; tells whether the node was one."""
@@ -343,7 +350,7 @@ class Importer:
         if name in SIZES and any(isinstance(a, PrimExpr) for a in args):
             if not all(isinstance(a, int | PrimExpr) for a in args):
                 return False
-            self.values[node] = SIZES[name](*args)
+            self.values[node] = plain(SIZES[name](*args))
             return True
         return False
 

@@ -16,6 +16,7 @@ from autosched.frontend.torch.registry import CONVERTERS
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr
 from autosched.runtime.bfloat16 import know_dtype
+from autosched.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
     import torch
@@ -100,6 +101,8 @@ def run_converter(emitter: Emitter, name: str, args: Sequence[Value], kwargs: Ma
             return args[0][args[1]]
         is_complex = has_complex(args, kwargs)
         if name in SHAPE_ARITHMETIC and not is_complex and not any(isinstance(a, Expr) for a in args):
+            if name in ("truediv", "pow") and any(isinstance(a, PrimExpr) for a in args):
+                raise emitter.fail(f"{name} of a size that is not known")
             return SHAPE_ARITHMETIC[name](*args)
         if is_complex:
             return bound(emitter, complex_result(emitter, name, args, kwargs))

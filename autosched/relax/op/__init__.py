@@ -27,7 +27,7 @@ from autosched.relax.op.binary import (
 from autosched.relax.op.call import (
     CALL_TIR, call_dps_packed, call_packed, call_pure_packed, call_tir, is_call_tir, shape_of, tir_inputs, tir_target,
 )  # fmt: skip
-from autosched.relax.op.create import arange, full, ones, zeros
+from autosched.relax.op.create import arange, full, ones, size_range, size_values, zeros
 from autosched.relax.op.create_like import (
     eye, eye_like, full_like, one_hot, ones_like, tril, triu, zeros_like,
 )  # fmt: skip
@@ -43,6 +43,7 @@ from autosched.relax.op.manipulate import (
     reshape,
     split,
     squeeze,
+    sized_slice,
     strided_slice,
     tile,
 )

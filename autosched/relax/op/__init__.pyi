@@ -38,6 +38,8 @@ from autosched.relax.op.call import tir_target as tir_target
 from autosched.relax.op.create import arange as arange
 from autosched.relax.op.create import full as full
 from autosched.relax.op.create import ones as ones
+from autosched.relax.op.create import size_range as size_range
+from autosched.relax.op.create import size_values as size_values
 from autosched.relax.op.create import zeros as zeros
 from autosched.relax.op.create_like import eye as eye
 from autosched.relax.op.create_like import eye_like as eye_like
@@ -66,6 +68,7 @@ from autosched.relax.op.manipulate import expand_dims as expand_dims
 from autosched.relax.op.manipulate import flatten as flatten
 from autosched.relax.op.manipulate import permute_dims as permute_dims
 from autosched.relax.op.manipulate import reshape as reshape
+from autosched.relax.op.manipulate import sized_slice as sized_slice
 from autosched.relax.op.manipulate import split as split
 from autosched.relax.op.manipulate import squeeze as squeeze
 from autosched.relax.op.manipulate import strided_slice as strided_slice

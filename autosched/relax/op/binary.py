@@ -9,9 +9,9 @@ import numpy as np
 from autosched import topi
 from autosched.errors import InvalidTypeError
 from autosched.relax.op.conv2d import Array
-from autosched.relax.op.registry import OpDef, define_op, sample
+from autosched.relax.op.registry import Limit, OpDef, define_op, sample
 from autosched.relax.op.types import broadcast, broadcast_dims, common_dtype, compare, tensor
-from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo
+from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, same_dim, to_dim
 from autosched.te import Tensor
 
 PAIRS = (((3, 5), (3, 5)), ((2, 3, 5), (5,)), ((1, 4, 1), (3, 1, 2)), ((), (2,)))
@@ -100,8 +100,17 @@ def _broadcast_to_type(x: StructInfo, shape: StructInfo) -> TensorStructInfo:
     return TensorStructInfo(broadcast_dims(t.dims, target.dims), t.dtype)
 
 
+def _equal_or_one(x: StructInfo, shape: StructInfo) -> list[Limit]:
+    """Dimensions that are not seen to be 1, nor the new ones, have to be those, which have one element at least."""
+    target = TensorStructInfo(shape.values if isinstance(shape, ShapeStructInfo) else None).dims
+    pairs = zip(reversed(tensor(x).dims), reversed(target), strict=False)
+    equal = [(to_dim(n) - to_dim(m), 0, 0) for n, m in pairs if not same_dim(n, 1) and not same_dim(n, m)]
+    return [*equal, *((m, 1, None) for m in target if not isinstance(m, int))]
+
+
 broadcast_to = define_op(
     "broadcast_to", inputs=("x", "shape"), infer_type=_broadcast_to_type, compute=topi.broadcast_to,
+    limits=_equal_or_one,
     reference=lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, shape)),
     samples=[sample((3, 1), ShapeStructInfo((2, 3, 4))), sample((1,), ShapeStructInfo((2, 2)))],
 )  # fmt: skip

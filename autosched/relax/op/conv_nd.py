@@ -74,13 +74,13 @@ def _type(shape: Sequence[int], data: TensorStructInfo, weight: TensorStructInfo
 
 def _conv_type(data: StructInfo, weight: StructInfo, **attrs: Unpack[ConvAttrs]) -> TensorStructInfo:
     d, w = tensor(data, "data"), tensor(weight, "weight")
-    return _type(conv_shape(d.static_shape, w.static_shape, _spatial(attrs), attrs["groups"]), d, w, attrs)
+    return _type(conv_shape(d.batch_shape, w.static_shape, _spatial(attrs), attrs["groups"]), d, w, attrs)
 
 
 def _transpose_type(data: StructInfo, weight: StructInfo, **attrs: Unpack[ConvAttrs]) -> TensorStructInfo:
     d, w = tensor(data, "data"), tensor(weight, "weight")
     extra, groups = attrs["output_padding"], attrs["groups"]
-    return _type(conv_transpose_shape(d.static_shape, w.static_shape, _spatial(attrs), extra, groups), d, w, attrs)
+    return _type(conv_transpose_shape(d.batch_shape, w.static_shape, _spatial(attrs), extra, groups), d, w, attrs)
 
 
 def _conv_compute(data: Tensor, weight: Tensor, **attrs: Unpack[ConvAttrs]) -> Tensor:

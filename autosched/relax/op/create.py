@@ -8,7 +8,7 @@ from autosched import topi
 from autosched.errors import InvalidTypeError
 from autosched.relax.expr import Constant, PrimValue
 from autosched.relax.op.registry import OpDef, define_op, sample
-from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo
+from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo, to_dim
 from autosched.tir.expr import as_int
 
 
@@ -66,6 +66,40 @@ def _range_attrs(attrs: dict[str, object]) -> dict[str, object]:
     kind = "float32" if any(isinstance(v, float) for v in (start, end, step)) else "int64"
     return {"start": start, "end": end, "step": step, "dtype": attrs["dtype"] or kind}
 
+
+def _sizes(shape: StructInfo) -> tuple[Dim, ...]:
+    if not isinstance(shape, ShapeStructInfo) or shape.values is None:
+        raise InvalidTypeError("the sizes must be known")
+    return TensorStructInfo(shape.values).dims
+
+
+def _sequence_type(shape: StructInfo, step: int, dtype: str) -> TensorStructInfo:
+    _, count = _sizes(shape)
+    return TensorStructInfo((count,), dtype)
+
+
+# `count` numbers from `start` on, in steps; both may be expressions of symbols.
+size_range = define_op(
+    "size_range",
+    inputs=("shape",),  # (start, count)
+    attributes={"step": 1, "dtype": "int64"},
+    infer_type=_sequence_type,
+    limits=lambda shape, step, dtype: [(to_dim(_sizes(shape)[1]), 1, None)],
+    compute=lambda shape, step, dtype: topi.counted(shape[0], shape[1], step, dtype),
+    reference=lambda shape, step, dtype: (shape[0] + step * np.arange(shape[1])).astype(dtype),
+    samples=[sample(ShapeStructInfo((3, 5))), sample(ShapeStructInfo((0, 4)), step=-2, dtype="float32")],
+)
+
+# Sizes as a tensor [count], or a 0-d one.
+size_values = define_op(
+    "size_values",
+    inputs=("shape",),
+    attributes={"is_scalar": False, "dtype": "int64"},
+    infer_type=lambda shape, is_scalar, dtype: TensorStructInfo(() if is_scalar else (len(_sizes(shape)),), dtype),
+    compute=lambda shape, is_scalar, dtype: topi.listed(shape, is_scalar, dtype),
+    reference=lambda shape, is_scalar, dtype: np.asarray(shape[0] if is_scalar else shape, dtype),
+    samples=[sample(ShapeStructInfo((3, 5))), sample(ShapeStructInfo((7,)), is_scalar=True, dtype="float32")],
+)
 
 arange = define_op(
     "arange",

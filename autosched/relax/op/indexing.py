@@ -15,10 +15,11 @@ from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.ir.node import Attrs
 from autosched.relax.expr import Constant
 from autosched.relax.op.conv2d import Array
-from autosched.relax.op.registry import Validate, define_op, sample
+from autosched.relax.op.registry import Limit, Validate, define_op, sample
 from autosched.relax.op.types import axis_index, tensor
-from autosched.relax.struct_info import Expr, StructInfo, TensorStructInfo
+from autosched.relax.struct_info import Expr, StructInfo, TensorStructInfo, same_dim, to_dim
 from autosched.tir.checked_index import MODES, out_of_range
+from autosched.tir.expr import as_int
 
 REPORTING = ("raise", "fast", "positive")  # modes in which a position out of range is an error
 
@@ -118,6 +119,13 @@ def _gather_type(data: StructInfo, indices: StructInfo, axis: int, mode: str) ->
     return TensorStructInfo(i.shape, t.dtype)
 
 
+def _no_longer(data: StructInfo, indices: StructInfo, axis: int, mode: str) -> list[Limit]:
+    """Indices reach over no other dimension of the data than the one that they choose from."""
+    pairs = list(zip(tensor(data).dims, tensor(indices).dims, strict=True))
+    pairs.pop(axis_index(axis, len(pairs)))
+    return [(to_dim(n) - to_dim(m), 0, None) for n, m in pairs if not same_dim(n, m)]
+
+
 def _gather_elements(x: Array, indices: Array, axis: int, mode: str) -> Array:
     inside = tuple(slice(None) if d == axis % x.ndim else slice(n) for d, n in enumerate(indices.shape))
     return np.take_along_axis(x[inside], resolve(indices, x.shape[axis], mode), axis)
@@ -128,6 +136,7 @@ gather_elements = define_op(
     inputs=("data", "indices"),
     attributes={"axis": 0, "mode": "raise"},
     infer_type=_gather_type,
+    limits=_no_longer,
     compute=lambda x, indices, axis, mode: topi.gather(x, indices, axis % x.ndim, mode),
     reference=_gather_elements,
     validate=refuse_constants(along_axis),
@@ -137,7 +146,7 @@ gather_elements = define_op(
 
 def _gather_nd_type(data: StructInfo, indices: StructInfo, mode: str) -> TensorStructInfo:
     t, i = tensor(data), positions_type(indices)
-    depth = i.static_shape[-1]
+    depth = as_int(i.dims[-1])
     if depth > t.ndim:
         raise ShapeError(f"index vectors of {depth} for {t.ndim} dimensions")
     check_mode(mode, t.static_shape[:depth] if t.is_static else (), _count(i))

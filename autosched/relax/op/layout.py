@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,10 @@ from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
 from autosched.topi.conv2d import channel_block
-from autosched.topi.shapes import int_shape
+from autosched.topi.shapes import BatchShape, batch_shape
 
 
-def _channels(shape: Sequence[int], source: int, channels: int) -> int:
+def _channels(shape: Sequence[Any], source: int, channels: int) -> int:
     stored = shape[1] * (source or 1)
     if channels > stored or (not source and channels not in (0, stored)):
         raise ShapeError(f"{channels} channels out of {stored}")
@@ -27,7 +28,9 @@ def _channels(shape: Sequence[int], source: int, channels: int) -> int:
 def _type(x: StructInfo, src_layout: str, dst_layout: str, channels: int) -> TensorStructInfo:
     t = tensor(x)
     source, target = channel_block(src_layout), channel_block(dst_layout)
-    shape = t.static_shape
+    shape: BatchShape = t.dims
+    if any(not isinstance(d, int) for d in shape[1:]):
+        shape = t.static_shape  # which says which one is open
     if len(shape) != (5 if source else 4) or (source and shape[4] != source):
         raise ShapeError(f"{t!r} is not of layout {src_layout}")
     count = _channels(shape, source, channels)
@@ -47,7 +50,7 @@ def _reference(x: Array, src_layout: str, dst_layout: str, channels: int) -> Arr
 
 def _compute(x: Tensor, src_layout: str, dst_layout: str, channels: int) -> Tensor:
     source = channel_block(src_layout)
-    return topi.layout_transform(x, src_layout, dst_layout, _channels(int_shape(x), source, channels))
+    return topi.layout_transform(x, src_layout, dst_layout, _channels(batch_shape(x), source, channels))
 
 
 layout_transform = define_op(

@@ -10,12 +10,21 @@ import numpy as np
 from autosched import topi
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.relax.op.conv2d import Array
-from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.registry import Limit, define_op, sample
 from autosched.relax.op.types import axes_tuple, axis_index, common_dtype, tensor
-from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_dim
+from autosched.relax.struct_info import (
+    Dim,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    same_dim,
+    to_dim,
+)  # fmt: skip
 from autosched.te import Tensor
-from autosched.tir.expr import IntImm, PrimExpr, as_int
+from autosched.tir.expr import IntImm, PrimExpr, as_int, const_int
 from autosched.tir.simplify import Analyzer
+from autosched.tir.size_expr import same_extent
 from autosched.topi.shapes import extent_of, open_shape
 
 
@@ -66,10 +75,27 @@ def _reshape_type(x: StructInfo, shape: StructInfo) -> TensorStructInfo:
     return _tensor(resolve_shape(t.static_shape, _tensor(shape.values, t.dtype).static_shape), t.dtype)
 
 
+def _same_count(x: StructInfo, shape: StructInfo) -> list[Limit]:
+    """Both shapes have as many elements."""
+    old, new = tensor(x), _reshape_type(x, shape)
+    if old.shape is None or new.shape is None or old.is_static and new.is_static:
+        return []
+    counts = _count(old.dims), _count(new.dims)
+    return [] if same_extent(*counts) else [(counts[0] - counts[1], 0, 0)]
+
+
+def _count(dims: Sequence[Dim]) -> PrimExpr:
+    total: PrimExpr = IntImm(1, "int64")
+    for d in dims:
+        total = total * d
+    return total
+
+
 reshape = define_op(
     "reshape",
     inputs=("x", "shape"),
     infer_type=_reshape_type,
+    limits=_same_count,
     is_view=True,
     compute=lambda x, shape: topi.reshape(x, resolve_shape(tuple(int(s) for s in x.shape), shape)),
     reference=lambda x, shape: x.reshape(shape),
@@ -298,6 +324,53 @@ strided_slice = define_op(
         sample((3, 4), axes=(-1,), begin=(1,), end=(9223372036854775807,)),
     ],
 )
+
+
+def _begin_and_count(shape: StructInfo) -> tuple[Dim, Dim]:
+    if not isinstance(shape, ShapeStructInfo) or shape.values is None or len(shape.values) != 2:
+        raise InvalidTypeError("a slice has a begin and a count")
+    begin, count = _tensor(shape.values, "int64").dims
+    return begin, count
+
+
+def _sized_slice_type(x: StructInfo, shape: StructInfo, axis: int, step: int) -> TensorStructInfo:
+    t = tensor(x)
+    a, (_, count) = axis_index(axis, t.ndim), _begin_and_count(shape)
+    for inside in _inside(x, shape, axis, step):
+        if (known := const_int(Analyzer().simplify(inside[0]))) is not None and known < inside[1]:
+            raise ShapeError(f"a slice of {count} elements of dimension {a} of {t!r} is not inside of it")
+    return _tensor((count if i == a else d for i, d in enumerate(t.dims)), t.dtype)
+
+
+def _inside(x: StructInfo, shape: StructInfo, axis: int, step: int) -> list[Limit]:
+    """The first and the last element are there, and between them one at least."""
+    t = tensor(x)
+    begin, count = map(to_dim, _begin_and_count(shape))
+    first, last = begin, begin + (count - 1) * step
+    low, high = (first, last) if step > 0 else (last, first)
+    return [(low, 0, None), (to_dim(t.dims[axis_index(axis, t.ndim)]) - 1 - high, 0, None), (count, 1, None)]
+
+
+def _sized_slice_compute(x: Tensor, shape: Sequence[Dim], axis: int, step: int) -> Tensor:
+    a, (begin, count) = axis % x.ndim, shape
+    sizes = [count if i == a else d for i, d in enumerate(open_shape(x))]
+    starts, steps = ([v if i == a else other for i in range(x.ndim)] for v, other in ((begin, 0), (step, 1)))
+    return topi.strided_slice(x, sizes, starts, steps)
+
+
+# `count` elements of one dimension from `begin` on, which may be symbols: they must be there.
+sized_slice = define_op(
+    "sized_slice",
+    inputs=("x", "shape"),  # shape: (begin, count)
+    attributes={"axis": 0, "step": 1},
+    infer_type=_sized_slice_type,
+    limits=_inside,
+    compute=_sized_slice_compute,
+    reference=lambda x, shape, axis, step: np.take(x, shape[0] + step * np.arange(shape[1]), axis),
+    samples=[
+        sample((5, 6), ShapeStructInfo((1, 3)), axis=1), sample((7, 2), ShapeStructInfo((6, 3)), axis=-2, step=-2),
+    ],
+)  # fmt: skip
 
 
 def _pad_widths(pad_width: Sequence[int], ndim: int) -> list[tuple[int, int]]:

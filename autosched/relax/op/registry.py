@@ -22,9 +22,12 @@ from autosched.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )  # fmt: skip
+from autosched.tir.expr import PrimExpr
 
 Canonical: TypeAlias = Callable[[dict[str, Any]], Attrs]  # attributes as given -> in their one form
 Validate = Callable[[Sequence[Expr], Attrs], None]
+Limit = tuple[PrimExpr, int, int | None]  # a size with the least and the most that it may be
+Limits = Callable[..., Sequence[Limit]]
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class OpDef:
     legal_name   what the PrimFunc is called
     is_view      the result is the argument's memory under another shape
     validate     (args, attrs) -> None: refuse constant arguments that are impossible
+    limits       (*types, **attrs) -> what must hold of sizes that are symbols, where the type rule cannot tell
     """
 
     op: Op
@@ -85,6 +89,7 @@ class OpDef:
     legal_name: str = ""
     is_view: bool = False
     validate: Validate | None = None
+    limits: Limits | None = None
 
     @property
     def name(self) -> str:
@@ -181,6 +186,7 @@ def define_op(
     legal_name: str = "",
     is_view: bool = False,
     validate: Validate | None = None,
+    limits: Limits | None = None,
 ) -> OpDef:
     """Define an operator and enter it into the table of all operators; fields as in OpDef.
 
@@ -191,7 +197,7 @@ def define_op(
     normal = tuple(s if isinstance(s, Sample) else sample(s) for s in samples)
     definition = OpDef(
         Op(f"relax.{name}"), tuple(inputs), FrozenDict(attributes or {}), infer_type, compute, reference, normal,
-        canonical, legal_name or name.rpartition(".")[2], is_view, validate,
+        canonical, legal_name or name.rpartition(".")[2], is_view, validate, limits,
     )  # fmt: skip
     OPERATORS[name] = definition
     return definition

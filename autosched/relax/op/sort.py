@@ -11,7 +11,7 @@ from autosched.errors import InvalidValueError
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axis_index, tensor
-from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, to_dim
 from autosched.te import Tensor
 from autosched.tir.expr import PrimExpr, const, select
 from autosched.topi.shapes import int_shape
@@ -65,10 +65,10 @@ argsort = define_op(
 def _topk_type(x: StructInfo, k: int, axis: int, ret_type: str, largest: bool, dtype: str) -> StructInfo:
     t = tensor(x)
     a = axis_index(axis, t.ndim)
-    size = t.static_shape[a]
+    size = t.dims[a]
     if ret_type not in ("both", "values", "indices"):
         raise InvalidValueError(f"ret_type '{ret_type}'", hint="'both', 'values' or 'indices'")
-    if k > size:
+    if isinstance(size, int) and k > size:
         raise InvalidValueError(f"the {k} best of {size}")
     shape = (*t.dims[:a], size if k < 1 else k, *t.dims[a + 1 :])
     values, indices = TensorStructInfo(shape, t.dtype), TensorStructInfo(shape, dtype)
@@ -100,6 +100,7 @@ topk = define_op(
     inputs=("data",),
     attributes={"k": 1, "axis": -1, "ret_type": "both", "largest": True, "dtype": "int32"},
     infer_type=_topk_type,
+    limits=lambda x, k, axis, **_: [(to_dim(tensor(x).dims[axis_index(axis, tensor(x).ndim)]), k, None)],
     compute=_topk,
     reference=_topk_reference,
     samples=[

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
@@ -17,8 +18,9 @@ from autosched.relax.expr import Call, Constant, DataflowVar, Expr, Function, If
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.op.types import axis_index
 from autosched.relax.rewrite import map_functions
-from autosched.relax.transform.bind_symbolic import symbolic_dims
-from autosched.relax.transform.blocked import BlockedRewriter, Form, pad_channels, shape_of
+from autosched.relax.struct_info import tensor_infos
+from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
+from autosched.relax.transform.blocked import BlockedRewriter, Form, batch_shape_of, pad_channels, shape_of
 from autosched.relax.transform.layout_costs import LayoutCosts, LayoutOracle
 from autosched.relax.transform.layout_plan import plan_layouts
 from autosched.relax.transform.layout_rules import (
@@ -37,6 +39,7 @@ from autosched.relax.transform.layout_rules import (
     is_pool,
     words_of,
 )
+from autosched.tir.expr import Var as SymbolicSize
 
 Blocks = int | Sequence[int] | Callable[[Call], int | Sequence[int]]
 
@@ -53,7 +56,7 @@ class _Layouts(BlockedRewriter):
         block = self.plan.get(var, PLAIN)
         if block == PLAIN or not isinstance(value, Call):
             return self.as_plain(value)
-        result = self.in_blocks(value, Form(block, shape_of(var)[1]), var)
+        result = self.in_blocks(value, Form(block, batch_shape_of(var)[1]), var)
         return result if isinstance(var, DataflowVar) else self.plain(result)
 
     def as_plain(self, value: Expr) -> Expr:
@@ -123,6 +126,27 @@ class _Layouts(BlockedRewriter):
         return self.emit(op.nn.pad(x, pad_width=widths))
 
 
+def _plan_for_one(
+    function: Function, symbols: Sequence[SymbolicSize], blocks: Callable[[Call], Sequence[int]], costs: LayoutCosts
+) -> Mapping[Var, int]:
+    """The plan for one image, where a symbol says how many there are and nothing else: more only repeat its costs.
+
+    Empty for other functions, whose sizes nobody can weigh.
+    """
+    bindings = tuple(function.bindings())
+    infos = [info for x in (*function.params, *(b.var for b in bindings)) for info in tensor_infos(x.struct_info)]
+    are_batches = all(info.shape is None or all(isinstance(d, int) for d in info.dims[1:]) for info in infos)
+    convolves = any(isinstance(b.value, Call) and is_convolution(b.value) for b in bindings)
+    if len(symbols) > 1 or not are_batches or not convolves:
+        return {}
+    try:
+        bound = bind_function(function, dict.fromkeys(symbols, 1))
+    except (InvalidValueError, InvalidTypeError):
+        return {}  # not for one image
+    plan = plan_layouts(bound, blocks, costs)
+    return {own.var: plan[one.var] for own, one in zip(bindings, bound.bindings(), strict=True) if one.var in plan}
+
+
 def apply_layouts(module: IRModule, plan: Mapping[Var, int]) -> IRModule:
     """Carry out a plan: the module with the bound variables' values in the layouts that it names, the rest plain."""
     return map_functions(module, lambda function: _Layouts(plan).rewrite(function))
@@ -155,9 +179,9 @@ def choose_layouts(
     def blocked(function: Function) -> Function:
         if any(isinstance(b.value, If) for b in function.bindings()):
             return function  # a converted value would have to be made in both branches
-        if symbolic_dims(function):
-            return function  # the plan weighs sizes; kernels of blocks take plain layouts
-        return _Layouts(plan_layouts(function, blocks, costs)).rewrite(function)
+        symbols = symbolic_dims(function)
+        plan = _plan_for_one(function, symbols, blocks, costs) if symbols else plan_layouts(function, blocks, costs)
+        return _Layouts(plan).rewrite(function)
 
     return map_functions(module, blocked)
 

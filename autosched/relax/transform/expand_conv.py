@@ -16,7 +16,7 @@ from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Var
 from autosched.relax.op.other_layouts import inverse, plain_attrs
 from autosched.relax.op.registry import remake
 from autosched.relax.rewrite import Rewriter, map_functions
-from autosched.relax.transform.blocked import shape_of
+from autosched.relax.transform.blocked import batch_shape_of
 
 Array = np.ndarray
 ROWS = 2  # the axis that conv1d gets
@@ -76,9 +76,10 @@ class _Expander(Rewriter):
     def transposed(self, call: Call) -> Expr:
         groups, strides, padding = (call.attrs[k] for k in ("groups", "strides", "padding"))
         data, weight = call.args[0], call.args[1].data
-        n, channels, *size = shape_of(call)
-        if not size or call.attrs["dilation"] != (1, 1):
+        shape = batch_shape_of(call)
+        if not shape or call.attrs["dilation"] != (1, 1):
             return call
+        n, channels, *size = shape
         if any(s > MOST_ZEROS * k for s, k in zip(strides, weight.shape[2:], strict=True)):
             return call
         per_group = np.split(weight, groups)
@@ -86,7 +87,7 @@ class _Expander(Rewriter):
         # how many pixels of each phase there are, and how far their windows reach beyond the data
         count = [-(-(out + before) // s) for out, before, s in zip(size, padding, strides, strict=False)]
         reach = [k - 1 for k in phases.shape[2:]]
-        beyond = [q - have for q, have in zip(count, shape_of(data)[2:], strict=True)]
+        beyond = [q - have for q, have in zip(count, batch_shape_of(data)[2:], strict=True)]
         if min(beyond) < 0:
             return call
         images = self.emit(op.nn.conv2d(data, Constant(phases), padding=(*reach, *beyond), groups=groups))
@@ -95,7 +96,7 @@ class _Expander(Rewriter):
         whole = self.emit(
             op.reshape(mixed, ShapeExpr((n, channels, *(q * s for q, s in zip(count, strides, strict=True)))))
         )
-        if tuple(size) == shape_of(whole)[2:]:
+        if tuple(size) == batch_shape_of(whole)[2:]:
             return whole
         ends = tuple(before + out for before, out in zip(padding, size, strict=False))
         return op.strided_slice(whole, axes=(2, 3), begin=tuple(padding[:2]), end=ends)

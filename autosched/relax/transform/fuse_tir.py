@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from autosched.errors import UsageError
 from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import FrozenDict, Node, walk
+from autosched.ir.node import FrozenDict
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from autosched.relax.op.call import call_tir, is_call_tir, tir_inputs, tir_target
@@ -20,23 +20,9 @@ from autosched.te.prim_func import UniqueNames
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import PrimExpr
 from autosched.tir.expr import Var as TirVar
-from autosched.tir.function import PrimFunc, make_root
+from autosched.tir.function import PrimFunc, bound_vars, make_root
 from autosched.tir.functor import rewrite, substitute
-from autosched.tir.stmt import Block, For, LetStmt, Stmt, seq
-
-
-def bound_vars(node: Node) -> list[TirVar]:
-    """The variables that loops, blocks and lets below `node` introduce."""
-    found: list[TirVar] = []
-    for x in walk(node):
-        if isinstance(x, For):
-            found.append(x.loop_var)
-        elif isinstance(x, LetStmt):
-            found.append(x.var)
-        elif isinstance(x, Block):
-            found += [iv.var for iv in x.iter_vars]
-    return found
-
+from autosched.tir.stmt import Block, Stmt, seq
 
 Buffers: TypeAlias = Any  # a Buffer, or a tuple of them for a tuple of tensors
 

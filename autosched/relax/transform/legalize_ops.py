@@ -22,8 +22,8 @@ from autosched.tir.checked_index import CHECK_INDEX, end_position
 from autosched.tir.expr import Call as TirCall
 from autosched.tir.expr import Var as SymbolicSize
 from autosched.tir.expr import const, const_int
-from autosched.tir.function import PrimFunc, shape_vars
-from autosched.tir.functor import free_vars, rewrite
+from autosched.tir.function import PrimFunc, size_vars
+from autosched.tir.functor import rewrite
 from autosched.tir.stmt import Block
 
 _log = logging.getLogger("autosched.relax")
@@ -163,12 +163,10 @@ class _Legalizer(Rewriter):
 
 
 def _follow_from_inputs(call: TECall, open_sizes: bool) -> bool:
-    """Whether every symbol in a PrimFunc's shapes is the size of a dimension of an input, or a part of one."""
+    """Whether each symbol of a PrimFunc is the size of a dimension of an input; with `open_sizes` it need not be."""
     inputs = call.func.buffers[: len(call.args)]
-    if open_sizes:
-        return set(shape_vars(call.func)) <= {v for b in inputs for d in b.shape for v in free_vars(d)}
     given = {d for buffer in inputs for d in buffer.shape if isinstance(d, SymbolicSize)}
-    return set(shape_vars(call.func)) <= given
+    return open_sizes or set(size_vars(call.func)) <= given
 
 
 def _full_name(name: str) -> str:
@@ -187,7 +185,7 @@ def legalize_ops(
     rules     by operator name: rule(builder, call) gives the new value
     skip_ops  operators that stay
     leave     gives the variables of a function whose calls stay
-    open_sizes  whether shapes such as [2 * n] are taken where no dimension is n: such kernels are not called alone
+    open_sizes  whether symbols are taken that are no dimension of an input: such kernels are not called alone
     """
     builder = BlockBuilder(module)
     if rules is not None and not isinstance(rules, Mapping):

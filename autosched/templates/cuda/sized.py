@@ -22,7 +22,7 @@ from autosched.templates.base import Applied
 from autosched.templates.cuda.last_wave import KNOB
 from autosched.templates.cuda.parts import over_parts
 from autosched.tir import PrimFunc
-from autosched.tir.function import shape_vars, specialize
+from autosched.tir.function import shape_vars, size_vars, specialize
 from autosched.tir.schedule import Schedule
 from autosched.tir.schedule.trace import Trace
 from autosched.tir.size_expr import WORK, to_size, with_named_sizes
@@ -33,6 +33,8 @@ MOST_SYMBOLS = 4
 
 def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
     """Schedule a function over symbols. Raises ScheduleError, InvalidValueError for what has no such kernel."""
+    if more := [v.name for v in size_vars(func) if v not in shape_vars(func)]:
+        raise ScheduleError(f"it computes with '{more[0]}', which is no size of its arguments")
     if len(shape_vars(func)) > MOST_SYMBOLS:
         raise ScheduleError(f"a kernel has {MOST_SYMBOLS} sizes that come with the call at most")
     problems: list[str] = []

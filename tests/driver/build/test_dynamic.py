@@ -378,8 +378,17 @@ def test_kernels_over_symbols_are_not_for_sizes_of_zero() -> None:
     assert "'n' may be 0" in autosched.build(module, shapes={"x": (range(0, 5), 6)}).reason
 
 
+def test_means_over_a_batch_divide_by_its_size() -> None:
+    module = model((n(), 6), lambda b, x: b.emit(OP.mean(x, axis=0)))
+    built = autosched.build(module)
+    assert isinstance(built, DynamicExecutable)
+    for size in (1, 3, 80):
+        x, y = run_at(built, (size, 6))
+        np.testing.assert_allclose(y, x.mean(axis=0), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
-    "body", [lambda b, x: b.emit(OP.flip(x, 0)), lambda b, x: b.emit(OP.mean(x))], ids=["flip", "mean"]
+    "body", [lambda b, x: b.emit(OP.flip(x, 0)), lambda b, x: b.emit(OP.repeat(x, 2, 0))], ids=["flip", "repeat"]
 )
 def test_what_has_no_loops_over_symbols_is_compiled_when_it_is_called(body: Any) -> None:
     module = model((n(), 6), body)

@@ -9,15 +9,17 @@ from torch import nn
 from torch.export import Dim
 
 import autosched
+from autosched.codegen import counters
 from autosched.driver.build.torch_programs import SizedProgram
 from autosched.driver.model_files import load_model
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
 from autosched.frontend.torch import from_exported_program
 from autosched.records import FallbackContext
+from autosched.runtime.dynamic import DynamicExecutable
 
 
 class Model(nn.Module):
-    """Two inputs that share a size, and one twice as long."""
+    """Two inputs that share a size, and one twice as long; an operator that is written for known sizes alone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +30,7 @@ class Model(nn.Module):
         q = self.linear(x).view(b, n, 3, 4).transpose(1, 2)
         y = nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask[:, None, None, :])
         y = y.transpose(1, 2).reshape(b, n * 12)
-        return torch.cat([y, long], dim=1) * (n + 1) + torch.arange(n).sum()
+        return torch.cat([y, long.cummax(1).values], dim=1) * (n + 1) + torch.arange(n).sum()
 
 
 def inputs(b: int, n: int) -> tuple[torch.Tensor, ...]:
@@ -103,6 +105,78 @@ def test_an_import_without_sizes_says_what_to_do(program):
     with pytest.raises(ImportModelError) as error:
         from_exported_program(program)
     assert "--shapes" in (error.value.hint or "")
+
+
+class Decoder(nn.Module):
+    """What language models do with sizes: positions, a causal mask, a cache that grows, a mean by a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 16), nn.Embedding(32, 16)
+        self.linear = nn.Linear(16, 16)
+        self.register_buffer("ids", torch.arange(32)[None])
+
+    def forward(
+        self, ids: torch.Tensor, past: torch.Tensor, mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        b, n = ids.shape
+        total = past.shape[1] + n
+        x = self.words(ids) + self.places(self.ids[:, past.shape[1] : total])
+        both = torch.cat([past, self.linear(x)], dim=1)
+        place = torch.arange(total)
+        seen = (place[None, :] <= place[past.shape[1] :, None]) & (mask[:, None, :] > 0)
+        rows, columns = torch.arange(b)[:, None, None], place[None, None, :]
+        bias = torch.where(seen, 0.0, torch.finfo(torch.float32).min)
+        q, k = (v.view(b, -1, 2, 8).transpose(1, 2) for v in (x, both))
+        y = nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=bias[:, None])
+        y = y.transpose(1, 2).reshape(b, n, 16) + mask[rows, columns].float().mean(-1, keepdim=True)
+        kept = mask[..., None].expand(b, total, 16).float()
+        return y, both, (both * kept).sum(1) / kept.sum(1).clamp(min=1e-9) * n
+
+
+def words(b: int, n: int, p: int) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(b * 100 + n)
+    mask = (torch.rand(b, p + n, generator=generator) > 0.3).long()
+    mask[:, 0] = 1
+    return torch.randint(50, (b, n), generator=generator), torch.randn(b, p, 16, generator=generator), mask
+
+
+def test_one_build_serves_all_sizes(tmp_path):
+    torch.manual_seed(0)
+    model = Decoder().eval()
+    b, n, p = Dim("b", max=8), Dim("n", max=16), Dim("p", max=30)
+    shapes = ({0: b, 1: n}, {0: b, 1: p}, {0: b, 1: Dim.AUTO})
+    built = autosched.build(torch.export.export(model, words(2, 3, 5), dynamic_shapes=shapes))
+    assert isinstance(built, DynamicExecutable)
+    built.save(tmp_path / "model.asx")
+    before = counters.COMPILES.value
+    for sizes in ((2, 3, 5), (1, 1, 1), (8, 16, 16), (3, 1, 20)):
+        given = words(*sizes)
+        found = autosched.load(tmp_path / "model.asx")(*(x.numpy() for x in given))
+        with torch.no_grad():
+            for ours, theirs in zip(found, model(*given), strict=True):
+                np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-4)
+    assert counters.COMPILES.value == before
+    for sizes, message in (((9, 3, 5), "is 9, and the model is built for 1 to 8"), ((2, 10, 30), "needs .* >= ")):
+        with pytest.raises(ShapeError, match=message):
+            built(*(x.numpy() for x in words(*sizes)))
+    ids, past, mask = (x.numpy() for x in words(2, 3, 5))
+    with pytest.raises(ShapeError, match="input 'mask'"):
+        built(ids, past, mask[:, 1:])
+
+
+class Mean(nn.Module):
+    """Divides by a size as a float."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * (x.shape[0] / 2)
+
+
+def test_a_quotient_of_sizes_is_no_integer():
+    program = torch.export.export(Mean(), (torch.ones(4, 3),), dynamic_shapes=({0: Dim("n", max=9)},))
+    built = autosched.build(program)
+    for n in (3, 4):
+        np.testing.assert_allclose(np.asarray(built(np.ones((n, 3), "f4"))), n / 2)
 
 
 class Counter(nn.Module):

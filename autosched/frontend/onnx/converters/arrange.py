@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from autosched.frontend.onnx.converters.conv import require_images
-from autosched.frontend.onnx.node import Node, is_empty
+from autosched.frontend.onnx.node import Node, info_of, is_empty
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.size_arithmetic import TO_THE_END, cut, sliced, tiled
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple, TupleGetItem
-
-_TO_THE_END = 2**31 - 1  # an end that no dimension reaches: exporters write it, or 2**63 - 1
 
 
 @converter("Transpose")
@@ -77,9 +76,11 @@ def slice_(node: Node) -> Expr:
         axes = tuple(node.attr("axes", range(len(begin))))
         steps: tuple[int, ...] = (1,) * len(begin)
     else:
+        axes = node.integers(3) if node.has(3) else tuple(range(len(node.sizes_of(1))))
+        steps = node.integers(4) if node.has(4) else (1,) * len(axes)
+        if _is_open(node, axes):
+            return _open_slice(node, [node.axis(a) for a in axes], steps)
         begin, end = node.integers(1), node.integers(2)
-        axes = node.integers(3) if node.has(3) else tuple(range(len(begin)))
-        steps = node.integers(4) if node.has(4) else (1,) * len(begin)
     if not len(begin) == len(end) == len(axes) == len(steps):
         raise node.fail(f"{len(begin)} starts, {len(end)} ends, {len(axes)} axes and {len(steps)} steps")
     axes = tuple(node.axis(a) for a in axes)
@@ -87,10 +88,29 @@ def slice_(node: Node) -> Expr:
         raise node.fail(f"axes {list(axes)} in steps of {list(steps)}")
     whole = all(
         step == 1 and first in (0, -size if isinstance(size := dims[a], int) else 0)
-        and end >= (size if isinstance(size, int) else _TO_THE_END)
+        and end >= (size if isinstance(size, int) else TO_THE_END)
         for a, first, end, step in zip(axes, begin, end, steps, strict=True)
     )  # fmt: skip
     return node.input(0) if whole else op.strided_slice(node.input(0), axes=axes, begin=begin, end=end, strides=steps)
+
+
+def _is_open(node: Node, axes: Sequence[int]) -> bool:
+    """Whether sizes that are not known say where a slice begins or ends."""
+    dims = node.info(0).dims
+    given = [*(dims[node.axis(a)] for a in axes), *node.sizes_of(1), *node.sizes_of(2)]
+    return not all(isinstance(d, int) for d in given)
+
+
+def _open_slice(node: Node, axes: Sequence[int], steps: Sequence[int]) -> Expr:
+    begin, end, x = node.sizes_of(1), node.sizes_of(2), node.input(0)
+    if not len(begin) == len(end) == len(axes) == len(steps):
+        raise node.fail(f"{len(begin)} starts, {len(end)} ends, {len(axes)} axes and {len(steps)} steps")
+    for axis, first, last, step in zip(axes, begin, end, steps, strict=True):
+        found = cut(info_of(x).dims[axis], first, last, step)
+        if found is None:
+            raise node.fail(f"from {first} to {last} in steps of {step} of a dimension '{info_of(x).dims[axis]}'")
+        x = node.emit(sliced(x, axis, found, step))
+    return x
 
 
 @converter("Trilu")
@@ -102,7 +122,7 @@ def trilu(node: Node) -> Expr:
 
 @converter("Tile")
 def tile(node: Node) -> Expr:
-    return op.tile(node.input(0), repeats=node.integers(1))
+    return tiled(node.input(0), node.sizes_of(1), node.emit)
 
 
 @converter("Pad")

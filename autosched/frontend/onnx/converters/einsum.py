@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.frontend.onnx.node import Node, info_of
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.size_arithmetic import common_size, product_of, with_sizes
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr
+from autosched.relax.struct_info import Dim
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,16 @@ def einsum(node: Node) -> Expr:
     """Operands are multiplied from left to right; a letter is summed over once nothing behind needs it."""
     operands = [info_of(node.input(i)) for i in range(len(node.inputs))]
     terms, result = _parse(node, [info.ndim for info in operands])
-    sizes: dict[str, int] = {}
+    sizes: dict[str, Dim] = {}
     for term, info in zip(terms, operands, strict=True):
-        for letter, size in zip(term, info.static_shape, strict=True):
-            if sizes.setdefault(letter, size) not in (size, 1) and size != 1:
+        for letter, size in zip(term, info.dims, strict=True):
+            common = common_size(sizes.setdefault(letter, size), size)
+            if common is None:
                 raise node.fail(f"'{letter}' is {sizes[letter]} in one operand and {size} in another")
-            sizes[letter] = max(sizes[letter], size)
-    parts = [_Operand(node.input(i), term) for i, term in enumerate(terms)]
+            sizes[letter] = common
+    parts = [
+        _Operand(with_sizes(node.input(i), [sizes[c] for c in term], node.emit), term) for i, term in enumerate(terms)
+    ]
     whole = parts[0]
     for n, part in enumerate(parts[1:], 1):
         later = set(result).union(*(p.letters for p in parts[n + 1 :]))
@@ -64,7 +68,7 @@ def _parse(node: Node, ranks: Sequence[int]) -> tuple[list[str], str]:
     return written, result.replace("...", dots)
 
 
-def _product(node: Node, a: _Operand, b: _Operand, later: set[str], sizes: Mapping[str, int]) -> _Operand:
+def _product(node: Node, a: _Operand, b: _Operand, later: set[str], sizes: Mapping[str, Dim]) -> _Operand:
     """Both multiplied; letters of both that nobody needs later are summed over, by a matrix product."""
     a, b = (_summed(node, x, later | set(y.letters)) for x, y in ((a, b), (b, a)))
     both = [c for c in a.letters if c in b.letters]
@@ -72,8 +76,8 @@ def _product(node: Node, a: _Operand, b: _Operand, later: set[str], sizes: Mappi
     rows = [c for c in a.letters if c not in b.letters]
     columns = [c for c in b.letters if c not in a.letters]
 
-    def shape(letters: Sequence[str]) -> int:
-        return math.prod(sizes[c] for c in letters)
+    def shape(letters: Sequence[str]) -> Dim:
+        return product_of([sizes[c] for c in letters])
 
     left = _matrix(node, a, [*batch, *rows, *summed], sizes, [shape(batch), shape(rows), shape(summed)])
     right = _matrix(node, b, [*batch, *summed, *columns], sizes, [shape(batch), shape(summed), shape(columns)])
@@ -82,7 +86,7 @@ def _product(node: Node, a: _Operand, b: _Operand, later: set[str], sizes: Mappi
     return _Operand(node.emit(op.reshape(product, ShapeExpr(tuple(sizes[c] for c in letters)))), "".join(letters))
 
 
-def _matrix(node: Node, x: _Operand, order: Sequence[str], sizes: Mapping[str, int], shape: Sequence[int]) -> Expr:
+def _matrix(node: Node, x: _Operand, order: Sequence[str], sizes: Mapping[str, Dim], shape: Sequence[Dim]) -> Expr:
     """The operand with its axes in an order, axes of one spread out, as a batch of matrices."""
     value = _ordered(node, x, "".join(order))
     wide = node.emit(op.broadcast_to(value, ShapeExpr(tuple(sizes[c] for c in order))))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from autosched.frontend.onnx.node import Node, constant
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.size_arithmetic import factors
 from autosched.relax import op
 from autosched.relax.expr import Expr
 
 
 @converter("MatMul")
 def matmul(node: Node) -> Expr:
-    return op.matmul(node.input(0), node.input(1))
+    return op.matmul(*factors(node.input(0), node.input(1), node.emit))
 
 
 @converter("Gemm")

@@ -8,7 +8,7 @@ import numpy as np
 
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
-from autosched.frontend.onnx.sizes import product_of
+from autosched.frontend.size_arithmetic import product_of
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, TupleGetItem
 

@@ -12,6 +12,7 @@ from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr, Tuple
+from autosched.relax.struct_info import Dim
 
 MOST_STEPS = 4096  # of all directions together: each adds a dozen calls to the graph
 Activation = Callable[[Expr], Expr]
@@ -131,7 +132,7 @@ def recurrent(node: Node) -> tuple[Expr, ...]:
     if batch_first:
         x = node.emit(op.permute_dims(x, axes=(1, 0, 2)))
     count = node.shape(1)[0]
-    if info_of(x).static_shape[0] * count > MOST_STEPS:
+    if steps_of(node, x) * count > MOST_STEPS:
         raise node.fail(f"more than {MOST_STEPS} steps", hint="give the model a shorter sequence")
     backward = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[
         node.attr("direction", "forward")
@@ -146,9 +147,17 @@ def recurrent(node: Node) -> tuple[Expr, ...]:
     return tuple(outputs)
 
 
+def steps_of(node: Node, x: Expr) -> int:
+    """How many steps there are, each of which becomes a part of the graph."""
+    steps = info_of(x).dims[0]
+    if not isinstance(steps, int):
+        raise node.fail(f"'{steps}' steps, a number that is not known")
+    return steps
+
+
 def _direction(node: Node, x: Expr, n: int, backward: bool) -> tuple[Expr, ...]:
     """(states [steps, 1, batch, hidden], last state [1, batch, hidden], last cell) of direction n."""
-    steps, batch, _ = info_of(x).static_shape
+    steps, batch = steps_of(node, x), info_of(x).dims[1]
     _, cell, _ = CELLS[node.op_type]
     direction = _weights(node, x, n)
     states = 2 if node.op_type == "LSTM" else 1
@@ -171,7 +180,7 @@ def _within(node: Node, t: int, new: tuple[Expr, ...], old: tuple[Expr, ...]) ->
     lengths = node.input(4)
     inside = node.emit(op.expand_dims(node.emit(op.greater(lengths, constant(t, info_of(lengths).dtype))), axis=[1]))
     kept = tuple(node.emit(op.where(inside, a, b)) for a, b in zip(new, old, strict=True))
-    zero = constant(np.zeros(info_of(new[0]).static_shape), info_of(new[0]).dtype)
+    zero = constant(0, info_of(new[0]).dtype)
     return kept, node.emit(op.where(inside, new[0], zero))
 
 
@@ -181,9 +190,10 @@ def _part(node: Node, index: int, n: int) -> Expr:
     return node.emit(op.squeeze(cut, axis=[0]))
 
 
-def _initial(node: Node, index: int, n: int, batch: int, hidden: int) -> Expr:
+def _initial(node: Node, index: int, n: int, batch: Dim, hidden: int) -> Expr:
     if not node.has(index):
-        return constant(np.zeros((batch, hidden)), node.info(0).dtype)
+        zeros = constant(np.zeros((batch if isinstance(batch, int) else 1, hidden)), node.info(0).dtype)
+        return zeros if isinstance(batch, int) else node.emit(op.broadcast_to(zeros, ShapeExpr((batch, hidden))))
     if not node.attr("layout", 0):
         return _part(node, index, n)
     cut = node.emit(op.strided_slice(node.input(index), axes=[1], begin=[n], end=[n + 1], strides=[1]))

@@ -10,6 +10,7 @@ import numpy as np
 
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.size_arithmetic import is_same
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 
@@ -33,7 +34,7 @@ def _axes(node: Node, shape: Sequence[int]) -> list[_Axis]:
     rank = len(shape)
     chosen = [node.axis(a) for a in node.attr("axes") or range(rank)]
     scales = [float(s) for s in node.array(position)] if node.has(position) and node.array(position).size else None
-    sizes = [int(s) for s in node.integers(3)] if position == 2 and node.has(3) and node.array(3).size else None
+    sizes = _sizes(node, chosen) if position == 2 and node.has(3) else None
     given = scales if scales is not None else sizes
     if given is not None and min(given, default=1) <= 0:
         raise node.fail(f"{'sizes' if scales is None else 'scales'} of {given}", hint="they are positive")
@@ -55,6 +56,17 @@ def _axes(node: Node, shape: Sequence[int]) -> list[_Axis]:
     if min((axis.result for axis in whole), default=1) < 1 or 0 in shape:
         raise node.fail(f"{list(shape)} to {[axis.result for axis in whole]}")
     return whole
+
+
+def _sizes(node: Node, chosen: Sequence[int]) -> list[int] | None:
+    """The sizes of dimensions, those that are open and stay as they are as 1; None where there are none."""
+    given, own = node.sizes_of(3), node.info(0).dims
+    if len(given) != len(chosen):
+        return [d for d in given if isinstance(d, int)] or None
+    plain = [1 if is_same(n, own[a]) and not isinstance(n, int) else n for a, n in zip(chosen, given)]
+    if any(not isinstance(n, int) for n in plain):
+        raise node.fail(f"sizes of {list(given)}, some of which are not known")
+    return [n for n in plain if isinstance(n, int)]
 
 
 def _places(axis: _Axis, how: str) -> Array:

@@ -57,8 +57,14 @@ def eye_like(node: Node) -> Expr:
 
     kind = node.attr("dtype")
     dtype = np.dtype(node.info(0).dtype) if kind is None else helper.tensor_dtype_to_np_dtype(kind)
-    rows, columns = node.shape(0)
-    return Constant(np.eye(rows, columns, k=node.attr("k", 0), dtype=dtype))
+    if node.info(0).ndim != 2:
+        raise node.fail(f"a diagonal of {node.info(0).ndim} dimensions")
+    rows, columns = node.info(0).dims
+    k = node.attr("k", 0)
+    if isinstance(rows, int) and isinstance(columns, int):
+        return Constant(np.eye(rows, columns, k=k, dtype=dtype))
+    row, column = (node.emit(op.size_range(ShapeExpr((first, n)))) for first, n in ((k, rows), (0, columns)))
+    return op.astype(node.emit(op.equal(node.emit(op.expand_dims(row, axis=1)), column)), str(dtype))
 
 
 @converter("ReverseSequence")

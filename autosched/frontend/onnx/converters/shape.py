@@ -9,7 +9,8 @@ import numpy as np
 from autosched.frontend.onnx.contents import array_of, check_size
 from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node
 from autosched.frontend.onnx.registry import converter
-from autosched.frontend.onnx.sizes import expanded, product_of, reshaped, sizes
+from autosched.frontend.onnx.sizes import expanded, reshaped, sizes
+from autosched.frontend.size_arithmetic import product_of
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 

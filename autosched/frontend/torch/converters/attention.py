@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 
+from autosched.frontend.size_arithmetic import agreeing
 from autosched.frontend.torch.converters.linear import product
 from autosched.frontend.torch.converters.norm import safe_softmax
 from autosched.frontend.torch.emitter import Emitter, constant, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr
+from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.relax.struct_info import Dim
 
 
 @converter("scaled_dot_product_attention", "_scaled_dot_product_attention_math")
@@ -38,12 +40,22 @@ def attention(
     factor = 1.0 / math.sqrt(shape[-1]) if scale is None else float(scale)
     scores = t(op.multiply(scores, constant(factor, dtype)))
     if is_causal:
-        lower = np.tril(np.ones((shape[-2], t.shape(key)[-2]), bool))
-        scores = t(op.add(scores, Constant(np.where(lower, 0.0, -np.inf).astype(dtype))))
+        scores = t(op.add(scores, _causal_mask(t, shape[-2], t.shape(key)[-2], dtype)))
     if attn_mask is not None:
+        scores, attn_mask = agreeing([scores, attn_mask], t)
         scores = t(_masked(scores, attn_mask, dtype))
         return product(t, t(safe_softmax(t, scores, -1)), value)
     return product(t, t(op.nn.softmax(scores, axis=-1)), value)
+
+
+def _causal_mask(t: Emitter, rows: Dim, columns: Dim, dtype: str) -> Expr:
+    """Zero up to the diagonal, minus infinity above it."""
+    if isinstance(rows, int) and isinstance(columns, int):
+        lower = np.tril(np.ones((rows, columns), bool))
+        return Constant(np.where(lower, 0.0, -np.inf).astype(dtype))
+    row, column = (t(op.size_range(ShapeExpr((0, n)))) for n in (rows, columns))
+    seen = t(op.less_equal(t(op.expand_dims(column, axis=0)), t(op.expand_dims(row, axis=1))))
+    return t(op.where(seen, constant(0.0, dtype), constant(-np.inf, dtype)))
 
 
 def _repeated(t: Emitter, x: Expr, heads: int) -> Expr:
@@ -52,7 +64,7 @@ def _repeated(t: Emitter, x: Expr, heads: int) -> Expr:
     if own == heads:
         return x
     wide = t.reshape(x, (*lead, own, 1, tokens, dim))
-    return t.reshape(t(op.broadcast_to(wide, (*lead, own, heads // own, tokens, dim))), (*lead, heads, tokens, dim))
+    return t.reshape(t.broadcast(wide, (*lead, own, heads // own, tokens, dim)), (*lead, heads, tokens, dim))
 
 
 def _masked(scores: Expr, mask: Expr, dtype: str) -> Expr:

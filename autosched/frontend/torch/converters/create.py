@@ -8,10 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from autosched.frontend.size_arithmetic import plain
 from autosched.frontend.torch.emitter import Emitter, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr
+from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.relax.struct_info import Dim
+from autosched.tir.expr import PrimExpr
+
+
+def filled(t: Emitter, shape: Sequence[Dim], value: Any, dtype: str) -> Expr:
+    """One value everywhere: a constant, where all sizes are known and the value is no size."""
+    if isinstance(value, PrimExpr) or not all(isinstance(n, int) for n in shape):
+        return t.broadcast(t.as_dtype(value, dtype), shape)
+    return Constant(np.full([n for n in shape if isinstance(n, int)], value, dtype))
 
 
 def _dtype(t: Emitter, dtype: object, default: str) -> str:
@@ -24,54 +34,64 @@ def arange(
 ) -> Expr:
     if end is None:
         start, end = 0, start
+    if any(isinstance(v, PrimExpr) for v in (start, end)):
+        return _open_range(t, start, end, step, _dtype(t, dtype, "int64"))
     whole = all(isinstance(v, int) for v in (start, end, step))
     count = max(0, math.ceil((end - start) / step))
     return Constant((start + np.arange(count) * step).astype(_dtype(t, dtype, "int64" if whole else "float32")))
 
 
+def _open_range(t: Emitter, start: Any, end: Any, step: Any, dtype: str) -> Expr:
+    if not isinstance(step, int) or not step or not all(isinstance(v, int | PrimExpr) for v in (start, end)):
+        raise t.fail(f"arange from {start} to {end} in steps of {step}")
+    distance = end - start if step > 0 else start - end
+    count = distance if abs(step) == 1 else (distance + (abs(step) - 1)) // abs(step)
+    return op.size_range(ShapeExpr((plain(start), plain(count))), step=step, dtype=dtype)
+
+
 @converter("full")
 def full(t: Emitter, size: Sequence[int], fill_value: float, *, dtype: object = None, **_: object) -> Expr:
-    kind = {bool: "bool", int: "int64"}.get(type(fill_value), "float32")
-    return Constant(np.full(tuple(size), fill_value, _dtype(t, dtype, kind)))
+    kind = "float32" if isinstance(fill_value, float) else "bool" if isinstance(fill_value, bool) else "int64"
+    return filled(t, size, fill_value, _dtype(t, dtype, kind))
 
 
 @converter("zeros")
 def zeros(t: Emitter, *size: object, dtype: object = None, **_: object) -> Expr:
-    return Constant(np.zeros(_sizes(size), _dtype(t, dtype, "float32")))
+    return filled(t, _sizes(size), 0, _dtype(t, dtype, "float32"))
 
 
 @converter("ones")
 def ones(t: Emitter, *size: object, dtype: object = None, **_: object) -> Expr:
-    return Constant(np.ones(_sizes(size), _dtype(t, dtype, "float32")))
+    return filled(t, _sizes(size), 1, _dtype(t, dtype, "float32"))
 
 
 def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
+    return tuple(size[0]) if len(size) == 1 and isinstance(size[0], list | tuple) else tuple(size)
 
 
 @converter("full_like", "new_full")
 def full_like(t: Emitter, input: Expr, *args: Any, dtype: object = None, **_: object) -> Expr:
     """full_like(x, value) has x's shape; new_full(x, size, value) only its dtype."""
     shape = t.shape(input) if len(args) == 1 else tuple(args[0])
-    return Constant(np.full(shape, args[-1], _dtype(t, dtype, info_of(input).dtype)))
+    return filled(t, shape, args[-1], _dtype(t, dtype, info_of(input).dtype))
 
 
 @converter("zeros_like", "new_zeros")
 def zeros_like(
     t: Emitter, input: Expr, size: Sequence[int] | None = None, *, dtype: object = None, **_: object
 ) -> Expr:
-    return Constant(np.zeros(t.shape(input) if size is None else tuple(size), _dtype(t, dtype, info_of(input).dtype)))
+    return filled(t, t.shape(input) if size is None else size, 0, _dtype(t, dtype, info_of(input).dtype))
 
 
 @converter("ones_like", "new_ones")
 def ones_like(t: Emitter, input: Expr, size: Sequence[int] | None = None, *, dtype: object = None, **_: object) -> Expr:
-    return Constant(np.ones(t.shape(input) if size is None else tuple(size), _dtype(t, dtype, info_of(input).dtype)))
+    return filled(t, t.shape(input) if size is None else size, 1, _dtype(t, dtype, info_of(input).dtype))
 
 
 @converter("scalar_tensor", "tensor")
 def scalar_tensor(t: Emitter, value: object, *, dtype: object = None, **_: object) -> Expr:
-    kind = {bool: "bool", int: "int64"}.get(type(value), "float32")
-    return Constant(np.asarray(value, _dtype(t, dtype, kind)))
+    kind = "float32" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int64"
+    return filled(t, (), value, _dtype(t, dtype, kind))
 
 
 @converter("empty", "empty_strided", "empty_permuted", "new_empty")
@@ -79,7 +99,7 @@ def empty(t: Emitter, *args: object, size: Sequence[int] | None = None, dtype: o
     """Values that nobody may depend on: zeros."""
     given = [a for a in args if not isinstance(a, Expr)]
     default = info_of(args[0]).dtype if args and isinstance(args[0], Expr) else "float32"
-    return Constant(np.zeros(_sizes(tuple(given[:1])) if size is None else tuple(size), _dtype(t, dtype, default)))
+    return filled(t, _sizes(tuple(given[:1])) if size is None else size, 0, _dtype(t, dtype, default))
 
 
 @converter("empty_like")

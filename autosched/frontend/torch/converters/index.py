@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from autosched.frontend.size_arithmetic import TO_THE_END, cut, is_same, plain, sliced
 from autosched.frontend.torch.emitter import Emitter, Ints, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr
+from autosched.relax.struct_info import Dim
+from autosched.tir.expr import PrimExpr
 
 
 def chosen(t: Emitter, x: Expr, axis: int, positions: object) -> Expr:
@@ -19,9 +22,14 @@ def chosen(t: Emitter, x: Expr, axis: int, positions: object) -> Expr:
 
 
 @converter("slice", "slice_copy")
-def slice_(t: Emitter, input: Expr, dim: int = 0, start: object = None, end: object = None, step: int = 1) -> Expr:
+def slice_(t: Emitter, input: Expr, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Expr:
     shape = t.shape(input)
     axis = positive(dim, len(shape))
+    if not all(isinstance(n, int | None) for n in (shape[axis], start, end)):
+        found = cut(shape[axis], 0 if start is None else start, TO_THE_END if end is None else end, step)
+        if found is None:
+            raise t.fail(f"a slice from {start} to {end} in steps of {step} of a dimension {shape[axis]}")
+        return sliced(input, axis, found, step)
     first, last, _ = slice(start, end, step).indices(shape[axis])
     if (first, last, step) == (0, shape[axis], 1):
         return input
@@ -32,14 +40,14 @@ def slice_(t: Emitter, input: Expr, dim: int = 0, start: object = None, end: obj
 def select(t: Emitter, input: Expr, dim: int, index: int) -> Expr:
     shape = t.shape(input)
     axis = positive(dim, len(shape))
-    at = positive(index, shape[axis])
-    piece = t(op.strided_slice(input, axes=[axis], begin=[at], end=[at + 1], strides=[1]))
+    at = index if isinstance(index, PrimExpr) or index >= 0 else plain(index + shape[axis])
+    piece = t(sliced(input, axis, (at, 1)))
     return t.reshape(piece, (*shape[:axis], *shape[axis + 1 :]))
 
 
 @converter("narrow", "narrow_copy")
 def narrow(t: Emitter, input: Expr, dim: int, start: int, length: int) -> Expr:
-    first = positive(start, t.shape(input)[dim])
+    first = start if isinstance(start, PrimExpr) else positive(start, t.shape(input)[dim])
     return slice_(t, input, dim, first, first + length)
 
 
@@ -115,17 +123,27 @@ def integer_positions(t: Emitter, indices: Sequence[Expr | None]) -> list[Expr |
     return result
 
 
-def stacked_positions(t: Emitter, used: Sequence[Expr]) -> tuple[tuple[int, ...], Expr]:
+def common_shape(t: Emitter, shapes: Sequence[Sequence[Dim]]) -> tuple[Any, ...]:
+    """The shape that shapes broadcast to."""
+    made: list[Dim] = []
+    for axis in range(-max(map(len, shapes)), 0):
+        column = [shape[axis] for shape in shapes if len(shape) >= -axis]
+        wide = [d for d in column if not is_same(d, 1)]
+        if any(not is_same(d, wide[0]) for d in wide):
+            raise t.fail(f"shapes {' and '.join(str(list(shape)) for shape in shapes)} do not broadcast")
+        made.append(wide[0] if wide else 1)
+    return tuple(made)
+
+
+def stacked_positions(t: Emitter, used: Sequence[Expr]) -> tuple[tuple[Any, ...], Expr]:
     """(shape of the indices broadcast against each other, their tensor with the vectors along the last dimension)."""
-    shape = np.broadcast_shapes(*(t.shape(i) for i in used))
+    shape = common_shape(t, [t.shape(i) for i in used])
     if all(isinstance(i, Constant) for i in used):
         arrays = np.broadcast_arrays(*(i.data for i in used if isinstance(i, Constant)))
         return shape, constant(np.stack(arrays, -1), "int64")
     parts = []
     for index in used:
-        wide = t.cast(index, "int64")
-        wide = wide if t.shape(wide) == shape else t(op.broadcast_to(wide, shape))
-        parts.append(t.reshape(wide, (*shape, 1)))
+        parts.append(t.reshape(t.broadcast(t.cast(index, "int64"), shape), (*shape, 1)))
     return shape, t(op.concat(parts, axis=len(shape))) if len(parts) > 1 else parts[0]
 
 

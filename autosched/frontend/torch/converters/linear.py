@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import InvalidValueError
+from autosched.frontend.size_arithmetic import factors, is_same
 from autosched.frontend.torch.converters.index import diagonal
 from autosched.frontend.torch.emitter import Emitter, constant, info_of
 from autosched.frontend.torch.registry import converter
@@ -17,6 +18,7 @@ from autosched.relax.expr import Constant, Expr
 
 def product(t: Emitter, a: Expr, b: Expr) -> Expr:
     """Bind a matrix product; its result has the operands' dtype, said as TVM's importers say it."""
+    a, b = factors(a, b, t)
     return t(op.matmul(a, b, out_dtype="float32" if info_of(a).dtype == "float32" else None))
 
 
@@ -127,7 +129,7 @@ def _joined(t: Emitter, x: Expr, a: str, y: Expr, b: str, needed: set[str]) -> t
     inner = [c for c in a if c in b and c not in needed]
     sizes = dict(zip(a, t.shape(x), strict=True))
     for c, n in zip(b, t.shape(y), strict=True):
-        sizes[c] = max(n, sizes.get(c, 1))  # a dimension of 1 goes with any other
+        sizes[c] = n if is_same(sizes.get(c, 1), 1) else sizes[c]  # a dimension of 1 goes with any other
     x = _widened(t, x, [sizes[c] for c in a])
     y = _widened(t, y, [sizes[c] for c in b])
     lead = [sizes[c] for c in batch]
@@ -139,7 +141,7 @@ def _joined(t: Emitter, x: Expr, a: str, y: Expr, b: str, needed: set[str]) -> t
 
 
 def _widened(t: Emitter, x: Expr, shape: list[int]) -> Expr:
-    return x if t.shape(x) == tuple(shape) else t(op.broadcast_to(x, tuple(shape)))
+    return t.broadcast(x, shape)
 
 
 def _permuted(t: Emitter, x: Expr, letters: str, order: list[str]) -> Expr:

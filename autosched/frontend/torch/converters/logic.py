@@ -127,7 +127,7 @@ def copy(t: Emitter, input: Expr, src: Expr, non_blocking: bool = False) -> Expr
     """The values of `src`, in the shape and dtype of `input`."""
     value = t.cast(src, info_of(input).dtype)
     shape = t.shape(input)
-    return value if t.shape(value) == shape else op.broadcast_to(value, shape)
+    return t.broadcast(value, shape)
 
 
 @converter(

@@ -8,32 +8,41 @@ from typing import Any
 
 import numpy as np
 
+from autosched.frontend.size_arithmetic import are_same, is_same, new_shape, plain, sliced, tiled
 from autosched.frontend.torch.emitter import Emitter, Ints, common_dtype, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr, ShapeExpr, TupleGetItem
+from autosched.relax.expr import Expr, TupleGetItem
+from autosched.relax.struct_info import Dim
+from autosched.tir.expr import PrimExpr
 
 
-def _numbers(args: tuple[Ints, ...]) -> list[int]:
+def _numbers(args: tuple[Any, ...]) -> list[Any]:
     """view(2, 3) and view([2, 3]) alike."""
-    if len(args) == 1 and not isinstance(args[0], int):
+    if len(args) == 1 and isinstance(args[0], list | tuple):
         return list(args[0])
-    return [a for a in args if isinstance(a, int)]
+    return [a for a in args if isinstance(a, int | PrimExpr)]
 
 
 @converter("view", "reshape", "_unsafe_view", "view_copy", "_reshape_copy")
 def view(
     t: Emitter, input: Expr, *args: Any, shape: Sequence[int] | None = None, size: Sequence[int] | None = None
 ) -> Expr:
-    if args and not isinstance(args[0], int | list | tuple) and args[0] in t.dtypes:
+    if args and not isinstance(args[0], int | list | tuple | PrimExpr) and args[0] in t.dtypes:
         raise t.fail("a view of a tensor's memory as another dtype is not supported")
     given = shape if shape is not None else size
-    wanted = list(given if given is not None else _numbers(args))
-    total = math.prod(t.shape(input))
-    if -1 in wanted:
+    return _viewed(t, input, given if given is not None else _numbers(args))
+
+
+def _viewed(t: Emitter, input: Expr, wanted: Sequence[Dim]) -> Expr:
+    if all(isinstance(d, int) for d in (*t.shape(input), *wanted)):
         known = math.prod(d for d in wanted if d != -1)
-        wanted[wanted.index(-1)] = total // known if known else 0
-    return t.reshape(input, wanted)
+        left = math.prod(t.shape(input)) // known if known else 0
+        return t.reshape(input, [left if d == -1 else d for d in wanted])
+    shape = new_shape(t.shape(input), wanted)
+    if shape is None:
+        raise t.fail(f"the shape {list(t.shape(input))} as {list(wanted)}: whether that fits depends on open sizes")
+    return t.reshape(input, shape)
 
 
 @converter("flatten")
@@ -47,12 +56,7 @@ def flatten(t: Emitter, input: Expr, start_dim: int = 0, end_dim: int = -1) -> E
 def unflatten(t: Emitter, input: Expr, dim: int, sizes: Sequence[int]) -> Expr:
     shape = t.shape(input)
     dim = positive(dim, len(shape))
-    return view(t, input, (*shape[:dim], *_filled(sizes, shape[dim]), *shape[dim + 1 :]))
-
-
-def _filled(sizes: Sequence[int], total: int) -> list[int]:
-    known = math.prod(s for s in sizes if s != -1)
-    return [total // known if s == -1 else s for s in sizes]
+    return _viewed(t, input, (*shape[:dim], *sizes, *shape[dim + 1 :]))
 
 
 @converter("permute", "permute_copy")
@@ -80,16 +84,16 @@ def squeeze(t: Emitter, input: Expr, dim: Ints | None = None) -> Expr:
     shape = t.shape(input)
     axes = range(len(shape)) if dim is None else [dim] if isinstance(dim, int) else dim
     gone = {positive(a, len(shape)) for a in axes}
-    return t.reshape(input, [s for a, s in enumerate(shape) if a not in gone or s != 1])
+    return t.reshape(input, [s for a, s in enumerate(shape) if a not in gone or not is_same(s, 1)])
 
 
 @converter("expand", "expand_copy")
 def expand(t: Emitter, input: Expr, *args: Ints, size: Sequence[int] | None = None, implicit: bool = False) -> Expr:
     own, wanted = t.shape(input), list(size if size is not None else _numbers(args))
     for back in range(1, len(own) + 1):
-        if wanted[-back] == -1:
+        if is_same(wanted[-back], -1):
             wanted[-back] = own[-back]
-    return input if own == tuple(wanted) else op.broadcast_to(input, ShapeExpr(tuple(wanted)))
+    return t.broadcast(input, wanted)
 
 
 @converter("expand_as")
@@ -107,13 +111,14 @@ def repeat(
     counts = [1] * (len(shape) - len(counts)) + counts
     if not counts:
         return input
-    return op.tile(t.reshape(input, (*(1,) * (len(counts) - len(shape)), *shape)), repeats=counts)
+    x = t.reshape(input, (*(1,) * (len(counts) - len(shape)), *shape))
+    return tiled(x, counts, t)
 
 
 @converter("cat", "concat", "concatenate")
 def cat(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Expr:
     dtype = common_dtype(*tensors)
-    parts = [x for x in tensors if t.shape(x) != (0,)] or list(tensors[:1])  # empty vectors go with any shape
+    parts = [x for x in tensors if not are_same(t.shape(x), (0,))] or list(tensors[:1])  # empty ones go with any shape
     return op.concat([t.cast(x, dtype) for x in parts], axis=dim) if len(parts) > 1 else t.cast(parts[0], dtype)
 
 
@@ -128,7 +133,9 @@ def split(t: Emitter, input: Expr, split_size: Ints | None = None, dim: int = 0,
     """In pieces of one size (the last may be smaller), or of the sizes given."""
     sizes = kwargs.get("split_size_or_sections", kwargs.get("split_sizes", split_size))
     assert sizes is not None, "an argument of the operator"
-    extent = t.shape(input)[dim]
+    extent, axis = t.shape(input)[dim], positive(dim, len(t.shape(input)))
+    if not isinstance(sizes, int) and not all(isinstance(n, int) for n in (extent, *sizes)):
+        return _open_pieces(t, input, sizes, axis)
     if isinstance(sizes, int):
         if not sizes and not extent:
             return (input,)
@@ -142,6 +149,16 @@ def split(t: Emitter, input: Expr, split_size: Ints | None = None, dim: int = 0,
         return (input,)
     pieces = t(op.split(input, indices_or_sections=cuts, axis=positive(dim, len(t.shape(input)))))
     return tuple(TupleGetItem(pieces, i) for i in range(len(cuts) + 1))
+
+
+def _open_pieces(t: Emitter, x: Expr, sizes: Sequence[Dim], axis: int) -> tuple[Expr, ...]:
+    """Pieces of sizes that are not known."""
+    pieces: list[Expr] = []
+    begin: Dim = 0
+    for size in sizes:
+        pieces.append(t(sliced(x, axis, (begin, size))))
+        begin = plain(begin + size)
+    return tuple(pieces)
 
 
 @converter("chunk")
