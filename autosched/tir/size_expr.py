@@ -10,7 +10,7 @@ from autosched.ir.node import children, walk
 from autosched.runtime.size_expr import Shape, Size
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
-from autosched.tir.expr import IntImm, PrimExpr, Var, sub, to_expr
+from autosched.tir.expr import IntImm, PrimExpr, Var, const, sub, to_expr
 from autosched.tir.function import PrimFunc, size_vars
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.simplify import Analyzer, form_key
@@ -77,19 +77,36 @@ def call_sizes(func: PrimFunc, shapes: Sequence[Sequence[object]]) -> tuple[Prim
     One that is the size of no dimension is the caller's own of that name; such a function has one caller.
     Raises InvalidValueError where the shapes are then not the function's.
     """
-    found: dict[Var, PrimExpr] = {}
     pairs = [
         (extent, to_expr(given, "int64"))
         for buffer, shape in zip(func.buffers, shapes, strict=True)
         for extent, given in zip(buffer.shape, shape, strict=True)
     ]
+    symbols, found = size_vars(func), _followed(pairs, {})
+    if any(v not in found for v in symbols) and (wrong := _differing(pairs, found)) is not None:
+        if not has_own_sizes(func):  # of past + tokens only the sum counts: the last symbols may be 1
+            for v in reversed(symbols):
+                if v not in found:
+                    found = _followed(pairs, {**found, v: const(1, "int64")})
+            wrong = _differing(pairs, found)
+        if wrong is not None:
+            raise InvalidValueError(f"the extent {wrong[0]} does not say its symbols where it is {wrong[1]}")
+    return tuple(found.get(v, v) for v in symbols)
+
+
+def _followed(pairs: Sequence[tuple[PrimExpr, PrimExpr]], known: Mapping[Var, PrimExpr]) -> dict[Var, PrimExpr]:
+    """The symbols that are known, and those that follow from extents and what these are."""
+    found = dict(known)
     while new := [one for extent, given in pairs if (one := _solved(extent, given, found)) is not None]:
         found.setdefault(*new[0])
-    if any(v not in found for v in size_vars(func)):
-        for extent, given in pairs:
-            if not same_extent(substitute(extent, found), given):
-                raise InvalidValueError(f"the extent {extent} does not say its symbols where it is {given}")
-    return tuple(found.get(v, v) for v in size_vars(func))
+    return found
+
+
+def _differing(
+    pairs: Sequence[tuple[PrimExpr, PrimExpr]], found: Mapping[Var, PrimExpr]
+) -> tuple[PrimExpr, PrimExpr] | None:
+    """An extent that is not what it should be, for these symbols; None where there is none."""
+    return next((pair for pair in pairs if not same_extent(substitute(pair[0], found), pair[1])), None)
 
 
 class SaidSizes:

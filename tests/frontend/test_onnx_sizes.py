@@ -111,6 +111,16 @@ def test_equal_code_over_other_sizes_is_code_of_its_own() -> None:
     once(nodes, {"x": ("n",), "z": ("m",)}, COUNTS, calls, outputs=("yx", "yz"))
 
 
+def test_equal_code_over_other_sums_is_shared() -> None:
+    nodes = [
+        node("Concat", "p x", "a", axis=1), node("Concat", "q x", "c", axis=1), node("Softmax", "a", "sa", axis=0),
+        node("Softmax", "c", "sc", axis=0),
+    ]  # fmt: skip
+    inputs = {"x": ("b", "s"), "p": ("b", "m"), "q": ("b", "n")}
+    calls = [{"x": (2, 3), "p": (2, 5), "q": (2, 1)}, {"x": (1, 1), "p": (1, 1), "q": (1, 30)}]
+    once(nodes, inputs, {}, calls, outputs=("sa", "sc"))
+
+
 def test_the_last_elements_of_an_open_dimension() -> None:
     weights = {**COUNTS, "from": np.array([-2]), "end": np.array([2**63 - 1]), "few": np.array([3])}
     nodes = [node("Slice", "x from end second", "tail"), node("Slice", "x start few second", "head")]
