@@ -17,17 +17,17 @@ HEAD = """# ONNX
 `autosched build model.onnx`, `autosched.build("model.onnx")` and `autosched.onnx.InferenceSession` take models of
 opsets 1 to 28 as they are. Where all sizes and shapes are known, the model is compiled at once, and the artifact needs
 no compiler. A model in which only dimensions with names (batch, sequence) are open is compiled once for all sizes too,
-where every kernel allows that. What else is known only when the model is called (axes and sizes that are inputs, loops
-that data end, sizes that follow from data) is compiled then, for the sizes and values of the call, and kept
+where every kernel allows that. A part that depends on more (axes and sizes that are inputs, loops that end by data,
+sizes that follow from data) is compiled at the call, for the call's sizes and values, and kept
 (`AUTOSCHED_SYMBOLIC_SIZES`). A first call with new ones takes seconds; `AUTOSCHED_STRICT` forbids it.
 
 How an operator is computed:
 
 - **kernel**: compiled. Dtypes are bool, integers of 8 to 64 bits, float16, bfloat16, float32 and float64;
 - **definition**: ONNX defines it by other operators, which are compiled;
-- **NumPy**, **onnx.reference**: by a library, between compiled parts; `autosched build` names the nodes. Nodes of other
-  dtypes (texts, complex numbers, floats of 8 and 4 bits, integers of 4 and 2 bits) and variants without a kernel are
-  computed so too, but for products, convolutions, recurrent layers and softmax, which are refused;
+- **NumPy**, **onnx.reference**: a library computes it, between compiled parts; `autosched build` names the nodes. The
+  same holds for other dtypes (texts, complex numbers, floats of 8 and 4 bits, integers of 4 and 2 bits) and for
+  variants without a kernel. Products, convolutions, recurrent layers and softmax of these kinds are refused;
 - **refused**: an error names the node and the reason.
 
 Which is chosen depends on the node; the table names the first that is tried. Cases of random operators are compared by

@@ -39,6 +39,12 @@ def draw(graph: Graph, title: str = "") -> str:
     return _svg(boxes, edges, title)
 
 
+def to_page(svg: str, title: str) -> str:
+    """A drawing as a page of HTML, which a browser can scroll and search."""
+    head = f'<meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>{_text(title)}</title>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{svg}\n</body></html>\n'
+
+
 class _Box:
     def __init__(self, title: str, below: str, row: int, is_end: bool) -> None:
         self.title, self.below, self.row, self.is_end = title, below, row, is_end

@@ -58,7 +58,7 @@ MORE = (Column("workload", "workload"), Column("code_bytes", "code", size, right
 @click.option("--asm", is_flag=True, help="Assembly.")
 @click.option("--ptx", is_flag=True, help="PTX of a GPU's kernel.")
 @click.option("--time", "timed", is_flag=True, help="Run the model, and show each kernel's time and share.")
-@click.option("--graph", type=click.Path(path_type=Path), help="Write a drawing of the graph (SVG).")
+@click.option("--graph", type=click.Path(path_type=Path), help="Write a drawing of the graph: .svg or .html.")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
 def command(
     common: Common,
@@ -83,8 +83,9 @@ def command(
     if forms and not name:
         raise UsageError(f"--{forms[0]} is of one kernel", hint="name it with --kernel")
     if graph is not None:
-        if graph.suffix.lower() != ".svg":
-            raise UsageError(f"the drawing is SVG, and {graph} is named otherwise", hint="--graph model.svg")
+        if graph.suffix.lower() not in (".svg", ".html"):
+            hint = "--graph model.svg"
+            raise UsageError(f"the drawing is SVG or HTML, and {graph} is named otherwise", hint=hint)
         check_output(graph, inputs=[model])
     executable = open_whole(model, common, shapes)
     if name is not None and name not in executable.kernels:
@@ -96,9 +97,11 @@ def command(
     if timed:
         _add_times(rows, executable, model.name, common)
     if graph is not None:
-        from autosched.cli.graph_drawing import draw
+        from autosched.cli.graph_drawing import draw, to_page
 
-        graph.write_text(draw(executable.graph, title=model.name), encoding="utf-8")
+        drawing = draw(executable.graph, title=model.name)
+        is_page = graph.suffix.lower() == ".html"
+        graph.write_text(to_page(drawing, model.name) if is_page else drawing, encoding="utf-8")
         say(f"written to {graph}", quiet=common.is_quiet)
     columns = [*COLUMNS, *(TIMES if timed else ()), *CHOICE, *(MORE if common.verbosity > 0 else ()), KNOBS]
     if common.format == "json":

@@ -34,6 +34,9 @@ class RecordFilter:
     limit: int | None = None
 
 
+COMPARED = "compared"  # in place of a status: a winner's comparison with the default
+
+
 @dataclass(frozen=True, slots=True)
 class Coded:
     """Many words of few: the distinct ones, and for each place the number of its word (an array of ints)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -25,7 +26,7 @@ from autosched.records.importing import read_log_rows
 from autosched.records.jsonl import LineError, ReadReport, read_rows, write_lines
 from autosched.records.leases import new_owner
 from autosched.records.places import file_of, shown
-from autosched.records.query import Coded, RecordFilter, TaskKey, TaskSummary, TrialColumns, Won
+from autosched.records.query import COMPARED, Coded, RecordFilter, TaskKey, TaskSummary, TrialColumns, Won
 from autosched.records.record import Record, gain_of, read_fingerprint, read_workload
 from autosched.records.rows import Row, to_row
 from autosched.records.stored import stored_record
@@ -34,7 +35,7 @@ from autosched.target import Fingerprint
 from autosched.task import Status, Task
 
 if TYPE_CHECKING:
-    from sqlalchemy import Table
+    from sqlalchemy import ColumnElement, Table
 
     from autosched.json_types import Json, JsonObject
 
@@ -221,6 +222,7 @@ class SqlStore(WinnerSource):
         """One line per workload, device and threads: trials, failures, best and default time, the winner.
 
         query  counts only the records that it selects; the winner is the task's own whatever it says
+        Winners' comparisons with the default are no trials.
         """
         clauses = clauses_of(query or RecordFilter())
         failed = R.c.status.not_in([str(Status.OK), str(Status.LOST)])
@@ -237,6 +239,7 @@ class SqlStore(WinnerSource):
             rows = connection.execute(
                 sa.select(*group, *sums).select_from(source).where(*clauses).group_by(*group)
             ).all()
+            compared = Counter(place for place, _ in self._comparisons(connection, clauses))
             keys, devices = self._keys(connection)
         winners = self.winners()
         with self._decoding():
@@ -246,9 +249,20 @@ class SqlStore(WinnerSource):
                 winner = winners.get((key, device, threads))
                 if winner is not None:  # a single trial is not confirmed, and one of many is lucky
                     first_s, best_s = winner.default_s or first_s, winner.measurement.median_s
-                summaries.append(TaskSummary(key, device, threads, n, n_failed, best_s, first_s, last, winner))
+                n_trials = n - compared[workload_id, device_id, threads]
+                summaries.append(TaskSummary(key, device, threads, n_trials, n_failed, best_s, first_s, last, winner))
             summaries.sort(key=lambda task: (task.workload, task.device.key, task.threads))
         return summaries
+
+    @staticmethod
+    def _comparisons(
+        connection: Connection, clauses: Sequence[ColumnElement[bool]]
+    ) -> list[tuple[tuple[int, int, int], float]]:
+        """(task's ids and threads, time) of each winner's comparison with the default; an index has them apart."""
+        columns = (R.c.workload_id, R.c.device_id, R.c.threads, R.c.time)
+        query = sa.select(*columns).select_from(JOINED if clauses else R).where(R.c.is_winner.is_(True))
+        found = connection.execute(query.where(R.c.baseline_s.is_not(None), *clauses)).all()
+        return [((workload, device, threads), time) for workload, device, threads, time in found]
 
     def winners(self, query: RecordFilter | None = None) -> dict[tuple[str, Fingerprint, int], Record]:
         """The winner named last of each workload, device and number of threads."""
@@ -282,10 +296,11 @@ class SqlStore(WinnerSource):
             raise self._damage(f"a device: {error}") from None
 
     def trial_table(self, query: RecordFilter | None = None) -> tuple[list[TaskKey], TrialColumns]:
-        """The trials of each task without their evidence, for statistics over many.
+        """The records of each task without their evidence, for statistics over many.
 
         returns  tasks, and columns (arrays) by task, then time: the task's index in that list, time, status (as
-                 `Coded`), is_default, median_s (NaN for a failure); no columns where there are no trials
+                 `Coded`; COMPARED for a winner's comparison, which is no trial), is_default, median_s (NaN where there
+                 is none); no columns where there are no records
         """
         import numpy as np
 
@@ -301,6 +316,7 @@ class SqlStore(WinnerSource):
         with self._reading() as connection, connection.begin():
             keys, devices = self._keys(connection)
             groups = connection.execute(sizes).all()
+            compared = self._comparisons(connection, clauses)
             cursor: Any = connection.execute(trials).cursor  # the driver's own rows: a million of them matter
             try:
                 values = np.fromiter(chain.from_iterable(cursor), dtype=np.float64).reshape(-1, len(columns))
@@ -310,11 +326,20 @@ class SqlStore(WinnerSource):
             return [], ()
         with self._decoding():
             tasks = [TaskKey(keys[workload], devices[device], threads) for workload, device, threads, _ in groups]
+        ends = np.cumsum([n for *_, n in groups])
+        number = {(workload, device, threads): i for i, (workload, device, threads, _) in enumerate(groups)}
+        others: list[int] = []  # rows of comparisons: in their task, the last of their time
+        for place, time in compared:
+            if (i := number.get(place)) is None:  # named meanwhile
+                continue
+            begin = ends[i - 1] if i else 0
+            others.append(begin + int(np.searchsorted(values[begin : ends[i], 0], time, side="right")) - 1)
         index = np.repeat(np.arange(len(tasks)), [n for *_, n in groups])
         times, medians, kinds = np.ascontiguousarray(values.T)
         defaults, codes = np.divmod(kinds.astype(np.int64), DEFAULT)
         medians[medians < 0] = np.nan
-        return tasks, (index, times, Coded((*names, "unknown"), codes), defaults > 0, medians)
+        medians[others], codes[others] = np.nan, len(names) + 1
+        return tasks, (index, times, Coded((*names, "unknown", COMPARED), codes), defaults > 0, medians)
 
     def last_session(self) -> tuple[str, float, float] | None:
         """The session that was written to last, with the times of its first and last record; None without records."""

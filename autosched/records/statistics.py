@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosched.records.query import Coded, TaskKey, TrialColumns, Won
+from autosched.records.query import COMPARED, Coded, TaskKey, TrialColumns, Won
 from autosched.records.record import Record
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def task_statistics(
     index, times, statuses, defaults, medians = columns
     spent = np.bincount(index, weights=_pauses(np.array(times, dtype=np.float64)), minlength=len(keys))
     names, status = _codes(statuses)
+    trials = _are_trials(statuses)
     median = np.array(medians, dtype=np.float64)  # None becomes NaN
     default = np.where(np.array(defaults, dtype=bool), median, np.nan)
     bounds = np.searchsorted(index, np.arange(len(keys) + 1))
@@ -67,15 +68,15 @@ def task_statistics(
     for i, key in enumerate(keys):
         part = slice(bounds[i], bounds[i + 1])
         counts = np.bincount(status[part], minlength=len(names))
-        failures = {name: int(n) for name, n in zip(names, counts) if n and name not in ("ok", "lost")}
+        failures = {name: int(n) for name, n in zip(names, counts) if n and name not in ("ok", "lost", COMPARED)}
         winner = wins.get((key.workload, key.device, key.threads))
         best_s, first_s = _least(median[part]), _least(default[part])
         if winner is not None:
             first_s = winner.default_s or first_s
             best_s = winner.best_s if isinstance(winner, Won) else winner.measurement.median_s
         gain = winner.gain if winner is not None else None
-        progress = (*_convergence(median[part]), winner is not None)
-        n = int(bounds[i + 1] - bounds[i])
+        progress = (*_convergence(median[part][trials[part]]), winner is not None)
+        n = int(trials[part].sum())
         found.append(TaskStatistics(key, n, failures, float(spent[i]), first_s, best_s, gain, *progress))
     return found
 
@@ -96,6 +97,13 @@ def _codes(words: Sequence[str] | Coded) -> tuple[Sequence[str], np.ndarray]:
     names = sorted(set(words))
     number = {name: i for i, name in enumerate(names)}
     return names, np.fromiter((number[word] for word in words), dtype=np.int64, count=len(words))
+
+
+def _are_trials(statuses: Sequence[str] | Coded) -> np.ndarray:
+    """Which records are trials, and no winner's comparison."""
+    names, codes = _codes(statuses)
+    found: np.ndarray = codes != (names.index(COMPARED) if COMPARED in names else -1)
+    return found
 
 
 def _least(values: np.ndarray) -> float | None:
@@ -129,12 +137,12 @@ def model_progress(n_tasks: int, columns: TrialColumns, weights: Sequence[int]) 
     wanted = np.array(weights) > 0
     if not columns or not wanted.any():
         return []
-    index, times, _, _, medians = columns
-    median = np.array(medians, dtype=np.float64)
+    index, times, statuses, _, medians = columns
+    median, is_trial = np.array(medians, dtype=np.float64), _are_trials(statuses)
     index = np.asarray(index)
     missing = {i for i in range(n_tasks) if wanted[i]}
     best, total, found = np.full(n_tasks, np.inf), 0.0, list[tuple[int, float]]()
-    order = [i for i in np.argsort(np.array(times, dtype=np.float64), kind="stable") if wanted[index[i]]]
+    order = [i for i in np.argsort(np.array(times, dtype=np.float64), kind="stable") if wanted[index[i]] & is_trial[i]]
     missing &= {int(i) for i in np.unique(index[~np.isnan(median)])}  # what never worked is not waited for
     for n, i in enumerate(order, start=1):
         task, value = int(index[i]), median[i]

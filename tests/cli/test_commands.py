@@ -80,6 +80,9 @@ def test_tune_resumes_and_reports(folder: Path, tmp_path: Path, capsys: Capture)
     words = ["tune", str(folder / "m.onnx"), "--trials", "2", "--tasks", "0", "--strategy", "random", "--threads", "1"]
     found = document(capsys, *words, "--db", str(tmp_path / "new.db"), "-q")
     assert (found["n_trials"], found["n_failed"], found["database"]) == (2, 0, str(tmp_path / "new.db"))
+    for listing in ("list", "stats"):
+        rows = document(capsys, "logs", listing, "--db", str(tmp_path / "new.db"))
+        assert [row["n_trials"] for row in (rows if listing == "list" else rows["rows"])] == [2], listing
     (task,) = found["rows"]
     assert task["best_s"] <= task["default_s"]
     assert task["state"].startswith("done")
@@ -165,7 +168,8 @@ def test_logs_move_between_databases(folder: Path, tmp_path: Path, capsys: Captu
     (best,) = records(capsys, "logs", "best", "--db", database)
     assert "rows" in json.loads(best["knobs"])
     assert float(best["gain"]) > 0
-    assert len(document(capsys, "logs", "show", "--db", database)) == listed["n_trials"]
+    shown = document(capsys, "logs", "show", "--db", database)
+    assert len(shown) == listed["n_trials"] + 1, "trials, and the comparison of the winner with the default"
     exported = document(capsys, "logs", "export", log, "--winners", "--db", database)
     assert exported == [{"file": log, "n_records": 1}]
     imported = document(capsys, "logs", "import", log, "--db", other)

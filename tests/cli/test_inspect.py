@@ -93,3 +93,8 @@ def test_the_drawing_has_a_box_for_each_call_and_joins_the_parts_of_a_concatenat
     assert root.findtext(f"{name}title") == "<m>.onnx"
     starts = {edge.attrib["d"].split("C")[0] for edge in edges}
     assert len(starts) == len(boxes) - 1  # every box but the last is read by something
+    page = tmp_path / "m.html"
+    inspected(capsys, str(path), "--graph", str(page), "--threads", "1")
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>") and svg.read_text(encoding="utf-8") in text
+    assert "<title>&lt;m&gt;.onnx</title></head>" in text

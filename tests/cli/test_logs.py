@@ -43,7 +43,7 @@ def rows(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, obje
 
 def test_list(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     (row,) = rows(capsys, "logs", "list", "--db", str(database))
-    assert (row["n_trials"], row["n_failed"], row["default_s"], row["winner"]) == (4, 1, 2.2e-3, "matmul")
+    assert (row["n_trials"], row["n_failed"], row["default_s"], row["winner"]) == (3, 1, 2.2e-3, "matmul")
     assert main(["logs", "list", "--db", str(database)]) == 0
     captured = capsys.readouterr()
     assert "matmul 8x16 16x4 8x4" in captured.out

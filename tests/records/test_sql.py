@@ -56,6 +56,7 @@ def test_filters_and_summaries(tmp_path: Path) -> None:
         measurement = dataclasses.replace(record(4).measurement, how={"baseline_s": noted})
         store.add([dataclasses.replace(record(4, winner=True), measurement=measurement)])
         assert store.tasks()[0].default_s == default_s
+    assert store.tasks()[0].n_trials == 8, "one of the nine notes the default's time: a comparison"
 
 
 def test_reading_walks_over_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

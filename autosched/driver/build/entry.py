@@ -43,6 +43,7 @@ class BuildOptions(TypedDict, total=False):
     threads: int | None
     accuracy: str
     precision: str | None
+    pin: Mapping[str, str] | None
     like: str | None
     strict: bool
     run_as: str

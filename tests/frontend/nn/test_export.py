@@ -144,6 +144,11 @@ def test_operators(name):
     np.testing.assert_allclose(result, expected(torch.from_numpy(x)).numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_a_size_for_interpolate_is_needed():
+    with pytest.raises(ValueError, match=r"interpolate takes size or scale_factor; such as size=\(32, 32\)"):
+        Called(lambda x: op.interpolate(x)).export_tvm({"forward": {"x": spec.Tensor((1, 2, 4, 4), "float32")}})
+
+
 def test_wrong_uses():
     with pytest.raises(ValueError, match="no method 'backward'"):
         Small().export_tvm({"backward": {}})

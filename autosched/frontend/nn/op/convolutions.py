@@ -87,7 +87,7 @@ def interpolate(
     refuse("interpolate", antialias=antialias)
     if scale_factor is None:
         if size is None:
-            raise InvalidValueError("interpolate takes size or scale_factor")
+            raise InvalidValueError("interpolate takes size or scale_factor", hint="such as size=(32, 32)")
         scale_factor = 1.0  # what is not looked at
     if recompute_scale_factor is not None and not recompute_scale_factor and size is None:
         factors = [scale_factor] * 2 if isinstance(scale_factor, int | float) else list(scale_factor)
