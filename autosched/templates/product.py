@@ -38,12 +38,17 @@ def find_operands(func: PrimFunc, c: Contraction) -> Operands | None:
     return None
 
 
-BYTE_GROUP, PAIR = 4, 2  # elements in a word of 32 bits, of which a lane adds the products up at once: bytes, bfloat16
-_GROUPS = {("uint8", "int8", "int32"): BYTE_GROUP, ("bfloat16", "bfloat16", "float32"): PAIR}
+BYTE_GROUP, PAIR = 4, 2  # elements in a word of 32 bits, of which a lane adds the products up at once: bytes, others
+_GROUPS = {
+    ("uint8", "int8", "int32"): BYTE_GROUP,
+    ("int16", "int16", "int32"): PAIR,
+    ("bfloat16", "bfloat16", "float32"): PAIR,
+}
 
 
 def lane_group(c: Contraction, shared: BufferLoad, own: BufferLoad) -> int:
-    """How many steps of its reduction a lane does at once: four of unsigned bytes times signed ones, two of bfloat16.
+    """How many steps of its reduction a lane does at once: four of unsigned bytes times signed ones, two of
+    bfloat16 or int16.
 
     shared  what is the same for all lanes;  own: of each lane
     """

@@ -78,6 +78,12 @@ def multiplies_bytes(target: Target) -> bool:
     return bool(getattr(_package(target.backend), "MULTIPLIES_BYTES", False))
 
 
+def widens_bytes(target: Target) -> bool:
+    """Whether a back end multiplies bytes faster as 16-bit integers: its `widens_bytes`, on others none does."""
+    find = getattr(_package(target.backend), "widens_bytes", None)
+    return find is not None and bool(find(target))
+
+
 def tile_blocks(target: Target) -> Mapping[str, int]:
     """Channels in a block, by dtype, in which convolutions of it are several times as fast: its `tile_blocks`."""
     find = getattr(_package(target.backend), "tile_blocks", None)
@@ -112,6 +118,12 @@ def streams_bfloat16(target: Target, rows: int) -> bool:
     """
     find = getattr(_package(target.backend), "streams_bfloat16", None)
     return find is None or bool(find(target, rows))
+
+
+def narrows_attention(target: Target, queries: int, keys: int) -> bool:
+    """Whether attention of so many queries and keys is faster on bfloat16: its `narrows_attention`; on others: no."""
+    find = getattr(_package(target.backend), "narrows_attention", None)
+    return find is not None and bool(find(target, queries, keys))
 
 
 class PeakFunctions(Protocol):

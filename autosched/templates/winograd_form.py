@@ -150,7 +150,7 @@ def padded_reader(conv: Convolution, tiling: Tiling, data: Tensor) -> Read:
                 conditions.append(substitute(value.args[0], at))
             indices = tuple(substitute(i, at) for i in _guarded_load(value).indices)
         loaded: PrimExpr = data[indices].as_expr()
-        return if_then_else(all_of(*conditions), loaded, const(0, conv.out.dtype)) if conditions else loaded
+        return if_then_else(all_of(*conditions), loaded, const(0, data.dtype)) if conditions else loaded
 
     return read
 

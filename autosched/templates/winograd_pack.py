@@ -8,70 +8,91 @@ import numpy as np
 
 from autosched import te
 from autosched.templates.winograd_transform import TAPS, make_filter, pick, weighted_sum
-from autosched.tir import PrimExpr, PrimFunc, minimum
+from autosched.tir import PrimExpr, PrimFunc, cast, minimum
+
+WORD = "int16"  # what bytes' sums and products by small numbers are
 
 
 @dataclass(frozen=True)
 class WinogradPack:
     """[O, I, 3, 3] -> U = G g Gᵀ as [O / (panels * width), m + 2, m + 2, panels, I, width]; tails are zero.
 
+    Bytes become 4 U, which are whole numbers, as [O / (panels * width), 4, 4, panels, I / 2, width, 2].
+
     shape    of the natural weight
     outputs  m of F(m x m, 3 x 3)
     width    output channels in a panel: those of one register tile
     panels   how many panels one chunk of output channels has
+    group    input channels that lie side by side: 2 of bytes, which become 16-bit integers, else 1
     """
 
     shape: tuple[int, ...]
     outputs: int
     width: int
     panels: int
+    group: int = 1
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """What taps are multiplied with from both sides."""
+        f = make_filter(self.outputs)
+        return f.weight_matrix() if self.group == 1 else f.whole_weight_matrix()
+
+    def packed_dtype(self, dtype: str) -> str:
+        """The type of the packed weights, for that of the natural ones."""
+        return dtype if self.group == 1 else WORD
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
         size = make_filter(self.outputs).inputs
         chunks = -(-self.shape[0] // (self.width * self.panels))
-        return (chunks, size, size, self.panels, self.shape[1], self.width)
+        own = () if self.group == 1 else (self.group,)
+        return (chunks, size, size, self.panels, self.shape[1] // self.group, self.width, *own)
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         """The packed copy of a natural array: transformed in float64, then rounded to its dtype."""
-        g = make_filter(self.outputs).weight_matrix()
-        chunks, size, _, panels, inputs, width = self.packed_shape
+        g, group = self.matrix, self.group
+        chunks, size, _, panels, inputs, width = self.packed_shape[:6]
         natural = array.reshape(self.shape)
-        packed = np.zeros(self.packed_shape, array.dtype)
+        packed = np.zeros((*self.packed_shape[:6], group), self.packed_dtype(str(array.dtype)))
         for chunk, panel in np.ndindex(chunks, panels):  # one at a time: float64 of all of them would be large
             first = (chunk * panels + panel) * width
             taps = natural[first : first + width].transpose(2, 3, 1, 0).astype(np.float64, order="C")
             half = g @ taps.reshape(TAPS, -1)
             for x in range(size):
                 rows = g @ half[x].reshape(TAPS, -1)
-                packed[chunk, x, :, panel, :, : taps.shape[-1]] = rows.reshape(size, inputs, -1)
-        return packed
+                words = rows.reshape(size, inputs, group, -1).transpose(0, 1, 3, 2)
+                packed[chunk, x, :, panel, :, : taps.shape[-1]] = words
+        return packed.reshape(self.packed_shape)
 
     def index(self, o: PrimExpr, i: PrimExpr, x: PrimExpr, y: PrimExpr) -> tuple[PrimExpr, ...]:
         """Where the product (x, y) of output channel `o` and input channel `i` lies in the packed array."""
-        return (o // (self.width * self.panels), x, y, o // self.width % self.panels, i, o % self.width)
+        own = () if self.group == 1 else (i % self.group,)
+        i = i // self.group if self.group > 1 else i
+        return (o // (self.width * self.panels), x, y, o // self.width % self.panels, i, o % self.width, *own)
 
     def func(self, dtype: str) -> PrimFunc:
         """A PrimFunc that transforms and packs at run time: for weights that are not known at build."""
-        g = make_filter(self.outputs).weight_matrix()
+        g, kind = self.matrix, self.packed_dtype(dtype)
         size, outputs = len(g), self.shape[0]
         natural = te.placeholder(self.shape, dtype, name="natural")
 
         def once(o: PrimExpr, i: PrimExpr, x: PrimExpr, tap: PrimExpr) -> PrimExpr:
-            terms = [natural[o, i, k, tap].as_expr() for k in range(TAPS)]
+            terms = [cast(kind, natural[o, i, k, tap].as_expr()) for k in range(TAPS)]
             return pick(x, [weighted_sum(row, terms) for row in g])
 
         half = te.compute((*self.shape[:2], size, TAPS), once, name="half")
 
         def element(
-            chunk: PrimExpr, x: PrimExpr, y: PrimExpr, panel: PrimExpr, i: PrimExpr, lane: PrimExpr
+            chunk: PrimExpr, x: PrimExpr, y: PrimExpr, panel: PrimExpr, i: PrimExpr, lane: PrimExpr, *own: PrimExpr
         ) -> PrimExpr:
+            i = i * self.group + own[0] if own else i
             o = (chunk * self.panels + panel) * self.width + lane
             whole = outputs % (self.width * self.panels) == 0
             at = o if whole else minimum(o, outputs - 1)
             terms = [half[at, i, x, k].as_expr() for k in range(TAPS)]
             value = pick(y, [weighted_sum(row, terms) for row in g])
-            return value if whole else te.if_then_else(o < outputs, value, te.const(0, dtype))
+            return value if whole else te.if_then_else(o < outputs, value, te.const(0, kind))
 
         packed = te.compute(self.packed_shape, element, name="packed")
         return te.create_prim_func([natural, packed], "int64")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.tir import EQ, FloatImm, PrimExpr, Select
+from autosched.tir import EQ, PrimExpr, Select, const
 from autosched.tir.expr import compare
 
 TAPS = 3
@@ -46,6 +46,11 @@ class Filter:
         """G [m + 2, 3] in float64."""
         rows = [[p**k / self._node(i, p) for k in range(TAPS)] for i, p in enumerate(self.points)]
         return np.array([*rows, [0.0] * (TAPS - 1) + [1.0]])
+
+    def whole_weight_matrix(self) -> np.ndarray:
+        """2 G, of whole numbers, of F(2, 3)."""
+        assert self.outputs == 2, "others have weights that are no fractions"
+        return 2 * self.weight_matrix()
 
     def input_matrix(self) -> np.ndarray:
         """B [m + 2, m + 2] in float64: row i has the coefficients of the product of x - p over all points but i."""
@@ -103,7 +108,7 @@ def weighted_sum(weights: Iterable[float], terms: Sequence[PrimExpr]) -> PrimExp
     used = [(float(w), t) for w, t in zip(weights, terms, strict=True) if abs(w) > 1e-12]
     used.sort(key=lambda x: (abs(abs(x[0]) - 1.0) > 1e-12, x[0] < 0))  # whole terms first, positive ones before
     (weight, total), rest = used[0], used[1:]
-    total = total if abs(weight - 1.0) < 1e-12 else total * FloatImm(weight, total.dtype)
+    total = total if abs(weight - 1.0) < 1e-12 else total * const(weight, total.dtype)
     for w, term in rest:
         total = _scaled(term, w, total)
     return total
@@ -113,7 +118,7 @@ def _scaled(term: PrimExpr, weight: float, start: PrimExpr) -> PrimExpr:
     """start + weight * term."""
     if abs(abs(weight) - 1.0) < 1e-12:
         return start + term if weight > 0 else start - term
-    return start + term * FloatImm(weight, term.dtype)
+    return start + term * const(weight, term.dtype)
 
 
 def pick(position: PrimExpr, values: Sequence[PrimExpr]) -> PrimExpr:

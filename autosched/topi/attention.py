@@ -42,6 +42,7 @@ def attention(
     window_size: int | None = None,
     layouts: Sequence[str] = (LAYOUT,) * 4,
     zero_rows: str | None = None,
+    out_dtype: str | None = None,
 ) -> Tensor:
     """softmax(query keyᵀ * scale + bias) value, a head for itself.
 
@@ -51,21 +52,23 @@ def attention(
     window_size  a query sees at most so many keys, itself included, up to the last that it may see
     zero_rows  the queries whose weights are 0 and not NaN: "masked": those that see no key (all scores are -inf);
                "nan": also those with a score of NaN or +inf
+    out_dtype  what is computed and summed up in, where it is not the inputs' type, to which weights are then rounded
     returns [B, S, H, E] in the order of the fourth layout
     Source  Vaswani et al. 2017, section 3.2.1.
     """
     q, k, v = (_In(x, layout) for x, layout in zip((query, key, value), layouts, strict=False))
     batch, heads, rows, columns = q.size("B"), q.size("H"), q.size("S"), k.size("S")
     d = te.reduce_axis((0, q.size("D")), "d")
+    dtype = out_dtype or query.dtype
 
     def product(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
-        return te.sum(q(B=b, H=h, S=i, D=d) * k(B=b, H=h, S=j, D=d), axis=d)
+        return te.sum(E.cast(dtype, q(B=b, H=h, S=i, D=d)) * E.cast(dtype, k(B=b, H=h, S=j, D=d)), axis=d)
 
     names = ["b", "h", "i", "j"]
     scores = te.compute((batch, heads, rows, columns), product, name="attention_scores", varargs_names=names)
 
     def shifted(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
-        x = scores(b, h, i, j) * E.const(scale, query.dtype)
+        x = scores(b, h, i, j) * E.const(scale, dtype)
         x = x if bias is None else x + _broadcast(bias, b, h, i, j)
         return _masked(x, i, j, rows, columns, causal_mask, window_size)
 
@@ -78,8 +81,8 @@ def attention(
 
     def subtracted(b: PrimExpr, h: PrimExpr, i: PrimExpr) -> PrimExpr:
         top = largest(b, h, i)
-        hidden = E.const(float("-inf"), query.dtype)
-        return top if zero_rows is None else E.select(E.compare(E.EQ, top, hidden), E.const(0, query.dtype), top)
+        hidden = E.const(float("-inf"), dtype)
+        return top if zero_rows is None else E.select(E.compare(E.EQ, top, hidden), E.const(0, dtype), top)
 
     power = te.compute(
         scores.shape,
@@ -95,7 +98,9 @@ def attention(
     def weighted(*at: PrimExpr) -> PrimExpr:
         to = dict(zip(layouts[3], at, strict=True))
         k = over[2]
-        return te.sum(power(to["B"], to["H"], to["S"], k) * v(B=to["B"], H=to["H"], S=k, D=to["D"]), axis=k)
+        weight = E.cast(query.dtype, power(to["B"], to["H"], to["S"], k))
+        value = v(B=to["B"], H=to["H"], S=k, D=to["D"])
+        return te.sum(E.cast(dtype, weight) * E.cast(dtype, value), axis=k)
 
     axes = [x.lower() for x in layouts[3]]
     shape = tuple(sizes[x] for x in layouts[3])
@@ -103,7 +108,7 @@ def attention(
 
     def normalised(*at: PrimExpr) -> PrimExpr:
         to = dict(zip(layouts[3], at, strict=True))
-        zero, one, weights = E.const(0, query.dtype), E.const(1, query.dtype), total(to["B"], to["H"], to["S"])
+        zero, one, weights = E.const(0, dtype), E.const(1, dtype), total(to["B"], to["H"], to["S"])
         if zero_rows is None:
             return context(*at) * (one / weights)
         mean = context(*at) * (one / E.select(E.compare(E.EQ, weights, zero), one, weights))

@@ -29,3 +29,16 @@ def test_function_packs_alike(outputs):
     pack = WinogradPack(weight.shape, 4, 8, 1)
     (packed,) = evaluate(pack.func("float32"), [weight])
     np.testing.assert_allclose(packed, pack.pack(weight), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [16, 21])
+def test_bytes_become_words_of_whole_numbers(outputs):
+    """Four times what floats become, two input channels side by side; the function packs alike."""
+    weight = np.random.default_rng(1).integers(-128, 128, (outputs, 6, 3, 3)).astype(np.int8)
+    pack = WinogradPack(weight.shape, 2, 8, 1, 2)
+    packed = pack.pack(weight)
+    assert packed.dtype == np.int16 and packed.shape == pack.packed_shape == (-(-outputs // 8), 4, 4, 1, 3, 8, 2)
+    floats = WinogradPack(weight.shape, 2, 8, 1).pack(weight.astype(np.float32))
+    words = floats.reshape(*floats.shape[:4], 3, 2, 8).swapaxes(-1, -2)
+    np.testing.assert_array_equal(packed, 4 * words)
+    np.testing.assert_array_equal(evaluate(pack.func("int8"), [weight])[0], packed)

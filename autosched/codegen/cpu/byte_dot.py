@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.dot import PAIR_SUMS
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.narrow_products import added_product, byte_factors
 from autosched.codegen.cpu.types import I8, I32, call_intrinsic, constant, splat, value_type
@@ -25,10 +26,10 @@ from autosched.tir.stmt import BufferStore, For, LoopKind
 GROUP = 4  # bytes in a lane
 LEAST_LANES = 4  # of the instructions
 _I16 = ir.IntType(16)
-_PAIRS = {  # lanes to the sums of two products of 16 bits, and of two bytes in 16 bits
-    4: ("llvm.x86.sse2.pmadd.wd", "llvm.x86.ssse3.pmadd.ub.sw.128"),
-    8: ("llvm.x86.avx2.pmadd.wd", "llvm.x86.avx2.pmadd.ub.sw"),
-    16: ("llvm.x86.avx512.pmaddw.d.512", "llvm.x86.avx512.pmaddubs.w.512"),
+_BYTE_SUMS = {  # lanes to the instruction that adds the products of two bytes, in 16 bits, for each half
+    4: "llvm.x86.ssse3.pmadd.ub.sw.128",
+    8: "llvm.x86.avx2.pmadd.ub.sw",
+    16: "llvm.x86.avx512.pmaddubs.w.512",
 }
 
 
@@ -155,7 +156,7 @@ def _by_pairs(emitter: Emitter, before: ir.Value, x: ir.Value, own: ir.Value, la
     """
     b = emitter.builder
     pairs, vector, bytes_ = (ir.VectorType(t, 4 * lanes // n) for t, n in ((_I16, 2), (I32, 4), (I8, 1)))
-    added, widened = _PAIRS[lanes]
+    added, widened = PAIR_SUMS[lanes], _BYTE_SUMS[lanes]
     unsigned, signed = b.bitcast(x, bytes_), b.bitcast(own, bytes_)
     total = before
     for odd in (0, 1):

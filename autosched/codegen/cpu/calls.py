@@ -10,7 +10,7 @@ from llvmlite import ir
 from autosched.codegen.cpu import math as vector_math
 from autosched.codegen.cpu.checks import emit_check_index
 from autosched.codegen.cpu.emitter import Emitter
-from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix, value_type
+from autosched.codegen.cpu.types import I32, BFloat, call_intrinsic, constant, element_of, lanes_of, suffix, value_type
 from autosched.errors import CodegenError
 from autosched.tir import expr as E
 from autosched.tir.checked_index import CHECK_INDEX
@@ -219,11 +219,19 @@ def _round_bfloat16(emitter: Emitter, e: E.Call) -> ir.Value:
     """A float32 to the 16 bits of the nearest bfloat16, of two the even one, as a uint32; a NaN stays one."""
     b, x = emitter.builder, emitter.value(e.args[0])
     bits = b.bitcast(x, value_type("uint32", lanes_of(x)))
+    if emitter.isa.has_bfloat_dot and lanes_of(x) > 1 and _is_normal(e.args[0]):
+        halves = b.fptrunc(x, ir.VectorType(BFloat(), lanes_of(x)))
+        return b.zext(b.bitcast(halves, value_type("uint16", lanes_of(x))), bits.type)
     upper = b.lshr(bits, constant(bits.type, 16))
     odd = b.and_(upper, constant(bits.type, 1))
     rounded = b.lshr(b.add(bits, b.add(odd, constant(bits.type, 0x7FFF))), constant(bits.type, 16))
     silent = b.or_(upper, constant(bits.type, 0x40))
     return b.select(b.fcmp_unordered("uno", x, x), silent, rounded)
+
+
+def _is_normal(e: E.PrimExpr) -> bool:
+    """Whether a float32 is never denormal, which the CPUs' instruction would take for 0."""
+    return isinstance(e, E.Call) and e.op in ("exp", vector_math.EXP_BELOW) and e.dtype == "float32"
 
 
 def _round_float16(emitter: Emitter, e: E.Call) -> ir.Value:

@@ -1,4 +1,8 @@
-"""Products of pairs of bfloat16, which lie side by side in a word, summed in float32.
+"""Products of pairs of bfloat16 or of int16, which lie side by side in a word, summed in float32 or in int32.
+
+    for k in 2: tile[n] += int32(a[m, 2 * step + k]) * int32(b[step, n, k])
+
+is one `vpmaddwd` and one addition on every x86-64, and elsewhere two multiplications and additions.
 
     for k in 2: tile[n] += float32(a[m, 2 * step + k]) * float32(b[step, n, k])
 
@@ -12,8 +16,8 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter
-from autosched.codegen.cpu.narrow_products import BITS, added_product, bfloat_factors
-from autosched.codegen.cpu.types import F32, I32, call_intrinsic, constant, splat, suffix
+from autosched.codegen.cpu.narrow_products import BITS, added_product, bfloat_factors, short_factors
+from autosched.codegen.cpu.types import F32, I32, BFloat, call_intrinsic, constant, splat, suffix
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import const, const_int
@@ -23,43 +27,39 @@ from autosched.tir.stmt import BufferStore, For, LoopKind
 
 PAIR = 2
 UPPER = 0xFFFF0000
+PAIR_SUMS = {  # lanes to the instruction that adds the products of two int16 for each
+    4: "llvm.x86.sse2.pmadd.wd",
+    8: "llvm.x86.avx2.pmadd.wd",
+    16: "llvm.x86.avx512.pmaddw.d.512",
+}
 DOTS = {4: 128, 8: 256, 16: 512}  # lanes of the sum to the instruction's bits
 
 
-class _BFloat(ir.Type):  # type: ignore[misc]
-    """LLVM's bfloat, which llvmlite lacks."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BFloat)
-
-    def __hash__(self) -> int:
-        return hash(_BFloat)
-
-
-def bfloat_pairs(emitter: Emitter, loop: For) -> tuple[BufferLoad, BufferLoad] | None:
+def pair_factors(emitter: Emitter, loop: For) -> tuple[BufferLoad, BufferLoad] | None:
     """The factors of a loop that sums up the products of pairs in words; None for any other loop."""
     body = loop.body
     if loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) or emitter.lanes == 1 or const_int(loop.extent) != PAIR:
         return None
     found = added_product(body)
-    factors = None if found is None or const_int(loop.start) != 0 else bfloat_factors(found[1])
+    if found is None or const_int(loop.start) != 0:
+        return None
+    factors = bfloat_factors(found[1]) or short_factors(found[1])
     if factors is None or any(_word(emitter, loop, x) is None for x in factors):
         return None
     return factors
 
 
-def emit_bfloat_pairs(emitter: Emitter, loop: For, factors: tuple[BufferLoad, BufferLoad]) -> None:
+def emit_pairs(emitter: Emitter, loop: For, factors: tuple[BufferLoad, BufferLoad]) -> None:
     """Two steps of the sum at once."""
     store = loop.body
     assert isinstance(store, BufferStore) and isinstance(store.value, E.Add), "just seen"
     words = [_load(emitter, loop, x) for x in factors]
     total = splat(emitter.builder, emitter.value(store.value.a), emitter.lanes)
     a, b = (splat(emitter.builder, w, emitter.lanes) for w in words)
-    if emitter.isa.has_bfloat_dot and emitter.lanes in DOTS:
-        halves = ir.VectorType(_BFloat(), PAIR * emitter.lanes)
+    if factors[0].dtype == "int16":
+        total = _with_shorts(emitter, total, a, b)
+    elif emitter.isa.has_bfloat_dot and emitter.lanes in DOTS:
+        halves = ir.VectorType(BFloat(), PAIR * emitter.lanes)
         pairs = [emitter.builder.bitcast(x, halves) for x in (a, b)]
         name = f"llvm.x86.avx512bf16.dpbf16ps.{DOTS[emitter.lanes]}"
         total = call_intrinsic(emitter.builder, name, total.type, [total, *pairs])
@@ -67,6 +67,21 @@ def emit_bfloat_pairs(emitter: Emitter, loop: For, factors: tuple[BufferLoad, Bu
         for part in (_lower, _upper):
             total = emitter.fused(part(emitter, a), part(emitter, b), total)
     emitter.store(store.buffer, total, store.indices)
+
+
+def _with_shorts(emitter: Emitter, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Sums of int32 with the products of words of two int16."""
+    builder, lanes = emitter.builder, emitter.lanes
+    if emitter.isa.pair_bits >= 32 * lanes and lanes in PAIR_SUMS:
+        shorts = ir.VectorType(ir.IntType(BITS), PAIR * lanes)
+        pairs = [builder.bitcast(x, shorts) for x in (a, b)]
+        return builder.add(total, call_intrinsic(builder, PAIR_SUMS[lanes], total.type, pairs))
+    bits = constant(a.type, BITS)
+    lower = [builder.ashr(builder.shl(x, bits), bits) for x in (a, b)]
+    upper = [builder.ashr(x, bits) for x in (a, b)]
+    for x, y in (lower, upper):
+        total = builder.add(total, builder.mul(x, y))
+    return total
 
 
 def _word(emitter: Emitter, loop: For, x: BufferLoad) -> Affine | None:

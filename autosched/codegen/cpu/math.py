@@ -14,6 +14,7 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.types import I32, call_intrinsic, constant, lanes_of, suffix
 
+EXP_BELOW = "exp_below"  # the exponential of numbers that are at most 0
 _LOG2E = 1.44269504088896341
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4  # ln 2 in two parts; multiples of the first are exact
 _SIGN = -0x80000000
@@ -106,6 +107,14 @@ def _exp(m: _Maker, x: ir.Value) -> ir.Value:
     return b.select(b.fcmp_ordered("<", x, m.number(_LEAST_EXP)), m.number(0.0), result)
 
 
+def _exp_below(m: _Maker, x: ir.Value) -> ir.Value:
+    """exp(x) for x <= 0: no result is larger than 1, so that one factor is 2**n."""
+    b = m.builder
+    gone = b.fcmp_ordered("<", x, m.number(_LEAST_EXP))
+    p, n = _reduced_exp(m, b.select(gone, m.number(_LEAST_EXP), x), _BIAS)
+    return b.select(gone, m.number(0.0), b.fmul(p, m.floats(b.shl(n, constant(m.integer, 23)))))
+
+
 def _bounded_exp(m: _Maker, x: ir.Value, factor: float = 1.0) -> ir.Value:
     """factor * exp(x) for x within [-87, 88]; the factor is a power of two."""
     b = m.builder
@@ -154,7 +163,7 @@ def _tanh(m: _Maker, x: ir.Value) -> ir.Value:
 def _sigmoid(m: _Maker, x: ir.Value) -> ir.Value:
     b, one = m.builder, m.number(1.0)
     # of -|x|, at most 1, so that small results are not lost in an overflow
-    power = _exp(m, b.fneg(m.unary("fabs", x)))
+    power = _exp_below(m, b.fneg(m.unary("fabs", x)))
     above = b.select(b.fcmp_ordered("<", x, m.number(0.0)), power, one)
     return b.fdiv(above, b.fadd(one, power))
 
@@ -191,7 +200,8 @@ def _normcdf(m: _Maker, x: ir.Value) -> ir.Value:
 
 
 FUNCTIONS: dict[str, Callable[[_Maker, ir.Value], ir.Value]] = {
-    "exp": _exp, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "erf": _erf, "normcdf": _normcdf,
+    "exp": _exp, EXP_BELOW: _exp_below, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "erf": _erf,
+    "normcdf": _normcdf,
 }  # fmt: skip
 
 

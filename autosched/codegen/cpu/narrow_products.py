@@ -1,4 +1,4 @@
-"""The form of sums of products: x[i] = x[i] + a * b, of bytes as int32 or of bfloat16 as float32."""
+"""The form of sums of products: x[i] = x[i] + a * b, of bytes or int16 as int32, or of bfloat16 as float32."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ def byte_factors(product: E.Mul) -> tuple[BufferLoad, BufferLoad] | None:
     return found if product.dtype == "int32" and None not in found else None  # type: ignore[return-value]
 
 
+def short_factors(product: E.Mul) -> tuple[BufferLoad, BufferLoad] | None:
+    """The factors of a product of two int16 in int32."""
+    factors = [x.value for x in (product.a, product.b) if isinstance(x, E.Cast) and isinstance(x.value, BufferLoad)]
+    if product.dtype != "int32" or [f.dtype for f in factors] != ["int16"] * 2:
+        return None
+    return factors[0], factors[1]
+
+
 def bfloat_factors(product: E.Mul) -> tuple[BufferLoad, BufferLoad] | None:
     """The bits of both factors of a product of bfloat16 in float32."""
     a, b = _bits(product.a), _bits(product.b)
@@ -47,4 +55,4 @@ def _bits(e: PrimExpr) -> BufferLoad | None:
     return x if isinstance(x, BufferLoad) and x.buffer.dtype == "uint16" else None
 
 
-__all__ = ["BITS", "added_product", "bfloat_factors", "byte_factors"]
+__all__ = ["BITS", "added_product", "bfloat_factors", "byte_factors", "short_factors"]

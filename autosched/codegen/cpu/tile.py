@@ -13,12 +13,12 @@ from autosched.codegen.cpu.amx_nest import TileSizes
 from autosched.codegen.cpu.byte_dot import dot_product, emit_dot_product
 from autosched.codegen.cpu.checks import emit_assert, hoist_checks
 from autosched.codegen.cpu.cut import work
-from autosched.codegen.cpu.dot import bfloat_pairs, emit_bfloat_pairs
+from autosched.codegen.cpu.dot import emit_pairs, pair_factors
 from autosched.codegen.cpu.emitter import Guards
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
 from autosched.codegen.cpu.math import FUNCTIONS
 from autosched.codegen.cpu.prefetch import emit_prefetches
-from autosched.codegen.cpu.transpose import emit_squares, square_lanes
+from autosched.codegen.cpu.transpose import emit_pair_store, emit_squares, pair_store, square_lanes
 from autosched.codegen.cpu.types import BYTES, I64, VOID, Isa, lanes_of, splat
 from autosched.codegen.cpu.values import ValueEmitter
 from autosched.codegen.lower.asserts import ASSERT
@@ -281,8 +281,10 @@ class TileEmitter(ValueEmitter):
             emit_dot_product(self, loop, dot)
         elif part is not None:
             emit_lane_reduction(self, loop, part)
-        elif (pairs := bfloat_pairs(self, loop)) is not None:
-            emit_bfloat_pairs(self, loop, pairs)
+        elif (pairs := pair_factors(self, loop)) is not None:
+            emit_pairs(self, loop, pairs)
+        elif (store := pair_store(self, loop)) is not None:
+            emit_pair_store(self, loop, store)
         elif lanes := square_lanes(self, loop):
             emit_squares(self, loop, lanes)
         else:

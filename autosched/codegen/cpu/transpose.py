@@ -2,10 +2,13 @@
 
     for i in unroll(8): for j in vectorized(8): out[j, i] = f(in[i, j])
 
-becomes 8 vectors of f(in), a transposition by shuffles, and 8 whole stores.
+becomes 8 vectors of f(in), a transposition by shuffles, and 8 whole stores. So do words of two elements of 16 bits that
+are only moved: for g in 2: out[j, i, g] = in[i, 2 * j + g].
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from llvmlite import ir
 
@@ -13,11 +16,13 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.checks import emit_guards
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import I32, splat
+from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import const_int
+from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
-_ITEM_BYTES = 4
+_ITEM_BYTES = 4  # of what is turned
+PAIR = 2  # elements of 16 bits in a word
 _BLOCK = 4  # elements of 128 bits, within which unpacking works
 
 
@@ -26,44 +31,69 @@ def square_lanes(emitter: Emitter, loop: For) -> int:
     inner = loop.body
     if loop.kind is not LoopKind.UNROLLED or emitter.lanes != 1 or not isinstance(inner, For):
         return 0
-    if inner.kind is not LoopKind.VECTORIZED or not isinstance(inner.body, BufferStore):
+    if inner.kind is not LoopKind.VECTORIZED:
         return 0
-    store = inner.body
-    lanes = emitter.isa.lanes(store.buffer.dtype)
+    store, pair = _stored(inner)
+    if store is None or store.buffer.dtype == "bool" or item_bytes(store.buffer.dtype) * _items(pair) != _ITEM_BYTES:
+        return 0
+    lanes = emitter.isa.lanes("int32")
     counts = (const_int(loop.extent), const_int(inner.extent))
-    if item_bytes(store.buffer.dtype) != _ITEM_BYTES or store.buffer.dtype == "bool" or lanes < _BLOCK:
-        return 0
     if any(c is None or c % lanes for c in counts) or const_int(loop.start) != 0 or const_int(inner.start) != 0:
         return 0
     place = emitter.places.get(store.buffer)
-    if place is None or place.is_local:
+    if (
+        place is None
+        or place.is_local
+        or lanes < _BLOCK
+        or not (pair is None or _moves_words(emitter, loop, inner, pair))
+    ):
         return 0
-    across, along = _steps(emitter, loop, inner, lanes)
-    return lanes if along == 1 and across not in (None, 0, 1) else 0
+    along, across = (_distance(emitter, store, x, (loop, inner, pair)) for x in (loop, inner))
+    return lanes if along == _items(pair) and across not in (None, 0, along) else 0
 
 
-def _steps(emitter: Emitter, loop: For, inner: For, lanes: int) -> tuple[int | None, int | None]:
-    """How far the store moves per step of the vectorised and of the unrolled loop, where that is constant."""
-    assert isinstance(inner.body, BufferStore), "the caller looked"
-    place = emitter.places[inner.body.buffer]
-    found: list[int | None] = []
-    for moving, still in ((inner, loop), (loop, inner)):
-        emitter.env[still.loop_var] = Affine()
-        emitter.env[moving.loop_var] = Affine(0, (), 1)
-        emitter.lanes = lanes
-        at = emitter.offset(place, inner.body.indices)
-        emitter.lanes = 1
-        found.append(at.lane if isinstance(at, Affine) else None)
-    return found[0], found[1]
+def _stored(inner: For) -> tuple[BufferStore | None, For | None]:
+    """(what a loop does, the loop over the elements of a word around it)."""
+    body = inner.body
+    pair = body if isinstance(body, For) and const_int(body.extent) == PAIR and const_int(body.start) == 0 else None
+    body = body if pair is None else pair.body
+    return (body if isinstance(body, BufferStore) else None), pair
+
+
+def _items(pair: For | None) -> int:
+    """Elements of a word."""
+    return 1 if pair is None else PAIR
+
+
+def _moves_words(emitter: Emitter, loop: For, inner: For, pair: For) -> bool:
+    """Whether elements that lie side by side come to lie so."""
+    store = pair.body
+    assert isinstance(store, BufferStore), "the caller looked"
+    load = store.value
+    if not isinstance(load, BufferLoad) or load.dtype != store.buffer.dtype:
+        return False
+    if any(id(x.indices) in emitter.guards for x in (store, load)):
+        return False
+    loops = (loop, inner, pair)
+    steps = [_distance(emitter, x, along, loops) for x, along in ((store, pair), (load, pair), (load, inner))]
+    return steps == [1, 1, PAIR]
+
+
+def _distance(emitter: Emitter, x: BufferStore | BufferLoad, along: For, loops: Sequence[For | None]) -> int | None:
+    """How far an access moves in an iteration of one of the loops, where that is constant."""
+    fixed = [loop.loop_var for loop in loops if loop is not None and loop is not along]
+    return emitter.distance(x.buffer, x.indices, along.loop_var, _BLOCK, fixed)
 
 
 def emit_squares(emitter: Emitter, loop: For, lanes: int) -> None:
     """All squares of the two loops."""
     inner = loop.body
-    assert isinstance(inner, For) and isinstance(inner.body, BufferStore), "square_lanes looked"
+    assert isinstance(inner, For), "square_lanes looked"
+    store, pair = _stored(inner)
     rows, columns = const_int(loop.extent), const_int(inner.extent)
-    assert rows is not None and columns is not None, "square_lanes looked"
-    store = inner.body
+    assert rows is not None and columns is not None and store is not None, "square_lanes looked"
+    if pair is not None:
+        emitter.env[pair.loop_var] = Affine()
     place = emitter.places[store.buffer]
     for i in range(0, rows, lanes):
         for j in range(0, columns, lanes):
@@ -72,7 +102,8 @@ def emit_squares(emitter: Emitter, loop: For, lanes: int) -> None:
             for row in range(lanes):
                 emitter.env[loop.loop_var] = Affine(i + row)
                 emitter.env[inner.loop_var] = Affine(j, (), 1)
-                vectors.append(splat(emitter.builder, emitter.value(store.value), lanes))
+                value = emitter.value(store.value) if pair is None else _words(emitter, store.value, lanes)
+                vectors.append(splat(emitter.builder, value, lanes))
             turned = transpose(emitter.builder, vectors)
             for column, vector in enumerate(turned):
                 emitter.env[loop.loop_var] = Affine(i, (), 1)
@@ -80,9 +111,65 @@ def emit_squares(emitter: Emitter, loop: For, lanes: int) -> None:
                 if id(store.indices) in emitter.guards:
                     emit_guards(emitter, store.indices)
                 at = emitter.offset(place, store.indices)
-                assert isinstance(at, Affine) and at.lane == 1, "square_lanes looked"
-                emitter.store_row(store.buffer, vector, at, _ITEM_BYTES)
+                assert isinstance(at, Affine) and at.lane == _items(pair), "square_lanes looked"
+                if pair is None:
+                    emitter.store_row(store.buffer, vector, at, _ITEM_BYTES)
+                else:
+                    pointer = emitter.address(place, at.without_lane())
+                    pointer = emitter.builder.bitcast(pointer, vector.type.as_pointer())
+                    emitter.builder.store(vector, pointer, align=_ITEM_BYTES // PAIR)
             emitter.lanes = 1
+
+
+def _words(emitter: Emitter, load: PrimExpr, lanes: int) -> ir.Value:
+    """Pairs of elements, as numbers of 32 bits."""
+    assert isinstance(load, BufferLoad), "square_lanes looked"
+    place = emitter.places[load.buffer]
+    at = emitter.offset(place, load.indices)
+    assert isinstance(at, Affine), "square_lanes looked"
+    pointer = emitter.address(place, at.without_lane())
+    pointer = emitter.builder.bitcast(pointer, ir.VectorType(I32, lanes).as_pointer())
+    return emitter.builder.load(pointer, align=_ITEM_BYTES // PAIR)
+
+
+def pair_store(emitter: Emitter, loop: For) -> BufferStore | None:
+    """The store in a loop over two neighbours below a vectorised one, all of whose lanes' elements lie side by side.
+
+    for n in vectorized(16): for g in 2: out[2 * n + g] = in[g, n]
+    """
+    store, place = loop.body, None
+    if emitter.lanes == 1 or emitter.mask is not None or const_int(loop.extent) != PAIR or const_int(loop.start) != 0:
+        return None
+    if loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) or not isinstance(store, BufferStore):
+        return None
+    place = emitter.places.get(store.buffer)
+    if place is None or place.is_local or store.buffer.dtype == "bool" or id(store.indices) in emitter.guards:
+        return None
+    ends = []
+    for g in range(PAIR):
+        with emitter.assigned({loop.loop_var: Affine(g)}):
+            ends.append(emitter.offset(place, store.indices))
+    first, second = ends
+    if not isinstance(first, Affine) or not isinstance(second, Affine) or first.key != second.key:
+        return None
+    return store if first.lane == second.lane == PAIR and second.const - first.const == 1 else None
+
+
+def emit_pair_store(emitter: Emitter, loop: For, store: BufferStore) -> None:
+    """Two vectors, whose elements take turns in what is stored."""
+    b, lanes, place = emitter.builder, emitter.lanes, emitter.places[store.buffer]
+    values = []
+    for g in range(PAIR):
+        emitter.env[loop.loop_var] = Affine(g)
+        values.append(splat(b, emitter.value(store.value), lanes))
+    emitter.env[loop.loop_var] = Affine()
+    at = emitter.offset(place, store.indices)
+    assert isinstance(at, Affine), "pair_store looked"
+    turns = [n // PAIR + n % PAIR * lanes for n in range(PAIR * lanes)]
+    picks = ir.Constant(ir.VectorType(I32, PAIR * lanes), [I32(n) for n in turns])
+    vector = b.shuffle_vector(*values, picks)
+    pointer = b.bitcast(emitter.address(place, at.without_lane()), vector.type.as_pointer())
+    b.store(vector, pointer, align=item_bytes(store.buffer.dtype))
 
 
 def transpose(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:

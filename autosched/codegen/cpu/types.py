@@ -22,6 +22,19 @@ _INT_BITS = {
 }  # fmt: skip
 
 
+class BFloat(ir.Type):  # type: ignore[misc]
+    """LLVM's bfloat, which llvmlite lacks."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BFloat)
+
+    def __hash__(self) -> int:
+        return hash(BFloat)
+
+
 @functools.cache  # types and constants that are asked for again keep their text
 def value_type(dtype: str, lanes: int = 1) -> ir.Type:
     """The type of a value: bool is one bit. Raises CodegenError for a dtype that no CPU code exists for."""

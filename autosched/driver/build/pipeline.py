@@ -37,6 +37,7 @@ from autosched.relax.transform import (
     SinkViews,
     SplitConcats,
     UnpackResult,
+    WidenBytes,
     WidenHalves,
 )  # fmt: skip
 from autosched.relax.transform.narrow_products import NARROW, WIDE
@@ -45,10 +46,12 @@ from autosched.target import Target
 from autosched.templates import (
     layout_blocks,
     multiplies_bytes,
+    narrows_attention,
     narrows_convolution,
     streams_bfloat16,
     tile_blocks,
     widened_dtypes,
+    widens_bytes,
 )  # fmt: skip
 
 USUAL = GraphOptions()
@@ -63,7 +66,7 @@ def graph_passes(
     precision  "bfloat16": products with constant weights round their factors to it
     options    what tuning may choose of them
     """
-    choices = partial(narrows_convolution, target), partial(streams_bfloat16, target)
+    choices = (partial(f, target) for f in (narrows_convolution, streams_bfloat16, narrows_attention))
     narrow: tuple[Pass, ...] = (NarrowProducts(*choices),) if precision == NARROW else ()
     blocks, change_weight = options.layout_blocks(layout_blocks(target)), options.change_percent / 100
     layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle, tile_blocks(target), change_weight),) if blocks else ()
@@ -74,6 +77,8 @@ def graph_passes(
     bytes_: tuple[Pass, ...] = (
         (KeepBytes(), IntegerProducts(), DeadCodeElimination()) if multiplies_bytes(target) else ()
     )
+    if widens_bytes(target):
+        bytes_ += (WidenBytes(),)
     return (
         UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, ExpandConvolutions(), FoldConstant(),
         RemoveIdentity(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),

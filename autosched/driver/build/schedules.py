@@ -126,8 +126,9 @@ class _Rewriter:
             gv = GlobalVar(f"pack_{len(self.pack_functions)}")
             self.added[gv] = packing_function(pack, dtype, self.target).with_attr("global_symbol", gv.name)
             self.pack_functions[pack, dtype] = gv
-        info = TensorStructInfo(pack.packed_shape, dtype)
-        call = Call(OP_CALL_TIR, (self.pack_functions[pack, dtype], Tuple((value,))), FrozenDict(), (info,), info)
+        function = self.pack_functions[pack, dtype]
+        info = TensorStructInfo(pack.packed_shape, self.added[function].buffers[-1].dtype)
+        call = Call(OP_CALL_TIR, (function, Tuple((value,))), FrozenDict(), (info,), info)
         return VarBinding(Var(f"packed_{len(self.added)}", info), call)
 
 

@@ -19,7 +19,10 @@ from autosched.te import Tensor
 from autosched.tir.expr import as_int
 from autosched.topi.attention import LAYOUT
 
-ATTRIBUTES = {"scale": None, "causal_mask": None, "window_size": None, "layouts": (LAYOUT,) * 4, "zero_rows": None}
+ATTRIBUTES = {
+    "scale": None, "causal_mask": None, "window_size": None, "layouts": (LAYOUT,) * 4, "zero_rows": None,
+    "out_dtype": None,
+}  # fmt: skip
 
 
 class _Masks(TypedDict):
@@ -29,6 +32,7 @@ class _Masks(TypedDict):
     window_size: int | None
     layouts: Sequence[str]
     zero_rows: str | None
+    out_dtype: str | None
 
 
 class _Attributes(_Masks):
@@ -47,7 +51,7 @@ def _dims(t: TensorStructInfo, layout: str, what: str) -> dict[str, Dim]:
 
 def _type(
     query: StructInfo, key: StructInfo, value: StructInfo, layouts: Sequence[str], causal_mask: str | None,
-    zero_rows: str | None, **_: object,
+    zero_rows: str | None, out_dtype: str | None, **_: object,
 ) -> TensorStructInfo:  # fmt: skip
     if zero_rows not in (None, "masked", "nan"):
         raise InvalidValueError(f"zero_rows '{zero_rows}'", hint="None, 'masked' or 'nan'")
@@ -65,7 +69,7 @@ def _type(
         if not same_dims(mine, theirs):
             raise ShapeError(f"{what} differ: {mine} and {theirs}")
     out = {"B": q["B"], "S": q["S"], "H": q["H"], "D": v["D"]}
-    return TensorStructInfo(tuple(out[x] for x in layouts[3]), t.dtype)
+    return TensorStructInfo(tuple(out[x] for x in layouts[3]), out_dtype or t.dtype)
 
 
 def _bias_type(
@@ -85,7 +89,7 @@ def _order(x: Array, source: str, target: str) -> Array:
 
 def _reference(
     query: Array, key: Array, value: Array, bias: Array | None, scale: float | None, causal_mask: str | None,
-    window_size: int | None, layouts: Sequence[str], zero_rows: str | None,
+    window_size: int | None, layouts: Sequence[str], zero_rows: str | None, out_dtype: str | None,
 ) -> Array:  # fmt: skip
     q, k, v = (_order(x.astype(np.float64), a, "BHSD") for x, a in zip((query, key, value), layouts, strict=False))
     scores = q @ k.swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
@@ -103,7 +107,7 @@ def _reference(
     if zero_rows is not None:
         hidden = np.isneginf(scores).all(axis=-1, keepdims=True) if zero_rows == "masked" else np.isnan(weights)
         weights = np.where(hidden, 0.0, weights)
-    return _order(weights @ v, "BHSD", layouts[3]).astype(query.dtype)
+    return _order(weights @ v, "BHSD", layouts[3]).astype(out_dtype or query.dtype)
 
 
 def _compute(
@@ -156,6 +160,7 @@ def attention(
     window_size: int | None = None,
     layouts: Sequence[str] = (LAYOUT,) * 4,
     zero_rows: str | None = None,
+    out_dtype: str | None = None,
 ) -> Call:
     """softmax(query keyᵀ * scale + bias) value, with TVM's signature.
 
@@ -165,10 +170,12 @@ def attention(
     layouts      other orders of the dimensions of query, key, value and result
     zero_rows    the queries that give 0 and not NaN: None, "masked" (those that see no key: all scores are -inf) or
                  "nan" (all whose softmax is NaN; their 0 stands whatever the values are)
+    out_dtype    the result's type, which sums and softmax are computed in; None: that of query, key and value
     Raises ShapeError, ValueError
     """
     attrs: dict[str, object] = {"scale": scale, "causal_mask": causal_mask, "window_size": window_size}
     attrs |= {"layouts": tuple(layouts), "zero_rows": zero_rows}
+    attrs["out_dtype"] = out_dtype
     return _plain(query, key, value, **attrs) if bias is None else attention_bias(query, key, value, bias, **attrs)
 
 

@@ -58,6 +58,7 @@ from autosched.relax.transform.topological_sort import TopologicalSort
 from autosched.relax.transform.unpack_result import UnpackResult, unpack_result
 from autosched.relax.transform.views import VIEWS, is_view, without_kernel
 from autosched.relax.transform.user_passes import dataflowblock_pass, function_pass
+from autosched.relax.transform.widen_bytes import WidenBytes, widen_bytes
 from autosched.relax.transform.widen_halves import WidenHalves
 
 _late, __dir__ = lazy_names(__name__)

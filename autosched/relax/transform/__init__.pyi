@@ -92,4 +92,6 @@ from autosched.relax.transform.user_passes import function_pass as function_pass
 from autosched.relax.transform.views import VIEWS as VIEWS
 from autosched.relax.transform.views import is_view as is_view
 from autosched.relax.transform.views import without_kernel as without_kernel
+from autosched.relax.transform.widen_bytes import WidenBytes as WidenBytes
+from autosched.relax.transform.widen_bytes import widen_bytes as widen_bytes
 from autosched.relax.transform.widen_halves import WidenHalves as WidenHalves

@@ -13,7 +13,7 @@ from autosched.relax.op.types import axis_index, broadcast, compare, float_same,
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.blocked import shape_of
 
-IN_WORD = {"uint8": 4, "bfloat16": 2}  # elements of a word
+IN_WORD = {"uint8": 4, "int16": 2, "bfloat16": 2}  # elements of a word
 FEW_CHANNELS = 4  # data of so few channels stay plain: a first layer's
 NO_TILES: Mapping[str, int] = FrozenDict()  # blocks of a CPU without tile registers
 PLAIN = 0  # in place of a number of channels
@@ -66,7 +66,7 @@ def is_dense(call: Call) -> bool:
 
 
 def words_of(call: Call) -> str:
-    """The dtype of what a convolution multiplies in words of several elements, "uint8" or "bfloat16"; "" of others."""
+    """The dtype of what a convolution multiplies in words of several elements, a key of IN_WORD; "" of others."""
     info = call.args[0].struct_info if call.args else None
     if not is_convolution(call) or is_depthwise(call) or not isinstance(info, TensorStructInfo):
         return ""

@@ -1,12 +1,14 @@
 """Products and convolutions with constant weights on bfloat16: both factors are rounded to it, sums stay float32.
 
-Everything else is computed in float32: norms, softmax, sums, activations, products of two computed values. So each
-value is rounded once on its way into a product, and half as many bytes of weights are read.
+Everything else is computed in float32: norms, softmax, sums, activations, products of two computed values but those of
+attention. So each value is rounded once on its way into a product, and half as many bytes of weights are read.
 
 Before:  y: float32 = matmul(x, w)
 After:   y: float32 = matmul(astype(x, "bfloat16"), w_bfloat16, out_dtype="float32")
 
 Where a back end multiplies so many rows faster as float32, both rounded factors are kept as that, with the same sums.
+
+Attention rounds query, key and value, and its weights on their way to the values; scores and softmax are float32.
 
 An image that convolutions read is kept as bfloat16 alone: sums beside a convolution read what it reads, maxima and
 concatenations work on it. Convolutions of each channel for itself read it too; their few weights stay float32.
@@ -31,6 +33,7 @@ from autosched.relax.rewrite import Rewriter, bindings_of, map_functions, users
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.relax.transform.blocked import shape_of
+from autosched.relax.transform.fuse_attention import ATTENTION
 from autosched.relax.transform.layout_rules import is_convolution, is_depthwise
 from autosched.runtime.bfloat16 import know_dtype
 
@@ -39,14 +42,17 @@ PRECISION = "autosched.precision"  # attribute of a module: what its products' f
 # (shape of the weight, strides, groups) -> whether such a convolution is faster on bfloat16
 Narrows = Callable[[Sequence[int], Sequence[int], int], bool]
 Streams = Callable[[int], bool]  # rows -> whether such a product is faster with factors of bfloat16
+Attends = Callable[[int, int], bool]  # queries, keys -> whether such an attention is faster on bfloat16
 MOVES = ("relax.nn.max_pool2d", "relax.concat")  # give values that they are given
 
 
 class _Narrower(Rewriter):
     def __init__(
-        self, function: Function, constants: Mapping[Var, Constant], narrows: Narrows | None, streams: Streams
-    ):
+        self, function: Function, constants: Mapping[Var, Constant], narrows: Narrows | None, streams: Streams,
+        attends: Attends | None,
+    ):  # fmt: skip
         super().__init__()
+        self.attends = attends
         self.constants, self.narrows, self.readers, self.streams = constants, narrows, users(function), streams
         self.made = {b.var: b.value for b in function.bindings() if isinstance(b.value, Call)}
         self.calls: dict[Var, Call] = {}
@@ -64,6 +70,8 @@ class _Narrower(Rewriter):
             return self.product(call)
         if definition.name == "add":
             return self.sum(call)
+        if call.op_name in ATTENTION:
+            return self.attention(call)
         return self.convolution(call) if is_convolution(call) and self.narrows is not None else call
 
     def product(self, call: Call) -> Expr:
@@ -73,6 +81,16 @@ class _Narrower(Rewriter):
         if not self.streams(_rows(x)):
             return remake(call, [self.round(x), self.narrow_weight(weight, WIDE)])
         return remake(call, [self.narrow(x), self.narrow_weight(weight)], {"out_dtype": WIDE})
+
+    def attention(self, call: Call) -> Call:
+        """Query, key and value as bfloat16, where so many of them are faster so."""
+        heads, layouts = call.args[:3], call.attrs["layouts"]
+        if self.attends is None or call.attrs["out_dtype"] is not None or not all(map(_is_wide, heads)):
+            return call
+        counts = (shape_of(x)[layout.index("S")] for x, layout in zip(heads[:2], layouts, strict=False))
+        if not self.attends(*counts):
+            return call
+        return remake(call, [*map(self.narrow, heads), *call.args[3:]], {"out_dtype": WIDE})
 
     def weight(self, call: Call, ndim: int) -> Constant | None:
         """The second factor, where it is a constant of so many dimensions."""
@@ -152,25 +170,32 @@ def _rows(x: Expr) -> int:
     return math.prod(x.struct_info.static_shape[:-1]) if x.struct_info.is_static else 0
 
 
-def narrow_products(module: IRModule, narrows: Narrows | None = None, streams: Streams = lambda rows: True) -> IRModule:
+def narrow_products(
+    module: IRModule, narrows: Narrows | None = None, streams: Streams = lambda rows: True,
+    attends: Attends | None = None,
+) -> IRModule:  # fmt: skip
     """See above; keeps the types of inputs and outputs. Raises InvalidTypeError where ml_dtypes is missing.
 
     narrows  which convolutions of images of static shape are converted; None: none
     streams  which products multiply bfloat16; in others rounded factors are float32
+    attends  which attentions of static shape are converted; None: none
     """
 
     know_dtype(NARROW)
 
     def convert(function: Function) -> Function:
         known = {b.var: b.value for b in bindings_of(function.body) if isinstance(b.value, Constant)}
-        return _Narrower(function, known, None if symbolic_dims(function) else narrows, streams).rewrite(function)
+        static = (None, None) if symbolic_dims(function) else (narrows, attends)
+        return _Narrower(function, known, static[0], streams, static[1]).rewrite(function)
 
     return map_functions(module, convert)
 
 
-def NarrowProducts(narrows: Narrows | None = None, streams: Streams = lambda rows: True) -> Pass:  # noqa: N802
+def NarrowProducts(  # noqa: N802
+    narrows: Narrows | None = None, streams: Streams = lambda rows: True, attends: Attends | None = None
+) -> Pass:
     """See `narrow_products`."""
-    return graph_pass("NarrowProducts")(lambda module: narrow_products(module, narrows, streams))
+    return graph_pass("NarrowProducts")(lambda module: narrow_products(module, narrows, streams, attends))
 
 
 def holds_bfloat16(module: IRModule, name: str = "main") -> bool:

@@ -6,9 +6,11 @@ from autosched.target import Target
 from autosched.templates.base import Applied, Template
 from autosched.templates.cpu import peaks as peaks
 from autosched.templates.cpu.attention import AttentionRows
+from autosched.templates.cpu.attention_amx import AmxAttention
 from autosched.templates.cpu.attention_sized import schedule_attention
 from autosched.codegen.cpu.amx_nest import WORDS
 from autosched.templates.cpu.amx_tile import has_tiles
+from autosched.templates.cpu.byte_products import widens_bytes as widens_bytes
 from autosched.templates.cpu.concat import Concat
 from autosched.templates.cpu.conv2d import Conv2dBlocked
 from autosched.templates.cpu.conv_amx import LEAST_TAPS, AmxConv2d
@@ -41,6 +43,7 @@ TEMPLATES: tuple[Template, ...] = (
     Sort(),
     Scatter(),
     WindowReduction(),
+    AmxAttention(),
     AttentionRows(),
     Scan(),
     ShortRows(),
@@ -54,6 +57,7 @@ MULTIPLIES_BYTES = True
 # Without vdpbf16ps words of two bfloat16 are unpacked again for each tile; with more rows products take longer than the
 # way of a weight twice as large.
 MOST_UNPACKED_ROWS = 16
+LEAST_QUERIES = 16  # whose keys are worth being arranged in pairs
 MIN_BLOCK = 8  # channels in a block where vectors are shorter
 
 
@@ -96,3 +100,8 @@ def streams_bfloat16(target: Target, rows: int) -> bool:
 
 def _has_bfloat_dot(target: Target) -> bool:
     return {"avx512bf16", "avx512vl"} <= target.features
+
+
+def narrows_attention(target: Target, queries: int, keys: int) -> bool:
+    """Whether attention of so many queries and keys is faster on bfloat16: in tile registers, but for a few of them."""
+    return has_tiles(PAIR, target) and queries >= LEAST_QUERIES and keys >= LEAST_QUERIES

@@ -176,8 +176,15 @@ def _all_sizes(anchor: Anchor) -> Mapping[str, int]:
     """With what follows from the sizes that name a workload: pixels of an image, groups `G`, and channels at once."""
     s = anchor.sizes
     groups = anchor.details.data.buffer.const_shape()[1] // s["IC"]
-    group = anchor.details.group
-    return {**s, "IB": s["IB"] // group, "group": group, "pixels": s["OH"] * s["OW"], "G": max(groups, 1)}
+    group, shorts = anchor.details.group, int(anchor.details.data.buffer.dtype == "int16")
+    return {
+        **s,
+        "IB": s["IB"] // group,
+        "group": group,
+        "shorts": shorts,
+        "pixels": s["OH"] * s["OW"],
+        "G": max(groups, 1),
+    }
 
 
 def _traffic(anchor: Anchor, tile: ConvTile) -> Traffic:

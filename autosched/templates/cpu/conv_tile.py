@@ -80,8 +80,9 @@ def _tiles(s: Mapping[str, int], per_block: int, target: Target) -> Iterator[Con
         shapes += [(1, w, True) for w in range(1, min(s["pixels"], MOST_POINTERS) + 1)]
     per_group = max(s["OC"] // s["G"], 1)
     all_blocks = [b for b in range(1, min(s["OC"], 4) + 1) if s["G"] == 1 or per_group % b == 0]
+    is_whole = s["group"] == BYTE_GROUP or bool(s.get("shorts"))
     for (h, w, across), blocks in itertools.product(shapes, all_blocks):
-        if fits(h * w, blocks * per_block, target.num_registers, s["group"] == BYTE_GROUP):
+        if fits(h * w, blocks * per_block, target.num_registers, is_whole):
             yield ConvTile(h, w, blocks, across)
 
 

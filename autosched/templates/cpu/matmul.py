@@ -84,11 +84,12 @@ class Matmul:
         is_large = 4 * n * k > target.cache.l2_bytes * (1 if m == 1 or in_tiles else 4)
         is_stream = operands.is_weight and m < (FEW_TILE_ROWS if in_tiles else LEAST_PREFETCHED) and is_large
         multiple = STREAMS if is_stream and m == 1 and n >= STREAMS * lanes else 1
+        is_whole = group == BYTE_GROUP or operands.rows.buffer.dtype == "int16"
         most = most_rows(_row_bytes(operands, chain), target)
         tile = (
             choose_tiles(m, -(-n // lanes), FLOAT_BYTES * k)
             if in_tiles
-            else choose_tile(m, -(-n // lanes), k, target, multiple, most=most, is_of_bytes=group == BYTE_GROUP)
+            else choose_tile(m, -(-n // lanes), k, target, multiple, most=most, is_whole=is_whole)
         )
         tiles_m, tiles_n = -(-m // tile.rows), -(-n // (tile.vectors * lanes))
         chunk = max(1, min(tiles_m, 64))
@@ -173,7 +174,7 @@ class Matmul:
 
 
 def _group(c: Contraction, operands: Operands, k: int) -> int:
-    """How many steps of k a lane does at once, where rows have them side by side: four of bytes, two of bfloat16."""
+    """How many steps of k a lane does at once, where rows have them side by side: four of bytes, two of 16 bits."""
     if not operands.is_weight or operands.rows.indices[-1] is not reduced(c.block)[0].var:
         return 1
     both = operands.rows.buffer, operands.columns.buffer

@@ -29,13 +29,14 @@ class RegisterTile:
     vectors: int
 
 
-def fits(rows: int, vectors: int, registers: int, is_of_bytes: bool = False) -> bool:
+def fits(rows: int, vectors: int, registers: int, is_whole: bool = False) -> bool:
     """Whether the accumulators, one row of vectors and one broadcast value stay in registers.
 
-    is_of_bytes  Unsigned bytes that all lanes share are no operand in memory but take a register, and LLVM loads those
-                 of all rows ahead: 14 x 2 sums spill 24 of them a step, 12 x 2 14, 10 x 2 and 7 x 3 none (Zen 4).
+    is_whole  Words of bytes or 16-bit integers that all lanes share are no operand in memory but take a register, and
+              LLVM loads those of all rows ahead: 14 x 2 sums spill 24 of them a step, 12 x 2 14, 10 x 2 and 7 x 3
+              none (Zen 4); of 16 registers 6 x 2 sums spill 6, 4 x 2 and 3 x 3 none (AVX2).
     """
-    shared = rows if is_of_bytes else 1
+    shared = rows if is_whole else 1
     return rows * vectors + vectors + shared <= registers if rows > 1 else vectors + 2 <= registers
 
 
@@ -104,19 +105,19 @@ def choose_tile(
     multiple: int = 1,
     rows: int | None = None,
     most: int = 16,
-    is_of_bytes: bool = False,
+    is_whole: bool = False,
 ) -> RegisterTile:
     """The tile of least estimated time, larger tiles winning ties.
 
     multiple  of which `vectors` is one
     rows      where they are given; else there are `most` of them
-    is_of_bytes  four bytes are multiplied at once
+    is_whole  words of bytes or of 16-bit integers are multiplied
     """
     best: tuple[float, int, RegisterTile] | None = None
     caches = target.cache
     for vectors in range(multiple, max(multiple, min(n_vectors, 12)) + 1, multiple):
         for n in range(1, min(m, most, 16) + 1) if rows is None else (rows,):
-            if not fits(n, vectors, target.num_registers, is_of_bytes):
+            if not fits(n, vectors, target.num_registers, is_whole):
                 continue
             estimate = cycles(pieces(m, n), vectors, n_vectors, steps, target, caches)
             key = (round(estimate * (1 + LOAD_COST * (n + vectors) / (n * vectors))), -n * vectors)

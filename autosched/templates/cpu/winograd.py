@@ -8,7 +8,8 @@
             out = epilogue(transformed M)                               # outputs beyond the image are left out
 
 Where there are few tiles, all inputs are transformed in a phase of their own and the chunks of output channels run in
-parallel. Weights are transformed once at build; see `winograd_stages` for the algorithm.
+parallel. Weights are transformed once at build; see `winograd_stages` for the algorithm. Bytes with int8 weights become
+16-bit integers by F(2x2, 3x3), whose sums are exact, on CPUs that multiply these faster than bytes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from autosched.templates.accuracy import is_strict
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain
 from autosched.templates.classify import Contraction, extents, is_injective, reduced, spatial
+from autosched.templates.cpu.byte_products import widens_bytes
 from autosched.templates.cpu.conv2d import match_blocked_conv
 from autosched.templates.cpu.winograd_cost import Layer, Plan, best_plan, winograd_cycles
 from autosched.templates.cpu.winograd_stages import (
@@ -33,32 +35,37 @@ from autosched.templates.cpu.winograd_stages import (
     PRODUCTS,
     winograd_func,
 )  # fmt: skip
+from autosched.templates.product import PAIR
 from autosched.templates.winograd_form import Convolution, is_padding, is_sum
 from autosched.templates.winograd_pack import WinogradPack
 from autosched.templates.winograd_transform import TAPS
 from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.schedule import LoopRV, Schedule
 
-LINE_FLOATS = 16  # in a cache line
+LINE_BYTES = 64  # of a cache line
 LEAST_CHANNELS = 8  # with fewer the transforms cost more than they save
+FLOATS, BYTES = ("float32",) * 3, ("uint8", "int8", "int32")  # of data, weight and result
+MOST_BYTES = (2**31 - 1) // (4 * TAPS * TAPS * 255 * 128)  # channels of which int32 holds four times the sums
+WORD_CYCLES = 0.75  # of the time in float32 that 16-bit integers take
 
 
 class Winograd:
-    """3x3 convolutions of stride 1 without groups or dilation, of blocked data in float32."""
+    """3x3 convolutions of stride 1 without groups or dilation, of blocked data in float32 or of bytes."""
 
     name = "winograd"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         found = match_blocked_conv(func)
         conv = found and _convolution(found[0], found[1].data, found[1].weight, found[1].chain)
-        if found is None or conv is None:
+        if found is None or conv is None or (_group(conv) > 1 and not widens_bytes(target)):
             return None
         n, ob, oh, ow, block = conv.out.const_shape()
         channels = conv.weight.const_shape()[1]
-        if channels < LEAST_CHANNELS or n * oh * ow == 0:
+        if channels < LEAST_CHANNELS or n * oh * ow == 0 or (_group(conv) > 1 and channels > MOST_BYTES):
             return None
         sizes = {"N": n, "C": channels, "O": ob * block, "OH": oh, "OW": ow, "block": block}
-        sizes["largest"] = 2 if is_strict(func) else 4
+        sizes["largest"] = 2 if is_strict(func) or _group(conv) > 1 else 4
         return Anchor(conv.result.name_hint, "conv2d", sizes, (conv, found[1].chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -83,7 +90,8 @@ class Winograd:
 
     def estimate(self, anchor: Anchor, config: Config, target: Target) -> float:
         """Cycles that a configuration is expected to take on one core."""
-        return winograd_cycles(_layer(anchor), _plan(config), target, target.cache)
+        cycles = winograd_cycles(_layer(anchor), _plan(config), target, target.cache)
+        return cycles if _group(anchor.details[0]) == 1 else WORD_CYCLES * cycles
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -92,7 +100,9 @@ class Winograd:
             raise SpaceError(f"F({config['m']}, 3) is less accurate than was asked for", where="template winograd")
         conv, chain = anchor.details
         layer, plan = _layer(anchor), _plan(config)
-        pack = WinogradPack(conv.weight.const_shape(), plan.m, plan.vectors * target.lanes("float32"), plan.panels)
+        pack = WinogradPack(
+            conv.weight.const_shape(), plan.m, plan.vectors * target.lanes("float32"), plan.panels, _group(conv)
+        )
         block = plan.block_tiles(layer.tiles(plan.m))
         sch = Schedule(winograd_func(func, conv, pack, block))
         loops = _schedule_result(sch, chain, pack, block, config)
@@ -110,7 +120,7 @@ def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Ch
     loops = reduced(c.block)
     if len(loops) != 4 or len(chain.before) > 1 or not all(is_injective(b) and is_padding(b) for b in chain.before):
         return None
-    if any(b.dtype != "float32" for b in (c.block.writes[0].buffer, data.buffer, weight.buffer)):
+    if tuple(b.dtype for b in (data.buffer, weight.buffer, c.block.writes[0].buffer)) not in (FLOATS, BYTES):
         return None
     n, ob, oh, ow, oi = (iv.var for iv in spatial(c.block))
     ic, kh, kw, ci = (iv.var for iv in loops)
@@ -130,9 +140,15 @@ def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Ch
     return Convolution(data.buffer, chain.before[0] if chain.before else None, weight.buffer, c.block)
 
 
+def _group(conv: Convolution) -> int:
+    """Channels that are multiplied at once."""
+    return 1 if conv.out.dtype == "float32" else PAIR
+
+
 def _layer(anchor: Anchor) -> Layer:
     s = anchor.sizes
-    return Layer(s["N"], s["C"], s["O"], s["OH"], s["OW"], s["block"])
+    is_whole = _group(anchor.details[0]) > 1
+    return Layer(s["N"], s["C"], s["O"], s["OH"], s["OW"], s["block"], is_whole)
 
 
 def _plan(config: Config) -> Plan:
@@ -205,12 +221,17 @@ def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, weight:
     sch.annotate(row_tile, "whole_tile", True)  # one function for all tiles of a panel: 64 channels are soon done
     sch.compute_at(PRODUCTS, row_tile, True)
     *_, p_in, o_in, c = sch.get_loops(PRODUCTS)
-    steps, channels = [c], as_int(sch.get(c).extent)
+    channels, at_once = as_int(sch.get(c).extent), []
+    if pack.group > 1:
+        c, last = sch.split(c, [None, pack.group])
+        at_once.append(last)
+    steps = [c]
     if config["unroll_c"] > 1:
         steps = list(sch.split(c, [None, config["unroll_c"]]))
         sch.unroll(steps[1])
-    sch.reorder(*steps, p_in, o_in)
-    sch.unroll(p_in)
+    sch.reorder(*steps, p_in, o_in, *at_once)
+    for loop in (p_in, *at_once):
+        sch.unroll(loop)
     sch.vectorize(o_in)
     if config["prefetch"]:
         sch.annotate(row_tile, PREFETCH_NEXT, {weight: pack.width * channels})
@@ -234,5 +255,6 @@ def _schedule_inputs(sch: Schedule, loops: _Loops, data_block: int, config: Conf
 
 def _align(sch: Schedule, block: str) -> None:
     """Rows and planes of [x, y, p, c] an odd number of cache lines apart, so that they spread over a cache's sets."""
+    line = LINE_BYTES // item_bytes(sch.get(sch.get_block(block)).writes[0].buffer.dtype)
     for axis in (1, 2):
-        sch.storage_align(block, 0, axis, 2 * LINE_FLOATS, LINE_FLOATS)
+        sch.storage_align(block, 0, axis, 2 * line, line)

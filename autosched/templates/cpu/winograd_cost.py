@@ -43,7 +43,10 @@ def ceil_div(a: int, b: int) -> int:
 
 @dataclass(frozen=True)
 class Layer:
-    """A stride-1 3x3 convolution: batch n, channels, output height and width, channels in a block of the output."""
+    """A stride-1 3x3 convolution: batch n, channels, output height and width, channels in a block of the output.
+
+    is_whole  whether bytes are convolved
+    """
 
     n: int
     channels: int
@@ -51,6 +54,7 @@ class Layer:
     height: int
     width: int
     block: int
+    is_whole: bool = False
 
     def tiles(self, m: int) -> int:
         return self.n * -(-self.height // m) * -(-self.width // m)
@@ -133,7 +137,7 @@ def plans(layer: Layer, m: int, target: Target) -> Iterator[Plan]:
     """Tiles and blocks worth a thought."""
     lanes, tiles = target.lanes("float32"), layer.tiles(m)
     for rows, vectors in itertools.product(range(1, min(tiles, 14) + 1), range(1, 5)):
-        if not fits(rows, vectors, target.num_registers) or (vectors - 1) * lanes >= layer.outputs:
+        if not fits(rows, vectors, target.num_registers, layer.is_whole) or (vectors - 1) * lanes >= layer.outputs:
             continue
         panels = next((p for p in (1, 2, 4, 8) if vectors * lanes * p % layer.block == 0), None)
         if panels is None:

@@ -9,6 +9,9 @@ With tiles p = (n, th, tw) of m x m outputs, read from (m + 2) x (m + 2) inputs:
     out[n, ob, oh, ow, oi]  = A of these, at (oh % m, ow % m)       (named as the convolution was)
 
 Padding is part of how T reads its inputs; a tile that reaches beyond the data reads zeros there.
+
+Of bytes, F(2, 3) is exact: T, V and U are 16-bit integers (of at most 4 * 255 and 9 * 128). U is four times what it is
+of floats, and so are M and Z, in int32; the last shift takes that off. Sums that leave int32 on their way come back.
 """
 
 from __future__ import annotations
@@ -20,9 +23,10 @@ from autosched.te import Tensor
 from autosched.templates.winograd_form import Convolution, Read, Tiling, padded_reader, with_stages
 from autosched.templates.winograd_pack import WinogradPack
 from autosched.templates.winograd_transform import make_filter, pick, transform_inputs, transform_outputs
-from autosched.tir import PrimFunc, floordiv, floormod
-from autosched.tir.expr import PrimExpr
+from autosched.tir import PrimFunc, cast, const, floordiv, floormod
+from autosched.tir.expr import PrimExpr, bitwise
 
+TWICE_TWO = 2  # bits by which 2 G from both sides makes sums of whole numbers larger
 COLUMNS, INPUTS, PRODUCTS, HALF = "winograd_columns", "winograd_inputs", "winograd_products", "winograd_half"
 
 
@@ -35,16 +39,23 @@ def winograd_func(func: PrimFunc, conv: Convolution, pack: WinogradPack, block: 
     """
     tiling = Tiling(make_filter(pack.outputs), conv.out.const_shape(), block)
     given = conv.given
-    data = te.placeholder(given.const_shape(), conv.out.dtype, name=given.name)
-    weight = te.placeholder(pack.packed_shape, conv.out.dtype, name=f"{conv.weight.name}_packed")
+    data = te.placeholder(given.const_shape(), given.dtype, name=given.name)
+    dtype = pack.packed_dtype(conv.weight.dtype)
+    weight = te.placeholder(pack.packed_shape, dtype, name=f"{conv.weight.name}_packed")
     read = padded_reader(conv, tiling, data)
-    out = _stages(tiling, conv.data.const_shape(), read, weight, pack, conv.result.name_hint)
+    out = _stages(tiling, conv.data.const_shape(), read, weight, pack, (conv.result.name_hint, conv.out.dtype))
     return with_stages(func, conv, data, weight, out)
 
 
 def _stages(
-    tiling: Tiling, data_shape: tuple[int, ...], read: Read, weight: Tensor, pack: WinogradPack, name: str
+    tiling: Tiling,
+    data_shape: tuple[int, ...],
+    read: Read,
+    weight: Tensor,
+    pack: WinogradPack,
+    result_of: tuple[str, str],
 ) -> Tensor:
+    name, out_dtype = result_of
     f, tiles = tiling.filter, tiling.filled
     size, m, out_block = f.inputs, f.outputs, tiling.shape[4]
     data_blocks, data_block = data_shape[1], data_shape[4]
@@ -54,7 +65,7 @@ def _stages(
 
     def columns(p: PrimExpr, cb: PrimExpr, x: PrimExpr, j: PrimExpr, ci: PrimExpr) -> PrimExpr:
         n, y0, x0 = tiling.place(p)
-        return pick(x, transform_inputs(f, [read(n, cb, y0 + i, x0 + j, ci) for i in range(size)]))
+        return pick(x, transform_inputs(f, [cast(weight.dtype, read(n, cb, y0 + i, x0 + j, ci)) for i in range(size)]))
 
     def inputs(x: PrimExpr, y: PrimExpr, p: PrimExpr, c: PrimExpr) -> PrimExpr:
         block, lane = floordiv(c, data_block), floormod(c, data_block)
@@ -67,14 +78,18 @@ def _stages(
     def result(n: PrimExpr, ob: PrimExpr, oh: PrimExpr, ow: PrimExpr, oi: PrimExpr) -> PrimExpr:
         p = tiling.tile_of(n, oh, ow)
         terms = [z[p, ob, floormod(oh, m), y, oi].as_expr() for y in range(size)]
-        return pick(floormod(ow, m), transform_outputs(f, terms))
+        total = pick(floormod(ow, m), transform_outputs(f, terms))
+        return total if pack.group == 1 else bitwise("shift_right", total, const(TWICE_TWO, out_dtype))
 
     t = te.compute((tiles, data_blocks, size, size, data_block), columns, name=COLUMNS)
     v = te.compute((size, size, tiles, channels), inputs, name=INPUTS)
     c = te.reduce_axis((0, channels), "c")
     products = te.compute(
         (size, size, tiles, outputs),
-        lambda x, y, p, o: te.sum(v[x, y, p, c] * weight[pack.index(o, c.var, x, y)], axis=c),
+        lambda x, y, p, o: te.sum(
+            cast(out_dtype, v[x, y, p, c].as_expr()) * cast(out_dtype, weight[pack.index(o, c.var, x, y)].as_expr()),
+            axis=c,
+        ),
         name=PRODUCTS,
     )
     z = te.compute((tiles, tiling.shape[1], m, size, out_block), half, name=HALF)

@@ -23,9 +23,17 @@ from autosched.codegen.lower.cross_thread import LANES
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.cuda.flash import WIDE, Flash, fill, find_flash, padded, safe, seen
 from autosched.templates.cuda.nests import block, bound, copy_tile, with_statements
-from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, BLOCK_Z, THREAD_X, THREAD_Y, power_of_two_above
+from autosched.templates.cuda.threads import (
+    BLOCK_X,
+    BLOCK_Y,
+    BLOCK_Z,
+    MOST_GRID_YZ,
+    THREAD_X,
+    THREAD_Y,
+    power_of_two_above,
+)  # fmt: skip
+from autosched.templates.flash import WIDE, Flash, fill, find_flash, padded, safe, seen
 from autosched.templates.nests import index, lanes, loop, unrolled
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
@@ -51,7 +59,9 @@ class AttentionPass:
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         flash = find_flash(func)
-        if flash is None or flash.dtype not in DTYPES or max(flash.sizes["D"], flash.sizes["E"]) > MOST_ELEMENTS:
+        if flash is None or flash.dtype not in DTYPES or flash.sizes["heads"] > MOST_GRID_YZ:
+            return None
+        if max(flash.sizes["D"], flash.sizes["E"]) > MOST_ELEMENTS:
             return None
         sizes = {**flash.sizes, "bytes": item_bytes(flash.dtype)}
         return Anchor(flash.found.scores.name_hint, "attention", sizes, flash)

@@ -20,9 +20,9 @@ from autosched.codegen.lower.fragments import ACCUMULATOR, EXP2_APPROX, MATRIX_A
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.cuda.flash import WIDE, Flash, Operand, fill, find_flash, padded, safe, seen
 from autosched.templates.cuda.nests import block, bound, copy_tile, with_statements, with_work_of
-from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, THREAD_X, THREAD_Y
+from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, MOST_GRID_YZ, THREAD_X, THREAD_Y
+from autosched.templates.flash import WIDE, Flash, Operand, fill, find_flash, padded, safe, seen
 from autosched.templates.nests import index, loop, nested
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
@@ -49,7 +49,7 @@ class TensorAttention:
         if target.gpu.compute_capability < LEAST_CAPABILITY:
             return None
         flash = find_flash(func)
-        if flash is None or flash.dtype not in DTYPES:
+        if flash is None or flash.dtype not in DTYPES or flash.sizes["heads"] > MOST_GRID_YZ:
             return None
         s = dict(flash.sizes) | {"DP": padded(flash.sizes["D"], STEP), "EP": padded(flash.sizes["E"], STEP)}
         if registers(s, ROWS, 32, 1) > MOST_REGISTERS or _wants_parts(s, target):

@@ -1,14 +1,14 @@
-"""Products of pairs of bfloat16, as an instruction and without it, against float64."""
+"""Products of pairs of bfloat16 against float64, of int16 against NumPy, by an instruction and without it."""
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from autosched import te
+from autosched import te, topi
 from autosched.codegen import compile_func
-from autosched.codegen.native import native_object
+from autosched.codegen.native import native_for, native_object
 from autosched.runtime import Module
-from autosched.target import Target
+from autosched.target import Target, host_cpu
 from autosched.templates import apply_config, default_config
 from autosched.tir import PrimFunc
 from autosched.tir.expr import cast
@@ -78,3 +78,39 @@ def test_the_instruction_where_there_is_one() -> None:
 def test_without_it_a_shift_a_mask_and_multiply_adds() -> None:
     asm = assembly("x86-64-v3")
     assert "vpslld" in asm and "vfmadd" in asm and "vdpbf16ps" not in asm
+
+
+def shorts(m: int, k: int, n: int) -> PrimFunc:
+    x, w = te.placeholder((m, k), "int16", name="x"), te.placeholder((k, n), "int16", name="w")
+    return te.create_prim_func([x, w, topi.matmul(x, w, "int32")])
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 64, 64), (7, 36, 100), (33, 12, 250), (5, 9, 17)])
+def test_products_of_shorts_are_exact(mcpu: str, m: int, k: int, n: int) -> None:
+    target, func = Target(f"llvm -mcpu={mcpu} -num-cores=1"), shorts(m, k, n)
+    applied = apply_config(func, default_config(func, target), target)
+    kernel = compile_func(applied.func, target, name="k")
+    assert k % 2 or ("pmaddwd" in kernel.asm and "pmulld" not in kernel.asm)
+    if not target.features <= host_cpu().runnable:
+        return
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-6000, 6000, shape).astype("int16") for shape in ((m, k), (k, n)))
+    packed = [a if p is None else p.pack(a) for p, a in zip(applied.packs, (x, w), strict=False)]
+    out = np.zeros((m, n), "int32")
+    Module({"k": kernel.kernel}, native_for(target), threads=1)(*packed, out)
+    np.testing.assert_array_equal(out, x.astype("int32") @ w.astype("int32"))
+
+
+def test_a_step_of_shorts_widens_nothing() -> None:
+    target, func = Target("llvm -mcpu=x86-64-v3 -num-cores=1"), shorts(64, 256, 256)
+    applied = apply_config(func, default_config(func, target), target)
+    kernel = compile_func(applied.func, target, name="k")
+    assert not any(name in kernel.asm for name in ("vpmaddubsw", "vpmovsx", "vpsrad", "\tvmovd\t"))
+    assert kernel.asm.count("vpmaddwd") >= 8
+
+
+def test_other_cpus_multiply_shorts_one_by_one() -> None:
+    target, func = Target("llvm -mtriple=aarch64-linux-gnu -num-cores=1"), shorts(4, 32, 16)
+    applied = apply_config(func, default_config(func, target), target)
+    assert "mla" in compile_func(applied.func, target, name="k").asm

@@ -5,6 +5,8 @@ import pytest
 
 from autosched import te
 from autosched.codegen import compile_func
+from autosched.codegen.cpu.math import EXP_BELOW
+from autosched.tir import expr as E
 from tests.codegen.programs import aligned, run, with_kinds
 
 CORNERS = np.array(
@@ -64,6 +66,16 @@ def test_vector_functions_are_within_two_units_in_the_last_place(op, exact, targ
     x = inputs(op == "log")
     with np.errstate(all="ignore"):
         assert ulps(evaluate(op, x, target, "vectorized"), exact(x.astype("d"))) <= 2.5
+
+
+def test_the_exponential_of_what_is_at_most_0_is_the_usual_one_to_the_bit():
+    x = -abs(inputs(False))
+    func = te.placeholder(x.shape, "float32", name="A")
+    y = te.compute(x.shape, lambda i: E.Call(EXP_BELOW, (func[i].as_expr(),), "float32"), name="C")
+    out = aligned(x.shape, "float32")
+    run(compile_func(with_kinds(te.create_prim_func([func, y]), i="vectorized"), "cpu", name="below"), [x, out])
+    np.testing.assert_array_equal(out, evaluate("exp", x, "cpu", "vectorized"))
+    assert out[x == -np.inf].max() == 0
 
 
 def over_all_exponents(count=200):

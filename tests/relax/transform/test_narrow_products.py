@@ -16,7 +16,7 @@ from autosched.relax.expr import Call
 from autosched.relax.transform import AddBytes, DeadCodeElimination
 from autosched.relax.transform.narrow_products import narrow_products
 from autosched.target import Target
-from autosched.templates import narrows_convolution, streams_bfloat16
+from autosched.templates import narrows_attention, narrows_convolution, streams_bfloat16
 from tests.relax.transform.graphs import Weights, calls, graph
 
 W = Weights()
@@ -104,6 +104,24 @@ def test_rows_that_are_faster_as_float32_are_rounded_all_the_same() -> None:
     assert np.abs(np.asarray(evaluate(module, x)) - np.asarray(evaluate(wide, x))).max() > 1e-4
 
 
+def test_attention_reads_rounded_heads_and_is_float32_inside() -> None:
+    def build(bb: Any, x: Any) -> Any:
+        return op.nn.attention(x, bb.emit(op.nn.relu(x)), x, W(1, 1, 8, 8))
+
+    module = graph({"x": (1, 8, 2, 16)}, build)
+    asked: list[tuple[int, int]] = []
+    wide, narrow = (
+        narrow_products(module, attends=lambda *n, yes=yes: asked.append(n) or yes)  # type: ignore[misc, func-returns-value]
+        for yes in (False, True)
+    )
+    assert asked == [(8, 8)] * 2 and types(wide, "nn.attention_bias") == [["float32"] * 5]
+    assert types(narrow, "nn.attention_bias") == [["bfloat16"] * 3 + ["float32"] * 2]
+    assert calls(narrow).count("astype") == 2, "x is rounded once"
+    x = {"x": np.random.default_rng(0).standard_normal((1, 8, 2, 16)).astype("f4")}
+    np.testing.assert_allclose(*(np.asarray(evaluate(m, x)) for m in (wide, narrow)), atol=0.02)
+    assert types(narrow_products(module), "nn.attention_bias") == types(wide, "nn.attention_bias")
+
+
 CASES = {
     "pointwise": ((64, 64, 1, 1), (1, 1), 1),
     "winograd": ((64, 64, 3, 3), (1, 1), 1),
@@ -126,6 +144,13 @@ def test_what_is_faster_depends_on_the_cpu(mcpu: str, wanted: str) -> None:
     target = Target(f"llvm -mcpu={mcpu}")
     assert " ".join(name for name, case in CASES.items() if narrows_convolution(target, *case)) == wanted
     assert not narrows_convolution(Target("cuda -arch=sm_90a"), (64, 64, 1, 1), (1, 1), 1)
+
+
+@pytest.mark.parametrize(("mcpu", "wanted"), [("sapphirerapids", True), ("znver4", False), ("x86-64-v3", False)])
+def test_attention_is_narrowed_where_tiles_multiply(mcpu: str, wanted: bool) -> None:
+    target = Target(f"llvm -mcpu={mcpu}")
+    assert narrows_attention(target, 128, 128) == wanted and not narrows_attention(target, 1, 128)
+    assert not narrows_attention(Target("cuda -arch=sm_90a"), 128, 128)
 
 
 @pytest.mark.parametrize("mcpu", ["sapphirerapids", "znver4", "x86-64-v4", "x86-64-v3"])

@@ -1,7 +1,7 @@
-"""Attention in one pass over the keys: what both templates of it read from a function.
+"""What templates that write the loops of attention themselves read from a function.
 
-The softmax of a row is computed while its keys come by (Milakov, Gimelshein 2018; Dao 2023): with the largest score so
-far, the sum of exp(score - largest) and the sum of exp(score - largest) * value. A larger score rescales both sums.
+On GPUs the softmax of a row is computed while its keys come by (Milakov, Gimelshein 2018; Dao 2023): with the largest
+score so far, the sum of exp(score - largest) and that of exp(score - largest) * value. A larger score rescales both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from autosched.codegen.lower.half import widened
 from autosched.templates.attention_form import Attention, causal_shift, find_attention
 from autosched.templates.classify import blocks_of, contraction, extents, is_injective, reduced, spatial
-from autosched.templates.cuda.threads import MOST_GRID_YZ, VECTOR_BYTES
 from autosched.templates.nests import element_of, index, value_at
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
@@ -25,6 +24,7 @@ from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.stmt import Block, BufferStore
 
 WIDE = "float32"  # of scores and sums
+VECTOR_BYTES = 16  # of an access
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,19 @@ class Flash:
 
     def score(self, head: PrimExpr, row: PrimExpr, column: PrimExpr, product: BufferLoad) -> PrimExpr:
         """The argument of the softmax, for the product of a query with a key; in float32."""
-        known = {self.found.scores.writes[0].buffer: lambda _: E.cast(self.dtype, product)}
+        scores = self.found.scores.writes[0].buffer
+        known = {scores: lambda _: E.cast(scores.dtype, product)}
         argument = self.found.before[-1].writes[0].buffer
         made = value_at(self.blocks, argument, (*self.split_head(head), row, column), known)
         return widened(made, {product.buffer})
+
+    def power(self, head: PrimExpr, row: PrimExpr, column: PrimExpr, score: BufferLoad, top: BufferLoad) -> PrimExpr:
+        """The weight of a key, for the argument of the softmax and the largest one of its row."""
+        found = self.found
+        known = {found.before[-1].writes[0].buffer: lambda _: score, found.softmax[0].writes[0].buffer: lambda _: top}
+        power = found.softmax[1]
+        blocks = {power.writes[0].buffer: power}
+        return value_at(blocks, power.writes[0].buffer, (*self.split_head(head), row, column), known)
 
     def result(
         self, head: PrimExpr, row: PrimExpr, column: PrimExpr, weighted: BufferLoad, total: BufferLoad
@@ -99,9 +108,10 @@ class Flash:
         values = self.of_result(head)
         values[self.found.rows], values[self.found.columns] = row, column
         indices = tuple(values[n] for n in range(4))
+        sums = self.found.context.writes[0].buffer, self.found.softmax[2].writes[0].buffer
         known = {
-            self.found.context.writes[0].buffer: lambda _: E.cast(self.dtype, weighted),
-            self.found.softmax[2].writes[0].buffer: lambda _: E.cast(self.dtype, total),
+            sums[0]: lambda _: E.cast(sums[0].dtype, weighted),
+            sums[1]: lambda _: E.cast(sums[1].dtype, total),
         }
         made = widened(value_at(self.blocks, self.out, indices, known), {weighted.buffer, total.buffer})
         shape = [b.dtype for b in self.out.shape]
@@ -126,7 +136,15 @@ class Flash:
 
 
 def find_flash(func: PrimFunc) -> Flash | None:
-    """Attention whose softmax can be computed as the keys come by; None for any other function."""
+    """Attention of one type whose softmax can be computed as the keys come by; None for any other function."""
+    flash = find_parts(func)
+    return (
+        flash if flash is not None and {b.dtype for b in func.buffers if b.dtype != "bool"} == {flash.dtype} else None
+    )
+
+
+def find_parts(func: PrimFunc) -> Flash | None:
+    """Attention with what is element-wise in it written out; None for any other function."""
     found = find_attention(func)
     if found is None or not _is_softmax(found) or too_large_to_inline(blocks_of(func)):
         return None
@@ -135,7 +153,7 @@ def find_flash(func: PrimFunc) -> Flash | None:
     if outputs != [last.writes[0].buffer] or not all(is_injective(b) for b in (*found.before, *found.chain.after)):
         return None
     scores, context = contraction(found.scores), contraction(found.context)
-    if scores is None or context is None or {b.dtype for b in func.buffers if b.dtype != "bool"} != {outputs[0].dtype}:
+    if scores is None or context is None:
         return None
     query = scores.a if scores.b is found.key else scores.b
     power = found.softmax[1].writes[0].buffer
@@ -148,8 +166,6 @@ def find_flash(func: PrimFunc) -> Flash | None:
     value_axes = (*spatial(found.context), *reduced(found.context))
     b, h, m, t = extents(spatial(found.scores))
     (d,), e = extents(reduced(found.scores)), extents(spatial(found.context))[found.columns]
-    if b * h > MOST_GRID_YZ:
-        return None
     return Flash(
         found, {x.writes[0].buffer: x for x in (*found.before, *found.chain.after)}, Operand(query, score_axes, 2, 4),
         Operand(found.key, score_axes, 3, 4), Operand(values, value_axes, 4, found.columns), outputs[0],
