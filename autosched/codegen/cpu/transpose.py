@@ -19,6 +19,7 @@ from autosched.codegen.cpu.types import I32, splat
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, const_int
+from autosched.tir.functor import loads
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
 _ITEM_BYTES = 4  # of what is turned
@@ -137,7 +138,7 @@ def pair_store(emitter: Emitter, loop: For) -> BufferStore | None:
 
     for n in vectorized(16): for g in 2: out[2 * n + g] = in[g, n]
     """
-    store, place = loop.body, None
+    store = loop.body
     if emitter.lanes == 1 or emitter.mask is not None or const_int(loop.extent) != PAIR or const_int(loop.start) != 0:
         return None
     if loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) or not isinstance(store, BufferStore):
@@ -145,6 +146,8 @@ def pair_store(emitter: Emitter, loop: For) -> BufferStore | None:
     place = emitter.places.get(store.buffer)
     if place is None or place.is_local or store.buffer.dtype == "bool" or id(store.indices) in emitter.guards:
         return None
+    if any(load.buffer is store.buffer for load in loads(store.value)):
+        return None  # the second of two neighbours may be made of the first
     ends = []
     for g in range(PAIR):
         with emitter.assigned({loop.loop_var: Affine(g)}):

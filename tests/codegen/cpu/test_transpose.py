@@ -4,9 +4,16 @@ import pytest
 from autosched import te
 from autosched.codegen import compile_func
 from autosched.codegen.native import native_object
+from autosched.ir.node import FrozenDict
 from autosched.runtime import Module
 from autosched.target import Target
+from autosched.templates.core_nests import load, store
+from autosched.templates.nests import index, loop
+from autosched.tir import PrimFunc, Var, make_root
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer
 from autosched.tir.schedule import Schedule
+from autosched.tir.stmt import LoopKind
 
 
 def _run(rows, columns, dtype="float32", mcpu=None):
@@ -42,3 +49,29 @@ def test_squares_are_turned_by_shuffles():
     asm = _run(64, 64).asm
     assert "unpck" in asm
     assert "extractps" not in asm
+
+
+def _pairs(value, dtype="int16"):
+    """out[2 n + g] = value(x, out, n, g) for n in vectors and g in 2, run on numbers."""
+    x, out = (Buffer(name, (index(64),), dtype) for name in ("x", "out"))
+
+    def pair(n):
+        return loop("g", 2, lambda g: store(out, value(x, out, n, g), n * 2 + g), LoopKind.UNROLLED)
+
+    body = make_root(loop("n", 32, pair, LoopKind.VECTORIZED))
+    x_var, out_var = Var("x", "handle"), Var("out", "handle")
+    func = PrimFunc((x_var, out_var), FrozenDict({x_var: x, out_var: out}), body)
+    kernel = compile_func(func, Target("cpu"), name="pairs")
+    given, found = np.arange(64, dtype=dtype), np.zeros(64, dtype)
+    Module({"pairs": kernel.kernel}, native_object())(given, found)
+    return found
+
+
+def test_rows_are_interleaved():
+    found = _pairs(lambda x, out, n, g: load(x, n + g * 32))
+    np.testing.assert_array_equal(found, np.arange(64).reshape(2, 32).T.reshape(-1))
+
+
+def test_the_second_of_two_neighbours_may_be_made_of_the_first():
+    found = _pairs(lambda x, out, n, g: load(x, n) + load(out, n * 2) * E.cast("int16", g))
+    np.testing.assert_array_equal(found, np.stack([np.arange(32), 2 * np.arange(32)], 1).reshape(-1))
