@@ -147,7 +147,8 @@ class _Writer:
         if s["M"] % self.rows:
             rows = E.minimum(rows, E.sub(index(s["M"]), first))
         visited = self.visited(first)
-        panels, steps = self.keys.shape[0], index(self.length // STEP)
+        panels: PrimExpr = self.keys.shape[0]
+        steps: PrimExpr = index(self.length // STEP)
         if visited is not None:
             panels = E.minimum(panels, E.mul(visited, index(self.step // self.key_width)))
             steps = E.minimum(steps, E.floordiv(E.mul(visited, index(self.step)), index(STEP)))
