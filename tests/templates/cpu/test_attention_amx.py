@@ -145,6 +145,6 @@ def test_keys_and_values_are_arranged_in_registers() -> None:
 
 def test_a_space_has_only_what_can_be_built() -> None:
     func = attention(CASES[6])
-    found = space_for(func, TILES).sample(0, 50)
+    found = [config for config in space_for(func, TILES).sample(0, 100) if config.template == "attention_amx"]
     assert {config["chunk"] * config["parts"] for config in found} == {1, 2}, "17 queries are two tiles"
     assert {(config["vectors"], config["value_vectors"]) for config in found} == {(1, 1)}
