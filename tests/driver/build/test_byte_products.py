@@ -25,14 +25,14 @@ def weight(*shape: int) -> Constant:
 
 def network(bb: Any, x: Any) -> Any:
     """A first layer, a 3x3 convolution that is Winograd's, one that is none, and a 1x1 one; bytes between them."""
-    for w, strides, padding in (
-        (weight(20, 3, 7, 7), 2, 3),
-        (weight(24, 20, 3, 3), 1, 1),
-        (weight(16, 24, 3, 3), 2, 1),
-        (weight(40, 16, 1, 1), 1, 0),
+    for w, strides, padding, scale in (
+        (weight(20, 3, 7, 7), 2, 3, 2.0**-11),
+        (weight(24, 20, 3, 3), 1, 1, 2.0**-9),
+        (weight(16, 24, 3, 3), 2, 1, 2.0**-9),
+        (weight(40, 16, 1, 1), 1, 0, 2.0**-8),
     ):
         whole = bb.emit(op.nn.conv2d(x, w, strides=strides, padding=padding, out_dtype="int32"))
-        real = bb.emit(op.multiply(bb.emit(op.astype(whole, "float32")), Constant(np.array(2.0**-13, "f4"))))
+        real = bb.emit(op.multiply(bb.emit(op.astype(whole, "float32")), Constant(np.array(scale, "f4"))))
         x = bb.emit(op.astype(bb.emit(op.clip(bb.emit(op.round(real)), 0, 255)), "uint8"))
     return op.astype(x, "float32")
 
