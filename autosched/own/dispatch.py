@@ -2,17 +2,21 @@
 
 The code of the quick way is written for the kinds of the arguments of the first call: an attribute or two per array,
 the class of each scalar, compared with those of the latest kind of call that the slow way took, else one look into a
-dict. What does not fit it takes the slow way, which finds the same.
+dict. What does not fit it takes the slow way, which finds the same. Where no value decides, machine code goes before it
+(`native_call`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from autosched.own.native_call import native_call
 from autosched.own.signature import Knobs, Signature
 from autosched.own.workload import bucket_of
 
@@ -28,41 +32,55 @@ UNSET: Any = _Unset()
 Slow: TypeAlias = Callable[[tuple[Any, ...], Knobs], object]
 
 
+@dataclass(frozen=True, slots=True)
+class QuickCall:
+    """The quick way of one function.
+
+    method     takes a call as the caller gives it
+    token      gives the table's key for arguments by position
+    put_first  makes a compiled function the first to be tried, with arguments by position that it is for; None: none is
+    """
+
+    method: Callable[..., object]
+    token: Callable[..., object]
+    put_first: Callable[..., None]
+
+
 def quick_call(
     signature: Signature,
     values: Sequence[object],
     key: Sequence[str] | None,
     exact: frozenset[str],
     table: dict[Hashable, Callable[..., object]],
-    around: Callable[[], object],
+    blocks: ContextVar[tuple[Any, ...]],
     slow: Slow,
-) -> tuple[Callable[..., object], Callable[..., object], Callable[..., None]]:
-    """(a method with the parameters of the decorated function, what gives the table's key for arguments by position,
-    what makes a compiled function, or None, the first to be tried, with arguments by position that it is for).
+) -> QuickCall:
+    """The quick way of a function.
 
     values  the arguments of the first call, by position
     exact   facts of arguments that the constraints read: "n", "x_size", …
     table   from keys to the compiled functions; filled by `slow`
-    around  gives something true while a `with` block says which configurations are used: then the table does not hold
+    blocks  not empty inside a `with` block that says which configurations are used: then the table does not hold
     slow    takes what is not in the table: the arguments by position, and the knobs as they were given
     """
     fixed = [name for name in signature.arguments if name != signature.rest]
-    tokens = [token for name, value in zip(fixed, values, strict=False) for token in _tokens(name, value, key, exact)]
+    per_name = [_tokens(name, value, key, exact) for name, value in zip(fixed, values, strict=False)]
+    tokens = [token for part in per_name for token in part]
     tokens += [f"_form({signature.rest})"] if signature.rest else []
     token = "".join(f"{token}, " for token in tokens)
     positional = "".join(f"{name}, " for name in fixed) + (f"*{signature.rest}, " if signature.rest else "")
     given = " and ".join(f"{name} is _unset" for name in signature.knobs) or "True"
     knobs = ", ".join(f"{name!r}: {name}" for name in signature.knobs)
-    names = {"_table": table, "_slow": slow, "_unset": UNSET, "_around": around, "_form": form, "_bucket": bucket_of}
+    names = {"_table": table, "_slow": slow, "_unset": UNSET, "_around": blocks.get, "_form": form}
     firsts = [f"_token_{i}" for i in range(len(tokens))]
     differs = "".join(
         f" or {token} {'is not' if token.endswith(('.dtype', '.__class__')) else '!='} {first}"
         for token, first in zip(tokens, firsts, strict=True)
     )
     scope: dict[str, Any] = {**names, **{f"_of_{name}": value for name, value in signature.defaults.items()}}
-    scope["_first"] = nothing = (None,) * (1 + len(tokens))
+    scope["_bucket"], scope["_first"] = bucket_of, (nothing := (None,) * (1 + len(tokens)))
     text = f"""
-def quick(_self, {_parameters(signature)}):
+def quick({_parameters(signature)}):
     try:
         found, {"".join(f"{first}, " for first in firsts)}= _first
         if not ({given}) or _around():
@@ -79,13 +97,24 @@ def token({positional}):
     return ({token})
 """
     exec(compile(text, "<autosched dispatch>", "exec"), scope)
-    quick, token_of = scope["quick"], scope["token"]
-    quick.__name__ = quick.__qualname__ = signature.where.rpartition(":")[2]  # what a TypeError calls it
+    quick, scalars = scope["quick"], [i for i, part in enumerate(per_name) if part[0].endswith(".__class__")]
+    quick.__name__ = quick.__qualname__ = name = signature.where.rpartition(":")[2]  # what a TypeError calls it
+    has_shape = [part[-1].endswith(".shape") for part in per_name]
+    is_plain = not signature.rest and all(map(_is_plain, per_name))
+    native = native_call(name, quick, has_shape, blocks) if is_plain else None
+
+    def token_of(*values: object) -> object:
+        """Raises TypeError for an array or a tuple where the first call had none: its class does not tell enough."""
+        if any(isinstance(values[i], np.ndarray | tuple) for i in scalars):
+            raise TypeError("not of the first call's kind")
+        return scope["token"](*values)
 
     def put_first(call: Callable[..., object] | None, *values: object) -> None:
-        scope["_first"] = nothing if call is None else (call, *token_of(*values))
+        scope["_first"] = nothing if call is None else (call, *scope["token"](*values))
+        if native is not None:
+            native.put_first(call, values) if call is not None else native.forget()
 
-    return quick, token_of, put_first
+    return QuickCall(staticmethod(quick) if native is None else native.method, token_of, put_first)
 
 
 def form(value: Any) -> Any:
@@ -113,6 +142,11 @@ def _tokens(name: str, value: object, key: Sequence[str] | None, exact: frozense
         else:
             tokens.append(f"_bucket({name})")
     return tokens
+
+
+def _is_plain(tokens: Sequence[str]) -> bool:
+    """Whether an argument's class, or an array's dtype and extents, are all that tells calls apart."""
+    return [token.partition(".")[2] for token in tokens] in (["__class__"], ["dtype", "shape"], ["dtype", "ndim"])
 
 
 def _parameters(signature: Signature) -> str:

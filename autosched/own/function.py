@@ -15,7 +15,7 @@ from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 from autosched.own.compiler import COMPILER
 from autosched.own.digest import digest
-from autosched.own.dispatch import UNSET, quick_call
+from autosched.own.dispatch import UNSET, QuickCall, quick_call
 from autosched.own.jit import divide
 from autosched.own.keep import KeptCode
 from autosched.own.metric import Metrics
@@ -29,7 +29,7 @@ from autosched.own.transfer import SentFunction, pack_function, pack_types, plac
 from autosched.own.ufunc import Ufunc, UfuncForm
 from autosched.own.workload import describe
 from autosched.records import DispatchContext, Found, Record, RecordReader, database_to_write, open_store
-from autosched.records.contexts import current_stack
+from autosched.records.contexts import blocks, current_stack
 from autosched.records.metrics import pareto
 from autosched.records.places import is_there
 from autosched.space import Config, ConfigSpace
@@ -78,17 +78,15 @@ class AutotunedFunction:
         self._dispatchers: dict[str, object] = {}
         self._chosen: dict[str, Config] = {}  # per workload and facts that constraints read
         self._reader: RecordReader | None = None
-        self._token: Callable[..., object] | None = None
-        self._put_first: Callable[..., None] | None = None
+        self._quick: QuickCall | None = None
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """The first call: the quick way is made for arguments of its kinds, and is the only code of calls to come."""
         values, knobs = self.signature.bind(args, kwargs)
-        quick, self._token, self._put_first = quick_call(
-            self.signature, values, self.key, self.space.reads, self._table, current_stack, self._slow
-        )
+        self._quick = quick_call(self.signature, values, self.key, self.space.reads, self._table, blocks, self._slow)
         kind = type(self)
-        self.__class__ = type(kind.__name__, (kind,), {"__call__": quick, "__module__": kind.__module__})
+        parts = {"__call__": self._quick.method, "__module__": kind.__module__}
+        self.__class__ = type(kind.__name__, (kind,), parts)
         return self._slow(values, knobs)
 
     def __repr__(self) -> str:
@@ -331,17 +329,17 @@ class AutotunedFunction:
         if len(self._table) >= MOST_ENTRIES:
             self._forget_calls()
         try:
-            assert self._token is not None and self._put_first is not None, "made with the first call"
-            self._table[self._token(*values)] = call
-            self._put_first(call, *values)
+            assert self._quick is not None, "made with the first call"
+            self._table[self._quick.token(*values)] = call
+            self._quick.put_first(call, *values)
         except (AttributeError, TypeError):  # arguments of other kinds than the first call's
             return
 
     def _forget_calls(self) -> None:
         self._table.clear()
         self._chosen.clear()
-        if self._put_first is not None:
-            self._put_first(None)
+        if self._quick is not None:
+            self._quick.put_first(None)
 
     def _config_for(self, values: tuple[object, ...]) -> Config:
         """The configuration for a call: looked up once for each kind of call, tuned first where the settings say so."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from autosched.records.layers import Source
 
-_stack: ContextVar[tuple[DispatchContext, ...]] = ContextVar("autosched_dispatch", default=())
+blocks: ContextVar[tuple[DispatchContext, ...]] = ContextVar("autosched_dispatch", default=())  # innermost last
 
 
 class _CurrentContext(type):
@@ -30,7 +30,7 @@ class _CurrentContext(type):
     @property
     def current(cls) -> DispatchContext:
         """The innermost context, the `FallbackContext` outside of all blocks."""
-        stack = _stack.get()
+        stack = blocks.get()
         return stack[-1] if stack else _ROOT
 
     @property
@@ -43,16 +43,16 @@ class DispatchContext(metaclass=_CurrentContext):
     """A reader that is asked first inside its `with` block; what it does not know goes to the enclosing block's."""
 
     def __enter__(self) -> Self:
-        _stack.set((*_stack.get(), self))
+        blocks.set((*blocks.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _stack.set(_stack.get()[:-1])
+        blocks.set(blocks.get()[:-1])
 
     @property
     def is_last(self) -> bool:
         """Whether nothing else is asked for what this context does not know: a `FallbackContext` is around it."""
-        stack = _stack.get()
+        stack = blocks.get()
         return self in stack and any(context.is_last for context in stack[: stack.index(self)])
 
     def own(self, task: Task, valid: Validator | None = None) -> Found:
@@ -64,7 +64,7 @@ class DispatchContext(metaclass=_CurrentContext):
         found = self.own(task, valid)
         if found:
             return found
-        stack = _stack.get()
+        stack = blocks.get()
         below = stack.index(self) - 1 if self in stack else -1
         outer = stack[below].best(task, valid) if below >= 0 else miss("", "no record")
         if outer or not found.reason or found.reason == "no record":
@@ -173,4 +173,4 @@ def set_root(context: FallbackContext) -> None:
     _ROOT = context
 
 
-current_stack: Callable[[], tuple[DispatchContext, ...]] = _stack.get  # of the blocks that are entered, innermost last
+current_stack: Callable[[], tuple[DispatchContext, ...]] = blocks.get
