@@ -115,6 +115,23 @@ def test_where_nothing_is_faster_the_default_is_recorded(store: SqlStore, monkey
     assert winner.is_default and winner.config == GraphOptions().config
 
 
+def test_time_that_ends_after_some_variants_says_nothing_of_the_others(store: SqlStore, monkeypatch: Any) -> None:
+    made: list[object] = []
+    trial = GraphSearch._trial
+
+    def slow(self: GraphSearch, config: Any) -> Any:
+        made.append(config)
+        found = trial(self, config)
+        self._last_s = 1e6  # the next one would take longer than there is time
+        return found
+
+    monkeypatch.setattr(GraphSearch, "_trial", slow)
+    search = search_in(store)
+    search.run(60.0, lambda: False)
+    assert len(made) == 1 and not [t for t in store.trials(search.task) if t.is_winner]
+    assert not search_in(store).is_done and "the next run goes on" in search.report.notes[-1]
+
+
 @pytest.mark.parametrize(
     ("fault", "status"),
     [
