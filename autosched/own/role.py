@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     pass
 
 ROLE = f"{__name__}:OwnRole"
+PRELOAD = f"{__name__}:preload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,12 @@ class StoredCall:
     def probing(self) -> Path:
         """Marks that arguments are being filled with patterns: a run that dies of it is not repeated."""
         return self.expected.with_suffix(".probing")
+
+
+def preload() -> None:
+    """Do what builders and the runner of own functions begin with."""
+    importlib.import_module("autosched.tuner.measure.builder")
+    warm_up()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import importlib
 import pickle
 import runpy
 import sys
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -69,7 +70,10 @@ class SentFunction:
         if self.text is not None:
             rest = " ".join(f"{name}={value}" for name, value in self.options.items() if name not in config.knobs)
             text = specialise_text(self.text, parts.constants, f"{config} | {rest}".rstrip(" |"))
-        return specialise(self.func, text, parts.constants, self.arguments), text or ""
+        made = specialise(self.func, text, parts.constants, self.arguments)
+        if self.blob:
+            made.__module__ = __name__  # Numba imports the module of code that it loads, and the user's may be large
+        return made, text or ""
 
     def dispatcher(self, config: Config) -> Any:
         """Numba's dispatcher of a configuration, nothing compiled yet."""
@@ -95,13 +99,22 @@ def pack_function(func: Callable[..., object], place: str) -> bytes:
     Raises UsageError if it can be neither: it reads something that cannot be sent, and no file holds it.
     """
     try:
-        return pack_value(func)
+        return pack_value(_apart(func))
     except Exception as error:  # what a global can raise when it is pickled has no common type
         module, _, name = place.rpartition(":")
         if module.endswith(".py") or (module != "__main__" and "<" not in name):
             return b""
         hint = "put the function into a module that can be imported"
         raise UsageError(f"{name} cannot be sent to a worker process: {error}", hint=hint) from error
+
+
+def _apart(func: Callable[..., object]) -> Callable[..., object]:
+    """The function as no module has it: one that a module has is sent as its name, and workers would import that."""
+    if not isinstance(func, types.FunctionType):
+        return func
+    made = types.FunctionType(func.__code__, func.__globals__, func.__name__, func.__defaults__, func.__closure__)
+    made.__kwdefaults__, made.__qualname__, made.__module__ = func.__kwdefaults__, func.__qualname__, func.__module__
+    return made
 
 
 def place_of(func: Callable[..., object]) -> str:
@@ -116,10 +129,10 @@ def pack_types(values: Sequence[object]) -> bytes:
     """Numba's types of arguments. Raises UsageError naming a value that Numba has no type for."""
     import numba
 
-    types = []
+    found = []
     for value in values:
         try:
-            types.append(numba.typeof(value))
+            found.append(numba.typeof(value))
         except (ValueError, TypeError, numba.core.errors.NumbaError) as error:
             raise UsageError(f"Numba has no type for a {type(value).__name__}: {error}") from error
-    return pack_value(tuple(types))
+    return pack_value(tuple(found))

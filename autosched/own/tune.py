@@ -18,6 +18,7 @@ from autosched.errors import SpaceError, UsageError
 from autosched.own.metric import Metrics
 from autosched.own.peak import Work, share_of_peak
 from autosched.own.references import OwnReferences
+from autosched.own.role import PRELOAD, ROLE
 from autosched.own.signature import Signature
 from autosched.own.space import OwnSpace, OwnSpaces, Usable, expected_gain
 from autosched.own.transfer import loading
@@ -141,4 +142,7 @@ class OwnCall:
         limits = dataclasses.replace(
             options, build_timeout_s=max(timeout, options.build_timeout_s), run_timeout_s=timeout
         )
-        return LocalMeasurer(target, limits, compiler=self.compiler, references=self.references)
+        preload = PRELOAD if self.references.role == ROLE else ""  # a GPU's driver does not survive a fork
+        return LocalMeasurer(
+            target, limits, compiler=self.compiler, references=self.references, keeps=False, preload=preload
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -39,6 +41,37 @@ def test_a_function_travels_with_callees_and_globals() -> None:
     x = values[0].copy()
     there.dispatcher(Config(kernels.scale.space.name, {"block": 64}))(x, 2.0)
     assert (x == 2 * values[0]).all()
+
+
+MODULE = """
+import autosched, numba
+def plain(x, a, block=1):
+    for i in range(x.size):
+        x[i] *= a
+function = autosched.autotune({"block": [1, 2]})(numba.njit(plain))
+"""
+WORKER = """
+import pickle, sys
+import numpy as np
+from autosched.own.compiler import OwnCompiler
+from autosched.space import Config
+from autosched.target import Target
+sent = pickle.loads(sys.stdin.buffer.read())
+kernel, _ = OwnCompiler().compile(sent, Config("own/travelling:plain", {"block": 2}), Target("cpu"))
+x = np.ones(3)
+kernel.open(sent)(x, 2.0)
+assert (x == 2).all() and "travelling" not in sys.modules and kernel.code
+"""
+
+
+def test_workers_do_not_import_the_module_of_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "travelling.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    import travelling  # type: ignore[import-not-found]
+
+    sent = pickle.dumps(travelling.function.sent_function((np.ones(3), 2.0)))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    subprocess.run([sys.executable, "-c", WORKER], input=sent, env=env, check=True)
 
 
 def test_what_cannot_be_pickled_is_imported() -> None:

@@ -6,6 +6,7 @@ compilation alone. A task's PrimFunc is sent to each worker once.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import time
@@ -19,6 +20,7 @@ from autosched.target import Target, choose_threads
 from autosched.task import ConfigLike, Measurement, Status
 from autosched.tuner.measure.base import Built, Candidate, CandidateError, Failed, MeasureOptions
 from autosched.tuner.measure.memory import choose_memory_limit
+from autosched.tuner.measure.nursery import Nursery
 from autosched.tuner.measure.process import Job, Numbering
 from autosched.tuner.measure.worker import Setup
 from autosched.tuner.measure.worker_pool import WorkerPool
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 TEMPLATE_COMPILER = "autosched.tuner.measure.compiler:TemplateCompiler"
 # The native loop is compiled once and by no candidate: a busy machine that has just installed us needs longer for it.
 _NATIVE_SHARE = 6
+_COLLECTED = (
+    20_000,
+    20,
+    20,
+)  # a compilation makes 300,000 objects, and few that are not freed without being looked for
 
 
 class Compiler(Protocol):
@@ -84,6 +91,9 @@ class BuildRole:
         self._target = Target(target)
         self._funcs: dict[str, object] = {}
         self._compiler.warm_up(self._target)
+        gc.collect()
+        gc.freeze()  # what was imported stays, and need not be looked at again and again
+        gc.set_threshold(*_COLLECTED)
 
     def learn(self, key: str, value: object) -> None:
         """Keep a function."""
@@ -111,6 +121,8 @@ class LocalBuilder:
     target    what to build for
     compiler  "module:class" of the Compiler, importable in a new process
     folder    temporary files that workers remove if this process dies without doing so
+    late      workers that start with `pool.complete`, one at least being there before
+    nursery   what the workers are forks of; None: they are new processes
     """
 
     def __init__(
@@ -120,14 +132,25 @@ class LocalBuilder:
         *,
         compiler: str = TEMPLATE_COMPILER,
         folder: str = "",
+        late: int = 0,
+        nursery: Nursery | None = None,
     ):
         role_options = {"compiler": compiler, "target": target.to_json()}
         memory = choose_memory_limit(options.memory_limit_bytes)
         role = f"{__name__}:{BuildRole.__name__}"
         self._setup = Setup(role, role_options, memory, os.getpid(), folder)
         size = options.builders or choose_threads()
+        late = min(late, size - 1)
         # Numba takes two seconds of a core to import and warm up, which a tuning without crashes need not pay for.
-        self._pool = WorkerPool(self._setup, size, options.build_timeout_s, Status.BUILD_TIMEOUT, spare="after a loss")
+        self._pool = WorkerPool(
+            self._setup,
+            size,
+            options.build_timeout_s,
+            Status.BUILD_TIMEOUT,
+            spare="after a loss",
+            late=late,
+            nursery=nursery,
+        )
         self._funcs = Numbering("func")
         self._ahead: dict[tuple[str, ConfigLike], Job] = {}  # what the pool was given ahead
 

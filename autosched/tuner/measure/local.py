@@ -11,6 +11,7 @@ building and 5.3 by taking turns.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 from autosched.errors import InvalidValueError
@@ -21,8 +22,11 @@ from autosched.tuner.measure.base import Ahead, Built, Candidate, Compared, Fail
 from autosched.tuner.measure.builder import TEMPLATE_COMPILER, LocalBuilder
 from autosched.tuner.measure.compare import build_finalists, check_on_seeds, time_in_turn
 from autosched.tuner.measure.make_reference import Evaluate, FuncReferences
+from autosched.tuner.measure.nursery import Nursery, has_nurseries
 from autosched.tuner.measure.reference import References
 from autosched.tuner.measure.runner import LocalRunner
+
+_MOST_KEPT = 8  # candidates whose machine code is kept
 
 
 class LocalMeasurer:
@@ -34,6 +38,8 @@ class LocalMeasurer:
     compiler  "module:class" of what builds a candidate (see `builder.Compiler`); the default goes by templates
     evaluate  gives float64 results of a task's function; None: `tir.evaluate`
     references  how candidates are run and checked; None: as kernels of PrimFuncs
+    keeps     whether what is compared is compiled for the kernel cache; else what was measured is compared as it is
+    preload   "module:function" that does what all workers begin with, once for all where the system allows it; "": none
     Raises    AutoschedError if a worker cannot start.
     """
 
@@ -45,24 +51,34 @@ class LocalMeasurer:
         compiler: str = TEMPLATE_COMPILER,
         evaluate: Evaluate | None = None,
         references: References | None = None,
+        keeps: bool = True,
+        preload: str = "",
     ):
         self.target, self.options = Target(target), options or MeasureOptions()
+        self._keeps, self._fastest = keeps, list[tuple[float, Built]]()  # with their times, the fastest first
         self.foresight: Foresight | None = None
         self._scratch = Scratch("measure")
         self._folder = self._scratch.folder
         self._builder: LocalBuilder | None = None
         self._runner: LocalRunner | None = None
+        self._nursery = Nursery(preload) if preload and has_nurseries() else None
         try:
-            self._builder = LocalBuilder(self.target, self.options, compiler=compiler, folder=str(self._folder))
+            folder, nursery = str(self._folder), self._nursery
+            # One new process is late: the other builders and the runner have the cores until they are ready.
+            self._builder = LocalBuilder(
+                self.target, self.options, compiler=compiler, folder=folder, late=nursery is None, nursery=nursery
+            )
             self._runner = LocalRunner(
                 self.options,
                 self._builder.native_loop,
                 self._folder,
                 references=references or FuncReferences(evaluate),
                 limits_memory=self.target.is_cpu,
+                nursery=nursery,
             )
             self._builder.pool.wait_ready()
             self._runner.wait_ready()
+            self._builder.pool.complete()
         except BaseException:
             self.close()
             raise
@@ -78,7 +94,9 @@ class LocalMeasurer:
         for part in (self._builder, self._runner):
             if part is not None:
                 part.close()
-        self._builder = self._runner = None
+        if self._nursery is not None:
+            self._nursery.close()
+        self._builder = self._runner = self._nursery = None
         self._scratch.remove()
 
     @property
@@ -119,6 +137,7 @@ class LocalMeasurer:
             measurement = runner.check(outcome, self.options.seed) or self.time(outcome, best_s, is_checked=True)
             if measurement.is_ok and (best_s is None or measurement.median_s < best_s):
                 best_s = measurement.median_s
+            self._remember(outcome, measurement)
             yield Trial(outcome.candidate.config, measurement)
 
     def time(self, built: Built, best_s: float | None = None, *, is_checked: bool = False) -> Measurement:
@@ -147,7 +166,14 @@ class LocalMeasurer:
         seeds = range(self.options.seed, self.options.seed + most + 1)
 
         def build(candidates: Sequence[Candidate]) -> Iterator[Built | Failed]:
-            return self._build(builder, runner, candidates, are_kept=True)
+            left: list[Candidate] = []
+            for candidate in candidates:
+                if (known := self._known(candidate)) is None:
+                    left.append(candidate)
+                else:
+                    yield dataclasses.replace(known, candidate=candidate)
+            if left:
+                yield from self._build(builder, runner, left, are_kept=self._keeps)
 
         def check(built: Built) -> Measurement | None:
             return check_on_seeds(lambda seed: runner.check(built, seed), seeds, lambda: runner.reference_s)
@@ -163,6 +189,17 @@ class LocalMeasurer:
     def rest(self) -> None:
         """Wait until nothing is built ahead any more; what was is forgotten."""
         self._parts()[0].pool.rest()
+
+    def _remember(self, built: Built, measurement: Measurement) -> None:
+        """Keep the machine code of the default, which is the first one, and of the fastest."""
+        if not self._keeps and measurement.is_ok:
+            first, *others = [*self._fastest, (measurement.median_s, built)]
+            self._fastest = [first, *sorted(others, key=lambda pair: pair[0])[:_MOST_KEPT]]
+
+    def _known(self, candidate: Candidate) -> Built | None:
+        """What was built for a candidate, as far as it was kept."""
+        of = (one for _, one in self._fastest if one.candidate.task is candidate.task)
+        return next((one for one in of if one.candidate.config == candidate.config), None)
 
     def _parts(self) -> tuple[LocalBuilder, LocalRunner]:
         if self._builder is None or self._runner is None:

@@ -8,7 +8,6 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import tempfile
 import weakref
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from autosched.env import child_environment
 from autosched.errors import AutoschedError
 from autosched.task import Status
+from autosched.tuner.measure.nursery import WORKER_ENVIRONMENT, Fork, Nursery, python_command
 from autosched.tuner.measure.worker import Do, Learn, Reply, Setup
 
 if TYPE_CHECKING:
@@ -62,9 +62,10 @@ class WorkerProcess:
     """A process that serves one job at a time.
 
     The constructor returns at once; `wait_ready` waits until the worker has imported what it needs.
+    nursery  what it is a fork of; None: it is a new process
     """
 
-    def __init__(self, setup: Setup):
+    def __init__(self, setup: Setup, nursery: Nursery | None = None):
         self._setup = setup
         self._known: set[str] = set()
         self._number = 0
@@ -73,22 +74,25 @@ class WorkerProcess:
         self._killed = False
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
         self._errors_from = 0
-        path = [entry or os.getcwd() for entry in sys.path]
-        code = f"import sys; sys.path[:] = {path!r}; from autosched.tuner.measure.worker import main; main()"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=child_environment({"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONFAULTHANDLER": None}),
-            process_group=0,  # Ctrl-C in the terminal reaches the parent alone
-        )
+        (jobs, our_jobs), (our_replies, replies) = os.pipe(), os.pipe()
+        try:
+            if nursery is not None:
+                self._process: Fork | subprocess.Popen[bytes] = nursery.fork(jobs, replies, self._errors.fileno())
+            else:
+                self._process = subprocess.Popen(
+                    python_command("from autosched.tuner.measure.worker import main; main()"),
+                    stdin=jobs,
+                    stdout=replies,
+                    stderr=self._errors,
+                    env=child_environment(WORKER_ENVIRONMENT),
+                    process_group=0,  # Ctrl-C in the terminal reaches the parent alone
+                )
+        finally:
+            os.close(jobs)
+            os.close(replies)
         _ALIVE.add(self)
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._jobs = Connection(os.dup(self._process.stdin.fileno()), readable=False)
-        self.replies = Connection(os.dup(self._process.stdout.fileno()), writable=False)
-        self._process.stdin.close()
-        self._process.stdout.close()
+        self._jobs = Connection(our_jobs, readable=False)
+        self.replies = Connection(our_replies, writable=False)
         with contextlib.suppress(OSError):  # already dead: `wait_ready` tells why
             self._send(setup)
 
@@ -106,6 +110,13 @@ class WorkerProcess:
     def is_alive(self) -> bool:
         """Whether the process runs."""
         return not self._killed and self._process.poll() is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it runs and can serve jobs."""
+        if self.is_alive and not self._is_ready and self.replies.poll():
+            self.wait_ready()
+        return self._is_ready and self.is_alive
 
     def wait_ready(self) -> None:
         """Wait until the worker can serve jobs.

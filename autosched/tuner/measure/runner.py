@@ -16,6 +16,7 @@ from autosched.tuner.measure.base import THREAD_KNOBS, Built, MeasureOptions
 from autosched.tuner.measure.companions import Companions
 from autosched.tuner.measure.make_reference import FuncReferences
 from autosched.tuner.measure.memory import choose_memory_limit
+from autosched.tuner.measure.nursery import Nursery
 from autosched.tuner.measure.process import Job, Numbering
 from autosched.tuner.measure.reference import References, Stored
 from autosched.tuner.measure.run_role import NATIVE, Entry, Interleave, Run
@@ -33,6 +34,7 @@ class LocalRunner:
     folder      an existing folder for the files of references, which workers map
     references  how candidates are run and checked; None: as kernels of PrimFuncs
     limits_memory  not for GPUs, whose driver reserves more addresses than the machine has memory
+    nursery     what the worker is a fork of; None: it is a new process
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class LocalRunner:
         *,
         references: References | None = None,
         limits_memory: bool = True,
+        nursery: Nursery | None = None,
     ):
         self._options, self._folder, self._references = options, folder, references or FuncReferences()
         memory = choose_memory_limit(options.memory_limit_bytes) if limits_memory else None
         self._setup = Setup(self._references.role, {}, memory, os.getpid(), str(folder))
-        self._pool = WorkerPool(self._setup, 1, options.run_timeout_s, Status.TIMEOUT, spare=self._references.spare)
+        spare = self._references.spare
+        self._pool = WorkerPool(self._setup, 1, options.run_timeout_s, Status.TIMEOUT, spare=spare, nursery=nursery)
         self._companions = Companions(self._setup, options, folder)
         self._native_loop = functools.cache(native)
         self._funcs = Numbering("func")

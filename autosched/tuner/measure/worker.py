@@ -1,9 +1,10 @@
 """The life of a worker process: it serves jobs from a pipe until its parent is gone.
 
-A worker is a new Python process (never a fork), started as `python -c "… main()"`, so that nothing of the caller's
-main module runs again. Frames are pickles over the pipes that were its standard input and output; whatever prints
-goes to standard error, a file of the parent's that is read when the worker dies. A thread receives the jobs, so the
-end of the parent, which closes the pipe, ends the worker even in the middle of an endless kernel.
+A worker is a new Python process, started as `python -c "… main()"`, or a fork of one (`nursery`), never of the caller,
+so that nothing of its main module runs again. Frames are pickles over the pipes that were its standard input and
+output; whatever prints goes to standard error, a file of the parent's that is read when the worker dies. A thread
+receives the jobs, so the end of the parent, which closes the pipe, ends the worker even in the middle of an endless
+kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
@@ -98,13 +99,18 @@ class _Pipes:
         self.replies.send_bytes(pickle.dumps(reply, pickle.HIGHEST_PROTOCOL))
 
 
-def main() -> None:
-    """Run a worker; returns never."""
+def main(parent: int | None = None) -> None:
+    """Run a worker; returns never.
+
+    parent  the process whose child it is, if that is not the one that gives it jobs
+    """
     pipes = _take_over_pipes()
     faulthandler.enable()
     with contextlib.suppress(ValueError, OSError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     setup: Setup = pickle.loads(pipes.jobs.recv_bytes())
+    if parent is not None:
+        setup = replace(setup, parent=parent)
     threading.Thread(target=_receive, args=(pipes, setup), daemon=True).start()
     module, _, name = setup.role.partition(":")
     role: Role = getattr(importlib.import_module(module), name)(**setup.options)

@@ -11,6 +11,7 @@ from typing import Literal
 
 from autosched.errors import AutoschedError
 from autosched.task import Status
+from autosched.tuner.measure.nursery import Nursery
 from autosched.tuner.measure.process import Job, WorkerProcess
 from autosched.tuner.measure.worker import Reply, Setup
 
@@ -18,10 +19,12 @@ from autosched.tuner.measure.worker import Reply, Setup
 class WorkerPool:
     """`size` workers and a spare; they start with the constructor and live until `close`.
 
+    late                       so many of them start with `complete` alone: what is needed first is there sooner
     spare                      "at once" where a new process is cheap; "after a loss": the first one that dies is
                                missed, the others are not
     timeout_s, timeout_status  a job that takes longer ends with that status, and its worker is replaced
     most_jobs                  a worker that has done so many is replaced at the next `refresh`
+    nursery                    what the workers are forks of; None: they are new processes
     """
 
     def __init__(
@@ -33,7 +36,10 @@ class WorkerPool:
         *,
         spare: Literal["at once", "after a loss"] = "at once",
         most_jobs: int = 1000,
+        late: int = 0,
+        nursery: Nursery | None = None,
     ):
+        self._nursery = nursery
         self._setup, self._timeout_s, self._timeout_status = setup, timeout_s, timeout_status
         self._most_jobs, self._wants_spare = most_jobs, spare == "at once"
         self._spares: list[WorkerProcess] = []
@@ -44,9 +50,9 @@ class WorkerPool:
         self._is_running = False
         self._limit_s: dict[int, float] = {}  # number of the worker -> time that its job may take
         self._is_closed = False
+        self._size = size
         try:
-            for _ in range(size):
-                self._workers.append(WorkerProcess(setup))
+            self._start(size - late)
         except BaseException:
             self.close()
             raise
@@ -54,7 +60,7 @@ class WorkerPool:
     @property
     def size(self) -> int:
         """Jobs that are done at the same time."""
-        return len(self._workers)
+        return self._size
 
     @property
     def workers(self) -> tuple[WorkerProcess, ...]:
@@ -71,12 +77,20 @@ class WorkerPool:
         if old is not None and old not in self._busy:
             self._replace(old)
         if not self._spares and self._wants_spare:
-            self._spares.append(WorkerProcess(self._setup))
+            self._spares.append(WorkerProcess(self._setup, self._nursery))
 
     def wait_ready(self) -> None:
-        """Wait until every worker can serve jobs. Raises AutoschedError if one cannot start."""
+        """Wait until every worker that was started can serve jobs. Raises AutoschedError if one cannot start."""
         for worker in self.workers:
             worker.wait_ready()
+
+    def complete(self) -> None:
+        """Start the workers that were to be late; jobs do not wait for them."""
+        self._start(self._size)
+
+    def _start(self, n: int) -> None:
+        while len(self._workers) < n:
+            self._workers.append(WorkerProcess(self._setup, self._nursery))
 
     def run(
         self,
@@ -170,9 +184,9 @@ class WorkerPool:
         self._found.clear()
 
     def _send(self, waiting: deque[Job]) -> None:
-        """Send jobs to the workers that have none."""
+        """Send jobs to the workers that have none; one that is still starting is waited for if nobody else works."""
         for number in range(len(self._workers)):
-            if not waiting or number in self._busy:
+            if not waiting or number in self._busy or not (self._workers[number].is_ready or self._is_needed(number)):
                 continue
             self._make_ready(number)
             job = waiting.popleft()
@@ -180,6 +194,12 @@ class WorkerPool:
             self._busy[number] = job, time.monotonic() + self._limit_s[number]
             with contextlib.suppress(OSError):  # it has just died, which shows when its reply is awaited
                 self._workers[number].start(job)
+
+    def _is_needed(self, number: int) -> bool:
+        """Whether a worker that is not ready, or has died, is to be waited for; a dead one is replaced."""
+        if not self._workers[number].is_alive:
+            self._replace(number)
+        return not self._busy and not any(worker.is_ready for worker in self._workers)
 
     def _make_ready(self, number: int) -> None:
         """Wait until a worker is ready; one that died while it was idle is replaced, and so is a spare that did."""
@@ -224,4 +244,4 @@ class WorkerPool:
             self._workers[number] = self._spares.pop()
             self._workers[number].resume()  # it may have been paused as a spare
         else:
-            self._workers[number] = WorkerProcess(self._setup)
+            self._workers[number] = WorkerProcess(self._setup, self._nursery)

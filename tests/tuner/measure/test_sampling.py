@@ -72,7 +72,8 @@ def test_noise_needs_more_repeats_and_ends_with_the_budget(machine: type[Machine
 def test_what_is_worse_than_the_best_is_cut_short(machine: type[Machine]) -> None:
     assert sample(machine(1e-5).run, MeasureOptions(), best_s=8e-6).was_cut
     assert len(sample(machine(1e-5).run, MeasureOptions(), best_s=8e-6).times_s) == 3
-    assert not sample(machine(1e-5).run, MeasureOptions(), best_s=9e-6).was_cut
+    assert len(sample(machine(1e-5).run, MeasureOptions(), best_s=9e-6).times_s) == 6
+    assert not sample(machine(1e-5).run, MeasureOptions(), best_s=9.8e-6).was_cut
 
 
 def test_a_slow_kernel_is_timed_three_times(machine: type[Machine]) -> None:

@@ -108,6 +108,7 @@ def test_leaving_early_ends_what_was_begun_ahead(pool: WorkerPool) -> None:
 
 def test_a_worker_that_is_busy_ahead_is_not_replaced(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_most_jobs", 1)
+    pool.wait_ready()
     coming = Job(0.4)
     list(pool.run([Job(0.05)], ahead=lambda: [coming]))
     busy = [pool.workers[number] for number in pool._busy]
@@ -115,3 +116,18 @@ def test_a_worker_that_is_busy_ahead_is_not_replaced(pool: WorkerPool, monkeypat
     assert len(busy) == 1 and busy[0].is_alive
     ((_, reply),) = pool.run([coming])
     assert reply.status is Status.OK
+
+
+def test_jobs_do_not_wait_for_workers_that_come_late() -> None:
+    setup = Setup(f"{__name__}:{Sleeper.__name__}", {}, None, os.getpid())
+    late = WorkerPool(setup, 2, 30.0, Status.TIMEOUT, spare="after a loss", late=1)
+    late.wait_ready()
+    assert len(late.workers) == 1 and late.size == 2
+    late.complete()
+    _, second = late.workers
+    second.pause()  # it never comes to be ready
+    assert len(list(late.run([Job(0.0), Job(0.0), Job(0.0)]))) == 3
+    second.resume()
+    second.wait_ready()
+    assert len(list(late.run([Job(0.3), Job(0.3)]))) == 2 and second.n_jobs == 1
+    late.close()
