@@ -17,10 +17,11 @@ from autosched.templates.classify import (
     reduced,
     spatial,
 )
-from autosched.tir import Block, BufferStore, Call, PrimFunc
+from autosched.tir import Block, BufferLoad, BufferStore, Call, PrimFunc
 from autosched.tir.functor import loads
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import Schedule
+from autosched.tir.simplify import form_key
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,17 @@ def _row_axes(block: Block) -> int:
     return max(len(shape), min(len(whole), 1))
 
 
-def match_rows(func: PrimFunc) -> Anchor | None:
-    """The anchor of a function whose reductions all run along the last axis of the same rows, else None."""
+def match_rows(func: PrimFunc, squares: bool = False) -> Anchor | None:
+    """The anchor of a function whose reductions all run along the last axis of the same rows, else None.
+
+    squares   sums of squares are reductions of rows too, as RMSNorm's, and no products of two operands
+    """
     blocks = blocks_of(func)
     reductions = [b for b in blocks if is_reduction(b)]
-    if find_contraction(func) is not None or not reductions or not all(_reduces_innermost(b) for b in reductions):
+    product = find_contraction(func)
+    if product is not None and not (squares and _is_square(product.a, product.b)):
+        return None
+    if not reductions or not all(_reduces_innermost(b) for b in reductions):
         return None
     if not all(is_injective(b) or is_reduction(b) for b in blocks):
         return None
@@ -67,6 +74,11 @@ def match_rows(func: PrimFunc) -> Anchor | None:
     sizes = {"rows": math.prod(rows), "length": length}
     op = "softmax" if len(reductions) == 2 else "rows"
     return Anchor(reductions[0].name_hint, op, sizes, Rows(axes, rows[-1], blocks))
+
+
+def _is_square(a: BufferLoad, b: BufferLoad) -> bool:
+    """Whether both factors of a product are the same element."""
+    return a.buffer is b.buffer and [*map(form_key, a.indices)] == [*map(form_key, b.indices)]
 
 
 def match_rows_of_one_result(func: PrimFunc) -> Anchor | None:

@@ -67,13 +67,13 @@ class Held:
 
 
 class RowReduction:
-    """Softmax, LayerNorm and plain reductions over the last axis."""
+    """Softmax, LayerNorm, RMSNorm and plain reductions over the last axis."""
 
     name = "rows"
     version: int = 2
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        anchor = match_rows(func)
+        anchor = match_rows(func, squares=True)
         if anchor is None or not _needs_own_row(anchor.details) or is_over_pairs(func, target):
             return None
         return anchor

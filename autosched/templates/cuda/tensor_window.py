@@ -45,6 +45,7 @@ PADDING = 8  # elements between rows of shared memory: eight of them lie in diff
 WIDE = "float32"  # of sums
 MOST_UNROLLED = 9  # places of a window
 MOST_PLACES = 25
+MOST_AHEAD = 64  # pixels on their way in a thread's registers
 LEAST_CHANNELS, LEAST_PIXELS = 8, 4
 BLOCKS_AT_ONCE, MEMORY_LATENCY, STEP_LATENCY = 2, 600.0, 60.0  # blocks of an SM whose waits overlap; cycles
 STAGED = 4.0  # instructions for an element of the window
@@ -198,12 +199,19 @@ def _reach(s: Mapping[str, int], high: int, wide: int) -> int:
 
 
 def _fitting(s: Mapping[str, int], gpu: GpuFacts) -> list[tuple[tuple[int, int, int, int, int], int]]:
-    """The tiles of `TILES` with steps that have room in a block's shared memory."""
-    room = gpu.max_shared_memory_per_block
-    return [
-        (t, step) for t in TILES for step in (32, 16)
-        if shared_bytes(s, t[:3], step, 2) <= room and (step == STEP or s["I"] >= step)
-    ]  # fmt: skip
+    """The tiles of `TILES` with steps that are in the space: half of them results, with room for what they hold."""
+    found = []
+    for tile in TILES:
+        rows, high, wide, warps_m, warps_n = tile
+        threads = LANES * warps_m * warps_n
+        if rows >= 2 * s["O"] or high >= 2 * s["OH"] or wide >= s["OW"] + 8:
+            continue
+        for step in (32, STEP):
+            ahead = _reach(s, high, wide) * step <= threads * MOST_AHEAD
+            fits = shared_bytes(s, tile[:3], step, 2) <= gpu.max_shared_memory_per_block
+            if ahead and fits and (step == STEP or s["I"] >= step):
+                found.append((tile, step))
+    return found
 
 
 def best_tile(s: Mapping[str, int], gpu: GpuFacts, dtype: str) -> tuple[tuple[int, int, int, int, int], int]:

@@ -102,3 +102,12 @@ def test_what_a_window_is() -> None:
     s = found.sizes
     assert (s["G"], s["N"], s["O"], s["I"], s["OH"], s["OW"]) == (2, 2, 16, 8, 4, 9)
     assert (s["KH"], s["SH"], s["DH"], s["SW"]) == (3, 2, 2, 2)
+
+
+@pytest.mark.parametrize("o", [8, 20, 128])
+@pytest.mark.parametrize("size, stride", [((5, 6), 1), ((56, 56), 2), ((7, 7), 1), ((30, 9), 2)])
+def test_every_default_is_in_the_space(o: int, size: tuple[int, int], stride: int) -> None:
+    func = Conv(48, size, o, 3, stride=stride, pad=1, dtype="float16").func()
+    for arch in ("sm_80", "sm_86", "sm_90a"):
+        target = Target(f"cuda -arch={arch}")
+        assert space_for(func, target).contains(default_config(func, target))
