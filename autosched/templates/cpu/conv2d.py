@@ -138,7 +138,7 @@ class Conv2dBlocked:
         """Cycles that a good configuration takes on one core."""
         s, lanes = anchor.sizes, target.lanes("float32")
         points, steps = s["N"] * s["OH"] * s["OW"], s["IC"] * s["IB"] * s["KH"] * s["KW"]
-        return direct_cycles(points, s["OC"] * -(-s["block"] // lanes), steps, lanes)
+        return direct_cycles(points, s["OC"] * -(-s["block"] // lanes), steps, target)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)

@@ -25,8 +25,11 @@ TILE_OVERHEAD = 24  # cycles of a register tile beside its steps: addresses, sta
 INPUT_CYCLES = {2: 50, 4: 150}  # to transform a tile's inputs, one vector of channels
 OUTPUT_CYCLES = {2: 30, 4: 90}
 # Weights of a model that no cache holds: Zen 3; and with wide vectors Zen 5, where it tells the cycles of F(4) and F(2)
-# at 14x14x256 and 7x7x512 within 13 % (342 and 435 us, 948 and 586 us).
-COLD_BYTES_PER_CYCLE, COLD_BYTES_PER_WIDE_CYCLE = 6, 10
+# at 14x14x256 and 7x7x512 within 13 % (342 and 435 us, 948 and 586 us). A core of a server's mesh reads less:
+# Emerald Rapids takes 1.8 ms for the 16.8 MB of F(2) at 7x7x512, and F(2) is faster than F(4) at 14x14x256.
+COLD_BYTES_PER_CYCLE, COLD_BYTES_PER_WIDE_CYCLE, COLD_BYTES_PER_MESH_CYCLE = 6, 10, 4
+MESHES = ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",
+          "graniterapids")  # fmt: skip
 L2_VECTOR_CYCLES = 2  # to bring a vector from the second-level cache, sustained
 APART = 0.4  # of the time to write transformed inputs to the third-level cache and read them again is not hidden
 MOST_BLOCKS = 512
@@ -114,21 +117,28 @@ def winograd_cycles(layer: Layer, plan: Plan, target: Target, caches: CacheSizes
     if plan.tasks == "channels":  # all inputs are transformed before anything reads them
         held += size * (blocks - 1) * block * FLOAT_BYTES * layer.channels
         written = 2 * size * blocks * block * layer.channels * FLOAT_BYTES
-        transforms += APART * written / L3_BYTES_PER_CYCLE if held > caches.l2_bytes else 0.0
+        transforms += APART * written / L3_BYTES_PER_CYCLE if held > 0.9 * caches.l2_bytes else 0.0
     traffic = again * (beyond / L3_BYTES_PER_CYCLE + (1 - beyond) / (4 * L2_BYTES_PER_CYCLE))
-    weights = weight_cycles(size * layer.channels * layer.outputs, blocks, products, lanes)
+    weights = weight_cycles(size * layer.channels * layer.outputs, blocks, products, target)
     return products + transforms + 0.15 * traffic + weights
 
 
-def direct_cycles(points: int, vectors: int, steps: int, lanes: int) -> float:
+def direct_cycles(points: int, vectors: int, steps: int, target: Target) -> float:
     """Direct convolution of so many points of the image, vectors of output channels and steps of the reduction."""
     products = points * vectors * steps / FMA_PER_CYCLE / DIRECT_EFFICIENCY
-    return products + weight_cycles(vectors * lanes * steps, 1, products, lanes)
+    return products + weight_cycles(vectors * target.lanes("float32") * steps, 1, products, target)
 
 
-def weight_cycles(weights: int, times: int, products: float, lanes: int) -> float:
+def cold_bytes_per_cycle(target: Target) -> int:
+    """What one core reads of weights that no cache holds."""
+    if target.mcpu in MESHES:
+        return COLD_BYTES_PER_MESH_CYCLE
+    return COLD_BYTES_PER_WIDE_CYCLE if target.lanes("float32") >= 16 else COLD_BYTES_PER_CYCLE
+
+
+def weight_cycles(weights: int, times: int, products: float, target: Target) -> float:
     """Beyond computing: weights are cold when they come first, and from the third cache when they come again."""
-    first = weights * FLOAT_BYTES / (COLD_BYTES_PER_WIDE_CYCLE if lanes >= 16 else COLD_BYTES_PER_CYCLE)
+    first = weights * FLOAT_BYTES / cold_bytes_per_cycle(target)
     again = (times - 1) * weights * FLOAT_BYTES / L3_BYTES_PER_CYCLE
     return 0.25 * first + 0.3 * again + 0.75 * max(0.0, first + again - products)
 

@@ -56,3 +56,19 @@ def test_with_wide_vectors_large_tiles_win_unless_their_weights_are_too_many(l1_
     layers = [Layer(1, 64, 64, 56, 56, 16), Layer(1, 128, 128, 28, 28, 16), Layer(1, 256, 256, 14, 14, 16)]
     assert [best_plan(layer, 4, cpu)[1].m for layer in layers] == [4, 4, 4]
     assert best_plan(Layer(1, 512, 512, 7, 7, 16), 4, cpu)[1].m == 2
+
+
+def test_where_cold_weights_come_slowly_smaller_tiles_win_earlier() -> None:
+    sizes = "-num-cores=2 -l1-bytes=49152 -l2-bytes=2097152 -l3-bytes=314572800"
+    layers = [Layer(1, 64, 64, 56, 56, 16), Layer(1, 128, 128, 28, 28, 16), Layer(1, 256, 256, 14, 14, 16)]
+    found = {
+        mcpu: [best_plan(layer, 4, Target(f"llvm -mcpu={mcpu} {sizes}"))[1].m for layer in layers]
+        for mcpu in ("x86-64-v4", "emeraldrapids")
+    }
+    assert found == {"x86-64-v4": [4, 4, 4], "emeraldrapids": [4, 4, 2]}
+
+
+def test_inputs_that_barely_fit_the_second_cache_are_transformed_in_blocks() -> None:
+    sizes = "-num-cores=2 -l1-bytes=49152 -l2-bytes=2097152 -l3-bytes=314572800"
+    plan = best_plan(Layer(1, 64, 64, 56, 56, 16), 4, Target(f"llvm -mcpu=emeraldrapids {sizes}"))[1]
+    assert plan.tasks == "tiles"
