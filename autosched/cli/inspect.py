@@ -10,13 +10,14 @@ import click
 
 from autosched.cli import completion
 from autosched.cli.common import Common, make_command
-from autosched.cli.model import Shapes, open_whole
+from autosched.cli.model import Shapes, open_executable, whole
 from autosched.cli.output import Column, Table, milliseconds, percent, print_json, say, show, size
 from autosched.cli.paths import check_output
 from autosched.cli.values import SHAPES
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
 from autosched.runtime.description import facts, kernel_rows
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.target import Target
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def command(
 ) -> None:
     """Show what a built MODEL holds: inputs, outputs, memory, kernels, and the model's nodes that each computes.
 
-    An artifact is looked at as it is; a model is built first, with what the databases know.
+    An artifact is looked at as it is; a model is built first, with what the databases know. --time and --graph need
+    one size.
     """
     forms = [form for form, is_wanted in zip(CODE, (source, schedule, llvm, asm, ptx), strict=True) if is_wanted]
     if len(forms) > 1:
@@ -87,16 +89,20 @@ def command(
             hint = "--graph model.svg"
             raise UsageError(f"the drawing is SVG or HTML, and {graph} is named otherwise", hint=hint)
         check_output(graph, inputs=[model])
-    executable = open_whole(model, common, shapes)
+    found = open_executable(model, common, shapes)
+    if isinstance(found, DynamicExecutable) and not timed and graph is None:
+        executable: Executable | DynamicExecutable = found
+    else:
+        executable = whole(found, model)
     if name is not None and name not in executable.kernels:
         raise UsageError(f"no kernel '{name}'", hint=f"there are {', '.join(executable.kernels)}"[:300])
     if name is not None and forms:
         click.echo(code_of(executable, name, forms[0]))
         return
     rows = [row for row in kernel_rows(executable) if name in (None, row["kernel"])]
-    if timed:
+    if timed and not isinstance(executable, DynamicExecutable):
         _add_times(rows, executable, model.name, common)
-    if graph is not None:
+    if graph is not None and not isinstance(executable, DynamicExecutable):
         from autosched.cli.graph_drawing import draw, to_page
 
         drawing = draw(executable.graph, title=model.name)
@@ -112,7 +118,7 @@ def command(
         show(Table(columns, rows), common.format)
 
 
-def code_of(executable: Executable, name: str, form: str) -> str:
+def code_of(executable: Executable | DynamicExecutable, name: str, form: str) -> str:
     """A kernel's code. Raises UsageError where it has none of this form."""
     kernel = executable.kernels[name]
     if form == "schedule":
@@ -149,11 +155,19 @@ def _head(known: Mapping[str, Json]) -> list[str]:
         for kind, values in (("input", known["inputs"]), ("output", known["outputs"]))
         for value in values
     ]
-    parts = (f"{part} {size(known[f'{part}_bytes'])}" for part in ("weights", "arena", "code"))
+    sizes = ((part, known[f"{part}_bytes"]) for part in ("weights", "arena", "code"))
+    parts = (f"{part} {'as the sizes need' if found is None else size(found)}" for part, found in sizes)
+    lines += [f"size    {_bounds(one)}" for one in known.get("sizes", ())]
     lines += [f"memory  {', '.join(parts)}", f"target  {Target.from_json(known['target']) if known['target'] else '–'}"]
     if known["variants"]:
         lines.append(f"of      {', '.join(known['variants'])}: {known['variant']} is what this machine runs")
     return [*lines, ""]
+
+
+def _bounds(size: Mapping[str, Json]) -> str:
+    return (
+        f"{size['name']}: {size['low']} or more" if size["high"] is None else "{name}: {low} to {high}".format(**size)
+    )
 
 
 def _shortened(text: str, limit: int = 48) -> str:

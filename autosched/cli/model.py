@@ -153,14 +153,18 @@ def open_executable(
 
 def open_whole(path: Path, common: Common, shapes: Shapes | None = None) -> Executable:
     """`open_executable` for commands that look at kernels. Raises UsageError for what has no one size."""
+    return whole(open_executable(path, common, shapes), path)
+
+
+def whole(found: object, path: Path) -> Executable:
+    """What was opened, where it has one size and kernels. Raises UsageError."""
     from autosched.runtime import Executable
     from autosched.runtime.dynamic import DynamicExecutable
 
-    found = open_executable(path, common, shapes)
     if isinstance(found, DynamicExecutable):
         inputs = ", ".join(f"{name}: {shape}" for name, shape in found.input_shapes.items())
-        hint = "give sizes with --shapes and the model's file; autosched.load(path).source has all its kernels"
-        raise UsageError(f"{path} is built for all sizes ({inputs}), and this command looks at one", hint=hint)
+        hint = "give sizes with --shapes and the model's file"
+        raise UsageError(f"{path} is built for all sizes ({inputs}), and this needs one size", hint=hint)
     if not isinstance(found, Executable):
         hint = "give all sizes with --shapes; values that come as inputs cannot be given"
         raise UsageError(f"{path} is compiled when it is called: there are no kernels to look at", hint=hint)

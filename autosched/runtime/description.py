@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
 
 from autosched.printable import html_table
+from autosched.runtime.graph import Node
 from autosched.runtime.graph_executor import Model
+from autosched.runtime.graph_form import GraphForm
 from autosched.runtime.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -23,19 +27,31 @@ class Built(Model, Protocol):
     def variants(self) -> tuple[str, ...]: ...
 
 
-def kernel_rows(executable: Built) -> list[JsonObject]:
-    """What is known of each kernel, in the order in which the graph first calls them."""
+@runtime_checkable
+class BuiltForSizes(Protocol):
+    """A built model whose sizes are known when it is called: a `DynamicExecutable`."""
+
+    kernels: dict[str, Kernel]
+    forms: dict[str, tuple[str, ...]]
+    form: GraphForm
+    constants: tuple[np.ndarray, ...]
+    manifest: dict[str, Json]
+
+
+def kernel_rows(executable: Built | BuiltForSizes) -> list[JsonObject]:
+    """What is known of each kernel, in the order in which the graph first calls them.
+
+    A batch of any size calls a kernel for each size of its blocks, the largest first.
+    """
     report = {str(row["kernel"]): row for row in executable.manifest.get("report", ())}
     rows: dict[str, JsonObject] = {}
-    for node in executable.graph.nodes:
-        if node.kernel not in executable.kernels:
-            continue
-        kernel, known = executable.kernels[node.kernel], report.get(node.kernel, {})
+    for node, name in _calls(executable):
+        kernel, known = executable.kernels[name], report.get(name, report.get(node.kernel, {}))
         config = _config(kernel)
         row = rows.setdefault(
-            node.kernel,
+            name,
             {
-                "kernel": node.kernel,
+                "kernel": name,
                 "calls": 0,
                 "computes": [],
                 "template": config.get("template"),
@@ -49,24 +65,45 @@ def kernel_rows(executable: Built) -> list[JsonObject]:
     return list(rows.values())
 
 
-def facts(executable: Built) -> JsonObject:
-    """What is known of the model as a whole; sizes in bytes."""
-    graph, manifest = executable.graph, executable.manifest
-    return {
+def _calls(executable: Built | BuiltForSizes) -> Iterator[tuple[Node, str]]:
+    """Each node with the kernels that it calls."""
+    if isinstance(executable, BuiltForSizes):
+        for node in executable.form.nodes:
+            names: Sequence[str] = executable.forms.get(node.kernel, (node.kernel,))
+            yield from ((node, name) for name in names if name in executable.kernels)
+    else:
+        yield from ((node, node.kernel) for node in executable.graph.nodes if node.kernel in executable.kernels)
+
+
+def facts(executable: Built | BuiltForSizes) -> JsonObject:
+    """What is known of the model as a whole; sizes in bytes. Of one for all sizes, what depends on them is None."""
+    manifest = executable.manifest
+    known: JsonObject = {
         "target": str(manifest.get("target", "")),
-        "variant": executable.variant,
-        "variants": list(executable.variants),
         "autosched": manifest.get("autosched"),
-        "inputs": [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype} for v in executable.inputs],
-        "outputs": [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype} for v in executable.outputs],
         "weights_bytes": sum(constant.nbytes for constant in executable.constants),
-        "arena_bytes": graph.arena_bytes,
         "code_bytes": sum(len(kernel.code) for kernel in executable.kernels.values()),
-        "calls": sum(node.kernel in executable.kernels for node in graph.nodes),
     }
+    if isinstance(executable, BuiltForSizes):
+        form = executable.form
+        for kind, numbers in (("inputs", form.inputs), ("outputs", form.outputs)):
+            known[kind] = [
+                {"name": form.values[n].name, "shape": form.shape_words(n), "dtype": form.values[n].dtype}
+                for n in numbers
+            ]
+        sizes = [{"name": size.name, "low": size.low, "high": size.high} for size in form.sizes]
+        nodes = sum(node.kernel in executable.kernels or node.kernel in executable.forms for node in form.nodes)
+        return {**known, "variant": "", "variants": [], "arena_bytes": None, "calls": nodes, "sizes": sizes}
+    for kind, values in (("inputs", executable.inputs), ("outputs", executable.outputs)):
+        known[kind] = [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype} for v in values]
+    graph, variants = executable.graph, list(executable.variants)
+    calls = sum(node.kernel in executable.kernels for node in graph.nodes)
+    return {
+        **known, "variant": executable.variant, "variants": variants, "arena_bytes": graph.arena_bytes, "calls": calls,
+    }  # fmt: skip
 
 
-def to_html(executable: Built) -> str:
+def to_html(executable: Built | BuiltForSizes) -> str:
     """Inputs, outputs, memory and kernels as tables."""
     known = facts(executable)
     values = [
@@ -74,7 +111,8 @@ def to_html(executable: Built) -> str:
         for kind in ("input", "output")
         for value in known[f"{kind}s"]
     ]
-    sizes = {part: f"{known[f'{part}_bytes'] / 2**20:.3g} MiB" for part in ("weights", "arena", "code")}
+    parts = [part for part in ("weights", "arena", "code") if known[f"{part}_bytes"] is not None]
+    sizes = {part: f"{known[f'{part}_bytes'] / 2**20:.3g} MiB" for part in parts}
     rows = [
         {
             **{key: row[key] for key in ("kernel", "calls", "template")},

@@ -20,6 +20,7 @@ from autosched.runtime.artifact_check import check_tensor
 from autosched.runtime.backends import backend_of
 from autosched.runtime.block_cover import cover, cover_cost, pass_cost
 from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
+from autosched.runtime.description import to_html
 from autosched.runtime.dynamic_device import DeviceSizesExecutor
 from autosched.runtime.executor_pool import ExecutorPool
 from autosched.runtime.graph import NOP, Graph, Node, check_graph
@@ -282,6 +283,10 @@ class DynamicExecutable:
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle what it is made of."""
         return DynamicExecutable.from_contents, (self.contents(),)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: inputs, outputs, memory and kernels."""
+        return to_html(self)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {shape}" for name, shape in self.input_shapes.items())

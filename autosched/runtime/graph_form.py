@@ -18,6 +18,7 @@ from autosched.runtime.size_expr import (
     shape_at,
     show_limit,
     show_shape,
+    show_size,
     size_at,
     solved,
     symbols_of,
@@ -172,6 +173,10 @@ class GraphForm:
     def describe(self, value: int) -> str:
         """A value's shape with its symbols: [n, 784]."""
         return show_shape(self.shapes[value])
+
+    def shape_words(self, value: int) -> list[int | str]:
+        """The extents of a value, those that depend on symbols as text."""
+        return [size if isinstance(size, int) else show_size(size) for size in self.shapes[value]]
 
     def at(self, sizes: Mapping[str, int]) -> Graph:
         """The graph for some sizes, its memory planned; nodes still call forms.

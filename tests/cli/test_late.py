@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -52,8 +53,16 @@ def test_kernels_for_all_sizes_are_not_those_of_one(tmp_path: Path, capsys: Capt
     path.write_bytes(make([node("Relu", "x", "y")], {"x": ("batch", 3)}, ["y"]).SerializeToString())
     assert main(["build", str(path), "-o", str(tmp_path / "all.asx")]) == 0
     capsys.readouterr()
-    said = refuse(
-        capsys, ["inspect", str(tmp_path / "all.asx")], "is built for all sizes (x: ", "give sizes with --shapes"
-    )
+    artifact = str(tmp_path / "all.asx")
+    said = refuse(capsys, ["inspect", artifact, "--time"], "is built for all sizes (x: ", "give sizes with --shapes")
     assert "compiled when it is called" not in said
+    assert main(["inspect", artifact, "-f", "json"]) == 0
+    known = json.loads(capsys.readouterr().out)
+    assert known["inputs"] == [{"name": "x", "shape": ["batch", 3], "dtype": "float32"}]
+    assert known["sizes"] == [{"name": "batch", "low": 1, "high": None}]
+    kernel = known["kernels"][0]["kernel"]
+    assert main(["inspect", artifact]) == 0
+    assert "arena as the sizes need" in (said := capsys.readouterr().out) and "batch: 1 or more" in said
+    assert main(["inspect", artifact, "--kernel", kernel, "--source"]) == 0
+    assert f"def {kernel}" in capsys.readouterr().out
     assert main(["inspect", str(path), "--shapes", "x:2x3"]) == 0
