@@ -47,7 +47,7 @@ def interruptible() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Point the kernel cache and the database of the whole run at a folder of its own.
+    """Point the kernel cache and the databases of the whole run at a folder of its own.
 
     One cache for all tests and all of pytest-xdist's workers: a kernel that several need is compiled once.
     """
@@ -56,6 +56,7 @@ def private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AUTOSCHED_CACHE_DIR", str((folder.parents[1] if is_worker else folder) / "cache"))
         patch.setenv("AUTOSCHED_DB", str(folder / "records.db"))
+        patch.setenv("XDG_DATA_HOME", str(folder / "data"))  # the user's own database, which is asked after that one
         patch.setenv("TOPHUB_LOCATION", "NONE")  # what is shipped today is nothing that tests should hang on
         for name in (
             "AUTOSCHED_TUNE",
