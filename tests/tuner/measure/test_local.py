@@ -70,7 +70,7 @@ def test_a_good_candidate_has_times(measurer: LocalMeasurer, kind: str) -> None:
         ("build_memory", Status.OUT_OF_MEMORY, "100. GiB"),
         ("needs_python", Status.RUN_ERROR, "PyErr_SetString"),
         ("other_arguments", Status.RUN_ERROR, "other arguments than the task's function"),
-        ("scratch_memory", Status.OUT_OF_MEMORY, "100. GiB"),
+        ("scratch_memory", Status.OUT_OF_MEMORY, "107374182976 bytes of memory are needed"),
         ("one_term_short", Status.WRONG_RESULT, "C[5, 7]"),
         ("last_row_missing", Status.WRONG_RESULT, "C[31, 0] is nan"),
         ("makes_nan", Status.NON_FINITE, "1536 of 1536 values"),
