@@ -377,6 +377,14 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
     "UnpackResult": (
         R.UnpackResult, pair_result, lambda old, new: isinstance(new["main"].body.body, relax.Tuple),
     ),
+    "WidenBytes": (
+        R.WidenBytes,
+        lambda: typed(
+            {"x": ((8, 4), "uint8")},
+            lambda bb, x: op.matmul(x, relax.const(np.ones((4, 3), np.int8)), out_dtype="int32"),
+        ),
+        has("astype"),
+    ),
     "WidenHalves": (
         R.WidenHalves,
         lambda: typed({"x": ((2, 3), "float16")}, lambda bb, x: op.exp(bb.emit(op.tanh(x)))), has("astype"),

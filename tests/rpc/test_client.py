@@ -100,7 +100,7 @@ def test_arrays_are_freed_there(remote: rpc.RPCSession) -> None:
 
 
 def test_too_large_an_array_is_an_error_and_no_end(remote: rpc.RPCSession) -> None:
-    with pytest.raises(tvm.TVMError, match="MemoryError|allocate"):
+    with pytest.raises(tvm.TVMError, match="4398046511104 bytes of memory are needed"):
         tvm.nd.empty((1 << 40,), "float32", remote.cpu())
     assert remote.listdir() is not None
 

@@ -58,7 +58,7 @@ def measurer(server: rpc.Server) -> Iterator[RemoteMeasurer]:
         ("packed", Status.RUN_ERROR, "packed by Transposed cannot be measured remotely"),
         ("needs_python", Status.RUN_ERROR, "PyErr_SetString"),
         ("other_arguments", Status.RUN_ERROR, "other arguments than the task's function"),
-        ("scratch_memory", Status.OUT_OF_MEMORY, "100. GiB"),
+        ("scratch_memory", Status.OUT_OF_MEMORY, "107374182976 bytes of memory are needed"),
         ("one_term_short", Status.WRONG_RESULT, "C[5, 7]"),
         ("makes_nan", Status.NON_FINITE, "1536 of 1536 values"),
         ("beside_output", Status.WRONG_RESULT, "beside its output 'C'"),

@@ -98,7 +98,7 @@ def test_the_default_tile_is_the_one_by_which_the_busiest_multiprocessor_is_done
 def test_clusters_with_tiles_beyond_the_end(knobs, monkeypatch):
     monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
     func = product(200, 136, 136)
-    small = {"rows": 64, "columns": 64, "groups": 1, "lines": 1, "stages": 2, "group": 1}
+    small = {"rows": 64, "columns": 64, "groups": 1, "lines": 1, "stages": 2, "group": 1, "wave_parts": 1}
     config = Config("warpgroup_matmul", {**small, "cluster_rows": 1, "cluster_columns": 1, **knobs})
     assert space_for(func, TARGET).contains(config)
     kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, use_cache=False).kernel
@@ -115,7 +115,7 @@ def test_a_division_behind_the_sums_calls_no_function(monkeypatch):
     a, b = te.placeholder((64, 136), "float16", name="A"), te.placeholder((136, 64), "float16", name="B")
     c = topi.matmul(a, b)
     func = create_prim_func([a, b, topi.multiply(c, topi.sigmoid(c))])
-    knobs = {"rows": 64, "columns": 64, "groups": 1, "lines": 1, "stages": 2, "group": 1}
+    knobs = {"rows": 64, "columns": 64, "groups": 1, "lines": 1, "stages": 2, "group": 1, "wave_parts": 1}
     config = Config("warpgroup_matmul", {**knobs, "cluster_rows": 1, "cluster_columns": 1})
     kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, use_cache=False).kernel
     a, b = (np.random.default_rng(0).standard_normal(x.const_shape()).astype("e") for x in func.buffers[:2])
