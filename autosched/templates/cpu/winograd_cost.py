@@ -27,7 +27,7 @@ OUTPUT_CYCLES = {2: 30, 4: 90}
 # Weights of a model that no cache holds: Zen 3; and with wide vectors Zen 5, where it tells the cycles of F(4) and F(2)
 # at 14x14x256 and 7x7x512 within 13 % (342 and 435 us, 948 and 586 us). A core of a server's mesh reads less:
 # Emerald Rapids takes 1.8 ms for the 16.8 MB of F(2) at 7x7x512, and F(2) is faster than F(4) at 14x14x256.
-COLD_BYTES_PER_CYCLE, COLD_BYTES_PER_WIDE_CYCLE, COLD_BYTES_PER_MESH_CYCLE = 6, 10, 4
+COLD_BYTES_PER_CYCLE, COLD_BYTES_PER_WIDE_CYCLE, COLD_BYTES_PER_MESH_CYCLE = 6, 10, 5
 MESHES = ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",
           "graniterapids")  # fmt: skip
 MANY_WEIGHTS = 2  # times the second cache: 0.6 MB of F(4) at 13x13x64 come as fast as elsewhere, 9.4 MB do not

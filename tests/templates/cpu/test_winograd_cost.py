@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from autosched.target import Target
-from autosched.templates.cpu.winograd_cost import LEAST_TASKS, Layer, Plan, best_plan, unevenness, winograd_cycles
+from autosched.templates.cpu.winograd_cost import (
+    LEAST_TASKS,
+    Layer,
+    Plan,
+    best_plan,
+    direct_cycles,
+    unevenness,
+    winograd_cycles,
+)
 
 LAYERS = [Layer(1, 64, 64, 56, 56, 8), Layer(1, 128, 128, 28, 28, 8), Layer(1, 256, 256, 14, 14, 8),
           Layer(1, 512, 512, 7, 7, 8), Layer(1, 64, 128, 112, 112, 8), Layer(4, 64, 64, 31, 45, 8)]  # fmt: skip
@@ -66,6 +74,8 @@ def test_where_cold_weights_come_slowly_smaller_tiles_win_earlier() -> None:
         for mcpu in ("x86-64-v4", "emeraldrapids")
     }
     assert found == {"x86-64-v4": [4, 4, 4], "emeraldrapids": [4, 4, 2]}
+    cpu = Target(f"llvm -mcpu=emeraldrapids {sizes}")
+    assert best_plan(Layer(1, 512, 512, 7, 7, 16), 4, cpu)[0] < direct_cycles(49, 32, 9 * 512, cpu)
 
 
 def test_inputs_that_barely_fit_the_second_cache_are_transformed_in_blocks() -> None:
