@@ -26,7 +26,8 @@ INPUT_CYCLES = {2: 50, 4: 150}  # to transform a tile's inputs, one vector of ch
 OUTPUT_CYCLES = {2: 30, 4: 90}
 # Weights of a model that no cache holds: Zen 3; and with wide vectors Zen 5, where it tells the cycles of F(4) and F(2)
 # at 14x14x256 and 7x7x512 within 13 % (342 and 435 us, 948 and 586 us). A core of a server's mesh reads less:
-# Emerald Rapids takes 1.8 ms for the 16.8 MB of F(2) at 7x7x512, and F(2) is faster than F(4) at 14x14x256.
+# Emerald Rapids takes 1.1 to 1.9 ms for the 16.8 MB of F(2) at 7x7x512, by what else its memory serves, and F(2) is
+# faster than F(4) at 14x14x256.
 COLD_BYTES_PER_CYCLE, COLD_BYTES_PER_WIDE_CYCLE, COLD_BYTES_PER_MESH_CYCLE = 6, 10, 5
 MESHES = ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",
           "graniterapids")  # fmt: skip
@@ -112,13 +113,13 @@ def winograd_cycles(layer: Layer, plan: Plan, target: Target, caches: CacheSizes
     products *= size * blocks * chunks * plan.panels
     n_vectors = layer.channels / lanes * INPUT_CYCLES[plan.m] + layer.outputs / lanes * OUTPUT_CYCLES[plan.m]
     transforms = blocks * block * n_vectors
-    held = size * block * FLOAT_BYTES * (layer.channels + width * plan.panels)
-    beyond = min(max(held / (0.9 * caches.l2_bytes) - 1, 0.0), 1.0)
+    held, room = size * block * FLOAT_BYTES * (layer.channels + width * plan.panels), 0.9 * caches.l2_bytes
+    beyond = min(max(held / room - 1, 0.0), 1.0)
     again = size * blocks * block * layer.channels * FLOAT_BYTES * chunks * plan.panels
     if plan.tasks == "channels":  # all inputs are transformed before anything reads them
         held += size * (blocks - 1) * block * FLOAT_BYTES * layer.channels
         written = 2 * size * blocks * block * layer.channels * FLOAT_BYTES
-        transforms += APART * written / L3_BYTES_PER_CYCLE if held > 0.9 * caches.l2_bytes else 0.0
+        transforms += APART * written / L3_BYTES_PER_CYCLE if held > room else 0.0
     traffic = again * (beyond / L3_BYTES_PER_CYCLE + (1 - beyond) / (4 * L2_BYTES_PER_CYCLE))
     weights = weight_cycles(size * layer.channels * layer.outputs, blocks, products, target)
     return products + transforms + 0.15 * traffic + weights

@@ -31,11 +31,8 @@ if TYPE_CHECKING:
 TEMPLATE_COMPILER = "autosched.tuner.measure.compiler:TemplateCompiler"
 # The native loop is compiled once and by no candidate: a busy machine that has just installed us needs longer for it.
 _NATIVE_SHARE = 6
-_COLLECTED = (
-    20_000,
-    20,
-    20,
-)  # a compilation makes 300,000 objects, and few that are not freed without being looked for
+# A compilation makes 300,000 objects, and few that are not freed without being looked for.
+_COLLECTED = (20_000, 20, 20)
 
 
 class Compiler(Protocol):
