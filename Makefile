@@ -24,7 +24,7 @@ help:
 	@echo "make test-all  all tests"
 	@echo "make check-avx512  runs code for AVX-512 on an emulated CPU (Debian with bochs; half an hour)"
 	@echo "make check-arm  runs code for AArch64 in emulated processes (Debian with qemu-user-static; half an hour)"
-	@echo "make check-cuda  machine code of all GPU templates for all architectures; needs no GPU (four minutes)"
+	@echo "make check-cuda  machine code of all GPU templates for all architectures; needs no GPU (an hour or two)"
 	@echo "make gpu-check  correctness and speed of GPU kernels on the GPU that is here (nine minutes)"
 	@echo "make conformance  the onnx package's own cases, as a user would run them (six minutes)"
 	@echo "make bench     the performance tables; make bench-kernels, make bench-models, make bench-more: against all peers"

@@ -2,18 +2,24 @@
 
 For each case the default and random configurations of each architecture's own space become machine code for it, without
 stack frame and spills; the table of what came out is written to `benchmarks/results/cuda-static.md`. Then the kernels
-of networks at reduced sizes run on the emulator and, thread by thread, through the CPU.
+of networks at reduced sizes run on the emulator and, thread by thread, through the CPU. The whole takes an hour or two
+of one core: with `--rows FOLDER` a run goes on where others have stopped, and several share the cases.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import pickle
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import TypeVar, cast
 
 from autosched import te, topi
 from autosched.codegen import compile_func
@@ -29,6 +35,9 @@ from autosched.templates.tf32 import with_tf32
 from autosched.tir import PrimFunc
 from autosched.topi.attention import attention
 from autosched.topi.sort import argsort, cumsum, take_along
+from benchmarks.machine import commit
+
+T = TypeVar("T")
 
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "cuda-static.md"
@@ -261,23 +270,59 @@ def table(rows: Sequence[Row], archs: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run_networks() -> tuple[str, int]:
-    """(a table of how many kernels of each network are right, the number that are not)."""
-    from tests.cuda_networks import DTYPES, NETWORKS, problems_of, tasks_of
+@dataclass(frozen=True)
+class NetworkRow:
+    """What became of a network's kernels: how many there are, and what is wrong with those that are not right."""
 
+    network: str
+    dtype: str
+    kernels: int
+    wrong: tuple[str, ...]
+
+    def line(self) -> str:
+        """The network's line of its table."""
+        return f"| {self.network} | {self.dtype} | {self.kernels} | {len(self.wrong)} |"
+
+
+def every_network() -> Iterator[tuple[str, str]]:
+    """Names of networks with their types."""
+    from tests.cuda_networks import DTYPES, NETWORKS
+
+    return product(NETWORKS, DTYPES)
+
+
+def run_network(name: str, dtype: str) -> NetworkRow:
+    """Run the default kernels of a network on the emulator in two orders and through the CPU."""
+    from tests.cuda_networks import problems_of, tasks_of
+
+    tasks = tasks_of(name, dtype)
+    found = [next(problems_of(task), "") for task in tasks]
+    return NetworkRow(name, dtype, len(tasks), tuple(filter(None, found)))
+
+
+def network_table(rows: Sequence[NetworkRow]) -> str:
+    """The networks' results as Markdown."""
     lines = ["### Default kernels of networks at reduced sizes, on the emulator in two orders and through the CPU", ""]
-    lines += ["| network | dtype | kernels | wrong |", "|---|---|---|---|"]
-    n_wrong = 0
-    for name in NETWORKS:
-        for dtype in DTYPES:
-            tasks = tasks_of(name, dtype)
-            problems = [found for found in map(list, map(problems_of, tasks)) if found]
-            n_wrong += len(problems)
-            print(f"{name:20} {dtype:8} {len(tasks)} kernels, {len(problems)} wrong", flush=True)
-            for found in problems:
-                print(f"    {found[0]}", flush=True)
-            lines.append(f"| {name} | {dtype} | {len(tasks)} | {len(problems)} |")
-    return "\n".join(lines) + "\n", n_wrong
+    return "\n".join([*lines, "| network | dtype | kernels | wrong |", "|---|---|---|---|", *(r.line() for r in rows)])
+
+
+class Kept:
+    """Rows in a folder, a file each, which other runs of the same commit have written or are writing."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder, self.commit = folder, commit()
+
+    def take(self, key: str, make: Callable[[], T]) -> T:
+        """The row of that key: the kept one, else a new one, which is kept."""
+        if self.folder is None:
+            return make()
+        file = self.folder / f"{key}, {self.commit}"
+        if not file.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part = file.with_name(f"{os.getpid()}")
+            part.write_bytes(pickle.dumps(make()))
+            part.rename(file)
+        return cast(T, pickle.loads(file.read_bytes()))
 
 
 def main() -> int:
@@ -287,21 +332,29 @@ def main() -> int:
     parser.add_argument("--random", type=int, default=20, help="random configurations of each case")
     parser.add_argument("--archs", default=",".join(ARCHS))
     parser.add_argument("--save", action="store_true", help=f"write the table to {RESULTS.name}")
+    parser.add_argument("--rows", type=Path, help="a folder of rows: those of this commit are taken, new ones added")
     args = parser.parse_args()
-    archs, rows = args.archs.split(","), []
-    for name in (n for n in CASES if not args.only or any(t in n for t in args.only.split(","))):
-        rows.append(run_case(name, args.random, archs))
-        print(rows[-1].line(), flush=True)
-        for failure in rows[-1].failures:
-            print(f"    {failure}", flush=True)
-    text, n_wrong = table(rows, archs), 0
-    if not args.only:
-        networks, n_wrong = run_networks()
-        text += "\n" + networks
+    archs, kept = args.archs.split(","), Kept(args.rows)
+    rows, networks = list[Row](), list[NetworkRow]()
+    if args.rows and (not kept.commit or "dirty" in kept.commit):
+        parser.error("--rows keeps rows of a commit: commit the changes first")
+
+    def wanted(name: str) -> bool:
+        return not args.only or any(text in name for text in args.only.split(","))
+
+    for name in filter(wanted, CASES):
+        row = kept.take(f"{name}, {args.random} random, {args.archs}", partial(run_case, name, args.random, archs))
+        rows.append(row)
+        print("\n    ".join([row.line(), *row.failures]), flush=True)
+    for name, dtype in every_network() if not args.only or "network" in args.only else ():
+        if wanted(key := f"network {name} {dtype}"):
+            networks.append(kept.take(key, partial(run_network, name, dtype)))
+            print("\n    ".join([networks[-1].line(), *networks[-1].wrong]), flush=True)
+    text = table(rows, archs) + ("\n" + network_table(networks) + "\n" if networks else "")
     print(text)
     if args.save:
-        RESULTS.write_text(text)
-    return 1 if n_wrong or any(r.failures for r in rows) else 0
+        RESULTS.write_text(f"`python -m tests.check_cuda --random {args.random}`, commit {kept.commit}.\n\n{text}")
+    return 1 if any(n.wrong for n in networks) or any(r.failures for r in rows) else 0
 
 
 if __name__ == "__main__":
