@@ -33,17 +33,21 @@ from benchmarks.rows import GROUPS
 
 ROOT = Path(__file__).parents[1]
 WORKER = """
-import json, sys, time
+import hashlib, json, re, sys, time
 import numpy as np
 import autosched
 from autosched.contrib import graph_executor
 from autosched.driver import load_model
 
+def code(executable):
+    texts = sorted(re.sub("_[0-9a-f]{12,}", "", kernel.asm) for kernel in executable.kernels.values())
+    return hashlib.sha256("".join(texts).encode()).hexdigest()
+
 models = []
 for line in sys.stdin:
     call, *args = json.loads(line)
     if call == "build":
-        models = []
+        models, found = [], []
         for path in args[0]:
             executable = autosched.build(load_model(path), target="cpu", threads=args[1])
             module = graph_executor.GraphModule(executable["default"](autosched.cpu(0)))
@@ -52,7 +56,7 @@ for line in sys.stdin:
                 module.set_input(value.name, sample.astype(value.dtype))
             module.run()
             models.append(module)
-        found = None
+            found.append(code(executable))
     else:
         found = []
         for module in models:
@@ -68,12 +72,13 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Compared:
-    """A row by its name: times of the other commit and of this one, round by round."""
+    """A row by its name: times of the other commit and of this one, round by round; whether its code is the same."""
 
     group: str
     name: str
     before_s: np.ndarray
     after_s: np.ndarray
+    is_same: bool
 
     @property
     def ratio(self) -> tuple[float, float]:
@@ -84,7 +89,11 @@ class Compared:
     @property
     def is_slower(self) -> bool:
         ratio, half = self.ratio
-        return ratio - half > 1
+        return ratio - half > 1 and not self.is_same
+
+    def __str__(self) -> str:
+        ratio, half = self.ratio
+        return f"{ratio:.3f} ± {half:.3f}{' same code' * self.is_same}{' slower' * self.is_slower}"
 
 
 class Worker:
@@ -114,16 +123,18 @@ class Worker:
         self.process.wait()
 
 
-def compare(models: Sequence[Path], workers: Sequence[Worker], args: argparse.Namespace) -> np.ndarray:
-    """Medians of calls in s by worker, round and model; in every second round the workers take turns the other way."""
-    for worker in workers:
-        worker("build", [str(path) for path in models], args.threads)
+def compare(models: Sequence[Path], workers: Sequence[Worker], args: argparse.Namespace) -> tuple[np.ndarray, bool]:
+    """(medians of calls in s by worker, round and model, whether the workers' kernels are the same code).
+
+    In every second round the workers take turns the other way.
+    """
+    before, after = (worker("build", [str(path) for path in models], args.threads) for worker in workers)
     rounds = np.empty((len(workers), args.rounds, len(models)))
     for at in range(args.rounds):
         order = list(enumerate(workers))
         for which, worker in order if at % 2 else reversed(order):
             rounds[which, at] = worker("time", args.time / args.rounds)
-    return rounds
+    return rounds, before == after
 
 
 def table(found: Sequence[Compared], title: str) -> Table:
@@ -131,10 +142,9 @@ def table(found: Sequence[Compared], title: str) -> Table:
     made = Table(title, ("row", "before µs", "now µs", "now / before"))
     ratios = []
     for one in found:
-        ratio, half = one.ratio
-        ratios.append(ratio)
+        ratios.append(one.ratio[0])
         before, after = (f"{1e6 * float(np.median(x)):.4g}" for x in (one.before_s, one.after_s))
-        made.rows.append((one.name, before, after, f"{ratio:.3f} ± {half:.3f}{' slower' if one.is_slower else ''}"))
+        made.rows.append((one.name, before, after, str(one)))
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     made.notes.append(f"geometric mean {mean:.3f}, largest {max(ratios):.3f}; {sum(c.is_slower for c in found)} slower")
     return made
@@ -146,16 +156,16 @@ def run(args: argparse.Namespace, workers: Sequence[Worker], folder: Path) -> li
 
     def note(one: Compared) -> None:
         found.append(one)
-        ratio, half = one.ratio
-        print(f"{one.group:12} {one.name:44} {ratio:.3f} ± {half:.3f}{' slower' if one.is_slower else ''}", flush=True)
+        print(f"{one.group:12} {one.name:44} {one}", flush=True)
 
     for row in choose(args.only.split(","), args.rows):
         models = [save(row.model(count), folder, f"chain{count}") for count in (1, row.layers)]
-        rounds = compare(models, workers, args)
-        note(Compared(row.group, row.name, *(rounds[..., 1] - rounds[..., 0]) / ((row.layers - 1) * row.per_layer)))
+        rounds, is_same = compare(models, workers, args)
+        of_one = (rounds[..., 1] - rounds[..., 0]) / ((row.layers - 1) * row.per_layer)
+        note(Compared(row.group, row.name, *of_one, is_same))
     for name in filter(None, args.models.split(",")):
-        rounds = compare([save(get_model(name), folder, name)], workers, args)
-        note(Compared("networks", name, *rounds[..., 0]))
+        rounds, is_same = compare([save(get_model(name), folder, name)], workers, args)
+        note(Compared("networks", name, *rounds[..., 0], is_same))
     return found
 
 
