@@ -36,6 +36,7 @@ autosched build model.onnx -o model.asx --db tuned.db -v
 autosched build model.onnx --strict --like x86-64-v4
 autosched build model.onnx --pin "matmul 128x784" "rows=6 vectors=2"
 autosched build model.onnx --mcpu x86-64-v3,x86-64-v4
+autosched build model.onnx --target nvidia/nvidia-h200 --target "cuda -arch=sm_80" --target cpu
 """
 
 LITTLE = 0.005  # of a model's time: a smaller estimate is not shown
@@ -52,7 +53,7 @@ REPORT_COLUMNS = (
 )
 
 
-@make_command("build", example=EXAMPLE)
+@make_command("build", example=EXAMPLE, several_targets=True)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: MODEL with .asx).")
 @click.option("--no-db", is_flag=True, help="Use every template's default; look nothing up.")
@@ -146,15 +147,16 @@ def command(
         raise UsageError("--db and --no-db exclude each other")
     if pins and locked is not None:
         raise UsageError("--pin and --locked exclude each other")
-    if mcpu and common.target != "cpu":
+    if mcpu and common.targets != ("cpu",):
         raise UsageError("--mcpu and --target exclude each other")
-    targets = {name: f"llvm -mcpu={name}" for name in mcpu or ()} or {"": common.target}
     path = output or artifact_of(model)
     check_source(model)
     check_output(path, inputs=[model, *map(Path, common.db), *([locked] if locked else [])])
     from autosched import driver
     from autosched.records import FallbackContext
 
+    targets = {name: f"llvm -mcpu={name}" for name in mcpu or ()} or _named(common.targets)
+    for_fixed = "--pin" if pins else "--mcpu" if mcpu else "more than one --target" if len(targets) > 1 else ""
     records: Records | None = FallbackContext() if no_db else list(common.db) or None
     if locked is not None:
         from autosched.records.lock import read_lock
@@ -173,12 +175,12 @@ def command(
         if not (is_onnx and ranged):
             module = load_module(model, fixed, quiet=common.is_quiet, symbolic=not is_onnx)
     except ImportModelError as found:
-        if mcpu or pins:
+        if for_fixed:
             raise
         error = found
     if module is None:
-        if mcpu or pins:
-            raise UsageError("--mcpu and --pin take models of fixed sizes", hint="give numbers in --shapes")
+        if for_fixed:
+            raise UsageError(f"{for_fixed} takes a model of fixed sizes", hint="give numbers in --shapes")
         late = build_late(
             error, model, shapes, target=common.target,
             records=records, threads=common.threads, accuracy=accuracy, precision=precision, like=like,
@@ -190,7 +192,7 @@ def command(
         return
     built = {}
     for name, target in targets.items():
-        with compiling(f"building {model.name}{f' for {name}' if mcpu else ''}", quiet=common.is_quiet):
+        with compiling(f"building {model.name}{f' for {name}' if name else ''}", quiet=common.is_quiet):
             if not symbols(module):
                 driver.tune_first(module, target, records=records, threads=common.threads)
             built[name] = driver.build(
@@ -221,6 +223,13 @@ def command(
     say(f"written to {path}", quiet=common.is_quiet)
 
 
+def _named(targets: Sequence[str]) -> dict[str, str]:
+    """Targets by the names of an artifact's variants; "" names the only one."""
+    from autosched import driver
+
+    return dict(zip(driver.name_targets(targets) if len(targets) > 1 else [""], targets, strict=True))
+
+
 def _save(built: Mapping[str, Executable], path: Path) -> None:
     """Write the artifact of one build or of several."""
     from autosched.runtime.variants import Variants
@@ -230,18 +239,19 @@ def _save(built: Mapping[str, Executable], path: Path) -> None:
 
 
 def _show(reports: Mapping[str, BuildReport], built: Mapping[str, Executable], path: Path, common: Common) -> None:
-    """Show the builds' reports, where they were asked for: one for each CPU, if there are several."""
+    """Show the builds' reports, where they were asked for: one for each variant, if there are several."""
     _, *others = reports.values()
     if common.format == "json":
         document: JsonObject = {"artifact": str(path)}
+        kind = "target" if len(common.targets) > 1 else "cpu"
         each = [
-            {"cpu": name, "summary": r.summary, "graph": r.graph, "kernels": _rows(r, built[name])}
+            {kind: name, "summary": r.summary, "graph": r.graph, "kernels": _rows(r, built[name])}
             for name, r in reports.items()
         ]
-        print_json(document | ({"variants": each} if others else {k: v for k, v in each[0].items() if k != "cpu"}))
+        print_json(document | ({"variants": each} if others else {k: v for k, v in each[0].items() if k != kind}))
     elif common.verbosity > 0 or common.format == "csv":
-        columns = (Column("cpu", "CPU"), *REPORT_COLUMNS) if others else REPORT_COLUMNS
-        rows = [{"cpu": name, **row} for name, r in reports.items() for row in _rows(r, built[name])]
+        columns = (Column("for", "for"), *REPORT_COLUMNS) if others else REPORT_COLUMNS
+        rows = [{"for": name, **row} for name, r in reports.items() for row in _rows(r, built[name])]
         show(Table(columns, rows), common.format)
         for name, r in reports.items():
             if common.format == "table" and r.graph_text:

@@ -30,7 +30,7 @@ autosched inspect model.onnx --time --threads 1
 autosched inspect model.asx --kernel softmax --source
 autosched inspect model.asx --graph model.svg
 """
-CODE = ("source", "schedule", "llvm", "asm", "ptx")
+CODE = ("source", "schedule", "llvm", "asm", "ptx", "sass")
 
 COLUMNS = (Column("kernel", "kernel"), Column("calls", "×", right=True))
 TIMES = (Column("seconds", "ms", milliseconds, right=True), Column("share", "share", percent, right=True))
@@ -41,6 +41,11 @@ CHOICE = (
     Column("trust", "trust"),
 )
 KNOBS = Column("knobs", "configuration", lambda knobs: " ".join(f"{k}={v}" for k, v in knobs.items()))
+DEVICE = (
+    Column("registers", "registers", right=True),
+    Column("shared_bytes", "shared", size, right=True),
+    Column("occupancy", "occupancy", percent, right=True),
+)
 MORE = (Column("workload", "workload"), Column("code_bytes", "code", size, right=True))
 
 
@@ -58,6 +63,10 @@ MORE = (Column("workload", "workload"), Column("code_bytes", "code", size, right
 @click.option("--llvm", is_flag=True, help="LLVM IR after optimisation.")
 @click.option("--asm", is_flag=True, help="Assembly.")
 @click.option("--ptx", is_flag=True, help="PTX of a GPU's kernel.")
+@click.option("--sass", is_flag=True, help="Machine code of a GPU's kernel, as NVIDIA's nvdisasm shows it.")
+@click.option(
+    "--variant", default="", metavar="NAME", help="Of an artifact for several targets the one of this name: sm_90a."
+)
 @click.option("--time", "timed", is_flag=True, help="Run the model, and show each kernel's time and share.")
 @click.option("--graph", type=click.Path(path_type=Path), help="Write a drawing of the graph: .svg or .html.")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
@@ -70,6 +79,8 @@ def command(
     llvm: bool,
     asm: bool,
     ptx: bool,
+    sass: bool,
+    variant: str,
     timed: bool,
     graph: Path | None,
     shapes: Shapes | None,
@@ -79,7 +90,7 @@ def command(
     An artifact is looked at as it is; a model is built first, with what the databases know. --time and --graph need
     one size.
     """
-    forms = [form for form, is_wanted in zip(CODE, (source, schedule, llvm, asm, ptx), strict=True) if is_wanted]
+    forms = [form for form, is_wanted in zip(CODE, (source, schedule, llvm, asm, ptx, sass), strict=True) if is_wanted]
     if len(forms) > 1:
         raise UsageError(f"--{forms[0]} and --{forms[1]} exclude each other")
     if forms and not name:
@@ -89,7 +100,7 @@ def command(
             hint = "--graph model.svg"
             raise UsageError(f"the drawing is SVG or HTML, and {graph} is named otherwise", hint=hint)
         check_output(graph, inputs=[model])
-    found = open_executable(model, common, shapes)
+    found = open_executable(model, common, shapes, variant=variant)
     if isinstance(found, DynamicExecutable) and not timed and graph is None:
         executable: Executable | DynamicExecutable = found
     else:
@@ -109,12 +120,13 @@ def command(
         is_page = graph.suffix.lower() == ".html"
         graph.write_text(to_page(drawing, model.name) if is_page else drawing, encoding="utf-8")
         say(f"written to {graph}", quiet=common.is_quiet)
-    columns = [*COLUMNS, *(TIMES if timed else ()), *CHOICE, *(MORE if common.verbosity > 0 else ()), KNOBS]
+    device = DEVICE if any("registers" in row for row in rows) else ()
+    columns = [*COLUMNS, *(TIMES if timed else ()), *CHOICE, *device, *(MORE if common.verbosity > 0 else ()), KNOBS]
     if common.format == "json":
         print_json({**facts(executable), "kernels": rows})
     else:
         if common.format == "table" and name is None:
-            print("\n".join(_head(facts(executable))))
+            print("\n".join(_head(facts(executable), is_chosen=not variant and _runs_here(executable))))
         show(Table(columns, rows), common.format)
 
 
@@ -149,7 +161,14 @@ def _add_times(rows: list[JsonObject], executable: Executable, name: str, common
     rows.sort(key=lambda row: -row["seconds"])
 
 
-def _head(known: Mapping[str, Json]) -> list[str]:
+def _runs_here(executable: Executable | DynamicExecutable) -> bool:
+    from autosched.runtime.variants import rank
+
+    return not isinstance(executable, DynamicExecutable) and rank(executable)[0] <= 0
+
+
+def _head(known: Mapping[str, Json], is_chosen: bool) -> list[str]:
+    """What is known of the model as a whole; `is_chosen`: its variant is the one that this machine runs."""
     lines = [
         f"{kind:8}{value['name']}: {value['dtype']}[{', '.join(map(str, value['shape']))}]"
         for kind, values in (("input", known["inputs"]), ("output", known["outputs"]))
@@ -160,7 +179,8 @@ def _head(known: Mapping[str, Json]) -> list[str]:
     lines += [f"size    {_bounds(one)}" for one in known.get("sizes", ())]
     lines += [f"memory  {', '.join(parts)}", f"target  {Target.from_json(known['target']) if known['target'] else '–'}"]
     if known["variants"]:
-        lines.append(f"of      {', '.join(known['variants'])}: {known['variant']} is what this machine runs")
+        of = f"{', '.join(known['variants'])}: {known['variant']} is"
+        lines.append(f"of      {of} {'what this machine runs' if is_chosen else 'shown'}")
     return [*lines, ""]
 
 

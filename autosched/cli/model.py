@@ -100,11 +100,13 @@ def open_executable(
     shapes: Shapes | None = None,
     checks: bool = False,
     take: Callable[[Wanted], object] | None = None,
+    variant: str = "",
 ) -> Executable | LateModel:
     """Load an artifact, or import and build a model with what the databases know; a LateModel is one compiled at calls.
 
     An artifact is loaded without the compiler, unless its kernels are built again with all accesses checked.
-    take  called with the inputs' shapes and dtypes before a model is built: refuses what does not fit
+    take     called with the inputs' shapes and dtypes before a model is built: refuses what does not fit
+    variant  of an artifact for several targets the one that is opened; "": the best that runs here
     """
     check_model(path)
     if is_built(path):
@@ -115,7 +117,7 @@ def open_executable(
             raise UsageError("--shapes does not apply to an artifact", hint="its shapes are fixed; build it again")
         if common.target != "cpu":
             raise UsageError("--target does not apply to an artifact", hint="build it again for another target")
-        loaded = load(path)
+        loaded = load(path, variant=variant)
         if hasattr(loaded, "check_inputs") and not isinstance(loaded, Executable):
             late: LateModel = loaded
             return late
@@ -131,6 +133,8 @@ def open_executable(
             assert isinstance(checked, Executable), "a model is built again as a model"
             return checked
         return loaded
+    if variant:
+        raise UsageError("--variant is for artifacts", hint="--target says what a model is built for")
     records = list(common.db) or None
     try:
         module = load_module(path, shapes, quiet=common.is_quiet)

@@ -117,8 +117,8 @@ def build_own(
         return False
     if used := [name for name, value in others.items() if value]:
         raise UsageError(f"{used[0]} is for models, not for your own functions")
-    if common.target != "cpu":
-        raise UsageError(f"your own functions are compiled for this CPU, not for '{common.target}'")
+    if others_than_cpu := [target for target in common.targets if target != "cpu"]:
+        raise UsageError(f"your own functions are compiled for this CPU, not for '{others_than_cpu[0]}'")
     from autosched.own.ahead import check_function, save_function
 
     check_function(function)

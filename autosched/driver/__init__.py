@@ -7,7 +7,7 @@ modules: here these names are sub-packages and modules.
 from typing import TYPE_CHECKING
 
 from autosched.driver.build.choose import BuildReport
-from autosched.driver.build.entry import build, build_report
+from autosched.driver.build.entry import build, build_report, name_targets
 from autosched.driver.model_files import load_model, split_ranges
 from autosched.lazy_names import lazy_names
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BenchReport", "BuildReport", "TuneOptions", "TuneReport", "build", "build_onnx_file", "build_report", "can_wait",
-    "extract_tasks", "list_tasks", "load_model", "lower", "split_ranges", "tune_first",
+    "extract_tasks", "list_tasks", "load_model", "lower", "name_targets", "split_ranges", "tune_first",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -3,6 +3,7 @@ from autosched.driver.bench.entry import BenchReport as BenchReport
 from autosched.driver.build.choose import BuildReport as BuildReport
 from autosched.driver.build.entry import build as build
 from autosched.driver.build.entry import build_report as build_report
+from autosched.driver.build.entry import name_targets as name_targets
 from autosched.driver.build.lower import lower as lower
 from autosched.driver.model_files import load_model as load_model
 from autosched.driver.model_files import split_ranges as split_ranges

@@ -277,12 +277,13 @@ def is_artifact(path: Path) -> bool:
         return False
 
 
-def load_contents(path: Path, *, mapped: bool = False) -> Contents:
+def load_contents(path: Path, *, mapped: bool = False, variant: str = "") -> Contents:
     """Read an artifact and compare all hashes (about 1 GB/s and core).
 
-    mapped  leave constants in the file, mapped: processes share them, and nobody may write to the file meanwhile
-    Raises  ArtifactError if the file is missing, no artifact, cut short, damaged or of a newer version;
-            NeedsRebuildError if it is whole and its machine code does not run here.
+    mapped   leave constants in the file, mapped: processes share them, and nobody may write to the file meanwhile
+    variant  the one that is read of several, by its name; "": the best that runs here
+    Raises   ArtifactError if the file is missing, no artifact, cut short, damaged or of a newer version, or has no such
+             variant; NeedsRebuildError if it is whole and its machine code does not run here.
     """
     path = Path(path)
     try:
@@ -292,7 +293,7 @@ def load_contents(path: Path, *, mapped: bool = False) -> Contents:
                 raise ArtifactError(f"{path} is empty")
             version, manifest, start = _read_manifest(path, file, size)
             try:
-                manifest = _choose_variant(manifest)
+                manifest = _choose_variant(manifest, variant)
                 check_sections(manifest["sections"], size - start, _ALIGNMENT)
                 blobs = _read_sections(path, file, start, manifest, mapped)
                 contents = _read_contents(path, blobs, manifest, version)
@@ -310,14 +311,19 @@ def load_contents(path: Path, *, mapped: bool = False) -> Contents:
     return contents
 
 
-def _choose_variant(manifest: JsonObject) -> JsonObject:
-    """Of several variants the best one that runs here, else the one that needs the least more; its manifest.
+def _choose_variant(manifest: JsonObject, wanted: str) -> JsonObject:
+    """Of several variants the one of that name; of "" the best that runs here, else the one that needs the least more.
 
     One for a GPU goes before those for CPUs where there is such a GPU, and comes last where there is none.
     """
     if manifest.get("kind") != "variants":
+        if wanted:
+            raise ArtifactError(f"no variant '{wanted}': the artifact was built for one target")
         return manifest
     sections, variants = manifest["sections"], manifest["variants"]
+    names = [str(variant["name"]) for variant in variants]
+    if wanted and wanted not in names:
+        raise ArtifactError(f"the artifact has no variant '{wanted}'", hint=f"there are {', '.join(names)}")
 
     def rank(variant: Mapping[str, Json]) -> tuple[int, int]:
         kernels = variant["kernels"].values()
@@ -327,10 +333,9 @@ def _choose_variant(manifest: JsonObject) -> JsonObject:
         is_foreign = architecture_of(str(variant["machine"])) != host_cpu().architecture
         return CANNOT_RUN if is_foreign else len(host_cpu().lacks(needed)), -len(needed)
 
-    chosen = min(variants, key=rank)
+    chosen = variants[names.index(wanted)] if wanted else min(variants, key=rank)
     if any(type(index) is not int or not 0 <= index < len(sections) for index in chosen["sections"]):
         raise ValueError("a variant's sections lie outside the file")
-    names = [str(variant["name"]) for variant in variants]
     return {**chosen, "sections": [sections[index] for index in chosen["sections"]], "names": names}
 
 

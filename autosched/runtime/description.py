@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from autosched.printable import html_table
+from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.runtime.graph import Node
 from autosched.runtime.graph_executor import Model
 from autosched.runtime.graph_form import GraphForm
@@ -58,11 +59,21 @@ def kernel_rows(executable: Built | BuiltForSizes) -> list[JsonObject]:
                 "knobs": config.get("knobs", {}),
                 **{key: known.get(key) for key in ("origin", "trust", "workload")},
                 "code_bytes": len(kernel.code),
+                **_resources(kernel),
             },
         )
         row["calls"] += 1
         row["computes"] += [name for name in node.origin.split(", ") if name and name not in row["computes"]]
     return list(rows.values())
+
+
+def _resources(kernel: Kernel) -> JsonObject:
+    """What a GPU's kernel has code for, and what it takes of the device: of its launches the one that takes most."""
+    if not isinstance(kernel, CudaKernel):
+        return {}
+    used = kernel.resources
+    names = ("registers", "shared_bytes", "stack_bytes", "spill_bytes", "occupancy")
+    return {"images": list(kernel.archs), "launches": len(kernel.launches), **{n: getattr(used, n) for n in names}}
 
 
 def _calls(executable: Built | BuiltForSizes) -> Iterator[tuple[Node, str]]:

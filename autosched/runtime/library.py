@@ -21,17 +21,18 @@ from autosched.target import choose_threads
 Loaded = Module | Executable | DynamicExecutable | CompiledFunction
 
 
-def load(path: str | Path, *, mapped: bool = False) -> Any:
+def load(path: str | Path, *, mapped: bool = False, variant: str = "") -> Any:
     """Read an artifact: the Executable or Module that `save` or `export_library` wrote.
 
-    mapped  leave constants in the file, so that processes share them; nobody may write to the file meanwhile.
-            Without it a file that is overwritten or cut later changes nothing.
+    mapped   leave constants in the file, so that processes share them; nobody may write to the file meanwhile.
+             Without it a file that is overwritten or cut later changes nothing.
+    variant  of an artifact for several targets the one that is read ("sm_90a"); "": the best that runs here
     Where its machine code runs here no compiler is needed; elsewhere its kernels are built again, with a warning.
-    Raises  InvalidValueError if there is no such file; ArtifactError if it is damaged or from a newer version, and,
-            with AUTOSCHED_STRICT, if its kernels would have to be built again.
+    Raises   InvalidValueError if there is no such file; ArtifactError if it is damaged, from a newer version or has
+             no such variant, and, with AUTOSCHED_STRICT, if its kernels would have to be built again.
     """
     try:
-        return read_module(path, mapped=mapped)
+        return read_module(path, mapped=mapped, variant=variant)
     except NeedsRebuildError as error:
         if error.contents.kind == "function":
             raise ArtifactError(error.message, hint="build the function again on this machine") from None
@@ -53,7 +54,7 @@ def from_source(script: str, target: str, runs: str) -> Any:
     return hook("rebuild")(source_contents(script, target, runs))
 
 
-def read_module(path: str | Path, *, mapped: bool = False) -> Loaded:
+def read_module(path: str | Path, *, mapped: bool = False, variant: str = "") -> Loaded:
     """Read an artifact, whatever its extension, without a compiler.
 
     Raises InvalidValueError (ValueError) if there is no such file, else as `artifact.load_contents`.
@@ -62,7 +63,7 @@ def read_module(path: str | Path, *, mapped: bool = False) -> Loaded:
         raise InvalidTypeError(f"load_module takes a path, not {type(path).__name__}")
     if not Path(path).is_file():
         raise InvalidValueError(f"file {path} does not exist")
-    return module_of_contents(load_contents(Path(path), mapped=mapped))
+    return module_of_contents(load_contents(Path(path), mapped=mapped, variant=variant))
 
 
 def module_of_contents(contents: Contents) -> Loaded:

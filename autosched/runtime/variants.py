@@ -27,7 +27,7 @@ class Variants:
     @property
     def here(self) -> Executable:
         """The one that a process on this machine loads. Raises ArtifactError where none runs here."""
-        ranks = {name: _rank(built) for name, built in self.executables.items()}
+        ranks = {name: rank(built) for name, built in self.executables.items()}
         runs = [name for name, (lacks, _) in ranks.items() if lacks <= 0]
         if not runs:
             raise ArtifactError(f"this machine's devices are none of {', '.join(ranks)}", hint="build for them too")
@@ -46,7 +46,7 @@ class Variants:
         self.save(export_path(path))
 
 
-def _rank(built: Executable) -> tuple[int, int]:
+def rank(built: Executable) -> tuple[int, int]:
     """How well a model suits this machine: less is better, and above 0 what does not run."""
     gpu = [kernel.archs for kernel in built.kernels.values() if isinstance(kernel, CudaKernel)]
     if gpu:

@@ -51,7 +51,7 @@ def parse_target(text: str) -> Parsed:
     except ValueError as error:
         raise TargetError(f"target '{text}' cannot be read: {error}") from error
     if not words:
-        raise TargetError("the target is empty", hint='use "cpu" or "llvm -mcpu=x86-64-v3"')
+        raise TargetError("the target is empty", hint='use "cpu", "cuda" or "llvm -mcpu=x86-64-v3"')
     return parse_mapping({**_kind_entries(words[0]), **_options(words[1:], text)})
 
 
@@ -82,7 +82,7 @@ def _kind_entries(name: str) -> JsonObject:
     if name in KINDS:
         return {"kind": name}
     close = ["cuda"] if name in ("gpu", "nvidia") else difflib.get_close_matches(name, (*KINDS, *TAGS), n=2)
-    hint = f"did you mean {' or '.join(close)}?" if close else 'use "cpu" or "llvm -mcpu=x86-64-v3"'
+    hint = f"did you mean {' or '.join(close)}?" if close else 'use "cpu", "cuda" or "llvm -mcpu=x86-64-v3"'
     raise TargetError(f"unknown target '{name}'", hint=hint)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import autosched
 from autosched.cli import main
 from autosched.driver import extract_tasks
 from autosched.driver.task_space import default_of
@@ -104,3 +105,39 @@ def test_one_file_for_several_instruction_sets(words: list[str], tmp_path: Path,
     refuse(capsys, [*words, "--mcpu", "x86-64-v9"], "unknown CPU 'x86-64-v9'")
     refuse(capsys, [*words, "--mcpu", "x86-64,x86-64"], "names a CPU twice")
     refuse(capsys, [*words, "--mcpu", "x86-64", "--target", "llvm"], "--mcpu and --target exclude")
+
+
+def test_one_file_for_several_targets(words: list[str], tmp_path: Path, capsys: Capture) -> None:
+    """GPUs and a CPU; no GPU is needed."""
+    pytest.importorskip("cuda.bindings.nvjitlink", reason="the CUDA packages are an extra")
+    path = str(tmp_path / "several.asx")
+    words = [*words, "-o", path]
+    targets = ["--target", "nvidia/nvidia-h200", "--target", "cuda -arch=sm_80", "--target", "cpu"]
+    capsys.readouterr()
+    assert main([*words, *targets, "-f", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    here = Target("cpu").mcpu
+    assert [(v["target"], len(v["kernels"])) for v in document["variants"]] == [("sm_90a", 1), ("sm_80", 1), (here, 1)]
+    found = {name: autosched.load(path, variant=name) for name in ("sm_90a", "sm_80", here)}
+    assert [made.variant for made in found.values()] == list(found)
+    (kernel,) = found["sm_80"].kernels.values()
+    assert kernel.archs == ("sm_80", "compute_80")  # PTX for later devices
+    assert main(["inspect", path, "--variant", "sm_80"]) == 0
+    assert f"of      sm_90a, sm_80, {here}: sm_80 is shown" in capsys.readouterr().out
+    refuse(capsys, ["inspect", path, "--variant", "sm_70"], "no variant 'sm_70'", f"there are sm_90a, sm_80, {here}")
+    refuse(capsys, [*words, "--target", "cuda", "--target", "cuda"], "targets for sm_75, sm_75", "each GPU's arch")
+    refuse(capsys, [*words, "--target", "cuda", "--target", "bogus"], "unknown target 'bogus'")
+
+
+@pytest.mark.parametrize("command", ["tune", "run", "bench", "inspect"])
+def test_other_commands_take_one_target(command: str, tmp_path: Path, capsys: Capture) -> None:
+    model = str(dense_file(tmp_path / "m.onnx"))
+    said = f"`autosched {command}` takes one --target, not 2; run it once for each"
+    refuse(capsys, [command, model, "--target", "cpu", "--target", "llvm -mcpu=x86-64"], said, "autosched build")
+
+
+def test_a_file_without_variants_has_none_to_show(words: list[str], tmp_path: Path, capsys: Capture) -> None:
+    path = str(tmp_path / "one.asx")
+    assert main([*words, "-o", path]) == 0
+    refuse(capsys, ["inspect", path, "--variant", "sm_80"], "no variant 'sm_80'", "built for one target")
+    refuse(capsys, ["inspect", words[1], "--variant", "sm_80"], "--variant is for artifacts", "--target")

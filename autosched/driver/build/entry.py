@@ -205,17 +205,25 @@ def build_variants(
     what: object, targets: Sequence[TargetLike], *, shapes: Ranges | None = None, **options: Unpack[BuildOptions]
 ) -> Variants:
     """Build a model once for each target; `options` as of `build`. Raises UsageError for equal ones, or no model."""
+    built = {
+        name: build(what, target=target, shapes=shapes, **options) for name, target in name_targets(targets).items()
+    }
+    if wrong := [made for made in built.values() if not isinstance(made, Executable)]:
+        raise UsageError(f"a {type(wrong[0]).__name__} is built for one target", hint="give a model, or one target")
+    return Variants(built)
+
+
+def name_targets(targets: Sequence[TargetLike]) -> dict[str, Target]:
+    """The targets of one artifact by the names of its variants: a CPU's as in -mcpu, a GPU's architecture.
+
+    Raises UsageError for none, and for several of one name; TargetError.
+    """
     chosen = [resolve_target(target) for target in targets]
     names = [target.mcpu if target.is_cpu else target.gpu.arch for target in chosen]
     if not names or len({*names}) < len(names):
         hint = "name each CPU once, as in -mcpu, and each GPU's architecture, as in -arch"
         raise UsageError(f"targets for {', '.join(names) or 'nothing'}", hint=hint)
-    built = {
-        name: build(what, target=target, shapes=shapes, **options) for name, target in zip(names, chosen, strict=True)
-    }
-    if wrong := [made for made in built.values() if not isinstance(made, Executable)]:
-        raise UsageError(f"a {type(wrong[0]).__name__} is built for one target", hint="give a model, or one target")
-    return Variants(built)
+    return dict(zip(names, chosen, strict=True))
 
 
 def build_report(executable: Executable | DynamicExecutable | SizedModel) -> BuildReport:

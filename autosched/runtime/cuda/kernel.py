@@ -9,13 +9,16 @@ come with the call follow as numbers of 32 bits. The launches of a call run in o
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import math
+import os
 import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -256,13 +259,14 @@ class CudaKernel(Kernel):
     @property
     def sass(self) -> str:
         """The disassembly of `cubin`. Raises DeviceError where NVIDIA's disassembler is missing."""
-        tool = shutil.which("nvdisasm")
+        tool = _disassembler()
         if tool is None:
-            raise DeviceError("nvdisasm is not there, which shows machine code", hint="install the CUDA toolkit")
+            hint = "pip install nvidia-cuda-nvdisasm, or the CUDA toolkit"
+            raise DeviceError("nvdisasm is not there, which shows machine code", hint=hint)
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(self.cubin)
             file.flush()
-            done = subprocess.run([tool, file.name], capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
             raise DeviceError(f"nvdisasm refuses the machine code of kernel '{self.name}'", hint=done.stderr.strip())
         return done.stdout
@@ -342,6 +346,14 @@ class CudaKernel(Kernel):
             found = len(sized.grids), len(sized.shapes), len(sized.most)
             if found != (len(entry["launches"]), n_args, len(sized.names)) or any(len(g) != 3 for g in sized.grids):
                 raise ValueError(f"the sizes of {what} are not those of its launches and arguments")
+
+
+def _disassembler() -> str | None:
+    """NVIDIA's disassembler: that of PATH, else that of the package nvidia-cuda-nvdisasm."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = (spec.submodule_search_locations if spec else None) or ()
+    folders = sorted(str(folder) for root in roots for folder in Path(root).glob("cu*/bin"))
+    return shutil.which("nvdisasm") or shutil.which("nvdisasm", path=os.pathsep.join(folders))
 
 
 def _written(maps: Iterable[TensorMap]) -> list[Json]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,8 +61,22 @@ def test_texts_and_images() -> None:
 
 def test_a_missing_disassembler_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(DeviceError, match="nvdisasm"):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(DeviceError, match="nvdisasm") as found:
         _ = cuda_kernel().sass
+    assert "pip install nvidia-cuda-nvdisasm" in str(found.value)
+
+
+def test_the_disassembler_of_the_package_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", "")
+    spec = ModuleSpec("nvidia", None, is_package=True)
+    spec.submodule_search_locations = [str(tmp_path)]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+    tool = tmp_path / "cu13" / "bin" / "nvdisasm"
+    tool.parent.mkdir(parents=True)
+    tool.write_text('#!/bin/sh\nread -r code < "$2"\necho "$1 $code"\n')
+    tool.chmod(0o755)
+    assert cuda_kernel(images={"sm_90a": b"machine code\n"}).sass == "-c machine code\n"
 
 
 def test_images_that_do_not_fill_the_section_are_refused() -> None:
