@@ -13,13 +13,13 @@ from autosched.cli.groups import SuggestingGroup
 from autosched.cli.output import Column, Row, Table, say, show
 from autosched.errors import UsageError
 from autosched.printable import printable
+from autosched.target import Target
 
 if TYPE_CHECKING:
     from autosched.json_types import Json, JsonObject
     from autosched.space import ConfigSpace
     from autosched.space.toml import SpaceFile
 
-TARGET_KIND = "cpu"
 SHOWN = 24  # candidates of a knob in a text table
 
 
@@ -60,7 +60,8 @@ def list_command(common: Common, spaces: Path | None) -> int:
     from autosched.space import check_space_file, find_space, list_spaces, use_spaces
 
     with use_spaces(spaces):
-        files = [check_space_file(find_space(TARGET_KIND, name)) for name in list_spaces(TARGET_KIND)]
+        kind = Target(common.target).backend
+        files = [check_space_file(find_space(kind, name)) for name in list_spaces(kind)]
     show(Table(LIST_COLUMNS, [_file_row(file) for file in files]), common.format)
     return 0
 
@@ -79,7 +80,7 @@ def show_command(common: Common, template: str, workload: str | None, spaces: Pa
     from autosched.space import check_space_file, find_space, use_spaces
 
     with use_spaces(spaces):
-        file = check_space_file(find_space(TARGET_KIND, template))
+        file = check_space_file(find_space(Target(common.target).backend, template))
     _show(file, common, workload)
     return 0
 
@@ -135,11 +136,24 @@ def _say_counts(summary: Mapping[str, Json], constraints: list[str]) -> None:
 
 def _space(file: SpaceFile, target: str, workload: str) -> ConfigSpace:
     from autosched.space.toml import make_space
-    from autosched.target import Target
 
-    chosen = Target(target)
-    known = {"lanes": chosen.lanes("float32"), "registers": chosen.num_registers, "tile_words": 0}  # of floats
-    return make_space(file, {**known, **parse_sizes(workload)})
+    return make_space(file, {**_facts(Target(target)), **parse_sizes(workload)})
+
+
+def _facts(target: Target) -> dict[str, int]:
+    """What spaces read of a device and of float32."""
+    if target.is_cpu:
+        return {"lanes": target.lanes("float32"), "registers": target.num_registers, "tile_words": 0}
+    gpu = target.gpu
+    return {
+        "bytes": 4,
+        "warp": gpu.warp_size,
+        "most_threads": gpu.max_threads_per_block,
+        "shared_bytes": gpu.max_shared_memory_per_block,
+        "registers": gpu.registers_per_sm,
+        "sm_count": gpu.sm_count,
+        "asynchronous": gpu.compute_capability >= (8, 0),
+    }
 
 
 def parse_sizes(text: str) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,7 +82,10 @@ def _kind_entries(name: str) -> JsonObject:
         return dict(TAGS[name])
     if name in KINDS:
         return {"kind": name}
-    close = ["cuda"] if name in ("gpu", "nvidia") else difflib.get_close_matches(name, (*KINDS, *TAGS), n=2)
+    close = ["cuda"] if name in ("gpu", "nvidia", "cuda:0") else difflib.get_close_matches(name, (*KINDS, *TAGS), n=2)
+    close = close or [tag for tag in TAGS if tag.endswith(f"-{name}")]  # h200
+    if re.fullmatch(r"sm_\d+[af]?", name):
+        close = [f"'cuda -arch={name}'"]
     hint = f"did you mean {' or '.join(close)}?" if close else 'use "cpu", "cuda" or "llvm -mcpu=x86-64-v3"'
     raise TargetError(f"unknown target '{name}'", hint=hint)
 

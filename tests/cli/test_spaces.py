@@ -49,6 +49,15 @@ def test_list(capsys: pytest.CaptureFixture[str], own: Path) -> None:
     assert [row["file"] for row in with_own if str(own) in row["file"]] == [str(own / "cpu" / "matmul.toml")]
 
 
+def test_a_gpu_has_spaces_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    gpu = ["--target", "cuda -arch=sm_90a"]
+    assert [row["template"] for row in answer(capsys, "spaces", "list", *gpu)] == list(list_spaces("cuda"))
+    shown = answer(capsys, "spaces", "show", "matmul", *gpu)
+    assert "shared_bytes" in shown["needs"] and "cuda" in shown["file"]
+    sizes = ["--workload", "batch=1 M=128 N=256 K=784"]
+    assert answer(capsys, "spaces", "show", "matmul", *gpu, *sizes)["valid"] > 0
+
+
 def test_show_counts_the_valid_ones(capsys: pytest.CaptureFixture[str], own: Path) -> None:
     words = ["spaces", "show", "matmul", "--workload", "M=8 registers=16", "--spaces", str(own)]
     shown = answer(capsys, *words)

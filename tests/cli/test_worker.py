@@ -38,6 +38,7 @@ def free_port() -> int:
         (["worker", "tls://127.0.0.1:1"], 2, "needs certificates"),
         (["worker", "127.0.0.1:1", "--builders", "0"], 2, "--builders"),
         (["worker", "127.0.0.1:1", "--target", "abacus"], 2, "abacus"),
+        (["worker", "127.0.0.1:1", "--target", "cuda"], 2, "a worker measures on its CPU"),
         (["worker", "tls://127.0.0.1:1", "--tls-ca", "none.pem"], 2, "no file none.pem"),
         (["worker", f"127.0.0.1:{free_port()}"], 1, "no scheduler answers at tcp://127.0.0.1:"),
     ],

@@ -80,6 +80,9 @@ def test_tvm_attributes():
     [
         ("nothing", "unknown target 'nothing'"),
         ("llvm -mcpu=haswel", "did you mean haswell"),
+        ("sm_90a", "did you mean 'cuda -arch=sm_90a'"),
+        ("h200", "did you mean nvidia/nvidia-h200"),
+        ("cuda:0", "did you mean cuda"),
         ("llvm -mcpus=haswell", "did you mean -mcpu"),
         ("llvm -num-cores=two", "whole number"),
         ("llvm haswell", "no option"),

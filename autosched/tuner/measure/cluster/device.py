@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autosched.errors import TargetError
+from autosched.errors import TargetError, UsageError
 from autosched.target import Fingerprint, Target, choose_threads, host_cpu
 from autosched.target.cpus import features_of
 from autosched.version import __version__
@@ -64,8 +64,10 @@ class Device:
 
 
 def this_device(declared: Target | str | None = None, threads: int | None = None) -> Device:
-    """This machine as a device, or as what it is declared to be."""
+    """This machine as a device, or as what it is declared to be. Raises UsageError for what is no CPU."""
     target = Target("cpu") if declared is None else Target(declared)
+    if not target.is_cpu:
+        raise UsageError(f"a worker measures on its CPU, and '{target}' is none", hint="tune where the GPU is")
     fingerprint = target.fingerprint()
     return Device(fingerprint, complete(target).on(fingerprint), choose_threads(threads))
 
