@@ -23,15 +23,15 @@ _IMPORT = re.compile(rb"\n *(?:from|import) autosched(?:\.| import )(\w+)")
 
 
 @functools.cache
-def toolchain(backend: str) -> str:
-    """What decides what code comes out: versions, and the text of `codegen` and of all that it is built on.
+def toolchain(backend: str, package: str = "codegen") -> str:
+    """What decides what code comes out: versions, and the text of a package and of all that it is built on.
 
     Read once a process, in about 10 ms: a proof mended in `tir` makes old kernels misses as a new emitter does. Of the
     sub-packages of other back ends only those count that this one is made of.
     """
     maker, digest = codegen_backend(backend), hashlib.sha256()
     others = {kind.backend for kind in KINDS.values()} - {"", *maker.SOURCES}
-    for path, text in sorted(sources_below("codegen").items()):
+    for path, text in sorted(sources_below(package).items()):
         if not path.startswith(tuple(os.path.join("codegen", other, "") for other in others)):
             digest.update(text)
     return f"{GENERATOR} {digest.hexdigest()} {maker.toolchain()}"
@@ -65,10 +65,15 @@ def kernel_key(func: PrimFunc, target: Target, name: str, trace: str, config: st
 
     Of the kernel's name that counts which its functions have: see `code_name`.
     """
-    names, backend = _names(func), target.backend
+    backend = target.backend
     facts = codegen_backend(backend).target_facts(target)
-    parts = (structural_key(func), names, target.to_json(), facts, code_name(name), trace, config, toolchain(backend))
+    parts = (*function_texts(func), target.to_json(), facts, code_name(name), trace, config, toolchain(backend))
     return "kernel " + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+
+
+def function_texts(func: PrimFunc) -> tuple[str, str]:
+    """What a key holds of a function: its form, and the names of its variables and buffers."""
+    return structural_key(func), _names(func)
 
 
 def _names(func: PrimFunc) -> str:

@@ -7,6 +7,7 @@ import gc
 import threading
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
 
 from autosched.codegen import cache, counters
 from autosched.codegen.backends import codegen_backend
@@ -48,6 +49,40 @@ def patient_collector() -> Iterator[None]:
 WORTH_A_POOL = 4  # fewer kernels compile faster in this process than a new one starts
 
 
+class Outcome(Protocol):
+    """What a `Compilation` gives: a compiled kernel, or one with more that was found on the way."""
+
+    @property
+    def from_cache(self) -> bool: ...
+
+    def with_name(self, name: str) -> Self:
+        """The same as the kernel of another name, whose `code_name` is the same."""
+
+
+R = TypeVar("R", bound=Outcome)
+R_co = TypeVar("R_co", bound=Outcome, covariant=True)
+
+
+class Asked(Protocol[R_co]):
+    """What a `Compilation` is asked for; helpers are sent it as a pickle."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kin(self) -> Hashable:
+        """Equal for what shares most of its code."""
+
+    def key(self, target: Target) -> str:
+        """Its key in the cache."""
+
+    def load(self, key: str) -> R_co | None:
+        """What the cache has of it."""
+
+    def make(self, target: Target, key: str) -> R_co:
+        """Compile it, and keep it in the cache. Raises what `compile_func` does."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """One kernel to compile: arguments of `compile_func`."""
@@ -56,6 +91,28 @@ class Request:
     name: str
     trace: str = ""
     config: str = ""
+
+    @property
+    def kin(self) -> Hashable:
+        """Kernels of one configuration and first arguments of one shape share most of their code."""
+        return self.config, tuple(tuple(map(const_int, buffer.shape)) for buffer in self.func.buffers[:2])
+
+    def key(self, target: Target) -> str:
+        return cache.kernel_key(self.func, target, self.name, self.trace, self.config)
+
+    def load(self, key: str) -> CompiledKernel | None:
+        return cache.load(key)
+
+    def make(self, target: Target, key: str | None) -> CompiledKernel:
+        """Compile it; keep it in the cache under the key, if there is one. Raises what `compile_func` does."""
+        with patient_collector():
+            compiled = codegen_backend(target.backend).compile_uncached(
+                self.func, target, self.name, self.trace, self.config
+            )
+        counters.COMPILES.add()
+        if key is not None:
+            cache.store(key, compiled)
+        return compiled
 
 
 def compile_func(
@@ -68,27 +125,16 @@ def compile_func(
     Raises  CodegenError for what no code exists for, TargetError for a target without a code generator.
     """
     target = Target(target) if isinstance(target, str) else target
-    key = cache.kernel_key(func, target, name, trace, config)
-    found = cache.load(key) if use_cache else None
+    request = Request(func, name, trace, config)
+    key = request.key(target)
+    found = request.load(key) if use_cache else None
     if found is not None:
         counters.CACHE_HITS.add()
         return found.with_name(name)
-    return compile_missing(Request(func, name, trace, config), target, key if use_cache else None)
+    return request.make(target, key if use_cache else None)
 
 
-def compile_missing(request: Request, target: Target, key: str | None) -> CompiledKernel:
-    """Compile what the cache lacks; keep it there under the key, if there is one. Raises what `compile_func` does."""
-    with patient_collector():
-        compiled = codegen_backend(target.backend).compile_uncached(
-            request.func, target, request.name, request.trace, request.config
-        )
-    counters.COMPILES.add()
-    if key is not None:
-        cache.store(key, compiled)
-    return compiled
-
-
-class Compilation:
+class Compilation(Generic[R]):
     """Kernels that are compiled together, in several processes where that pays; they begin while kernels are added.
 
     with Compilation(target) as compilation:
@@ -102,51 +148,49 @@ class Compilation:
     def __init__(self, target: Target | str = "cpu", jobs: int | None = None):
         self.target = target = Target(target) if isinstance(target, str) else target
         self._helpers = (jobs or choose_threads()) - 1
-        self._keys: dict[int, tuple[Request, str]] = {}  # by the id of a request's function, which is kept
-        self._found: dict[str, CompiledKernel] = {}
+        self._keys: dict[int, tuple[Asked[R], str]] = {}  # by the id of a request, which is kept
+        self._found: dict[str, R] = {}
         self._asked: set[str] = set()
         text = target.to_json()
-        self._work: SharedWork[str, tuple[Request, str], CompiledKernel] = SharedWork(
-            lambda item: compile_missing(item[0], target, item[1]),
+        self._work: SharedWork[str, tuple[Asked[R], str], R] = SharedWork(
+            lambda item: item[0].make(target, item[1]),
             lambda item: (item[0], text, item[1]),
             counters.FINISHED.add,
-            lambda item: _kin(item[0]),
+            lambda item: item[0].kin,
         )
 
-    def __enter__(self) -> Compilation:
+    def __enter__(self) -> Compilation[R]:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._work.close()
 
-    def add(self, request: Request) -> str:
+    def add(self, request: Asked[R]) -> str:
         """A kernel more, unless it was added before; its key."""
-        r = request
-        known, key = self._keys.get(id(r.func), (None, ""))
-        if known is not None and (known.name, known.trace, known.config) == (r.name, r.trace, r.config):
-            return key
-        key = cache.kernel_key(r.func, self.target, r.name, r.trace, r.config)
-        self._keys[id(r.func)] = (r, key)
+        if id(request) in self._keys:
+            return self._keys[id(request)][1]
+        key = request.key(self.target)
+        self._keys[id(request)] = (request, key)
         if key in self._asked:
             return key
-        if key not in self._found and (found := cache.load(key)) is not None:
+        if key not in self._found and (found := request.load(key)) is not None:
             self._found[key] = found
         if key in self._found:
             counters.CACHE_HITS.add()
             return key
         counters.ASKED.add()
         self._asked.add(key)
-        self._work.add(key, (r, key))
+        self._work.add(key, (request, key))
         if self._work.helpers < min(self._helpers, len(self._asked) - WORTH_A_POOL):
             self._work.start_helper()
         return key
 
-    def finish(self, requests: Sequence[Request]) -> list[CompiledKernel]:
+    def finish(self, requests: Sequence[Asked[R]]) -> list[R]:
         """The kernels of these requests, in their order. Raises what `compile_func` does, for the first that fails."""
         keys = [self.add(r) for r in requests]
         before = counters.COMPILES.value
         results = self._work.finish()
-        fresh = sum(isinstance(r, CompiledKernel) and not r.from_cache for r in results.values())
+        fresh = sum(not isinstance(r, Exception) and not r.from_cache for r in results.values())
         counters.COMPILES.add(fresh - (counters.COMPILES.value - before))  # what others have compiled
         kernels = []
         for key, request in zip(keys, requests, strict=True):
@@ -157,11 +201,6 @@ class Compilation:
         return kernels
 
 
-def _kin(request: Request) -> Hashable:
-    """Equal for kernels that share most of their code: of one configuration and first arguments of one shape."""
-    return request.config, tuple(tuple(map(const_int, buffer.shape)) for buffer in request.func.buffers[:2])
-
-
 def compile_funcs(
     requests: Sequence[Request], target: Target | str = "cpu", jobs: int | None = None
 ) -> list[CompiledKernel]:
@@ -170,5 +209,5 @@ def compile_funcs(
     jobs    None: as many as this process may use; 1: in this process
     Raises  what `compile_func` raises, for the first request that fails.
     """
-    with Compilation(target, jobs) as compilation:
+    with Compilation[CompiledKernel](target, jobs) as compilation:
         return compilation.finish(requests)

@@ -1,19 +1,19 @@
 """A process that compiles kernels for another: `python -m autosched.codegen.worker`, frames on stdin and stdout.
 
-It reads (request, target as JSON, key in the cache) and answers with the CompiledKernel, or with the exception. It ends
-when its stdin does, so it never outlives the process that started it.
+It reads (request, target as JSON, key in the cache) and answers with what the request makes, or with the exception. It
+ends when its stdin does, so it never outlives the process that started it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from autosched.codegen.pool import NotDone, read_frame, write_frame
 
 if TYPE_CHECKING:
-    from autosched.codegen.compile import Request
+    from autosched.codegen.compile import Asked
 
 
 def main() -> None:
@@ -47,19 +47,18 @@ def _serve(answers: IO[bytes]) -> None:
             write_frame(answers, NotDone())
 
 
-def _attempt(message: tuple[Request, str, str]) -> object:
+def _attempt(message: tuple[Asked[Any], str, str]) -> object:
     try:
         return _answer(message)
     except Exception as error:  # noqa: BLE001  (it is raised again in the other process)
         return error
 
 
-def _answer(message: tuple[Request, str, str]) -> object:
-    from autosched.codegen.compile import compile_missing
+def _answer(message: tuple[Asked[Any], str, str]) -> object:
     from autosched.target import Target
 
     request, target, key = message
-    return compile_missing(request, Target(target), key)
+    return request.make(Target(target), key)
 
 
 if __name__ == "__main__":

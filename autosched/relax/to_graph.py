@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,9 +26,9 @@ Numbers: TypeAlias = Any  # the number of a value; of a tuple, those of its fiel
 class GraphBuilder:
     """Collects values and nodes of `main` in order; `build` places them."""
 
-    def __init__(self, main: Function, kernels: Mapping[str, PrimFunc]):
+    def __init__(self, main: Function, pairs: Mapping[str, Collection[tuple[int, int]]]):
         self.main = main
-        self.pairs = {name: overwritable(f) for name, f in kernels.items()}
+        self.pairs = pairs
         self.values: list[Value] = []
         self.nodes: list[Node] = []
         self.numbers: dict[object, Numbers] = {}  # Var -> its number or numbers; id(array) -> number of a constant
@@ -217,16 +217,23 @@ def _flat(x: Numbers) -> tuple[int, ...]:
     return tuple(n for f in x for n in _flat(f)) if isinstance(x, tuple) else (x,)
 
 
-def to_graph(module: IRModule) -> tuple[Graph, tuple[np.ndarray, ...], tuple[str, ...]]:
+def to_graph(
+    module: IRModule, in_place: Mapping[str, Collection[tuple[int, int]]] | None = None
+) -> tuple[Graph, tuple[np.ndarray, ...], tuple[str, ...]]:
     """(graph, constants, names of inputs that are parameters) of a module's `main`.
+
+    in_place  what `overwritable` says of the kernels' functions, by name, where it is known
 
     Nodes call kernels named after the module's PrimFuncs. Views share the storage of what they show,
     and a kernel that allows it writes over an input that is not read again. Raises TypeError
     for a call that is no kernel.
     """
     main = module["main"]
-    kernels = {gv.name: f for gv, f in module.functions_items() if isinstance(f, PrimFunc)}
-    builder = GraphBuilder(main, kernels)
+    pairs: dict[str, Collection[tuple[int, int]]] = dict(in_place or {})
+    for gv, f in module.functions_items():
+        if isinstance(f, PrimFunc) and gv.name not in pairs:
+            pairs[gv.name] = overwritable(f)
+    builder = GraphBuilder(main, pairs)
     graph = builder.build()
     count = main.attrs.get("num_input", len(main.params))
     return graph, tuple(builder.constants), tuple(p.name for p in main.params[count:])

@@ -31,13 +31,13 @@ class _FormBuilder(GraphBuilder):
         self, main: Function, kernels: Mapping[str, Sequence[PrimFunc]], sizes: Sequence[SizeRange], numbers: Numbers,
         limits: Sequence[SizeLimit],
     ):  # fmt: skip
-        super().__init__(main, {})
+        pairs = {name: frozenset.intersection(*map(overwritable, funcs)) for name, funcs in kernels.items()}
+        super().__init__(main, pairs)
         self.dims: list[tuple[int | PrimExpr, ...]] = []
         self.given: list[Shape] = []
         self.numbers_of = numbers
         self.ones = {size.name: 1 for size in sizes}
         self.sizes, self.limits = tuple(sizes), tuple(limits)
-        self.pairs = {name: frozenset.intersection(*map(overwritable, funcs)) for name, funcs in kernels.items()}
 
     def add(self, name: str, info: TensorStructInfo, storage: Storage) -> int:
         self.dims.append(info.dims)

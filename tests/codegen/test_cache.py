@@ -32,9 +32,10 @@ def _packages_below(package: str) -> set[str]:
     return {name for name in seen if (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()}
 
 
-def test_the_key_covers_every_file_below_the_code_generator():
-    files = cache.sources_below("codegen")
-    assert {file.split("/")[0].removesuffix(".py") for file in files} == _packages_below("codegen")
+@pytest.mark.parametrize("package", ["codegen", "templates"])
+def test_the_key_covers_every_file_below(package):
+    files = cache.sources_below(package)
+    assert {file.split("/")[0].removesuffix(".py") for file in files} == _packages_below(package)
     assert {"tir/simplify.py", "codegen/cpu/build.py", "codegen/native/loop.py", "target/target.py"} <= files.keys()
     assert any(file.startswith("tir/schedule/") for file in files)
     for file, text in files.items():

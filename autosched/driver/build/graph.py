@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -20,9 +20,9 @@ from autosched.driver.build.pipeline import graph_passes, run_passes
 from autosched.driver.build.precision import precision_of
 from autosched.driver.build.schedules import (
     CALL_TIR,
-    apply_schedules,
     compile_functions,
-    request_of,
+    pack_arguments,
+    prim_funcs,
     stored_functions,
     with_checks,
 )
@@ -41,8 +41,8 @@ from autosched.runtime.kernel import Kernel
 from autosched.runtime.team import most_threads
 from autosched.target import Target, choose_threads
 from autosched.templates.accuracy import with_accuracy
+from autosched.templates.kernel import KernelRequest, Made
 from autosched.templates.tf32 import TF32, allow_tf32
-from autosched.tir import PrimFunc
 from autosched.version import __version__
 
 
@@ -127,22 +127,20 @@ def assemble(
     prepared: IRModule, choices: Mapping[str, Choice], target: Target, threads: int, checks: bool = False
 ) -> Executable:
     """The executable of a prepared module with the configurations chosen for its kernels."""
-    with Compilation(target) as compilation:
-        with step("driver/build/schedules.py", "apply the schedules, pack the constants; other processes compile"):
-
-            def begin(name: str, func: PrimFunc) -> None:
-                if not checks:  # those are added below
-                    compilation.add(request_of(name, func))
-
-            scheduled = with_checks(apply_schedules(prepared, choices, target, begin), checks)
-        start = time.perf_counter()
-        kernels = compile_functions(scheduled, target, compilation)
-        compile_s = time.perf_counter() - start
-    log_step(
-        "codegen/compile.py", f"generate and compile {len(kernels)} kernels, or take them from the cache", compile_s
-    )
+    start = time.perf_counter()
+    requests = [KernelRequest(c.task.func, n, c.config, c.applied, checks) for n, c in choices.items()]
+    with Compilation[Made](target) as compilation:
+        made = dict(zip(choices, compilation.finish(requests), strict=True))
+    compile_s = time.perf_counter() - start
+    log_step("templates/kernel.py", f"schedule and compile {len(made)} kernels, or take them from the cache", compile_s)
+    with step("driver/build/schedules.py", "pack the constants"):
+        packed = pack_arguments(prepared, {name: m.scheduled.packs for name, m in made.items()}, target)
+        rest = with_checks(without(packed, made), checks)
+        others = compile_functions(rest, target)
+    texts = {name: m.scheduled.text for name, m in made.items()} | stored_functions(rest)
+    kernels = {name: made[name].compiled.kernel if name in made else others[name] for name in prim_funcs(packed)}
     with step("relax/to_graph.py", "order the calls, plan the memory"):
-        graph, constants, params = to_graph(scheduled)
+        graph, constants, params = to_graph(packed, {name: m.scheduled.in_place for name, m in made.items()})
     work = {name: count_work(choice.task.func) for name, choice in choices.items()}
     split = {name: choice.threads for name, choice in choices.items() if choice.threads}
     if target.is_cpu:
@@ -153,11 +151,16 @@ def assemble(
         "target": target.to_json(),
         "threads": threads,
         "report": [dict(row) for row in report.rows],
-        "functions": stored_functions(scheduled),
+        "functions": texts,
     }
     executable = Executable(kernels, graph, constants, native_for(target), manifest, params)
     executable.compile_s = compile_s  # not in the manifest: equal builds give equal bytes
     return executable
+
+
+def without(module: IRModule, names: Collection[str]) -> IRModule:
+    """The module without functions of these names."""
+    return IRModule({gv: f for gv, f in module.functions.items() if gv.name not in names}, module.attrs)
 
 
 def limit_threads(

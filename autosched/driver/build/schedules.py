@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosched.codegen.compile import Compilation, Request
+from autosched.codegen.compile import Request, compile_funcs
 from autosched.driver.build.choose import Choice
 from autosched.ir import FrozenDict, GlobalVar, IRModule
 from autosched.relax.expr import Call, Constant, Function, MatchCast, SeqExpr, Tuple, Var, VarBinding
@@ -16,7 +16,7 @@ from autosched.relax.op.call import CALL_TIR as OP_CALL_TIR
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
-from autosched.templates import Applied, Packing, apply_config, default_config, schedule_attrs
+from autosched.templates import Packing, apply_config, default_config, schedule_attrs
 from autosched.tir import PrimFunc
 from autosched.tir.checked_index import CHECKED
 from autosched.tir.serialize import to_json
@@ -28,23 +28,30 @@ if TYPE_CHECKING:
 CALL_TIR = OP_CALL_TIR.name
 
 
-def apply_schedules(
-    module: IRModule,
-    choices: Mapping[str, Choice],
-    target: Target,
-    scheduled: Callable[[str, PrimFunc], object] = lambda name, func: None,
-) -> IRModule:
+def apply_schedules(module: IRModule, choices: Mapping[str, Choice], target: Target) -> IRModule:
     """Schedule every PrimFunc as chosen and rewrite its calls: constants are packed, other arguments by a kernel.
 
     Afterwards every PrimFunc carries the attributes "tir.is_scheduled", "autosched.config" and "autosched.trace".
-
-    scheduled  is given each function as soon as it has its schedule, with its name
     """
-    rewriter = _Rewriter(module, choices, target, scheduled)
+    applied = {n: c.applied or apply_config(c.task.func, c.config, target) for n, c in choices.items()}
+    rewritten = pack_arguments(module, {name: a.packs for name, a in applied.items()}, target)
+    scheduled = {
+        module.get_global_var(name): a.func.with_attr(schedule_attrs(choices[name].config, a))
+        for name, a in applied.items()
+    }
+    return rewritten.with_functions({**rewritten.functions, **scheduled})
+
+
+def pack_arguments(module: IRModule, packs: Mapping[str, Sequence[Packing | None]], target: Target) -> IRModule:
+    """Rewrite calls for arguments as the kernels take them: constants are packed, others by a kernel of their own.
+
+    packs  by a function's name: how each of its arguments is packed
+    """
+    rewriter = _Rewriter(module, packs, target)
     functions: dict[GlobalVar, PrimFunc | Function] = {}
     for gv, func in module.functions.items():
         functions[gv] = func if isinstance(func, PrimFunc) else rewriter.function(func)
-    functions |= rewriter.scheduled | rewriter.added
+    functions |= rewriter.added
     return module.with_functions(functions)
 
 
@@ -59,21 +66,8 @@ def packing_function(pack: Packing, dtype: str, target: Target) -> PrimFunc:
 class _Rewriter:
     """Rewrites the calls of one module's functions."""
 
-    def __init__(
-        self,
-        module: IRModule,
-        choices: Mapping[str, Choice],
-        target: Target,
-        scheduled: Callable[[str, PrimFunc], object],
-    ):
-        self.module, self.target = module, target
-        self.applied: dict[GlobalVar, Applied] = {}
-        self.scheduled: dict[GlobalVar, PrimFunc] = {}
-        for name, choice in choices.items():
-            gv = module.get_global_var(name)
-            applied = self.applied[gv] = choice.applied or apply_config(choice.task.func, choice.config, target)
-            func = self.scheduled[gv] = applied.func.with_attr(schedule_attrs(choice.config, applied))
-            scheduled(name, func)
+    def __init__(self, module: IRModule, packs: Mapping[str, Sequence[Packing | None]], target: Target):
+        self.module, self.packs, self.target = module, packs, target
         self.added: dict[GlobalVar, PrimFunc] = {}
         self.packed: dict[tuple[int, Packing], Constant] = {}  # one constant may feed several calls
         self.pack_functions: dict[tuple[Packing, str], GlobalVar] = {}
@@ -92,13 +86,12 @@ class _Rewriter:
 
     def binding(self, binding: Binding, constants: Mapping[Var, Constant]) -> list[Binding]:
         call = binding.value
-        if not isinstance(call, Call) or call.op_name != CALL_TIR or call.args[0] not in self.applied:
+        if not isinstance(call, Call) or call.op_name != CALL_TIR or call.args[0].name not in self.packs:
             return [binding]
         assert isinstance(binding, VarBinding | MatchCast), "there is no third kind"
-        applied = self.applied[call.args[0]]
         new_bindings: list[Binding] = []
         args = []
-        for arg, pack in zip(call.args[1].fields, applied.packs, strict=False):
+        for arg, pack in zip(call.args[1].fields, self.packs[call.args[0].name], strict=False):
             value = constants.get(arg, arg) if isinstance(arg, Var) else arg
             if pack is None:
                 args.append(arg)
@@ -145,16 +138,13 @@ def with_checks(module: IRModule, checks: bool) -> IRModule:
     return module.with_functions(functions)
 
 
-def request_of(name: str, func: PrimFunc) -> Request:
-    """What the code generator is asked for a scheduled function."""
-    return Request(func, name, str(func.attrs.get("autosched.trace", "")), str(func.attrs.get("autosched.config", "")))
-
-
-def compile_functions(module: IRModule, target: Target, begun: Compilation | None = None) -> dict[str, Kernel]:
-    """Compile every PrimFunc of the module, by name; `begun` has some of them already."""
-    requests = [request_of(name, func) for name, func in prim_funcs(module).items()]
-    with begun or Compilation(target) as compilation:
-        return {r.name: done.kernel for r, done in zip(requests, compilation.finish(requests), strict=True)}
+def compile_functions(module: IRModule, target: Target) -> dict[str, Kernel]:
+    """Compile every PrimFunc of the module, by name."""
+    requests = [
+        Request(func, name, str(func.attrs.get("autosched.trace", "")), str(func.attrs.get("autosched.config", "")))
+        for name, func in prim_funcs(module).items()
+    ]
+    return {r.name: done.kernel for r, done in zip(requests, compile_funcs(requests, target), strict=True)}
 
 
 def stored_functions(module: IRModule) -> dict[str, str]:

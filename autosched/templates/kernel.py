@@ -1,0 +1,124 @@
+"""Kernels of functions in natural layout: scheduled by a configuration and compiled; what comes out is kept on disk.
+
+A build whose kernels are all known schedules and lowers nothing: it reads what it needs of each scheduled function, and
+machine code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import sys
+import zlib
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autosched.codegen.backends import codegen_backend
+from autosched.codegen.cache import function_texts, load, toolchain
+from autosched.codegen.compile import Request
+from autosched.codegen.compiled import CompiledKernel, code_name
+from autosched.runtime.cache import kernel_cache
+from autosched.space import Config
+from autosched.target import Target
+from autosched.templates.base import Applied, schedule_attrs
+from autosched.templates.pack import Packing
+from autosched.templates.registry import apply_config, template_named
+from autosched.tir.checked_index import CHECKED
+from autosched.tir.expr import const_int
+from autosched.tir.function import PrimFunc
+from autosched.tir.in_place import overwritable
+from autosched.tir.serialize import to_json
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """What a build needs of a scheduled function beside its kernel.
+
+    packs     how arguments are packed, as in `Applied`
+    text      the function as JSON, from which it can be built again
+    in_place  which outputs may be written over which inputs, see `overwritable`
+    kernel    its kernel's key in the cache
+    """
+
+    packs: tuple[Packing | None, ...]
+    text: str
+    in_place: frozenset[tuple[int, int]]
+    kernel: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A function that was scheduled and compiled."""
+
+    scheduled: Scheduled
+    compiled: CompiledKernel
+
+    @property
+    def from_cache(self) -> bool:
+        return self.compiled.from_cache
+
+    def with_name(self, name: str) -> Made:
+        """The same with the kernel of another name, whose `code_name` is the same."""
+        return replace(self, compiled=self.compiled.with_name(name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelRequest:
+    """A function in natural layout whose kernel a `Compilation` is asked for.
+
+    applied  the function as the configuration schedules it, where that is known already
+    checks   whether the kernel sees that every access stays inside of its buffer
+    """
+
+    func: PrimFunc
+    name: str
+    config: Config
+    applied: Applied | None = None
+    checks: bool = False
+
+    @property
+    def kin(self) -> Hashable:
+        """Kernels of one configuration and first arguments of one shape share most of their code."""
+        return self.config, tuple(tuple(map(const_int, buffer.shape)) for buffer in self.func.buffers[:2])
+
+    def key(self, target: Target) -> str:
+        """A key that is equal exactly where scheduling and compiling give the same."""
+        parts = (
+            *function_texts(self.func), self.config.to_json(), str(self.checks), code_name(self.name),
+            target.to_json(), machine_facts(target), toolchain(target.backend, "templates"),
+        )  # fmt: skip
+        return "scheduled " + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+
+    def load(self, key: str) -> Made | None:
+        data = kernel_cache().get(key)
+        if data is None:
+            return None
+        scheduled: Scheduled = pickle.loads(zlib.decompress(data))  # bytes that only this user can have stored
+        compiled = load(scheduled.kernel)
+        return None if compiled is None else Made(scheduled, compiled)
+
+    def make(self, target: Target, key: str) -> Made:
+        """Schedule the function and compile it. Raises ScheduleError, SpaceError and what `compile_func` raises."""
+        applied = self.applied or apply_config(self.func, self.config, target)
+        func = applied.func.with_attr(schedule_attrs(self.config, applied))
+        func = func.with_attr(CHECKED, True) if self.checks else func
+        request = Request(func, self.name, applied.trace, self.config.to_json())
+        kernel = request.key(target)
+        compiled = request.load(kernel) or request.make(target, kernel)
+        scheduled = Scheduled(applied.packs, to_json(func), overwritable(func), kernel)
+        if is_own(self.config, target):
+            kernel_cache().put(key, zlib.compress(pickle.dumps(scheduled), 1))
+        return Made(scheduled, compiled)
+
+
+def machine_facts(target: Target) -> str:
+    """What templates read of a target beyond its JSON text: instruction sets, caches, cores."""
+    cores = str(target.num_cores) if target.is_cpu else ""
+    return "\x1f".join((codegen_backend(target.backend).target_facts(target), target.fingerprint().key, cores))
+
+
+def is_own(config: Config, target: Target) -> bool:
+    """Whether a configuration is of a template of this package: its sources are in the key."""
+    file = sys.modules[type(template_named(config.template, target)).__module__].__file__
+    return file is not None and Path(file).is_relative_to(Path(__file__).parent)
