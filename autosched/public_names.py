@@ -307,6 +307,7 @@ HOOKS: Mapping[str, str] = {
     "call": "autosched.relay.expr:call",
     "tensor operators": "autosched.topi",
     "lowering passes": "autosched.codegen.lower.tvm_passes",
+    "default GPU schedule": "autosched.dlight.gpu:default_schedule",
     "build": "autosched.driver:build",
     "rebuild": "autosched.driver.rebuild:rebuild",
     "tophub": "autosched.autotvm.tophub:context",

@@ -22,6 +22,7 @@ from autosched.relax.expr import Call, DataflowBlock, Function, TupleGetItem
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.script import from_source
 from autosched.tir import Allocate, Block, Evaluate, SeqStmt, call_intrin, const
+from tests.codegen.lower import test_device_passes as device
 from tests.codegen.lower.test_tvm_passes import BLOCKS, CASES, COPY, func
 from tests.relax.transform.graphs import Weights, calls, graph
 
@@ -458,6 +459,14 @@ def custom_intrinsic() -> IRModule:
     return prim(f.with_body(tir.BufferStore(store.buffer, value, (const(0), const(0)))))
 
 
+def on_gpu(made: Pass) -> Callable[[IRModule], IRModule]:
+    def run(module: IRModule) -> IRModule:
+        with autosched.target.Target("cuda"):
+            return made(module)
+
+    return run
+
+
 def intrinsics(module: IRModule) -> int:
     return sum(isinstance(x, tir.Call) for x in walk(module["main"].body))
 
@@ -501,6 +510,26 @@ TIR: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         T.VerifyMemory, lambda: prim(func(COPY).with_attr("target", autosched.target.Target("cuda"))), REFUSES,
     ),
     "VerifySSA": (T.VerifySSA, twice_introduced, REFUSES),
+    "DefaultGPUSchedule": (
+        lambda: on_gpu(T.DefaultGPUSchedule()), lambda: prim(device.product(32, 32, 32)),
+        lambda old, new: device.bound(new["main"]) and not device.bound(old["main"]),
+    ),
+    "InjectSoftwarePipeline": (
+        T.InjectSoftwarePipeline, lambda: T.LowerOpaqueBlock()(prim(device.tiled(pipelined=True))),
+        lambda old, new: (ranks(old), ranks(new)) == (2, 3),
+    ),
+    "InjectVirtualThread": (
+        T.InjectVirtualThread, lambda: T.LowerOpaqueBlock()(prim(device.tiled(virtual=True))),
+        lambda old, new: len(device.bound(new["main"])) < len(device.bound(old["main"])),
+    ),
+    "LowerCrossThreadReduction": (
+        T.LowerCrossThreadReduction, lambda: prim(device.summed()), lambda old, new: intrinsics(old) < intrinsics(new),
+    ),
+    "ThreadSync": (
+        lambda: T.ThreadSync("shared"),
+        lambda: T.LowerOpaqueBlock()(prim(device.tiled())),
+        lambda old, new: (intrinsics(old), intrinsics(new)) == (0, 2),
+    ),
 }  # fmt: skip
 
 TABLE = {f"{package}.{name}": row for package, rows in (("tir", TIR), ("relax", RELAX), ("relay", RELAY))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from autosched.dlight.base import Answer, ScheduleRule
+from autosched.dlight.base import Answer, ApplyDefaultSchedule, ScheduleRule
 from autosched.dlight.blocks import (
     BlockInfo,
     bind_spatial,
@@ -86,6 +86,11 @@ class Fallback(GPUScheduleRule):
         for info in inline_all(sch, blocks):
             bind_spatial(sch, info, self.threads)
         return True
+
+
+def default_schedule() -> ApplyDefaultSchedule:
+    """The pass that TVM calls `tir.transform.DefaultGPUSchedule`."""
+    return ApplyDefaultSchedule(Fallback())
 
 
 class Matmul(GPUScheduleRule):

@@ -10,6 +10,7 @@ from autosched.tir import Block, BufferStore, PrimFunc
 from autosched.tir.functor import loads
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import Schedule
+from autosched.tir.simplify import form_key
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def chain_around(func: PrimFunc, anchor: Block) -> Chain | None:
     for block in after:
         assert isinstance(block.body, BufferStore)
         reads = [x for x in loads(block.body.value) if x.buffer is written]
-        if not reads or block.body.buffer.const_shape() != written.const_shape():
+        if not reads or [*map(form_key, block.body.buffer.shape)] != [*map(form_key, written.shape)]:
             return None
         if any(not _same_indices(x.indices, block.body.indices) for x in reads):
             return None

@@ -31,10 +31,11 @@ from autosched.errors import CodegenError
 from autosched.ir.node import children, walk
 from autosched.ir.structural import structural_key
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.dtypes import item_bytes
+from autosched.tir.dtypes import is_int, item_bytes
 from autosched.tir.expr import (
     GE,
     LE,
+    Cast,
     Max,
     Min,
     PrimExpr,
@@ -174,7 +175,7 @@ class Writer:
     def show(self, e: PrimExpr | int) -> str:
         if isinstance(e, int):
             return str(e)
-        if self.sizes:  # Numba compiles `max` to a function that the kernel's object would lack
+        if self.sizes:
             e = rewrite(e, _as_choice)
         names = {n: self.name_of(n) for n in walk(e) if isinstance(n, Var)}
         return show(e, names)
@@ -371,8 +372,11 @@ class Writer:
 
 
 def _as_choice(x: object) -> object:
+    """Choices in place of `max`, which Numba compiles to a function that the object would lack; no casts of sizes."""
     if isinstance(x, Min | Max):
         return Select(compare(LE if isinstance(x, Min) else GE, x.a, x.b), x.a, x.b)
+    if isinstance(x, Cast) and is_int(x.dtype) and is_int(x.value.dtype) and x.value.dtype != "bool":
+        return x.value  # whole numbers are int64 in generated source
     return x
 
 

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_DEVICE = "it lowers for a GPU and comes with that target"
+_KERNELS = "tvm.build makes a kernel of each nest that threads are bound in, and calls it"
+_THREADS = "the build does it for a GPU: see kernel.source and kernel.ptx of what tvm.build gives"
+_SHARED = "the build gives shared buffers that do not live at one time the same bytes: kernel.resources says how many"
+_TILES = "tiles of tensor cores are buffers of the scopes wmma.*: tir.Schedule.cache_read, cache_write, tensorize"
+_OTHER_DEVICES = "it is for a kind of device that no code is generated for"
 _HOST = "tvm.build makes what is called, whose arguments are checked by the runtime"
 _ALLOCATION = "tvm.lower, or LowerOpaqueBlock, gives each buffer its place and size"
 _DTYPE = "the code generator computes small float types in float32 by itself"
 
 ABSENT: Mapping[str, str] = {
     **dict.fromkeys((
-        "UnifyThreadBinding", "InjectVirtualThread", "MergeDynamicSharedMemoryAllocations",
-        "MergeSharedMemoryAllocations", "ThreadSync", "InferFragment", "LowerThreadAllreduce", "AnnotateDeviceRegions",
-        "SplitHostDevice", "LowerWarpMemory", "LowerDeviceStorageAccessInfo", "LowerDeviceKernelLaunch",
-        "DecorateDeviceScope", "LowerCrossThreadReduction", "LowerAutoCopy", "TransformMmaBufferLayout",
-        "ManifestSharedMemoryLocalStage", "LiftThreadBinding", "CoProcSync", "LiftAttrScope", "TextureFlatten",
-        "InjectPTXAsyncCopy", "InjectPTXLDG32", "DefaultGPUSchedule", "TensorCoreStorage", "InjectSoftwarePipeline",
-        "InjectDoubleBuffer", "InjectPermutedLayout", "LowerVtcmAlloc", "LowerAsyncDMA", "VerifyVTCMLimit",
-    ), _DEVICE),
+        "AnnotateDeviceRegions", "SplitHostDevice", "LowerDeviceKernelLaunch", "DecorateDeviceScope",
+        "LowerDeviceStorageAccessInfo",
+    ), _KERNELS),
+    "UnifyThreadBinding": "tvm.lower, or LowerOpaqueBlock, gives each thread axis of a nest one loop",
+    **dict.fromkeys(("LowerWarpMemory", "LiftThreadBinding", "LowerThreadAllreduce", "InjectPTXLDG32"), _THREADS),
+    **dict.fromkeys(("MergeDynamicSharedMemoryAllocations", "MergeSharedMemoryAllocations"), _SHARED),
+    **dict.fromkeys(("InferFragment", "TransformMmaBufferLayout", "TensorCoreStorage"), _TILES),
+    **dict.fromkeys((
+        "CoProcSync", "LiftAttrScope", "TextureFlatten", "LowerVtcmAlloc", "LowerAsyncDMA", "VerifyVTCMLimit",
+    ), _OTHER_DEVICES),
+    **dict.fromkeys(("InjectPTXAsyncCopy", "InjectDoubleBuffer"),
+                    "InjectSoftwarePipeline copies ahead, asynchronously in the stages that say so"),
+    **dict.fromkeys(("LowerAutoCopy", "ManifestSharedMemoryLocalStage"),
+                    "tir.Schedule.cache_read, compute_at and bind make a copy that threads share"),
+    "InjectPermutedLayout": "tir.Schedule.storage_swizzle keeps rows of a shared buffer in different banks",
     **dict.fromkeys((
         "MakePackedAPI", "MakeUnpackedAPI", "LowerTVMBuiltin", "CombineContextCall", "LowerCustomDatatypes",
         "InlinePrivateFunctions",
@@ -36,7 +47,7 @@ ABSENT: Mapping[str, str] = {
     "RenormalizeSplitPattern": "Simplify brings divisions and remainders into one form",
     "ReduceBranchingThroughOvercompute": "LoopPartition takes conditions out of the loops' full iterations",
     "AnnotateIrregularLoop": "loops are cut by LoopPartition where their extents are known",
-    "InstrumentBoundCheckers": "tvm.tir.interpret runs a function and checks its accesses",
+    "InstrumentBoundCheckers": "autosched.build(..., checks=True) checks each access of each kernel",
     "InjectPrefetch": "tir.Schedule.annotate(loop, 'prefetch_next', {buffer: elements}) asks the code generator",
     "InjectRollingBuffer": "tir.Schedule.rolling_buffer does it to a block",
     "ApplyLayoutTransforms": "tir.Schedule.transform_layout changes the layout of a buffer",

@@ -7,7 +7,7 @@ After:   for i: alloc T[1, 512]; (for j: T[0, j] = …), (for j: … T[0, j])
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,8 +20,8 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import IntImm, PrimExpr, Var, const_int
 from autosched.tir.functor import free_vars, rewrite
-from autosched.tir.simplify import Analyzer, Linear
-from autosched.tir.stmt import Allocate, BufferStore, For, LetStmt, LoopKind, Stmt
+from autosched.tir.simplify import Analyzer, Linear, split_conditions
+from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, LoopKind, Stmt
 
 STACK_BYTES = 32 * 1024  # larger "local" buffers live in the scratch block: a stack has its limits
 PROMOTED_BYTES = 2048  # a smaller buffer inside one loop nest becomes "local": registers or the stack
@@ -56,6 +56,7 @@ class _Plan:
 @dataclass(slots=True)
 class _Collector:
     wanted: set[Buffer]
+    threads: Set[Var]
     found: dict[Buffer, list[_Access]] = field(default_factory=dict)
 
     def visit(self, node: Node, path: tuple[Stmt, ...], analyzer: Analyzer) -> None:
@@ -66,12 +67,25 @@ class _Collector:
             self.visit(node.extent, path, analyzer)
             self.visit(node.body, path, enter(analyzer, node))
             return
+        if isinstance(node, IfThenElse) and (few := self._fewer_threads(node.condition)):
+            inner = analyzer.copy()
+            for fact in few:
+                inner.assume(fact)
+            self.visit(node.condition, path, analyzer)
+            self.visit(node.then_case, path, inner)
+            if node.else_case is not None:
+                self.visit(node.else_case, path, analyzer)
+            return
         if isinstance(node, BufferStore | BufferLoad) and node.buffer in self.wanted:
             access = _Access(path, node.indices, isinstance(node, BufferStore), analyzer)
             self.found.setdefault(node.buffer, []).append(access)
         for child in children(node):
             if not isinstance(child, Buffer):
                 self.visit(child, path, analyzer)
+
+    def _fewer_threads(self, condition: PrimExpr) -> list[PrimExpr]:
+        """What a condition says of threads alone: a part of them copies."""
+        return [x for x in split_conditions(condition) if free_vars(x) <= self.threads and not _loads(x)]
 
 
 class Sharing:
@@ -101,7 +115,7 @@ def compact_buffers(
 ) -> Stmt:
     """`body` with an Allocate for every buffer that it uses; some with the strides that `alignments` wants."""
     sharing = sharing or Sharing()
-    collector = _Collector(set(buffers))
+    collector = _Collector(set(buffers), sharing.ranges.keys())
     collector.visit(body, (), Analyzer(sharing.ranges))
     wanted = alignments or {}
     made = [_plan(b, collector.found[b], wanted.get(b, ()), sharing) for b in buffers if b in collector.found]

@@ -105,7 +105,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     if not isinstance(func.body, BlockRealize):
         raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
     alignments = buffer_alignments(func.body)
-    outside = frozenset(func.buffers) | _between_nests(func.body)
+    outside = frozenset(func.buffers) | used_by_nests(func.body)
     root = lower_cross_thread(lower_asserts(keep_nans(bind_shared_values(func.body))), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
     became = {b: b for b in (*func.buffers, *buffers)}
@@ -142,7 +142,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
             )
     for i, launch in enumerate(launches):
         mine = [b for b in buffers if own.get(b) == [i]]
-        sharing = _DeviceSharing(launch)
+        sharing = DeviceSharing(launch)
         local = frozenset(b for b in mine if b.scope == IN_REGISTERS or is_fragment(b))
         whole, mine, local = lower_vthreads(launch.body, mine, local)
         whole, sharing.unguarded = drop_register_guards(whole, launch.block_vars | launch.thread_vars, local)
@@ -168,7 +168,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     return LoweredDevice(launches, tuple(became[b] for b in func.buffers), scratch, sizes)
 
 
-def _between_nests(root: BlockRealize) -> frozenset[Buffer]:
+def used_by_nests(root: BlockRealize) -> frozenset[Buffer]:
     """The buffers that more than one nest at the top of a function uses."""
     body = root.block.body
     users = Counter(b for s in (body.seq if isinstance(body, SeqStmt) else (body,)) for b in set(_used(s)))
@@ -197,7 +197,7 @@ def _finish(launch: LoweredLaunch, body: Stmt) -> None:
     launch.wants_dynamic = total > STATIC_SHARED_BYTES
 
 
-class _DeviceSharing(Sharing):
+class DeviceSharing(Sharing):
     """Every thread has its own registers, every block its own shared memory."""
 
     def __init__(self, launch: LoweredLaunch):

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING
 
 from autosched.codegen.lower.absent_passes import ABSENT
 from autosched.codegen.lower.common_subexpr_pass import share_expressions
+from autosched.codegen.lower.device_passes import (
+    binds_threads,
+    cross_thread_reductions_lowered,
+    lower_threads,
+    pipelines_made,
+    virtual_threads_unrolled,
+    with_barriers,
+)  # fmt: skip
 from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.hoist_pass import hoist_conditions, hoist_expressions
 from autosched.codegen.lower.inits import lower_inits
@@ -20,6 +28,7 @@ from autosched.errors import CodegenError, UsageError, VerifyError
 from autosched.ir.module import IRModule
 from autosched.ir.node import walk
 from autosched.ir.transform import Pass, PassInfo, absent
+from autosched.lazy_names import hook
 from autosched.target import Target
 from autosched.tir import expr as E
 from autosched.tir.analysis import verify_memory, verify_ssa
@@ -111,15 +120,29 @@ def _all_serial(func: PrimFunc) -> PrimFunc:
     return func
 
 
-def _lowered(func: PrimFunc) -> PrimFunc:
-    """Replace blocks by what they compute, and allocate buffers where they are used."""
-    return lower_func(func, partition=False)
+def lowered(func: PrimFunc, *, partition: bool = False) -> PrimFunc:
+    """Replace blocks by what they compute, and allocate buffers where they are used.
+
+    partition   split loops whose last iteration is ragged into full tiles and the rest, in functions for CPUs
+    """
+    return lower_threads(func) if binds_threads(func) else lower_func(func, partition=partition)
 
 
 def _partitioned(func: PrimFunc) -> PrimFunc:
     """Cut loops whose last iteration is ragged into full tiles, without conditions, and the rest."""
     _require_lowered(func, "LoopPartition")
     return func.with_body(partition_loops(tidy(func.body)))
+
+
+def _of_lowered(name: str, change: Change) -> Change:
+    """A change of functions without blocks, under the name of its pass."""
+
+    def checked(func: PrimFunc) -> PrimFunc:
+        _require_lowered(func, name)
+        return change(func)
+
+    checked.__doc__ = change.__doc__
+    return checked
 
 
 def _selects_guarded(func: PrimFunc) -> PrimFunc:
@@ -235,12 +258,15 @@ PASSES: dict[str, Change] = {
     "Simplify": simplify_function, "RemoveNoOp": _remove_no_op,
     "UnrollLoop": _with_kinds(LoopKind.UNROLLED, write_out=True),
     "SkipVectorize": _with_kinds(LoopKind.VECTORIZED, write_out=False), "ConvertForLoopsToSerial": _all_serial,
-    "LowerInitBlock": _lower_inits, "LowerOpaqueBlock": _lowered, "FlattenBuffer": _flattened,
+    "LowerInitBlock": _lower_inits, "LowerOpaqueBlock": lowered, "FlattenBuffer": _flattened,
     "LoopPartition": _partitioned, "RewriteUnsafeSelect": _selects_guarded, "LowerMatchBuffer": _matches_inlined,
     "ConvertBlocksToOpaque": _opaque_blocks, "HoistIfThenElse": hoist_conditions, "HoistExpression": hoist_expressions,
     "ForceNarrowIndexToInt32": narrow_indices,
     "LowerIntrin": _intrinsics_lowered, "RemoveAssume": _without_calls("assume"),
     "RemoveStoreUndef": _without_calls("undef"), "VerifySSA": _ssa_verified, "VerifyMemory": _memory_verified,
+    "LowerCrossThreadReduction": cross_thread_reductions_lowered,
+    "InjectVirtualThread": _of_lowered("InjectVirtualThread", virtual_threads_unrolled),
+    "InjectSoftwarePipeline": _of_lowered("InjectSoftwarePipeline", pipelines_made),
 }  # fmt: skip
 
 
@@ -290,6 +316,25 @@ def CommonSubexprElimTIR(enable_cse_tir: bool = True, identify_equiv_terms: bool
     return _changing("CommonSubexprElimTIR", share_expressions if enable_cse_tir else lambda func: func)
 
 
+def ThreadSync(storage_scope: str) -> Pass:  # noqa: N802
+    """Put a barrier wherever a thread of a block meets what another one wrote to memory of a scope."""
+
+    def change(func: PrimFunc) -> PrimFunc:
+        _require_lowered(func, "ThreadSync")
+        return with_barriers(func, storage_scope)
+
+    return _changing("ThreadSync", change)
+
+
+def DefaultGPUSchedule() -> Pass:  # noqa: N802
+    """Bind the loops of functions that have no schedule to blocks and threads of the current target.
+
+    Raises TVMError where there is no current target.
+    """
+    made: Pass = hook("default GPU schedule")()
+    return made
+
+
 def AnnotateEntryFunc() -> Pass:  # noqa: N802
     """Mark the only function as the entry."""
 
@@ -316,11 +361,14 @@ def estimate_tir_flops(stmt_or_mod: IRModule | PrimFunc | Stmt) -> float:
         funcs = [f for _, f in stmt_or_mod.functions_items() if isinstance(f, PrimFunc)]
         return float(sum(estimate_tir_flops(f) for f in funcs))
     if isinstance(stmt_or_mod, PrimFunc):
-        return float(count_flops(lower_func(stmt_or_mod, partition=False).body))
+        return float(count_flops(lowered(stmt_or_mod).body))
     return float(count_flops(stmt_or_mod))
 
 
-NAMES = (*PASSES, "BindTarget", "Apply", "Filter", "AnnotateEntryFunc", "CommonSubexprElimTIR")
+NAMES = (
+    *PASSES, "BindTarget", "Apply", "Filter", "AnnotateEntryFunc", "CommonSubexprElimTIR", "ThreadSync",
+    "DefaultGPUSchedule",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Callable[..., Pass]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from autosched import te
-from autosched.codegen.lower import lower_func, tvm_passes
+from autosched.codegen.lower import tvm_passes
 from autosched.driver.model_files import open_model
 from autosched.errors import InvalidTypeError, InvalidValueError, WrongInputError
 from autosched.ir import IRModule
@@ -41,7 +41,7 @@ def lower(
     module = run_own_passes(module, lambda phase: phase == 0)
     module = module.with_functions(
         {
-            gv: lower_func(f, partition=not simple_mode) if isinstance(f, PrimFunc) else f
+            gv: tvm_passes.lowered(f, partition=not simple_mode) if isinstance(f, PrimFunc) else f
             for gv, f in module.functions_items()
         }
     )

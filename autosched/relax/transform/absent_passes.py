@@ -18,7 +18,7 @@ ABSENT: Mapping[str, str] = {
         "CallTIRRewrite", "LowerAllocTensor", "KillAfterLastUse", "LowerRuntimeBuiltin", "VMShapeLower",
     ), _VM),
     **dict.fromkeys(("UpdateVDevice", "RealizeVDevice"), _DEVICE),
-    "RewriteCUDAGraph": "it records CUDA graphs and comes with that target",
+    "RewriteCUDAGraph": "a model that is built for a GPU runs as one CUDA graph: leave it out",
     "AllocateWorkspace": "functions of external libraries allocate their own workspace",
     "FastMathTransform": "kernels compute exp, tanh and erf by vectorized polynomials already",
     "FewShotTuning": "autosched.tune, or MetaScheduleTuneIRMod, with few trials",

@@ -17,6 +17,7 @@ from autosched.templates.cpu.conv_amx import LEAST_TAPS, AmxConv2d
 from autosched.templates.cpu.conv_plain import PlainConv2d
 from autosched.templates.cpu.depthwise import DepthwiseConv2d
 from autosched.templates.cpu.elementwise import Elementwise
+from autosched.templates.cpu.matmul_sized import schedule_product
 from autosched.templates.cpu.matmul import Matmul
 from autosched.templates.cpu.matmul_nbits import MatmulNBits
 from autosched.templates.cpu.rows import RowReduction
@@ -74,8 +75,8 @@ def tile_blocks(target: Target) -> Mapping[str, int]:
 
 
 def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
-    """A function over symbols, scheduled as attention where it is that."""
-    return schedule_attention(func, target) or schedule_sized(func, target)
+    """A function over symbols, scheduled as attention or as a product where it is that."""
+    return schedule_attention(func, target) or schedule_product(func, target) or schedule_sized(func, target)
 
 
 def narrows_convolution(target: Target, weight: Sequence[int], strides: Sequence[int], groups: int) -> bool:

@@ -79,6 +79,14 @@ CASES: dict[str, tuple[list[tuple[Any, ...]], Callable[..., Any], Callable[..., 
     "product over a run-time length": (
         [(B, 5, S), (B, S, 20)], lambda e, x, y: e(OP.matmul(x, y)), lambda x, y: x @ y,
     ),
+    "product of three run-time lengths": (
+        [(B, S), (S, P), (B, P)], lambda e, x, y, z: e(NN.relu(e(OP.add(e(OP.matmul(x, y)), z)))),
+        lambda x, y, z: np.maximum(x @ y + z, 0),
+    ),
+    "product of few rows": ([(3, S), (S, P)], lambda e, x, y: e(OP.matmul(x, y)), lambda x, y: x @ y),
+    "product of heads": (
+        [(B, 2, S, P), (B, 2, P, 24)], lambda e, x, y: e(OP.matmul(x, y)), lambda x, y: x @ y,
+    ),
     "attention": (
         [(B, S, 2, 8), (B, P, 2, 8)], lambda e, x, y: e(NN.attention(x, y, y)),
         lambda x, y: attended(*(a.transpose(0, 2, 1, 3) for a in (x, y, y))).transpose(0, 2, 1, 3),
@@ -105,6 +113,14 @@ def test_every_size_is_right_and_compiles_nothing(case: str) -> None:
         expected = reference(*(a.astype("float64") for a in arrays))
         np.testing.assert_allclose(made(*arrays).numpy(), expected, rtol=2e-5, atol=2e-6, err_msg=f"{b} {s} {p}")
     assert counters.COMPILES.value == before
+
+
+def test_products_test_no_length_in_their_loops() -> None:
+    made = built([(S, P), (P, B)], lambda e, x, y: e(OP.matmul(x, y)))
+    (source,) = (k.source for k in made.kernels.values())
+    lines = source.splitlines()
+    (update,) = (n for n, line in enumerate(lines) if "x0[" in line and "= matmul_local[" in line)
+    assert all("# " in line and "for ax" in line for line in lines[update - 3 : update]), source
 
 
 def test_one_axis_of_run_time_length() -> None:
