@@ -41,7 +41,8 @@ def winner(task: Task, seed: int = 0, baseline_s: float = 2e-5) -> Record:
     """A winner that is not the default, twice as fast; not for few rows only, so that neighbours can use it."""
     default = default_config(task.func, CPU)
     samples = space_for(task.func, CPU).sample(np.random.default_rng(seed), 20)
-    config = next(c for c in samples if c != default and c.template == default.template and c["streams"] == 1)
+    others = (c for c in samples if c != default and c.template == default.template)
+    config = next(c for c in others if c["streams"] == 1 and not c["ahead"])
     how = {"baseline_s": baseline_s, "cache": task.cache or "warm"}
     return make_record(task, Trial(config, Measurement(Status.OK, (1e-5,), "a test", how=how)), is_winner=True)
 

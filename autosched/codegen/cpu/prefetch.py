@@ -15,7 +15,7 @@ from autosched.tir.functor import uses
 from autosched.tir.stmt import For, Stmt
 
 _LINE_BYTES = 64
-_MOST_LINES = 16  # prefetched at once
+_MOST_LINES = 64  # prefetched at once
 _MOST_OFFSETS = 4096
 
 

@@ -27,16 +27,19 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import Contraction, find_contraction, reduced, spatial
 from autosched.templates.cpu.amx_tile import LEAST_TILE_ROWS, choose_tiles, tile_words
-from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, most_rows
+from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, fits, most_rows
 from autosched.templates.pack import Pack, packed_params, repack
 from autosched.templates.product import BYTE_GROUP, PAIR, Operands, find_operands, lane_group
 from autosched.tir import PrimFunc, as_int
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.schedule import LoopRV, Schedule
 
+# Rows that meet a weight from memory in one pass, in streams, of which lines are asked for so far ahead: 12 rows take
+# 0.65 of the time of two passes of 6 with the next panel prefetched, 8 rows and 1 row 0.75 (Emerald Rapids).
+MOST_STREAMED, AHEAD_KIB = 16, 8
+LEAST_STREAMED = 2 << 20  # bytes
 # Rows: with fewer the weights stream by, faster without; with more the products take longer than the weights' way.
 LEAST_PREFETCHED, MOST_PREFETCHED = 5, 256
-# In tile registers 16 rows take no longer than one, and the weights come in streams for all of them: 0.85 of the time.
-FEW_TILE_ROWS = 17
 # All rows meet a panel before the next one, "nm", unless they take more of L3 than this: then chunks of them meet all
 # panels, "mnm", which takes 0.88 of the time with rows of 9.4 MB, but 1.05 with 4 MB (Zen 3, L3 of 32 MB). In tile
 # registers, which products of 1 MB leave for the second-level cache, 64 of many rows at once take 0.7 (Granite Rapids).
@@ -71,8 +74,9 @@ class Matmul:
         sizes = {**anchor.sizes, "K": anchor.sizes["K"] // group, "weight": int(operands.is_weight)}
         space = load_space(target.backend, self.name, {**sizes, **machine})
         default, known = self.default(anchor, target), {knob.name for knob in space.knobs}
-        if not default["tiles"] and "tiles" not in known:  # in a file of the user's own
-            default = Config(self.name, {name: value for name, value in default.knobs.items() if name != "tiles"})
+        absent = {"ahead", *(() if default["tiles"] else ("tiles",))} - known  # in a file of the user's own
+        if absent:
+            default = Config(self.name, {name: value for name, value in default.knobs.items() if name not in absent})
         return space.with_default(default)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
@@ -80,23 +84,24 @@ class Matmul:
         m, n, k = anchor.sizes["M"], anchor.sizes["N"], anchor.sizes["K"] // group
         lanes = target.lanes("float32")
         in_tiles = m >= LEAST_TILE_ROWS and tile_words(k, group, target) > 0
-        # several rows: a weight of 0.8 MB that stays in L3 takes 3 % longer in streams, one row 9 % less (Zen 3)
-        is_large = 4 * n * k > target.cache.l2_bytes * (1 if m == 1 or in_tiles else 4)
-        is_stream = operands.is_weight and m < (FEW_TILE_ROWS if in_tiles else LEAST_PREFETCHED) and is_large
-        multiple = STREAMS if is_stream and m == 1 and n >= STREAMS * lanes else 1
         is_whole = group == BYTE_GROUP or operands.rows.buffer.dtype == "int16"
+        # several rows: a weight of 0.8 MB that stays in L3 takes 3 % longer in streams, one row 9 % less (Zen 3)
+        cached = target.cache.l2_bytes if m == 1 or in_tiles else max(target.cache.l2_bytes, LEAST_STREAMED)
+        is_few = m <= MOST_STREAMED and (in_tiles or fits(m, 1, target.num_registers, is_whole))
+        is_stream = operands.is_weight and is_few and 4 * n * k > cached
+        multiple = STREAMS if is_stream and m == 1 and n >= STREAMS * lanes else 1
         most = most_rows(_row_bytes(operands, chain), target)
         tile = (
             choose_tiles(m, -(-n // lanes), FLOAT_BYTES * k)
             if in_tiles
-            else choose_tile(m, -(-n // lanes), k, target, multiple, most=most, is_whole=is_whole)
+            else choose_tile(m, -(-n // lanes), k, target, multiple, m if is_stream else None, most, is_whole)
         )
         tiles_m, tiles_n = -(-m // tile.rows), -(-n // (tile.vectors * lanes))
         chunk = max(1, min(tiles_m, 64))
         while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
             chunk //= 2
         is_worth_it = LEAST_PREFETCHED <= m <= MOST_PREFETCHED and 4 * n * k > target.cache.l2_bytes / 4
-        prefetch = operands.is_weight and is_worth_it and not (in_tiles and is_stream)
+        prefetch = operands.is_weight and is_worth_it and not is_stream
         # a step of the tiles that 32 registers hold takes as long as two of the others
         least = 2 if prefetch and k % 2 == 0 and target.num_registers <= 16 else 1
         order = "nm" if 4 * m * k <= MOST_OF_L3 * target.cache.l3_bytes else "mnm"
@@ -113,6 +118,7 @@ class Matmul:
                 "chunk": _power_of_two(chunk),
                 "unroll_k": unroll,
                 "prefetch": prefetch,
+                "ahead": AHEAD_KIB if is_stream else 0,
                 "tiles": in_tiles,
             },
         )
@@ -165,7 +171,12 @@ class Matmul:
             sch.annotate(at, PREFETCH_NEXT, {f"{operands.columns.buffer.name}_packed": panel})
         k = as_int(reduced(chain.anchor)[0].dom.extent) // group
         words = tile_words(k, group, target) if config.get("tiles", False) else 0
-        schedule_update(sch, chain.anchor.name_hint, config["unroll_k"], streams, group, words)
+        step = schedule_update(sch, chain.anchor.name_hint, config["unroll_k"], streams, group, words)
+        if config.get("ahead", 0) and operands.is_weight:
+            weight = operands.columns.buffer
+            step_bytes = width * config["unroll_k"] * max(words, 1) * group * item_bytes(weight.dtype)
+            steps = max(1, config["ahead"] * 1024 // step_bytes)
+            sch.annotate(step, "prefetch", {f"{weight.name}_packed": steps})
 
     def _transpose_columns(self, sch: Schedule, anchor: str, operands: Operands, task: LoopRV) -> None:
         copy = sch.cache_read(anchor, operands.columns.buffer.name, "global")
@@ -182,11 +193,14 @@ def _group(c: Contraction, operands: Operands, k: int) -> int:
     return group if k % group == 0 else 1
 
 
-def schedule_update(sch: Schedule, anchor: str, unroll: int, streams: int = 1, group: int = 1, words: int = 0) -> None:
+def schedule_update(
+    sch: Schedule, anchor: str, unroll: int, streams: int = 1, group: int = 1, words: int = 0
+) -> LoopRV:
     """Order the anchor's own loops below its place: k, rows and panels (unrolled), a panel's width (vectorised).
 
-    group  elements of k that a lane multiplies and adds at once
-    words  how many groups of k a step takes in tile registers; 0: it takes none
+    group    elements of k that a lane multiplies and adds at once
+    words    how many groups of k a step takes in tile registers; 0: it takes none
+    returns  the loop over steps of k
     """
     *_, m_in, n_in, k = sch.get_loops(anchor)
     at_once = []
@@ -210,6 +224,7 @@ def schedule_update(sch: Schedule, anchor: str, unroll: int, streams: int = 1, g
         sch.unroll(loop)
     sch.vectorize(n_in)
     sch.decompose_reduction(anchor, steps[0])
+    return steps[0]
 
 
 def _weight_pack(operands: Operands, width: int, group: int) -> Pack:

@@ -104,6 +104,18 @@ def test_a_step_is_four_products_and_four_loads(dtype: str, name: str) -> None:
     assert "tiles_16_16_by_16_16_x16()" in kernel.source and "release_tiles()" in kernel.source
 
 
+def test_a_step_asks_for_every_line_of_one_ahead_once() -> None:
+    applied, kernel = compiled(product(16, 512, 512, "int8"), rows=16, vectors=4, streams=4, ahead=8)
+    assert kernel.asm.count("prefetcht0") == 64 and applied.packs[1].packed_shape == (32, 128, 16, 4)  # type: ignore[union-attr]
+
+
+@needs_tiles
+@pytest.mark.parametrize("ahead", [2, 16])
+def test_lines_that_are_asked_for_ahead_change_nothing(ahead: int) -> None:
+    sizes = (13, 100, 192)
+    check(product(*sizes, "int8"), sizes, "int8", rows=13, vectors=4, streams=4, ahead=ahead)
+
+
 def test_the_hot_loop_is_that_of_tiles() -> None:
     _, kernel = compiled(product(512, 512, 512, "int8"))
     counts = dict(zip(COUNTS, kernel.instructions(), strict=True))

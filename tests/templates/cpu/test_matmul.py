@@ -73,9 +73,32 @@ def test_a_panel_of_several_is_as_wide_as_its_share() -> None:
 
 @pytest.mark.parametrize("target", [V3, V4])
 def test_the_default_reads_large_weights_of_few_rows_in_streams(target: Target) -> None:
-    chosen = {m: default_config(dense(m, 768, 3072), target)["streams"] for m in (1, 4, 16, 128)}
-    assert chosen[1] == 4 and chosen[4] > 1 and chosen[16] == chosen[128] == 1
+    chosen = {m: default_config(dense(m, 768, 3072), target)["streams"] for m in (1, 4, 128)}
+    assert chosen[1] == 4 and chosen[4] > 1 and chosen[128] == 1
     assert default_config(dense(1, 64, 256), target)["streams"] == 1  # these stay in a cache
+
+
+@pytest.mark.parametrize(("target", "most"), [(V3, 14), (V4, 16)])
+def test_few_rows_meet_a_large_weight_in_one_pass_that_asks_ahead(target: Target, most: int) -> None:
+    for m in range(1, most + 1):
+        chosen = default_config(dense(m, 768, 3072), target)
+        assert chosen["rows"] == m and chosen["ahead"] > 0 and not chosen["prefetch"]
+    for func in (dense(most + 1, 768, 3072), dense(1, 64, 256)):
+        assert default_config(func, target)["ahead"] == 0
+
+
+@pytest.mark.parametrize("ahead", [2, 16])
+@pytest.mark.parametrize("name", CASES)
+def test_lines_are_asked_for_ahead(name: str, ahead: int) -> None:
+    """Also beyond the end of the weight, where lines are asked for but not read."""
+    check(CASES[name](3), rows=3, vectors=4, streams=2, chunk=1, prefetch=False, unroll_k=2, ahead=ahead)
+
+
+def test_each_line_of_a_step_is_asked_for_once() -> None:
+    func = dense(4, 64, 256)
+    default = default_config(func, V4).with_knobs(rows=4, vectors=4, streams=2, chunk=1, unroll_k=2, prefetch=False)
+    kernels = [compile_func(apply_config(func, default.with_knobs(ahead=n), V4).func, V4, name="k") for n in (0, 4)]
+    assert [kernel.asm.count("prefetcht0") for kernel in kernels] == [0, 8]  # two vectors of two panels, twice
 
 
 def test_a_record_without_the_knob_has_one_panel() -> None:
