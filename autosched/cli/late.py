@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, Unpack
 
@@ -16,6 +16,7 @@ from autosched.errors import ImportModelError, UsageError
 if TYPE_CHECKING:
     from autosched.driver.build.entry import BuildOptions
     from autosched.driver.build.late import LateModel
+    from autosched.driver.build.sized import SizedModel
     from autosched.ir import IRModule
     from autosched.runtime.dynamic import DynamicExecutable
 
@@ -31,7 +32,7 @@ def symbols(module: IRModule) -> list[str]:
 
 def build_late(
     error: ImportModelError | None, path: Path, shapes: Ranges | None, *, target: str, **options: Unpack[BuildOptions]
-) -> LateModel:
+) -> LateModel | SizedModel:
     """The model whose import ended with this error, if any: built for all sizes of a batch, or when it is called.
 
     Raises the error where that would not help.
@@ -40,12 +41,13 @@ def build_late(
 
     if error is not None and (path.suffix.lower() != ".onnx" or not can_wait(error)):
         raise error
-    late: LateModel = build_onnx_file(path, shapes, target=target, **options)
+    late: LateModel | SizedModel = build_onnx_file(path, shapes, target=target, **options)
     return late
 
 
-def tell(late: LateModel | DynamicExecutable, common: Common) -> None:
+def tell(late: LateModel | SizedModel | DynamicExecutable, common: Common) -> None:
     """Say what is compiled when, and what libraries compute."""
+    from autosched.driver.build.sized import SizedModel
     from autosched.runtime.dynamic import DynamicExecutable
     from autosched.runtime.size_expr import show_limit
 
@@ -55,8 +57,8 @@ def tell(late: LateModel | DynamicExecutable, common: Common) -> None:
         where = f", where {limits}" * bool(limits)
         say(f"compiled once for every size of {' and '.join(named)}{where}", quiet=common.is_quiet)
         return
-    reason = getattr(late, "reason", "")
-    if reason and not hasattr(late, "calls"):  # the whole model, for each set of sizes
+    reason = late.reason
+    if isinstance(late, SizedModel):  # the whole model, for each set of sizes
         say(f"compiled when it is called, for each size: {reason}", quiet=common.is_quiet)
         return
     open_dims = dict.fromkeys(str(d or "?") for i in late.inputs for d in i.dims or ("?",) if not isinstance(d, int))
@@ -73,20 +75,25 @@ def tell(late: LateModel | DynamicExecutable, common: Common) -> None:
 
 
 def run_late(
-    late: LateModel | DynamicExecutable, *, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
+    late: LateModel | SizedModel | DynamicExecutable,
+    *,
+    archive: Path | None,
+    files: Sequence[str],
+    fill: str | None,
+    seed: int,
 ) -> dict[str, np.ndarray]:
     """Run on inputs from files, the others made up where their sizes are known; gives the outputs by name.
 
     Raises UsageError for inputs of unknown size that no file gives, and for outputs that are no arrays of numbers.
     """
+    from autosched.driver.build.sized import SizedModel
     from autosched.runtime.dynamic import DynamicExecutable
 
     if isinstance(late, DynamicExecutable):
         return _run_dynamic(late, archive, files, fill, seed)
-    given = inputs.read_arrays(archive, {i.name: None for i in late.inputs}) if archive else {}
-    for text in files:
-        name, _, path = text.rpartition("=")
-        given |= inputs.read_arrays(Path(path), {name: None}) if name else {}
+    if isinstance(late, SizedModel):
+        return _run_sized(late, archive, files)
+    given = _read([i.name for i in late.inputs], archive, files)
     missing = [i for i in late.inputs if i.name not in given]
     if unclear := [i.name for i in missing if not i.is_static]:
         raise UsageError(f"the sizes of input '{unclear[0]}' are not known", hint="give --shapes, or arrays with -i")
@@ -101,6 +108,27 @@ def run_late(
     return {n: x for n, x in zip(late.output_names, results, strict=True) if _is_array(x)}
 
 
+def _read(names: Iterable[str], archive: Path | None, files: Sequence[str]) -> dict[str, np.ndarray]:
+    """The arrays of an archive and of files, by the inputs' names."""
+    given = inputs.read_arrays(archive, dict.fromkeys(names)) if archive else {}
+    for text in files:
+        name, _, path = text.rpartition("=")
+        given |= inputs.read_arrays(Path(path), {name: None}) if name else {}
+    return given
+
+
+def _run_sized(model: SizedModel, archive: Path | None, files: Sequence[str]) -> dict[str, np.ndarray]:
+    """Compile a model for the sizes of the files, and run it."""
+    names = model.input_names
+    given = _read(names, archive, files)
+    if missing := [name for name in names if name not in given]:
+        raise UsageError(f"the sizes of input '{missing[0]}' are not known", hint="give --shapes, or arrays with -i")
+    results = model(**given)
+    outputs = results if isinstance(results, tuple) else (results,)
+    specs = model.at(model.values_of(given)).outputs
+    return {spec.name: array.numpy() for spec, array in zip(specs, outputs, strict=True)}
+
+
 def _run_dynamic(
     model: DynamicExecutable, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
 ) -> dict[str, np.ndarray]:
@@ -109,10 +137,7 @@ def _run_dynamic(
 
     form = model.form
     numbers = {form.values[number].name: number for number in form.inputs}
-    given = inputs.read_arrays(archive, dict.fromkeys(numbers)) if archive else {}
-    for text in files:
-        name, _, path = text.rpartition("=")
-        given |= inputs.read_arrays(Path(path), {name: None}) if name else {}
+    given = _read(numbers, archive, files)
     missing = [name for name in numbers if name not in given]
     if missing and fill is None and (archive or files):
         raise UsageError(f"no data for input '{missing[0]}'", hint="give it, or use --fill random")

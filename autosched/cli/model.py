@@ -17,6 +17,7 @@ from autosched.errors import ImportModelError, UsageError
 
 if TYPE_CHECKING:
     from autosched.driver.build.late import LateModel
+    from autosched.driver.build.sized import SizedModel
     from autosched.ir import IRModule
     from autosched.runtime import Executable
 
@@ -101,8 +102,8 @@ def open_executable(
     checks: bool = False,
     take: Callable[[Wanted], object] | None = None,
     variant: str = "",
-) -> Executable | LateModel:
-    """Load an artifact, or import and build a model with what the databases know; a LateModel is one compiled at calls.
+) -> Executable | LateModel | SizedModel:
+    """Load an artifact, or import and build a model with what the databases know; the others are compiled at calls.
 
     An artifact is loaded without the compiler, unless its kernels are built again with all accesses checked.
     take     called with the inputs' shapes and dtypes before a model is built: refuses what does not fit
@@ -121,6 +122,9 @@ def open_executable(
         if hasattr(loaded, "check_inputs") and not isinstance(loaded, Executable):
             late: LateModel = loaded
             return late
+        if hasattr(loaded, "values_of"):
+            sized: SizedModel = loaded
+            return sized
         if not isinstance(loaded, Executable):
             raise UsageError(f"{path} holds functions and no model", hint="call them from Python: autosched.load")
         if loaded.variants:

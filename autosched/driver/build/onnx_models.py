@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from autosched.driver.build.late import LateModel
+from autosched.driver.build.sized import SizedModel
 from autosched.driver.build.torch_programs import Build
 from autosched.driver.model_files import Ranges, is_onnx_model, split_ranges
 from autosched.errors import ImportModelError
@@ -21,8 +22,10 @@ def is_onnx(what: object) -> bool:
 
 def build_onnx(
     what: object, target: Target, build: Build, shapes: Ranges | None = None
-) -> Executable | DynamicExecutable | LateModel:
+) -> Executable | DynamicExecutable | SizedModel | LateModel:
     """A model, built: one whose kernels can all be compiled for open sizes once for all sizes.
+
+    Others are compiled when they are called: on GPUs for each size, on CPUs node by node where their course is open.
 
     build   compiles a module for the target
     shapes  of inputs whose dimensions the model leaves open; ranges bound them
@@ -34,12 +37,12 @@ def build_onnx(
     from autosched.frontend.onnx.node import RunTimeError
 
     fixed, ranged = split_ranges(shapes)
-    made: DynamicExecutable | str = ""
+    made: DynamicExecutable | SizedModel | str = ""
     model = with_sizes(read_model(what) if isinstance(what, str | Path) else what, fixed or {})
     try:
         tensors = all(o.type.WhichOneof("value") in (None, "tensor_type") for o in model.graph.output)
         made = _for_all_sizes(model, build, ranged) if tensors else "an output is no tensor"
-        if isinstance(made, DynamicExecutable):
+        if isinstance(made, DynamicExecutable) or (isinstance(made, SizedModel) and not target.is_cpu):
             return made
         if tensors or not target.is_cpu:
             built: Executable = build(from_onnx(model, symbolic=False))
@@ -47,13 +50,14 @@ def build_onnx(
     except RunTimeError:
         if not target.is_cpu:
             raise
-    late = LateModel(model, build, target.to_json(), ranged, made if isinstance(made, str) else "")
+    reason = made.reason if isinstance(made, SizedModel) else str(made)
+    late = LateModel(model, build, target.to_json(), ranged, reason)
     late.prepare()
     return late
 
 
-def _for_all_sizes(model: object, build: Build, ranged: Ranges) -> DynamicExecutable | str:
-    """A model of which sizes are open, built for all values of them; why not for others."""
+def _for_all_sizes(model: object, build: Build, ranged: Ranges) -> DynamicExecutable | SizedModel | str:
+    """A model of which sizes are open, built for all values of them or when it is called; why not for others."""
     from autosched.frontend.onnx.importer import from_onnx
 
     try:
@@ -62,5 +66,5 @@ def _for_all_sizes(model: object, build: Build, ranged: Ranges) -> DynamicExecut
         return error.line
     if not symbolic_dims(module["main"]):
         return "inputs depend on nothing"
-    made = build(module, shapes=ranged or None)
-    return made if isinstance(made, DynamicExecutable) else str(made.reason)
+    made: DynamicExecutable | SizedModel = build(module, shapes=ranged or None)
+    return made

@@ -71,10 +71,14 @@ class SizedModel:
         self.manifest: JsonObject = {"target": target.to_json(), "report": [], "compiled_when_called": reason}
         self._built: BuiltSizes[Executable] = BuiltSizes()
 
+    @property
+    def input_names(self) -> list[str]:
+        """What a call takes, in order."""
+        return [param.name for param in self._params]
+
     def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
         """Run the model; see `Executable.__call__`. New sizes are compiled first."""
-        given = dict(zip([p.name for p in self._params], args))
-        given |= named
+        given = dict(zip(self.input_names, args)) | named
         return self.at(self.values_of(given))(*args, **named)
 
     def values_of(self, arrays: Mapping[str, object]) -> dict[TirVar, int]:

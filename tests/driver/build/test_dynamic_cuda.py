@@ -13,6 +13,7 @@ pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not install
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
 
 import autosched
+from autosched.cli import main
 from autosched.codegen import counters
 from autosched.codegen.cuda.emulate.driver import EmulatorDriver
 from autosched.driver.build.sized import SizedModel
@@ -22,7 +23,9 @@ from autosched.runtime.cuda.devices import use_driver
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.dynamic_device import MOST_PROGRAMS
 from autosched.tir.expr import Var
+from tests.cli.models import refuse
 from tests.driver.build.test_dynamic import NN, OP, dense, mlp, model, n, weight
+from tests.frontend.onnx_models import make, node
 
 TARGET = "cuda -arch=sm_90a"
 RNG = np.random.default_rng(0)
@@ -132,3 +135,25 @@ def test_an_onnx_model_with_an_open_batch(tmp_path: Path) -> None:
         np.testing.assert_allclose(again(given).numpy(), np.maximum(given @ weights, 0), rtol=1e-5, atol=1e-5)
     with pytest.raises(ShapeError, match="1 to 8"):
         again(np.ones((9, 20), "float32"))
+
+
+def test_an_onnx_model_without_such_a_kernel_is_compiled_for_each_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sums along columns of a transposed batch: no outer size is open."""
+    nodes = [node("Transpose", "x", "h", perm=[1, 0]), node("CumSum", "h zero", "y")]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(make(nodes, {"x": ("n", 6)}, ["y"], {"zero": np.array(0)}).SerializeToString())
+    made = autosched.build(str(path), target=TARGET)
+    assert isinstance(made, SizedModel) and made.reason
+    for size in (3, 5):
+        x = RNG.standard_normal((size, 6)).astype("float32")
+        np.testing.assert_allclose(made(x).numpy(), np.cumsum(x.T, 0), rtol=1e-5, atol=1e-6)
+    asx, arrays = str(tmp_path / "m.asx"), str(tmp_path / "in.npz")
+    assert main(["build", str(path), "--target", TARGET, "-o", asx]) == 0
+    assert f"compiled when it is called, for each size: {made.reason}" in capsys.readouterr().err
+    np.savez(arrays, x=x)
+    for words in (["run", asx], ["run", str(path), "--target", TARGET]):
+        assert main([*words, "-i", arrays, "-o", str(tmp_path / "out.npz")]) == 0
+        np.testing.assert_allclose(np.load(tmp_path / "out.npz")["y"], np.cumsum(x.T, 0), rtol=1e-5, atol=1e-6)
+    refuse(capsys, ["run", asx], "the sizes of input 'x' are not known", "-i")
