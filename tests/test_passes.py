@@ -360,6 +360,11 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
                       lambda bb, x: op.nn.relu(bb.emit(op.reshape(bb.emit(op.matmul(x, W(5, 4))), (2, 3, 4))))),
         lambda old, new: calls(old)[-1] == "nn.relu" and calls(new)[-1] == "reshape",
     ),
+    "SliceInputs": (
+        R.SliceInputs,
+        lambda: graph({"x": (4, 3)}, lambda bb, x: relax.TupleGetItem(bb.emit(op.split(x, 2)), 1)),
+        has("strided_slice"),
+    ),
     "SplitConcats": (
         R.SplitConcats,
         lambda: graph({"x": (2, 3)}, lambda bb, x: op.concat(relax.Tuple((x,) * 300), axis=0)),

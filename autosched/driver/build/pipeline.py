@@ -35,6 +35,7 @@ from autosched.relax.transform import (
     NarrowProducts,
     RemoveIdentity,
     SinkViews,
+    SliceInputs,
     SplitConcats,
     UnpackResult,
     WidenBytes,
@@ -80,7 +81,8 @@ def graph_passes(
     if widens_bytes(target):
         bytes_ += (WidenBytes(),)
     return (
-        UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, ExpandConvolutions(), FoldConstant(),
+        UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, ExpandConvolutions(), SliceInputs(),
+        FoldConstant(),
         RemoveIdentity(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
         FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),
         *attention, *narrow, *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),

@@ -82,6 +82,8 @@ from autosched.relax.transform.remove_identity import remove_identity as remove_
 from autosched.relax.transform.run_codegen import RunCodegen as RunCodegen
 from autosched.relax.transform.sink_views import SinkViews as SinkViews
 from autosched.relax.transform.sink_views import sink_views as sink_views
+from autosched.relax.transform.slice_inputs import SliceInputs as SliceInputs
+from autosched.relax.transform.slice_inputs import slice_inputs as slice_inputs
 from autosched.relax.transform.split_concats import SplitConcats as SplitConcats
 from autosched.relax.transform.split_concats import split_concats as split_concats
 from autosched.relax.transform.topological_sort import TopologicalSort as TopologicalSort

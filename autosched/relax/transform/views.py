@@ -149,8 +149,12 @@ class _Finder:
         source, readers = call.args[0], self.readers.get(var, [])
         if not isinstance(source, Var) or len(readers) != 1 or readers[0] is None:
             return False
-        alone = len(self.readers.get(source, [])) == 1
-        return alone and _is_move(self.values.get(source)) and _is_move(self.values.get(readers[0]))
+        if len(self.readers.get(source, [])) != 1:
+            return False
+        moved, reader = self.values.get(source), self.values.get(readers[0])
+        if is_slice(moved) and moved.args[0] not in self.values:  # of an input: no part of memory that kernels write
+            return _is_move(reader) or is_concat(reader)
+        return _is_move(moved) and _is_move(reader)
 
 
 def without_kernel(function: Function) -> set[Var]:
