@@ -16,9 +16,9 @@ HEAD = """# ONNX
 
 `autosched build model.onnx`, `autosched.build("model.onnx")` and `autosched.onnx.InferenceSession` take models of
 opsets 1 to 28 as they are. Where all sizes and shapes are known, the model is compiled at once, and the artifact needs
-no compiler. A model in which only dimensions with names (batch, sequence) are open is compiled once for all sizes too,
-where every kernel allows that. A part that depends on more (axes and sizes that are inputs, loops that end by data,
-sizes that follow from data) is compiled at the call, for the call's sizes and values, and kept
+no compiler. A model in which only dimensions with names (batch, sequence, height) are open is compiled once for all
+sizes too, where every kernel allows that. A part that depends on more (axes and sizes that are inputs, loops that end
+by data, sizes that follow from data) is compiled at the call, for the call's sizes and values, and kept
 (`AUTOSCHED_SYMBOLIC_SIZES`). A first call with new ones takes seconds; `AUTOSCHED_STRICT` forbids it.
 
 How an operator is computed:

@@ -193,6 +193,20 @@ def agreeing(xs: Sequence[Expr], emit: Callable[[Expr], Expr], may_be_one: bool 
     return [with_sizes(x, made, emit) for x in xs]
 
 
+def beside(xs: Sequence[Expr], axis: int, emit: Callable[[Expr], Expr]) -> list[Expr]:
+    """Tensors that are joined along an axis, with their open sizes along others said to be those of the first."""
+    rank = info_of(xs[0]).ndim
+    others = [a for a in range(rank) if a != axis % max(rank, 1)]
+    dims = info_of(xs[0]).dims
+    found = []
+    for x in xs:
+        own = info_of(x).dims
+        if len(own) == rank and all(common_size(dims[a], own[a]) is not None for a in others):
+            x = with_sizes(x, [dims[a] if a in others else d for a, d in enumerate(own)], emit)
+        found.append(x)
+    return found
+
+
 def with_sizes(x: Expr, dims: Sequence[Dim], emit: Callable[[Expr], Expr]) -> Expr:
     """A tensor that is broadcast to a shape, its open sizes said to be those of the shape: each call is asked to."""
     for axis in range(-info_of(x).ndim, 0):

@@ -15,7 +15,7 @@ from autosched.tir.expr import IntImm, PrimExpr, const_int
 from autosched.tir.size_expr import same_extent
 
 if TYPE_CHECKING:
-    from autosched.topi.shapes import BatchShape
+    from autosched.topi.shapes import ImageShape
 
 Dim = int | PrimExpr
 
@@ -218,10 +218,13 @@ class TensorStructInfo(StructInfo):
         return self.dims  # type: ignore[return-value]
 
     @property
-    def batch_shape(self) -> BatchShape:
-        """The shape as integers but for its first dimension, which may be symbolic. Raises ShapeError as above."""
-        first = self.dims[:1]
-        return (*first, *TensorStructInfo(self.dims[1:], self.dtype).static_shape)
+    def image_shape(self) -> ImageShape:
+        """The shape of images, as integers where they are known: of the channels, dimension 1, they have to be.
+
+        Raises ShapeError as above.
+        """
+        dims = self.dims
+        return (*dims[:1], *TensorStructInfo(dims[1:2], self.dtype).static_shape, *dims[2:])
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:

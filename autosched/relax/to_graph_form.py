@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import InvalidTypeError
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Call, Function, Var
 from autosched.relax.op.call import tir_inputs, tir_target
@@ -62,9 +61,7 @@ class _FormBuilder(GraphBuilder):
     def form(self) -> GraphForm:
         inputs, outputs = self.collect()
         lives = tuple((number, first, last) for number, (first, last) in self.lives().items())
-        inside = tuple((number, self.owner(number)[0]) for number in self.inside)
-        if joined := [n for n in self.inside if self.owner(n)[1]]:
-            raise InvalidTypeError(f"'{self.values[joined[0]].name}' is a part of another value's memory")
+        inside = tuple((number, *self.owner(number)) for number in self.inside)
         shapes = tuple(map(to_shape, self.dims))
         return GraphForm(
             self.sizes, tuple(self.values), shapes, tuple(self.given), lives, inside, tuple(self.nodes), inputs,

@@ -307,12 +307,13 @@ def check_form(form: GraphForm) -> None:
         for shape in form.shapes:
             for extent in shape_at(shape, least):
                 check_count("an extent", extent)
-    named = [v for life in form.lives for v in life[:1]] + [v for pair in form.inside for v in pair]
+    named = [v for life in form.lives for v in life[:1]] + [v for place in form.inside for v in place[:2]]
     for number in (*named, *form.inputs, *form.outputs):
         check_count("number of a value", number, len(form.values) - 1)
     lies = {number for number, *_ in form.lives}
-    owners = dict(form.inside)
-    for number, owner in form.inside:
+    owners = {number: owner for number, owner, _ in form.inside}
+    for number, owner, behind in form.inside:
+        check_count("a distance in memory", behind)
         if owner not in lies:
             raise ValueError(f"value '{form.values[number].name}' lies in '{form.values[owner].name}'")
     for number, value in enumerate(form.values):

@@ -77,7 +77,7 @@ class GraphForm:
     numbers  per node what its kernel is given: the parts of a batch for a kernel of blocks, the values of its symbols
              for one whose sizes come with the call; () for others
     lives    (value, first node, last node) for each that has memory of its own in the arena
-    inside   (value, other): values that lie in the memory of another one, which has its own
+    inside   (value, other, bytes): values that lie in the memory of another one, which has its own, so far behind it
     limits   what the sizes must be together
     inputs, outputs, nodes  as of a Graph; a node's kernel may be the name of a form
     """
@@ -87,7 +87,7 @@ class GraphForm:
     shapes: tuple[Shape, ...]
     numbers: tuple[Shape, ...]
     lives: tuple[tuple[int, int, int], ...]
-    inside: tuple[tuple[int, int], ...]
+    inside: tuple[tuple[int, int, int], ...]
     nodes: tuple[Node, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -192,8 +192,9 @@ class GraphForm:
         offsets, size = plan_memory([Lifetime(values[v].size_bytes, first, last) for v, first, last in self.lives])
         for (number, *_), offset in zip(self.lives, offsets, strict=True):
             values[number] = replace(values[number], storage=Storage("arena", offset))
-        for number, other in self.inside:
-            values[number] = replace(values[number], storage=values[other].storage)
+        for number, other, behind in self.inside:
+            storage = values[other].storage
+            values[number] = replace(values[number], storage=replace(storage, index=storage.index + behind))
         return Graph(tuple(values), self.nodes, self.inputs, self.outputs, size)
 
     def to_manifest(self) -> JsonObject:
@@ -229,7 +230,7 @@ class GraphForm:
             shapes,
             numbers,
             tuple((int(v), int(first), int(last)) for v, first, last in entry["lives"]),
-            tuple((int(v), int(other)) for v, other in entry["inside"]),
+            tuple((int(v), int(other), int(sum(behind))) for v, other, *behind in entry["inside"]),
             graph.nodes,
             graph.inputs,
             graph.outputs,

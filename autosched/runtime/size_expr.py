@@ -57,15 +57,16 @@ def symbols_of(size: Size) -> frozenset[str]:
     return frozenset((size,)) if isinstance(size, str) else frozenset()
 
 
-def show_size(size: Size, inside: bool = False) -> str:
-    """The size as people write it: 2*n, n+1."""
+def show_size(size: Size, around: str = "") -> str:
+    """The size as people write it: 2*n, n+1; `around` is the operation that it stands in."""
     if not isinstance(size, tuple):
         return str(size)
     op, a, b = size
     if op in ("min", "max"):
         return f"{op}({show_size(a)}, {show_size(b)})"
-    text = f"{show_size(a, True)}{op}{show_size(b, True)}"
-    return f"({text})" if inside and op in ("+", "-") else text
+    text = f"{show_size(a, op)}{op}{show_size(b, op)}"
+    is_loose = op in ("+", "-") or (op in ("//", "%") and around not in ("+", "-"))
+    return f"({text})" if around and is_loose else text
 
 
 def show_limit(size: Size, low: int, high: int | None) -> str:

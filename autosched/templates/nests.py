@@ -25,10 +25,10 @@ def loop(
     name: str, extent: int | PrimExpr, body: Callable[[Var], Stmt], kind: LoopKind = LoopKind.SERIAL, thread: str = "",
     annotations: Mapping[str, object] | None = None,
 ) -> Stmt:  # fmt: skip
-    """A loop from 0."""
-    var = Var(name, INDEX)
+    """A loop from 0, whose variable has the type of the extent."""
     count = index(extent) if isinstance(extent, int) else extent
-    return For(var, index(0), count, kind, body(var), thread, FrozenDict(annotations or {}))
+    var = Var(name, count.dtype)
+    return For(var, E.const(0, count.dtype), count, kind, body(var), thread, FrozenDict(annotations or {}))
 
 
 def nested(names: str, extents: Sequence[int], body: Callable[..., Stmt], kind: LoopKind = LoopKind.SERIAL) -> Stmt:

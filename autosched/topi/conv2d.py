@@ -14,7 +14,7 @@ from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir.axis import IterVar
 from autosched.tir.expr import PrimExpr, cast, const, if_then_else
-from autosched.topi.shapes import BatchShape, batch_shape, dims, int_shape
+from autosched.topi.shapes import Dim, ImageShape, dims, image_shape, int_shape, is_below, known
 
 
 def channel_block(layout: str) -> int:
@@ -31,7 +31,7 @@ def pad_spatial(data: Tensor, padding: Sequence[int], value: float = 0.0, name: 
     top, left, bottom, right = padding
     if not any(padding):
         return data
-    shape = batch_shape(data)
+    shape = image_shape(data)
     height, width = shape[2], shape[3]
     grown = (shape[0], shape[1], height + top + bottom, width + left + right, *shape[4:])
 
@@ -49,7 +49,7 @@ def pad_spatial(data: Tensor, padding: Sequence[int], value: float = 0.0, name: 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes of one convolution, all integers but for a batch of unknown size."""
+    """Sizes of one convolution, integers but for a batch and images of any size."""
 
     batch: PrimExpr | int
     channels_in: int
@@ -58,7 +58,7 @@ class Geometry:
     kernel: tuple[int, int]
     strides: tuple[int, int]
     dilation: tuple[int, int]
-    out_size: tuple[int, int]
+    out_size: tuple[Dim, Dim]
     block_in: int  # 0: plain NCHW
     block_out: int
 
@@ -75,16 +75,22 @@ class Geometry:
         return self.groups > 1 and self.per_group_in == 1
 
 
-def out_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> int:
+def slack(size: Dim, kernel: int, dilation: int, before: Dim, after: Dim) -> Dim:
+    """How many elements there are beside those of one window; of a size that is not known, 0 at least in each call."""
+    return known(size + before + after - (kernel - 1) * dilation - 1)
+
+
+def out_size(size: Dim, kernel: int, stride: int, dilation: int, before: Dim, after: Dim) -> Dim:
     """How many windows fit. Raises ShapeError when none does."""
-    span = (kernel - 1) * dilation + 1
-    if size + before + after < span:
+    left = slack(size, kernel, dilation, before, after)
+    if is_below(left, 0):
+        span = (kernel - 1) * dilation + 1
         raise ShapeError(f"a window of {span} does not fit into {size} with padding {before} and {after}")
-    return (size + before + after - span) // stride + 1
+    return known(left // stride + 1)
 
 
 def geometry(
-    data: BatchShape, weight: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    data: ImageShape, weight: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
     groups: int, data_layout: str, out_layout: str,
 ) -> Geometry:  # fmt: skip
     """Check shapes against each other. Raises ShapeError saying what does not fit."""
@@ -135,7 +141,7 @@ def conv2d(
     returns  [N, O, OH, OW], or [N, O / c, OH, OW, c] for out_layout "NCHW{c}c"
     Raises   ShapeError where shapes, groups and blocks do not fit.
     """
-    g = geometry(batch_shape(data), int_shape(weight), strides, padding, dilation, groups, data_layout, out_layout)
+    g = geometry(image_shape(data), int_shape(weight), strides, padding, dilation, groups, data_layout, out_layout)
     padded, dtype = pad_spatial(data, padding, pad_value), out_dtype or data.dtype
     if g.is_depthwise:
         return _depthwise(padded, weight, g, dtype)
@@ -146,7 +152,7 @@ def conv2d(
 
 def _every_nth_pixel(data: Tensor, g: Geometry) -> Tensor:
     """The pixels that a 1x1 convolution with a stride reads, as a block of its own: the rest is a matrix product."""
-    shape = batch_shape(data)
+    shape = image_shape(data)
     y, x = g.strides
 
     def compute(n: PrimExpr, c: PrimExpr, row: PrimExpr, column: PrimExpr, *rest: PrimExpr) -> PrimExpr:

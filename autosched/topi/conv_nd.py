@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from autosched.te import Tensor
 from autosched.tir.axis import IterVar
 from autosched.tir.expr import PrimExpr, const, if_then_else
 from autosched.topi.conv2d import out_size
-from autosched.topi.shapes import batch_shape, dims, int_shape
+from autosched.topi.shapes import ImageShape, dims, image_shape, int_shape, is_below, known
 
 LETTERS = {1: "x", 2: "yx", 3: "zyx"}
 
@@ -34,7 +33,7 @@ class Spatial:
         return self.padding[axis], self.padding[self.rank + axis]
 
 
-def conv_shape(data: Sequence[int], weight: Sequence[int], g: Spatial, groups: int) -> tuple[int, ...]:
+def conv_shape(data: ImageShape, weight: Sequence[int], g: Spatial, groups: int) -> ImageShape:
     """The result's shape for a weight [O, C / groups, …]. Raises ShapeError saying what does not fit."""
     _require_ranks(data, weight, g.rank)
     if groups < 1 or data[1] % groups or weight[0] % groups or weight[1] * groups != data[1]:
@@ -46,8 +45,8 @@ def conv_shape(data: Sequence[int], weight: Sequence[int], g: Spatial, groups: i
 
 
 def conv_transpose_shape(
-    data: Sequence[int], weight: Sequence[int], g: Spatial, output_padding: Sequence[int], groups: int
-) -> tuple[int, ...]:
+    data: ImageShape, weight: Sequence[int], g: Spatial, output_padding: Sequence[int], groups: int
+) -> ImageShape:
     """The result's shape for a weight [C, O / groups, …]. Raises ShapeError saying what does not fit."""
     _require_ranks(data, weight, g.rank)
     if groups < 1 or data[1] % groups or weight[0] != data[1]:
@@ -59,21 +58,22 @@ def conv_transpose_shape(
     for i, extra in enumerate(output_padding):
         if extra < 0 or extra >= max(g.strides[i], g.dilation[i]):
             raise ShapeError(f"output_padding {extra} must be below the stride or the dilation")
-        size = (data[2 + i] - 1) * g.strides[i] + (weight[2 + i] - 1) * g.dilation[i] + 1 + extra - sum(g.around(i))
-        if size < 1:
+        beside = (weight[2 + i] - 1) * g.dilation[i] + 1 + extra - sum(g.around(i))
+        size = known((data[2 + i] - 1) * g.strides[i] + beside)
+        if is_below(size, 1):
             raise ShapeError(f"padding {g.around(i)} leaves nothing of dimension {i}")
         sizes.append(size)
     return (data[0], weight[1] * groups, *sizes)
 
 
-def _require_ranks(data: Sequence[int], weight: Sequence[int], rank: int) -> None:
+def _require_ranks(data: ImageShape, weight: Sequence[int], rank: int) -> None:
     if len(data) != rank + 2 or len(weight) != rank + 2:
         raise ShapeError(f"data of shape {tuple(data)} and weight {tuple(weight)} need {rank + 2} dimensions")
 
 
 def conv_nd(data: Tensor, weight: Tensor, g: Spatial, groups: int = 1) -> Tensor:
     """Convolution. data [N, C, …]; weight [O, C / groups, …]. Raises ShapeError where they do not fit."""
-    source, kernel = batch_shape(data), int_shape(weight)
+    source, kernel = image_shape(data), int_shape(weight)
     shape = conv_shape(source, kernel, g, groups)
     padded = _spread(data, (1,) * g.rank, g.padding)
     rc, taps = _reduce_axes(kernel[1], kernel[2:])
@@ -98,7 +98,7 @@ def conv_transpose_nd(
     Raises   ShapeError where they do not fit.
     Source   Dumoulin and Visin 2016, chapter 4: a convolution with stride 1 over data with zeros between them.
     """
-    source, kernel = batch_shape(data), int_shape(weight)
+    source, kernel = image_shape(data), int_shape(weight)
     shape = conv_transpose_shape(source, kernel, g, output_padding, groups)
     reach = [(k - 1) * d for k, d in zip(kernel[2:], g.dilation, strict=True)]
     before = [r - g.around(i)[0] for i, r in enumerate(reach)]
@@ -122,7 +122,7 @@ def _spread(data: Tensor, steps: Sequence[int], padding: Sequence[int]) -> Tenso
     before, after = padding[:rank], padding[rank:]
     if not any(padding) and all(s == 1 for s in steps):
         return data
-    shape = batch_shape(data)
+    shape = image_shape(data)
     grown = [(size - 1) * s + 1 + b + a for size, s, b, a in zip(shape[2:], steps, before, after, strict=True)]
 
     def body(n: PrimExpr, c: PrimExpr, *place: PrimExpr) -> PrimExpr:
@@ -146,7 +146,7 @@ def _reduce_axes(channels: int, kernel: Sequence[int]) -> tuple[IterVar, list[It
     return rc, [te.reduce_axis((0, e), f"r{a}") for e, a in zip(extents[1:], LETTERS[len(kernel)], strict=True)]
 
 
-def _compute(shape: Sequence[int], body: Callable[..., PrimExpr], name: str) -> Tensor:
-    assert math.prod(shape) > 0, "sizes were checked"
+def _compute(shape: ImageShape, body: Callable[..., PrimExpr], name: str) -> Tensor:
+    assert not any(is_below(size, 1) for size in shape), "sizes were checked"
     names = ["n", "f", *LETTERS[len(shape) - 2]]
     return te.compute(dims(shape), lambda *i: body(*i), name=name, varargs_names=names)

@@ -6,13 +6,13 @@ from autosched.te import Tensor
 from autosched.tir.expr import PrimExpr, const, if_then_else
 from autosched.topi.conv2d import channel_block
 from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import batch_shape
+from autosched.topi.shapes import image_shape
 
 
 def layout_transform(x: Tensor, src_layout: str, dst_layout: str, channels: int) -> Tensor:
     """Reorder channels; into blocks, missing channels are zero; out of blocks, `channels` are kept."""
     source, target = channel_block(src_layout), channel_block(dst_layout)
-    shape = batch_shape(x)
+    shape = image_shape(x)
     if source and target:
         return _between(x, source, target, channels)
     if target:
@@ -33,7 +33,7 @@ def layout_transform(x: Tensor, src_layout: str, dst_layout: str, channels: int)
 
 
 def _between(x: Tensor, source: int, target: int, channels: int) -> Tensor:
-    n, _, *rest = batch_shape(x)[:-1]
+    n, _, *rest = image_shape(x)[:-1]
 
     def compute(*i: PrimExpr) -> PrimExpr:
         channel = i[1] * target + i[-1]

@@ -8,7 +8,7 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import ExprLike, PrimExpr
 from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import extent_of
+from autosched.topi.shapes import Dim, open_shape
 
 HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, PYTORCH = "half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"
 
@@ -27,29 +27,49 @@ def source_position(mode: str, old: int, new: int, scale: float) -> tuple[float,
     return 1.0, scale, 0.5
 
 
-def _clip(i: ExprLike, size: int) -> PrimExpr:
-    return E.maximum(E.minimum(i, E.const(size - 1, "int64")), E.const(0, "int64"))
+def _position(mode: str, i: PrimExpr, old: Dim, new: Dim, scale: float | None) -> PrimExpr:
+    """The position of `source_position`; of sizes that are not known, in terms of them: they come with the call."""
+    at = E.cast("float32", i)
+    if scale is None and not (isinstance(old, int) and isinstance(new, int)):
+        wide, whole = (E.cast("float32", E.to_expr(d, "int64")) for d in (new, old))
+        factor: PrimExpr | float = wide / whole
+    else:
+        factor = scale if scale is not None else new / old  # type: ignore[operator]
+    if isinstance(old, int) and isinstance(new, int):
+        assert isinstance(factor, float), "sizes are known"
+        m, d, s = (E.const(v, "float32") for v in source_position(mode, old, new, factor))
+        return (at + s) * m / d - s
+    if mode == ALIGN_CORNERS:
+        return at * E.cast("float32", old - 1) / E.cast("float32", E.maximum(new - 1, 1))
+    if mode == ASYMMETRIC:
+        return at / factor
+    half = E.const(0.5, "float32")
+    place = (at + half) / factor - half
+    return E.Select(E.compare(E.GT, new, 1), place, E.const(0.0, "float32")) if mode == PYTORCH else place
+
+
+def _clip(i: ExprLike, size: Dim) -> PrimExpr:
+    last = E.const(size - 1, "int64") if isinstance(size, int) else size - 1
+    return E.maximum(E.minimum(i, last), E.const(0, "int64"))
 
 
 def resize2d(
-    x: Tensor, size: Sequence[int], layout: str, method: str, mode: str, rounding: str, scales: Sequence[float]
+    x: Tensor, size: Sequence[Dim], layout: str, method: str, mode: str, rounding: str, scales: Sequence[float | None]
 ) -> Tensor:
     """Height and width of a new size, by the nearest pixel or between the four around.
 
     method    "nearest_neighbor" or "linear"; outside of the image its border continues
     rounding  of nearest positions: "floor", "ceil", "round_prefer_floor" or "round" (halves up)
+    scales    new / old; None: what the sizes say
     """
     at = layout.index("H"), layout.index("W")
-    old = [extent_of(x, a) for a in at]
-    shape = list(x.shape)
-    lines = []
+    shape = list(open_shape(x))
+    old = [shape[a] for a in at]
     for n, a in enumerate(at):
-        shape[a] = E.const(size[n], shape[a].dtype)
-        lines.append(source_position(mode, old[n], size[n], scales[n]))
+        shape[a] = size[n]
 
     def position(n: int, i: PrimExpr) -> PrimExpr:
-        m, d, s = (E.const(v, "float32") for v in lines[n])
-        return (E.cast("float32", i) + s) * m / d - s
+        return _position(mode, i, old[n], size[n], scales[n])
 
     rounded: dict[str, Callable[[PrimExpr], PrimExpr]] = {
         "floor": lambda p: E.call("floor", p),

@@ -10,7 +10,7 @@ from autosched.tir.expr import ExprLike, IntImm, PrimExpr, Var, as_int
 from autosched.tir.simplify import Analyzer
 
 Dim = int | PrimExpr
-BatchShape: TypeAlias = tuple[Any, ...]  # integers, but for the first, which may be an expression: the batch
+ImageShape: TypeAlias = tuple[Any, ...]  # integers, but for the batch, height and width, which may be expressions
 
 
 def int_shape(x: Tensor) -> tuple[int, ...]:
@@ -25,16 +25,31 @@ def extent_of(x: Tensor, axis: int) -> int:
 
 def open_shape(x: Tensor) -> tuple[int | PrimExpr, ...]:
     """The shape, as integers where they are known."""
-    return tuple(s.value if isinstance(s, IntImm) else s for s in x.shape)
+    return tuple(map(plain_int, x.shape))
 
 
-def batch_shape(x: Tensor) -> BatchShape:
-    """The shape as integers but for its first dimension, which may be symbolic: images of a batch of any size.
+def image_shape(x: Tensor) -> ImageShape:
+    """The shape as integers where they are known: a batch of any size, of images [N, C, …] of any size.
 
-    Raises InvalidValueError where another dimension is symbolic.
+    Raises InvalidValueError where the number of channels is symbolic.
     """
-    first = x.shape[0]
-    return (as_int(first) if isinstance(first, IntImm) else first, *(as_int(s) for s in x.shape[1:]))
+    shape = open_shape(x)
+    return (*shape[:1], *map(as_int, shape[1:2]), *shape[2:])
+
+
+def known(d: Dim) -> Dim:
+    """An extent as simple as it is seen to be, a number where it is one."""
+    return d if isinstance(d, int) else plain_int(Analyzer().simplify(d))
+
+
+def plain_int(e: PrimExpr) -> Dim:
+    """A constant as the integer that it is, other expressions as they are."""
+    return e.value if isinstance(e, IntImm) else e
+
+
+def is_below(d: Dim, limit: int) -> bool:
+    """Whether an extent is known to be less; an operator's `limits` say so of what only a call knows."""
+    return isinstance(d, int) and d < limit
 
 
 def dims(shape: Sequence[Dim]) -> tuple[PrimExpr, ...]:

@@ -153,7 +153,7 @@ def test_open_sizes_that_meet_have_to_be_equal() -> None:
     calls = [{"x": (2, 3), "past": (2, 5), "mask": (2, 8), "w": (8, 3)}]
     built = once(nodes, inputs, {}, calls)
     given = {"x": np.zeros((2, 3), "f4"), "past": np.zeros((2, 5), "f4")}
-    with pytest.raises(ShapeError, match=r"'n_a' needs .*gets b 2, p 5, s 3, total 9"):
+    with pytest.raises(ShapeError, match=r"'n_a' needs total == p\+s, and gets p 5, s 3, total 9"):
         built(**given, mask=np.zeros((2, 9), "f4"), w=np.zeros((8, 3), "f4"))
     with pytest.raises(ShapeError, match=r"'n_y' needs .*total2 9"):
         built(**given, mask=np.zeros((2, 8), "f4"), w=np.zeros((9, 3), "f4"))

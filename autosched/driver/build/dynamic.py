@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autosched.codegen.compile import patient_collector
 from autosched.codegen.lower.flops import count_work
@@ -110,12 +110,12 @@ def _prepared(module: IRModule, target: Target, params: Mapping[str, object], la
         raise NotSeparableError(error.message) from None
 
 
-def _sized(name: str, func: PrimFunc, target: Target) -> PrimFunc:
+def _sized(name: str, func: PrimFunc, target: Target) -> Applied:
     """A function over symbols, scheduled. Raises NotSeparableError where that cannot be."""
     try:
         config = Config("sized", {})
         applied = schedule_sizes(func, target)
-        return applied.func.with_attr(schedule_attrs(config, applied))
+        return replace(applied, func=applied.func.with_attr(schedule_attrs(config, applied)))
     except (ScheduleError, InvalidValueError) as error:
         raise NotSeparableError(f"kernel '{name}': {error.message}") from None
 
@@ -192,7 +192,7 @@ class _Maker:
     """One build.
 
     forms    functions that are compiled for blocks
-    sized    scheduled functions whose sizes come with the call, and why they are no forms
+    sized    functions whose sizes come with the call, with their schedules, and why they are no forms
     counted  those of them, on devices, that are given how many parts there are: images, tokens of all sequences
     """
 
@@ -200,7 +200,7 @@ class _Maker:
         self.prepared, self.target, self.records, self.threads = prepared, target, records, threads
         self.functions = {name: f for name, f in prim_funcs(prepared).items() if size_vars(f)}
         self.forms: dict[str, _Form] = {}
-        self.sized: dict[str, PrimFunc] = {}
+        self.sized: dict[str, Applied] = {}
         self.reasons: dict[str, str] = {}
         self.counted: dict[str, _Form] = {}
         for name, func in self.functions.items():
@@ -213,7 +213,7 @@ class _Maker:
                 self.sized[name], self.reasons[name] = _sized(name, func, target), error.message
         self.blocks = {name: [form.largest(target)] for name, form in self.forms.items()}
 
-    def _on_device(self, name: str, func: PrimFunc) -> PrimFunc:
+    def _on_device(self, name: str, func: PrimFunc) -> Applied:
         """A function over symbols for a device whose number of blocks comes with a launch."""
         with contextlib.suppress(NotSeparableError):
             self.counted[name] = _Form.of(name, func)
@@ -225,17 +225,23 @@ class _Maker:
         form = self.forms.get(name) or self.counted.get(name)
         if form is not None:
             return (form.count(shapes),)
-        return call_sizes(self.functions[name], shapes) if name in self.sized else ()
+        return call_sizes(self._given(name), shapes) if name in self.sized else ()
+
+    def _given(self, name: str) -> PrimFunc:
+        """A function over symbols with its arguments as they are given: some of them packed."""
+        applied = self.sized[name]
+        return applied.func if any(applied.packs) else self.functions[name]
 
     def build(self, sizes: Sequence[SizeRange], limits: Sequence[SizeLimit], checks: bool) -> DynamicExecutable:
         target = self.target
         if self.sized and (empty := next((size.name for size in sizes if size.low < 1), None)):
             raise NotSeparableError(f"'{empty}' may be 0, and kernels over symbols have one element at least")
         largest = {name: form.block(self.blocks[name][0]) for name, form in self.forms.items()}
-        module = self._with(self.prepared, {**largest, **self.sized})
+        module = self._with(self.prepared, {**largest, **{name: a.func for name, a in self.sized.items()}})
         weights = call_counts(self.prepared)
         choices = choose_all(module, target, self.records, threads=self.threads, weights=weights, cache="cold")
-        scheduled = apply_schedules(module, choices, target)
+        packs = {name: applied.packs for name, applied in self.sized.items()}
+        scheduled = apply_schedules(module, choices, target, packs)
         functions: dict[str, PrimFunc] = {n: f for n, f in prim_funcs(scheduled).items() if n not in self.forms}
         called: dict[str, list[str]] = {}
         for name, form in self.forms.items():

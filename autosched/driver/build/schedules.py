@@ -28,13 +28,20 @@ if TYPE_CHECKING:
 CALL_TIR = OP_CALL_TIR.name
 
 
-def apply_schedules(module: IRModule, choices: Mapping[str, Choice], target: Target) -> IRModule:
+def apply_schedules(
+    module: IRModule,
+    choices: Mapping[str, Choice],
+    target: Target,
+    packs: Mapping[str, Sequence[Packing | None]] = FrozenDict(),
+) -> IRModule:
     """Schedule every PrimFunc as chosen and rewrite its calls: constants are packed, other arguments by a kernel.
 
     Afterwards every PrimFunc carries the attributes "tir.is_scheduled", "autosched.config" and "autosched.trace".
+
+    packs  how the arguments of functions are packed that have their schedules, by the functions' names
     """
     applied = {n: c.applied or apply_config(c.task.func, c.config, target) for n, c in choices.items()}
-    rewritten = pack_arguments(module, {name: a.packs for name, a in applied.items()}, target)
+    rewritten = pack_arguments(module, {**packs, **{name: a.packs for name, a in applied.items()}}, target)
     scheduled = {
         module.get_global_var(name): a.func.with_attr(schedule_attrs(choices[name].config, a))
         for name, a in applied.items()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from autosched import topi
 from autosched.relax.op.other_layouts import any_layout
-from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.registry import Limit, define_op, sample
 from autosched.relax.op.types import common_dtype, four, pair, tensor
-from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.relax.struct_info import Dim, StructInfo, TensorStructInfo, to_dim
 from autosched.te import Tensor
-from autosched.topi.conv2d import Geometry, geometry
+from autosched.tir.expr import as_int
+from autosched.topi.conv2d import Geometry, geometry, slack
 
 Array = np.ndarray
 
@@ -41,11 +43,27 @@ def _type(
     pad_value: int,
 ) -> TensorStructInfo:
     d, w = tensor(data, "data"), tensor(weight, "weight")
-    g = geometry(d.batch_shape, w.static_shape, strides, padding, dilation, groups, data_layout, out_layout)
+    g = geometry(d.image_shape, w.static_shape, strides, padding, dilation, groups, data_layout, out_layout)
     dtype = out_dtype or common_dtype(d, w)
     if g.block_out:
         return TensorStructInfo((g.batch, g.channels_out // g.block_out, *g.out_size, g.block_out), dtype)
     return TensorStructInfo((g.batch, g.channels_out, *g.out_size), dtype)
+
+
+def _fits(
+    data: StructInfo, weight: StructInfo, padding: Sequence[int], dilation: Sequence[int], **_: object
+) -> list[Limit]:
+    """A window fits into the padded image."""
+    d, w = tensor(data, "data").dims, tensor(weight, "weight").dims
+    return window_limits(d[2:4], w[2:4], dilation, padding)
+
+
+def window_limits(
+    size: Sequence[Dim], kernel: Sequence[Dim], dilation: Sequence[int], padding: Sequence[int]
+) -> list[Limit]:
+    """What holds of a window that fits: along each dimension, 0 elements or more are beside it."""
+    sides = zip(size, [as_int(k) for k in kernel], dilation, padding[: len(size)], padding[len(size) :], strict=True)
+    return [(to_dim(slack(*side)), 0, None) for side in sides]
 
 
 def _compute(
@@ -115,27 +133,27 @@ def reference(
         if any(padding)
         else np.ascontiguousarray(plain)
     )
-    view = windows(padded, g.kernel, g.strides, g.dilation, g.out_size)
+    view = windows(padded, g.kernel, g.strides, g.dilation, [as_int(n) for n in g.out_size])
     if g.is_depthwise:
         out = _depthwise(view, weight, g)
     else:
-        out = np.empty((len(data), g.channels_out, g.out_size[0] * g.out_size[1]), data.dtype)
+        out = np.empty((len(data), g.channels_out, math.prod(view.shape[4:])), data.dtype)
         matrix = weight.reshape(g.groups, g.per_group_out, -1)
         for n in range(len(data)):
             columns = view[n].reshape(g.groups, matrix.shape[2], -1)
             np.matmul(matrix, columns, out=out[n].reshape(g.groups, g.per_group_out, -1))
-        out = out.reshape(len(data), g.channels_out, *g.out_size)
+        out = out.reshape(len(data), g.channels_out, *view.shape[4:])
     return to_blocked(out, g.block_out).astype(out_dtype or data.dtype, copy=False)
 
 
 def _depthwise(view: Array, weight: Array, g: Geometry) -> Array:
-    shape = (len(view), g.groups, g.per_group_out, *g.out_size)
+    shape = (len(view), g.groups, g.per_group_out, *view.shape[4:])
     out = np.zeros(shape, view.dtype)
     taps = weight.reshape(g.groups, g.per_group_out, *g.kernel)
     for ky in range(g.kernel[0]):
         for kx in range(g.kernel[1]):
             out += view[:, :, ky, kx][:, :, None] * taps[:, :, ky, kx][None, :, :, None, None]
-    return out.reshape(len(view), g.channels_out, *g.out_size)
+    return out.reshape(len(view), g.channels_out, *view.shape[4:])
 
 
 ATTRIBUTES = {
@@ -155,7 +173,7 @@ conv2d = define_op(
     inputs=("data", "weight"),
     attributes=ATTRIBUTES,
     canonical=_canonical,
-    **any_layout("data_layout", _type, _compute, reference),
+    **any_layout("data_layout", _type, _compute, reference, _fits),
     samples=[
         sample((1, 6, 5, 3), (3, 3, 3, 4), padding=1, data_layout="NHWC", kernel_layout="HWIO"),
         sample((1, 6, 5, 3), (4, 3, 3, 3), strides=2, data_layout="NHWC", kernel_layout="OHWI"),

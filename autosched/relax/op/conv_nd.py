@@ -11,11 +11,13 @@ import numpy as np
 from autosched import topi
 from autosched.errors import InvalidValueError
 from autosched.ir.node import Attrs
-from autosched.relax.op.registry import Canonical, OpDef, Sample, define_op, sample
+from autosched.relax.op.conv2d import window_limits
+from autosched.relax.op.registry import Canonical, Limit, OpDef, Sample, define_op, sample
 from autosched.relax.op.types import common_dtype, tensor
-from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, to_dim
 from autosched.te import Tensor
 from autosched.topi.conv_nd import Spatial, conv_shape, conv_transpose_shape
+from autosched.topi.shapes import ImageShape
 
 Array = np.ndarray
 AXES = {1: "W", 2: "HW", 3: "DHW"}
@@ -68,19 +70,30 @@ def _spatial(attrs: ConvAttrs) -> Spatial:
     return Spatial(attrs["strides"], attrs["padding"], attrs["dilation"])
 
 
-def _type(shape: Sequence[int], data: TensorStructInfo, weight: TensorStructInfo, attrs: ConvAttrs) -> TensorStructInfo:
+def _fits(data: StructInfo, weight: StructInfo, **attrs: Unpack[ConvAttrs]) -> list[Limit]:
+    """A window fits into the padded data."""
+    d, w = tensor(data, "data").dims, tensor(weight, "weight").dims
+    return window_limits(d[2:], w[2:], attrs["dilation"], attrs["padding"])
+
+
+def _leaves_some(data: StructInfo, weight: StructInfo, **attrs: Unpack[ConvAttrs]) -> list[Limit]:
+    """The padding cuts off less than there is."""
+    return [(to_dim(size), 1, None) for size in _transpose_type(data, weight, **attrs).dims[2:]]
+
+
+def _type(shape: ImageShape, data: TensorStructInfo, weight: TensorStructInfo, attrs: ConvAttrs) -> TensorStructInfo:
     return TensorStructInfo(tuple(shape), attrs["out_dtype"] or common_dtype(data, weight))
 
 
 def _conv_type(data: StructInfo, weight: StructInfo, **attrs: Unpack[ConvAttrs]) -> TensorStructInfo:
     d, w = tensor(data, "data"), tensor(weight, "weight")
-    return _type(conv_shape(d.batch_shape, w.static_shape, _spatial(attrs), attrs["groups"]), d, w, attrs)
+    return _type(conv_shape(d.image_shape, w.static_shape, _spatial(attrs), attrs["groups"]), d, w, attrs)
 
 
 def _transpose_type(data: StructInfo, weight: StructInfo, **attrs: Unpack[ConvAttrs]) -> TensorStructInfo:
     d, w = tensor(data, "data"), tensor(weight, "weight")
     extra, groups = attrs["output_padding"], attrs["groups"]
-    return _type(conv_transpose_shape(d.batch_shape, w.static_shape, _spatial(attrs), extra, groups), d, w, attrs)
+    return _type(conv_transpose_shape(d.image_shape, w.static_shape, _spatial(attrs), extra, groups), d, w, attrs)
 
 
 def _conv_compute(data: Tensor, weight: Tensor, **attrs: Unpack[ConvAttrs]) -> Tensor:
@@ -145,7 +158,7 @@ def _conv(rank: int, samples: Sequence[Sample]) -> OpDef:
     return define_op(
         f"nn.conv{rank}d", inputs=("data", "weight"), attributes=_attributes(rank, layout, {}),
         canonical=_canonical(rank, layout), infer_type=_conv_type, compute=_conv_compute, reference=conv_reference,
-        samples=samples,
+        samples=samples, limits=_fits,
     )  # fmt: skip
 
 
@@ -155,6 +168,7 @@ def _transposed(rank: int, samples: Sequence[Sample]) -> OpDef:
         f"nn.conv{rank}d_transpose", inputs=("data", "weight"),
         attributes=_attributes(rank, layout, {"output_padding": 0}), canonical=_canonical(rank, layout),
         infer_type=_transpose_type, compute=_transpose_compute, reference=transpose_reference, samples=samples,
+        limits=_leaves_some,
     )  # fmt: skip
 
 

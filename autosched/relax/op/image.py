@@ -10,17 +10,17 @@ from autosched.errors import InvalidValueError, ShapeError
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import tensor
-from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo
+from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo
 from autosched.te import Tensor
 from autosched.topi.resize import resize2d as te_resize2d
 from autosched.topi.resize import source_position
-from autosched.topi.shapes import extent_of
 
 METHODS = ("nearest_neighbor", "linear")
 
 
-def _scales(old: Sequence[int], size: Sequence[int], scales: Sequence[float] | None) -> tuple[float, ...]:
-    return tuple(scales) if scales else tuple(n / o for n, o in zip(size, old, strict=True))
+def _scales(old: Sequence[int], size: Sequence[int], scales: Sequence[float | None] | None) -> tuple[float, ...]:
+    given = scales or (None,) * len(size)
+    return tuple(n / o if s is None else s for n, o, s in zip(size, old, given, strict=True))
 
 
 def _type(data: StructInfo, shape: StructInfo, layout: str, method: str, **_: object) -> TensorStructInfo:
@@ -36,17 +36,16 @@ def _type(data: StructInfo, shape: StructInfo, layout: str, method: str, **_: ob
 
 
 def _compute(
-    data: Tensor, shape: Sequence[int], layout: str, method: str, coordinate_transformation_mode: str,
-    rounding_method: str, scales: Sequence[float] | None,
+    data: Tensor, shape: Sequence[Dim], layout: str, method: str, coordinate_transformation_mode: str,
+    rounding_method: str, scales: Sequence[float | None] | None,
 ) -> Tensor:  # fmt: skip
-    old = [extent_of(data, layout.index(a)) for a in "HW"]
-    found = _scales(old, shape, scales)
-    return te_resize2d(data, shape, layout, method, coordinate_transformation_mode, rounding_method, found)
+    given = scales or (None, None)
+    return te_resize2d(data, shape, layout, method, coordinate_transformation_mode, rounding_method, given)
 
 
 def _reference(
     data: Array, shape: Sequence[int], layout: str, method: str, coordinate_transformation_mode: str,
-    rounding_method: str, scales: Sequence[float] | None,
+    rounding_method: str, scales: Sequence[float | None] | None,
 ) -> Array:  # fmt: skip
     out = data
     found = _scales([data.shape[layout.index(a)] for a in "HW"], shape, scales)

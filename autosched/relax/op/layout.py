@@ -15,7 +15,7 @@ from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
 from autosched.topi.conv2d import channel_block
-from autosched.topi.shapes import BatchShape, batch_shape
+from autosched.topi.shapes import image_shape
 
 
 def _channels(shape: Sequence[Any], source: int, channels: int) -> int:
@@ -28,9 +28,7 @@ def _channels(shape: Sequence[Any], source: int, channels: int) -> int:
 def _type(x: StructInfo, src_layout: str, dst_layout: str, channels: int) -> TensorStructInfo:
     t = tensor(x)
     source, target = channel_block(src_layout), channel_block(dst_layout)
-    shape: BatchShape = t.dims
-    if any(not isinstance(d, int) for d in shape[1:]):
-        shape = t.static_shape  # which says which one is open
+    shape = t.image_shape
     if len(shape) != (5 if source else 4) or (source and shape[4] != source):
         raise ShapeError(f"{t!r} is not of layout {src_layout}")
     count = _channels(shape, source, channels)
@@ -50,7 +48,7 @@ def _reference(x: Array, src_layout: str, dst_layout: str, channels: int) -> Arr
 
 def _compute(x: Tensor, src_layout: str, dst_layout: str, channels: int) -> Tensor:
     source = channel_block(src_layout)
-    return topi.layout_transform(x, src_layout, dst_layout, _channels(batch_shape(x), source, channels))
+    return topi.layout_transform(x, src_layout, dst_layout, _channels(image_shape(x), source, channels))
 
 
 layout_transform = define_op(

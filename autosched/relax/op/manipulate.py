@@ -25,7 +25,7 @@ from autosched.te import Tensor
 from autosched.tir.expr import IntImm, PrimExpr, as_int, const_int
 from autosched.tir.simplify import Analyzer
 from autosched.tir.size_expr import same_extent
-from autosched.topi.shapes import extent_of, open_shape
+from autosched.topi.shapes import extent_of, known, open_shape
 
 
 def _tensor(shape: Iterable[Dim], dtype: str) -> TensorStructInfo:
@@ -80,7 +80,8 @@ def _same_count(x: StructInfo, shape: StructInfo) -> list[Limit]:
     old, new = tensor(x), _reshape_type(x, shape)
     if old.shape is None or new.shape is None or old.is_static and new.is_static:
         return []
-    counts = _count(old.dims), _count(new.dims)
+    apart = [(a, b) for a, b in zip(old.dims, new.dims) if not same_extent(a, b)] if old.ndim == new.ndim else []
+    counts = tuple(map(_count, zip(*apart, strict=True) if apart else (old.dims, new.dims)))
     return [] if same_extent(*counts) else [(counts[0] - counts[1], 0, 0)]
 
 
@@ -382,10 +383,7 @@ def _pad_widths(pad_width: Sequence[int], ndim: int) -> list[tuple[int, int]]:
 def _pad_type(x: StructInfo, pad_width: Sequence[int], pad_value: float) -> TensorStructInfo:
     t = tensor(x)
     widths = _pad_widths(pad_width, t.ndim)
-    for axis, (size, (before, after)) in enumerate(zip(t.dims, widths, strict=True)):
-        if not isinstance(size, int) and (before or after):
-            raise ShapeError(f"padding of dimension {axis}, '{size}', whose size is not known")
-    return _tensor((s + b + a if isinstance(s, int) else s for s, (b, a) in zip(t.dims, widths, strict=True)), t.dtype)
+    return _tensor((known(s + b + a) for s, (b, a) in zip(t.dims, widths, strict=True)), t.dtype)
 
 
 def _pad_compute(x: Tensor, pad_width: Sequence[int], pad_value: float) -> Tensor:

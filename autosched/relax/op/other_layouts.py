@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypedDict, TypeVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from autosched import topi
 from autosched.errors import InvalidValueError
 from autosched.ir.node import Attrs
+from autosched.relax.op.registry import Limit, Limits
 from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
@@ -63,20 +64,26 @@ class Rules(TypedDict):
     infer_type: Callable[..., StructInfo]
     compute: Callable[..., Tensor]
     reference: Callable[..., np.ndarray]
+    limits: Limits | None
 
 
 T = TypeVar("T")
 
 
 def any_layout(
-    key: str, infer: Callable[..., StructInfo], compute: Callable[..., Tensor], reference: Callable[..., np.ndarray]
-) -> Rules:
+    key: str, infer: Callable[..., StructInfo], compute: Callable[..., Tensor], reference: Callable[..., np.ndarray],
+    limits: Limits | None = None,
+) -> Rules:  # fmt: skip
     """The rules of an operator for NCHW as rules for every order of these dimensions; `key` names the attribute."""
 
     def infer_type(*types: StructInfo, **attrs: object) -> StructInfo:
         orders, plain = plain_attrs(attrs, key)
         found = infer(*map(_permuted, types, orders), **plain)
         return _permuted(found, inverse(orders[2])) if orders[2] else found
+
+    def plain_limits(*types: StructInfo, **attrs: object) -> Sequence[Limit]:
+        orders, plain = plain_attrs(attrs, key)
+        return () if limits is None else limits(*map(_permuted, types, orders), **plain)
 
     def around(f: Callable[..., T], transpose: Callable[[T, tuple[int, ...]], T]) -> Callable[..., T]:
         def run(*args: T, **attrs: object) -> T:
@@ -91,5 +98,5 @@ def any_layout(
 
     return {
         "infer_type": infer_type, "compute": around(compute, topi.transpose),
-        "reference": around(reference, contiguous),
+        "reference": around(reference, contiguous), "limits": None if limits is None else plain_limits,
     }  # fmt: skip

@@ -8,13 +8,14 @@ import numpy as np
 
 from autosched import topi
 from autosched.errors import ShapeError
-from autosched.relax.op.conv2d import Array
+from autosched.relax.op.conv2d import Array, window_limits
 from autosched.relax.op.other_layouts import any_layout
-from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.registry import Limit, define_op, sample
 from autosched.relax.op.types import four, pair, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
 from autosched.tir.dtypes import is_float, largest_finite
+from autosched.tir.expr import as_int
 from autosched.topi.conv2d import channel_block
 from autosched.topi.pool import pooled_size
 
@@ -49,7 +50,7 @@ def _type(
 ) -> TensorStructInfo:
     t = tensor(data)
     _check_layout(t, layout)
-    shape = t.batch_shape
+    shape = t.image_shape
     size = [
         pooled_size(shape[2 + i], pool_size[i], strides[i], dilation[i], padding[i], padding[2 + i], ceil_mode)
         for i in (0, 1)
@@ -72,7 +73,11 @@ def _windows(
     ]
 
     def positions(i: int) -> Array:
-        return np.arange(sizes[i])[:, None] * strides[i] - padding[i] + np.arange(pool_size[i])[None, :] * dilation[i]
+        return (
+            np.arange(as_int(sizes[i]))[:, None] * strides[i]
+            - padding[i]
+            + np.arange(pool_size[i])[None, :] * dilation[i]
+        )
 
     rows, columns = positions(0), positions(1)
     h, w = x.shape[2:4]
@@ -123,6 +128,13 @@ def _avg(
     return (total / count.reshape(*count.shape, *(1,) * (data.ndim - 4))).astype(data.dtype)  # type: ignore[no-any-return]
 
 
+def _fits(
+    data: StructInfo, pool_size: Sequence[int], padding: Sequence[int], dilation: Sequence[int], **_: object
+) -> list[Limit]:
+    """A window fits into the padded image."""
+    return window_limits(tensor(data).dims[2:4], pool_size, dilation, padding)
+
+
 LAYOUT = {"layout": "NCHW", "out_layout": None}
 
 
@@ -145,7 +157,7 @@ max_pool2d = define_op(
     inputs=("data",),
     attributes={**WINDOW, **LAYOUT, "keep_nan": False},
     canonical=_canonical,
-    **any_layout("layout", _max_type, _max_compute, _max),
+    **any_layout("layout", _max_type, _max_compute, _max, _fits),
     samples=[
         sample((1, 6, 6, 2), pool_size=2, strides=2, layout="NHWC"),
         sample((1, 2, 6, 6), pool_size=2, strides=2),
@@ -176,7 +188,7 @@ avg_pool2d = define_op(
     inputs=("data",),
     attributes={**WINDOW, **LAYOUT, "count_include_pad": False},
     canonical=_canonical,
-    **any_layout("layout", _type, _avg_compute, _avg),
+    **any_layout("layout", _type, _avg_compute, _avg, _fits),
     samples=[
         sample((1, 6, 6, 2), pool_size=2, strides=2, layout="NHWC"),
         sample((1, 2, 6, 6), pool_size=2, strides=2),

@@ -12,7 +12,7 @@ from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, TupleGe
 from autosched.relax.op.conv2d import to_blocked
 from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo
-from autosched.topi.shapes import BatchShape
+from autosched.topi.shapes import ImageShape
 
 Array = np.ndarray
 
@@ -43,12 +43,12 @@ def shape_of(x: Expr) -> tuple[int, ...]:
     return info.static_shape if isinstance(info, TensorStructInfo) and info.is_static else ()
 
 
-def batch_shape_of(x: Expr) -> BatchShape:
-    """The shape of a tensor, whose batch may be a symbol; () for anything else or an unknown shape."""
+def image_shape_of(x: Expr) -> ImageShape:
+    """The shape of images, whose number and sizes may be symbols; () for anything else or an unknown shape."""
     info = x.struct_info
     if not isinstance(info, TensorStructInfo) or info.shape is None:
         return ()
-    return info.batch_shape if all(isinstance(d, int) for d in info.dims[1:]) else ()
+    return info.image_shape if all(isinstance(d, int) for d in info.dims[1:2]) else ()
 
 
 def pad_channels(array: Array, axis: int, size: int, value: float = 0.0) -> Array:
@@ -99,7 +99,7 @@ class BlockedRewriter(Rewriter):
 
     @staticmethod
     def _unblock(x: Var, form: Form) -> Call:
-        n, _, h, w, _ = batch_shape_of(x)
+        n, _, h, w, _ = image_shape_of(x)
         if h == w == 1 and not form.is_padded:  # one pixel: the order in memory is the same
             return op.reshape(x, ShapeExpr((n, form.channels, 1, 1)))
         return op.layout_transform(x, form.layout, "NCHW", form.channels)
@@ -122,7 +122,7 @@ class BlockedRewriter(Rewriter):
         if old is not None:
             form = Form(block, old.channels)
             return self.bind(op.layout_transform(x, old.layout, form.layout, old.channels), form, name)
-        n, c, h, w = batch_shape_of(x)
+        n, c, h, w = image_shape_of(x)
         form = Form(block, c)
         if h == w == 1 and c % block == 0:
             return self.bind(op.reshape(x, ShapeExpr((n, c // block, 1, 1, block))), form, name)
@@ -139,7 +139,7 @@ class BlockedRewriter(Rewriter):
         if own is not None and own.channels == form.channels:
             return self.blocked(x, form.block)
         x = self.plain(x)
-        shape = batch_shape_of(x)
+        shape = image_shape_of(x)
         if len(shape) == 4 and shape[1] == 1:
             return self.emit(op.reshape(x, ShapeExpr((*shape, 1))), "lv")
         if len(shape) == 4 and shape[1] == form.channels and isinstance(x, Var):

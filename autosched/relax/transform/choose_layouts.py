@@ -14,13 +14,13 @@ from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
-from autosched.relax.expr import Call, Constant, DataflowVar, Expr, Function, If, Tuple, Var
+from autosched.relax.expr import Call, Constant, DataflowVar, Expr, Function, If, ShapeExpr, Tuple, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.op.types import axis_index
 from autosched.relax.rewrite import map_functions
 from autosched.relax.struct_info import tensor_infos
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
-from autosched.relax.transform.blocked import BlockedRewriter, Form, batch_shape_of, pad_channels, shape_of
+from autosched.relax.transform.blocked import BlockedRewriter, Form, image_shape_of, pad_channels, shape_of
 from autosched.relax.transform.layout_costs import LayoutCosts, LayoutOracle
 from autosched.relax.transform.layout_plan import plan_layouts
 from autosched.relax.transform.layout_rules import (
@@ -39,7 +39,11 @@ from autosched.relax.transform.layout_rules import (
     is_pool,
     words_of,
 )
+from autosched.tir.expr import PrimExpr
 from autosched.tir.expr import Var as SymbolicSize
+from autosched.tir.functor import free_vars
+
+USUAL_SIZES = (256, 8)  # of images whose sizes come with the call; of multiples of 32 the number
 
 Blocks = int | Sequence[int] | Callable[[Call], int | Sequence[int]]
 
@@ -56,7 +60,7 @@ class _Layouts(BlockedRewriter):
         block = self.plan.get(var, PLAIN)
         if block == PLAIN or not isinstance(value, Call):
             return self.as_plain(value)
-        result = self.in_blocks(value, Form(block, batch_shape_of(var)[1]), var)
+        result = self.in_blocks(value, Form(block, image_shape_of(var)[1]), var)
         return result if isinstance(var, DataflowVar) else self.plain(result)
 
     def as_plain(self, value: Expr) -> Expr:
@@ -87,6 +91,10 @@ class _Layouts(BlockedRewriter):
             return self.bind(remake(call, given), form, var.name)
         if is_pool(call):
             attrs = {"layout": form.layout, "out_layout": form.layout}
+        elif definition.name == "reshape":
+            n, _, *size = image_shape_of(call)
+            shape = ShapeExpr((n, form.stored // form.block, *size, form.block))
+            return self.bind(op.reshape(self.blocked(call.args[0], form.block), shape), form, var.name)
         elif definition.name == "nn.pad":
             attrs = {"pad_width": (*call.attrs["pad_width"], 0, 0)}
         elif definition.name in REDUCTIONS:
@@ -129,22 +137,23 @@ class _Layouts(BlockedRewriter):
 def _plan_for_one(
     function: Function, symbols: Sequence[SymbolicSize], blocks: Callable[[Call], Sequence[int]], costs: LayoutCosts
 ) -> Mapping[Var, int]:
-    """The plan for one image, where a symbol says how many there are and nothing else: more only repeat its costs.
+    """The plan for one image of a usual size: it holds for all, as more of them only repeat its costs.
 
-    Empty for other functions, whose sizes nobody can weigh.
+    Empty for functions that cannot be bound so, and those without convolutions.
     """
     bindings = tuple(function.bindings())
-    infos = [info for x in (*function.params, *(b.var for b in bindings)) for info in tensor_infos(x.struct_info)]
-    are_batches = all(info.shape is None or all(isinstance(d, int) for d in info.dims[1:]) for info in infos)
-    convolves = any(isinstance(b.value, Call) and is_convolution(b.value) for b in bindings)
-    if len(symbols) > 1 or not are_batches or not convolves:
+    if not any(isinstance(b.value, Call) and is_convolution(b.value) for b in bindings):
         return {}
-    try:
-        bound = bind_function(function, dict.fromkeys(symbols, 1))
-    except (InvalidValueError, InvalidTypeError):
-        return {}  # not for one image
-    plan = plan_layouts(bound, blocks, costs)
-    return {own.var: plan[one.var] for own, one in zip(bindings, bound.bindings(), strict=True) if one.var in plan}
+    infos = [info for p in function.params for info in tensor_infos(p.struct_info) if info.shape is not None]
+    inner = {v for info in infos for d in info.dims[1:] if isinstance(d, PrimExpr) for v in free_vars(d)}
+    for size in USUAL_SIZES if inner else (1,):
+        try:
+            bound = bind_function(function, {v: size if v in inner else 1 for v in symbols})
+            plan = plan_layouts(bound, blocks, costs)
+        except (InvalidValueError, InvalidTypeError):
+            continue  # not for images of that size
+        return {own.var: plan[one.var] for own, one in zip(bindings, bound.bindings(), strict=True) if one.var in plan}
+    return {}
 
 
 def apply_layouts(module: IRModule, plan: Mapping[Var, int]) -> IRModule:

@@ -7,6 +7,8 @@ conv2d_transpose  -> conv2d with an output channel for each place in a stride, a
 
 from __future__ import annotations
 
+from itertools import starmap
+
 import numpy as np
 
 from autosched.ir.module import IRModule
@@ -16,7 +18,9 @@ from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Var
 from autosched.relax.op.other_layouts import inverse, plain_attrs
 from autosched.relax.op.registry import remake
 from autosched.relax.rewrite import Rewriter, map_functions
-from autosched.relax.transform.blocked import batch_shape_of
+from autosched.relax.transform.blocked import image_shape_of
+from autosched.tir.size_expr import same_extent
+from autosched.topi.shapes import known
 
 Array = np.ndarray
 ROWS = 2  # the axis that conv1d gets
@@ -76,7 +80,7 @@ class _Expander(Rewriter):
     def transposed(self, call: Call) -> Expr:
         groups, strides, padding = (call.attrs[k] for k in ("groups", "strides", "padding"))
         data, weight = call.args[0], call.args[1].data
-        shape = batch_shape_of(call)
+        shape = image_shape_of(call)
         if not shape or call.attrs["dilation"] != (1, 1):
             return call
         n, channels, *size = shape
@@ -85,10 +89,10 @@ class _Expander(Rewriter):
         per_group = np.split(weight, groups)
         phases = np.concatenate([phase_weights(w, strides) for w in per_group])
         # how many pixels of each phase there are, and how far their windows reach beyond the data
-        count = [-(-(out + before) // s) for out, before, s in zip(size, padding, strides, strict=False)]
+        count = [known((out + before + s - 1) // s) for out, before, s in zip(size, padding, strides, strict=False)]
         reach = [k - 1 for k in phases.shape[2:]]
-        beyond = [q - have for q, have in zip(count, batch_shape_of(data)[2:], strict=True)]
-        if min(beyond) < 0:
+        beyond = [known(q - have) for q, have in zip(count, image_shape_of(data)[2:], strict=True)]
+        if not all(isinstance(more, int) and more >= 0 for more in beyond):
             return call
         images = self.emit(op.nn.conv2d(data, Constant(phases), padding=(*reach, *beyond), groups=groups))
         split = self.emit(op.reshape(images, ShapeExpr((n, channels, *strides, *count))))
@@ -96,10 +100,13 @@ class _Expander(Rewriter):
         whole = self.emit(
             op.reshape(mixed, ShapeExpr((n, channels, *(q * s for q, s in zip(count, strides, strict=True)))))
         )
-        if tuple(size) == batch_shape_of(whole)[2:]:
+        if all(starmap(same_extent, zip(size, image_shape_of(whole)[2:], strict=True))):
             return whole
-        ends = tuple(before + out for before, out in zip(padding, size, strict=False))
-        return op.strided_slice(whole, axes=(2, 3), begin=tuple(padding[:2]), end=ends)
+        if all(isinstance(out, int) for out in size):
+            ends = tuple(before + out for before, out in zip(padding, size, strict=False))
+            return op.strided_slice(whole, axes=(2, 3), begin=tuple(padding[:2]), end=ends)
+        rows = self.emit(op.sized_slice(whole, ShapeExpr((padding[0], size[0])), axis=2))
+        return op.sized_slice(rows, ShapeExpr((padding[1], size[1])), axis=3)
 
 
 def expand_convolutions(module: IRModule) -> IRModule:

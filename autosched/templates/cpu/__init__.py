@@ -15,6 +15,7 @@ from autosched.templates.cpu.concat import Concat
 from autosched.templates.cpu.conv2d import Conv2dBlocked
 from autosched.templates.cpu.conv_amx import LEAST_TAPS, AmxConv2d
 from autosched.templates.cpu.conv_plain import PlainConv2d
+from autosched.templates.cpu.conv_sized import schedule_conv
 from autosched.templates.cpu.depthwise import DepthwiseConv2d
 from autosched.templates.cpu.elementwise import Elementwise
 from autosched.templates.cpu.matmul_sized import schedule_product
@@ -75,8 +76,10 @@ def tile_blocks(target: Target) -> Mapping[str, int]:
 
 
 def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
-    """A function over symbols, scheduled as attention or as a product where it is that."""
-    return schedule_attention(func, target) or schedule_product(func, target) or schedule_sized(func, target)
+    """A function over symbols, scheduled as attention, a product or a convolution where it is that."""
+    special = (schedule_attention, schedule_product, schedule_conv)
+    found = next((applied for schedule in special if (applied := schedule(func, target)) is not None), None)
+    return found or schedule_sized(func, target)
 
 
 def narrows_convolution(target: Target, weight: Sequence[int], strides: Sequence[int], groups: int) -> bool:

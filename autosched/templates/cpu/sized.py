@@ -15,7 +15,7 @@ from autosched.templates.classify import blocks_of, is_injective, is_reduction, 
 from autosched.templates.cpu.elementwise import inline_all
 from autosched.tir import Block, BufferStore, PrimFunc
 from autosched.tir.expr import const_int
-from autosched.tir.functor import loads
+from autosched.tir.functor import free_vars, loads
 from autosched.tir.schedule import LoopRV, Schedule
 from autosched.tir.size_expr import WORK, to_size, with_named_sizes
 
@@ -45,6 +45,9 @@ def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
     if is_injective(block) and n_spatial == 1:
         loops = sch.split(loops[0], [None, TASK_VECTORS * width])
     outer = loops[:n_spatial] if is_reduction(block) else loops[:-1]
+    if is_reduction(block) and n_spatial > 1 and not _sums_rows(block) and _reads_along(block):
+        reduce_beside(sch, block, width)
+        return
     for loop in outer[: max(len(outer) - 1, 1)]:
         sch.parallel(loop)
     if is_injective(block) and n_spatial:
@@ -62,6 +65,35 @@ def sum_in_lanes(sch: Schedule, name: str, width: int) -> None:
         partial = sch.rfactor(lanes, 0)
         sch.set_scope(partial, 0, "local")
         sch.vectorize(sch.get_loops(partial)[-1])
+
+
+def reduce_beside(sch: Schedule, block: Block, width: int) -> None:
+    """Make a reduction beside a block's last spatial axis, windows of pixels say, in registers along that axis."""
+    name = block.name_hint
+    *outer, last = sch.get_loops(sch.cache_write(name, 0, "local"))
+    extent = const_int(sch.get(last).extent)
+    if extent is None or extent > width:
+        tile, lane = sch.split(last, [None, width])
+    else:
+        tile, lane = outer[-1], last
+    for loop in outer[: len(outer) if tile is not outer[-1] else -1]:
+        sch.parallel(loop)
+    sch.vectorize(lane)
+    sch.compute_at(name, tile, True)
+    n_steps = len(reduced(block))
+    *_, lane = sch.get_loops(name)[:-n_steps]
+    steps = sch.get_loops(name)[-n_steps:]
+    sch.reorder(*steps, lane)
+    sch.vectorize(lane)
+    sch.decompose_reduction(name, steps[0])
+
+
+def _reads_along(block: Block) -> bool:
+    """Whether the last spatial axis runs along the last dimension of something that is read."""
+    if not isinstance(block.body, BufferStore):
+        return False
+    last, own = spatial(block)[-1].var, block.body.buffer
+    return any(last in free_vars(x.indices[-1]) for x in loads(block.body.value) if x.indices and x.buffer is not own)
 
 
 def vectorize(sch: Schedule, loop: LoopRV, width: int) -> None:

@@ -172,10 +172,11 @@ def test_weights_of_four_bits_are_read_at_import() -> None:
 
 
 def test_a_saved_model_is_compiled_where_it_is_called(tmp_path: Path) -> None:
-    built = late([node("MaxPool", "x", "y", kernel_shape=[1])], {"x": (FLOAT, ["n", 1, "m"])}, ["y"])
+    pool = node("MaxPool", "x", "y", kernel_shape=[1], strides=[2], auto_pad="SAME_UPPER")
+    built = late([pool], {"x": (FLOAT, ["n", 1, "m"])}, ["y"])
     built.save(tmp_path / "m.asx")
     loaded = autosched.load(tmp_path / "m.asx")
-    np.testing.assert_array_equal(loaded(X[:, :1, :3]).numpy(), X[:, :1, :3])
+    np.testing.assert_array_equal(loaded(X[:, :1, :3]).numpy(), X[:, :1, :3:2])
 
 
 def test_what_no_later_stage_can_do_is_refused() -> None:

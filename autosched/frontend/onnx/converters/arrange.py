@@ -9,7 +9,7 @@ import numpy as np
 from autosched.frontend.onnx.converters.conv import require_images
 from autosched.frontend.onnx.node import Node, info_of, is_empty
 from autosched.frontend.onnx.registry import converter
-from autosched.frontend.size_arithmetic import TO_THE_END, cut, sliced, tiled
+from autosched.frontend.size_arithmetic import TO_THE_END, beside, cut, is_same, plain, sliced, tiled
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple, TupleGetItem
 
@@ -24,7 +24,10 @@ def concat(node: Node) -> Expr:
     parts = [node.input(i) for i, x in enumerate(node.inputs) if x is not None]
     # parts without elements occur in exported shape computations
     parts = [x for x in parts if not is_empty(x)] or parts[:1]
-    return parts[0] if len(parts) == 1 else op.concat(Tuple(tuple(parts)), axis=node.attr("axis", 1))
+    if len(parts) == 1:
+        return parts[0]
+    axis = node.attr("axis", 1)
+    return op.concat(Tuple(tuple(beside(parts, axis, node.emit))), axis=axis)
 
 
 @converter("Split")
@@ -143,14 +146,19 @@ def pad(node: Node) -> Expr:
         if not before and not after:
             continue
         if not isinstance(size, int):
-            raise node.fail(f"{before} and {after} elements around a dimension '{size}' whose size is not known")
+            if mode != "constant":
+                raise node.fail(f"{before} and {after} elements around a dimension '{size}' whose size is not known")
+            if (inside := cut(size, max(-before, 0), plain(size + min(after, 0)))) is None:
+                raise node.fail(f"{before} and {after} elements around a dimension '{size}'")
+            x = node.emit(sliced(x, a, inside)) if min(before, after) < 0 else x
+            continue
         if size + min(before, 0) + min(after, 0) < 0:
             raise node.fail(f"{before} and {after} elements around {size}")
         if mode != "constant":
             x = node.emit(op.take(x, Constant(_around(node, size, before, after, mode)), axis=a))
         elif before < 0 or after < 0:
-            cut = {"begin": (max(-before, 0),), "end": (size + min(after, 0),)}
-            x = node.emit(op.strided_slice(x, axes=(a,), strides=(1,), **cut))
+            kept = {"begin": (max(-before, 0),), "end": (size + min(after, 0),)}
+            x = node.emit(op.strided_slice(x, axes=(a,), strides=(1,), **kept))
     pairs = [0] * 2 * rank
     for n, a in enumerate(axes):
         pairs[2 * a : 2 * a + 2] = [max(widths[n], 0), max(widths[len(axes) + n], 0)]
@@ -190,9 +198,10 @@ def depth_to_space(node: Node) -> Expr:
 def space_to_depth(node: Node) -> Expr:
     n, c, h, w = require_images(node)
     b = node.attr("blocksize")
-    if b < 1 or h % b or w % b:
+    rows, columns = (plain(d // b) if b >= 1 else 0 for d in (h, w))
+    if b < 1 or not is_same(rows * b, h) or not is_same(columns * b, w):
         raise node.fail(f"blocks of {b} x {b} in images of {h} x {w}")
-    parts = op.reshape(node.input(0), ShapeExpr((n, c, h // b, b, w // b, b)))
+    parts = op.reshape(node.input(0), ShapeExpr((n, c, rows, b, columns, b)))
     order = (0, 3, 5, 1, 2, 4) if node.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
     moved = op.permute_dims(node.emit(parts), axes=order)
-    return op.reshape(node.emit(moved), ShapeExpr((n, c * b * b, h // b, w // b)))
+    return op.reshape(node.emit(moved), ShapeExpr((n, c * b * b, rows, columns)))

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 from autosched.frontend.onnx.node import Node, info_of
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.size_arithmetic import larger, plain
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr
 from autosched.relax.struct_info import Dim
 
 
 def window_padding(
-    node: Node, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    node: Node, size: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[int]:
     """Padding, all begins then all ends, from `pads` or worked out for `auto_pad`.
 
-    Raises ImportModelError where the window's numbers are too few, too many or impossible.
+    Raises ImportModelError where the window's numbers are too few, too many or impossible, or follow from open sizes.
     """
     rank, mode = len(size), node.attr("auto_pad", "NOTSET")
     for name, values in (("kernel_shape", kernel), ("strides", strides), ("dilations", dilations)):
@@ -33,11 +34,17 @@ def window_padding(
         return [0] * 2 * rank
     begins, ends = [], []
     for s, k, stride, d in zip(size, kernel, strides, dilations, strict=True):
-        total = max(0, (-(-s // stride) - 1) * stride + (k - 1) * d + 1 - s)
+        total = _known_padding(node, larger(0, plain((-(-s // stride) - 1) * stride + (k - 1) * d + 1 - s)))
         small = total // 2
         begins.append(total - small if mode == "SAME_LOWER" else small)
         ends.append(small if mode == "SAME_LOWER" else total - small)
     return begins + ends
+
+
+def _known_padding(node: Node, total: Dim) -> int:
+    if not isinstance(total, int):
+        raise node.fail(f"padding of '{total}' elements, a number that is not known")
+    return total
 
 
 @converter("Conv")
@@ -48,7 +55,7 @@ def conv(node: Node) -> Expr:
     strides, dilations = list(node.attr("strides", [1] * rank)), list(node.attr("dilations", [1] * rank))
     if kernel != list(shape[2:]):
         raise node.fail(f"kernel_shape {kernel}, and weights of {list(shape[2:])}")
-    pads = window_padding(node, node.sizes_from(0, 2), kernel, strides, dilations)
+    pads = window_padding(node, node.info(0).dims[2:], kernel, strides, dilations)
     convolve = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}[rank]
     out = convolve(
         node.input(0), node.input(1), strides=strides, padding=pads, dilation=dilations, groups=node.attr("group", 1)
@@ -69,7 +76,7 @@ def conv_transpose(node: Node) -> Expr:
         if len(values) != rank or min(values) < least:
             raise node.fail(f"{name} {values} of a window over {rank} dimensions")
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    pads = _transposed_padding(node, node.sizes_from(0, 2), spans, strides, extra)
+    pads = _transposed_padding(node, node.info(0).dims[2:], spans, strides, extra)
     extra = [more - min(0, pad) for more, pad in zip(extra, pads[rank:], strict=True)]
     pads = [*pads[:rank], *(max(0, pad) for pad in pads[rank:])]
     convolve = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}[rank]
@@ -96,7 +103,7 @@ def _biased(node: Node, out: Expr, channels: int) -> Expr:
 
 
 def _transposed_padding(
-    node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequence[int], extra: Sequence[int]
+    node: Node, size: Sequence[Dim], spans: Sequence[int], strides: Sequence[int], extra: Sequence[int]
 ) -> list[int]:
     """Padding, all begins then all ends, from `pads`, or worked out for `output_shape` or `auto_pad`.
 
@@ -116,17 +123,17 @@ def _transposed_padding(
         wanted = [n * s for n, s in zip(size, strides, strict=True)]
     begins, ends = [], []
     for n, s, span, more, out in zip(size, strides, spans, extra, wanted[-len(size) :], strict=True):
-        total = s * (n - 1) + more + span - out
+        total = _known_padding(node, plain(s * (n - 1) + more + span - out))
         begin = max(0, total // 2 if mode == "SAME_UPPER" else total - total // 2)
         begins.append(begin)
         ends.append(total - begin)
     return begins + ends
 
 
-def require_images(node: Node) -> tuple[Dim, int, int, int]:
-    """The shape of the first input, which must be [N, C, H, W]; N may be open."""
+def require_images(node: Node) -> tuple[Dim, int, Dim, Dim]:
+    """The shape of the first input, which must be [N, C, H, W]; all but C may be open."""
     info = info_of(node.input(0))
     if info.ndim != 4:
         raise node.fail(f"only images [N, C, H, W] are supported, got {info.ndim} dimensions")
-    c, h, w = node.sizes_from(0, 1)
-    return info.dims[0], c, h, w
+    n, c, h, w = info.image_shape
+    return n, c, h, w

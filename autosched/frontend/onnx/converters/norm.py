@@ -105,7 +105,7 @@ def _whole(node: Node, x: Expr, shape: tuple[int, ...]) -> Expr:
 def instance_norm(node: Node) -> Expr:
     """Normalise every channel of every image: mean and variance over the spatial dimensions."""
     x, dtype = node.input(0), node.info(0).dtype
-    channels, *spatial = node.sizes_from(0, 1)
+    _, channels, *spatial = node.info(0).image_shape
     axes = tuple(range(2, 2 + len(spatial)))
     wide = ShapeExpr((1, channels, *(1,) * len(axes)))
     scale, bias = (node.emit(op.reshape(node.input(i), wide)) for i in (1, 2))

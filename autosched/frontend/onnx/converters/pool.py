@@ -10,7 +10,6 @@ from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr
-from autosched.relax.struct_info import TensorStructInfo
 
 
 def _pooled(node: Node, x: Expr, pool: Callable[..., Expr], **more: object) -> Expr:
@@ -21,7 +20,7 @@ def _pooled(node: Node, x: Expr, pool: Callable[..., Expr], **more: object) -> E
     if rank not in (1, 2, 3) or len(kernel) != rank:
         raise node.no_kernel(f"a window of {len(kernel)} dimensions over {rank}")
     strides, dilations = list(node.attr("strides", [1] * rank)), list(node.attr("dilations", [1] * rank))
-    pads = window_padding(node, TensorStructInfo(info.dims[2:], info.dtype).static_shape, kernel, strides, dilations)
+    pads = window_padding(node, info.dims[2:], kernel, strides, dilations)
     more["ceil_mode"] = bool(node.attr("ceil_mode", 0))
 
     def over(value: Expr, axes: list[int]) -> Expr:
@@ -38,11 +37,11 @@ def _pooled(node: Node, x: Expr, pool: Callable[..., Expr], **more: object) -> E
     if rank == 1:
         flat = over(node.emit(op.expand_dims(x, axis=(2,))), [-1, 0])
         return op.squeeze(flat, axis=(2,))
-    n, c, d, h, w = info.static_shape
+    n, c, d, h, w = info.image_shape
     planes = over(node.emit(op.reshape(x, ShapeExpr((n, c * d, h, w)))), [1, 2])
-    *_, h, w = info_of(planes).static_shape
+    *_, h, w = info_of(planes).dims
     stacks = over(node.emit(op.reshape(planes, ShapeExpr((n, c, d, h * w)))), [0, -1])
-    return op.reshape(stacks, ShapeExpr((n, c, info_of(stacks).static_shape[2], h, w)))
+    return op.reshape(stacks, ShapeExpr((n, c, info_of(stacks).dims[2], h, w)))
 
 
 @converter("MaxPool")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
-from autosched.frontend.size_arithmetic import is_same
+from autosched.frontend.size_arithmetic import is_same, plain
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.relax.struct_info import Dim
 
+MOST_PARTS = 64  # that a scale of an open dimension has: such products of sizes are exact in float32
 Array = np.ndarray
 HOW = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")
 BY_KERNEL = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
@@ -21,68 +24,96 @@ BY_KERNEL = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
 @dataclass(frozen=True)
 class _Axis:
-    """One dimension: `size` elements become `result`, `scale` times as many (not always a whole number)."""
+    """One dimension: `size` elements become `result`, `scale` times as many (not always a whole number).
 
-    size: int
-    result: int
-    scale: float
+    scale  None where only a call knows
+    """
+
+    size: Dim
+    result: Dim
+    scale: float | None
+
+    @property
+    def is_kept(self) -> bool:
+        return is_same(self.size, self.result) and self.scale in (1, None)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the scale is that of the sizes."""
+        if self.scale is None:
+            return True
+        if isinstance(self.size, int) and isinstance(self.result, int):
+            return abs(self.scale * self.size - self.result) < 1e-4
+        return self.scale == int(self.scale)
 
 
-def _axes(node: Node, shape: Sequence[int]) -> list[_Axis]:
+def _axes(node: Node, shape: Sequence[Dim]) -> list[_Axis]:
     """What becomes of each dimension, from scales or sizes. Raises ImportModelError where neither fits."""
     position = 1 if node.op_type == "Upsample" or node.opset < 11 else 2
     rank = len(shape)
     chosen = [node.axis(a) for a in node.attr("axes") or range(rank)]
     scales = [float(s) for s in node.array(position)] if node.has(position) and node.array(position).size else None
-    sizes = _sizes(node, chosen) if position == 2 and node.has(3) else None
+    sizes = list(node.sizes_of(3)) or None if position == 2 and node.has(3) else None
     given = scales if scales is not None else sizes
-    if given is not None and min(given, default=1) <= 0:
+    if given is not None and any(isinstance(n, int | float) and n <= 0 for n in given):
         raise node.fail(f"{'sizes' if scales is None else 'scales'} of {given}", hint="they are positive")
     if given is None or len(given) != len(chosen):
         raise node.fail(f"neither scales nor sizes for {len(chosen)} dimensions of {list(shape)}")
     whole = [_Axis(n, n, 1.0) for n in shape]
     if scales is not None:
         for a, scale in zip(chosen, scales, strict=True):  # as ONNX Runtime rounds
-            whole[a] = _Axis(shape[a], int(np.float32(shape[a]) * np.float32(scale)), scale)
+            whole[a] = _Axis(shape[a], _scaled(node, shape[a], scale), scale)
     else:
         assert sizes is not None
         policy = node.attr("keep_aspect_ratio_policy", "stretch")
+        pairs = [(shape[a], n) for a, n in zip(chosen, sizes, strict=True)]
+        ratios = [n / old if isinstance(old, int) and isinstance(n, int) else None for old, n in pairs]
         if policy != "stretch":
-            ratios = [n / shape[a] for a, n in zip(chosen, sizes, strict=True)]
-            ratio = min(ratios) if policy == "not_larger" else max(ratios)
-            sizes = [math.floor(shape[a] * ratio + 0.5) for a in chosen]
-        for a, n in zip(chosen, sizes, strict=True):
-            whole[a] = _Axis(shape[a], n, n / shape[a] if policy == "stretch" else ratio)
-    if min((axis.result for axis in whole), default=1) < 1 or 0 in shape:
+            known = [ratio for ratio in ratios if ratio is not None]
+            if len(known) < len(ratios):
+                raise node.fail(f"keep_aspect_ratio_policy '{policy}' of sizes that are not known")
+            factor = min(known) if policy == "not_larger" else max(known)
+            ratios = [factor] * len(pairs)
+            sizes = [math.floor(old * factor + 0.5) for old, _ in pairs if isinstance(old, int)]
+        for a, n, ratio in zip(chosen, sizes, ratios, strict=True):
+            whole[a] = _Axis(shape[a], n, ratio)
+    if any(isinstance(d, int) and d < 1 for axis in whole for d in (axis.size, axis.result)):
         raise node.fail(f"{list(shape)} to {[axis.result for axis in whole]}")
     return whole
 
 
-def _sizes(node: Node, chosen: Sequence[int]) -> list[int] | None:
-    """The sizes of dimensions, those that are open and stay as they are as 1; None where there are none."""
-    given, own = node.sizes_of(3), node.info(0).dims
-    if len(given) != len(chosen):
-        return [d for d in given if isinstance(d, int)] or None
-    plain = [1 if is_same(n, own[a]) and not isinstance(n, int) else n for a, n in zip(chosen, given)]
-    if any(not isinstance(n, int) for n in plain):
-        raise node.fail(f"sizes of {list(given)}, some of which are not known")
-    return [n for n in plain if isinstance(n, int)]
+def _scaled(node: Node, size: Dim, scale: float) -> Dim:
+    """So many times a size, rounded as ONNX Runtime does: in float32, where fractions of a power of two are exact."""
+    factor = np.float32(scale)
+    if isinstance(size, int):
+        return int(np.float32(size) * factor)
+    exact = Fraction(float(factor))
+    if exact.denominator > MOST_PARTS:
+        raise node.fail(f"{scale} times a dimension whose size is not known")
+    return plain(size * exact.numerator // exact.denominator)
 
 
 def _places(axis: _Axis, how: str) -> Array:
     """Where each element of the result lies in the source."""
-    at = np.arange(axis.result, dtype=np.float64)
-    length = axis.scale * axis.size
+    size, result, scale = _numbers(axis)
+    at = np.arange(result, dtype=np.float64)
+    length = scale * size
     if how == "align_corners":
-        return at * (axis.size - 1) / (length - 1) if length != 1 else np.zeros(axis.result)
+        return at * (size - 1) / (length - 1) if length != 1 else np.zeros(result)
     if how == "asymmetric":
-        return at / axis.scale
-    places = (at + 0.5) / axis.scale - 0.5
+        return at / scale
+    places = (at + 0.5) / scale - 0.5
     if how == "pytorch_half_pixel" and length <= 1:
-        return np.full(axis.result, -0.5)
+        return np.full(result, -0.5)
     if how == "half_pixel_symmetric":  # the middle stays where sizes were rounded
-        return axis.size / 2 * (1 - axis.result / length) + places
+        return size / 2 * (1 - result / length) + places
     return places
+
+
+def _numbers(axis: _Axis) -> tuple[int, int, float]:
+    """(size, result, scale) of a dimension of known sizes."""
+    assert isinstance(axis.size, int) and isinstance(axis.result, int) and axis.scale is not None, "sizes were checked"
+    return axis.size, axis.result, axis.scale
 
 
 def _cubic(distance: Array, a: float) -> Array:
@@ -97,7 +128,8 @@ def _weights(node: Node, axis: _Axis, how: str) -> Array:
     """[result, size]: what each element of the source adds to each of the result."""
     mode = node.attr("mode", "nearest")
     places = _places(axis, how)
-    shrink = min(axis.scale, 1.0) if node.attr("antialias", 0) else 1.0
+    size, result, scale = _numbers(axis)
+    shrink = min(scale, 1.0) if node.attr("antialias", 0) else 1.0
     reach = 2 if mode == "cubic" else 1
     start = math.floor(-reach / shrink) + 1
     offsets = np.arange(start, reach - start + 1 if mode == "cubic" else 2 - start)
@@ -108,12 +140,12 @@ def _weights(node: Node, axis: _Axis, how: str) -> Array:
     )
     at = base[:, None] + offsets[None, :]
     if node.attr("exclude_outside", 0):
-        share = np.where((at >= 0) & (at < axis.size), share, 0)
+        share = np.where((at >= 0) & (at < size), share, 0)
     if node.attr("exclude_outside", 0) or shrink != 1.0:
         share = share / share.sum(axis=1, keepdims=True)
-    result = np.zeros((axis.result, axis.size))
-    np.add.at(result, (np.arange(axis.result)[:, None], np.clip(at, 0, axis.size - 1)), share)
-    return result
+    weights = np.zeros((result, size))
+    np.add.at(weights, (np.arange(result)[:, None], np.clip(at, 0, size - 1)), share)
+    return weights
 
 
 def _nearest(node: Node, axis: _Axis, how: str, rounding: str) -> Array:
@@ -125,14 +157,13 @@ def _nearest(node: Node, axis: _Axis, how: str, rounding: str) -> Array:
     }  # fmt: skip
     if rounding not in rounded:
         raise node.fail(f"there is no nearest_mode '{rounding}'")
-    return np.asarray(np.clip(rounded[rounding], 0, axis.size - 1), np.int64)
+    return np.asarray(np.clip(rounded[rounding], 0, _numbers(axis)[0] - 1), np.int64)
 
 
 @converter("Resize", "Upsample")
 def resize(node: Node) -> Expr:
     """Each dimension by itself: elements chosen, or a product with a matrix; images by a kernel of their own."""
     x, dims, mode = node.input(0), node.info(0).dims, node.attr("mode", "nearest")
-    shape = tuple(d if isinstance(d, int) else 1 for d in dims)  # what is open stays as it is: seen below
     since = 10 if node.op_type == "Resize" and node.opset >= 11 else 0
     how = node.attr("coordinate_transformation_mode", "half_pixel" if since else "asymmetric")
     rounding = node.attr("nearest_mode", "round_prefer_floor" if since else "floor")
@@ -140,19 +171,19 @@ def resize(node: Node) -> Expr:
         raise node.fail(f"there is no mode '{mode}'")
     if how not in HOW:
         raise node.no_kernel(f"coordinate_transformation_mode '{how}'")
-    axes = _axes(node, shape)
-    same = [axis.size == axis.result and axis.scale == 1 for axis in axes]
-    if any(not isinstance(d, int) and not unchanged for d, unchanged in zip(dims, same, strict=True)):
-        raise node.fail("of a dimension whose size is not known")
-    plain = len(shape) == 4 and all(same[:2]) and mode != "cubic" and not node.attr("antialias", 0)
-    exact = all(abs(axis.scale * axis.size - axis.result) < 1e-4 for axis in axes)
-    if plain and how in BY_KERNEL and not node.attr("exclude_outside", 0) and (exact or how != "align_corners"):
+    axes = _axes(node, dims)
+    same = [axis.is_kept for axis in axes]
+    are_images = len(dims) == 4 and all(same[:2]) and mode != "cubic" and not node.attr("antialias", 0)
+    exact = all(axis.is_exact for axis in axes)
+    if are_images and how in BY_KERNEL and not node.attr("exclude_outside", 0) and (exact or how != "align_corners"):
         return op.image.resize2d(
             x, ShapeExpr((axes[2].result, axes[3].result)), layout="NCHW",
             method="nearest_neighbor" if mode == "nearest" else "linear", coordinate_transformation_mode=how,
             rounding_method="round" if rounding == "round_prefer_ceil" else rounding,
             scales=(axes[2].scale, axes[3].scale),
         )  # fmt: skip
+    if any(not isinstance(d, int) for a, s in zip(axes, same) if not s for d in (a.size, a.result)):
+        raise node.fail("of a dimension whose size is not known")
     dtype = info_of(x).dtype
     real = mode == "nearest" or dtype in ("float32", "float64")
     value = x if real else node.emit(op.astype(x, "float32"))

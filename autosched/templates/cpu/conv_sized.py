@@ -1,0 +1,309 @@
+"""Convolutions of images whose sizes come with the call: register tiles of pixels and blocks of output channels.
+
+    padded[n, c, y, x, lane] = data, or zero                  # a phase of its own, where there is padding
+    for (n, panel of channels, chunk of pixels) in parallel:  # or (n, chunk, panel)
+        for tile of pixels:
+            row, column of each pixel
+            tile[blocks, pixels, lanes] = 0                   # stays in registers
+            for ic, kh, kw, ib: tile += data[…] (broadcast) * weight_packed[panel, ic, kh, kw, ib, :]
+            out = epilogue(tile)
+
+An image is one line of OH * OW pixels: a tile goes across rows, so that only the last pixels of an image are not a
+whole one. They get tiles of half as many pixels, and of one. Depthwise and grouped convolutions are computed so too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from autosched.target import Target
+from autosched.templates.base import Applied
+from autosched.templates.chain import Chain, chain_around
+from autosched.templates.classify import extents, find_contraction, is_injective, is_parameter, reduced, spatial
+from autosched.templates.core_nests import load, one_of, store
+from autosched.templates.cpu.register_tile import LOAD_COST, cycles, fits
+from autosched.templates.cpu.sized import sized
+from autosched.templates.nests import lanes, loop, value_at
+from autosched.templates.pack import Pack, packed_params, repack
+from autosched.tir import PrimFunc
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import PrimExpr, Var, const_int
+from autosched.tir.function import make_root
+from autosched.tir.functor import free_vars, rewrite, substitute
+from autosched.tir.simplify import Analyzer
+from autosched.tir.stmt import Block, BufferStore, IfThenElse, LetStmt, LoopKind, Stmt, seq
+
+MOST_PIXELS = 8  # of a tile: each has a pointer of its own
+MOST_BLOCKS = 4  # of output channels in a tile
+MANY_PIXELS = 1 << 10  # of an image, for which tiles are chosen
+CHUNK_PIXELS = 96  # of a piece of work
+UNROLLED_TAPS = 9  # of a window without input channels
+INDEX = "int64"
+
+
+@dataclass(frozen=True)
+class SizedConv:
+    """A convolution with a blocked output: its weight natural, [O, I, KH, KW], element-wise blocks around it."""
+
+    weight: BufferLoad
+    data: BufferLoad
+    chain: Chain
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether the channels that are read depend on those that are computed."""
+        return spatial(self.chain.anchor)[1].var in {v for i in self.data.indices for v in free_vars(i)}
+
+
+def find_conv(func: PrimFunc) -> SizedConv | None:
+    """The convolution of a function whose blocks are that and what is element-wise around it."""
+    c = find_contraction(func)
+    if c is None or len(spatial(c.block)) != 5:
+        return None
+    _, channels, *_, lane = spatial(c.block)
+    sizes = [iv.dom.extent for iv in (channels, lane, *reduced(c.block))]
+    if any(const_int(size) is None for size in sizes):
+        return None
+    chain = chain_around(func, c.block)
+    if chain is None or not all(map(is_injective, chain.before)):
+        return None
+    for weight, data in ((c.a, c.b), (c.b, c.a)):
+        if len(weight.indices) == 4 and lane.var in free_vars(weight.indices[0]) and is_parameter(func, weight):
+            return SizedConv(weight, data, chain)
+    return None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """So many pixels, and blocks of output channels for each."""
+
+    pixels: int
+    blocks: int
+
+
+def schedule_conv(func: PrimFunc, target: Target) -> Applied | None:
+    """Schedule a convolution over symbols; None for another function."""
+    conv = find_conv(func)
+    if conv is None:
+        return None
+    _, channels, *_, lane = spatial(conv.chain.anchor)
+    steps, (panels, block) = extents(reduced(conv.chain.anchor)), extents((channels, lane))
+    weight = conv.weight.buffer
+    shape = weight.const_shape()
+    tile = choose_tile(panels, block, math.prod(steps), conv.has_groups, target)
+    inner = steps[3] if len(steps) == 4 else 0
+    pack = Pack(shape, (tile.blocks * block, inner, 0, 0), (0, 2, 4, 5, 3, 1) if inner else (0, 2, 3, 4, 1))
+    packed = repack(func, weight, pack)
+    order_by_weight = 4 * math.prod(shape) > target.cache.l2_bytes / 2
+    body, buffers = _Writer(packed, tile, target.lanes("float32"), order_by_weight).function()
+    made = sized(func, packed.with_body(make_root(body, tuple(buffers))))
+    return Applied(made.func, packed_params(func, weight, pack))
+
+
+def choose_tile(n_blocks: int, block: int, steps: int, has_groups: bool, target: Target) -> Tile:
+    """The tile of least estimated time for a large image; panels are whole, and of one group."""
+    per_block = -(-block // target.lanes("float32"))
+    times: dict[Tile, float] = {}
+    for blocks in range(1, 2 if has_groups else min(n_blocks, MOST_BLOCKS) + 1):
+        vectors = blocks * per_block
+        for pixels in range(1, MOST_PIXELS + 1):
+            if n_blocks % blocks == 0 and fits(pixels, vectors, target.num_registers):
+                count = MANY_PIXELS // pixels
+                time = cycles([(pixels, count)], vectors, n_blocks * per_block, steps, target) / (count * pixels)
+                times[Tile(pixels, blocks)] = time * (1 + LOAD_COST * (pixels + vectors) / (pixels * vectors))
+    return min(times, key=times.__getitem__, default=Tile(1, 1))
+
+
+class _Writer:
+    """The statements of one function, whose weight is packed."""
+
+    def __init__(self, func: PrimFunc, tile: Tile, width: int, by_weight: bool):
+        c = find_contraction(func)
+        assert c is not None, "packing keeps the convolution"
+        chain = chain_around(func, c.block)
+        assert chain is not None and isinstance(c.block.body, BufferStore), "find_conv looked"
+        self.tile, self.width, self.by_weight = tile, width, by_weight
+        self.block, self.chain = c.block, chain
+        self.images, self.channels, self.rows, self.columns, _ = (iv.dom.extent for iv in spatial(c.block))
+        self.lanes = extents(spatial(c.block)[4:])[0]
+        self.sums = c.block.writes[0].buffer
+        self.out = chain.after[-1].writes[0].buffer if chain.after else self.sums
+        self.makers = {b.writes[0].buffer: b for b in (*chain.before, *chain.after)}
+        read = {x.buffer for x in (c.a, c.b)}
+        copied = [b for b in chain.before if b.writes[0].buffer in read and not _picks(b)]
+        self.copies = {b.writes[0].buffer: self.makers.pop(b.writes[0].buffer) for b in copied}
+        self.tiles: dict[int, Buffer] = {}
+
+    def function(self) -> tuple[Stmt, list[Buffer]]:
+        """(the loops, the buffers between)."""
+        copies = [self.copied(buffer, block) for buffer, block in self.copies.items()]
+        return seq(*copies, self.convolved()), [*self.copies, *self.tiles.values()]
+
+    def copied(self, buffer: Buffer, block: Block) -> Stmt:
+        """What the convolution reads, made beforehand: a row in a piece."""
+        *outer, last = buffer.shape
+        lanes_known = const_int(last)
+
+        def row(*at: Var) -> Stmt:
+            def element(*more: PrimExpr) -> Stmt:
+                place = (*at, *more)
+                return BufferStore(buffer, value_at({**self.makers, buffer: block}, buffer, place, {}), place)
+
+            if lanes_known is not None:
+                return lanes(lanes_known, lambda lane: element(E.cast(INDEX, lane)))
+            width = 2 * self.width
+
+            def vector(n: Var) -> Stmt:
+                def masked(lane: PrimExpr) -> Stmt:
+                    x = E.add(E.mul(n, width), E.cast(INDEX, lane))
+                    return IfThenElse(E.compare(E.LT, x, last), element(x))
+
+                return lanes(width, masked)
+
+            return loop("vector", _ceil(last, width), vector)
+
+        return _nested(outer, row, min(len(outer), 3))
+
+    def convolved(self) -> Stmt:
+        pixels = E.mul(self.rows, self.columns)
+        per_chunk = max(CHUNK_PIXELS // self.tile.pixels, 1) * self.tile.pixels
+        panels, chunks = const_int(self.channels) or 1, _ceil(pixels, per_chunk)
+        panels //= self.tile.blocks
+
+        def task(n: Var, first: Var, second: Var) -> Stmt:
+            panel, chunk = (first, second) if self.by_weight else (second, first)
+            start = E.mul(chunk, per_chunk)
+            count = E.minimum(per_chunk, E.sub(pixels, start))
+            return seq(*self.pieces(n, panel, start, count))
+
+        order = (E.const(panels, INDEX), chunks) if self.by_weight else (chunks, E.const(panels, INDEX))
+        return _nested((self.images, *order), task, 3)
+
+    def pieces(self, n: Var, panel: Var, start: PrimExpr, count: PrimExpr) -> list[Stmt]:
+        """Tiles over `count` pixels from `start` on: whole ones, then smaller ones for what is left."""
+        found = []
+        for size in dict.fromkeys((self.tile.pixels, max(self.tile.pixels // 2, 1), 1)):
+            first = start
+
+            def tile(t: Var, size: int = size, first: PrimExpr = first) -> Stmt:
+                return self.tile_at(n, panel, E.add(first, E.mul(t, size)), size)
+
+            found.append(loop("tile", E.floordiv(count, size), tile))
+            start, count = E.add(start, E.mul(E.floordiv(count, size), size)), E.floormod(count, size)
+        return found
+
+    def tile_at(self, n: Var, panel: Var, first: PrimExpr, pixels: int) -> Stmt:
+        """The tile of the pixels from `first` on: where each is, then sums, then results."""
+        rows, columns = ([Var(f"{name}_{j}", INDEX) for j in range(pixels)] for name in ("row", "column"))
+        places = list(zip(rows, columns, strict=True))
+        sums = one_of(f"sums_{pixels}", self.sums.dtype, self.tile.blocks, pixels, self.lanes)
+        sums = self.tiles.setdefault(pixels, sums)
+        body = seq(
+            self.over(places, lambda b, j, lane, at: store(sums, self.start(), b, j, lane)),
+            self.summed(n, panel, places, sums),
+            self.over(places, lambda b, j, lane, at: self.result(n, panel, b, j, lane, at, sums)),
+        )
+        for j in reversed(range(pixels)):
+            row, column = E.floordiv(first, self.columns), E.floormod(first, self.columns)
+            if j:
+                next_column = E.add(columns[j - 1], 1)
+                ends = E.compare(E.EQ, next_column, self.columns)
+                row = E.add(rows[j - 1], E.Select(ends, E.const(1, INDEX), E.const(0, INDEX)))
+                column = E.Select(ends, E.const(0, INDEX), next_column)
+            body = LetStmt(rows[j], row, LetStmt(columns[j], column, body))
+        return body
+
+    def over(
+        self, places: Sequence[tuple[Var, Var]], body: Callable[[Var, int, PrimExpr, tuple[Var, Var]], Stmt]
+    ) -> Stmt:
+        """All elements of a tile."""
+
+        def block(b: Var) -> Stmt:
+            return seq(*(
+                lanes(self.lanes, lambda lane, j=j, at=at: body(b, j, lane, at))  # type: ignore[misc]
+                for j, at in enumerate(places)
+            ))  # fmt: skip
+
+        return loop("b", self.tile.blocks, block, LoopKind.UNROLLED)
+
+    def start(self) -> PrimExpr:
+        assert isinstance(self.block.init, BufferStore), "sums begin somewhere"
+        return self.block.init.value
+
+    def summed(self, n: Var, panel: Var, places: Sequence[tuple[Var, Var]], sums: Buffer) -> Stmt:
+        """The sums over input channels and the window."""
+        steps = reduced(self.block)
+        counts = extents(steps)
+        is_short = len(steps) == 2 and math.prod(counts) <= UNROLLED_TAPS
+        kind = LoopKind.UNROLLED if is_short else LoopKind.SERIAL
+        assert isinstance(self.block.body, BufferStore), "find_conv looked"
+        term = self.block.body.value.b  # type: ignore[attr-defined]
+
+        def step(*ks: Var) -> Stmt:
+            def added(b: Var, j: int, lane: PrimExpr, at: tuple[Var, Var]) -> Stmt:
+                values = [n, E.add(E.mul(panel, self.tile.blocks), E.cast(INDEX, b)), *at, E.cast(INDEX, lane), *ks]
+                axes = (*spatial(self.block), *steps)
+                known = Analyzer({v: (0, m) for v, m in zip(ks, counts, strict=True)})
+                known.bind(b, (0, self.tile.blocks))
+                if isinstance(lane, Var):
+                    known.bind(lane, (0, self.lanes))
+                value = substitute(term, {iv.var: E.cast(iv.var.dtype, v) for iv, v in zip(axes, values, strict=True)})
+                value = _simplified(self.inlined(value), known)
+                return store(sums, E.add(load(sums, b, j, lane), value), b, j, lane)
+
+            return self.over(places, added)
+
+        return _nested([E.const(count, INDEX) for count in counts], step, len(steps), kind)
+
+    def inlined(self, value: PrimExpr) -> PrimExpr:
+        """A value in terms of buffers that exist."""
+
+        def inline(x: object) -> object:
+            return value_at(self.makers, x.buffer, x.indices, {}) if isinstance(x, BufferLoad) else x
+
+        found: PrimExpr = rewrite(value, inline)
+        return found
+
+    def result(
+        self, n: Var, panel: Var, b: Var, j: int, lane: PrimExpr, at: tuple[Var, Var], sums: Buffer
+    ) -> Stmt:  # fmt: skip
+        channel = E.add(E.mul(panel, self.tile.blocks), E.cast(INDEX, b))
+        place = (n, channel, *at, E.cast(INDEX, lane))
+        value = value_at(self.makers, self.out, place, {self.sums: lambda _: load(sums, b, j, lane)})
+        return BufferStore(self.out, value, place)
+
+
+def _picks(block: Block) -> bool:
+    """Whether a block moves elements and does nothing else."""
+    return isinstance(block.body, BufferStore) and isinstance(block.body.value, BufferLoad)
+
+
+def _simplified(value: PrimExpr, known: Analyzer) -> PrimExpr:
+    """An expression with its indices simplified."""
+
+    def step(x: object) -> object:
+        if isinstance(x, BufferLoad):
+            return BufferLoad(x.buffer, tuple(known.simplify(i) for i in x.indices))
+        return x
+
+    found: PrimExpr = rewrite(value, step)
+    return found
+
+
+def _ceil(extent: PrimExpr, size: int) -> PrimExpr:
+    return E.floordiv(E.add(extent, size - 1), size)
+
+
+def _nested(
+    counts: Sequence[PrimExpr], body: Callable[..., Stmt], n_outer: int, kind: LoopKind = LoopKind.PARALLEL
+) -> Stmt:
+    """Loops inside of each other, the first of which are of a kind."""
+    if not counts:
+        return body()
+    rest, kind_now = counts[1:], kind if n_outer > 0 else LoopKind.SERIAL
+    return loop(
+        "i", counts[0], lambda i: _nested(rest, lambda *more: body(i, *more), n_outer - 1, kind), kind_now
+    )  # fmt: skip
