@@ -13,7 +13,7 @@ from pathlib import Path
 from autosched.codegen.backends import GENERATOR, codegen_backend
 from autosched.codegen.compiled import CompiledKernel, code_name
 from autosched.errors import AutoschedError
-from autosched.ir.structural import structural_key
+from autosched.ir.structural import function_key
 from autosched.runtime.cache import kernel_cache
 from autosched.runtime.kernel import Kernel
 from autosched.target import KINDS, Target
@@ -71,9 +71,10 @@ def kernel_key(func: PrimFunc, target: Target, name: str, trace: str, config: st
     return "kernel " + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
 
 
+@functools.lru_cache(maxsize=256)
 def function_texts(func: PrimFunc) -> tuple[str, str]:
     """What a key holds of a function: its form, and the names of its variables and buffers."""
-    return structural_key(func), _names(func)
+    return function_key(func), _names(func)
 
 
 def _names(func: PrimFunc) -> str:

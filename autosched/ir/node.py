@@ -173,8 +173,8 @@ def children(node: Node) -> list[Node]:
     return found
 
 
-def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it, parents first.
+def walk(node: Node, scalars: bool = True) -> Iterator[Node]:
+    """The node and everything below it, parents first; without `scalars` no scalar expressions.
 
     A scalar expression that is shared is given once for each parent, what lies below it once.
     """
@@ -182,6 +182,8 @@ def walk(node: Node) -> Iterator[Node]:
     entered: set[int] = set()
     while stack:
         top = stack.pop()
+        if top.is_scalar and not scalars:
+            continue
         yield top
         read = _CHILD_VALUES[type(top)]
         if read is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -135,18 +136,20 @@ class _Unnamed(Exception):
     """An expression has a variable that has no number yet."""
 
 
-class _Written(dict[tuple[type, bool], tuple[bool, str, Callable[[object], Iterable[object]]]]):
-    """(whether it is a variable, its name, what reads the fields that are written) by node type and `labelled`.
+class _Written(dict[type, tuple[bool, str, Callable[[object], Iterable[object]]]]):
+    """(whether it is a variable, its name, what reads the fields that are written) by node type.
 
     Written are all but a variable's name, and labels only where they count.
     """
 
-    def __missing__(self, key: tuple[type, bool]) -> tuple[bool, str, Callable[[object], Iterable[object]]]:
-        kind, labelled = key
+    def __init__(self, labelled: bool):
+        self.labelled = labelled
+
+    def __missing__(self, kind: type) -> tuple[bool, str, Callable[[object], Iterable[object]]]:
         is_variable = bool(getattr(kind, "is_variable", False))
-        left_out = frozenset({"name"}) if is_variable else frozenset() if labelled else labels(kind)
+        left_out = frozenset({"name"}) if is_variable else frozenset() if self.labelled else labels(kind)
         names = tuple(name for name, _ in form_fields(kind) if name not in left_out)
-        found = self[key] = is_variable, kind.__name__, _reader(names)
+        found = self[kind] = is_variable, kind.__name__, _reader(names)
         return found
 
 
@@ -157,7 +160,7 @@ def _reader(names: tuple[str, ...]) -> Callable[[object], Iterable[object]]:
     return lambda node: [getattr(node, name) for name in names]
 
 
-_WRITTEN = _Written()
+_WRITTEN = {labelled: _Written(labelled) for labelled in (False, True)}
 _PREFIXES: dict[type, str] = {kind: f"{kind.__name__}:" for kind in (str, int, float, bool)}
 
 
@@ -207,7 +210,7 @@ class _Digester:
             out.append(f"{type(x).__name__}:{x!r};")
 
     def node(self, x: Node, out: list[str], known_only: bool) -> None:
-        is_variable, _, _ = _WRITTEN[type(x), self.labelled]
+        is_variable, _, _ = _WRITTEN[self.labelled][type(x)]
         if is_variable and id(x) in self.names:
             out.append(f"#{self.names[id(x)]}")
             return
@@ -231,11 +234,17 @@ class _Digester:
         self.fields(x, out, known_only)
 
     def fields(self, x: Node, out: list[str], known_only: bool) -> None:
-        _, name, read = _WRITTEN[type(x), self.labelled]
+        _, name, read = _WRITTEN[self.labelled][type(x)]
         out.append(name)
         out.append("(")
         for value in read(x):
-            self.write(value, out, known_only)
+            prefix = _PREFIXES.get(type(value))  # as `write` does, which costs a call
+            if prefix is not None:
+                out.append(f"{prefix}{value!r};")
+            elif isinstance(value, Node) and not isinstance(value, IRModule):
+                self.node(value, out, known_only)
+            else:
+                self.write(value, out, known_only)
         out.append(")")
 
     def digest(self, x: Node) -> str:
@@ -265,6 +274,12 @@ def structural_key(node: object, *, labelled: bool = True, valued: bool = True) 
             continue
         return _sha256(out)
     raise AssertionError("a condensed form is never too long")
+
+
+@functools.lru_cache(maxsize=512)
+def function_key(func: Node) -> str:
+    """`structural_key` of a function of the loop level, which several steps of a build ask for."""
+    return structural_key(func)
 
 
 def structural_hash(node: object, map_free_vars: bool = False) -> int:

@@ -317,10 +317,10 @@ def run_passes(
     Raises VerifyError naming the pass whose result is malformed.
     """
     for p in passes:
-        start = time.perf_counter()
+        start, before = time.perf_counter(), module
         module = p(module)
         elapsed = time.perf_counter() - start
-        if verify is not None:
+        if verify is not None and (module is not before or p is passes[0]):
             try:
                 verify(module)
             except VerifyError as error:

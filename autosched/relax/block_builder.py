@@ -90,7 +90,7 @@ class BlockBuilder:
             raise InvalidTypeError(f"BlockBuilder takes an IRModule, got {type(mod).__name__}")
         self._module = IRModule() if mod is None else mod.clone()
         self._function_names = UniqueNames(gv.name for gv in self._module.get_global_vars())
-        self._by_form: dict[str, list[GlobalVar]] | None = None
+        self._by_form: dict[type, dict[str, list[GlobalVar]]] = {}  # by the kind of function
         self._scopes: list[_Scope] = []
         self._values: dict[Var, Expr] = {}
 
@@ -277,11 +277,12 @@ class BlockBuilder:
         """Put a function into the module and give its name; one of equal form that is there already is used again."""
         if not isinstance(func, Node):
             raise InvalidTypeError(f"add_func: expected a function, got {type(func).__name__}")
-        if self._by_form is None:
-            self._by_form = {}
+        if type(func) not in self._by_form:
+            known = self._by_form[type(func)] = {}
             for gv, f in self._module.functions_items():
-                self._by_form.setdefault(structural_key(f), []).append(gv)
-        alike = self._by_form.setdefault(structural_key(func), [])
+                if type(f) is type(func):
+                    known.setdefault(structural_key(f), []).append(gv)
+        alike = self._by_form[type(func)].setdefault(structural_key(func), [])
         for gv in alike:  # the key knows no names: functions that call different ones may share it
             if structural_equal(self._module[gv], func) and not _has_own_sizes(func):
                 return gv
@@ -297,7 +298,7 @@ class BlockBuilder:
         if not isinstance(func, Node):
             raise InvalidTypeError(f"update_func: expected a function, got {type(func).__name__}")
         self._module.update_func(gvar, func)
-        self._by_form = None
+        self._by_form = {}
 
     def get_unique_name(self, name_prefix: str) -> str:
         """A variable name that the function does not have yet."""

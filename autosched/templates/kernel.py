@@ -1,7 +1,7 @@
-"""Kernels of functions in natural layout: scheduled by a configuration and compiled; what comes out is kept on disk.
+"""What templates find out about functions in natural layout, and their kernels, kept on disk.
 
-A build whose kernels are all known schedules and lowers nothing: it reads what it needs of each scheduled function, and
-machine code.
+A build whose kernels are all known matches no template, and schedules and lowers nothing: it reads each function's
+workload and default, what it needs of the function as scheduled, and machine code.
 """
 
 from __future__ import annotations
@@ -21,14 +21,45 @@ from autosched.codegen.compiled import CompiledKernel, code_name
 from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
 from autosched.target import Target
-from autosched.templates.base import Applied, schedule_attrs
+from autosched.task import Workload
+from autosched.templates.base import Applied, Template, schedule_attrs
 from autosched.templates.pack import Packing
-from autosched.templates.registry import apply_config, template_named
+from autosched.templates.registry import all_templates, apply_config, default_config, template_named
+from autosched.templates.workload import describe
 from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.in_place import overwritable
 from autosched.tir.serialize import to_json
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What follows from a function alone.
+
+    workload  see `describe`
+    default   its default configuration
+    """
+
+    workload: Workload
+    default: Config
+
+    @staticmethod
+    def of(func: PrimFunc, target: Target) -> Facts:
+        """From the cache, or found out. Raises ScheduleError for a function that no template takes."""
+        key = _key("facts", func, target)
+        if has_foreign(target.backend):
+            return Facts._find(func, target)
+        if (data := kernel_cache().get(key)) is not None:
+            known: Facts = pickle.loads(data)  # bytes that only this user can have stored
+            return known
+        found = Facts._find(func, target)
+        kernel_cache().put(key, pickle.dumps(found))
+        return found
+
+    @staticmethod
+    def _find(func: PrimFunc, target: Target) -> Facts:
+        return Facts(describe(func, target), default_config(func, target))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +115,7 @@ class KernelRequest:
 
     def key(self, target: Target) -> str:
         """A key that is equal exactly where scheduling and compiling give the same."""
-        parts = (
-            *function_texts(self.func), self.config.to_json(), str(self.checks), code_name(self.name),
-            target.to_json(), machine_facts(target), toolchain(target.backend, "templates"),
-        )  # fmt: skip
-        return "scheduled " + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+        return _key("scheduled", self.func, target, self.config.to_json(), str(self.checks), code_name(self.name))
 
     def load(self, key: str) -> Made | None:
         data = kernel_cache().get(key)
@@ -112,6 +139,14 @@ class KernelRequest:
         return Made(scheduled, compiled)
 
 
+def _key(what: str, func: PrimFunc, target: Target, *more: str) -> str:
+    """A key of all that decides what templates make of a function."""
+    parts = (
+        *function_texts(func), target.to_json(), machine_facts(target), toolchain(target.backend, "templates"), *more,
+    )  # fmt: skip
+    return f"{what} " + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+
+
 def machine_facts(target: Target) -> str:
     """What templates read of a target beyond its JSON text: instruction sets, caches, cores."""
     cores = str(target.num_cores) if target.is_cpu else ""
@@ -120,5 +155,14 @@ def machine_facts(target: Target) -> str:
 
 def is_own(config: Config, target: Target) -> bool:
     """Whether a configuration is of a template of this package: its sources are in the key."""
-    file = sys.modules[type(template_named(config.template, target)).__module__].__file__
-    return file is not None and Path(file).is_relative_to(Path(__file__).parent)
+    return not _is_foreign(template_named(config.template, target))
+
+
+def has_foreign(backend: str) -> bool:
+    """Whether a back end has templates of other packages, whose sources are in no key."""
+    return any(map(_is_foreign, all_templates(backend)))
+
+
+def _is_foreign(template: Template) -> bool:
+    file = sys.modules[type(template).__module__].__file__
+    return file is None or not Path(file).is_relative_to(Path(__file__).parent)

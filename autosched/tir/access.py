@@ -38,8 +38,8 @@ def union_point_regions(buffer: Buffer, accesses: Iterable[Indices], inner: set[
     region = []
     for axis, column in enumerate(zip(*distinct.values(), strict=True)):
         first = column[0]
-        offsets = [const_int(analyzer.simplify(i - first)) for i in column]
-        if any(o is None for o in offsets) or any(free_vars(i) & inner for i in column):
+        offsets = [0, *(const_int(analyzer.simplify(i - first)) for i in column[1:])]
+        if any(o is None for o in offsets) or (inner and any(free_vars(i) & inner for i in column)):
             extent = buffer.shape[axis]
             region.append(Range(IntImm(0, extent.dtype), extent))
             continue
@@ -77,8 +77,10 @@ def infer_regions(
         for node in walk(init):
             if isinstance(node, BufferLoad) and node.buffer not in own and node.buffer not in writes:
                 reads.setdefault(node.buffer, []).append(node.indices)
-    nodes = [*walk(body), *(walk(init) if init is not None else ())]
-    inner = {n.loop_var for n in nodes if isinstance(n, For)} | {n.var for n in walk(body) if isinstance(n, LetStmt)}
+    statements = list(walk(body, scalars=False))
+    inner = {n.var for n in statements if isinstance(n, LetStmt)}
+    statements += walk(init, scalars=False) if init is not None else ()
+    inner |= {n.loop_var for n in statements if isinstance(n, For)}
     read_regions = [union_point_regions(b, i, inner) for b, i in reads.items()]
     write_regions = [union_point_regions(b, i, inner) for b, i in writes.items()]
     for block in nested:

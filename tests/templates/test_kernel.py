@@ -1,4 +1,4 @@
-"""What scheduling and compiling gave is kept on disk, under a key of everything that it was made from."""
+"""What templates found, and what scheduling and compiling gave, is kept under keys of all that it was made from."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import apply_config, default_config, kernel
-from autosched.templates.kernel import KernelRequest, Made
+from autosched.templates.kernel import Facts, KernelRequest, Made
 from autosched.templates.registry import template_named
+from autosched.templates.workload import describe
 from autosched.tir import PrimFunc
 from autosched.tir.in_place import overwritable
 from autosched.tir.serialize import from_json, to_json
@@ -131,6 +132,23 @@ def cached_name(key: str) -> str:
     from autosched.runtime.cache import _name
 
     return _name(key)
+
+
+def test_the_second_time_no_template_is_asked(empty_cache, monkeypatch):
+    first = Facts.of(product(), HOST)
+    assert first == Facts(describe(product(), HOST), default_config(product(), HOST))
+    for name in ("describe", "default_config"):
+        monkeypatch.setattr(kernel, name, refuse)
+    assert Facts.of(product(), HOST) == first
+    with pytest.raises(AssertionError, match="nothing is"):
+        Facts.of(product(), Target("llvm -l2-bytes=4096"))
+
+
+def test_defaults_among_templates_of_others_are_not_kept(empty_cache, monkeypatch):
+    Facts.of(product(), HOST)
+    monkeypatch.setattr(kernel, "has_foreign", lambda backend: True)
+    monkeypatch.setattr(kernel, "default_config", lambda *_: Config("matmul", {"rows": 3}))
+    assert Facts.of(product(), HOST).default == Config("matmul", {"rows": 3})
 
 
 def test_an_entry_of_others_is_not_read(empty_cache, monkeypatch):

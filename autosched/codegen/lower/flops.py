@@ -6,6 +6,7 @@ full tiles and that for ragged ones are each counted for the tiles that run it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -122,12 +123,13 @@ def _in_expression(value: Node) -> int:
     return count
 
 
+@functools.lru_cache(maxsize=256)
 def count_work(func: PrimFunc) -> int:
     """Floating-point operations of an unscheduled function as it is written: a multiply-add counts as two.
 
     This is what rates of direct and fast algorithms (Winograd) are compared by.
     """
-    blocks = [x for x in walk(func.body) if isinstance(x, Block) and x.iter_vars]
+    blocks = [x for x in walk(func.body, scalars=False) if isinstance(x, Block) and x.iter_vars]
     return sum(math.prod(as_int(iv.dom.extent) for iv in b.iter_vars) * count_flops(b.body) for b in blocks)
 
 

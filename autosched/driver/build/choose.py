@@ -17,6 +17,7 @@ from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.task import Task
 from autosched.templates import Applied, apply_config, default_config, space_for, template_versions, templates_for
+from autosched.templates.kernel import Facts
 from autosched.templates.thread_knob import split_threads
 from autosched.templates.workload import describe
 from autosched.tir.axis import REDUCE, SPATIAL
@@ -69,10 +70,13 @@ def make_task(
     return Task(describe(func, target), target, weight=weight, func=func, threads=threads, name=name, cache=cache)
 
 
-def choose(task: Task, records: RecordReader | None, name: str) -> Choice:
-    """The configuration for a task; an invalid or missing record gives the default, with the reason."""
+def choose(task: Task, records: RecordReader | None, name: str, default: Config | None = None) -> Choice:
+    """The configuration for a task; an invalid or missing record gives the default, with the reason.
+
+    default  of the task's function, where it is known
+    """
     func, target = task.func, task.target
-    default = default_config(func, target)
+    default = default or default_config(func, target)
     if (named := annotated_config(func)) is not None and not _objection(func, target, named):
         found = Found(named, "the function's annotation", Trust.PINNED, "a schedule names it")
         return Choice(name, task, named, found, named == default)
@@ -143,7 +147,7 @@ def is_scheduled(func: PrimFunc) -> bool:
     """
     if func.attrs.get("tir.is_scheduled") or func.attrs.get("tirx.is_scheduled"):
         return True
-    nodes = list(walk(func.body))
+    nodes = list(walk(func.body, scalars=False))
     names = {x.name_hint for x in nodes if isinstance(x, Block)}
     decomposed = any(n.endswith("_update") and f"{n[:-7]}_init" in names for n in names)  # no template takes it up
     return decomposed or not _has_plain_nests(func) or any(
@@ -161,7 +165,7 @@ def _has_plain_nests(func: PrimFunc) -> bool:
             stmt = stmt.body
         if not isinstance(stmt, BlockRealize) or stmt.block.match_buffers or stmt.block.alloc_buffers:
             return False
-        if any(isinstance(x, BlockRealize | For | While | Evaluate) for x in walk(stmt.block.body)):
+        if any(isinstance(x, BlockRealize | For | While | Evaluate) for x in walk(stmt.block.body, scalars=False)):
             return False
         if any(iv.kind not in (SPATIAL, REDUCE) for iv in stmt.block.iter_vars):
             return False
@@ -190,9 +194,10 @@ def choose_all(
         if not isinstance(func, PrimFunc) or is_scheduled(func):
             continue
         weight = (weights or {}).get(gv.name, 1)
-        task = make_task(func, target, name=gv.name, weight=weight, threads=threads, cache=cache)
+        facts = Facts.of(func, target)
+        task = Task(facts.workload, target, weight=weight, func=func, threads=threads, name=gv.name, cache=cache)
         if task.key not in by_key:
-            by_key[task.key] = choose(task, records, gv.name)
+            by_key[task.key] = choose(task, records, gv.name, facts.default)
         first = by_key[task.key]
         applied = first.applied if first.task.func is func else None
         choices[gv.name] = dataclasses.replace(first, name=gv.name, task=task, applied=applied)
