@@ -132,11 +132,12 @@ def test_every_access_is_checked_where_it_is_asked(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.skipif(has_cuda_driver(), reason="a CUDA driver is here")
+@pytest.mark.parametrize("command", ["run", "bench"])
 def test_a_gpu_that_is_not_here_is_missed_before_anything_is_built(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("cuda.core", reason="the CUDA packages are an extra")
     model = tmp_path / "model.onnx"
     model.write_bytes(b"not read")
-    assert main(["run", str(model), "--target", "cuda"]) == 2
+    assert main([command, str(model), "--target", "cuda"]) == 2
     assert "cuda:0 does not exist" in capsys.readouterr().err

@@ -25,6 +25,7 @@ from autosched.driver.bench.rounds import DRIFT_LIMIT, OUTLIER_LIMIT, Timing, co
 from autosched.driver.build.entry import Records, build
 from autosched.driver.model_files import load_model
 from autosched.driver.options import TuneOptions
+from autosched.driver.settings import check_runs_here, resolve_target
 from autosched.driver.tables import frame
 from autosched.errors import UsageError
 from autosched.printable import html_table
@@ -114,12 +115,14 @@ def bench(
                  thread, keep the other cores busy
     session      of a remote device (`autosched.rpc.connect`): the models run there, and are timed by its clock;
                  `target` is what it is
-    Raises       UsageError for what cannot be measured.
+    Raises       UsageError for what cannot be measured; DeviceError, before anything is built, where the GPU is missing
     """
     if time_s <= 0 or (runs is not None and runs < 1):
         raise UsageError(f"a measuring time of {time_s} s, {runs} runs")
     if session is not None and (others or run_as != "latency"):
         raise UsageError("on a remote device models are measured alone, and their latency")
+    if session is None:
+        check_runs_here(resolve_target(target))
     load_before = busy_cores() if session is None else 0.0
     instances = _instances(run_as, threads)
     reports: list[BenchReport] = []
