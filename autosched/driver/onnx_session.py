@@ -11,10 +11,10 @@ import numpy as np
 
 from autosched.driver.build.entry import BuildOptions, build
 from autosched.driver.build.late import LateModel
-from autosched.driver.build.sizes import BuiltSizes
 from autosched.errors import InvalidTypeError, InvalidValueError, TargetError
 from autosched.frontend.onnx.model_file import parse_model, read_model
 from autosched.runtime import Executable
+from autosched.runtime.built_sizes import BuiltSizes
 
 if TYPE_CHECKING:
     import onnx

@@ -16,6 +16,7 @@ from autosched.runtime.device import device
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable
 from autosched.runtime.module import Module
+from autosched.runtime.sized_module import FUNCTION, SizedModule
 from autosched.target import choose_threads
 
 Loaded = Module | Executable | DynamicExecutable | CompiledFunction
@@ -71,7 +72,8 @@ def module_of_contents(contents: Contents) -> Loaded:
     if contents.kind == "graph":
         return Executable.from_contents(contents)
     if contents.kind == "dynamic":
-        return DynamicExecutable.from_contents(contents)
+        made = DynamicExecutable.from_contents(contents)
+        return SizedModule(made) if FUNCTION in made.manifest else made
     if contents.kind == "function":
         return CompiledFunction(contents)
     return Module(

@@ -8,15 +8,16 @@ number of blocks of threads comes with the launch.
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autosched.codegen.compile import patient_collector
-from autosched.codegen.lower.flops import count_work
+from autosched.codegen.lower.flops import count_work, symbolic_work
 from autosched.codegen.native import native_for
 from autosched.codegen.pool import close_spares
-from autosched.driver.build.choose import Choice, choose_all
+from autosched.driver.build.choose import Choice, choose_all, is_scheduled
 from autosched.driver.build.graph import call_counts, prepare
 from autosched.driver.build.input_ranges import input_ranges
 from autosched.driver.build.schedules import (
@@ -49,7 +50,7 @@ from autosched.tir.function import size_vars, specialize
 from autosched.tir.merge_parts import leading, merged_parts
 from autosched.tir.separable import BLOCKS, PIECES_FIRST, NotSeparableError, Share, batch_size, part_extent, shares
 from autosched.tir.simplify import Analyzer
-from autosched.tir.size_expr import call_sizes, to_size
+from autosched.tir.size_expr import WORK, call_sizes, to_size, with_named_sizes
 from autosched.version import __version__
 
 MOST_PARTS = 64  # in a block of a product: its rows meet a weight's panel while that is in the cache
@@ -111,8 +112,11 @@ def _prepared(module: IRModule, target: Target, params: Mapping[str, object], la
 
 
 def _sized(name: str, func: PrimFunc, target: Target) -> Applied:
-    """A function over symbols, scheduled. Raises NotSeparableError where that cannot be."""
+    """A function over symbols, scheduled, or as its author did. Raises NotSeparableError where that cannot be."""
     try:
+        if is_scheduled(func):
+            work = json.dumps(to_size(symbolic_work(func)))
+            return Applied(with_named_sizes(func).with_attr(WORK, work), (None,) * len(func.params))
         config = Config("sized", {})
         applied = schedule_sizes(func, target)
         return replace(applied, func=applied.func.with_attr(schedule_attrs(config, applied)))
@@ -208,6 +212,8 @@ class _Maker:
                 self.sized[name], self.reasons[name] = self._on_device(name, func), "the grid is an expression of them"
                 continue
             try:
+                if is_scheduled(func):
+                    raise NotSeparableError("it has a schedule of its own")
                 self.forms[name] = _Form.of(name, func)
             except NotSeparableError as error:
                 self.sized[name], self.reasons[name] = _sized(name, func, target), error.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ from autosched import te
 from autosched.codegen.lower import tvm_passes
 from autosched.codegen.native import native_for
 from autosched.driver.build.choose import Choice, choose_all, is_scheduled
+from autosched.driver.build.dynamic import build_dynamic
+from autosched.driver.build.for_all_sizes import compile_for_all_sizes
 from autosched.driver.build.lower import OWN_PASSES, lower
 from autosched.driver.build.outside_calls import build_steps, calls_outside
 from autosched.driver.build.returned_value import ReturningFunction, returns_value, with_result_buffer
@@ -28,15 +31,18 @@ from autosched.ir import GlobalVar, IRModule
 from autosched.ir.transform import PassContext
 from autosched.records import RecordReader
 from autosched.runtime import Module
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.graph import Graph, Node, Storage, Value
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import ALIGNMENT
+from autosched.runtime.sized_module import SizedFunction, SizedModule
 from autosched.target import Target
 from autosched.templates import apply_config, schedule_attrs
 from autosched.templates.accuracy import with_accuracy
 from autosched.tir import PrimFunc
 from autosched.tir.custom import lower_custom_intrinsics
 from autosched.tir.function import specialize, with_scalar_buffers
+from autosched.tir.separable import NotSeparableError
 from autosched.version import __version__
 
 if TYPE_CHECKING:
@@ -60,7 +66,7 @@ class FunctionBuilder:
     checks: bool = False
 
     def build(self, module: IRModule) -> Module:
-        """A module of compiled functions; those with symbolic sizes are compiled when they are called."""
+        """A module of compiled functions; those with symbolic sizes for all of them, or for each when it is called."""
         if PassContext.current().config.get("tir.disable_vectorize"):
             module = tvm_passes.SkipVectorize()(module)
         if PassContext.current().config.get(OWN_PASSES):
@@ -68,9 +74,28 @@ class FunctionBuilder:
         returning = {name: f for name, f in prim_funcs(module).items() if returns_value(f)}
         if returning:
             return self.with_results(module, returning)
-        if not any(is_symbolic(f) for f in prim_funcs(module).values()):
+        functions = prim_funcs(module)
+        if not any(is_symbolic(f) for f in functions.values()):
             return self.plain(module)
-        return build_symbolic(module, functools.partial(self.specialized, module), self.plain, self.target)
+        whole = {name: made for name, f in functions.items() if is_symbolic(f) and (made := self.for_all(name, f))}
+        if whole.keys() == functions.keys() and len(whole) == 1:
+            return SizedModule(next(iter(whole.values())))
+        late = {name: SizedFunction(made) for name, made in whole.items()}
+        return build_symbolic(module, functools.partial(self.specialized, module), self.plain, self.target, late)
+
+    def for_all(self, name: str, func: PrimFunc) -> DynamicExecutable | None:
+        """A function of symbolic sizes, compiled for all of them; None where it is compiled for each."""
+        if not self.target.is_cpu:
+            return None
+
+        def build(module: IRModule) -> DynamicExecutable:
+            return build_dynamic(module, self.target, self.records, self.threads, {}, self.accuracy, self.checks)
+
+        try:
+            return compile_for_all_sizes(name, lower_intrinsics(IRModule({name: func}), self.target)[name], build)
+        except NotSeparableError as error:
+            logging.getLogger("autosched").info("'%s' is compiled for each size: %s", name, error.message)
+            return None
 
     def with_results(self, module: IRModule, returning: Mapping[str, PrimFunc]) -> Module:
         """A module of which some functions return numbers."""
@@ -127,12 +152,13 @@ def build_symbolic(
     specialized: Callable[[str, Mapping[Var, int]], Module],
     plain: Callable[[IRModule], Module],
     target: Target,
+    for_all: Mapping[str, SizedFunction],
 ) -> Module:
-    """A module whose functions with symbolic sizes are built when they are called."""
+    """A module whose functions with symbolic sizes are built when they are called, but for those that are built."""
     functions = prim_funcs(module)
     known = {name: f for name, f in functions.items() if not is_symbolic(f)}
-    late = {
-        name: SymbolicFunction(name, f, functools.partial(specialized, name))
+    late: dict[str, LateFunction] = {
+        name: for_all.get(name) or SymbolicFunction(name, f, functools.partial(specialized, name))
         for name, f in functions.items() if name not in known
     }  # fmt: skip
     return SymbolicModule(late, plain(IRModule(known)) if known else None, next(iter(functions)), module, target)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from autosched.driver.build.sizes import BuiltSizes
 from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.driver.model_files import Ranges
 from autosched.env import AUTOSCHED_SYMBOLIC_SIZES
@@ -36,6 +35,7 @@ from autosched.json_types import Json
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.artifact import Contents, save_contents
+from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.memory import dtype_name
 from autosched.runtime.names import given_by_name
 

@@ -142,6 +142,11 @@ class StepFunction:
         } - set(func.buffers)
 
     @property
+    def source(self) -> str:
+        """The function as text."""
+        return self.func.script()
+
+    @property
     def signature(self) -> str:
         """The call as messages show it."""
         parts = [f"{b.name}: Tensor({list(b.const_shape())}, {b.dtype})" for b in self.func.buffers]

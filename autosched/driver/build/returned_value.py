@@ -83,6 +83,11 @@ class ReturningFunction:
         self._dtype = next(x.args[0].dtype for x in walk(func.body) if isinstance(x, Call) and x.op == RET)
 
     @property
+    def source(self) -> str:
+        """The function as text."""
+        return self.func.script()
+
+    @property
     def signature(self) -> str:
         """The call as messages show it."""
         names = [self.func.buffer_map[p].name if p in self.func.buffer_map else p.name for p in self.func.params]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from autosched.driver.build.dynamic import build_dynamic
 from autosched.driver.build.graph import build_graph
-from autosched.driver.build.sizes import BuiltSizes
 from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.errors import InvalidTypeError, ShapeError
 from autosched.ir import IRModule
@@ -18,6 +17,7 @@ from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
 from autosched.relax.transform.specialize_kernels import specialize_kernels
 from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.artifact import save_source
+from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph_form import SizeRange

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from autosched.driver.build.sizes import BuiltSizes
 from autosched.env import AUTOSCHED_STRICT
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError, UsageError
 from autosched.ir import IRModule
 from autosched.runtime import Function, Module, NDArray
 from autosched.runtime.artifact import save_source
+from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.library import from_source
 from autosched.target import Target
 from autosched.tir import PrimFunc
@@ -41,10 +41,11 @@ class LateFunction(Runs, Protocol):
     """What a module has in place of a `runtime.Function` where more happens at a call than a run of its kernels."""
 
     name: str
-    func: PrimFunc
 
     @property
     def signature(self) -> str: ...
+    @property
+    def source(self) -> str: ...
     def __call__(self, *args: object) -> object: ...
     def run(self, args: Sequence[object], number: int) -> object: ...
 
@@ -57,6 +58,11 @@ class SymbolicFunction:
         self._built: BuiltSizes[Function] = BuiltSizes()
         self._sizes_given = set(size_params(func))
         self._vars = list(dict.fromkeys([*size_params(func), *shape_vars(func)]))
+
+    @property
+    def source(self) -> str:
+        """The function as text."""
+        return self.func.script()
 
     @property
     def signature(self) -> str:
@@ -196,8 +202,8 @@ class SymbolicModule(Module):
         return name in self._symbolic or super().implements_function(name, query_imports)
 
     def get_source(self, fmt: str = "") -> str:
-        """Give the loops, as no kernel is generated before the sizes are known."""
-        return "\n".join([f.func.script() for f in self._symbolic.values()] + [super().get_source(fmt)])
+        """Give the loops of functions whose kernels are not generated before the sizes are known."""
+        return "\n".join([f.source for f in self._symbolic.values()] + [super().get_source(fmt)])
 
     inspect_source = get_source
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.driver.build.sizes import BuiltSizes
 from autosched.driver.model_files import is_program as is_exported
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.artifact import Contents, save_contents
+from autosched.runtime.built_sizes import BuiltSizes
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

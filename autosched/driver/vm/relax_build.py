@@ -10,7 +10,6 @@ import numpy as np
 from autosched.driver.build.dynamic import build_dynamic
 from autosched.driver.build.entry import build
 from autosched.driver.build.positions import with_positions
-from autosched.driver.build.sizes import BuiltSizes
 from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.vm.build_vm import build_vm
@@ -25,6 +24,7 @@ from autosched.relax.struct_info import PrimStructInfo, ShapeStructInfo, TensorS
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
 from autosched.relax.transform.specialize_kernels import specialize_kernels
 from autosched.runtime.array import NDArray
+from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.vm_program import Param, Program

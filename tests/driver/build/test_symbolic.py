@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from autosched.codegen import counters
 from autosched.errors import ArtifactError, ShapeError, UsageError
 from autosched.runtime import cpu, loader
 from autosched.runtime.artifact import save_source
+from autosched.script import from_source
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +47,12 @@ def test_it_is_timed_and_found_like_any_function(add: autosched.Module) -> None:
 
 def test_sizes_that_do_not_fit_are_refused(add: autosched.Module) -> None:
     x = np.ones(100, np.float32)
-    with pytest.raises(ShapeError, match="'C' has extent 3 where n is 100"):
+    with pytest.raises(ShapeError, match=r"'C' has shape \[3\] instead of \[100\]"):
         add(x, x, np.ones(3, np.float32))
-    with pytest.raises(ShapeError, match="2 dimensions instead of 1"):
-        add(x, x, np.ones((2, 50), np.float32))
+    with pytest.raises(ShapeError, match="'n' is 100 for input 'A' and 99 for input 'B'"):
+        add(x, x[:99], x)
+    with pytest.raises(ShapeError, match=r"input 'A' has shape \[2, 50\] instead of \[n\]"):
+        add(np.ones((2, 50), np.float32), x, x)
     with pytest.raises(TypeError, match="2 arguments instead of 3"):
         add(x, x)
     with pytest.raises(TypeError, match="dtype float64"):
@@ -65,31 +69,83 @@ def test_a_size_may_be_an_argument() -> None:
     out = np.zeros(3, np.float32)
     module(3, np.ones((3, 4), np.float32), out)
     assert out.tolist() == [2, 2, 2]
-    with pytest.raises(ShapeError, match="extent 3 where n is 4"):
+    with pytest.raises(ShapeError, match="'n' is 3 for the arrays, and is given as 4"):
         module(4, np.ones((3, 4), np.float32), out)
+    with pytest.raises(TypeError, match="argument 0 'n' is a float, no integer"):
+        module(3.0, np.ones((3, 4), np.float32), out)
 
 
-def test_it_is_saved_as_text_and_compiled_where_it_is_called(add: autosched.Module, tmp_path: Path) -> None:
+SCALED = """
+@T.prim_func
+def scaled(a: T.handle, factor: T.float32, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in range(n):
+        with T.sblock("B"):
+            v = T.axis.spatial(n, i)
+            B[v] = A[v] * factor
+"""
+
+
+@pytest.fixture
+def scaled() -> autosched.Module:
+    """A function that takes a number: it is compiled for each size."""
+    return autosched.build(from_source(SCALED), "llvm")
+
+
+def test_all_sizes_are_compiled_at_once(add: autosched.Module) -> None:
+    before = counters.COMPILES.value
+    for n in (2, 63, 64, 65, 1000, 4097):
+        x, out = np.random.default_rng(n).random(n, dtype=np.float32), np.zeros(n, np.float32)
+        add(x, x, out)
+        np.testing.assert_array_equal(out, 2 * x)
+    assert counters.COMPILES.value == before
+    with pytest.raises(ShapeError, match="'n' is 0, and the model is built for at least 1"):
+        add(*[np.zeros(0, np.float32)] * 3)
+
+
+@pytest.mark.parametrize("m", [1, 9, 50])
+def test_products_of_any_sizes(m: int) -> None:
+    n, k, l = (te.var(name) for name in "nkl")  # noqa: E741
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((k, l), name="B")
+    r = te.reduce_axis((0, k), "r")
+    c = te.compute((n, l), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    module = autosched.build(te.create_schedule(c.op), [a, b, c], "llvm", name="product")
+    before, rng = counters.COMPILES.value, np.random.default_rng(m)
+    for rows, inner, columns in ((m, 7, 33), (3, m, 16), (20, 20, m)):
+        x, y = (rng.random(shape, dtype=np.float32) for shape in ((rows, inner), (inner, columns)))
+        out = np.zeros((rows, columns), np.float32)
+        module(x, y, out)
+        np.testing.assert_allclose(out, x @ y, rtol=1e-5)
+    assert counters.COMPILES.value == before
+
+
+def test_it_is_saved_with_its_code(add: autosched.Module, tmp_path: Path) -> None:
     add.export_library(tmp_path / "add.so")
+    before = counters.COMPILES.value
     loaded = autosched.runtime.load_module(tmp_path / "add.so")
     for n in (100, 7):
         a, b = np.random.default_rng(n).random((2, n), dtype=np.float32)
         out = autosched.nd.empty((n,))
         loaded["add"](autosched.nd.array(a), autosched.nd.array(b), out)
         np.testing.assert_array_equal(out.numpy(), a + b)
+    assert counters.COMPILES.value == before
+    again = pickle.loads(pickle.dumps(loaded))
+    assert again["add"].signature == add["add"].signature
 
 
-def test_strict_compiles_nothing_in_a_call(add: autosched.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strict_compiles_nothing_in_a_call(scaled: autosched.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     known, new = np.ones(100, np.float32), np.ones(33, np.float32)
-    add(known, known, known)
+    scaled(known, 2, known)
     before = counters.COMPILES.value
     monkeypatch.setenv("AUTOSCHED_STRICT", "1")
-    add(known, known, known)
-    with pytest.raises(UsageError, match="'add' was never called with n=33, and AUTOSCHED_STRICT forbids"):
-        add(new, new, new)
+    scaled(known, 3, known)
+    with pytest.raises(UsageError, match="'scaled' was never called with n=33, and AUTOSCHED_STRICT forbids"):
+        scaled(new, 2, new)
     assert counters.COMPILES.value == before
     monkeypatch.delenv("AUTOSCHED_STRICT")
-    add(new, new, new)
+    scaled(new, 2, new)
     assert counters.COMPILES.value == before + 1
 
 
@@ -113,15 +169,14 @@ def mapped_code() -> int:
     return total
 
 
-def test_machine_code_of_sizes_that_are_dropped_is_unmapped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_code_of_sizes_that_are_dropped_is_unmapped(
+    scaled: autosched.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AUTOSCHED_SYMBOLIC_SIZES", "2")
-    n = te.var("n")
-    a = te.placeholder((n,), name="A")
-    module = autosched.build(te.create_prim_func([a, te.compute(a.shape, lambda i: a[i] * 3, name="B")]), "llvm")
 
     def call(size: int) -> None:
         out = np.zeros(size, np.float32)
-        module(np.ones(size, np.float32), out)
+        scaled(np.ones(size, np.float32), 3, out)
         assert (out == 3).all()
 
     def used(first: int) -> tuple[int, int]:

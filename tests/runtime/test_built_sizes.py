@@ -7,7 +7,7 @@ import pytest
 import autosched
 from autosched import te
 from autosched.codegen import counters
-from autosched.driver.build.sizes import BuiltSizes
+from autosched.runtime.built_sizes import BuiltSizes
 
 
 def test_the_sizes_used_longest_ago_go_first(monkeypatch):
@@ -61,5 +61,5 @@ def test_a_symbolic_function_keeps_no_more_sizes_than_it_may(monkeypatch):
         x, out = np.ones(size, np.float32), np.zeros(size, np.float32)
         function(x, out)
         np.testing.assert_array_equal(out, 3 * x)
-    assert len(function._built) == 3
-    assert counters.COMPILES.value - before <= 5
+    assert len(function._ready) == 3
+    assert counters.COMPILES.value == before
