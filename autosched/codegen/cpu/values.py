@@ -9,7 +9,7 @@ from autosched.codegen.cpu.calls import apply_function, emit_call
 from autosched.codegen.cpu.division import signed_division
 from autosched.codegen.cpu.index import Index
 from autosched.codegen.cpu.memory import MemoryEmitter
-from autosched.codegen.cpu.quantise import emit_quotient, emit_rounded, rounded, scaled
+from autosched.codegen.cpu.quantise import emit_quotient, emit_rounded, emit_whole, most, requantised, rounded, scaled
 from autosched.codegen.cpu.types import (
     I1,
     I64,
@@ -66,7 +66,9 @@ class ValueEmitter(MemoryEmitter):
             case E.Cast() if (field := emit_field(self, e)) is not None:
                 return field
             case E.Cast() if self.isa.rounds_bytes and (found := rounded(e)) is not None:
-                return self.rounded_bytes(*found)
+                return emit_rounded(self, self.quotient(found[0]), found[1])
+            case E.Cast() if self.isa.rounds_bytes and (again := requantised(e)) is not None:
+                return self.cast(emit_whole(self, self.quotient(again[0]), *again[1:]), "int32", "float32")
             case E.Cast():
                 return self.cast(self.value(e.value), e.value.dtype, e.dtype)
             case E.Let():
@@ -327,11 +329,12 @@ class ValueEmitter(MemoryEmitter):
             return b.trunc(x, to)
         return b.sext(x, to) if is_signed(source) else b.zext(x, to)
 
-    def rounded_bytes(self, x: PrimExpr, zero: int) -> ir.Value:
-        """Floats as unsigned bytes, as quantisers make them."""
-        quotient = scaled(x) if self.isa.has_fma else None
-        value = self.value(x) if quotient is None else emit_quotient(self, self.value(quotient[0]), quotient[1])
-        return emit_rounded(self, value, zero)
+    def quotient(self, x: PrimExpr) -> ir.Value:
+        """A value that is rounded to bytes."""
+        found = scaled(x) if self.isa.has_fma else None
+        if found is None:
+            return self.value(x)
+        return emit_quotient(self, self.value(found[0]), found[1], most(found[0]))
 
     def narrowed(self, x: ir.Value, target: str) -> ir.Value:
         """A float as an integer of 8 or 16 bits: the nearest one out of range, 0 for no number.

@@ -73,3 +73,52 @@ def test_quotients_are_rounded_as_divisions(mcpu: str, scale: float) -> None:
     with np.errstate(all="ignore"):
         wanted = np.clip(np.rint(x / step) + np.float32(3), 0, 255)
     np.testing.assert_array_equal(out, np.nan_to_num(wanted, nan=0.0).astype("uint8"))
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "cortex-a72"])
+@pytest.mark.parametrize(("zero", "z"), [(0, 0), (120, 120), (3, 255), (255, 0)])
+def test_bytes_that_become_floats_again_are_not_packed(mcpu: str, zero: int, z: int) -> None:
+    rng = np.random.default_rng(z)
+    values = np.concatenate([EDGES, rng.uniform(-300, 300, 2000), rng.integers(-600, 600, 1000) / 2]).astype("float32")
+    x = te.placeholder(values.shape, "float32", name="x")
+    moved = topi.add(topi.round(x), te.const(float(zero), "float32")) if zero else topi.round(x)
+    byte = topi.cast(topi.clip(moved, 0.0, 255.0), "uint8")
+    whole = topi.cast(byte, "int32")
+    centred = topi.subtract(whole, te.const(z, "int32")) if z else whole
+    func = te.create_prim_func([x, topi.multiply(topi.cast(centred, "float32"), te.const(0.25, "float32"))])
+    aarch64 = mcpu.startswith("cortex")
+    target = Target(f"llvm {'-mtriple=aarch64-linux-gnu ' if aarch64 else ''}-mcpu={mcpu} -num-cores=1")
+    kernel = compile_func(apply_config(func, default_config(func, target), target).func, target, name="k")
+    if not aarch64:
+        assert not any(name in kernel.asm for name in ("vpmovdb", "packus", "pshufb", "pmovzx"))
+    if aarch64 or not target.features <= host_cpu().runnable:
+        return
+    out = np.zeros(values.shape, "float32")
+    Module({"k": kernel.kernel}, native_for(target), threads=1)(values, out)
+    bytes_ = np.nan_to_num(np.clip(np.rint(values.astype("float64")) + zero, 0, 255), nan=0.0)
+    np.testing.assert_array_equal(out, ((bytes_ - z) * 0.25).astype("float32"))
+
+
+@pytest.mark.parametrize(("scale", "is_known"), [(0.013, True), (1e-12, False)])
+def test_sums_of_bytes_are_divided_without_looking_how_large_they_are(scale: float, is_known: bool) -> None:
+    """Quotients beyond all limits are looked for where bytes and constants allow them."""
+    n, step = 4096, np.float32(scale)
+    rng = np.random.default_rng(0)
+    given = [rng.integers(0, 256, n).astype("uint8") for _ in range(2)]
+    a, b = (te.placeholder((n,), "uint8", name=name) for name in "ab")
+    real = [
+        topi.multiply(topi.cast(topi.cast(x, "int32"), "float32"), te.const(f, "float32"))
+        for x, f in ((a, 0.015625), (b, 0.0078125))
+    ]
+    total = topi.maximum(topi.subtract(*real), te.const(0.0, "float32"))
+    whole = topi.round(topi.divide(total, te.const(float(step), "float32")))
+    func = te.create_prim_func([a, b, topi.cast(topi.clip(whole, 0.0, 255.0), "uint8")])
+    target = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
+    kernel = compile_func(apply_config(func, default_config(func, target), target).func, target, name="k")
+    assert "divps" not in kernel.asm and ("cmplt" not in kernel.asm) == is_known
+    if not target.features <= host_cpu().runnable:
+        return
+    out = np.zeros(n, "uint8")
+    Module({"k": kernel.kernel}, native_for(target), threads=1)(*given, out)
+    x, y = (values.astype("float32") * np.float32(f) for values, f in zip(given, (0.015625, 0.0078125), strict=True))
+    np.testing.assert_array_equal(out, np.clip(np.rint(np.maximum(x - y, 0) / step), 0, 255).astype("uint8"))
