@@ -185,10 +185,10 @@ def _attempt(here: Callable[[T], R], item: T) -> R | Exception:
 
 
 class Helper:
-    """A process that compiles for this one. Raises OSError where none can be started."""
+    """A process that compiles for this one, with `module` imported. Raises OSError where none can be started."""
 
-    def __init__(self) -> None:
-        self._process = _start()
+    def __init__(self, module: str = "") -> None:
+        self._process = _start(module)
         self._owed = 0
 
     def ask(self, message: object) -> None:
@@ -220,10 +220,10 @@ class Helper:
 _spares: list[Helper] = []
 
 
-def start_spare() -> None:
-    """Start a helper that the next compilation takes over."""
+def start_spare(module: str = "") -> None:
+    """Start a helper that the next compilation takes over, and let it import the module whose requests it will get."""
     with contextlib.suppress(OSError):
-        _spares.append(Helper())
+        _spares.append(Helper(module))
 
 
 def take_spare() -> Helper | None:
@@ -240,12 +240,12 @@ def close_spares() -> None:
         helper.close()
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start(module: str) -> subprocess.Popen[bytes]:
     """A helper."""
-    return start_process("autosched.codegen.worker")
+    return start_process("autosched.codegen.worker", *filter(None, [module]))
 
 
-def start_process(module: str) -> subprocess.Popen[bytes]:
+def start_process(module: str, *arguments: str) -> subprocess.Popen[bytes]:
     """A Python process that runs a module, with pipes, and finds the package where this process found it."""
     environment = child_environment()
     paths = [
@@ -253,5 +253,5 @@ def start_process(module: str) -> subprocess.Popen[bytes]:
         *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)),
     ]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    command = [sys.executable, "-m", module]
+    command = [sys.executable, "-m", module, *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)

@@ -1,4 +1,5 @@
-"""A process that compiles kernels for another: `python -m autosched.codegen.worker`, frames on stdin and stdout.
+"""A process that compiles kernels for another: `python -m autosched.codegen.worker [MODULE]`, frames on stdin and
+stdout. MODULE is imported at once.
 
 It reads (request, target as JSON, key in the cache) and answers with what the request makes, or with the exception. It
 ends when its stdin does, so it never outlives the process that started it.
@@ -6,6 +7,7 @@ ends when its stdin does, so it never outlives the process that started it.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from typing import IO, TYPE_CHECKING, Any
@@ -23,6 +25,8 @@ def main() -> None:
     from autosched.codegen.compile import patient_collector
     from autosched.codegen.cpu import build, machine  # noqa: F401  (before it is asked for anything)
 
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
     with patient_collector():  # for good: it would collect at the end of each kernel
         _serve(answers)
 

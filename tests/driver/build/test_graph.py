@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 import autosched
+from autosched.driver.build import choose
+from autosched.driver.build.graph import prepare
 from autosched.errors import OutOfMemoryError
 from autosched.frontend.onnx import from_onnx
 from autosched.records import FallbackContext
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr, Var
 from autosched.runtime import Executable
+from autosched.target import Target
 from benchmarks.models import get_model
 from tests.relax.transform.graphs import graph
 
@@ -42,3 +45,15 @@ def test_a_result_that_no_memory_holds_is_said_with_its_operator(name: str) -> N
     executable = autosched.build(graph({"x": (4, 4)}, lambda bb, x: HUGE[name](x)), records=[], threads=1)
     with pytest.raises(OutOfMemoryError, match=rf"\d+ bytes of memory are needed.*kernel '\w*{name}"):
         executable(np.ones((4, 4), "float32"))
+
+
+def test_each_choice_is_given_as_soon_as_it_is_made(monkeypatch) -> None:
+    """Kernels are compiled while later ones are still being chosen."""
+    module = graph({"x": (4, 64)}, lambda bb, x: op.nn.softmax(op.matmul(x, op.permute_dims(x))))
+    prepared = prepare(module, Target("cpu"), {})
+    events: list[str] = []
+    facts = choose.Facts.of
+    monkeypatch.setattr(choose.Facts, "of", lambda func, target: events.append("asked") or facts(func, target))
+    choices = choose.choose_all(prepared, Target("cpu"), None, threads=1, chosen=lambda c: events.append(c.name))
+    assert len(choices) > 1
+    assert events == [event for name in choices for event in ("asked", name)]
