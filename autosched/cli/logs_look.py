@@ -69,6 +69,9 @@ def list_tasks(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]
         say(f"{count(len(rows), 'workload')} in {store.origin}", quiet=common.is_quiet)
 
 
+METRICS_COLUMN = Column(
+    "metrics", "metrics", lambda found: ", ".join(f"{name} {value:.4g}" for name, value in found.items())
+)
 BEST_COLUMNS = (
     Column("workload", "workload", workload_text),
     Column("device", "device"),
@@ -87,7 +90,7 @@ PARETO_COLUMNS = (
     Column("device", "device"),
     Column("threads", "threads", right=True),
     Column("median_s", "ms", milliseconds, right=True),
-    Column("metrics", "metrics", lambda found: ", ".join(f"{name} {value:.4g}" for name, value in found.items())),
+    METRICS_COLUMN,
     Column("knobs", "knobs", knobs_text),
     Column("uid", "record", lambda uid: uid[:10]),
 )
@@ -100,9 +103,12 @@ PARETO_COLUMNS = (
 def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool], is_pareto: bool) -> None:
     """Show the configuration that a build on each device would use; QUERY is a part of a workload's text.
 
-    The gain is against the default in the comparison that the winner has won; "–" where that was not noted.
+    The gain is against the default in the comparison that the winner has won; "–" where that was not noted. It is below
+    1 where a metric decided that costs time.
     With --pareto, functions that were tuned with metric= show all the configurations to choose from.
     """
+    from autosched.records.metrics import metrics_of
+
     with open_database(common) as store:
         if is_pareto:
             rows = list(_pareto_rows(store.records(chosen), fits))
@@ -117,6 +123,7 @@ def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool], is_p
                 "default_s": winner.default_s,
                 "median_s": winner.measurement.median_s,
                 "gain": winner.gain,
+                "metrics": dict(metrics_of(winner.measurement)),
                 "template": winner.config.template,
                 "knobs": dict(winner.config.knobs),
                 "uid": winner.uid,
@@ -126,7 +133,9 @@ def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool], is_p
             )
             if fits(winner.workload.key)
         ]
-        show(Table(BEST_COLUMNS, rows), common.format)
+        has_metrics = any(row["metrics"] for row in rows)
+        columns = [*BEST_COLUMNS[:6], *([METRICS_COLUMN] if has_metrics else []), *BEST_COLUMNS[6:]]
+        show(Table(columns, rows), common.format)
         say(f"{count(len(rows), 'winner')} in {store.origin}", quiet=common.is_quiet)
 
 

@@ -19,6 +19,7 @@ from autosched.space import Config
 from autosched.target import Fingerprint
 from autosched.target.fingerprint import fingerprint_class
 from autosched.task import Measurement, Status, Task, Trial, Workload
+from autosched.task.trial import METRICS
 from autosched.version import __version__
 
 if TYPE_CHECKING:
@@ -123,10 +124,13 @@ class Record:
         """How many times faster a winner was than the default in the comparison that it won; 1 for the default itself.
 
         A winner's rounds have beaten the default's beyond doubt, so where its median over all rounds is not the lower
-        one (the machine drifted between them), the gain is not known to be more than none: 1.
+        one (the machine drifted between them), the gain is not known to be more than none: 1. What won by another
+        metric may take longer: below 1.
         """
         if not self.is_winner:
             return None
+        if METRICS in self.measurement.how and self.baseline_s and not self.is_default:
+            return self.baseline_s / self.measurement.median_s
         return gain_of(self.is_default, self.baseline_s, self.measurement.median_s)
 
     def to_document(self) -> JsonObject:

@@ -38,6 +38,11 @@ def test_the_winner_is_the_best_by_the_first_metric(
     chosen = kernels.exponential.pareto(x, out)
     assert sorted(record.config["terms"] for record in chosen) == [1, 4, 12]
     assert metrics_of(chosen[0].measurement).keys() == {"error", "terms_used"}
+    assert report.tasks[0].gain == pytest.approx(task.default_s / task.best_s)
+    assert "error" in str(report).splitlines()[0] and str(report).endswith(report.reason)
+    assert main(["logs", "best"]) == 0
+    shown = capsys.readouterr().out
+    assert "metrics" in shown and "terms_used" in shown
     assert main(["logs", "best", "--pareto", "-f", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     rows = rows["rows"] if isinstance(rows, dict) else rows

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autosched.driver.tables import frame
-from autosched.printable import html_table
+from autosched.printable import html_table, text_table
 
 if TYPE_CHECKING:
     import pandas
@@ -36,13 +36,29 @@ class TaskReport:
 
     @property
     def gain(self) -> float | None:
-        """How many times faster than the default the best is, at least 1; None until both are measured."""
-        return max(1.0, self.default_s / self.best_s) if self.default_s and self.best_s else None
+        """How many times faster than the default the best is, None until both are measured.
+
+        At least 1, but where something else than the time decides.
+        """
+        if not self.default_s or not self.best_s:
+            return None
+        return max(0.0 if self.metrics else 1.0, self.default_s / self.best_s)
 
     def row(self) -> dict[str, object]:
         """What it says, by the names of its columns; times in seconds."""
         names = ("name", "weight", "share", "default_s", "best_s", "gain", "n_trials", "n_failed", "state", "config")
         return {name: getattr(self, name) for name in names}
+
+    def words(self) -> dict[str, str]:
+        """What lines of text say of it, by their headings."""
+        times = {f"{what} ms": "–" if t is None else f"{1e3 * t:.4g}" for what, t in
+                 (("default", self.default_s), ("best", self.best_s))}  # fmt: skip
+        metrics = {name: f"{before:.4g} → {after:.4g}" for name, before, after in self.metrics}
+        gain = "–" if self.gain is None else f"{self.gain:.2f}×"
+        return {
+            "task": self.name, **times, "gain": gain, **metrics, "trials": str(self.n_trials),
+            "failed": str(self.n_failed), "state": self.state, "configuration": self.config,
+        }  # fmt: skip
 
 
 @dataclass
@@ -134,7 +150,15 @@ class TuneReport:
         """The tasks as a frame of pandas, a row each; times in seconds. Raises UsageError without pandas."""
         return frame([task.row() for task in self.tasks])
 
+    def __str__(self) -> str:
+        """The tasks as lines, what they came to in the model, and why the tuning ended."""
+        lines = text_table([task.words() for task in self.tasks])
+        return "\n".join([*lines, *([self.model.text] if self.model is not None else []), self._end])
+
     def _repr_html_(self) -> str:
         """What notebooks show: the tasks, and why the tuning ended."""
-        rows = [{**task.row(), "config": task.config or None} for task in self.tasks]
-        return html_table(rows, f"{self.n_trials} trials, {self.n_failed} failed; {self.reason or 'not ended'}")
+        return html_table([{**task.row(), "config": task.config or None} for task in self.tasks], self._end)
+
+    @property
+    def _end(self) -> str:
+        return f"{self.n_trials} trials, {self.n_failed} failed; {self.reason or 'not ended'}"
