@@ -16,12 +16,13 @@ import numpy as np
 import onnx
 
 import autosched
-from autosched.driver.bench.peaks import READ_VECTORS, load_function, read_function
+from autosched.driver.bench.peaks import load_function
 from autosched.driver.bench.peers import peer_program
 from autosched.driver.bench.programs import Program, autosched_program
 from autosched.driver.bench.rounds import measure
 from autosched.frontend.onnx import from_onnx
 from autosched.target import Target
+from autosched.templates.cpu.peaks import peak_read
 from benchmarks import narrow
 from benchmarks.chains import GraphBuilder, follow
 from benchmarks.narrow import Row
@@ -56,9 +57,7 @@ def weight_bytes(model: onnx.ModelProto) -> int:
 def reading(size_bytes: int, threads: int) -> Program:
     """A program that reads so many bytes in order."""
     target = Target("cpu")
-    width = READ_VECTORS * target.lanes("float32")
-    tasks = 4 * threads
-    program, buffers = load_function(read_function(tasks, size_bytes // (4 * tasks * width), width), target, threads)
+    program, buffers = load_function(peak_read(target, threads, size_bytes)[0], target, threads)
     return Program("reading", threads, lambda held=buffers: program.run())  # type: ignore[misc]
 
 
