@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from autosched.relax.expr import Call, Constant, Function, MatchCast, SeqExpr, T
 from autosched.relax.op.call import CALL_TIR as OP_CALL_TIR
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime.kernel import Kernel
-from autosched.target import Target
+from autosched.target import Target, choose_threads
 from autosched.templates import Packing, apply_config, default_config, schedule_attrs
 from autosched.tir import PrimFunc
 from autosched.tir.checked_index import CHECKED
@@ -80,42 +81,50 @@ class _Rewriter:
         self.pack_functions: dict[tuple[Packing, str], GlobalVar] = {}
 
     def function(self, func: Function) -> Function:
-        constants: dict[Var, Constant] = {}
+        constants = {b.var: b.value for b in func.bindings() if isinstance(b.value, Constant)}
+        self.pack_constants(func, constants)
         blocks = []
         for block in func.body.blocks:
-            bindings: list[Binding] = []
-            for binding in block.bindings:
-                if isinstance(binding.value, Constant):
-                    constants[binding.var] = binding.value
-                bindings += self.binding(binding, constants)
+            bindings = [new for b in block.bindings for new in self.binding(b, constants)]
             blocks.append(dataclasses.replace(block, bindings=tuple(bindings)))
         return dataclasses.replace(func, body=SeqExpr(tuple(blocks), func.body.body))
 
+    def arguments(
+        self, value: object, constants: Mapping[Var, Constant]
+    ) -> list[tuple[Expr, Expr, Packing | None]] | None:
+        """The arguments of a call of a function that is known here: as written, the constant behind it, its packing."""
+        if not isinstance(value, Call) or value.op_name != CALL_TIR or value.args[0].name not in self.packs:
+            return None
+        pairs = zip(value.args[1].fields, self.packs[value.args[0].name], strict=False)
+        return [(x, constants.get(x, x) if isinstance(x, Var) else x, pack) for x, pack in pairs]
+
+    def pack_constants(self, func: Function, constants: Mapping[Var, Constant]) -> None:
+        """Pack each constant that a call takes, once, in several threads: NumPy works without Python's lock."""
+        found = [x for b in func.bindings() for x in self.arguments(b.value, constants) or ()]
+        wanted = {(id(c.data), p): (c.data, p) for _, c, p in found if p is not None and isinstance(c, Constant)}
+        with ThreadPoolExecutor(choose_threads()) as pool:
+            arrays = pool.map(lambda pair: pair[1].pack(np.asarray(pair[0])), wanted.values())
+            self.packed |= {key: Constant(array) for key, array in zip(wanted, arrays, strict=True)}
+
     def binding(self, binding: Binding, constants: Mapping[Var, Constant]) -> list[Binding]:
         call = binding.value
-        if not isinstance(call, Call) or call.op_name != CALL_TIR or call.args[0].name not in self.packs:
+        arguments = self.arguments(call, constants)
+        if arguments is None:
             return [binding]
-        assert isinstance(binding, VarBinding | MatchCast), "there is no third kind"
+        assert isinstance(binding, VarBinding | MatchCast) and isinstance(call, Call), "there is no third kind"
         new_bindings: list[Binding] = []
-        args = []
-        for arg, pack in zip(call.args[1].fields, self.packs[call.args[0].name], strict=False):
-            value = constants.get(arg, arg) if isinstance(arg, Var) else arg
+        args: list[Expr] = []
+        for arg, value, pack in arguments:
             if pack is None:
                 args.append(arg)
             elif isinstance(value, Constant):
-                args.append(self.pack_constant(value, pack))
+                args.append(self.packed[id(value.data), pack])
             else:
                 new = self.pack_call(value, pack)
                 new_bindings.append(new)
                 args.append(new.var)
         new_call = dataclasses.replace(call, args=(call.args[0], Tuple(tuple(args)), *call.args[2:]))
         return [*new_bindings, dataclasses.replace(binding, value=new_call)]
-
-    def pack_constant(self, constant: Constant, pack: Packing) -> Constant:
-        key = (id(constant.data), pack)
-        if key not in self.packed:
-            self.packed[key] = Constant(pack.pack(np.asarray(constant.data)))
-        return self.packed[key]
 
     def pack_call(self, value: Expr, pack: Packing) -> VarBinding:
         """A kernel call that packs an argument which is not known at build."""

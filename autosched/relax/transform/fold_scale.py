@@ -93,9 +93,8 @@ class _Folder(Rewriter):
             return None
         shape = [1] * weight.data.ndim
         shape[0 if axis == 1 else -1] = -1
-        return remake(
-            product, [product.args[0], Constant((weight.data * factors.reshape(shape)).astype(weight.data.dtype))]
-        )
+        total = (weight.data * factors.reshape(shape)).astype(weight.data.dtype, copy=False)
+        return remake(product, [product.args[0], Constant(total)])
 
     def merged(self, product: Call, values: Array) -> Call | None:
         """(x * w) * c -> x * (w * c), where w * c is no larger than the two."""
