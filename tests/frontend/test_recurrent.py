@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
+import autosched
+from autosched.codegen import counters
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx import from_onnx
+from autosched.runtime.dynamic import DynamicExecutable
 from tests.frontend.onnx_models import make, node
 from tests.frontend.test_importer import check
 
@@ -118,3 +122,36 @@ def test_what_is_refused() -> None:
         from_onnx(layer("RNN", activations=["Softplus"]))
     with pytest.raises(ImportModelError, match="more than 4096 steps"):
         from_onnx(layer("RNN", steps=5000))
+
+
+OPEN = [
+    ("RNN", "forward", {}), ("RNN", "reverse", {"activations": ["Relu"]}), ("GRU", "forward", {}),
+    ("GRU", "bidirectional", {"linear_before_reset": 1}), ("LSTM", "forward", {"state": True}),
+    ("LSTM", "bidirectional", {"bias": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "direction", "given"), OPEN)
+def test_any_number_of_steps_by_one_build(op: str, direction: str, given: dict[str, Any]) -> None:
+    hidden = 5 if op == "RNN" else 37  # more states of such weights would double each rounding at every step
+    model = layer(op, 2 if direction == "bidirectional" else 1, direction=direction, hidden=hidden, **given)
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    dims[0].dim_param = "steps"
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    built = autosched.build(model)
+    assert isinstance(built, DynamicExecutable), built.reason
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    before = counters.COMPILES.value
+    for steps in (1, 2, 9, 40):
+        x = np.random.default_rng(steps).standard_normal((steps, 2, 3)).astype("f")
+        for got, want in zip(built(x), session.run(None, {"x": x}), strict=True):
+            np.testing.assert_allclose(got.numpy(), want, rtol=1e-3, atol=1e-4)
+    assert counters.COMPILES.value == before
+
+
+def test_what_one_build_does_not_compute_says_so() -> None:
+    model = layer("LSTM", peepholes=True)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "steps"
+    with pytest.raises(ImportModelError, match="'steps' steps, and lengths, peepholes"):
+        from_onnx(model)

@@ -375,7 +375,9 @@ class Importer:
         def bind(expr: Expr) -> Expr:
             return self.bind(with_origin(expr, origin))
 
-        node = Node(proto.op_type, name, opset, attrs, inputs, len(proto.output), bind, self.subgraph)
+        node = Node(
+            proto.op_type, name, opset, attrs, inputs, len(proto.output), bind, self.subgraph, self.builder.call_te
+        )  # fmt: skip
         key = proto.op_type if proto.domain in OUR_DOMAINS else f"{proto.domain}.{proto.op_type}"
         if key not in CONVERTERS:
             raise node.no_kernel("there is no kernel for it")

@@ -109,6 +109,7 @@ class Node:
     num_outputs: int
     bind: Callable[[Expr], Expr]
     import_subgraph: Callable[[Any, Sequence[Expr], str, int], list[Expr]]
+    call_te: Callable[..., Expr]
 
     def fail(self, message: str, hint: str | None = None) -> ImportModelError:
         """The error to raise for something that this node asks and we do not have."""

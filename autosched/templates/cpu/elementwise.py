@@ -7,6 +7,7 @@ divided into vectors; the axes around it are divided over the threads.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from autosched.errors import ScheduleError
@@ -63,9 +64,14 @@ def _scheduled(func: PrimFunc, width: int, target: Target, may_flatten: bool) ->
 
 
 def inline_all(sch: Schedule, func: PrimFunc) -> None:
-    """Fold element-wise producers into their consumers, but for outputs and what would make them too large."""
+    """Fold element-wise producers into their consumers, but for outputs and what would make them too large.
+
+    What reads a recurrence's state is not folded into what writes it: no loop over elements would be left.
+    """
     outputs = {id(b) for b in func.buffers}
-    kept = too_large_to_inline(blocks_of(func))
+    writers = Counter(r.buffer for b in blocks_of(func) for r in b.writes)
+    readers = [b for b in blocks_of(func) if any(writers[r.buffer] > 1 for r in b.reads)]
+    kept = {*too_large_to_inline(blocks_of(func)), *readers}
     for block in blocks_of(func):
         if is_injective(block) and id(block.writes[0].buffer) not in outputs and block not in kept:
             try:

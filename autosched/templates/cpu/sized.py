@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 
 from autosched.codegen.lower.flops import symbolic_work
+from autosched.ir.node import walk
 from autosched.target import Target
 from autosched.templates.base import Applied
-from autosched.templates.classify import blocks_of, is_injective, is_reduction, reduced, spatial
+from autosched.templates.classify import blocks_of, contraction, is_injective, is_reduction, reduced, spatial
 from autosched.templates.cpu.elementwise import inline_all
-from autosched.tir import Block, BufferStore, PrimFunc
+from autosched.tir import Block, BlockRealize, BufferStore, PrimFunc
 from autosched.tir.expr import const_int
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.schedule import LoopRV, Schedule
 from autosched.tir.size_expr import WORK, to_size, with_named_sizes
 
 VECTORS = 2  # in one step of the innermost axis
+PRODUCT_VECTORS = 8  # sums of products beside each other: one waits for the last
 TASK_VECTORS = 128  # steps in a piece of a single axis
 
 
@@ -40,13 +42,14 @@ def sized(func: PrimFunc, scheduled: PrimFunc, trace: str = "") -> Applied:
 
 def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
     name = block.name_hint
-    loops = list(sch.get_loops(name))
-    n_spatial = len(spatial(block))
+    every = list(sch.get_loops(name))
+    loops = [loop for loop in every if not _repeats_several(sch, loop)]
+    n_spatial = len(spatial(block)) - (len(every) - len(loops))
     if is_injective(block) and n_spatial == 1:
         loops = sch.split(loops[0], [None, TASK_VECTORS * width])
     outer = loops[:n_spatial] if is_reduction(block) else loops[:-1]
-    if is_reduction(block) and n_spatial > 1 and not _sums_rows(block) and _reads_along(block):
-        reduce_beside(sch, block, width)
+    if is_reduction(block) and n_spatial > 1 and _reads_along(block):
+        reduce_beside(sch, block, (PRODUCT_VECTORS // VECTORS if contraction(block) is not None else 1) * width)
         return
     for loop in outer[: max(len(outer) - 1, 1)]:
         sch.parallel(loop)
@@ -54,6 +57,11 @@ def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
         vectorize(sch, loops[-1], width)
     elif is_reduction(block) and _sums_rows(block):
         sum_in_lanes(sch, name, width)
+
+
+def _repeats_several(sch: Schedule, loop: LoopRV) -> bool:
+    """Whether several blocks stand in a loop: that of a recurrence, whose rows follow on each other."""
+    return sum(isinstance(x, BlockRealize) for x in walk(sch.get(loop).body)) > 1
 
 
 def sum_in_lanes(sch: Schedule, name: str, width: int) -> None:
@@ -70,7 +78,7 @@ def sum_in_lanes(sch: Schedule, name: str, width: int) -> None:
 def reduce_beside(sch: Schedule, block: Block, width: int) -> None:
     """Make a reduction beside a block's last spatial axis, windows of pixels say, in registers along that axis."""
     name = block.name_hint
-    *outer, last = sch.get_loops(sch.cache_write(name, 0, "local"))
+    *outer, last = (x for x in sch.get_loops(sch.cache_write(name, 0, "local")) if not _repeats_several(sch, x))
     extent = const_int(sch.get(last).extent)
     if extent is None or extent > width:
         tile, lane = sch.split(last, [None, width])

@@ -15,6 +15,7 @@ from functools import partial
 from autosched.codegen.lower.device import lower_device
 from autosched.codegen.lower.flops import symbolic_work
 from autosched.errors import CodegenError, InvalidValueError, ScheduleError
+from autosched.ir.node import walk
 from autosched.ir.structural import structural_equal
 from autosched.space import Config
 from autosched.target import Target
@@ -26,6 +27,7 @@ from autosched.tir.function import shape_vars, size_vars, specialize
 from autosched.tir.schedule import Schedule
 from autosched.tir.schedule.trace import Trace
 from autosched.tir.size_expr import WORK, to_size, with_named_sizes
+from autosched.tir.stmt import BlockRealize, For
 
 STAND_INS = ((127, 61, 31, 17), (1031, 521, 257, 67))  # primes: a template that wants divisors finds none
 MOST_SYMBOLS = 4
@@ -35,6 +37,10 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
     """Schedule a function over symbols. Raises ScheduleError, InvalidValueError for what has no such kernel."""
     if more := [v.name for v in size_vars(func) if v not in shape_vars(func)]:
         raise ScheduleError(f"it computes with '{more[0]}', which is no size of its arguments")
+    if any(
+        sum(isinstance(x, BlockRealize) for x in walk(loop)) > 1 for loop in walk(func.body) if isinstance(loop, For)
+    ):
+        raise ScheduleError("it repeats several nests, one row after the other")
     if len(shape_vars(func)) > MOST_SYMBOLS:
         raise ScheduleError(f"a kernel has {MOST_SYMBOLS} sizes that come with the call at most")
     problems: list[str] = []

@@ -1,4 +1,7 @@
-"""Recurrent layers, unrolled over time: one product for the inputs of all steps, a small one for each step's state."""
+"""Recurrent layers: one product for the inputs of all steps, a small one for each step's state.
+
+So many steps as are known are unrolled; where their number is open, one kernel loops over them (`topi.recurrent`).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,12 @@ import numpy as np
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr, ShapeExpr, Tuple
+from autosched.relax.expr import Expr, ShapeExpr, Tuple, TupleGetItem
 from autosched.relax.struct_info import Dim
+from autosched.topi.recurrent import FUNCTIONS
+from autosched.topi.recurrent import recurrent as te_recurrent
 
+PANEL = 128  # columns of a weight that lie side by side
 MOST_STEPS = 4096  # of all directions together: each adds a dozen calls to the graph
 Activation = Callable[[Expr], Expr]
 # name -> (function of an expression, alpha and beta; alpha and beta where the node does not say)
@@ -132,12 +138,14 @@ def recurrent(node: Node) -> tuple[Expr, ...]:
     if batch_first:
         x = node.emit(op.permute_dims(x, axes=(1, 0, 2)))
     count = node.shape(1)[0]
-    if steps_of(node, x) * count > MOST_STEPS:
+    is_open = not isinstance(info_of(x).dims[0], int)
+    if not is_open and steps_of(node, x) * count > MOST_STEPS:
         raise node.fail(f"more than {MOST_STEPS} steps", hint="give the model a shorter sequence")
     backward = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[
         node.attr("direction", "forward")
     ]
-    results = [_direction(node, x, n, back) for n, back in enumerate(backward)]
+    convert = _open_direction if is_open else _direction
+    results = [convert(node, x, n, back) for n, back in enumerate(backward)]
     every = node.emit(op.concat(Tuple(tuple(r[0] for r in results)), axis=1)) if count > 1 else results[0][0]
     order = (2, 0, 1, 3) if batch_first else None  # [batch, steps, directions, hidden]
     outputs = [node.emit(op.permute_dims(every, axes=order)) if order else every]
@@ -173,6 +181,40 @@ def _direction(node: Node, x: Expr, n: int, backward: bool) -> tuple[Expr, ...]:
         every.append(node.emit(op.reshape(out, ShapeExpr((1, 1, batch, direction.hidden)))))
     joined = node.emit(op.concat(Tuple(tuple(reversed(every) if backward else every)), axis=0))
     return (joined, *(node.emit(op.expand_dims(s, axis=[0])) for s in state))
+
+
+def _open_direction(node: Node, x: Expr, n: int, backward: bool) -> tuple[Expr, ...]:
+    """The same over a number of steps that is open. Raises ImportModelError for what that kernel does not compute."""
+    _, _, names = CELLS[node.op_type]
+    given = [_text(a).lower() for a in node.attr("activations", names * node.shape(1)[0])]
+    activations = given[n * len(names) : (n + 1) * len(names)]
+    if node.attr("clip") is not None or node.attr("input_forget", 0) or node.has(4) or node.has(7):
+        raise node.fail(f"'{info_of(x).dims[0]}' steps, and lengths, peepholes, limits or coupled gates")
+    if not set(activations) <= FUNCTIONS.keys():
+        raise node.fail(f"'{info_of(x).dims[0]}' steps, and activations {', '.join(activations)}")
+    direction, batch = _weights(node, x, n), info_of(x).dims[1]
+    states = 2 if node.op_type == "LSTM" else 1
+    initial = [_initial(node, 5 + i, n, batch, direction.hidden) for i in range(states)]
+    whole, reset_after = info_of(direction.state).static_shape[1], bool(node.attr("linear_before_reset", 0))
+    ends = [2 * direction.hidden, whole] if node.op_type == "GRU" and not reset_after else [whole]
+    weights = [_panels(node, direction.state, b, e) for b, e in zip([0, *ends], ends)]
+    call = node.call_te(
+        te_recurrent, direction.inputs, weights, direction.state_bias, initial, kind=node.op_type,
+        activations=activations, backward=backward, reset_after=reset_after, primfunc_name_hint=node.op_type.lower(),
+    )  # fmt: skip
+    result = node.bind(call)
+    every, *last = (node.bind(TupleGetItem(result, i)) for i in range(1 + states))
+    return node.emit(op.expand_dims(every, axis=[1])), *(node.emit(op.expand_dims(s, axis=[0])) for s in last)
+
+
+def _panels(node: Node, weight: Expr, begin: int, end: int) -> Expr:
+    """Columns of a weight [hidden, …] in panels [panels, hidden, PANEL], the last one filled up; few as one panel."""
+    hidden, width = info_of(weight).static_shape[0], min(PANEL, end - begin)
+    part = node.emit(op.strided_slice(weight, axes=[1], begin=[begin], end=[end], strides=[1]))
+    if missing := (begin - end) % width:
+        part = node.emit(op.nn.pad(part, pad_width=(0, 0, 0, missing)))
+    split = node.emit(op.reshape(part, ShapeExpr((hidden, -(-(end - begin) // width), width))))
+    return node.emit(op.permute_dims(split, axes=(1, 0, 2)))
 
 
 def _within(node: Node, t: int, new: tuple[Expr, ...], old: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], Expr]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from autosched.frontend.size_arithmetic import plain, product_of
 from autosched.frontend.torch.emitter import Emitter, constant, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
@@ -129,14 +129,22 @@ def group_norm(
     cudnn_enabled: bool = True,
 ) -> Expr:
     shape, dtype = t.shape(input), info_of(input).dtype
-    rest = math.prod(shape[1:]) // num_groups
+    rest = plain(product_of(shape[1:]) // num_groups)
     grouped = t.reshape(input, (shape[0], num_groups, rest))
+    if not isinstance(rest, int):
+        center, inverse = _statistics(t, grouped, (2,), eps)
+        result = t.reshape(t(op.multiply(t(op.subtract(grouped, center)), inverse)), shape)
+        return _scaled_channels(t, result, weight, bias)
     ones, zeros = filled((rest,), 1.0, dtype), filled((rest,), 0.0, dtype)
     result = t.reshape(t(op.nn.layer_norm(grouped, ones, zeros, axes=(2,), epsilon=eps)), shape)
-    wide = (1, shape[1], *(1,) * (len(shape) - 2))
+    return _scaled_channels(t, result, weight, bias)
+
+
+def _scaled_channels(t: Emitter, x: Expr, weight: Expr | None, bias: Expr | None) -> Expr:
+    wide = (1, t.shape(x)[1], *(1,) * (len(t.shape(x)) - 2))
     if weight is not None:
-        result = t(op.multiply(result, t.reshape(weight, wide)))
-    return result if bias is None else op.add(result, t.reshape(bias, wide))
+        x = t(op.multiply(x, t.reshape(weight, wide)))
+    return x if bias is None else op.add(x, t.reshape(bias, wide))
 
 
 @converter("native_group_norm")

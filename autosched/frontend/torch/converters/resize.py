@@ -7,22 +7,37 @@ from typing import Any
 
 import numpy as np
 
+from autosched.errors import ImportModelError
+from autosched.frontend.size_arithmetic import is_same, plain
 from autosched.frontend.torch.converters.index import chosen
 from autosched.frontend.torch.emitter import Emitter
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr
+from autosched.relax.struct_info import Dim
+from autosched.tir.expr import PrimExpr
 from autosched.topi.resize import source_position
+
+DOUBLED = (1, 2, 4, 8, 16)
 
 
 def _sizes(
-    old: Sequence[int], output_size: Sequence[int] | None, scales: Sequence[float] | None
-) -> tuple[list[int], list[float] | None]:
+    old: Sequence[Dim], output_size: Sequence[Dim] | None, scales: Sequence[float] | None
+) -> tuple[list[Dim], list[float] | None]:
     """(new sizes, factors where these are given)."""
     if output_size is not None or scales is None:
         assert output_size is not None, "one of both is given"
-        return [int(s) for s in output_size], None
-    return [int(n * s) for n, s in zip(old, scales, strict=True)], list(scales)
+        return [s if isinstance(s, PrimExpr) else int(s) for s in output_size], None
+    return [_scaled(n, s) for n, s in zip(old, scales, strict=True)], list(scales)
+
+
+def _scaled(size: Dim, factor: float) -> Dim:
+    """So many times a size: of an open one, a whole number of times. Raises ImportModelError."""
+    if isinstance(size, int):
+        return int(size * factor)
+    if factor != int(factor):
+        raise ImportModelError(f"{factor} times an open size")
+    return plain(size * int(factor))
 
 
 def _nearest(old: int, new: int, factor: float | None, exact: bool) -> np.ndarray:
@@ -49,12 +64,15 @@ def _resized_nearest(
     new, factors = _sizes(old, output_size, scales)
     if scales is not None and any(scales):
         factors = list(scales)
-    lines = [_nearest(o, n, factors[d] if factors else None, exact) for d, (o, n) in enumerate(zip(old, new))]
+    sizes = [n for n in new if isinstance(n, int)]
+    if len(sizes) < len(new) or any(not isinstance(d, int) for d in old):
+        return _open_nearest(t, old, new, x, exact)
+    lines = [_nearest(o, n, factors[d] if factors else None, exact) for d, (o, n) in enumerate(zip(old, sizes))]
     mode = "half_pixel" if exact else "asymmetric"
     if (
         len(old) == 2
         and not exact
-        and all(np.array_equal(a, _ours(o, n, mode)) for a, o, n in zip(lines, old, new, strict=True))
+        and all(np.array_equal(a, _ours(o, n, mode)) for a, o, n in zip(lines, old, sizes, strict=True))
     ):
         return op.image.resize2d(
             x, ShapeExpr(tuple(new)), layout="NCHW", method="nearest_neighbor",
@@ -64,6 +82,17 @@ def _resized_nearest(
         if not np.array_equal(positions, np.arange(old[d])):
             x = chosen(t, x, 2 + d, positions)
     return x
+
+
+def _open_nearest(t: Emitter, old: Sequence[Dim], new: Sequence[Dim], x: Expr, exact: bool) -> Expr:
+    """Images of an open size twice as large, or four times …: PyTorch's positions are exact there."""
+    are_exact = all(any(is_same(n, o * k) for k in DOUBLED) for o, n in zip(old, new, strict=True))
+    if len(old) != 2 or exact or not are_exact:
+        raise t.fail(f"images of {list(old)} as {list(new)}: that depends on open sizes")
+    return op.image.resize2d(
+        x, ShapeExpr(tuple(new)), layout="NCHW", method="nearest_neighbor",
+        coordinate_transformation_mode="asymmetric", rounding_method="floor",
+    )  # fmt: skip
 
 
 @converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
