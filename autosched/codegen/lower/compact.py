@@ -14,6 +14,7 @@ import numpy as np
 
 from autosched.codegen.lower.align import Alignments, aligned_strides
 from autosched.codegen.lower.loops import enter
+from autosched.errors import CodegenError
 from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -170,7 +171,12 @@ def _plan(buffer: Buffer, accesses: list[_Access], alignments: Alignments, shari
         full = const_int(size)
         used = dim.high - dim.low + 1
         is_moved = dim.base is not None and bool(free_vars(dim.base) & sharing.fixed(buffer))  # each has its own place
-        if dim.base is None or (full is not None and used >= full and not dim.is_loose and not is_moved):
+        if dim.base is None and dim.is_loose:
+            low, high = _reach(buffer, len(shape), accesses)
+            low, high = min(low, 0), max(high, low if full is None else full - 1)
+            shape.append(IntImm(high - low + 1, size.dtype))
+            bases.append(IntImm(low, size.dtype))
+        elif dim.base is None or (full is not None and used >= full and not dim.is_loose and not is_moved):
             shape.append(size)
             bases.append(IntImm(0, size.dtype))
         else:
@@ -182,6 +188,25 @@ def _plan(buffer: Buffer, accesses: list[_Access], alignments: Alignments, shari
     strides = aligned_strides(shape, alignments) if alignments and scope != "local" else buffer.strides
     new = dataclasses.replace(buffer, shape=tuple(shape), scope=scope, strides=strides)
     return _Plan(buffer, new, tuple(bases), id(path[-1]))
+
+
+def _reach(buffer: Buffer, axis: int, accesses: list[_Access]) -> tuple[int, int]:
+    """The least and the largest index of accesses without conditions. Raises CodegenError where that is not known."""
+    lows, highs = list[int](), list[int]()
+    for access in (a for a in accesses if _may_leave(buffer, a)):
+        low, high = access.analyzer._linear_bound(access.analyzer.linear(access.indices[axis]))
+        if low is None or high is None:
+            raise CodegenError(
+                f"reads of '{buffer.name}' may leave it by no known number of elements",
+                hint="schedule it so that its indices are sums of loop variables",
+            )
+        lows, highs = [*lows, low], [*highs, high]
+    return min(lows), max(highs)
+
+
+def _may_leave(buffer: Buffer, access: _Access) -> bool:
+    """Whether an access may have lost its condition: stores to shared memory keep theirs."""
+    return buffer.scope == "local" or not access.is_store
 
 
 def _own_vars(path: tuple[Stmt, ...]) -> set[Var]:
@@ -231,33 +256,33 @@ def _dim(
     """The union of what the accesses (`only` stores, only loads, or all) touch in one dimension."""
     result: _Dim | None = None
     base_terms: Linear | None = None
-    is_loose = False
-    for access in accesses:
-        if only is not None and access.is_store != only:
-            continue
+    chosen = [access for access in accesses if only in (None, access.is_store)]
+
+    def may_leave(access: _Access) -> bool:
+        return _may_leave(buffer, access) and bool(free_vars(access.indices[axis]) & loose)
+
+    unknown = _Dim(None, is_loose=any(map(may_leave, chosen)))
+    for access in chosen:
         parts = _split(access.analyzer.linear(access.indices[axis]), outer)
         if parts is None:
-            return _Dim(None)
+            return unknown
         fixed, inner = parts
         low, high = access.analyzer._linear_bound(inner)
-        leaves = (buffer.scope == "local" or not access.is_store) and bool(free_vars(access.indices[axis]) & loose)
-        is_loose = is_loose or leaves
-        if not fixed.terms:  # a condition that is not seen here keeps accesses inside the buffer
+        if not fixed.terms and not may_leave(access):  # a condition that is not seen here keeps it inside the buffer
             size = const_int(buffer.shape[axis])
             low = 0 if low is None else max(low, 0)
-            if high is None or not leaves:
-                high = high if size is None else size - 1 if high is None else min(high, size - 1)
+            high = high if size is None else size - 1 if high is None else min(high, size - 1)
         if low is None or high is None:
-            return _Dim(None)
+            return unknown
         if result is None:
             result, base_terms = _Dim(fixed.build(buffer.shape[axis].dtype), low, high), fixed
         elif base_terms is not None and _same_terms(base_terms, fixed):
             result.low, result.high = min(result.low, low), max(result.high, high)
         else:
-            return _Dim(None)
+            return unknown
     if result is None:
-        return _Dim(None)
-    result.is_loose = is_loose
+        return unknown
+    result.is_loose = unknown.is_loose
     return result
 
 

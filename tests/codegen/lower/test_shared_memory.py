@@ -4,6 +4,7 @@ import numpy as np
 
 from autosched import te
 from autosched.codegen.lower.device import lower_device
+from autosched.script import from_source
 from autosched.testing.gpu import run_serially
 from autosched.tir.schedule import Schedule
 from tests.codegen.gpu_programs import tiled_product
@@ -52,3 +53,44 @@ def test_more_than_48_kib_are_sized_at_the_launch():
     (launch,) = lower_device(tiled_product(128, 128, 256, (128, 128, 64), (8, 8)).func).launches
     assert launch.shared_bytes == 2 * 128 * 64 * 4
     assert launch.wants_dynamic
+
+
+LAST_ROWS = """
+from tvm.script import tir as T
+
+@T.prim_func
+def main(X: T.Buffer((6, 16), "float32"), Y: T.Buffer((6, 16), "float32")):
+    X_shared = T.alloc_buffer((6, 16), scope="shared")
+    top = T.alloc_buffer((6,), scope="local")
+    for bx in T.thread_binding(3, thread="blockIdx.x"):
+        for r in range(6):
+            for tx in T.thread_binding(40, thread="threadIdx.x"):
+                with T.block("X_shared"):
+                    i, j = T.axis.remap("SS", [r, tx])
+                    T.where(tx < 16)
+                    X_shared[i, j] = X[i, j]
+        for tx in T.thread_binding(40, thread="threadIdx.x"):
+            for k in range(16):
+                with T.block("top"):
+                    i = T.axis.spatial(6, (bx * 40 + tx) // 16)
+                    r = T.axis.reduce(16, k)
+                    T.where((bx * 40 + tx) // 16 < 6)
+                    with T.init():
+                        top[i] = T.float32(-3e38)
+                    top[i] = T.max(top[i], X_shared[i, r])
+            with T.block("Y"):
+                i = T.axis.spatial(6, (bx * 40 + tx) // 16)
+                j = T.axis.spatial(16, (bx * 40 + tx) % 16)
+                T.where(bx * 40 + tx < 96)
+                Y[i, j] = X_shared[i, j] - top[i]
+"""
+
+
+def test_reads_whose_condition_was_dropped_stay_in_the_block_s_memory():
+    """Threads of the last block without a row sum up what nobody uses: rows 6 and 7, which X does not have."""
+    func = from_source(LAST_ROWS)
+    (launch,) = lower_device(func).launches
+    assert launch.shared_bytes == 8 * 16 * 4
+    x, y = np.random.default_rng(0).standard_normal((6, 16)).astype("f"), np.zeros((6, 16), "f")
+    run_serially(func, x, y)  # accesses are checked
+    np.testing.assert_array_equal(y, x - x.max(1, keepdims=True))
