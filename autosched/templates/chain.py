@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from autosched.errors import ScheduleError
 from autosched.templates.classify import blocks_of, is_injective
 from autosched.tir import Block, BufferStore, PrimFunc
+from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.functor import loads
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import Schedule
@@ -33,7 +35,7 @@ def chain_around(func: PrimFunc, anchor: Block) -> Chain | None:
     for block in after:
         assert isinstance(block.body, BufferStore)
         reads = [x for x in loads(block.body.value) if x.buffer is written]
-        if not reads or [*map(form_key, block.body.buffer.shape)] != [*map(form_key, written.shape)]:
+        if not reads or [*map(_extent, block.body.buffer.shape)] != [*map(_extent, written.shape)]:
             return None
         if any(not _same_indices(x.indices, block.body.indices) for x in reads):
             return None
@@ -41,6 +43,12 @@ def chain_around(func: PrimFunc, anchor: Block) -> Chain | None:
     if too_large_to_inline((*blocks[:at], anchor)) or too_large_to_inline(after):
         return None
     return Chain(blocks[:at], anchor, after)
+
+
+def _extent(size: PrimExpr) -> Hashable:
+    """A size as its number, of whatever type, or the form of its expression."""
+    known = const_int(size)
+    return form_key(size) if known is None else known
 
 
 def _same_indices(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
