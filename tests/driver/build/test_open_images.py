@@ -141,6 +141,20 @@ def test_every_size(name: str) -> None:
     assert counters.COMPILES.value == before
 
 
+def test_shapes_that_are_equal_by_a_limit_alone() -> None:
+    """A view whose elements are as many by what each call's sizes have to be."""
+
+    def body(emit: Callable[[Any], Any], x: Any) -> Any:
+        y = emit(OP.reshape(emit(OP.exp(x)), relax.ShapeExpr((1, 4, H // 2 * 2, W))))
+        return emit(OP.add(y, weight(1, 4, 1, 1)))
+
+    built = once(images(4, body))
+    x = np.ones((1, 4, 6, 3), "float32")
+    np.testing.assert_allclose(built(x).numpy(), np.exp(x) + weight(1, 4, 1, 1).data, rtol=1e-5)
+    with pytest.raises(ShapeError, match="h"):
+        built(x[:, :, :5])
+
+
 def test_open_batch_and_images() -> None:
     module = images(*conv(16, 32, 3, padding=1), batch=N)
     built = once(module)
