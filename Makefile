@@ -2,8 +2,8 @@
 # Another interpreter: make PYTHON=python3.12 test    Another folder: make VENV=/some/where test
 
 VENV   ?= .venv
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
-            $$p -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+            $$p -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' \
               >/dev/null 2>&1 && echo $$p && break; done)
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -35,7 +35,7 @@ help:
 	@echo "make dist      wheel and sdist, tried in a clean environment"
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "no Python 3.11 to 3.13 with venv found; give one: make PYTHON=/path/to/python" >&2; exit 2; }
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 to 3.14 with venv found; give one: make PYTHON=/path/to/python" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
 # One stamp for each extra: installed again only when the packaging files change.

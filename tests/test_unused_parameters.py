@@ -74,6 +74,7 @@ ALLOWED = {
     "runtime/relax_vm.py:VMExecutable.jit(force_recompile)": "it is compiled already",
     "runtime/library.py:load_module(fmt)": FILES,
     "runtime/module.py:Module.save(fmt)": FILES,
+    "runtime/sized_module.py:SizedModule.save(fmt)": FILES,
     "runtime/library.py:system_lib(symbol_prefix)": "no library is linked in",
     "runtime/relax_vm.py:VirtualMachine.__init__(profile)": "every machine can profile",
     "script/relax.py:function(pure)": "the function's text is read, with its decorator",

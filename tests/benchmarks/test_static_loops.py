@@ -41,7 +41,7 @@ def test_every_kernel_is_a_function():
 
 @pytest.mark.parametrize("cpu", [CPUS[0], CPUS[-1], ARM_CPUS[0]], ids=lambda c: c.name)
 def test_the_hot_loop_of_a_product_fills_the_registers(cpu):
-    first = hot_loops("dense 16x768x3072", cpu)[0]
+    first = hot_loops("dense 128x768x3072", cpu)[0]
     assert first.template == "matmul"
     assert first.accumulators >= 20
     assert first.counts["spills"] == 0

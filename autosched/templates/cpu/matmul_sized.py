@@ -76,14 +76,14 @@ def _copy_panels(sch: Schedule, name: str, operands: Operands, width: int) -> Bl
 
 def _schedule_copy(sch: Schedule, copy: BlockRV, operands: Operands, lanes: int) -> None:
     """Write a panel's rows as vectors; where k is contiguous, in squares that are turned in registers."""
-    *outer, panel, inner, column = sch.get_loops(copy)
-    for loop in (*outer, panel):
+    *outer, inner, column = sch.get_loops(copy)  # a single panel has no loop
+    for loop in outer:
         sch.parallel(loop)
     column_tile, column_in = sch.split(column, [None, lanes])
     if operands.n_contiguous:
         sch.vectorize(column_in)
         return
     inner_tile, inner_in = sch.split(inner, [None, lanes])
-    sch.reorder(panel, column_tile, inner_tile, column_in, inner_in)
+    sch.reorder(*outer, column_tile, inner_tile, column_in, inner_in)
     sch.unroll(column_in)
     sch.vectorize(inner_in)

@@ -83,6 +83,10 @@ CASES: dict[str, tuple[list[tuple[Any, ...]], Callable[..., Any], Callable[..., 
         [(B, S), (S, P), (B, P)], lambda e, x, y, z: e(NN.relu(e(OP.add(e(OP.matmul(x, y)), z)))),
         lambda x, y, z: np.maximum(x @ y + z, 0),
     ),
+    "product of few columns": ([(B, S), (S, 3)], lambda e, x, y: e(OP.matmul(x, y)), lambda x, y: x @ y),
+    "product of few columns, transposed": (
+        [(B, S), (3, S)], lambda e, x, y: e(OP.matmul(x, e(OP.permute_dims(y)))), lambda x, y: x @ y.T,
+    ),
     "product of few rows": ([(3, S), (S, P)], lambda e, x, y: e(OP.matmul(x, y)), lambda x, y: x @ y),
     "product of heads": (
         [(B, 2, S, P), (B, 2, P, 24)], lambda e, x, y: e(OP.matmul(x, y)), lambda x, y: x @ y,
