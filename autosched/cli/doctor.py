@@ -26,6 +26,7 @@ PACKAGES = (
 )  # fmt: skip
 CUDA_PACKAGES = (
     "numba-cuda", "cuda-core", "cuda-bindings", "nvidia-nvvm", "nvidia-cuda-nvrtc", "nvidia-nvjitlink",
+    "nvidia-cuda-runtime",
 )  # fmt: skip
 
 
