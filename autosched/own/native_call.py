@@ -144,7 +144,7 @@ def _entry() -> int:
 
     sources = [Path(__file__).with_name(name) for name in ("call_abi.py", "call_loop.py", "native_call.py")]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    cache, key = kernel_cache(), f"own call {Target('cpu').to_json()} {version('llvmlite')} {digest}"
+    cache, key = kernel_cache(), f"own call {Target('cpu').to_json()} {version('llvmlite')} {ITEMS} {digest}"
     code = cache.get(key)
     if code is None:
         code = _compile()
