@@ -43,7 +43,7 @@ def make_emitter() -> Emitter:
 
 
 def array_of(tensor: torch.Tensor, name: str) -> np.ndarray:
-    """A tensor's values. Raises ImportModelError for a dtype that NumPy lacks."""
+    """A tensor's values. Raises ImportModelError for a dtype that NumPy lacks, and for a size that no memory has."""
     import torch
 
     try:
@@ -56,6 +56,8 @@ def array_of(tensor: torch.Tensor, name: str) -> np.ndarray:
         return np.ascontiguousarray(plain.numpy()).reshape(tuple(tensor.shape))
     except TypeError:
         raise ImportModelError(f"tensor '{name}' is {tensor.dtype}, which is not supported") from None
+    except (ValueError, MemoryError) as error:
+        raise ImportModelError(f"tensor '{name}' of shape {list(tensor.shape)} cannot be read: {error}") from None
 
 
 def constant_of(array: np.ndarray) -> Constant | Complex:
