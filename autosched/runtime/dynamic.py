@@ -415,7 +415,7 @@ def _shaped(kernel: Kernel, shapes: Sequence[tuple[int, ...]]) -> Kernel:
 
 
 class DynamicExecutor:
-    """The memory of a model, and its programs for the sizes of late. One caller has it at a time.
+    """The memory of a model, and its programs for the latest sizes. One caller has it at a time.
 
     Arena and scratch serve all sizes: they grow to what the largest needs, and stay.
     """

@@ -29,10 +29,13 @@ class SizedFunction:
 
     def __init__(self, executable: DynamicExecutable):
         self.executable, self.form = executable, executable.form
-        about: Mapping[str, Any] = executable.manifest[FUNCTION]
-        self.name = str(about["name"])
-        self.args = [arg if isinstance(arg, str) else int(arg[0]) for arg in about["args"]]
-        self._names = {int(arg[0]): str(arg[1]) for arg in about["args"] if not isinstance(arg, str)}
+        try:
+            about: Mapping[str, Any] = executable.manifest[FUNCTION]
+            self.name = str(about["name"])
+            self.args = [arg if isinstance(arg, str) else int(arg[0]) for arg in about["args"]]
+            self._names = {int(arg[0]): str(arg[1]) for arg in about["args"] if not isinstance(arg, str)}
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise ArtifactError(f"the artifact does not say how its function is called ({error})") from error
         known = {*self.form.inputs, *self.form.outputs}
         if list(self._names) != sorted(known) or any(
             isinstance(a, str) and a not in self.form.names for a in self.args
