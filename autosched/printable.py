@@ -43,14 +43,6 @@ def html_table(rows: Sequence[Mapping[str, object]], title: str = "") -> str:
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def text_table(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Rows as lines of text below their headings, which are the keys of the first row."""
-    columns = list(rows[0]) if rows else []
-    cells = [columns, *([printable(row.get(c, "")) for c in columns] for row in rows)] if rows else []
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells]
-
-
 def html_code(text: str) -> str:
     """A text as it is, in a fixed font."""
     return f"<pre>{_html(text)}</pre>"

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autosched.driver.tables import frame
-from autosched.printable import html_table, text_table
+from autosched.printable import html_table, printable
+from autosched.runtime.profiling import layout
 
 if TYPE_CHECKING:
     import pandas
@@ -152,8 +153,10 @@ class TuneReport:
 
     def __str__(self) -> str:
         """The tasks as lines, what they came to in the model, and why the tuning ended."""
-        lines = text_table([task.words() for task in self.tasks])
-        return "\n".join([*lines, *([self.model.text] if self.model is not None else []), self._end])
+        rows = [task.words() for task in self.tasks]
+        columns = list(rows[0]) if rows else []
+        table = [layout(columns, [[printable(row.get(c, "")) for c in columns] for row in rows])] if rows else []
+        return "\n".join([*table, *([self.model.text] if self.model is not None else []), self._end])
 
     def _repr_html_(self) -> str:
         """What notebooks show: the tasks, and why the tuning ended."""
