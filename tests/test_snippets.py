@@ -87,6 +87,12 @@ def test_links_lead_to_files_and_headings() -> None:
                 assert anchor in slugs, f"{page.name}: {target}"
 
 
+def test_no_page_holds_two_versions_of_a_passage() -> None:
+    for page in (*PAGES, *sorted(ROOT.glob("*.md"))):
+        marks = re.findall(r"^(?:<{7} .*|={7}|>{7} .*)$", page.read_text(encoding="utf-8"), re.M)
+        assert not marks, f"{page.name}: {marks}"
+
+
 def test_the_site_names_every_page_once() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     named = re.findall(r": ([\w-]+\.md)$", text, re.M)
