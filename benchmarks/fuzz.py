@@ -15,9 +15,10 @@ import gc
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from autosched.errors import IndexOutOfRangeError
 from autosched.target import host_cpu
 from autosched.testing.random_graphs import RandomGraph, random_graph
 
+Outcome: TypeAlias = tuple[int, str, str]  # the seed, what kind of graph it has given, what is wrong with it
+Judge: TypeAlias = Callable[[int], Outcome]
+BAD_POSITION = "a position out of range"
 HANG_S = 60.0  # a graph takes a fifth of a second
 COLLECTED = 50  # graphs between two collections of cycles: at every chance they take a sixth of the time
 
@@ -49,23 +53,23 @@ def check(graph: RandomGraph, checks: bool) -> str:
     return ""
 
 
-def outcome(seed: int, checks: bool) -> tuple[int, bool, str]:
-    """(seed, whether the graph has a position out of range, what is wrong with it)."""
-    is_bad = False
+def outcome(seed: int, checks: bool) -> Outcome:
+    """What becomes of a graph; of its kind is said whether it has a position out of range."""
+    kind = ""
     try:
         graph = random_graph(seed)
-        is_bad = graph.bad_index is not None
-        return seed, is_bad, check(graph, checks)
+        kind = "" if graph.bad_index is None else BAD_POSITION
+        return seed, kind, check(graph, checks)
     except Exception as error:
-        return seed, is_bad, f"{type(error).__name__}: {error}"
+        return seed, kind, f"{type(error).__name__}: {error}"
 
 
-def _work(seeds: Sequence[int], checks: bool, current: Any, results: Connection) -> None:
+def _work(judge: Judge, seeds: Sequence[int], current: Any, results: Connection) -> None:
     """A worker's life: graph after graph; `current` is the one that it is at."""
     gc.disable()
     for n, seed in enumerate(seeds):
         current.value = seed
-        results.send(outcome(seed, checks))
+        results.send(judge(seed))
         if n % COLLECTED == 0:
             gc.collect()
             gc.freeze()  # what imports have left
@@ -75,8 +79,8 @@ def _work(seeds: Sequence[int], checks: bool, current: Any, results: Connection)
 class _Worker:
     """A process that goes through seeds; another takes over behind a graph that ends it."""
 
-    def __init__(self, seeds: Sequence[int], checks: bool):
-        self.checks = checks
+    def __init__(self, judge: Judge, seeds: Sequence[int]):
+        self.judge = judge
         self.start(seeds)
 
     def start(self, seeds: Sequence[int]) -> None:
@@ -84,38 +88,38 @@ class _Worker:
         self.left = list(seeds)
         self.current = context.Value(ctypes.c_int64, -1)
         self.results, theirs = context.Pipe(duplex=False)
-        self.process = context.Process(target=_work, args=(self.left, self.checks, self.current, theirs), daemon=True)
+        self.process = context.Process(target=_work, args=(self.judge, self.left, self.current, theirs), daemon=True)
         self.process.start()
         theirs.close()
         self.heard = time.perf_counter()
 
-    def take(self) -> tuple[int, bool, str] | None:
+    def take(self) -> Outcome | None:
         """The next result, or what has become of the graph that has ended the process; None at the end."""
         self.heard = time.perf_counter()
         try:
-            found: tuple[int, bool, str] = self.results.recv()
+            found: Outcome = self.results.recv()
             self.left.remove(found[0])
             return found
         except EOFError:
             self.process.join()
             return self.lost(f"the process ended with code {self.process.exitcode}") if self.left else None
 
-    def lost(self, what: str) -> tuple[int, bool, str]:
+    def lost(self, what: str) -> Outcome:
         """The graph that the worker was at is wrong; the others go on in a new process."""
         self.process.kill()
         self.process.join()
         seed = self.current.value if self.current.value in self.left else self.left[0]
         self.left.remove(seed)
         self.start(self.left)
-        return seed, False, what
+        return seed, "", what
 
 
-def outcomes(seeds: Sequence[int], checks: bool, n_workers: int) -> Iterator[tuple[int, bool, str]]:
-    """What becomes of each seed, as it comes; with no workers in this process."""
+def outcomes(judge: Judge, seeds: Sequence[int], n_workers: int) -> Iterator[Outcome]:
+    """What `judge` says of each seed, as it comes; with no workers in this process."""
     if n_workers == 0:
-        yield from (outcome(seed, checks) for seed in seeds)
+        yield from (judge(seed) for seed in seeds)
         return
-    workers = [_Worker(seeds[i::n_workers], checks) for i in range(min(n_workers, len(seeds)))]
+    workers = [_Worker(judge, seeds[i::n_workers]) for i in range(min(n_workers, len(seeds)))]
     try:
         while workers:
             ready = wait([w.results for w in workers], timeout=1.0)
@@ -145,11 +149,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=host_cpu().cores, help="processes; 0: in this one")
     options = parser.parse_args(argv)
     wrong = done = bad = 0
+    judge = partial(outcome, checks=not options.unchecked)
     start = time.perf_counter()
     seeds = range(options.first, options.first + options.graphs)
-    for seed, is_bad, problem in outcomes(seeds, not options.unchecked, options.workers):
+    for seed, kind, problem in outcomes(judge, seeds, options.workers):
         done += 1
-        bad += is_bad
+        bad += kind == BAD_POSITION
         if problem:
             wrong += 1
             print(f"seed {seed}: {problem}", flush=True)
