@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import autosched
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx import from_onnx
 from autosched.frontend.quantised import fault
@@ -154,3 +155,130 @@ def test_mixed_types_of_a_fused_operator_are_refused_by_name(zero: str, dtype: s
     with pytest.raises(ImportModelError, match=message) as raised:
         from_onnx(fused("QLinearMatMul", **{zero: np.array(0, dtype)}))
     assert "fused" in str(raised.value)
+
+
+def quantiser(
+    op: str, shape: tuple[int, ...], scales: tuple[int, ...], zeros: tuple[int, ...], attrs: dict[str, int]
+) -> onnx.ModelProto:
+    """QuantizeLinear or DequantizeLinear of a shape by scales and zero points of others."""
+    kinds = (TensorProto.FLOAT, TensorProto.UINT8)
+    given, made = kinds if op == "QuantizeLinear" else kinds[::-1]
+    values = {"s": np.ones(scales, "f4"), "z": np.ones(zeros, "u1")}
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", "s", "z"], ["y"], name="quantiser", **attrs)],
+        "g",
+        [helper.make_tensor_value_info("x", given, shape)],
+        [onnx.ValueInfoProto(name="y", type=helper.make_tensor_type_proto(made, None))],
+        [numpy_helper.from_array(v, n) for n, v in values.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("op", ["QuantizeLinear", "DequantizeLinear"])
+@pytest.mark.parametrize(
+    ("shape", "scales", "zeros", "attrs", "message"),
+    [
+        ((1, 6), (3,), (3,), {"axis": 0}, r"shape \(3,\), where \(1,\)"),  # would broadcast to three rows
+        ((2, 6), (4,), (4,), {}, r"shape \(4,\), where \(6,\)"),
+        ((2, 6), (6,), (4,), {}, r"shape \(4,\), where \(6,\)"),
+        ((2, 6), (6,), (6,), {"axis": 5}, "axis 5 of 2 dimensions"),
+        ((2, 6), (6,), (6,), {"axis": -7}, "axis -7 of 2 dimensions"),
+        ((6,), (6,), (6,), {}, "axis 1 of 1 dimensions"),
+        ((2, 6), (2, 6), (2, 6), {}, r"shape \(2, 6\), where \(6,\)"),
+        ((2, 6), (2, 5), (2, 5), {"block_size": 2}, r"shape \(2, 5\), where \(2, 3\)"),
+        ((2, 6), (1, 3), (1, 3), {"block_size": 2}, r"shape \(1, 3\), where \(2, 3\)"),
+        ((2, 6), (3,), (3,), {"block_size": 2}, r"shape \(3,\), where \(2, 3\)"),
+        ((2, 6), (2, 3), (2, 3), {"block_size": -2}, "blocks of -2"),
+    ],
+)
+def test_scales_for_another_number_of_channels_or_blocks_are_refused_by_name(
+    op: str,
+    shape: tuple[int, ...],
+    scales: tuple[int, ...],
+    zeros: tuple[int, ...],
+    attrs: dict[str, int],
+    message: str,
+) -> None:
+    with pytest.raises(ImportModelError, match=message) as raised:
+        from_onnx(quantiser(op, shape, scales, zeros, attrs))
+    assert "quantiser" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("scales", "attrs"), [((), {"axis": 5}), ((1,), {"axis": 5}), ((6,), {}), ((2, 3), {"block_size": 2})]
+)
+def test_scales_for_all_channels_and_blocks_are_taken(scales: tuple[int, ...], attrs: dict[str, int]) -> None:
+    from_onnx(quantiser("QuantizeLinear", (2, 6), scales, scales, attrs))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("QLinearMatMul", {"B": (3, 1), "sb": (5,), "zb": (5,)}, r"shape \(5,\), where \(1,\)"),
+        ("QLinearMatMul", {"sa": (3,), "za": (3,)}, r"shape \(3,\), where \(4,\)"),
+        ("QLinearMatMul", {"sa": (1, 3), "za": (1, 3)}, r"shape \(1, 3\) for a factor of shape \(4, 3\)"),
+        ("com.microsoft::MatMulIntegerToFloat", {"sa": (4,)}, "where one for all is needed"),
+        ("com.microsoft::MatMulIntegerToFloat", {"sb": (4,)}, r"shape \(4,\), where \(5,\)"),
+        ("com.microsoft::DynamicQuantizeMatMul", {"sb": (4,)}, r"shape \(4,\), where \(5,\)"),
+    ],
+)
+def test_scales_for_other_rows_or_columns_are_refused_by_name(
+    name: str, changes: dict[str, tuple[int, ...]], message: str
+) -> None:
+    given = {n: np.ones(s, {"s": "f4", "B": "i1"}.get(n[0], FUSED[name][2].get(n))) for n, s in changes.items()}
+    with pytest.raises(ImportModelError, match=message) as raised:
+        from_onnx(fused(name, **given))
+    assert "fused" in str(raised.value)
+
+
+WINDOWS = {"QLinearConv": ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy"], "ConvInteger": ["x", "w", "zx", "zw"]}
+
+
+@pytest.mark.parametrize(("name", "which"), [(name, n) for name, names in WINDOWS.items() for n in names if len(n) > 1])
+def test_scales_of_a_convolution_are_one_for_all_or_one_for_each_weight_s_channel(name: str, which: str) -> None:
+    """Four scales of images of four columns would be taken for those of the columns."""
+    names = WINDOWS[name]
+    kinds = {"s": "f4", "zx": "u1", "zw": "i1", "zy": "u1"}
+    constants = {n: np.ones((4,) if n == which else (), kinds.get(n, kinds.get(n[0]))) for n in names if n not in "xw"}
+    constants["w"] = np.ones((8, 4, 1, 1), "i1")
+    graph = helper.make_graph(
+        [helper.make_node(name, names, ["y"], name="window")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, (1, 4, 4, 4))],
+        [onnx.ValueInfoProto(name="y")],
+        [numpy_helper.from_array(v, n) for n, v in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    message = "where one for all is needed" if which[1] != "w" else r"shape \(4,\), where \(8,\)"
+    with pytest.raises(ImportModelError, match=message) as raised:
+        from_onnx(model)
+    assert "window" in str(raised.value)
+
+
+def test_a_quantised_product_of_wider_integers_is_refused_by_name() -> None:
+    with pytest.raises(ImportModelError, match="input 3 is int32, where int8 or uint8") as raised:
+        from_onnx(fused("QLinearMatMul", B=np.ones((3, 5), "i4"), zb=np.array(0, "i4")))
+    assert "fused" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("x", "scale", "zero", "whole"),
+    [
+        ([0.0, 0.0], 1.0, 0, [0, 0]),  # of no range: not 0 / 0
+        ([-1.0, 0.0, 4.1], 0.02, 50, [0, 50, 255]),
+        ([np.nan, 1.0], np.nan, 0, None),
+    ],
+)
+def test_a_range_that_is_seen_at_run_time(x: list[float], scale: float, zero: int, whole: list[int] | None) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (len(x),))],
+        [onnx.ValueInfoProto(name=n) for n in "ysz"],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    built = autosched.build(from_onnx(model), threads=1)
+    y, s, z = (np.asarray(v.numpy()) for v in built(np.array(x, "f4")))
+    np.testing.assert_allclose(s, np.float32(scale), rtol=1e-6)
+    assert z == zero and z.dtype == y.dtype == np.uint8
+    assert whole is None or y.tolist() == whole

@@ -11,6 +11,8 @@ import numpy as np
 
 from autosched.frontend.onnx.converters.conv import conv
 from autosched.frontend.onnx.converters.quantize import (
+    by_range,
+    check_count,
     check_scale,
     dequantize_linear,
     dequantized,
@@ -156,13 +158,13 @@ CONVERTERS.update({DOMAIN + "QuantizeLinear": quantize_linear, DOMAIN + "Dequant
 def _real(node: Node, first: int) -> Expr:
     """The quantised input at `first`, whose scale and zero point follow."""
     zero = node.input(first + 2) if node.has(first + 2) else None
-    return dequantized(node, node.input(first), node.input(first + 1), zero, 0)
+    return dequantized(node, node.input(first), node.input(first + 1), zero, None)
 
 
 def _whole(node: Node, value: Expr, scale: int, dtype: str) -> Expr:
     """A value quantised by the scale at that input and the zero point behind it."""
     zero = node.input(scale + 1) if node.has(scale + 1) else None
-    return quantized(node, value, node.input(scale), zero, dtype, 0)
+    return quantized(node, value, node.input(scale), zero, dtype, None)
 
 
 @converter(DOMAIN + "QLinearAdd", DOMAIN + "QLinearMul")
@@ -201,6 +203,7 @@ def matmul_integer_to_float(node: Node) -> Expr:
     only(node, range(7))
     for i in (0, 1):
         check_scale(node, node.input(2 + i), None, node.info(i).dtype)
+        check_count(node, node.input(i), node.input(2 + i), None if i == 0 else -1)
     order = [node.inputs[i] if i < len(node.inputs) else None for i in (0, 1, 4, 5)]
     product = node.emit(matmul_integer(_as(node, order)))
     scale = node.emit(op.multiply(node.input(2), node.input(3)))
@@ -212,14 +215,9 @@ def matmul_integer_to_float(node: Node) -> Expr:
 def dynamic_quantize_matmul(node: Node) -> Expr:
     """A quantised to eight bits by its own range, times quantised B, as real numbers."""
     only(node, range(5))
-    x = node.input(0)
     check_scale(node, node.input(2), None, node.info(1).dtype)
-    low = op.minimum(node.emit(op.min(x)), constant(0, "float32"))
-    high = op.maximum(node.emit(op.max(x)), constant(0, "float32"))
-    scale = node.emit(op.divide(op.subtract(high, low), constant(255, "float32")))
-    scale = node.emit(op.where(op.equal(scale, constant(0, "float32")), constant(1, "float32"), scale))
-    zero = node.emit(op.astype(op.clip(op.round(op.divide(op.negative(low), scale)), 0.0, 255.0), "uint8"))
-    whole = quantized(node, x, scale, zero, "uint8", 0)
+    check_count(node, node.input(1), node.input(2), -1)
+    whole, scale, zero = by_range(node, node.input(0))
     product = node.emit(
         matmul_integer(_as(node, [whole, node.input(1), zero, node.inputs[3] if node.has(3) else None]))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,13 +13,49 @@ from autosched.frontend.onnx.node import Node, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.frontend.quantised import WHOLE, along, fault
 from autosched.relax import op
-from autosched.relax.expr import Expr, ShapeExpr
+from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.tir.expr import const_int
 
 MIXED = "a zero point of {} for values of {}: both have one type"
 
 
-def _along(node: Node, x: Expr, value: Expr, axis: int) -> Expr:
-    return along(node.emit, x, value, axis)
+def _along(node: Node, x: Expr, value: Expr, axis: int | None) -> Expr:
+    """A scale or zero point of a factor: one for all, one for each channel, or, [..., M, 1] and [..., 1, N], of each
+    row (axis -2) or column (axis -1) of each of several products.
+    """
+    dims, own = info_of(x).dims, info_of(value).static_shape
+    if axis is None or axis >= 0 or len(own) < 2:
+        check_count(node, x, value, axis)
+    elif len(own) != len(dims) or own[-3 - axis] != 1 or not all(map(_spreads, own, dims)):
+        raise node.fail(f"scales or zero points of shape {own} for a factor of shape {_text(dims)}")
+    return along(node.emit, x, value, axis or 0)
+
+
+def _spreads(own: int, dim: object) -> bool:
+    return own in (1, const_int(dim))
+
+
+def _text(dims: Sequence[object]) -> str:
+    return f"({', '.join(map(str, dims))}{',' if len(dims) == 1 else ''})"
+
+
+def check_count(node: Node, x: Expr, value: Expr, axis: int | None, block: int = 0) -> None:
+    """Raises ImportModelError for a scale or zero point that is neither one for all nor one for each channel or block.
+
+    axis  that of the channels; None: there is one for all
+    """
+    dims, own = info_of(x).dims, info_of(value).static_shape
+    if math.prod(own) == 1 and len(own) <= 1:
+        return
+    if axis is None:
+        raise node.fail(f"a scale or zero point of shape {own}, where one for all is needed")
+    if not -len(dims) <= axis < len(dims):
+        raise node.fail(f"scales or zero points along axis {axis} of {len(dims)} dimensions")
+    wanted = [const_int(d) for d in (dims if block else (dims[axis],))]
+    if block and (whole := wanted[axis]) is not None:
+        wanted[axis] = -(-whole // block)
+    if len(wanted) != len(own) or any(w not in (None, n) for w, n in zip(wanted, own, strict=True)):
+        raise node.fail(f"scales or zero points of shape {own}, where {_text(wanted)} is needed")
 
 
 def check_scale(node: Node, scale: Expr, zero: Expr | None, dtype: str) -> None:
@@ -31,16 +68,27 @@ def check_scale(node: Node, scale: Expr, zero: Expr | None, dtype: str) -> None:
         raise node.fail(wrong)
 
 
-def dequantized(node: Node, x: Expr, scale: Expr, zero: Expr | None, axis: int, block: int = 0) -> Expr:
-    """(x - zero) * scale in the scale's dtype."""
-    check_scale(node, scale, zero, info_of(x).dtype)
-    return quantised.dequantized(node.emit, x, scale, zero, axis, block)
-
-
-def quantized(node: Node, x: Expr, scale: Expr, zero: Expr | None, dtype: str, axis: int, block: int = 0) -> Expr:
-    """round(x / scale) + zero within the limits of the dtype; halves to the even neighbour."""
+def _check(node: Node, x: Expr, scale: Expr, zero: Expr | None, dtype: str, axis: int | None, block: int) -> None:
     check_scale(node, scale, zero, dtype)
-    return quantised.quantized(node.emit, x, scale, zero, dtype, axis, block)
+    if block < 0:
+        raise node.fail(f"blocks of {block}")
+    for value in (scale, zero):
+        if value is not None:
+            check_count(node, x, value, axis, block)
+
+
+def dequantized(node: Node, x: Expr, scale: Expr, zero: Expr | None, axis: int | None, block: int = 0) -> Expr:
+    """(x - zero) * scale in the scale's dtype; axis: that of the channels, None where one scale is for all."""
+    _check(node, x, scale, zero, info_of(x).dtype, axis, block)
+    return quantised.dequantized(node.emit, x, scale, zero, axis or 0, block)
+
+
+def quantized(
+    node: Node, x: Expr, scale: Expr, zero: Expr | None, dtype: str, axis: int | None, block: int = 0
+) -> Expr:
+    """round(x / scale) + zero within the limits of the dtype; halves to the even neighbour."""
+    _check(node, x, scale, zero, dtype, axis, block)
+    return quantised.quantized(node.emit, x, scale, zero, dtype, axis or 0, block)
 
 
 def _dtype(node: Node, index: int) -> str:
@@ -64,17 +112,41 @@ def quantize_linear(node: Node) -> Expr:
     return quantized(node, x, node.input(1), zero, _dtype(node, 2), node.attr("axis", 1), node.attr("block_size", 0))
 
 
+def by_range(node: Node, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """(x as uint8, its scale, its zero point) by its least and largest value, 0 among them.
+
+    A range of nothing gives the scale 1, as in ONNX Runtime; NaN gives a scale of NaN.
+    """
+    none, one = (Constant(np.array(v, np.float32)) for v in (0, 1))
+    low = node.emit(op.minimum(node.emit(op.min(x, keep_nan=True)), none))
+    high = node.emit(op.maximum(node.emit(op.max(x, keep_nan=True)), none))
+    step = node.emit(op.divide(op.subtract(high, low), Constant(np.array(255, np.float32))))
+    scale = node.emit(op.where(op.equal(step, none), one, step))
+    zero = node.emit(op.astype(op.clip(op.round(op.divide(op.negative(low), scale)), 0.0, 255.0), "uint8"))
+    return quantized(node, x, scale, zero, "uint8", None), scale, zero
+
+
+@converter("DynamicQuantizeLinear")
+def dynamic_quantize_linear(node: Node) -> tuple[Expr, Expr, Expr]:
+    return by_range(node, node.input(0))
+
+
 @converter("DequantizeLinear")
 def dequantize_linear(node: Node) -> Expr:
     zero = _optional(node, 2)
     return dequantized(node, node.input(0), node.input(1), zero, node.attr("axis", 1), node.attr("block_size", 0))
 
 
-def _centred(node: Node, index: int, zero_index: int, axis: int) -> Expr:
-    """An integer input less its zero point, as int32."""
+def _bytes(node: Node, index: int) -> Expr:
     x = node.input(index)
     if (given := info_of(x).dtype) not in ("int8", "uint8"):
         raise node.fail(f"input {index} is {given}, where int8 or uint8 is multiplied")
+    return x
+
+
+def _centred(node: Node, index: int, zero_index: int, axis: int | None) -> Expr:
+    """An integer input less its zero point, as int32."""
+    x = _bytes(node, index)
     whole = op.astype(x, "int32")
     if not node.has(zero_index):
         return node.emit(whole)
@@ -99,13 +171,18 @@ def _window(node: Node, images: tuple[int, ...], kernel: tuple[int, ...]) -> dic
 @converter("ConvInteger")
 def conv_integer(node: Node) -> Expr:
     window = _window(node, node.shape(0), node.shape(1)[2:])
-    return op.nn.conv2d(_centred(node, 0, 2, 1), _centred(node, 1, 3, 0), **window)
+    return op.nn.conv2d(_centred(node, 0, 2, None), _centred(node, 1, 3, 0), **window)
+
+
+def _quantised(node: Node) -> list[Expr]:
+    """The factors, a scale and a zero point behind each of them, then those of the result."""
+    return [_bytes(node, i) if i in (0, 3) else node.input(i) for i in range(8)]
 
 
 @converter("QLinearMatMul")
 def qlinear_matmul(node: Node) -> Expr:
     """Exact in int32; the scales are multiplied in float32."""
-    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (node.input(i) for i in range(8))
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = _quantised(node)
     check_scale(node, a_scale, a_zero, info_of(a).dtype)
     check_scale(node, b_scale, b_zero, info_of(b).dtype)
     whole = [
@@ -121,13 +198,15 @@ def qlinear_matmul(node: Node) -> Expr:
 @converter("QLinearConv")
 def qlinear_conv(node: Node) -> Expr:
     """Exact in int32, the bias with it; the scales are multiplied in float32."""
-    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (node.input(i) for i in range(8))
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = _quantised(node)
     check_scale(node, x_scale, x_zero, info_of(x).dtype)
     check_scale(node, w_scale, w_zero, info_of(w).dtype)
+    check_count(node, x, x_scale, None)
+    check_count(node, w, w_scale, 0)
     window = _window(node, info_of(x).static_shape, info_of(w).static_shape[2:])
     whole = [
         node.emit(op.subtract(op.astype(v, "int32"), op.astype(_along(node, v, z, axis), "int32")))
-        for v, z, axis in ((x, x_zero, 1), (w, w_zero, 0))
+        for v, z, axis in ((x, x_zero, None), (w, w_zero, 0))
     ]
     total = node.emit(op.nn.conv2d(*whole, **window))
     channels = (1, info_of(w).static_shape[0], 1, 1)
@@ -137,4 +216,4 @@ def qlinear_conv(node: Node) -> Expr:
     if math.prod(info_of(w_scale).static_shape) > 1:
         scale = op.reshape(node.emit(scale), ShapeExpr(channels))
     real = node.emit(op.multiply(op.astype(total, "float32"), node.emit(scale)))
-    return quantized(node, real, y_scale, y_zero, info_of(y_zero).dtype, 1)
+    return quantized(node, real, y_scale, y_zero, info_of(y_zero).dtype, None)
