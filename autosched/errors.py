@@ -6,6 +6,9 @@ builtin of the same meaning. Each can cross a process boundary by pickle.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from autosched.printable import printable
 
 
@@ -82,6 +85,16 @@ def refuse(call: str, *, hint: str = "leave it out", **options: object) -> None:
     given = next((name for name, is_given in options.items() if is_given), None)
     if given is not None:
         raise InvalidValueError(f"{call}: '{given}' is not available", hint=hint)
+
+
+@contextlib.contextmanager
+def refuse_too_deep(call: str) -> Iterator[None]:
+    """Refuse expressions that are nested deeper than Python's stack is. Raises InvalidValueError."""
+    try:
+        yield
+    except RecursionError:
+        hint = "give its parts names: more computes, or bindings of their own"
+        raise InvalidValueError(f"{call}: an expression is nested too deeply", hint=hint) from None
 
 
 class ArgumentCountError(InvalidValueError, AssertionError):

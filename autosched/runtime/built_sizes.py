@@ -40,7 +40,12 @@ class BuiltSizes(Generic[T]):
             with self._lock:
                 if sizes in self._built:
                     return self._built[sizes]
-            made = build()
+            try:
+                made = build()
+            except BaseException:
+                with self._lock:
+                    self._building.pop(sizes, None)
+                raise
             with self._lock:
                 self._built[sizes] = made
                 self._building.pop(sizes, None)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, overload
 
 import numpy as np
 
-from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError, refuse_too_deep
 from autosched.ir.node import Attrs, FrozenDict, children, walk
 from autosched.te.tensor import ComputeOp, ExprOperators, PlaceholderOp, Tensor
 from autosched.tir import expr as E
@@ -106,7 +106,8 @@ def compute(
     axis = tuple(
         IterVar(Range(E.const(0, s.dtype), s), Var(n, s.dtype), SPATIAL) for n, s in zip(names, sizes, strict=True)
     )
-    value = fcompute(*(iv.var for iv in axis))
+    with refuse_too_deep(f"compute '{name}'"):
+        value = fcompute(*(iv.var for iv in axis))
     several = isinstance(value, list | tuple)
     if value is None:
         raise InvalidTypeError(f"compute '{name}': fcompute gave nothing, expected an expression")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError, refuse_too_deep
 from autosched.ir.node import FrozenDict, walk
 from autosched.te.extern import ExternOp
 from autosched.te.scan import ScanOp
@@ -75,7 +75,8 @@ def create_prim_func(tensors: Sequence[Tensor], index_dtype_override: str | None
     builder = _Builder(index_dtype_override)
     for t in params:
         builder.buffer_of(t)
-    body = builder.nests(ops)
+    with refuse_too_deep("create_prim_func"):
+        body = builder.nests(ops)
     handles = {
         Var(builder.handle_names(f"var_{builder.buffers[t].name}"), "handle"): builder.buffers[t] for t in params
     }

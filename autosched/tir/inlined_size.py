@@ -1,4 +1,4 @@
-"""How large expressions become when producers are inlined: a value that is read twice is there twice.
+"""How large and deep expressions become when producers are inlined: a value that is read twice is there twice.
 
 `x + x` fourteen times in a row is one expression of 32,767 nodes. Passes that fuse or inline ask here first, and keep
 a producer as a stage of its own where its consumers would become too large to compile.
@@ -20,39 +20,52 @@ from autosched.tir.stmt import Block
 
 K = TypeVar("K")  # what is read: buffers, or a graph's variables
 
+MAX_NESTED = 64  # levels of one expression: passes take up to five of Python's thousand frames for each
 MAX_INLINED = 512  # nodes of one expression; of indices what they read alone is counted: about a second of compiling
 
 
 @dataclass(frozen=True)
 class ValueSize(Generic[K]):
-    """An expression written out as a tree: its own nodes without indices, and how often it reads each buffer, as
-    an index too.
+    """An expression written out as a tree: its own nodes without indices, how often it reads each buffer, as
+    an index too, and its levels.
     """
 
     own: int
     reads: Mapping[K, int]
+    depth: int = 0
 
     def total(self, sizes: Mapping[K, int]) -> int:
         """All nodes once each read is replaced by an expression of the size given for its buffer, 1 where none is."""
         return self.own + sum(n * sizes.get(buffer, 1) for buffer, n in self.reads.items())
 
+    def levels(self, depths: Mapping[K, int]) -> int:
+        """At most so many levels once each read is replaced by an expression of the depth given for its buffer."""
+        return self.depth + max((depths.get(buffer, 0) for buffer in self.reads), default=0)
+
 
 def value_size(value: PrimExpr) -> ValueSize[Buffer]:
     """Measure an expression in time proportional to its distinct nodes, however often they are shared."""
     weights: Counter[int] = Counter({id(value): 1})
+    order = _children_first(value)
+    positions = {id(x): tuple(map(value_size, x.indices)) for x in order if isinstance(x, BufferLoad)}
+    depths: dict[int, int] = {}
+    for node in order:
+        at = positions.get(id(node))
+        below = [1 + depths[id(x)] for x in children(node)] if at is None else [index.depth for index in at]
+        depths[id(node)] = max(below, default=0)
     own, reads = 0, Counter[Buffer]()
-    for node in reversed(_children_first(value)):
+    for node in reversed(order):
         weight = weights[id(node)]
         if isinstance(node, BufferLoad):
             reads[node.buffer] += weight
-            for index in node.indices:
-                for buffer, n in value_size(index).reads.items():  # of positions that are data
+            for index in positions[id(node)]:
+                for buffer, n in index.reads.items():  # of positions that are data
                     reads[buffer] += n * weight
             continue
         own += weight
         for child in children(node):
             weights[id(child)] += weight
-    return ValueSize(own, reads)
+    return ValueSize(own, reads, depths[id(value)])
 
 
 def _children_first(value: PrimExpr) -> list[Node]:
@@ -86,25 +99,34 @@ def inlined_size(blocks: Sequence[Block]) -> ValueSize[Buffer]:
                 own += n * inner.own
                 for source, times in inner.reads.items():
                     reads[source] += n * times
-            last = ValueSize(own, reads)
+            last = ValueSize(own, reads, found.levels({buffer: size.depth for buffer, size in known.items()}))
             if not _is_reduction(block):
                 known[store.buffer] = last
     return last
 
 
+def is_too_large(value: ValueSize[K], sizes: Mapping[K, int], depths: Mapping[K, int]) -> bool:
+    """Whether an expression is too much to compile once each read is replaced by one of that size and depth."""
+    return value.total(sizes) > MAX_INLINED or value.levels(depths) > MAX_NESTED
+
+
 def too_large_to_inline(blocks: Sequence[Block]) -> frozenset[Block]:
-    """Those of `blocks`, in order, that have to stay stages so that no value gets larger than MAX_INLINED."""
+    """Those of `blocks`, in order, that have to stay stages so that no value gets too large or too deep."""
     sizes: dict[Buffer, int] = {}
+    depths: dict[Buffer, int] = {}
     writer: dict[Buffer, Block] = {}
     kept: set[Block] = set()
     for block in blocks:
         values = {store.buffer: value_size(store.value) for store in stores(block.body)}
-        if any(value.total(sizes) > MAX_INLINED for value in values.values()):
+        if any(is_too_large(value, sizes, depths) for value in values.values()):
             read = {buffer for value in values.values() for buffer in value.reads if buffer in writer}
             kept |= {writer[buffer] for buffer in read}
             sizes |= dict.fromkeys(read, 1)
+            depths |= dict.fromkeys(read, 0)
         for buffer, value in values.items():
-            sizes[buffer], writer[buffer] = 1 if _is_reduction(block) else value.total(sizes), block
+            stays = _is_reduction(block)
+            sizes[buffer], depths[buffer] = (1, 0) if stays else (value.total(sizes), value.levels(depths))
+            writer[buffer] = block
     return frozenset(kept)
 
 

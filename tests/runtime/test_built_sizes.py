@@ -49,6 +49,10 @@ def test_what_could_not_be_built_is_tried_again():
     with pytest.raises(ZeroDivisionError):
         sizes.get(1, lambda: 1 // 0)
     assert sizes.get(1, lambda: "now") == "now"
+    for size in range(2, 50):
+        with pytest.raises(ZeroDivisionError):
+            sizes.get(size, lambda: 1 // 0)
+    assert not sizes._building, "what failed leaves nothing behind"
 
 
 def test_a_symbolic_function_keeps_no_more_sizes_than_it_may(monkeypatch):

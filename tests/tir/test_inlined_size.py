@@ -13,7 +13,7 @@ from autosched.templates.classify import blocks_of
 from autosched.tir import BufferLoad, IntImm, PrimExpr, PrimFunc
 from autosched.tir.buffer import Buffer
 from autosched.tir.functor import blocks
-from autosched.tir.inlined_size import MAX_INLINED, ValueSize, inlined_size, too_large_to_inline, value_size
+from autosched.tir.inlined_size import MAX_INLINED, MAX_NESTED, ValueSize, inlined_size, too_large_to_inline, value_size
 from autosched.tir.stmt import BufferStore
 
 
@@ -35,7 +35,7 @@ def test_a_shared_value_counts_as_often_as_it_is_read() -> None:
     value: PrimExpr = BufferLoad(buffer, (IntImm(0, "int64"),))
     for _ in range(60):
         value = value + value
-    assert value_size(value) == ValueSize(2**60 - 1, {buffer: 2**60})
+    assert value_size(value) == ValueSize(2**60 - 1, {buffer: 2**60}, 60)
 
 
 def test_blocks_inlined_one_into_the_other() -> None:
@@ -86,3 +86,21 @@ def test_large_expressions_around_an_anchor_are_no_epilogue() -> None:
     for _ in range(12):
         expected = expected * expected + expected
     np.testing.assert_allclose(out, expected, rtol=1e-4)
+
+
+def test_a_long_chain_is_cut_before_passes_run_out_of_frames() -> None:
+    x = first = te.placeholder((4,), name="x")
+    for _ in range(130):  # 390 nodes, 260 levels
+        x = each(x, lambda v: v * 0.5 + 1.0)
+    func = te.create_prim_func([first, x], "int64")
+    assert inlined_size(blocks_of(func)).depth == 260
+    assert len(too_large_to_inline(blocks_of(func))) == 260 // MAX_NESTED
+    out = np.zeros(4, "f")
+    autosched.build(func, target="cpu", records=[], threads=1)(out + 1, out)
+    np.testing.assert_allclose(out, 2)
+
+
+def test_levels_of_positions_count() -> None:
+    at, x = te.placeholder((8,), "int32", name="at"), te.placeholder((8,), name="x")
+    func = te.create_prim_func([at, x, te.compute((8,), lambda i: x[at[i] * 2 + 1] + 1.0, name="y")])
+    assert inlined_size(blocks_of(func)).depth == 3

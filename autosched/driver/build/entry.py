@@ -23,7 +23,7 @@ from autosched.driver.model_files import Ranges, open_model, split_ranges, with_
 from autosched.driver.models import join_targets
 from autosched.driver.options import RUN_AS
 from autosched.driver.settings import Records, resolve_records, resolve_target, resolve_threads
-from autosched.errors import TargetError, UsageError, refuse
+from autosched.errors import TargetError, UsageError, refuse, refuse_too_deep
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols
 from autosched.relax.transform.bind_symbolic import symbolic_dims
@@ -193,12 +193,12 @@ def build(
         module, bounds = with_bounds(module, ranged)
         if symbolic_dims(module["main"]):
             return build_sized(module, chosen_target, reader, n_threads, params or {}, accuracy, checks, bounds)
-    if has_graph(module):
-        return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy, checks)
-    if params:
-        raise UsageError("params bind the parameters of a relax function", hint="this module has none")
-
-    return FunctionBuilder(what, args or (), chosen_target, reader, n_threads, accuracy, checks).build(module)
+    with refuse_too_deep("build"):
+        if has_graph(module):
+            return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy, checks)
+        if params:
+            raise UsageError("params bind the parameters of a relax function", hint="this module has none")
+        return FunctionBuilder(what, args or (), chosen_target, reader, n_threads, accuracy, checks).build(module)
 
 
 def build_variants(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,18 @@ def _is_archive(path: Path) -> bool:
         return False
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch logs the traceback of each form that an archive has not, and then raises an error too."""
+    log = logging.getLogger("torch.export")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
 def read_program_file(path: str | Path, trust_pickle: bool | None = None) -> ExportedProgram:
     """The exported program in a file. Raises as `load_program_file`."""
     path = Path(path)
@@ -52,7 +66,8 @@ def read_program_file(path: str | Path, trust_pickle: bool | None = None) -> Exp
         raise ImportModelError("reading .pt2 files takes PyTorch", hint="pip install 'autosched[torch]'") from None
     trusted = AUTOSCHED_TRUST_PICKLE.get() if trust_pickle is None else trust_pickle
     try:
-        return read_program(path, trusted)
+        with _quiet():
+            return read_program(path, trusted)
     except ImportModelError:
         raise
     except Exception as error:  # PyTorch raises whatever the broken part of the archive leads to

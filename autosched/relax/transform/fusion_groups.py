@@ -22,7 +22,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import const, const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import blocks, free_vars, substitute
-from autosched.tir.inlined_size import MAX_INLINED, ValueSize, inlined_size
+from autosched.tir.inlined_size import ValueSize, inlined_size, is_too_large
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import For, LoopKind
 
@@ -107,17 +107,18 @@ def _size_of(func: PrimFunc, call: Call, known: dict[PrimFunc, ValueSize[Buffer]
     for argument, buffer in zip(tir_inputs(call), func.buffers, strict=False):
         for var in used_vars(argument):
             reads[var] += known[func].reads.get(buffer, 0)
-    return ValueSize(known[func].own, reads)
+    return ValueSize(known[func].own, reads, known[func].depth)
 
 
 def fits_one_expression(members: Sequence[Member]) -> bool:
     """Whether the code stays small once all members, which are in order, are inlined into their readers."""
     sizes: dict[Var, int] = {}
+    depths: dict[Var, int] = {}
     for m in members:
-        size = m.size.total(sizes)
-        if size > MAX_INLINED and any(v in sizes for v in m.size.reads):
+        if is_too_large(m.size, sizes, depths) and any(v in sizes for v in m.size.reads):
             return False
-        sizes[m.var] = size if m.pattern <= OpPattern.INJECTIVE else 1
+        inlined = m.pattern <= OpPattern.INJECTIVE
+        sizes[m.var], depths[m.var] = (m.size.total(sizes), m.size.levels(depths)) if inlined else (1, 0)
     return True
 
 

@@ -36,6 +36,7 @@ def compute_inline(tree: Tree, name: str) -> Tree:
             f"compute_inline: block '{name}' does not write at its own iteration variables, each once",
             where=where_block(tree, name),
         )  # fmt: skip
+    _require_inside(tree, name, store.buffer, variables)
     _require_inputs_settled(tree, name)
     units: dict[Var, PrimExpr] = {iv.var: iv.dom.min for iv in block.iter_vars if iv.var not in variables}
     value = substitute(store.value, units)
@@ -44,6 +45,21 @@ def compute_inline(tree: Tree, name: str) -> Tree:
         new = _rewrite_reads(realize.block, store.buffer, variables, value)
         tree = tree.replace(realize, BlockRealize(realize.iter_values, realize.predicate, new))
     return tree.replace(tree.realizes[name], None).drop_unused_buffers()
+
+
+def _require_inside(tree: Tree, name: str, buffer: Buffer, variables: list[Var | None]) -> None:
+    """What leaves its buffer stays where it is, for the code generator to refuse."""
+    domains = {iv.var: iv.dom for iv in tree.block(name).iter_vars}
+    for axis, var in enumerate(variables):
+        dom, size = domains[var] if var is not None else None, E.const_int(buffer.shape[axis])
+        low, extent = (E.const_int(dom.min), E.const_int(dom.extent)) if dom is not None else (0, 1)
+        if low is None or extent is None or size is None or 0 <= low <= low + extent <= size:
+            continue
+        raise ScheduleError(
+            f"compute_inline: block '{name}' writes '{buffer.name}' from {low} to {low + extent - 1} along dimension "
+            f"{axis}, which has {size} elements",
+            where=where_block(tree, name),
+        )  # fmt: skip
 
 
 def _require_inputs_settled(tree: Tree, name: str) -> None:
@@ -83,13 +99,17 @@ def _distinct_vars(indices: tuple[PrimExpr, ...], block: Block) -> list[Var | No
 
 
 def _rewrite_reads(block: Block, buffer: Buffer, variables: list[Var | None], value: PrimExpr) -> Block:
-    """A block with `buffer[x, …]` replaced by `value` where `variables` are x, …"""
+    """A block with `buffer[x, …]` replaced by `value` where `variables` are x, …; equal reads by one expression."""
     analyzer = _analyzer(block)
+    made: dict[object, PrimExpr] = {}
 
     def step(x: object) -> object:
         if isinstance(x, BufferLoad) and x.buffer is buffer:
-            at = {v: i for v, i in zip(variables, x.indices, strict=True) if v is not None}
-            return substitute(value, at)
+            key = tuple(form_key(i) for i in x.indices)
+            if key not in made:
+                at = {v: i for v, i in zip(variables, x.indices, strict=True) if v is not None}
+                made[key] = substitute(value, at)
+            return made[key]
         return x
 
     def whole(stmt: Stmt) -> Stmt:

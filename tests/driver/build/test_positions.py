@@ -212,6 +212,25 @@ def test_an_operator_of_several_steps_is_named_as_the_models_node():
         autosched.build(model, threads=1)(np.ones((1, 2, 3, 8), "float32"), np.array([[0, 7, 1]]), table, table)
 
 
+def test_index_vectors_of_batches():
+    onnx = pytest.importorskip("onnx")
+    node = onnx.helper.make_node("GatherND", ["x", "i"], ["y"], "rows", batch_dims=1)
+    model = onnx_model(node, [("x", "float32", [2, 7, 3]), ("i", "int64", [2, 4, 1])])
+    x = np.random.default_rng(0).random((2, 7, 3), "float32")
+    positions = np.array([[0, 6, -7, 1], [3, -1, 2, 5]])
+    expected = np.take_along_axis(x, positions[..., None], axis=1)
+    executable = autosched.build(model, threads=1)
+    np.testing.assert_array_equal(executable(x, positions[..., None]).numpy(), expected)
+    positions[1, 2] = 7
+    with pytest.raises(IndexOutOfRangeError, match="index 7 .*'rows'"):
+        executable(x, positions[..., None])
+    clipped = autosched.build(model, threads=1, indices="clip")(x, positions[..., None]).numpy()
+    np.testing.assert_array_equal(clipped[1, 2], x[1, 6])
+    node.attribute[0].i = 3
+    with pytest.raises(ImportModelError, match="batch_dims 3"):
+        autosched.build(onnx_model(node, [("x", "float32", [2, 7, 3]), ("i", "int64", [2, 4, 1])]))
+
+
 @pytest.mark.parametrize("bad", [1, -1, 2**62, -(2**63)])
 def test_images_of_regions_are_in_range(bad):
     onnx = pytest.importorskip("onnx")

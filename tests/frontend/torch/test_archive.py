@@ -163,6 +163,16 @@ def test_an_archive_of_the_old_form_is_looked_at_too(tmp_path):
     assert not folder.exists()
 
 
+def test_an_archive_of_something_else_is_refused_in_one_line(tmp_path, caplog):
+    evil = _Evil(tmp_path / "was run")
+    (tmp_path / "saved.pt2").write_bytes(_saved(evil))
+    with pytest.raises(ImportModelError, match="cannot be read") as caught:
+        load_program_file(tmp_path / "saved.pt2")
+    assert "\n" not in str(caught.value)
+    assert not caplog.records  # PyTorch logs a traceback
+    assert not evil.folder.exists()
+
+
 def test_who_trusts_an_archive_gets_it_read(whole, tmp_path, monkeypatch):
     evil = _Evil(tmp_path / "was run")
     changes = {

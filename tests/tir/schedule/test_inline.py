@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import autosched
 from autosched import te
-from autosched.errors import ScheduleError
+from autosched.errors import CodegenError, ScheduleError
+from autosched.ir import walk
 from autosched.script import from_source
 from autosched.tir import Schedule
 from autosched.tir.verify import verify
@@ -171,3 +173,39 @@ def test_reverse_of_an_affine_read(shape: str, index: str) -> None:
 def test_reverse_refuses_what_has_no_inverse(shape: str, index: str) -> None:
     with pytest.raises(ScheduleError, match="does not read"):
         Schedule(from_source(AFFINE.format(shape=shape, index=index))).reverse_compute_inline("C")
+
+
+def test_what_leaves_its_buffer_is_not_inlined() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    C = T.alloc_buffer((4,), "float32")
+    for i in range(8):
+        with T.block("c"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi]
+    for i in range(8):
+        with T.block("b"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = C[vi]
+"""
+    with pytest.raises(ScheduleError, match="block 'c' writes 'C' from 0 to 7 along dimension 0, which has 4 elements"):
+        Schedule(from_source(text)).compute_inline("c")
+    with pytest.raises(CodegenError, match=r"store to C\[.*out of range \[0, 4\)"):
+        autosched.build(from_source(text), target="llvm")
+
+
+@pytest.mark.parametrize("last_first", [False, True])
+def test_a_value_that_is_read_twice_stays_one_expression(last_first: bool) -> None:
+    stages = [te.placeholder((8,), name="A")]
+    for k in range(12):
+        stages.append(_doubled(stages[-1], f"v{k}"))
+    sch = Schedule(te.create_prim_func([stages[0], stages[-1]]))
+    names = [f"v{k}" for k in range(11)]
+    for name in reversed(names) if last_first else names:
+        sch.compute_inline(name)
+    assert len({id(node) for node in walk(sch.func)}) < 200  # there are 4096 sums
+
+
+def _doubled(x: te.Tensor, name: str) -> te.Tensor:
+    return te.compute(x.shape, lambda i: x[i] + x[i], name=name)

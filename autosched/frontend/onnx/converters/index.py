@@ -22,9 +22,23 @@ def gather_elements(node: Node) -> Expr:
 
 @converter("GatherND")
 def gather_nd(node: Node) -> Expr:
-    if node.attr("batch_dims", 0):
-        raise node.no_kernel("batch_dims is not supported")
-    return op.gather_nd(node.input(0), node.input(1))
+    data, indices = node.input(0), node.input(1)
+    if batch_dims := node.attr("batch_dims", 0):
+        indices = _with_batches(node, indices, batch_dims)
+    return op.gather_nd(data, indices)
+
+
+def _with_batches(node: Node, indices: Expr, batch_dims: int) -> Expr:
+    """Index vectors that begin with the position of their own batch."""
+    if not node.info(0).is_static or not node.info(1).is_static:
+        raise node.no_kernel("batches of open sizes")
+    places = node.shape(1)[:-1]
+    if not 0 <= batch_dims <= len(places) or node.shape(0)[:batch_dims] != places[:batch_dims]:
+        raise node.fail(f"batch_dims {batch_dims}: data {list(node.shape(0))}, indices {list(node.shape(1))}")
+    own = np.moveaxis(np.indices(places)[:batch_dims], 0, -1).astype(node.info(1).dtype)
+    if isinstance(indices, Constant):
+        return Constant(np.concatenate([own, indices.data], axis=-1))
+    return node.emit(op.concat([Constant(own), indices], -1))
 
 
 @converter("Compress")
