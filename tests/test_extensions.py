@@ -37,6 +37,42 @@ np.testing.assert_allclose(executable(x).numpy(), expected, rtol=1e-6, atol=1e-6
 assert row["template"] == "wide_elementwise", row
 assert "smoothstep" in str(autosched.relax.op.registry.get_op("example.smoothstep").name)
 """
+TORCH_OPERATOR = """
+import numpy as np
+import torch
+import autosched
+
+@torch.library.custom_op("example::smoothstep", mutates_args=())
+def smoothstep(x: torch.Tensor) -> torch.Tensor:
+    t = x.clamp(0, 1)
+    return t * t * (3 - 2 * t)
+
+@smoothstep.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.example.smoothstep(2 * x)
+
+x = torch.linspace(-1, 2, 4096).reshape(64, 64)
+expected = Model()(x).numpy()
+"""
+# The three ways from PyTorch, each in a process of its own: the first that looks for a converter loads the extension.
+WAYS = {
+    "exported": "executable = autosched.build(torch.export.export(Model(), (x,)), threads=1)",
+    "traced": """
+module = autosched.frontend.torch.from_fx(torch.fx.symbolic_trace(Model()), [((64, 64), "float32")])
+executable = autosched.build(module, threads=1)
+""",
+    "compiled": """
+from autosched.contrib.torch_compile import autosched_backend
+with torch.no_grad():
+    found = torch.compile(Model(), backend=autosched_backend, options={"strict": True})(x)
+executable = lambda x: found
+""",
+}
+COMPARED = "np.testing.assert_allclose(executable(x.numpy()).numpy(), expected, rtol=1e-6, atol=1e-6)"
 
 
 def install(folder: Path, *modules: str) -> None:
@@ -67,6 +103,17 @@ def test_the_example_is_found_by_its_entry_point_and_tuned_in_workers(tmp_path: 
     assert "SmoothStep" in done.stderr
     install(tmp_path / "site", "autosched_smoothstep")
     done = run(SCRIPT, tmp_path, EXAMPLE, tmp_path / "site")
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_example_converts_an_operator_of_torch_library(way: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    code = "\n".join((TORCH_OPERATOR, WAYS[way], COMPARED))
+    done = run(code, tmp_path, EXAMPLE)
+    assert done.returncode != 0 and "smoothstep" in done.stderr, "nothing names the extension yet"
+    install(tmp_path / "site", "autosched_smoothstep")
+    done = run(code, tmp_path, EXAMPLE, tmp_path / "site")
     assert done.returncode == 0, done.stderr[-3000:]
 
 

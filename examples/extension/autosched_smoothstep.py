@@ -1,4 +1,4 @@
-"""An extension of autosched: an operator, its ONNX converter, a template for it, and a search strategy.
+"""An extension of autosched: an operator, its converters for ONNX and PyTorch, a template for it, a search strategy.
 
     pip install ./examples/extension
 
@@ -14,6 +14,7 @@ import numpy as np
 import autosched
 from autosched import te, topi
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.torch.registry import converter as torch_converter
 from autosched.space import Config, ConfigSpace, Knob
 from autosched.target import Target
 from autosched.templates.base import Anchor
@@ -41,6 +42,11 @@ smoothstep = autosched.register_operator(
 @converter("example.SmoothStep")  # the domain and the name of the node
 def _smoothstep(node: Any) -> Any:
     return smoothstep(node.inputs[0])
+
+
+@torch_converter("smoothstep")  # of torch.library, without its namespace
+def _smoothstep_of_torch(emit: Any, x: Any) -> Any:
+    return emit(smoothstep(x))
 
 
 class WideElementwise(Elementwise):

@@ -11,7 +11,14 @@ import numpy as np
 from autosched.errors import ImportModelError
 from autosched.frontend.torch.complex_values import Complex
 from autosched.frontend.torch.exported import Importer
-from autosched.frontend.torch.graph import array_of, constant_of, map_arguments, operator_name, refuse_complex
+from autosched.frontend.torch.graph import (
+    array_of,
+    constant_of,
+    fill_table,
+    map_arguments,
+    operator_name,
+    refuse_complex,
+)  # fmt: skip
 from autosched.frontend.torch.registry import CONVERTERS
 from autosched.frontend.torch.rules import all_rules
 from autosched.ir.module import IRModule
@@ -43,8 +50,7 @@ class ImportedGraph:
 
 def decompositions() -> dict[object, Callable[..., object]]:
     """PyTorch's rules for operators that have no converter here."""
-    import autosched.frontend.torch.converters  # noqa: F401  (fills the table)
-
+    fill_table()
     return {op: rule for op, rule in all_rules().items() if operator_name(op) not in CONVERTERS}
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
-from autosched.extensions import load_extensions
 from autosched.frontend.size_arithmetic import larger, plain, size_of_text, smaller
 from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
@@ -17,6 +16,7 @@ from autosched.frontend.torch.graph import (
     array_of,
     bound,
     constant_of,
+    fill_table,
     make_emitter,
     map_arguments,
     operator_name,
@@ -104,10 +104,7 @@ def _importer(
 ) -> Importer:  # fmt: skip
     import torch
 
-    import autosched.frontend.torch.converters  # noqa: F401  (fills the table, by which operators are kept whole)
-
-    load_extensions()
-
+    fill_table()  # by which operators are kept whole
     if not isinstance(exported_program, torch.export.ExportedProgram):
         raise InvalidTypeError(
             f"from_exported_program takes a torch.export.ExportedProgram, not a {type(exported_program).__name__}"

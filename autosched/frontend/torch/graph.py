@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError
+from autosched.extensions import load_extensions
 from autosched.frontend.torch.complex_values import Complex, complex_constant, complex_result, has_complex
 from autosched.frontend.torch.emitter import Emitter, Value
 from autosched.frontend.torch.registry import CONVERTERS
@@ -30,12 +31,18 @@ UNFIT = (
 SUPPORTED_DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 
 
+def fill_table() -> None:
+    """Import all converters, those of extensions too."""
+    import autosched.frontend.torch.converters  # noqa: F401
+
+    load_extensions()
+
+
 def make_emitter() -> Emitter:
     """An emitter into a new module, which knows PyTorch's dtypes."""
     import torch
 
-    import autosched.frontend.torch.converters  # noqa: F401  (fills the table)
-
+    fill_table()
     names = (*SUPPORTED_DTYPES, "bfloat16") if find_spec("ml_dtypes") else SUPPORTED_DTYPES
     for name in names:
         know_dtype(name)

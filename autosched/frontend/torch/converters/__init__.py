@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autosched.extensions import load_extensions
 from autosched.frontend.torch.complex_values import COMPLEX, of_reals
 from autosched.frontend.torch.converters import (
     activation,
@@ -34,5 +35,6 @@ for _name in COMPLEX:
 
 
 def supported_operators() -> tuple[str, ...]:
-    """Names of the PyTorch operators that can be imported, sorted."""
+    """Names of the PyTorch operators that can be imported, sorted; those of extensions too."""
+    load_extensions()
     return tuple(sorted(CONVERTERS))
