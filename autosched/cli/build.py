@@ -34,7 +34,7 @@ EXAMPLE = """
 autosched build model.onnx -o model.asx
 autosched build model.onnx -o model.asx --db tuned.db -v
 autosched build model.onnx --strict --like x86-64-v4
-autosched build model.onnx --pin "matmul 128x784" "rows=6 vectors=2"
+autosched build model.onnx --pin fused_matmul_relu "rows=6 vectors=2"
 autosched build model.onnx --mcpu x86-64-v3,x86-64-v4
 autosched build model.onnx --target nvidia/nvidia-h200 --target "cuda -arch=sm_80" --target cpu
 """
@@ -74,7 +74,7 @@ REPORT_COLUMNS = (
     nargs=2,
     multiple=True,
     metavar="TASK CONFIG",
-    help="Use this configuration for kernels whose workload contains TASK; repeatable.",
+    help="Use this configuration for kernels of this name, or whose workload contains TASK; repeatable.",
 )
 @click.option(
     "--mcpu",

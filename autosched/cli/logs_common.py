@@ -142,15 +142,15 @@ def with_filter(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def with_query(function: Callable[..., object]) -> Callable[..., object]:
-    """Add the argument QUERY, a part of a workload's text; the command gets the test of a workload's key as `fits`."""
+    """Add the argument QUERY, a part of a workload's text or of a kernel's name; `fits(key, name)` tests both."""
 
     def run(common: Common, query: str | None, **values: object) -> object:
         if query is not None and Path(query).is_file():
             hint = f"`autosched logs explain {query}` shows what is known of a model's"
             raise UsageError(f"QUERY is a part of a workload's text, such as matmul, and {query} is a file", hint=hint)
 
-        def fits(key: str) -> bool:
-            return query is None or query in workload_text(key) or query in key
+        def fits(key: str, name: str | None) -> bool:
+            return query is None or any(query in text for text in (workload_text(key), key, name or ""))
 
         return function(common, fits=fits, **values)
 

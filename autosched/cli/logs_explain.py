@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from autosched.task import Task
 
 COLUMNS = (
+    Column("kernel", "kernel", joined=True),
     Column("workload", "workload", workload_text),
     Column("verdict", "verdict"),
     Column("trust", "trust"),
@@ -54,8 +55,9 @@ def explain(common: Common, what: str, shapes: Shapes | None, like: str | None) 
 
     MODEL may be a function of autosched.autotune, "package.module:function", with its example arguments.
 
-    TASK is a part of a workload's text as `autosched logs list` shows it. "to gain" is what the second half of the
-    task's trials has saved; of a task that was never tuned, the median of what tuning has saved for its operator.
+    TASK is a part of a kernel's name or of a workload's text, as `autosched logs list` shows them. "to gain" is what
+    the second half of the task's trials has saved; of a task that was never tuned, the median of what tuning has saved
+    for its operator.
     """
     from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 
@@ -145,13 +147,14 @@ def _of_task(text: str, reader: RecordReader, target: Target, threads: int, gain
     from autosched.task import Task, Workload
 
     keys = {task.workload for store in gains.stores for task in store.tasks()}
+    names = {key: name for store in reversed(gains.stores) for (key, *_), name in store.kernel_names().items()}
     workloads = sorted((Workload.from_json(key) for key in keys), key=str)
-    chosen = [workload for workload in workloads if text in str(workload) or text in workload.key]
+    chosen = [w for w in workloads if any(text in known for known in (str(w), w.key, names.get(w.key, "")))]
     if not chosen:
         raise UsageError(f"neither a file nor a part of a known workload: '{text}'", hint="see `autosched logs list`")
     rows: list[JsonObject] = []
     for workload in chosen:
-        task = Task(workload, target, threads=threads)
+        task = Task(workload, target, threads=threads, name=names.get(workload.key, ""))
         found = reader.best(task)
         rows += _rows(task, found, consider(reader, task, found), gains, None)
     return rows
@@ -162,6 +165,7 @@ def _rows(
 ) -> list[JsonObject]:
     rows = [
         {
+            "kernel": task.name or None,
             "workload": task.key,
             "verdict": item.verdict,
             "trust": str(found.trust if item.verdict == "used" else item.trust or "") or None,
@@ -178,6 +182,7 @@ def _rows(
     ]
     if not any(row["verdict"] == "used" for row in rows):
         row: JsonObject = {
+            "kernel": task.name or None,
             "workload": task.key,
             "verdict": "used" if found else "default",
             "trust": str(found.trust),

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 SINGLE = "single trials"  # where times come from while no winner is named
 
+KERNEL_COLUMN = Column(
+    "kernel", "kernel", joined=True
+)  # what the model calls it; None: its records are older than such names
 TASK_COLUMNS = (
+    KERNEL_COLUMN,
     Column("workload", "workload", workload_text),
     Column("device", "device"),
     Column("threads", "threads", right=True),
@@ -43,15 +47,17 @@ TASK_COLUMNS = (
 )
 @with_query
 @with_filter
-def list_tasks(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> None:
+def list_tasks(common: Common, chosen: RecordFilter, fits: Callable[[str, str | None], bool]) -> None:
     """List the workloads that have been measured, a line for each device and number of threads.
 
     Times are those of the last comparison of the winner with the default. Where no winner is named yet they are the
-    least of single trials, and the column "winner" says so. QUERY is a part of a workload's text as it is shown.
+    least of single trials, and the column "winner" says so. QUERY is a part of a kernel's name or of a workload's text.
     """
     with open_database(common) as store:
+        names = store.kernel_names(chosen)
         rows = [
             {
+                "kernel": name,
                 "workload": task.workload,
                 "device": task.device.name,
                 "threads": task.threads,
@@ -63,7 +69,7 @@ def list_tasks(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]
                 "last_time": task.last_time,
             }
             for task in store.tasks(chosen)
-            if fits(task.workload)
+            if fits(task.workload, name := names.get((task.workload, task.device, task.threads)))
         ]
         show(Table(TASK_COLUMNS, rows), common.format)
         say(f"{count(len(rows), 'workload')} in {store.origin}", quiet=common.is_quiet)
@@ -73,6 +79,7 @@ METRICS_COLUMN = Column(
     "metrics", "metrics", lambda found: ", ".join(f"{name} {value:.4g}" for name, value in found.items())
 )
 BEST_COLUMNS = (
+    KERNEL_COLUMN,
     Column("workload", "workload", workload_text),
     Column("device", "device"),
     Column("threads", "threads", right=True),
@@ -100,8 +107,8 @@ PARETO_COLUMNS = (
 @click.option("--pareto", "is_pareto", is_flag=True, help="What no other trial beats in time and in all its metrics.")
 @with_query
 @with_filter
-def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool], is_pareto: bool) -> None:
-    """Show the configuration that a build on each device would use; QUERY is a part of a workload's text.
+def best(common: Common, chosen: RecordFilter, fits: Callable[[str, str | None], bool], is_pareto: bool) -> None:
+    """Show the configuration that a build on each device would use; QUERY is a part of its kernel's name or workload.
 
     The gain is against the default in the comparison that the winner has won; "–" where that was not noted. It is below
     1 where a metric decided that costs time.
@@ -117,6 +124,7 @@ def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool], is_p
             return
         rows = [
             {
+                "kernel": winner.kernel_name,
                 "workload": winner.workload.key,
                 "device": winner.device.name,
                 "threads": winner.threads,
@@ -131,21 +139,21 @@ def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool], is_p
             for _, winner in sorted(
                 store.winners(chosen).items(), key=lambda item: (item[0][0], item[0][1].key, item[0][2])
             )
-            if fits(winner.workload.key)
+            if fits(winner.workload.key, winner.kernel_name)
         ]
         has_metrics = any(row["metrics"] for row in rows)
-        columns = [*BEST_COLUMNS[:6], *([METRICS_COLUMN] if has_metrics else []), *BEST_COLUMNS[6:]]
+        columns = [*BEST_COLUMNS[:7], *([METRICS_COLUMN] if has_metrics else []), *BEST_COLUMNS[7:]]
         show(Table(columns, rows), common.format)
         say(f"{count(len(rows), 'winner')} in {store.origin}", quiet=common.is_quiet)
 
 
-def _pareto_rows(records: Iterable[Record], fits: Callable[[str], bool]) -> Iterator[Row]:
+def _pareto_rows(records: Iterable[Record], fits: Callable[[str, str | None], bool]) -> Iterator[Row]:
     """The Pareto set of each task, of the last version of its function."""
     from autosched.records.metrics import metrics_of, pareto
 
     tasks: dict[tuple[str, Fingerprint, int], list[Record]] = {}
     for record in records:
-        if metrics_of(record.measurement) and fits(record.workload.key):
+        if metrics_of(record.measurement) and fits(record.workload.key, record.kernel_name):
             tasks.setdefault((record.workload.key, record.device, record.threads), []).append(record)
     for (workload, device, threads), found in tasks.items():
         version = max(found, key=lambda record: record.time).versions.get("template")
@@ -164,6 +172,7 @@ def _pareto_rows(records: Iterable[Record], fits: Callable[[str], bool]) -> Iter
 RECORD_COLUMNS = (
     Column("uid", "record", lambda uid: uid[:10]),
     Column("time", "when", when),
+    KERNEL_COLUMN,
     Column("workload", "workload", workload_text),
     Column("threads", "threads", right=True),
     Column("template", "template"),
@@ -177,6 +186,7 @@ def _record_row(record: Record) -> Row:
     return {
         "uid": record.uid,
         "time": record.time,
+        "kernel": record.kernel_name,
         "workload": record.workload.key,
         "threads": record.threads,
         "template": record.config.template,
@@ -233,6 +243,7 @@ def _failures_text(failures: Mapping[str, int]) -> str:
 
 
 STATS_COLUMNS = (
+    KERNEL_COLUMN,
     Column("workload", "workload", workload_text),
     Column("device", "device"),
     Column("threads", "threads", right=True),
@@ -252,10 +263,10 @@ STATS_COLUMNS = (
 @make_command("stats", example="autosched logs stats --db tuned.db\nautosched logs stats --since 1d -f csv")
 @with_query
 @with_filter
-def stats(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> None:
+def stats(common: Common, chosen: RecordFilter, fits: Callable[[str, str | None], bool]) -> None:
     """Show trials, failures by kind, time spent, and how far each task has converged.
 
-    QUERY is a part of a workload's text as it is shown.
+    QUERY is a part of a kernel's name or of a workload's text, as they are shown.
 
     "to 5 %": trials until the best time was within 5 % of what it is now. "to gain": what as many trials again may
     save, judged by what the second half of the trials has saved.
@@ -263,10 +274,16 @@ def stats(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> 
     from autosched.records.statistics import task_statistics
 
     with open_database(common) as store:
-        found = [t for t in task_statistics(*store.trial_table(chosen), store.wins()) if fits(t.key.workload)]
+        names = store.kernel_names(chosen)
+        found = [
+            (task, name)
+            for task in task_statistics(*store.trial_table(chosen), store.wins())
+            if fits(task.key.workload, name := names.get((task.key.workload, task.key.device, task.key.threads)))
+        ]
         origin = store.origin
     rows = [
         {
+            "kernel": name,
             "workload": task.key.workload,
             "device": task.key.device.name,
             "threads": task.key.threads,
@@ -281,14 +298,14 @@ def stats(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> 
             "n_since_best": task.n_since_best,
             "expected_gain": task.expected_gain,
         }
-        for task in sorted(found, key=lambda task: -task.spent_s)
+        for task, name in sorted(found, key=lambda item: -item[0].spent_s)
     ]
-    n_trials = sum(task.n_trials for task in found)
+    n_trials = sum(task.n_trials for task, _ in found)
     summary = {
         "n_tasks": len(found),
         "n_trials": n_trials,
-        "n_failed": sum(task.n_failed for task in found),
-        "spent_s": sum(task.spent_s for task in found),
+        "n_failed": sum(task.n_failed for task, _ in found),
+        "spent_s": sum(task.spent_s for task, _ in found),
     }
     show(Table(STATS_COLUMNS, rows, summary=summary), common.format)
     text = f"{count(n_trials, 'trial')} of {count(len(found), 'task')}, {summary['n_failed']} failed"

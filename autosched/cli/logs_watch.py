@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 MAKING_S = 5.0  # that a database may take from its first byte to its last table
 COLUMNS = (
-    Column("workload", "workload", workload_text, shrinks=16),
+    Column("kernel", "kernel", shrinks=16, joined=True),
+    Column("workload", "workload", workload_text, shrinks=16, leaves=3),
     Column("n_trials", "trials", right=True),
     Column("n_failed", "failed", right=True, leaves=2),
     Column("default_s", "default ms", milliseconds, right=True, leaves=1),
@@ -99,8 +100,10 @@ def _state(store: SqlStore) -> tuple[list[JsonObject], str]:
     name, first, last = session
     wins = store.wins(RecordFilter(session=name))
     found = task_statistics(*store.trial_table(RecordFilter(session=name)), wins)
+    names = store.kernel_names(RecordFilter(session=name))
     rows = [
         {
+            "kernel": names.get((task.key.workload, task.key.device, task.key.threads)),
             "workload": task.key.workload,
             "n_trials": task.n_trials,
             "n_failed": task.n_failed,
@@ -158,8 +161,9 @@ def _follow_lines(store: SqlStore, every: float, end: float | None) -> None:
         for row in changed:
             shown[row["workload"]] = row
             cells = Table(COLUMNS, [row]).cells()[0]
-            parts = [f"{column.title} {cell}" for column, cell in zip(COLUMNS[1:], cells[1:]) if cell != "–"]
-            print(f"{cells[0]}: {', '.join(parts)}", flush=True)
+            name = cells[1] if row["kernel"] is None else cells[0]
+            parts = [f"{column.title} {cell}" for column, cell in zip(COLUMNS[2:], cells[2:]) if cell != "–"]
+            print(f"{name}: {', '.join(parts)}", flush=True)
         if changed or not rows:
             print(printable(text), flush=True)
         if not _wait(every, end):

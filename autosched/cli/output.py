@@ -30,6 +30,7 @@ class Column:
     """One column: `key` names it in JSON and CSV, `title` in a table, `text` turns a value into table text.
 
     `shrinks` is the least width on a live display; a column with `leaves` goes, the highest first, for want of place.
+    `joined`: it came later, and stands behind the others in JSON and CSV, where scripts count columns.
     """
 
     key: str
@@ -38,6 +39,7 @@ class Column:
     right: bool = False
     shrinks: int = 0
     leaves: int = 0
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,15 @@ class Table:
 def show(table: Table, form: str, out: IO[str] | None = None) -> None:
     """Print a table in the form that -f asks for."""
     out = out or sys.stdout
+    columns = sorted(table.columns, key=lambda column: column.joined)
     match form:
         case "json":
-            rows = [{column.key: row.get(column.key) for column in table.columns} for row in table.rows]
+            rows = [{column.key: row.get(column.key) for column in columns} for row in table.rows]
             print_json({**table.summary, "rows": rows} if table.summary else rows, out)
         case "csv":
             writer = csv.writer(out, lineterminator="\n")
-            writer.writerow([column.key for column in table.columns])
-            writer.writerows([_csv_cell(row.get(column.key)) for column in table.columns] for row in table.rows)
+            writer.writerow([column.key for column in columns])
+            writer.writerows([_csv_cell(row.get(column.key)) for column in columns] for row in table.rows)
         case "markdown":
             _show_markdown(table, out)
         case _:

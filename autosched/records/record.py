@@ -9,7 +9,7 @@ import platform
 import re
 import time as clock
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, lru_cache
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from autosched.json_types import Json, JsonObject
 
 SCHEMA_VERSION = 1
+KERNEL = "kernel"  # the name in `how` of what the model calls the kernel
 MOST_NOISE = 0.05  # half of the interval of a comparison, above which its winner does not count as verified
 DUMP = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
@@ -95,6 +96,12 @@ class Record:
     def template_version(self) -> str:
         """The version of the configuration's template; records from before that was noted are of the first."""
         return self.versions.get("template", "1")
+
+    @property
+    def kernel_name(self) -> str | None:
+        """What the model that it was measured for calls the kernel; None if nobody noted it."""
+        name = self.measurement.how.get(KERNEL)
+        return name if isinstance(name, str) else None
 
     @property
     def baseline_s(self) -> float | None:
@@ -172,11 +179,17 @@ def make_record(
     is_winner: bool = False,
     versions: Mapping[str, str] | None = None,
 ) -> Record:
-    """The record of a trial that was just measured for the task's target and threads, here or where `how` says."""
+    """The record of a trial that was just measured for the task's target and threads, here or where `how` says.
+
+    What the model calls the kernel is noted in `how`, for people: no look-up reads it.
+    """
+    measurement = trial.measurement
+    if task.name:
+        measurement = replace(measurement, how={KERNEL: task.name, **measurement.how})
     return Record(
         task.workload,
         trial.config,
-        trial.measurement,
+        measurement,
         task.target.fingerprint(),
         threads=task.threads,
         time=round(clock.time(), 3),

@@ -27,7 +27,7 @@ from autosched.records.jsonl import LineError, ReadReport, read_rows, write_line
 from autosched.records.leases import new_owner
 from autosched.records.places import file_of, shown
 from autosched.records.query import COMPARED, Coded, RecordFilter, TaskKey, TaskSummary, TrialColumns, Won
-from autosched.records.record import Record, gain_of, read_fingerprint, read_workload
+from autosched.records.record import KERNEL, Record, gain_of, read_fingerprint, read_workload
 from autosched.records.rows import Row, to_row
 from autosched.records.stored import stored_record
 from autosched.space import Config
@@ -285,6 +285,23 @@ class SqlStore(WinnerSource):
                 for workload, device, threads, is_default, baseline_s, median_s in rows
             }
         return found
+
+    def kernel_names(self, query: RecordFilter | None = None) -> dict[tuple[str, Fingerprint, int], str]:
+        """What the model that each task was tuned for last calls its kernel; older records have no name."""
+        columns = (R.c.workload_id, R.c.device_id, R.c.threads, R.c.details)
+        is_named = sa.or_(R.c.is_default.is_(True), R.c.is_winner.is_(True))  # one of them at least, and few
+        clauses = clauses_of(query or RecordFilter())
+        source = JOINED if clauses else R
+        with self._reading() as connection, connection.begin():
+            keys, devices = self._keys(connection)
+            rows = connection.execute(
+                sa.select(*columns).select_from(source).where(is_named, *clauses).order_by(R.c.time, R.c.id)
+            ).all()
+        with self._decoding():
+            named = (
+                (keys[w], devices[d], threads, json.loads(text)["how"].get(KERNEL)) for w, d, threads, text in rows
+            )
+            return {(key, device, threads): name for key, device, threads, name in named if isinstance(name, str)}
 
     def _keys(self, connection: Connection) -> tuple[dict[int, str], dict[int, Fingerprint]]:
         """Workload keys and devices by their numbers."""

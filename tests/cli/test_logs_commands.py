@@ -115,13 +115,13 @@ def test_the_fastest_come_first(capsys: pytest.CaptureFixture[str], database: Pa
 
 
 COLUMNS = {
-    "list": "workload device threads n_trials n_failed default_s best_s winner last_time",
-    "best": "workload device threads default_s median_s gain template knobs uid",
-    "show": "uid time workload threads template status median_s mark",
+    "list": "workload device threads n_trials n_failed default_s best_s winner last_time kernel",
+    "best": "workload device threads default_s median_s gain template knobs uid kernel",
+    "show": "uid time workload threads template status median_s mark kernel",
     "stats": "workload device threads n_trials failures spent_s default_s best_s gain times n_to_near n_since_best "
-    "expected_gain",
+    "expected_gain kernel",
     "explain": "workload verdict trust origin template knobs median_s expected_gain reason uid",
-    "watch": "workload n_trials n_failed default_s best_s gain state",
+    "watch": "workload n_trials n_failed default_s best_s gain state kernel",
     "verify": "record reason",
     "prune": "database n_deleted n_left size_bytes",
     "diff": "workload threads device_a device_b a_s b_s speedup verdict",

@@ -73,7 +73,10 @@ def test_the_table_is_a_page_on_loopback(tmp_path: Path) -> None:
             assert "connect-src 'self'" in page.read().decode()
         with urllib.request.urlopen(f"{found[1]}state", timeout=10) as answer:
             state = json.load(answer)
-        assert state["columns"][0]["title"] == "workload" and "2 trials of 1 task" in state["text"]
+        assert [column["title"] for column in state["columns"][:2]] == [
+            "kernel",
+            "workload",
+        ] and "2 trials of 1 task" in state["text"]
         assert state["rows"][0][-1] == "searching (single trials)"
         with open_store(database) as store:
             store.add([record(4, winner=True)])

@@ -16,6 +16,7 @@ from autosched.records.report import make_document
 from autosched.space import Config
 from autosched.task import Measurement, Status, Trial
 from autosched.testing.tasks import matmul_task
+from tests.cli.models import dense_file
 
 Run = Callable[..., Any]
 
@@ -80,3 +81,20 @@ def test_tune_says_what_its_records_say(run: Run, tmp_path: Path) -> None:
         assert (*values[:2], tuned["gain"] if values[2] is None else values[2]) == wanted, name
     listed = rows_of(run("tune", "tests.own.kernels:scale", "--list", "--db", database))[0]
     assert listed["best_s"] == pytest.approx(tuned["best_s"])
+
+
+def test_a_kernel_has_one_name(run: Run, tmp_path: Path) -> None:
+    model, database = str(dense_file(tmp_path / "m.onnx")), ("--db", str(tmp_path / "m.db"))
+    options = ("--threads", "1", *database)
+    (tuned,) = rows_of(run("tune", model, "--trials", "2", *options))
+    (kernel,) = run("inspect", model, "--no-time", *options)["kernels"]
+    name = kernel["kernel"]
+    assert tuned["name"] == name
+    for command in ("list", "best", "stats", "show", "explain"):
+        words = (model, *options) if command == "explain" else database
+        assert {row["kernel"] for row in rows_of(run("logs", command, *words))} == {name}, command
+    with open_store(database[1], write=False) as store:
+        assert [row["kernel"] for row in _state(store)[0]] == [name]
+    for command in ("list", "best", "stats", "explain"):  # and they are found by it
+        assert rows_of(run("logs", command, name, *(options if command == "explain" else database))), command
+    assert main(["build", model, "--pin", name, "rows=2", "-o", str(tmp_path / "m.asx"), *options]) == 0

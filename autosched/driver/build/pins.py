@@ -1,4 +1,4 @@
-"""Configurations that the caller pins: kernels by a part of their workload, knobs as reports write them."""
+"""Configurations that the caller pins: kernels by name or by a part of their workload, knobs as reports write them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Pinned(DispatchContext):
     """Another reader's answers, but for the kernels whose configuration the caller has named.
 
     reader  asked for all others
-    pins    (a part of the workload's text, configuration): the first one that fits a kernel counts
+    pins    (a kernel's name or a part of its workload's text, configuration): the first one that fits a kernel counts
     used    those of them that a kernel was found for
     """
 
@@ -36,7 +36,7 @@ class Pinned(DispatchContext):
     def own(self, task: Task, valid: Validator | None = None) -> Found:
         """The pinned configuration, else the reader's answer. Raises UsageError for one that cannot be used."""
         for part, text in self.pins:
-            if part in str(task.workload) or part in task.key:
+            if part == task.name or part in str(task.workload) or part in task.key:
                 self.used.add(part)
                 config = parse_config(text, task)
                 if objection := valid(config) if valid is not None else "":
@@ -51,7 +51,9 @@ class Pinned(DispatchContext):
     def check_used(self) -> None:
         """Refuse a pin that no kernel was found for. Raises UsageError."""
         if unused := [part for part, _ in self.pins if part not in self.used]:
-            raise UsageError(f"no kernel's workload holds '{unused[0]}'", hint="see `autosched tune --list`")
+            raise UsageError(
+                f"no kernel's workload holds '{unused[0]}', and none has that name", hint="see `autosched tune --list`"
+            )
 
 
 def parse_config(text: str, task: Task) -> Config:
