@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -128,11 +128,21 @@ def _convergence(medians: np.ndarray) -> tuple[int | None, int | None, float | N
     return to_near, since, None if expected is None else float(expected)
 
 
-def model_progress(n_tasks: int, columns: TrialColumns, weights: Sequence[int]) -> list[tuple[int, float]]:
+def wall_clock(columns: TrialColumns) -> Callable[[float], float]:
+    """From a record's time to the seconds of tuning until then, pauses of more than a minute left out."""
+    if not columns:
+        return lambda time: 0.0
+    known = np.sort(np.array(columns[1], dtype=np.float64))
+    passed = np.cumsum(_pauses(known))
+    return lambda time: float(passed[max(0, int(np.searchsorted(known, time, side="right")) - 1)])
+
+
+def model_progress(n_tasks: int, columns: TrialColumns, weights: Sequence[int]) -> list[tuple[int, float, float]]:
     """The time of all tasks together by the best that is known of each, as trials went by.
 
     columns  as `SqlStore.trial_table()` gives them;  weights  how often each of the tasks is called, 0: left out
-    returns  (trials so far, seconds) from where each task has a time on, at every improvement and at the end
+    returns  (trials so far, seconds that the tasks take, seconds of tuning until then) from where each task has a time
+             on, at every improvement and at the end
     """
     wanted = np.array(weights) > 0
     if not columns or not wanted.any():
@@ -141,7 +151,8 @@ def model_progress(n_tasks: int, columns: TrialColumns, weights: Sequence[int]) 
     median, is_trial = np.array(medians, dtype=np.float64), _are_trials(statuses)
     index = np.asarray(index)
     missing = {i for i in range(n_tasks) if wanted[i]}
-    best, total, found = np.full(n_tasks, np.inf), 0.0, list[tuple[int, float]]()
+    best, total, found = np.full(n_tasks, np.inf), 0.0, list[tuple[int, float, float]]()
+    passed = wall_clock(columns)
     order = [i for i in np.argsort(np.array(times, dtype=np.float64), kind="stable") if wanted[index[i]] & is_trial[i]]
     missing &= {int(i) for i in np.unique(index[~np.isnan(median)])}  # what never worked is not waited for
     for n, i in enumerate(order, start=1):
@@ -152,7 +163,7 @@ def model_progress(n_tasks: int, columns: TrialColumns, weights: Sequence[int]) 
         best[task] = value
         missing.discard(task)
         if not missing:
-            found.append((n, float(total)))
+            found.append((n, float(total), passed(times[i])))
     if found and found[-1][0] != len(order):
-        found.append((len(order), found[-1][1]))
+        found.append((len(order), found[-1][1], passed(times[order[-1]])))
     return found

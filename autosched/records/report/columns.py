@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from autosched.records.record import Record
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def trial_columns(trials: Sequence[tuple[int, Record]]) -> JsonObject:
+def trial_columns(trials: Sequence[tuple[int, Record]], passed: Callable[[float], float]) -> JsonObject:
     """Numbers and times in ms (None for a failure) in the trials' order, and coded columns.
 
+    passed  from a record's time to the seconds of tuning until then, which are the column `s`
     n  None where the numbers are 1, 2, 3, …
     A coded column is {name, values, codes}: trial i has values[codes[i]], None where it has none. The codes are a list,
     or a text with a digit to the base 36 for each trial; without them all trials have the first value.
@@ -26,6 +27,7 @@ def trial_columns(trials: Sequence[tuple[int, Record]]) -> JsonObject:
     return {
         "n": None if numbers == list(range(1, len(numbers) + 1)) else numbers,
         "ms": [_ms(record) for record in records],
+        "s": [round(passed(record.time), 1) for record in records],
         "status": _coded("status", (str(record.measurement.status) for record in records)),
         "mark": _coded("mark", map(_mark, records)),
         "knobs": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time as clock
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ from autosched.records.record import Record, current_versions
 from autosched.records.report.columns import trial_columns
 from autosched.records.report.roofline import Machines, roofline
 from autosched.records.sql import SqlStore
-from autosched.records.statistics import TaskStatistics, best_so_far, model_progress, task_statistics
+from autosched.records.statistics import TaskStatistics, best_so_far, model_progress, task_statistics, wall_clock
 
 if TYPE_CHECKING:
     from autosched.json_types import Json, JsonObject
@@ -62,11 +62,15 @@ def make_document(
     for record in store.records(query):
         groups.setdefault((record.workload.key, record.device, record.threads), []).append(record)
     most = max(LEAST_ROWS, MOST_ROWS // max(1, len(found)))
+    passed = wall_clock(columns)
+    versions: dict[str, set[str]] = {}
     tasks = []
     for task in found:
         records = groups.get((task.key.workload, task.key.device, task.key.threads), [])
+        for name, value in ((n, v) for record in records for n, v in record.versions.items() if n != "template"):
+            versions.setdefault(name, set()).add(value)
         tasks.append(
-            _task(task, records, wins.get((task.key.workload, task.key.device, task.key.threads)), most)
+            _task(task, records, wins.get((task.key.workload, task.key.device, task.key.threads)), most, passed)
             | {
                 "share": round(_cost(task, weights) / total, 5) if total else None,
                 "weight": (weights or {}).get(task.key.workload, 1),
@@ -79,6 +83,7 @@ def make_document(
         "model": model,
         "made": clock.strftime("%Y-%m-%d %H:%M"),
         "version": current_versions()["autosched"],
+        "versions": {name: sorted(values) for name, values in sorted(versions.items())},
         "importance_how": HOW,
         "weighted": bool(weights),
         "in_model": None if in_model is None else dict(in_model),
@@ -91,18 +96,20 @@ def make_document(
 
 
 def progress_of(keys: Sequence[Json], columns: TrialColumns, weights: Mapping[str, int] | None) -> list[list[Json]]:
-    """Points (trials, ms) of all tasks together by the best single trials; see `model_progress`."""
+    """Points (trials, ms, seconds of tuning) of all tasks together by the best single trials; see `model_progress`."""
     counts = [(weights or {}).get(key.workload, 1 if not weights else 0) for key in keys]
-    return _thinned([[n, _ms(s)] for n, s in model_progress(len(keys), columns, counts)])
+    return _thinned([[n, _ms(s), round(at, 1)] for n, s, at in model_progress(len(keys), columns, counts)])
 
 
 def _cost(task: TaskStatistics, weights: Mapping[str, int] | None) -> float:
     return (task.default_s or task.best_s or 0.0) * (weights or {}).get(task.key.workload, 1)
 
 
-def _task(task: TaskStatistics, records: Sequence[Record], winner: Record | None, most: int) -> JsonObject:
+def _task(
+    task: TaskStatistics, records: Sequence[Record], winner: Record | None, most: int, passed: Callable[[float], float]
+) -> JsonObject:
     return {
-        "name": str(records[0].workload) if records else task.key.workload,
+        "name": _name(task, records),
         "device": task.key.device.name,
         "isa": task.key.device.isa,
         "threads": task.key.threads,
@@ -114,12 +121,21 @@ def _task(task: TaskStatistics, records: Sequence[Record], winner: Record | None
         "best_ms": _ms(task.best_s),
         "confirmed": task.is_confirmed,
         "gain": None if task.gain is None else float(f"{task.gain:.4g}"),
+        "noise": round(winner.noise, 4) or None if winner is not None else None,
         "expected": None if task.expected_gain is None else round(task.expected_gain, 4),
         "winner": None if winner is None else str(winner.config),
-        "steps": improvements(records),
+        "steps": [[n, ms, round(passed(records[int(n) - 1].time), 1)] for n, ms in improvements(records)],
         "importance": [[name, round(share, 4)] for name, share in knob_importance(records)],
-        "trials": trial_columns(_thin(records, most)),
+        "trials": trial_columns(_thin(records, most), passed),
     }
+
+
+def _name(task: TaskStatistics, records: Sequence[Record]) -> str:
+    """The kernel as its model calls it, and what it computes."""
+    if not records:
+        return task.key.workload
+    kernel, workload = next((r.kernel_name for r in reversed(records) if r.kernel_name), ""), str(records[0].workload)
+    return f"{kernel}: {workload}" if kernel and kernel not in workload else workload
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -2,7 +2,7 @@
 const report = JSON.parse(document.getElementById("data").textContent);
 const tasks = report.tasks;
 for (const task of tasks) {  // names and values of columns are kept once for all tasks
-  const trials = task.trials ??= { ms: [], status: [0], mark: [0], knobs: [] };
+  const trials = task.trials ??= { ms: [], s: [], status: [0], mark: [0], knobs: [] };
   const column = ([place, codes]) => ({ name: report.columns[place][0], values: report.columns[place][1], codes });
   Object.assign(trials, { status: column(trials.status), mark: column(trials.mark), knobs: trials.knobs.map(column) });
 }
@@ -62,16 +62,22 @@ function drawNow(id, traces, title, extra = {}) {
   Plotly.react(id, traces, form, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
 }
 
+// What charts of progress have along: the number of a trial, or the time of tuning until it, without long pauses.
+const byTime = () => byId("axis").value === "time";
+const along = (points) => byTime() ? points.map((p) => p[2] / 60) : points.map((p) => p[0]);
+const alongTitle = () => ({ title: { text: byTime() ? "minutes of tuning" : "trials" } });
+const alongText = () => byTime() ? "%{x:.1f} min" : "%{x} trials";
+
 function showProgress() {
   const points = report.progress;
   byId("progress-figure").hidden = points.length < 2;
   if (points.length < 2) return;
   const what = report.weighted ? "model" : "tasks, each once";
   const line = (found, name, shade) => ({ type: "scatter", mode: "lines", name: short(name, 24), line: { shape: "hv", color: color(shade), width: 2 },
-    x: found.map((p) => p[0]), y: found.map((p) => p[1]), hovertemplate: "%{x} trials: %{y:.4g} ms<extra></extra>" });
+    x: along(found), y: found.map((p) => p[1]), hovertemplate: `${alongText()}: %{y:.4g} ms<extra></extra>` });
   const traces = [line(points, report.compare?.b ?? "", "--accent"), ...(report.compare ? [line(report.compare.progress, report.compare.a, "--second")] : [])];
   draw("progress", traces, `Time of the ${what}, by the best known of each task`,
-  { xaxis: { title: { text: "trials" } }, yaxis: { title: { text: "ms" } }, showlegend: traces.length > 1 });
+  { xaxis: alongTitle(), yaxis: { title: { text: "ms" } }, showlegend: traces.length > 1 });
   const [first, last] = [points[0], points.at(-1)];
   byId("progress-text").textContent = `From ${ms(first[1])} ms after ${many(first[0], "trial")}, when each task had a time, to ${ms(last[1])} ms after ${last[0].toLocaleString("en")}; `
     + "single measurements: the summary counts only what the last comparisons confirmed.";
@@ -84,7 +90,8 @@ function showShares(chosen) {
   const best = top.map((t, i) => default_[i] / (t.gain ?? 1));
   byId("shares").style.height = `${Math.max(9, 5 + 1.5 * top.length)}rem`;
   draw("shares", [
-    { type: "bar", orientation: "h", name: "with the winner", y: names, x: best, marker: { color: color("--accent") }, hovertemplate: "winner: %{x:.1f} %<extra></extra>" },
+    { type: "bar", orientation: "h", name: "with the winner", y: names, x: best, marker: { color: color("--accent") }, hovertemplate: "winner: %{x:.1f} %<extra></extra>",
+      error_x: { type: "data", array: best.map((share, i) => share * (top[i].noise ?? 0)), color: color("--ink"), thickness: 1.5, width: 3 } },
     { type: "bar", orientation: "h", name: "saved", y: names, x: default_.map((d, i) => d - best[i]), marker: { color: color("--bar") }, hovertemplate: "saved: %{x:.1f} %<extra></extra>" },
   ], report.weighted ? "Share of the model's time" : "Share of the time of all tasks", { barmode: "stack", showlegend: true, bargap: .3,
     legend: { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", traceorder: "normal" }, xaxis: { title: { text: "% of the untuned time" } }, yaxis: { type: "category" } });
@@ -184,6 +191,7 @@ const TASK_COLUMNS = [
   { title: "Default ms", value: (t) => t.default_ms, text: ms, number: true },
   { title: "Best ms", value: (t) => t.best_ms, text: ms, number: true },
   { title: "Gain", value: (t) => t.gain, text: times, number: true },
+  { title: "± (noise)", value: (t) => t.noise, text: percent, number: true },
   ...(tasks.some((t) => t.roofline) ? [{ title: "Of peak", value: (t) => t.roofline?.share ?? null, text: percent, number: true }] : []),
   { title: "Trials", value: (t) => t.n, number: true },
   { title: "Failed", value: failed, number: true },
@@ -209,17 +217,22 @@ const trialTable = makeTable(byId("trial-table"), "Trials of the task in the ord
 function rowsOf(task) {
   const t = task.trials, code = (codes, i) => codes === undefined ? 0 : typeof codes === "string" ? parseInt(codes[i], 36) : codes[i];
   const at = (column, i) => column.values[code(column.codes, i)];
-  return t.ms.map((ms, i) => ({ n: t.n ? t.n[i] : i + 1, ms, status: at(t.status, i), mark: at(t.mark, i), knobs: t.knobs.map((knob) => at(knob, i)) }));
+  return t.ms.map((ms, i) => ({ n: t.n ? t.n[i] : i + 1, ms, status: at(t.status, i), s: t.s[i], mark: at(t.mark, i), knobs: t.knobs.map((knob) => at(knob, i)) }));
 }
 
 function showConvergence(task) {
-  const traces = [{ type: "scatter", mode: "lines", line: { shape: "hv", color: color("--accent"), width: 2.5 }, x: task.steps.map((s) => s[0]), y: task.steps.map((s) => s[1]), hovertemplate: "best after %{x}: %{y:.4g} ms<extra></extra>" }];
+  const traces = [{ type: "scatter", mode: "lines", line: { shape: "hv", color: color("--accent"), width: 2.5 }, x: along(task.steps), y: task.steps.map((s) => s[1]), hovertemplate: `best after ${alongText()}: %{y:.4g} ms<extra></extra>` }];
+  if (task.confirmed && task.steps.length && task.best_ms !== null) {
+    const bar = { type: "data", array: [task.best_ms * (task.noise ?? 0)], color: color("--second"), thickness: 1.5, width: 5 };
+    traces.push({ type: "scatter", mode: "markers", x: along([task.steps.at(-1)]), y: [task.best_ms], error_y: bar, marker: { color: color("--second"), size: 8, symbol: "diamond" },
+      hovertemplate: `winner, compared with the default: %{y:.4g} ms ± ${percent(task.noise ?? 0)}<extra></extra>` });
+  }
   const good = task.rows.filter((r) => r.ms !== null), ceiling = 2.5 * (task.default_ms ?? task.best_ms ?? 0);
   const near = good.filter((r) => r.ms <= ceiling);
-  traces.unshift({ type: "scatter", mode: "markers", x: near.map((r) => r.n), y: near.map((r) => r.ms), marker: { color: color("--soft"), size: 4, opacity: .5 }, hovertemplate: "trial %{x}: %{y:.4g} ms<extra></extra>" });
+  traces.unshift({ type: "scatter", mode: "markers", x: along(near.map((r) => [r.n, r.ms, r.s])), y: near.map((r) => r.ms), text: near.map((r) => `trial ${r.n}`), marker: { color: color("--soft"), size: 4, opacity: .5 }, hovertemplate: "%{text}: %{y:.4g} ms<extra></extra>" });
   const shapes = task.default_ms === null ? [] : [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: task.default_ms, y1: task.default_ms, line: { color: color("--second"), width: 1.5, dash: "dash" } }];
   const annotations = task.default_ms === null ? [] : [{ xref: "paper", x: 1, y: task.default_ms, text: "default", showarrow: false, xanchor: "right", yanchor: "bottom", font: { color: color("--second") } }];
-  draw("convergence", traces, "Convergence", { shapes, annotations, xaxis: { title: { text: "trials" } }, yaxis: { title: { text: "ms" } } });
+  draw("convergence", traces, "Convergence", { shapes, annotations, xaxis: alongTitle(), yaxis: { title: { text: "ms" } } });
   const last = task.steps.at(-1), away = good.length - near.length;
   byId("convergence-text").textContent = !last ? "Nothing has worked." : `After ${many(last[0], "trial")} the best is ${ms(last[1])} ms; the default takes ${ms(task.default_ms)} ms.`
     + (away > 0 ? ` ${many(away, "slower trial")} not drawn.` : "");
@@ -300,7 +313,7 @@ function showTrials(task) {
   const columns = [
     { title: "#", value: (r) => r.n, number: true }, { title: "ms", value: (r) => r.ms, text: ms, number: true },
     { title: "over best", value: (r) => r.ms === null || !task.best_ms ? null : r.ms / task.best_ms, text: times, number: true },
-    { title: "status", value: (r) => r.status }, { title: "mark", value: (r) => r.mark, text: (v) => v },
+    { title: "after s", value: (r) => r.s, number: true }, { title: "status", value: (r) => r.status }, { title: "mark", value: (r) => r.mark, text: (v) => v },
     ...task.trials.knobs.map((knob, i) => ({ title: knob.name, value: (r) => r.knobs[i] ?? null, number: knob.values.every((v) => v === null || typeof v === "number") })),
   ];
   trialTable.fill(columns, task.rows);
@@ -433,17 +446,20 @@ function showSummary() {
   const winners = tasks.filter((t) => t.gain !== null && t.gain > 1).length;
   const missing = report.unmeasured + tasks.length - known.length, single = tasks.filter((t) => !t.confirmed).length;
   const apart = (missing ? `; ${many(missing, "kernel")} not measured, and not in it` : "") + (single ? `; ${many(single, "task")} by single trials` : "");
-  const whole = report.in_model;
+  const whole = report.in_model, noises = tasks.map((t) => t.noise).filter((noise) => noise !== null).sort(order);
   const facts = [
     ...(whole ? [["Model, whole runs", `${ms(whole.before_ms)} → ${ms(whole.after_ms)} ms`, `${wholeChange(whole)}; every kernel in it, tuned or not`]] : []),
     [report.weighted ? "Model, sum of its kernels" : "All tasks, each once", before ? `${ms(before)} → ${ms(after)} ms` : "–", before ? `${times(before / after)} as fast as untuned` + apart : ""],
     ["Tasks", tasks.length.toLocaleString("en"), `${winners} better than their default`],
     ["Trials", sum((t) => t.n).toLocaleString("en"), `${sum(failed).toLocaleString("en")} failed`],
+    ...(noises.length ? [["Noise", `± ${percent(noises[noises.length >> 1])}`, `of winners against defaults, the median; ± ${percent(noises.at(-1))} at most`]] : []),
     ["Time spent", clock(sum((t) => t.spent_s)), "measuring and searching"],
   ];
   const devices = [...new Set(tasks.map((t) => `${t.device} (${t.isa})`))], threads = [...new Set(tasks.map((t) => t.threads))].sort(order);
   byId("title").textContent = report.model ? `Tuning report: ${report.model}` : "Tuning report";
   byId("origin").textContent = [devices.length > 3 ? many(devices.length, "device") : devices.join(", "), threads.length ? `threads: ${threads.join(", ")}` : "", report.origin, `made ${report.made}`, `autosched ${report.version}`].filter(Boolean).join(" · ");
+  const versions = Object.entries(report.versions).map(([name, found]) => `${name} ${found.join(" and ")}`);
+  byId("versions").textContent = versions.length ? `measured with ${versions.join(", ")}` : "";
   byId("summary").replaceChildren(...facts.map(([name, value, more]) => {
     const part = element("div"), number = element("dd", value);
     number.append(element("small", more));
@@ -496,6 +512,7 @@ byId("previous").addEventListener("click", () => select(tasks[tasks.indexOf(sele
 byId("next").addEventListener("click", () => select(tasks[tasks.indexOf(selected) + 1]));
 byId("more").addEventListener("click", trialTable.more);
 byId("save").addEventListener("click", saveTrials);
+byId("axis").addEventListener("change", () => { showProgress(); if (selected) showConvergence(selected); });
 for (const id of ["knob-x", "knob-y"]) byId(id).addEventListener("change", () => showPairs(selected));
 showSummary();
 if (report.compare) showCompare();

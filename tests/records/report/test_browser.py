@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import autosched
 from autosched.cli import main
 from autosched.records import Record, RecordFilter, make_record, open_store
 from autosched.records.report import Peak, make_document, make_page
@@ -50,7 +51,7 @@ def tuned_records() -> list[Record]:
         trial = Trial(Config("matmul", knobs), measurement)
         found.append(dataclasses.replace(make_record(task, trial, is_default=n == 0), time=float(n)))
     best = min((r for r in found if r.measurement.is_ok), key=lambda r: r.measurement.median_s)
-    good = dataclasses.replace(best.measurement, how={"baseline_s": 4e-3})
+    good = dataclasses.replace(best.measurement, how={"baseline_s": 4e-3, "noise": 0.03})
     return [*found, dataclasses.replace(best, measurement=good, is_default=False, is_winner=True, time=300.0)]
 
 
@@ -124,6 +125,28 @@ def test_what_a_log_says_is_text(light: tuple[Any, list[str]]) -> None:
         wait(page)
     assert page.locator("#sources pre").all_inner_texts()[0] == "def kernel(): <script>alert(3)</script>"
     assert not [text for text in heard if text.startswith(("dialog", "error"))]
+
+
+def test_error_bars_noise_versions_and_the_axis_of_time(light: tuple[Any, list[str]]) -> None:
+    page, _ = light
+    page.get_by_label("Task", exact=True).select_option(label=task_label(page))
+    wait(page)
+    last = "document.getElementById('convergence').data.at(-1)"
+    assert page.evaluate(f"{last}.error_y.array[0] / {last}.y[0]") == pytest.approx(0.03)
+    bars = page.evaluate("document.getElementById('shares').data[0]")
+    assert max(a / b for a, b in zip(bars["error_x"]["array"], bars["x"])) == pytest.approx(0.03)
+    assert "± 3 %" in page.locator("#summary").inner_text()
+    cells = page.locator("#task-table tbody tr", has_text="784x256").locator("td").all_inner_texts()
+    assert "3 %" in cells
+    versions = page.locator("#versions").inner_text()
+    assert f"autosched {autosched.__version__}" in versions and "numba" in versions
+    for over, title, most in (("wall-clock time", "minutes of tuning", 300 / 60), ("trials", "trials", 261)):
+        page.get_by_label("Charts of progress over").select_option(label=over)
+        wait(page)
+        for chart in ("progress", "convergence"):
+            place = f"document.getElementById('{chart}')"
+            assert page.evaluate(f"{place}.layout.xaxis.title.text") == title
+            assert page.evaluate(f"{place}.data.at(-1).x.at(-1)") == pytest.approx(most, abs=3)
 
 
 def test_tables_sort_filter_and_page(light: tuple[Any, list[str]], report: Path) -> None:

@@ -27,20 +27,20 @@ def test_the_document_thins_and_keeps_the_best(tmp_path: Path, monkeypatch: pyte
         (task,) = make_document(store)["tasks"]
     trials = task["trials"]
     assert len(trials["n"]) == 40 and trials["n"][0] == 199 and trials["ms"][0] == pytest.approx(1 / 199, rel=1e-3)
-    assert task["steps"][0] == [1, 1.0] and task["steps"][-1][0] == 199 and task["n"] == 199
+    assert task["steps"][0] == [1, 1.0, 0.0] and task["steps"][-1][0] == 199 and task["n"] == 199
 
 
 def test_columns_keep_kinds_of_values_apart() -> None:
     task, fine = matmul_task(), Measurement(Status.OK, (1e-3,))
     knobs = ({"a": 1, "b": True}, {"a": True, "b": (1, 2)}, {"a": 1})
     records = [make_record(task, Trial(Config("matmul", k), fine)) for k in knobs]  # type: ignore[arg-type]
-    found = trial_columns(list(enumerate(records, start=1)))
+    found = trial_columns(list(enumerate(records, start=1)), lambda time: 0.0)
     template, a, b = found["knobs"]
     assert found["n"] is None and template == {"name": "template", "values": ["matmul"]}
     assert a == {"name": "a", "values": [1, "true"], "codes": "010"}
     assert [b["values"][int(code)] for code in b["codes"]] == ["true", "[1, 2]", None]
     many = [make_record(task, Trial(Config("matmul", {"a": i}), fine)) for i in range(40)]
-    columns = trial_columns([(7, many[0]), *enumerate(many[1:], start=8)])
+    columns = trial_columns([(7, many[0]), *enumerate(many[1:], start=8)], lambda time: 0.0)
     assert columns["knobs"][1]["codes"] == list(range(40)) and columns["n"][:2] == [7, 8]
 
 
@@ -50,7 +50,7 @@ def test_the_model_gets_faster_as_trials_go_by(tmp_path: Path) -> None:
     with open_store(tmp_path / "r.db") as store:
         store.add([at(time, record(rows, task=task)) for time, task, rows in times])
         found = make_document(store, weights={first.key: 1, second.key: 3})
-    assert found["progress"] == [[3, 3.5], [4, 1.25], [5, 1.25]] and found["weighted"]
+    assert found["progress"] == [[3, 3.5, 2.0], [4, 1.25, 4.0], [5, 1.25, 5.0]] and found["weighted"]
     assert [task["weight"] for task in found["tasks"]] == [3, 1]
     assert found["tasks"][0]["share"] == pytest.approx(0.75 / 1.25)
 
