@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import click
 
 from autosched.cli import completion
 from autosched.cli.common import Common, make_command
-from autosched.cli.model import Shapes, open_executable, whole
+from autosched.cli.model import Shapes, is_built, open_executable, whole
 from autosched.cli.output import Column, Table, milliseconds, percent, print_json, say, show, size
 from autosched.cli.paths import check_output
 from autosched.cli.values import SHAPES
@@ -19,6 +20,7 @@ from autosched.errors import UsageError
 from autosched.runtime.description import facts, kernel_rows
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.target import Target
+from autosched.trust import is_own_file
 
 if TYPE_CHECKING:
     from autosched.json_types import Json, JsonObject
@@ -67,7 +69,12 @@ MORE = (Column("workload", "workload"), Column("code_bytes", "code", size, right
 @click.option(
     "--variant", default="", metavar="NAME", help="Of an artifact for several targets the one of this name: sm_90a."
 )
-@click.option("--time", "timed", is_flag=True, help="Run the model, and show each kernel's time and share.")
+@click.option(
+    "--time/--no-time",
+    "timed",
+    default=None,
+    help="Run the model, and show each kernel's time and share (default: where it runs here and the file is yours).",
+)
 @click.option("--graph", type=click.Path(path_type=Path), help="Write a drawing of the graph: .svg or .html.")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
 def command(
@@ -81,14 +88,13 @@ def command(
     ptx: bool,
     sass: bool,
     variant: str,
-    timed: bool,
+    timed: bool | None,
     graph: Path | None,
     shapes: Shapes | None,
 ) -> None:
-    """Show what a built MODEL holds: inputs, outputs, memory, kernels, and the model's nodes that each computes.
+    """Show what a built MODEL holds: inputs, outputs, memory, kernels, the model's nodes that each computes, its time.
 
-    An artifact is looked at as it is; a model is built first, with what the databases know. --time and --graph need
-    one size.
+    A model is built first, with what the databases know. --time and --graph need one size.
     """
     forms = [form for form, is_wanted in zip(CODE, (source, schedule, llvm, asm, ptx, sass), strict=True) if is_wanted]
     if len(forms) > 1:
@@ -111,6 +117,8 @@ def command(
         click.echo(code_of(executable, name, forms[0]))
         return
     rows = [row for row in kernel_rows(executable) if name in (None, row["kernel"])]
+    if timed is None:
+        timed = not variant and _may_run(executable, model)
     if timed and not isinstance(executable, DynamicExecutable):
         _add_times(rows, executable, model.name, common)
     if graph is not None and not isinstance(executable, DynamicExecutable):
@@ -153,12 +161,22 @@ def code_of(executable: Executable | DynamicExecutable, name: str, form: str) ->
 
 def _add_times(rows: list[JsonObject], executable: Executable, name: str, common: Common) -> None:
     with Waiting(f"timing {name}", quiet=common.is_quiet):
-        from autosched.driver.bench.profile import profile
+        from autosched.driver.bench.profile import kernel_times
 
-        found = {k.kernel: k for k in profile(executable, name=name, threads=common.threads, time_s=2.0).kernels}
+        found = kernel_times(executable, threads=common.threads)
+    total = math.fsum(found.values())
     for row in rows:
-        row["seconds"], row["share"] = found[row["kernel"]].seconds, found[row["kernel"]].share
+        row["seconds"], row["share"] = found[row["kernel"]], found[row["kernel"]] / total
     rows.sort(key=lambda row: -row["seconds"])
+
+
+def _may_run(executable: Executable | DynamicExecutable, model: Path) -> bool:
+    """Whether the model's code is for this machine, and made here or in a file that nobody else could write."""
+    try:
+        import autosched.driver.bench.profile  # noqa: F401
+    except ModuleNotFoundError:  # what measures is no part of the serving set
+        return False
+    return _runs_here(executable) and (not is_built(model) or is_own_file(model))
 
 
 def _runs_here(executable: Executable | DynamicExecutable) -> bool:

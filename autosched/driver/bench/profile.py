@@ -151,19 +151,39 @@ def profile(executable: Executable, *, name: str = "model", threads: int | None 
     threads  None: as many as there are
     time_s   for running the model with the profiler and without, in turns
     """
+    executor = _filled(executable, threads)
+    end_to_end_s, runs = _measure(executor, time_s)
+    peaks = measure_peaks(Target("cpu"), executor.threads)
+    nodes = _nodes(executable, runs)
+    kernels = _kernels(executable, nodes, peaks, executor.program.kernel_threads())
+    sum_s = float(np.median(runs.sum(axis=1)))
+    return Profile(name, executor.threads, kernels, nodes, end_to_end_s, sum_s, peaks)
+
+
+def kernel_times(executable: Executable, *, threads: int | None = None, time_s: float = 0.5) -> dict[str, float]:
+    """The seconds that each kernel takes in a run of the model, in all its calls together."""
+    _, runs = _measure(_filled(executable, threads), time_s)
+    found: dict[str, float] = {}
+    for node in _nodes(executable, runs):
+        found[node.kernel] = found.get(node.kernel, 0.0) + node.seconds
+    return found
+
+
+def _filled(executable: Executable, threads: int | None) -> GraphExecutor:
+    """An executor whose inputs are random."""
     executor = GraphExecutor(executable, threads=choose_threads(threads))
     for key, value in random_inputs(input_specs(executable), ranges=known_ranges(executable)).items():
         executor.set_input(key, value)
-    end_to_end_s, runs = _measure(executor, time_s)
-    peaks = measure_peaks(Target("cpu"), executor.threads)
-    nodes = tuple(
+    return executor
+
+
+def _nodes(executable: Executable, runs: np.ndarray) -> tuple[NodeProfile, ...]:
+    """The median of each node's times [run, node]."""
+    return tuple(
         NodeProfile(node.name, node.kernel, float(s))
         for node, s in zip(executable.graph.nodes, np.median(runs, axis=0), strict=True)
         if node.kernel != NOP
     )
-    kernels = _kernels(executable, nodes, peaks, executor.program.kernel_threads())
-    sum_s = float(np.median(runs.sum(axis=1)))
-    return Profile(name, executor.threads, kernels, nodes, end_to_end_s, sum_s, peaks)
 
 
 def _measure(executor: GraphExecutor, time_s: float) -> tuple[float, np.ndarray]:
