@@ -99,7 +99,7 @@ def model(settings: Settings) -> list[Table]:
     """The model's time over tuning time, against peers, and every tuned kernel against its default again."""
     path = save(get_model(settings.model, 1), settings.folder, settings.model)
     module, database = load_model(path), settings.folder / "model.db"
-    options = TuneOptions(budget_s=60 * settings.minutes, threads=settings.threads, until=0.0)
+    options = TuneOptions(budget=60 * settings.minutes, threads=settings.threads, until=0.0)
     report = autosched.tune(module, "cpu", records=database, options=options, progress=_Say())
     tasks = extract_tasks(module, Target("cpu"), threads=settings.threads)
     with open_store(database, write=False) as store:

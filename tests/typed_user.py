@@ -14,6 +14,7 @@ from autosched.relax.frontend.onnx import from_onnx
 
 def tune_and_build(path: str) -> float:
     report = autosched.tune(path, records="tuned.db", budget="10m", options=TuneOptions(trials=5))
+    assert_type(TuneOptions(budget="10m").budget_s, float | None)
     assert_type(report, autosched.TuneReport)
     gain = sum(task.weight for task in report.tasks)
     executable = autosched.build(path, records="tuned.db", threads=2)

@@ -44,7 +44,7 @@ class SearchFlags:
         if self.strategy not in ("auto", *strategies()):
             raise UsageError(f"no strategy '{self.strategy}'", hint=f"there are auto, {', '.join(strategies())}")
         return TuneOptions(
-            budget_s=self.budget,
+            budget=self.budget,
             trials=self.trials,
             until=0.01 if self.until is None else self.until,
             threads=threads,

@@ -21,7 +21,7 @@ RUN_AS = ("latency", "throughput")
 class TuneOptions:
     """How to tune.
 
-    budget_s  time limit in seconds
+    budget    time limit: "90s", "10m", "1h30m", or seconds
     trials    limit of measurements, all tasks together
     until     stop when the expected further gain of the whole model is below this share; 0: only at a limit
     threads   threads that the kernels may use
@@ -41,7 +41,7 @@ class TuneOptions:
     Raises    UsageError for an impossible value.
     """
 
-    budget_s: float | None = None
+    budget: str | float | None = None
     trials: int | None = None
     until: float = 0.01
     threads: int | None = None
@@ -57,6 +57,12 @@ class TuneOptions:
     run_as: Literal["latency", "throughput"] = "latency"
     graph: bool = False
     precision: str | None = None
+
+    @property
+    def budget_s(self) -> float | None:
+        """The time limit in seconds."""
+        found = self.budget
+        return found if found is None or isinstance(found, float | int) else parse_duration(str(found))
 
     def companions(self, threads: int) -> int | None:
         """How many instances run beside the one that is measured: one for each core that it leaves free."""
@@ -74,7 +80,11 @@ class TuneOptions:
     def __post_init__(self) -> None:
         if self.trials is not None and self.trials < 1:
             raise UsageError(f"{self.trials} trials", hint="give at least 1")
-        if self.budget_s is not None and not 0 < self.budget_s < math.inf:
+        try:
+            is_fit = self.budget_s is None or 0 < self.budget_s < math.inf
+        except ValueError as error:
+            raise UsageError(f"budget: {error}") from None
+        if not is_fit:
             raise UsageError(f"a budget of {self.budget_s} s", hint="give a positive time")
         if not 0 <= self.until < 1:
             raise UsageError(f"until an expected gain of {self.until}", hint="give a share such as 0.01, or 1%")
@@ -90,9 +100,6 @@ def with_budget(options: TuneOptions, budget: str | float | None) -> TuneOptions
     """Options with a budget: "10m", or seconds. Raises UsageError for no duration, or where the options have one."""
     if budget is None:
         return options
-    if options.budget_s is not None:
+    if options.budget is not None:
         raise UsageError("a budget, and another in the options", hint="give one of them")
-    try:
-        return dataclasses.replace(options, budget_s=parse_duration(str(budget)))
-    except ValueError as error:
-        raise UsageError(f"budget: {error}") from None
+    return dataclasses.replace(options, budget=budget)

@@ -145,4 +145,4 @@ def test_build_and_tune_take_a_path_and_a_model(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no duration"):
         autosched.tune(path, budget="soon")
     with pytest.raises(UsageError, match="another in the options"):
-        autosched.tune(path, budget="1m", options=autosched.TuneOptions(budget_s=3))
+        autosched.tune(path, budget="1m", options=autosched.TuneOptions(budget=3))

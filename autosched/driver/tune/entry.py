@@ -54,7 +54,7 @@ def tune(
 ) -> TuneReport:
     """Tune every kernel of a model (a path, or what `build` takes), a PrimFunc, tensors or one task.
 
-    budget    time limit: "90s", "10m", "1h30m", or seconds; replaces `options.budget_s`
+    budget    time limit: "90s", "10m", "1h30m", or seconds; replaces `options.budget`
     shapes    sizes of the symbolic inputs of a model: {"x": (4, 784)}, or ranges of them,
               {"x": (range(1, 513), 784)}. Representative shapes of a range are tuned, each with its share of the
               budget. Every winner is measured at each of them, and few are kept. A build at any shape of the range

@@ -106,7 +106,7 @@ class GraphSearch:
         """The options with what the search has left of a budget of time."""
         if options.budget_s is None:
             return options
-        return dataclasses.replace(options, budget_s=max(options.budget_s - self.session.elapsed_s, LEAST_S))
+        return dataclasses.replace(options, budget=max(options.budget_s - self.session.elapsed_s, LEAST_S))
 
     def run(
         self,

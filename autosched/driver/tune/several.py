@@ -85,4 +85,4 @@ def share(options: TuneOptions, spent_s: float, n_trials: int, n_models: int) ->
         budget_s = max((budget_s - spent_s) / n_models, 1.0)
     if trials is not None:
         trials = max(-(-(trials - n_trials) // n_models), 1)
-    return dataclasses.replace(options, budget_s=budget_s, trials=trials)
+    return dataclasses.replace(options, budget=budget_s, trials=trials)

@@ -163,9 +163,9 @@ def test_errors_are_shares_of_the_largest_output() -> None:
 
 
 def test_a_quarter_of_the_budget_is_the_graph_s(store: SqlStore) -> None:
-    assert graph_search.share_of(TuneOptions(budget_s=40.0)) == 10.0
+    assert graph_search.share_of(TuneOptions(budget=40.0)) == 10.0
     search = search_in(store)
-    assert 30.0 < (search.rest_of(TuneOptions(budget_s=40.0)).budget_s or 0) < 40.0
+    assert 30.0 < (search.rest_of(TuneOptions(budget=40.0)).budget_s or 0) < 40.0
     assert search.rest_of(TuneOptions()).budget_s is None
 
 

@@ -65,7 +65,7 @@ def test_comparisons_at_the_end_are_no_trials() -> None:
     [
         (TuneOptions(), "without a budget there is no rest"),
         (TuneOptions(trials=4), "all of it was spent"),
-        (TuneOptions(budget_s=5.5), "all of it was spent"),
+        (TuneOptions(budget=5.5), "all of it was spent"),
     ],
 )
 def test_nothing_is_left(options: TuneOptions, why: str) -> None:
