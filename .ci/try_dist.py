@@ -3,15 +3,19 @@
     python .ci/try_dist.py dist
 
 The wheel is installed with everything it depends on and its commands are run; the sdist is installed alone, and its
-files are compared with the wheel's. Exits with 1 on the first thing that does not work. Installs with uv where this
-interpreter has it, which takes seconds, else with pip.
+files are compared with the wheel's. What README and the first page of the documents print to be typed is run as it
+stands, in an environment that has nothing before. Exits with 1 on the first thing that does not work. Installs with uv
+where this interpreter has it, which takes seconds, else with pip.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import venv
 import zipfile
@@ -42,14 +46,26 @@ assert not {"llvmlite", "numba"} & set(sys.modules)
 autosched.load(sys.argv[1])(x, y)
 assert (y == 2 * x).all(), y
 """
+# What the pages that are typed off take as given: a model, and a file of its inputs.
+GIVEN = """
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper, save
+x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (4, n)) for name, n in (("x", 16), ("y", 8)))
+weight = numpy_helper.from_array(np.ones((16, 8), "float32"), "w")
+nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Softmax", ["h"], ["y"])]
+graph = helper.make_graph(nodes, "g", [x], [y], [weight])
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "model.onnx")
+np.savez("in.npz", x=np.ones((4, 16), "float32"))
+"""
+TYPED_OFF = ("README.md", "docs/index.md")
 MOST_MIB = {"plain": 350, "serving": 120}
 
 HAS_UV = importlib.util.find_spec("uv") is not None
 
 
-def make_environment(folder: Path) -> Path:
+def make_environment(folder: Path, with_pip: bool = not HAS_UV) -> Path:
     """Create a virtual environment; returns its Python."""
-    venv.create(folder, with_pip=not HAS_UV)
+    venv.create(folder, with_pip=with_pip)
     return folder / "bin" / "python"
 
 
@@ -63,10 +79,13 @@ def install(python: Path, *what: object, cwd: Path) -> None:
     run(*tool, "--quiet", *what, cwd=cwd)
 
 
-def run(*command: object, cwd: Path) -> str:
+def run(*command: object, cwd: Path, **environment: str) -> str:
     """Run a command without the source tree on its path; returns what it printed."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run(
+        words, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
     if done.returncode:
         sys.exit(f"failed with {done.returncode}: {' '.join(words)}\n{done.stdout}")
     return done.stdout
@@ -77,6 +96,23 @@ def added_mib(python: Path, empty: int) -> int:
     site = next((python.parents[1] / "lib").glob("python*/site-packages"))
     run(python, "-m", "compileall", "-q", "-j", "0", site, "-x", "lib2to3|/tests?/data/", cwd=site)
     return sum(path.lstat().st_blocks * 512 for path in site.rglob("*")) // 2**20 - empty
+
+
+def type_off(page: Path, folder: Path) -> int:
+    """Run the lines of a page that install and use autosched, in an empty environment; gives their number.
+
+    folder  an unpacked sdist, where the page's reader is
+    """
+    python = make_environment(folder / f"typed-{page.stem}", with_pip=True)
+    path = os.pathsep.join((str(python.parent), os.environ["PATH"]))
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith(("pip ", "autosched "))]
+    for line in lines:
+        data = str(folder / "data")
+        run("bash", "-c", line.replace("--budget 10m", "--budget 15s"), cwd=folder, PATH=path, XDG_DATA_HOME=data)
+        if line.startswith("pip "):
+            run(python, "-c", GIVEN, cwd=folder)
+    return len(lines)
 
 
 def only(folder: Path, pattern: str) -> Path:
@@ -128,8 +164,16 @@ def main(dist: Path) -> None:
         install(python, "--no-deps", sdist.resolve(), cwd=work)
         if run(python, "-c", LIST_DATA, cwd=work) != installed:
             sys.exit("the sdist installs other files than the wheel")
+
+        with tarfile.open(sdist) as archive:
+            archive.extractall(work / "unpacked", filter="data")
+        folder = only(work / "unpacked", "*")
+        typed = sum(type_off(folder / name, folder) for name in TYPED_OFF)
     said = ", ".join(f"{name} {mib} MiB" for name, mib in sizes.items())
-    print(f"{wheel.name} and {sdist.name}: installed in clean environments, {len(files)} files, commands run; {said}")
+    print(
+        f"{wheel.name} and {sdist.name}: installed in clean environments, {len(files)} files, commands run, "
+        f"{typed} of them as pages print them; {said}"
+    )
 
 
 COMMANDS = ("tune", "build", "run", "bench", "logs", "worker", "doctor")

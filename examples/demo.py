@@ -38,7 +38,7 @@ def run(folder: Path, *words: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="squeezenet", help="a name from benchmarks/models.py (%(default)s)")
-    parser.add_argument("--budget", default="75s", help="time for tuning (%(default)s)")
+    parser.add_argument("--budget", default="60s", help="time for tuning (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="threads of every runtime (%(default)s)")
     parser.add_argument("--time", type=float, default=4.0, help="seconds of measuring for each row (%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path(__file__).parents[1] / ".cache" / "demo")

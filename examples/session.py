@@ -91,9 +91,9 @@ def main() -> None:
     print(text)
     if args.readme:
         readme = ROOT / "README.md"
-        block = f"```\n{text}\n```"
+        block = f"```console\n{text}\n```"
         found = re.sub(
-            r"```\n\$ autosched tune squeezenet.*?\n```", lambda _: block, readme.read_text(), flags=re.DOTALL
+            r"```console\n\$ autosched tune squeezenet.*?\n```", lambda _: block, readme.read_text(), flags=re.DOTALL
         )
         readme.write_text(found)
     if args.pictures:

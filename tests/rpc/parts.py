@@ -55,6 +55,23 @@ def add_one(session: autosched.rpc.RPCSession, path: Path) -> None:
     np.testing.assert_array_equal(b.numpy(), x + 1)
 
 
+def make_certificates(folder: Path, *names: str) -> None:
+    """Certificates with their keys for 127.0.0.1, signed by ca.pem; other.pem is another authority. Needs openssl."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    for name in ("ca", "other"):
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "3650",
+                "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")  # fmt: skip
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1")
+    for name in names:
+        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+                "-keyout", f"{name}.key", "-out", f"{name}.csr")  # fmt: skip
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                "-days", "3650", "-extfile", "names", "-out", f"{name}.pem")  # fmt: skip
+
+
 def start(
     code: str, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> tuple[subprocess.Popen[str], int]:
