@@ -29,7 +29,7 @@ from benchmarks.fuzz import Outcome, outcomes
 OPSET = 18
 SIZES = (1, 2, 3, 5, 7, 8, 12, 16, 17, 31, 33)
 MOST_ELEMENTS = 20_000
-Shape = tuple[int | str, ...]
+Shape = tuple[int | str, ...]  # known sizes, names of sizes, and "?" for those that are computed
 
 
 @dataclass
@@ -54,7 +54,7 @@ class RandomModel:
 
 @dataclass
 class _Maker:
-    """A model in the making. Values are named with their shapes, as far as these are sizes or names of inputs."""
+    """A model in the making: its inputs, values, nodes and constants."""
 
     random: random.Random
     numbers: Any
@@ -114,7 +114,7 @@ def _unary(m: _Maker, x: str, shape: Shape) -> Made:
 
 
 def _binary(m: _Maker, x: str, shape: Shape) -> Made:
-    same = [name for name, s in m.values if s == shape and name != x]
+    same = [name for name, s in m.values if s == shape and name != x and "?" not in s]
     other = m.random.choice(same) if same and m.random.random() < 0.5 else m.broadcast(shape)
     pair = (x, other) if m.random.random() < 0.5 else (other, x)
     return m.node(m.random.choice(["Add", "Sub", "Mul", "Max", "Min"]), *pair), shape

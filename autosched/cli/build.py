@@ -154,6 +154,7 @@ def command(
     check_output(path, inputs=[model, *map(Path, common.db), *([locked] if locked else [])])
     from autosched import driver
     from autosched.records import FallbackContext
+    from autosched.runtime.relax_vm import VMExecutable
 
     targets = {name: f"llvm -mcpu={name}" for name in mcpu or ()} or _named(common.targets)
     for_fixed = "--pin" if pins else "--mcpu" if mcpu else "more than one --target" if len(targets) > 1 else ""
@@ -209,6 +210,11 @@ def command(
             )
     if pinned is not None:
         pinned.check_used()
+    if isinstance(whole := built.get(""), VMExecutable):
+        whole.save(path)
+        tell(whole, common)
+        say(f"written to {path}", quiet=common.is_quiet)
+        return
     with step("runtime/artifact.py", "write the artifact"):
         _save(built, path)
     reports = {name: driver.build_report(executable) for name, executable in built.items()}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from autosched.driver.build.sized import SizedModel
     from autosched.ir import IRModule
     from autosched.runtime.dynamic import DynamicExecutable
+    from autosched.runtime.relax_vm import VMExecutable
 
 Ranges = Mapping[str, tuple[int | range, ...]]
 
@@ -45,12 +46,18 @@ def build_late(
     return late
 
 
-def tell(late: LateModel | SizedModel | DynamicExecutable, common: Common) -> None:
+def tell(late: LateModel | SizedModel | DynamicExecutable | VMExecutable, common: Common) -> None:
     """Say what is compiled when, and what libraries compute."""
     from autosched.driver.build.sized import SizedModel
     from autosched.runtime.dynamic import DynamicExecutable
+    from autosched.runtime.relax_vm import VMExecutable
     from autosched.runtime.size_expr import show_limit
 
+    if isinstance(late, VMExecutable):
+        parts, kernels = len(late.program.segments), len(list(late.program.kernels()))
+        say(f"{count(kernels, 'kernel')} in {count(parts, 'part')}, between which the model branches or loops",
+            quiet=common.is_quiet)  # fmt: skip
+        return
     if isinstance(late, DynamicExecutable):
         named = (f"'{s.name}'{f' from {s.low} to {s.high}' if s.high is not None else ''}" for s in late.form.sizes)
         limits = "; ".join(show_limit(x.size, x.low, x.high) for x in late.form.limits)
@@ -75,7 +82,7 @@ def tell(late: LateModel | SizedModel | DynamicExecutable, common: Common) -> No
 
 
 def run_late(
-    late: LateModel | SizedModel | DynamicExecutable,
+    late: LateModel | SizedModel | DynamicExecutable | VMExecutable,
     *,
     archive: Path | None,
     files: Sequence[str],
@@ -88,7 +95,10 @@ def run_late(
     """
     from autosched.driver.build.sized import SizedModel
     from autosched.runtime.dynamic import DynamicExecutable
+    from autosched.runtime.relax_vm import VMExecutable
 
+    if isinstance(late, VMExecutable):
+        return _run_branching(late, archive, files, fill, seed)
     if isinstance(late, DynamicExecutable):
         return _run_dynamic(late, archive, files, fill, seed)
     if isinstance(late, SizedModel):
@@ -115,6 +125,19 @@ def _read(names: Iterable[str], archive: Path | None, files: Sequence[str]) -> d
         name, _, path = text.rpartition("=")
         given |= inputs.read_arrays(Path(path), {name: None}) if name else {}
     return given
+
+
+def _run_branching(
+    model: VMExecutable, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
+) -> dict[str, np.ndarray]:
+    """Run the `main` of a model with branches or loops."""
+    wanted = {p.name: (p.shape, p.dtype) for p in model.params("main") if p.shape is not None and p.dtype is not None}
+    if len(wanted) < len(model.params("main")):
+        raise UsageError("the model takes other things than arrays of known sizes", hint="call it from Python")
+    given = inputs.collect_inputs(wanted, archive=archive, files=files, fill=fill, seed=seed)
+    results = model(**given)
+    outputs = results if isinstance(results, tuple) else (results,)
+    return {f"output{n}": array.numpy() for n, array in enumerate(outputs)}
 
 
 def _run_sized(model: SizedModel, archive: Path | None, files: Sequence[str]) -> dict[str, np.ndarray]:

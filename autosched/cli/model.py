@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from autosched.driver.build.sized import SizedModel
     from autosched.ir import IRModule
     from autosched.runtime import Executable
+    from autosched.runtime.relax_vm import VMExecutable
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -102,7 +103,7 @@ def open_executable(
     checks: bool = False,
     take: Callable[[Wanted], object] | None = None,
     variant: str = "",
-) -> Executable | LateModel | SizedModel:
+) -> Executable | LateModel | SizedModel | VMExecutable:
     """Load an artifact, or import and build a model with what the databases know; the others are compiled at calls.
 
     An artifact is loaded without the compiler, unless its kernels are built again with all accesses checked.
@@ -113,6 +114,7 @@ def open_executable(
     if is_built(path):
         from autosched.runtime import Executable
         from autosched.runtime.library import load
+        from autosched.runtime.relax_vm import VMExecutable
 
         if shapes:
             raise UsageError("--shapes does not apply to an artifact", hint="its shapes are fixed; build it again")
@@ -125,6 +127,10 @@ def open_executable(
         if hasattr(loaded, "values_of"):
             sized: SizedModel = loaded
             return sized
+        if isinstance(loaded, VMExecutable) and "main" in loaded.names():
+            if checks:
+                raise UsageError("--checks builds a model of one graph again", hint="give the model's file")
+            return loaded
         if not isinstance(loaded, Executable):
             raise UsageError(f"{path} holds functions and no model", hint="call them from Python: autosched.load")
         if loaded.variants:
@@ -168,7 +174,10 @@ def whole(found: object, path: Path) -> Executable:
     """What was opened, where it has one size and kernels. Raises UsageError."""
     from autosched.runtime import Executable
     from autosched.runtime.dynamic import DynamicExecutable
+    from autosched.runtime.relax_vm import VMExecutable
 
+    if isinstance(found, VMExecutable):
+        raise UsageError(f"{path} branches or loops, and this is for models of one graph", hint="`run` runs it")
     if isinstance(found, DynamicExecutable):
         inputs = ", ".join(f"{name}: {shape}" for name, shape in found.input_shapes.items())
         hint = "give sizes with --shapes and the model's file"

@@ -300,6 +300,10 @@ class BlockBuilder:
         self._module.update_func(gvar, func)
         self._by_form = {}
 
+    def get_unique_function_name(self, name_prefix: str) -> str:
+        """A name that no function of the module has yet."""
+        return self._function_names(name_prefix)
+
     def get_unique_name(self, name_prefix: str) -> str:
         """A variable name that the function does not have yet."""
         return self._scope.names(name_prefix)

@@ -24,11 +24,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError
+from autosched.lazy_names import hook
 from autosched.runtime.artifact_check import check_contents, check_kernel, check_sections, check_tensor
 from autosched.runtime.cuda.devices import CANNOT_RUN, device_rank
 from autosched.runtime.cuda.kernel import archs_of
@@ -213,6 +214,11 @@ def source_contents(script: str, target: str, runs: str) -> Contents:
     """What an artifact of functions as text holds; see `save_source`."""
     manifest = {"source": script, "target": target, "runs": runs}
     return Contents("source", {}, b"", {}, (), {"entry": "", "manifest": manifest})
+
+
+def from_source(script: str, target: str, runs: str) -> Any:
+    """Functions that are compiled when they are called, from text; see `save_source`."""
+    return hook("rebuild")(source_contents(script, target, runs))
 
 
 def _align(size: int) -> int:

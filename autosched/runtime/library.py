@@ -10,20 +10,21 @@ from typing import Any
 from autosched.env import AUTOSCHED_STRICT
 from autosched.errors import ArtifactError, InvalidTypeError, InvalidValueError
 from autosched.lazy_names import hook
-from autosched.runtime.artifact import Contents, NeedsRebuildError, load_contents, source_contents
+from autosched.runtime.artifact import Contents, NeedsRebuildError, load_contents
 from autosched.runtime.compiled_function import CompiledFunction
 from autosched.runtime.device import device
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable
 from autosched.runtime.module import Module
+from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.sized_module import FUNCTION, SizedModule
 from autosched.target import choose_threads
 
-Loaded = Module | Executable | DynamicExecutable | CompiledFunction
+Loaded = Module | Executable | DynamicExecutable | CompiledFunction | VMExecutable
 
 
 def load(path: str | Path, *, mapped: bool = False, variant: str = "") -> Any:
-    """Read an artifact: the Executable or Module that `save` or `export_library` wrote.
+    """Read an artifact: the Executable, Module or VMExecutable that `save` or `export_library` wrote.
 
     mapped   leave constants in the file, so that processes share them; nobody may write to the file meanwhile.
              Without it a file that is overwritten or cut later changes nothing.
@@ -50,11 +51,6 @@ def load_module(path: str | Path, fmt: str = "") -> Any:
     return load(path)
 
 
-def from_source(script: str, target: str, runs: str) -> Any:
-    """Functions that are compiled when they are called, from text; see `artifact.save_source`."""
-    return hook("rebuild")(source_contents(script, target, runs))
-
-
 def read_module(path: str | Path, *, mapped: bool = False, variant: str = "") -> Loaded:
     """Read an artifact, whatever its extension, without a compiler.
 
@@ -76,7 +72,7 @@ def module_of_contents(contents: Contents) -> Loaded:
         return SizedModule(made) if FUNCTION in made.manifest else made
     if contents.kind == "function":
         return CompiledFunction(contents)
-    return Module(
+    module = Module(
         contents.kernels,
         contents.native,
         functions=contents.graphs,
@@ -85,6 +81,7 @@ def module_of_contents(contents: Contents) -> Loaded:
         only_functions=True,
         manifest=contents.info["manifest"],
     )
+    return VMExecutable.of(module) if "vm" in module.manifest else module
 
 
 def enabled(target: str) -> bool:

@@ -12,10 +12,9 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, refuse
 from autosched.runtime.array import NDArray
-from autosched.runtime.artifact import Contents, export_path, save_contents, save_source
+from autosched.runtime.artifact import Contents, export_path, from_source, save_contents, save_source
 from autosched.runtime.device import Device, cpu
 from autosched.runtime.executable import Executable
-from autosched.runtime.library import from_source
 from autosched.runtime.module import Module
 from autosched.runtime.profiler_vm import VirtualMachineProfiler
 from autosched.runtime.profiling import Report
@@ -108,9 +107,9 @@ class VMExecutable:
     def __getitem__(self, name: str) -> PackedFunc:
         return VirtualMachine(self, cpu())[name]
 
-    def __call__(self, *args: object) -> Value:
-        """Run `main`."""
-        return self["main"](*args)
+    def __call__(self, *args: object, **named: object) -> Value:
+        """Run `main` on arguments by position or name."""
+        return self["main"](*args, **named)
 
     def jit(self, *, fcompile: object = None, addons: object = None, force_recompile: bool = False) -> VMExecutable:
         """The executable itself, which is compiled already."""

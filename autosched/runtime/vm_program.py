@@ -68,6 +68,7 @@ class Param:
 
 # Instructions are lists, so that they are JSON as they stand; registers are numbers, parameters the first of them:
 #   ["run", segment, [arguments], [results]]    ["call", result, function, [arguments]]
+#   ["tail", function, [arguments]]             (a call whose result is that of the function itself: nothing follows)
 #   ["tuple", result, [fields]]                 ["item", result, tuple, index]
 #   ["const", result, constant]                 ["move", result, source]
 #   ["if", condition, [instructions], [instructions]]                    ["value", result, number, text or shape]
@@ -256,6 +257,11 @@ def _check_function(program: Program, function: VMFunction) -> None:
                         raise ValueError(f"a call of '{name}' has {len(args)} arguments")
                     are_read(*args)
                     results = (result,)
+                case ["tail", name, args]:
+                    if len(args) != len(program.functions[name].params):
+                        raise ValueError(f"a call of '{name}' has {len(args)} arguments")
+                    are_read(*args)
+                    return {*range(function.n_registers)}  # nothing is read after it
                 case ["tuple", result, fields]:
                     are_read(*fields)
                     results = (result,)
@@ -318,6 +324,8 @@ def _run(program: Program, function: VMFunction, args: Sequence[object]) -> obje
         instruction = next(frame.todo[-1], None)
         if instruction is not None:
             if (callee := _step(program, frame, instruction)) is not None:
+                if instruction[0] == "tail":
+                    frames.pop()
                 frames.append(callee)
                 if len(frames) > MOST_CALLS + 1:
                     raise TVMError(
@@ -345,6 +353,8 @@ def _step(program: Program, frame: _Frame, instruction: Instruction) -> _Frame |
                 registers[register] = value
         case ["call", result, name, args]:
             return _Frame(program.function(name), [registers[r] for r in args], result)
+        case ["tail", name, args]:
+            return _Frame(program.function(name), [registers[r] for r in args], frame.result)
         case ["tuple", result, fields]:
             registers[result] = tuple(registers[r] for r in fields)
         case ["item", result, source, index]:

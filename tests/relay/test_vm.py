@@ -163,6 +163,19 @@ def test_functions_call_each_other_and_themselves() -> None:
     vm = VirtualMachine(relay.vm.compile(mod, "llvm"), CPU)
     assert vm.run(100).numpy() == 2 * 5050
     assert vm.invoke("add_up", 3, 1).numpy() == 7
+    assert vm.run(6000).numpy() == 2 * 6000 * 6001 // 2  # a call at the end takes its caller's place
+
+
+def test_calls_inside_of_each_other_have_an_end() -> None:
+    mod = IRModule()
+    add_up, i = relay.GlobalVar("add_up"), relay.var("i", shape=(), dtype="int32")
+    more = i + relay.Call(add_up, [i - relay.const(1)])
+    body = relay.If(relay.equal(i, relay.const(0)), i, more)
+    mod[add_up] = relay.Function([i], body, ret_type=relay.scalar_type("int32"))
+    n = relay.var("n", shape=(), dtype="int32")
+    mod["main"] = relay.Function([n], relay.Call(add_up, [n]))
+    vm = VirtualMachine(relay.vm.compile(mod, "llvm"), CPU)
+    assert vm.run(100).numpy() == 5050
     with pytest.raises(RuntimeError, match="calls inside of each other"):
         vm.run(10**6)
 

@@ -65,6 +65,22 @@ def test_deep_recursion_needs_none_of_pythons_and_has_an_end():
         program.call("f", [value])
 
 
+def test_a_call_at_the_end_needs_no_stack():
+    from autosched.runtime.registry import register_func
+
+    left = [3 * MOST_CALLS]
+
+    @register_func("test.vm_program.more_at_the_end", override=True)
+    def more():
+        left[0] -= 1
+        return array(np.asarray(left[0] > 0))
+
+    code = (["packed", 1, "test.vm_program.more_at_the_end", []], ["if", 1, [["tail", "f", [0]]], []])
+    program = Program({"f": VMFunction("f", (Param("x"),), 2, code, 0)}, ())
+    np.testing.assert_array_equal(program.call("f", [array(np.ones(3))]).numpy(), np.ones(3))
+    assert left[0] == 0
+
+
 def _changed(data, edit):
     (size,) = struct.unpack_from("<Q", data, 8)
     content = json.loads(data[16 : 16 + size])

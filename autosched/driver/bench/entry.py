@@ -33,6 +33,7 @@ from autosched.rpc.client import RPCSession
 from autosched.runtime import Executable
 from autosched.runtime.artifact import is_artifact
 from autosched.runtime.library import load
+from autosched.runtime.relax_vm import VMExecutable
 from autosched.target import Target
 from autosched.target.threads import choose_threads, thread_limits
 
@@ -199,14 +200,20 @@ def _open(
 
     def make() -> Executable:
         if not kept:
-            kept.append(build(load_model(path, shapes), target=target, records=records, run_as=run_as))
+            kept.append(_model(build(load_model(path, shapes), target=target, records=records, run_as=run_as), path))
         return kept[0]
 
     return Opened(path.name, make, None, path if path.suffix == ".onnx" else None, shapes)
 
 
 def _load_artifact(path: Path) -> Executable:
-    loaded = load(path)
+    return _model(load(path), path)
+
+
+def _model(loaded: object, path: Path) -> Executable:
+    """What was loaded or built, where it is a model of one graph. Raises UsageError."""
+    if isinstance(loaded, VMExecutable):
+        raise UsageError(f"{path} branches or loops, and bench measures models of one graph", hint="time its calls")
     if not isinstance(loaded, Executable):
         raise UsageError(f"{path} holds functions and no model", hint="bench takes package.module:function")
     return loaded

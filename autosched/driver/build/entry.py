@@ -11,7 +11,7 @@ from autosched import te
 from autosched.codegen.backends import codegen_backend
 from autosched.driver.build.choose import BuildReport
 from autosched.driver.build.functions import FunctionBuilder
-from autosched.driver.build.graph import build_graph, has_graph
+from autosched.driver.build.graph import build_graph, has_control_flow, has_graph
 from autosched.driver.build.late import LateModel
 from autosched.driver.build.onnx_models import build_onnx, is_onnx
 from autosched.driver.build.pins import Pinned
@@ -26,6 +26,7 @@ from autosched.driver.settings import Records, resolve_records, resolve_target, 
 from autosched.errors import TargetError, UsageError, refuse, refuse_too_deep
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols
+from autosched.lazy_names import hook
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
@@ -124,8 +125,9 @@ def build(
     what      a model's file or "package.module:object", onnx's ModelProto, torch's ExportedProgram, or an IRModule with
               a relax `main`: gives an Executable (of an ONNX model whose sizes or values are known only when it is
               called, a LateModel; of another one with symbolic sizes what `build_sized` gives, or a SizedProgram; of a
-              program that changes buffers a StatefulProgram); a schedule, a PrimFunc, tensors, or an IRModule of
-              PrimFuncs: gives a Module, called on arrays; a dictionary from targets to modules: all of them
+              program that changes buffers a StatefulProgram; of a model with branches or loops a VMExecutable); a
+              schedule, a PrimFunc, tensors, or an IRModule of PrimFuncs: gives a Module, called on arrays; a dictionary
+              from targets to modules: all of them
     args      for a te schedule or tensors: the order of the function's arguments
     target    "cpu", an LLVM-style string, or a Target; None: that of the `with` block, else this machine. With a list
               of targets the model is built for each; `save` writes one artifact, and a machine loads the part
@@ -189,6 +191,11 @@ def build(
     if run_as not in RUN_AS:
         raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
     reader = resolve_records(records, like=like, run_as="" if run_as == RUN_AS[0] else run_as, strict=strict)
+    if has_graph(module) and has_control_flow(module):
+        if ranged or symbolic_dims(module["main"]):
+            raise UsageError("a model with branches or loops has known sizes", hint="give shapes without bounds")
+        options_of_vm = (reader, n_threads, params or {}, accuracy, checks)
+        return hook("build for the VM")(module, chosen_target, *options_of_vm)
     if has_graph(module) and (ranged or symbolic_dims(module["main"])):
         module, bounds = with_bounds(module, ranged)
         if symbolic_dims(module["main"]):

@@ -31,7 +31,8 @@ from autosched.durations import log_step, step
 from autosched.errors import ShapeError, UsageError
 from autosched.ir import IRModule
 from autosched.records import RecordReader
-from autosched.relax.expr import Call, Function
+from autosched.relax.expr import Call, Function, If
+from autosched.relax.rewrite import bindings_of
 from autosched.relax.struct_info import tensor_infos
 from autosched.relax.to_graph import to_graph
 from autosched.relax.transform import BindParams, LayoutOracle
@@ -45,10 +46,19 @@ from autosched.templates.kernel import KernelRequest, Made
 from autosched.templates.tf32 import TF32, allow_tf32
 from autosched.version import __version__
 
+RUN_IT = "build it and call it, or tune what is in its parts as models of their own"
+
 
 def has_graph(module: IRModule) -> bool:
     """Whether the module has a function of the graph level."""
     return any(isinstance(f, Function) for _, f in module.functions_items())
+
+
+def has_control_flow(module: IRModule) -> bool:
+    """Whether `main` branches or calls another function of the graph level."""
+    functions = {gv for gv, f in module.functions_items() if isinstance(f, Function)}
+    values = (b.value for b in bindings_of(module["main"].body))
+    return any(isinstance(x, If) or (isinstance(x, Call) and x.op in functions) for x in values)
 
 
 def prepare(
@@ -62,7 +72,10 @@ def prepare(
 
     oracle  what is known of convolutions in several layouts: `TunedLayouts` of the records that the build uses
     options what the passes are told; None: nothing
+    Raises  UsageError for unknown params, and for a model with branches or loops, which the VM runs
     """
+    if has_control_flow(module):
+        raise UsageError("the model branches or loops: it is built and run as a whole only", hint=RUN_IT)
     if params:
         known = [p.name for p in module["main"].params]
         if unknown := sorted(set(params) - set(known)):

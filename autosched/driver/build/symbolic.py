@@ -12,9 +12,8 @@ from autosched.env import AUTOSCHED_STRICT
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError, UsageError
 from autosched.ir import IRModule
 from autosched.runtime import Function, Module, NDArray
-from autosched.runtime.artifact import save_source
+from autosched.runtime.artifact import from_source, save_source
 from autosched.runtime.built_sizes import BuiltSizes
-from autosched.runtime.library import from_source
 from autosched.target import Target
 from autosched.tir import PrimFunc
 from autosched.tir.dtypes import is_float

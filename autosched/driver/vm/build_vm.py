@@ -37,6 +37,7 @@ from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStruc
 from autosched.relax.transform import BindParams
 from autosched.relax.transform.infer_types import infer_types
 from autosched.runtime.executable import Executable
+from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.vm_program import Instruction, Param, Program, VMFunction
 from autosched.target import Target
 from autosched.tir import PrimFunc
@@ -54,12 +55,13 @@ def build_vm(
     params: Mapping[str, object] | None = None,
     records: Records | None = None,
     threads: int | None = None,
+    accuracy: str = "fast",
     checks: bool = False,
 ) -> Program:
     """Build every relax function of a module for the VM.
 
     params  arrays bound to parameters of `main`
-    checks  as in `autosched.build`
+    accuracy, checks  as in `autosched.build`
     Raises  TargetError, RecordError; InvalidTypeError for what the VM has no instruction for
     """
     if not isinstance(mod, IRModule):
@@ -72,25 +74,36 @@ def build_vm(
     if not functions:
         raise UsageError("the module has no relax function", hint="build PrimFuncs with autosched.build")
     chosen = resolve_target(target)
-    maker = _Maker(mod, chosen, resolve_records(records), resolve_threads(threads, chosen), checks)
+    maker = _Maker(mod, chosen, resolve_records(records), resolve_threads(threads, chosen), accuracy, checks)
     made = {name: maker.function(name, function) for name, function in functions.items()}
     manifest = {"target": maker.target.to_json()}
     return Program(made, tuple(maker.segments), tuple(maker.constants), manifest)
+
+
+def build_executable(
+    mod: IRModule, target: Target, records: RecordReader, threads: int, params: Mapping[str, object], accuracy: str,
+    checks: bool,
+) -> VMExecutable:  # fmt: skip
+    """A model with branches or loops as what is called: `autosched.build` of it."""
+    program = build_vm(mod, target, params=params, records=records, threads=threads, accuracy=accuracy, checks=checks)
+    return VMExecutable(program)
 
 
 class _Maker:
     """Collects what functions share."""
 
     def __init__(
-        self, module: IRModule, target: Target, records: RecordReader | None, threads: int, checks: bool = False
+        self, module: IRModule, target: Target, records: RecordReader | None, threads: int, accuracy: str, checks: bool
     ):
-        self.module, self.target, self.records, self.threads, self.checks = module, target, records, threads, checks
+        self.module, self.target, self.records, self.threads = module, target, records, threads
+        self.accuracy, self.checks = accuracy, checks
         self.segments: list[Executable] = []
         self.constants: list[np.ndarray] = []
 
     def function(self, name: str, function: Function) -> VMFunction:
         body = _Body(self, function)
         result = body.register(body.sequence(function.body, body.code), body.code)
+        _end_in_calls(body.code, result)
         params = tuple(_param(p.name, p.struct_info) for p in function.params)
         return VMFunction(name, params, body.n_registers, tuple(body.code), result)
 
@@ -108,7 +121,8 @@ class _Maker:
         for gv, f in self.module.functions_items():
             if isinstance(f, PrimFunc):
                 module[gv] = f
-        self.segments.append(build_graph(module, self.target, self.records, self.threads, {}, checks=self.checks))
+        built = build_graph(module, self.target, self.records, self.threads, {}, self.accuracy, self.checks)
+        self.segments.append(built)
         return len(self.segments) - 1
 
 
@@ -297,6 +311,21 @@ class _Body:
             cases.append(inner)
         code.append(["if", condition, *cases])
         return result
+
+
+def _end_in_calls(code: list[Instruction], result: int) -> None:
+    """Let calls that give the function's own result take its place: recursion at the end needs no stack."""
+    match code[-1:]:
+        case [["call", register, name, args]] if register == result:
+            code[-1] = ["tail", name, args]
+        case [["move", register, source]] if register == result:
+            moved = code.pop()
+            _end_in_calls(code, source)
+            if not code or code[-1][0] != "tail":
+                code.append(moved)
+        case [["if", _, then, otherwise]]:
+            _end_in_calls(then, result)
+            _end_in_calls(otherwise, result)
 
 
 def _binding(var: Var, value: Expr) -> Binding:

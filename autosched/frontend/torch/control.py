@@ -8,21 +8,39 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from autosched.frontend.torch.emitter import Emitter, Value, constant, info_of
+from autosched.ir import GlobalVar
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr, Tuple
+from autosched.relax.expr import (
+    BindingBlock,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo
 
 if TYPE_CHECKING:
     from torch import fx
     from torch.export import ExportedProgram
 
+    from autosched.tir.expr import SizeVar
+
 MOST_STEPS = 1024  # of a loop that is written out
 GROUP = 16  # tensors that are joined at once
+TEST, STEP = "test", "step"  # what the functions of a loop are called behind its name
 
 
 class Importer(Protocol):
-    """What writes a graph's nodes."""
+    """What writes a graph's nodes; `symbols` are the program's open sizes."""
 
     emitter: Emitter
+    symbols: dict[str, SizeVar]
 
     def at(self, value: object) -> Value:
         """What became of nodes: expressions, numbers, the graphs of control flow."""
@@ -79,7 +97,7 @@ def _chosen(t: Emitter, condition: Expr, a: object, b: object) -> object:
 def _while(
     importer: Importer, going: object, body: object, carried: Sequence[object], more: Sequence[object] = ()
 ) -> object:
-    """Steps written out, as long as a condition holds that follows from constants."""
+    """Steps written out, as long as a condition holds that follows from constants; else a function that loops."""
     t, test, step = importer.emitter, importer.at(going), importer.at(body)
     state, extra = list(importer.at(tuple(carried))), tuple(importer.at(tuple(more)))
     known = [_known(x) for x in (*state, *extra)]
@@ -88,13 +106,70 @@ def _while(
         (goes_on,) = _evaluated(test, known)
         t.node = name
         if goes_on is None:
-            raise t.fail("how often the loop runs is known only when the model runs")
+            return _loop(importer, test, step, state, extra)
         if not bool(goes_on):
             return tuple(state)
         found = importer.subgraph(step, (*state, *extra))
         known[:n] = _evaluated(step, known)
         state = [x if k is None else _constant(k) for x, k in zip(found, known, strict=False)]
     raise t.fail(f"the loop has more than {MOST_STEPS} steps")
+
+
+def _loop(importer: Importer, test: object, step: object, state: Sequence[object], extra: Sequence[object]) -> object:
+    """A function that calls itself while the condition holds: the condition and the step are functions of their own."""
+    t, name = importer.emitter, importer.emitter.node
+    tensors = [x for x in state if isinstance(x, Expr)]
+    n, forms = len(state), [_form(x) for x in tensors]
+    if importer.symbols or len(tensors) < n:
+        raise t.fail("how often the loop runs is known only when the model runs, and sizes or numbers are open")
+    moving = [x for x in extra if isinstance(x, Expr) and not isinstance(x, Constant)]
+    types = [info_of(x) for x in (*tensors, *moving)]
+    carried = TupleStructInfo(tuple(types[:n]))
+
+    def written(kind: str, graph: object) -> GlobalVar:
+        params = _variables(types)
+        given = dict(zip(map(id, moving), params[n:], strict=True))
+        found = t.builder.get_unique_function_name(f"{name}_{kind}")
+        with t.builder.function(found, params, private=True):
+            results = importer.subgraph(graph, (*params[:n], *(given.get(id(x), x) for x in extra)))
+            t.node = name
+            if kind == STEP and [_form(x) for x in results] != forms:
+                raise t.fail("a step of the loop gives other shapes or dtypes than it takes")
+            t.builder.emit_func_output(t.reshape(results[0], ()) if kind == TEST else Tuple(results))
+        return GlobalVar(found)
+
+    going, taken = written(TEST, test), written(STEP, step)
+    loop = GlobalVar(t.builder.get_unique_function_name(name))
+    t.builder.update_func(loop, _looping(loop, going, taken, types, carried))
+    result = t(Call(loop, (*tensors, *moving), struct_info=carried))
+    return tuple(t(TupleGetItem(result, i)) for i in range(n))
+
+
+def _looping(
+    loop: GlobalVar, going: GlobalVar, taken: GlobalVar, types: Sequence[TensorStructInfo], carried: TupleStructInfo
+) -> Function:
+    """`loop(state, more)`: `loop(taken(state, more), more)` if `going(state, more)`, else the state."""
+    params, n = _variables(types), len(carried.fields)
+    condition, result, last = Var("going", TensorStructInfo((), "bool")), Var("result", carried), Var("last", carried)
+    after = Var("after", carried)
+    fields = [Var(f"after{i}", info) for i, info in enumerate(carried.fields)]
+    steps = [VarBinding(after, Call(taken, tuple(params), struct_info=carried))]
+    steps += [VarBinding(var, TupleGetItem(after, i)) for i, var in enumerate(fields)]
+    steps.append(VarBinding(last, Call(loop, (*fields, *params[n:]), struct_info=carried)))
+    branches = SeqExpr((BindingBlock(tuple(steps)),), last), SeqExpr((), Tuple(tuple(params[:n])))
+    body = (
+        VarBinding(condition, Call(going, tuple(params), struct_info=condition.struct_info)),
+        VarBinding(result, If(condition, *branches, struct_info=carried)),
+    )
+    return Function(tuple(params), SeqExpr((BindingBlock(body),), result), carried)
+
+
+def _variables(types: Sequence[TensorStructInfo]) -> list[Var]:
+    return [Var(f"x{i}", info) for i, info in enumerate(types)]
+
+
+def _form(x: Expr) -> object:
+    return info_of(x).dims, info_of(x).dtype
 
 
 def _known(x: object) -> object:

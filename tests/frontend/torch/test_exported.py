@@ -114,10 +114,43 @@ def test_loops_whose_steps_are_known():
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-def test_a_loop_whose_steps_depend_on_data_is_refused():
-    class Doubling(nn.Module):
+class Doubling(nn.Module):
+    """A loop inside of a loop, as often as data say, with a weight and an input that stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, n: torch.Tensor, x: torch.Tensor, bound: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def step(i: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            (y,) = while_loop(lambda y: y.abs().sum() < bound, lambda y: (y * 2,), (y,))
+            return i + 1, self.linear(y)
+
+        n, y = while_loop(lambda i, y: i < 4, step, (n, x))
+        return n, y * 2
+
+
+def test_a_loop_whose_steps_depend_on_data_calls_itself(tmp_path):
+    """Imported, built, saved and loaded; how often it runs is known with the inputs."""
+    torch.manual_seed(0)
+    model, start = Doubling(), (torch.tensor(0), torch.ones(3), torch.tensor(50.0))
+    with torch.no_grad():
+        program = torch.export.export(model, start)
+        built = autosched.build(program)
+        built.save(tmp_path / "loop.asx")
+        for n in (0, 3, 4):
+            inputs = (torch.tensor(n), torch.rand(3) + 0.1, torch.tensor(20.0 * n))
+            for loop in (built, autosched.load(tmp_path / "loop.asx")):
+                for ours, theirs in zip(loop(*(x.numpy() for x in inputs)), model(*inputs), strict=True):
+                    assert ours.numpy().dtype == theirs.numpy().dtype
+                    np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-5)
+
+
+def test_a_loop_of_data_over_open_sizes_is_refused():
+    class Growing(nn.Module):
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return while_loop(lambda y: y.sum() < 100, lambda y: (y * 2,), (x,))
 
+    sizes = ({0: torch.export.Dim("n", min=2, max=9)},)
     with pytest.raises(ImportModelError, match="how often the loop runs"):
-        from_exported_program(torch.export.export(Doubling(), (torch.ones(3),)))
+        from_exported_program(torch.export.export(Growing(), (torch.ones(3),), dynamic_shapes=sizes))
