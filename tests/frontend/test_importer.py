@@ -252,6 +252,17 @@ def test_an_impossible_opset_is_refused() -> None:
         from_onnx(make([node("Relu", "x", "y")], {"x": (3,)}, ["y"], opset=0))
 
 
+def test_an_opset_that_is_not_known_yet_is_refused() -> None:
+    with pytest.raises(ImportModelError, match="opset 99 is newer than .* 1 to 28.*node 'n_y'"):
+        from_onnx(make([node("Relu", "x", "y")], {"x": (3,)}, ["y"], opset=99))
+
+
+def test_a_value_that_two_nodes_compute_is_refused() -> None:
+    nodes = [node("Relu", "x", "y"), node("Neg", "x", "y")]
+    with pytest.raises(ImportModelError, match="'y' is computed by two nodes .*'n_y'"):
+        from_onnx(make(nodes, {"x": (2,)}, ["y"]))
+
+
 def test_outputs_keep_their_names() -> None:
     nodes = [node("Relu", "x", "a"), node("Sigmoid", "x", "b")]
     module = from_onnx(make(nodes, {"x": (2, 3)}, ["a", "b"]))

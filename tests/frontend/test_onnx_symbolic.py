@@ -107,6 +107,21 @@ def test_sizes_that_are_computed_from_shapes(tmp_path: Path) -> None:
     compare_at_all_sizes(make(nodes, {"x": ("n", 24)}, ["y"], weights), tmp_path / "m.onnx", 24)
 
 
+def test_a_size_that_the_schedule_no_longer_needs(tmp_path: Path) -> None:
+    """The last row of a row that is repeated is the row: its kernel does not ask how often."""
+    weights = {"zero": np.array([0]), "one": np.array([1]), "last": np.array([-1])}
+    nodes = [
+        node("Slice", "x zero one zero", "row"), node("Shape", "x", "s"), node("Expand", "row s", "rows"),
+        node("Gather", "rows last", "y", axis=0),
+    ]  # fmt: skip
+    proto = make(nodes, {"x": ("batch", "steps")}, ["y"], weights)
+    built = autosched.build(proto)
+    assert isinstance(built, DynamicExecutable)
+    for shape in ((1, 1), (3, 7), (8, 2)):
+        x = np.random.default_rng(0).random(shape, dtype=np.float32)
+        np.testing.assert_array_equal(built(x).numpy(), x[:1])
+
+
 def test_a_shape_that_fits_one_size_alone_is_not_taken_for_all(tmp_path: Path) -> None:
     proto = make([node("Reshape", "x t", "y")], {"x": ("n", 24)}, ["y"], {"t": np.array([2, 12])})
     onnx.save(proto, tmp_path / "m.onnx")

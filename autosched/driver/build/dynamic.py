@@ -50,7 +50,7 @@ from autosched.tir.function import size_vars, specialize
 from autosched.tir.merge_parts import leading, merged_parts
 from autosched.tir.separable import BLOCKS, PIECES_FIRST, NotSeparableError, Share, batch_size, part_extent, shares
 from autosched.tir.simplify import Analyzer
-from autosched.tir.size_expr import WORK, call_sizes, to_size, with_named_sizes
+from autosched.tir.size_expr import WORK, call_sizes, named_sizes, to_size, with_named_sizes
 from autosched.version import __version__
 
 MOST_PARTS = 64  # in a block of a product: its rows meet a weight's panel while that is in the cache
@@ -231,7 +231,11 @@ class _Maker:
         form = self.forms.get(name) or self.counted.get(name)
         if form is not None:
             return (form.count(shapes),)
-        return call_sizes(self._given(name), shapes) if name in self.sized else ()
+        if name not in self.sized:
+            return ()
+        given = self._given(name)
+        sizes = dict(zip((v.name for v in size_vars(given)), call_sizes(given, shapes), strict=True))
+        return tuple(sizes[v.name] for v in named_sizes(self.sized[name].func))  # scheduling may use fewer
 
     def _given(self, name: str) -> PrimFunc:
         """A function over symbols with its arguments as they are given: some of them packed."""

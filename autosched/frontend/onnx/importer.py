@@ -108,6 +108,11 @@ def opset_of(model: onnx.ModelProto) -> int:
         return OPSETS.start if model.ir_version < 3 else OPSETS.stop - 1
     if versions[0] < OPSETS.start:
         raise ImportModelError(f"there is no opset {versions[0]}")
+    if versions[0] >= OPSETS.stop:
+        first = next(((n.op_type, node_name(n, i)) for i, n in enumerate(model.graph.node)), None)
+        where = None if first is None else f"operator {first[0]}, node '{first[1]}'"
+        message = f"opset {versions[0]} is newer than those known here, {OPSETS.start} to {OPSETS.stop - 1}"
+        raise ImportModelError(message, where=where, hint="export the model for one of these")
     return int(versions[0])
 
 
@@ -137,9 +142,14 @@ def _is_supported(node: onnx.NodeProto, opset: int, functions: Functions) -> boo
 def sort_nodes(nodes: Sequence[onnx.NodeProto], known: Iterable[str]) -> list[onnx.NodeProto]:
     """The nodes in an order in which each follows those that compute its inputs; as they stand where they are in one.
 
-    Nodes that no order reaches come last, where the importer names what they miss.
+    Nodes that no order reaches come last, where the importer names what they miss. Raises ImportModelError for a value
+    that two nodes compute.
     """
-    maker = {output: i for i, node in enumerate(nodes) for output in node.output if output}
+    maker: dict[str, int] = {}
+    for i, node in enumerate(nodes):
+        if twice := [name for name in node.output if name in maker]:
+            raise ImportModelError(f"value '{twice[0]}' is computed by two nodes", where=f"node '{node_name(node, i)}'")
+        maker.update(dict.fromkeys(filter(None, node.output), i))
     for name in known:
         maker.pop(name, None)
     needs = [{maker[name] for name in inputs_of(node) if name in maker} for node in nodes]
