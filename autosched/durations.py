@@ -26,6 +26,15 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+def with_unit(seconds: float) -> str:
+    """Write seconds as people say them: "10 s", "90 s", "10 min", "1 h 30 min"."""
+    if seconds < 120:
+        return f"{seconds:g} s"
+    minutes = round(seconds / 60)
+    hours, rest = divmod(minutes, 60)
+    return " ".join(([f"{hours} h"] if hours else []) + ([f"{rest} min"] if rest or not hours else []))
+
+
 @contextmanager
 def step(where: str, what: str) -> Iterator[None]:
     """Log what a step of a build did and how long it took; `autosched build -vv` shows it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import sys
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -49,6 +50,11 @@ def hook(name: str) -> Any:
     return resolve(_hooks[name])
 
 
+def _is_public(name: str, value: object) -> bool:
+    """Whether a package has a name for its users, and did not import it for itself."""
+    return name not in ("annotations", "lazy_names") and (value is None or value is not getattr(typing, name, None))
+
+
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make the `__getattr__` and `__dir__` of a package with late names. Raises KeyError where none are registered.
 
@@ -64,7 +70,8 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *names})
+        here = (name for name, value in vars(sys.modules[package]).items() if _is_public(name, value))
+        return sorted({*here, *names})
 
     return get, list_names
 

@@ -55,6 +55,7 @@ def test_unknown_name_is_an_attribute_error() -> None:
 
 def test_dir_shows_late_names() -> None:
     assert {"build", "tune", "Target", "__version__"} <= set(dir(autosched))
+    assert not {"TYPE_CHECKING", "lazy_names", "annotations"} & set(dir(autosched)), "what the package itself imports"
 
 
 @pytest.mark.parametrize("where", sorted({where for names in (*NAMES.values(), HOOKS) for where in names.values()}))

@@ -12,6 +12,7 @@ from typing import IO, Protocol, TypeVar
 
 from autosched.cli.output import Column, Row, Table, clock, factor, milliseconds, percent
 from autosched.cli.terminal import Live, fit
+from autosched.durations import with_unit
 from autosched.printable import printable
 
 
@@ -142,7 +143,7 @@ def head_line(state: TuneState, name: str = "") -> str:
     known = f" ({state.n_known} tuned before)" if state.n_known else ""
     parts.append(f"{len(state.tasks)} task{'s' if len(state.tasks) != 1 else ''}{known}")
     if state.budget_s is not None:
-        parts.append(f"budget {clock(state.budget_s)}")
+        parts.append(f"budget {with_unit(state.budget_s)}")
     if state.noise is not None:
         parts.append(f"noise {100 * state.noise:.1f} %")
     return "  ".join(parts)

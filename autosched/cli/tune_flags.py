@@ -63,7 +63,7 @@ class SearchFlags:
 
 
 OPTIONS = (
-    click.option("--budget", type=DURATION, help="Stop after this time: 90s, 10m, 1h30m."),
+    click.option("--budget", type=DURATION, help="Stop after this time: 90s, 10m, 1h30m; a number alone is seconds."),
     click.option(
         "--trials", type=Count(min=1), metavar="N", help="Stop after so many measurements, all tasks together."
     ),

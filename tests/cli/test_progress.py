@@ -45,7 +45,7 @@ class State:
     threads: int = 2
 
 
-HEAD = "[0:42] AMD, 256-bit vectors  2 threads  1 task  budget 10:00"
+HEAD = "[0:42] AMD, 256-bit vectors  2 threads  1 task  budget 10 min"
 
 
 class Terminal(io.StringIO):

@@ -15,6 +15,7 @@ from autosched.cli.values import (
     parse_share,
     parse_sweep,
 )
+from autosched.durations import with_unit
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,14 @@ from autosched.cli.values import (
 )
 def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(10, "10 s"), (0.5, "0.5 s"), (90, "90 s"), (600, "10 min"), (5400, "1 h 30 min"), (7200, "2 h")],
+)
+def test_a_budget_is_said_with_its_unit(seconds: float, text: str) -> None:
+    assert with_unit(seconds) == text
 
 
 @pytest.mark.parametrize("text", ["", "ten", "0", "0s", "-5s", "10x", "m10", "5m3"])
