@@ -27,6 +27,7 @@ def main(words: list[str] | None = None) -> None:
     model = RandomForestClassifier(n_estimators=50, random_state=0).fit(x, species)
 
     proto = to_onnx(model, x[:1], options={"zipmap": False})  # probabilities as an array, not as a list of dictionaries
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "forest.onnx").write_bytes(proto.SerializeToString())
 
     session = autosched.onnx.InferenceSession(folder / "forest.onnx")  # the interface of ONNX Runtime

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Protocol, TypeVar
 
 from autosched.cli.output import Column, Row, Table, clock, factor, milliseconds, percent
-from autosched.cli.terminal import Live, fit
+from autosched.cli.terminal import Live, cells_wide, cut, fit
 from autosched.durations import with_unit
 from autosched.printable import printable
 
@@ -120,20 +119,35 @@ def model_times(tasks: Sequence[TaskState]) -> tuple[float, float] | None:
     return sum(a * n for a, _, n in pairs if a), sum(b * n for _, b, n in pairs if b)
 
 
-def status_line(state: TuneState) -> str:
-    """Say in one line how the whole tuning stands."""
+def status_line(state: TuneState, width: int | None = None) -> str:
+    """Say in one line how the whole tuning stands; in fewer words where `width` cells have no place for all."""
+    line = "   ".join(_status(state, is_short=False))
+    if width is None or cells_wide(line) <= width:
+        return line
+    *parts, last = _status(state, is_short=True)
+    before = "   ".join(parts)
+    return cut(f"{cut(before, max(1, width - cells_wide(last) - 3))}   {last}" if before else last, width)
+
+
+def _status(state: TuneState, is_short: bool) -> list[str]:
+    """The parts of the status line; the last one stays whole the longest."""
     parts = []
     if times := model_times(state.tasks):
-        parts.append(f"model {milliseconds(times[0])} → {milliseconds(times[1])} ms (estimate)")
+        parts.append(
+            f"model {milliseconds(times[0])} → {milliseconds(times[1])} ms" + ("" if is_short else " (estimate)")
+        )
     rate = f", {state.n_trials / state.elapsed_s:.1f}/s" if state.elapsed_s > 1 else ""
     kinds = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in sorted(state.failures.items()))
     skipped = f", {state.n_skipped} not run: predicted too slow" if state.n_skipped else ""
-    parts.append(f"{state.n_trials} trials{rate}, {state.n_failed} failed" + (f" ({kinds})" if kinds else "") + skipped)
+    more = "" if is_short else (f" ({kinds})" if kinds else "") + skipped
+    parts.append(f"{state.n_trials} trials{'' if is_short else rate}, {state.n_failed} failed{more}")
     if state.expected_gain_s is not None:
-        parts.append(f"expected further gain {milliseconds(state.expected_gain_s)} ms")
+        parts.append(
+            f"{'gain to come' if is_short else 'expected further gain'} {milliseconds(state.expected_gain_s)} ms"
+        )
     if state.left_s is not None:
         parts.append(f"left {clock(state.left_s)}")
-    return "   ".join(parts)
+    return parts
 
 
 def head_line(state: TuneState, name: str = "") -> str:
@@ -256,11 +270,11 @@ class TuneDisplay:
         width, height = live.size
         notes = [printable(note) for note in [*state.notes, *([STOPPING] if is_stopping(state) else [])]]
         notes = notes if is_last else notes[-max(1, height // 6) :]
-        status = textwrap.wrap(status_line(state), width)
+        status = status_line(state, width)
         tasks = heaviest_first(state.tasks)
-        room = None if is_last else height - 1 - len(status) - len(notes)
+        room = None if is_last else height - 2 - len(notes)
         table = fit(Table(COLUMNS, [task_row(task) for task in tasks]), width, room)
-        live.show([printable(head_line(state, self.name)), *table, *status, *notes], is_last=is_last)
+        live.show([printable(head_line(state, self.name)), *table, status, *notes], is_last=is_last)
 
     def _say(self, state: TuneState, event: str, text: str, row: Row | None = None) -> None:
         self._when = time.monotonic()

@@ -159,6 +159,15 @@ def test_silence_is_broken_without_a_new_state() -> None:
     assert out.getvalue().count(status_line(state)) >= 2
 
 
+def test_the_status_is_one_line_on_narrow_terminals_and_says_what_is_left() -> None:
+    assert status_line(State(), 200) == status_line(State())
+    for width in (100, 80, 60, 40, 20):
+        line = status_line(State(), width)
+        assert len(line) <= width and line.endswith("   left 4:10"), width
+    assert status_line(State(), 80) == "model 7.68 → 5.24 ms   64 trials, 2 failed   gain to come 0.600 ms   left 4:10"
+    assert "64 trials, 2 failed" in status_line(State(), 60) and "…" in status_line(State(), 60)
+
+
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (60, 24), (40, 16)])
 def test_the_live_table_fits(columns: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -41,7 +41,7 @@ def test_scikit_learn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     pytest.importorskip("skl2onnx")
     from examples import scikit_learn
 
-    scikit_learn.main(["--folder", str(tmp_path)])
+    scikit_learn.main(["--folder", str(tmp_path / "new")])
     text = capsys.readouterr().out
     assert "150 of 150 rows" in text and "seven rows: [0, 0, 0, 0, 0, 0, 0]" in text
     found = re.search(r"difference of a probability: (\S+)", text)
