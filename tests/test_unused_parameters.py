@@ -42,6 +42,8 @@ ALLOWED = {
     "frontend/torch/converters/norm.py:native_batch_norm(momentum)": TORCH,
     "frontend/torch/converters/logic.py:copy(non_blocking)": TORCH,
     "frontend/torch/converters/reduce.py:cdist(compute_mode)": TVM_CHOICE,
+    "frontend/torch/converters/scatter.py:embedding_bag(scale_grad_by_freq)": TORCH,
+    "frontend/torch/converters/scatter.py:embedding_bag(sparse)": TORCH,
     "frontend/torch/converters/scatter.py:index_put(unsafe)": TORCH,
     "frontend/torch/converters/shape.py:storage_offset(input)": "values have memory of their own, which begins at 0",
     "frontend/torch/converters/sort.py:argsort(stable)": "equals always keep their order",

@@ -167,8 +167,8 @@ class Function(nn.Module):
         super().__init__()
         self.function = function
 
-    def forward(self, x: torch.Tensor, y: torch.Tensor | None = None) -> Any:
-        return self.function(x) if y is None else self.function(x, y)
+    def forward(self, x: torch.Tensor, y: torch.Tensor | None = None, z: torch.Tensor | None = None) -> Any:
+        return self.function(*(given for given in (x, y, z) if given is not None))
 
 
 def check(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
@@ -286,3 +286,35 @@ def test_attention_of_a_query_that_sees_no_key_is_zero(mask):
     model = Function(lambda a, m: F.scaled_dot_product_attention(a, a, a, attn_mask=m))
     assert not model(q, given)[:, :, 0].any()
     check(model, (q, given))
+
+
+BAGS = {
+    "sum": {"mode": "sum"},
+    "weighted": {"mode": "sum", "per_sample_weights": torch.tensor([0.5, -1.0, 2.0, 3.0, 0.25])},
+    "mean": {"mode": "mean"},
+    "mean but padding": {"mode": "mean", "padding_idx": 4},
+    "max": {"mode": "max"},
+    "max but padding": {"mode": "max", "padding_idx": 4},
+    "last offset": {"mode": "mean", "include_last_offset": True},
+}
+
+
+@pytest.mark.parametrize("name", BAGS)
+def test_bags_of_embeddings(name):
+    """The second bag is empty, and one holds nothing but the padding."""
+    indices = torch.tensor([1, 3, 0, 4, 1])
+    for offsets in ([0, 2, 2, 3, 4, 5], [0, 0, 5, 5], [0, 5]):
+        model = Function(lambda w, i, o: F.embedding_bag(i, w, o, **BAGS[name]))
+        check(model, (torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), indices, torch.tensor(offsets)))
+
+
+def test_rows_of_bags_are_bags():
+    check(nn.EmbeddingBag(9, 3, mode="sum"), (torch.tensor([[1, 2, 4], [0, 8, 8]]),))
+
+
+def test_an_index_that_no_bag_may_have_is_refused():
+    model = Function(lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"))
+    w, good, bags = torch.ones(6, 4), torch.tensor([1, 3]), torch.tensor([0, 1])
+    built = autosched.build(from_exported_program(torch.export.export(model, (w, good, bags))), records=[], threads=1)
+    with pytest.raises(IndexOutOfRangeError, match="6 is out of range"):
+        built(w.numpy(), np.array([1, 6]), bags.numpy())

@@ -14,6 +14,7 @@ from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.tir.dtypes import INT_RANGES, is_float
 
+HALVES = ("float16", "bfloat16")
 REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
 
 
@@ -251,3 +252,50 @@ def diagonal_scatter(t: Emitter, input: Expr, src: Expr, offset: int = 0, dim1: 
 def fill(t: Emitter, input: Expr, value: object) -> Expr:
     scalar = t.as_dtype(value, info_of(input).dtype)
     return scalar if not t.shape(input) else op.broadcast_to(scalar, t.shape(input))
+
+
+BAGS = ("add", "mean", "max")  # what PyTorch's numbers of modes are
+
+
+@converter("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(
+    t: Emitter,
+    weight: Expr,
+    indices: Expr,
+    offsets: Expr,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Expr | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Expr, None, None, None]:
+    """Sums, means or maxima of rows by bag; what gradients need besides has no value."""
+    shape, dtype, kind = t.shape(weight), info_of(weight).dtype, BAGS[mode]
+    (n,), n_bags = t.shape(indices), t.shape(offsets)[0] - bool(include_last_offset)
+    starts = t(op.strided_slice(offsets, axes=[0], begin=[0], end=[n_bags])) if include_last_offset else offsets
+    one, none = constant(1, "int64"), constant(0, "int64")
+    # the bag of an index is how many begin before it or there, less 1
+    begun = _placed(t, t.broadcast(none, (n + 1,)), 0, t.cast(starts, "int64"), t.broadcast(one, (n_bags,)), "add")
+    inside = t(op.strided_slice(begun, axes=[0], begin=[0], end=[n]))
+    bag = t(op.subtract(t(op.cumsum(inside, axis=0)), one))
+    rows = t.cast(t(op.take(weight, indices, axis=0, mode="positive")), "float32" if dtype in HALVES else dtype)
+    own = info_of(rows).dtype
+    if per_sample_weights is not None:
+        rows = t(op.multiply(rows, t.reshape(t.cast(per_sample_weights, own), (n, 1))))
+    counts = t.broadcast(one, (n,))
+    neutral = constant(_neutral("add" if kind == "mean" else kind, own), own)
+    if padding_idx is not None and padding_idx >= 0:
+        counted = t(op.not_equal(t.cast(indices, "int64"), constant(padding_idx, "int64")))
+        counts = t.cast(counted, "int64")
+        rows = t(op.where(t.reshape(counted, (n, 1)), rows, neutral))
+    places, zeros = t.reshape(bag, (n, 1)), t.broadcast(none, (n_bags,))
+    sizes = t(op.scatter_nd(zeros, places, counts, reduction="add", mode="positive"))
+    bags = t.broadcast(neutral, (n_bags, shape[1]))
+    result = t(op.scatter_nd(bags, places, rows, reduction="max" if kind == "max" else "add", mode="positive"))
+    per_bag = t.reshape(sizes, (n_bags, 1))
+    if kind == "mean":
+        result = t(op.divide(result, t.cast(t(op.maximum(per_bag, one)), own)))
+    elif kind == "max":
+        result = t(op.where(t(op.greater(per_bag, none)), result, constant(0, own)))
+    return t.cast(result, dtype), None, None, None
