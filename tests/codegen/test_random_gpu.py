@@ -184,6 +184,12 @@ def test_templates_with_random_configurations(seed):
     assert not check_template(seed)
 
 
+@pytest.mark.parametrize("seed", [660080, 660311, 661251, 661191, 661312])
+def test_more_threads_than_elements(seed):
+    """Tiles that are far larger than the function: a condition leaves few of the threads."""
+    assert not check_template(seed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 400, 40))
 def test_templates_with_many_configurations(first):

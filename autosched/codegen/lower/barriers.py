@@ -144,7 +144,22 @@ class _Placer:
                     self.divergent |= {stmt.var}
                 body, pending = self.visit(stmt.body, pending)
                 return replace(stmt, body=body), pending
+            case IfThenElse() if stmt.else_case is None and self.needs_barrier_inside(stmt):
+                if not isinstance(apart := self.inward(stmt.condition, stmt.then_case), IfThenElse):
+                    return self.visit(apart, pending)
         return self.whole(stmt, pending)
+
+    def inward(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
+        """`if condition: stmt`, with the condition at each of its statements: barriers can stand between them."""
+        if not any(isinstance(x, BufferLoad) for x in walk(condition)):  # else a statement may change it
+            match stmt:
+                case SeqStmt():
+                    return seq(*(self.inward(condition, s) for s in stmt.seq))
+                case For() if stmt.kind in (LoopKind.SERIAL, LoopKind.UNROLLED) and self.is_uniform(stmt):
+                    return replace(stmt, body=self.inward(condition, stmt.body))
+                case Allocate():
+                    return replace(stmt, body=self.inward(condition, stmt.body))
+        return IfThenElse(condition, stmt)
 
     def whole(self, stmt: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
         """A statement that no barrier may stand in."""

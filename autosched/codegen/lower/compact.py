@@ -33,7 +33,8 @@ class _Access:
     path: tuple[Stmt, ...]  # statements from the root to the access, inclusive
     indices: tuple[PrimExpr, ...]
     is_store: bool
-    analyzer: Analyzer
+    analyzer: Analyzer  # of loops
+    guarded: Analyzer  # and of the conditions on threads around it
 
 
 @dataclass(slots=True)
@@ -60,33 +61,36 @@ class _Collector:
     threads: Set[Var]
     found: dict[Buffer, list[_Access]] = field(default_factory=dict)
 
-    def visit(self, node: Node, path: tuple[Stmt, ...], analyzer: Analyzer) -> None:
+    def visit(self, node: Node, path: tuple[Stmt, ...], analyzer: Analyzer, guarded: Analyzer) -> None:
         if isinstance(node, Stmt):
             path = (*path, node)
         if isinstance(node, For):
-            self.visit(node.start, path, analyzer)
-            self.visit(node.extent, path, analyzer)
-            self.visit(node.body, path, enter(analyzer, node))
+            self.visit(node.start, path, analyzer, guarded)
+            self.visit(node.extent, path, analyzer, guarded)
+            inside = enter(analyzer, node)
+            self.visit(node.body, path, inside, inside if guarded is analyzer else enter(guarded, node))
             return
-        if isinstance(node, IfThenElse) and (few := self._fewer_threads(node.condition)):
-            inner = analyzer.copy()
+        if isinstance(node, IfThenElse) and (few := self._fewer_threads(node.condition, path)):
+            inner = guarded.copy()
             for fact in few:
                 inner.assume(fact)
-            self.visit(node.condition, path, analyzer)
-            self.visit(node.then_case, path, inner)
+            self.visit(node.condition, path, analyzer, guarded)
+            self.visit(node.then_case, path, analyzer, inner)
             if node.else_case is not None:
-                self.visit(node.else_case, path, analyzer)
+                self.visit(node.else_case, path, analyzer, guarded)
             return
         if isinstance(node, BufferStore | BufferLoad) and node.buffer in self.wanted:
-            access = _Access(path, node.indices, isinstance(node, BufferStore), analyzer)
+            access = _Access(path, node.indices, isinstance(node, BufferStore), analyzer, guarded)
             self.found.setdefault(node.buffer, []).append(access)
         for child in children(node):
             if not isinstance(child, Buffer):
-                self.visit(child, path, analyzer)
+                self.visit(child, path, analyzer, guarded)
 
-    def _fewer_threads(self, condition: PrimExpr) -> list[PrimExpr]:
-        """What a condition says of threads alone: a part of them copies."""
-        return [x for x in split_conditions(condition) if free_vars(x) <= self.threads and not _loads(x)]
+    def _fewer_threads(self, condition: PrimExpr, path: tuple[Stmt, ...]) -> list[PrimExpr]:
+        """What a condition says of threads, or of them and lanes of vectors, alone: a part of them copies."""
+        lanes = {s.loop_var for s in path if isinstance(s, For) and s.kind == LoopKind.VECTORIZED}
+        conditions = [x for x in split_conditions(condition) if not _loads(x)]
+        return [x for x in conditions if free_vars(x) & self.threads and free_vars(x) - lanes <= self.threads]
 
 
 class Sharing:
@@ -117,7 +121,8 @@ def compact_buffers(
     """`body` with an Allocate for every buffer that it uses; some with the strides that `alignments` wants."""
     sharing = sharing or Sharing()
     collector = _Collector(set(buffers), sharing.ranges.keys())
-    collector.visit(body, (), Analyzer(sharing.ranges))
+    known = Analyzer(sharing.ranges)
+    collector.visit(body, (), known, known)
     wanted = alignments or {}
     made = [_plan(b, collector.found[b], wanted.get(b, ()), sharing) for b in buffers if b in collector.found]
     plans = [p for p in made if p is not None]
@@ -194,7 +199,7 @@ def _reach(buffer: Buffer, axis: int, accesses: list[_Access]) -> tuple[int, int
     """The least and the largest index of accesses without conditions. Raises CodegenError where that is not known."""
     lows, highs = list[int](), list[int]()
     for access in (a for a in accesses if _may_leave(buffer, a)):
-        low, high = access.analyzer._linear_bound(access.analyzer.linear(access.indices[axis]))
+        low, high = access.guarded._linear_bound(access.analyzer.linear(access.indices[axis]))
         if low is None or high is None:
             raise CodegenError(
                 f"reads of '{buffer.name}' may leave it by no known number of elements",
@@ -267,7 +272,7 @@ def _dim(
         if parts is None:
             return unknown
         fixed, inner = parts
-        low, high = access.analyzer._linear_bound(inner)
+        low, high = access.guarded._linear_bound(inner)
         if not fixed.terms and not may_leave(access):  # a condition that is not seen here keeps it inside the buffer
             size = const_int(buffer.shape[axis])
             low = 0 if low is None else max(low, 0)

@@ -95,10 +95,18 @@ def test_around_a_condition_on_the_thread():
     assert kinds(placed(IfThenElse(TX < 3, write()), IfThenElse(TX < 3, read()))) == "(s)B(s)"
 
 
-@pytest.mark.parametrize("condition", [TX < 3, OUT[0] < 1.0])
-def test_none_can_stand_where_threads_part(condition):
+@pytest.mark.parametrize(
+    "parted",
+    [
+        lambda body: IfThenElse(OUT[0] < 1.0, body),  # which a statement may change
+        lambda body: IfThenElse(TX < 3, body, write()),
+        lambda body: For(Var("i"), const(0), TX, LoopKind.SERIAL, body),
+    ],
+    ids=["an element", "another way", "a loop"],
+)
+def test_none_can_stand_where_threads_part(parted):
     with pytest.raises(CodegenError, match="do not go through together"):
-        placed(IfThenElse(condition, SeqStmt((write(), read()))))
+        placed(parted(SeqStmt((write(), read()))))
 
 
 def test_none_can_stand_in_a_loop_of_a_threads_own_length():
@@ -116,3 +124,9 @@ def test_a_cooperative_copy_in_steps_needs_none_between_them():
 
 def test_writers_of_the_same_elements_again_wait():
     assert kinds(placed(loop("k", 4, write()), read())) == "[Bs]Bs"
+
+
+def test_a_condition_of_threads_stands_at_each_statement_where_a_barrier_is_needed_between():
+    assert kinds(placed(IfThenElse(TX < 3, SeqStmt((write(), read()))))) == "(s)B(s)"
+    assert kinds(placed(IfThenElse(TX < 3, loop("k", 8, write(), read())))) == "[B(s)B(s)]"
+    assert kinds(placed(IfThenElse(TX < 3, SeqStmt((write(), read(OTHER)))))) == "(ss)"

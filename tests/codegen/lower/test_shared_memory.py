@@ -2,9 +2,12 @@
 
 import numpy as np
 
-from autosched import te
+from autosched import te, topi
 from autosched.codegen.lower.device import lower_device
 from autosched.script import from_source
+from autosched.space import Config
+from autosched.target import Target
+from autosched.templates import apply_config
 from autosched.testing.gpu import run_serially
 from autosched.tir.schedule import Schedule
 from tests.codegen.gpu_programs import tiled_product
@@ -94,3 +97,25 @@ def test_reads_whose_condition_was_dropped_stay_in_the_block_s_memory():
     x, y = np.random.default_rng(0).standard_normal((6, 16)).astype("f"), np.zeros((6, 16), "f")
     run_serially(func, x, y)  # accesses are checked
     np.testing.assert_array_equal(y, x - x.max(1, keepdims=True))
+
+
+def test_threads_that_copy_nothing_need_no_memory():
+    """30 of 1024 threads copy vectors of a tile; without their condition, which names the lanes, all would reach it."""
+    a, b = te.placeholder((6, 28), name="a"), te.placeholder((28, 10), name="b")
+    func = te.create_prim_func([a, b, topi.matmul(a, b)])
+    knobs = {"rows": 32, "columns": 256, "per_row": 4, "per_column": 2, "step": 8, "stages": 3, "wave_parts": 1}
+    target = Target("cuda -arch=sm_90a")
+    (launch,) = lower_device(apply_config(func, Config("matmul", knobs), target).func).launches
+    assert launch.shared_bytes < 48 * 1024  # three stages of some 8 terms of 36 rows and of 256 columns
+
+
+def test_one_thread_of_many_fills_its_register():
+    """A condition that leaves one value of a thread's number changes nothing about which register it has."""
+    a, b = te.placeholder((3, 10, 7), name="a"), te.placeholder((3, 7, 3), name="b")
+    func = te.create_prim_func([a, b, topi.matmul(a, b)])
+    knobs = {"rows": 16, "columns": 256, "per_row": 16, "per_column": 1, "step": 32, "stages": 1, "wave_parts": 1}
+    made = apply_config(func, Config("matmul", knobs), Target("cuda -arch=sm_90a")).func
+    rng = np.random.default_rng(0)
+    x, y, out = (rng.standard_normal(s).astype("f") for s in ((3, 10, 7), (3, 7, 3), (3, 10, 3)))
+    run_serially(made, x, y, out)
+    np.testing.assert_allclose(out, x @ y, rtol=1e-5, atol=1e-5)
