@@ -62,7 +62,7 @@ class Matmul:
         values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
         values |= {"shared_bytes": gpu.max_shared_memory_per_block, "asynchronous": copies_itself(anchor.sizes, gpu)}
         values |= {"registers": gpu.registers_per_sm, "sm_count": gpu.sm_count}
-        return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         s, gpu = anchor.sizes, target.gpu

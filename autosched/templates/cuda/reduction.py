@@ -98,7 +98,7 @@ class GeneralReduction:
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu
         values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """Threads enough to fill the device; where terms lie far apart, at least a sector of results for a block."""

@@ -82,7 +82,7 @@ class RowReduction:
         gpu = target.gpu
         values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
         values |= {"most_held": MOST_HELD, "bytes": _widest(anchor), "shared_bytes": gpu.max_shared_memory_per_block}
-        return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         gpu, rows, length = target.gpu, anchor.sizes["rows"], anchor.sizes["length"]

@@ -81,7 +81,7 @@ class TensorMatmul:
         gpu = target.gpu
         values = {**anchor.sizes, "most_threads": gpu.max_threads_per_block}
         values |= {"shared_bytes": gpu.max_shared_memory_per_block, "sm_count": gpu.sm_count}
-        return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The largest tile that still gives every SM work; small products get small tiles.

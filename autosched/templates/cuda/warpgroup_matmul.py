@@ -132,7 +132,7 @@ class WarpgroupMatmul:
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu
         values = {**anchor.sizes, "shared_bytes": gpu.max_shared_memory_per_block, "sm_count": gpu.sm_count}
-        return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile, cluster and parts of the last wave by which the busiest SM is done first.
