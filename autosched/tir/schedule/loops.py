@@ -10,6 +10,7 @@ from autosched.errors import InvalidValueError, ScheduleError
 from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE, Range
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.schedule.check import (
@@ -154,6 +155,8 @@ def fuse(tree: Tree, variables: Sequence[Var], preserve_unit_iters: bool = True)
        for i in range(7):
            for j in range(9): s(i, j)
     -> for i_j_fused in range(63): s(i_j_fused // 9, i_j_fused % 9)
+
+    It counts in the widest of their types.
     """
     if not variables:
         raise ScheduleError("fuse: no loops given")
@@ -166,29 +169,24 @@ def fuse(tree: Tree, variables: Sequence[Var], preserve_unit_iters: bool = True)
                 f"fuse: loop '{inner.loop_var.name}' is not the only child of loop '{outer.loop_var.name}'",
                 where=where_loop(tree, outer.loop_var),
             )  # fmt: skip
-        if inner.loop_var.dtype != outer.loop_var.dtype:
-            raise ScheduleError(
-                f"fuse: loop '{outer.loop_var.name}' counts in {outer.loop_var.dtype}, "
-                f"loop '{inner.loop_var.name}' in {inner.loop_var.dtype}",
-                where=where_loop(tree, outer.loop_var),
-            )  # fmt: skip
         if free_vars(inner.extent) & set(variables):
             raise ScheduleError(f"fuse: the extent of loop '{inner.loop_var.name}' depends on an outer loop")
     top = loops[0]
     if len(loops) == 1:
         return tree, top.loop_var
-    fused = Var("_".join(v.name for v in variables) + "_fused", top.loop_var.dtype)
-    extent: PrimExpr = loops[0].extent
-    for loop in loops[1:]:
-        extent = E.mul(extent, loop.extent)
+    fused = Var("_".join(v.name for v in variables) + "_fused", max((v.dtype for v in variables), key=item_bytes))
+    extents = [E.cast(fused.dtype, loop.extent) for loop in loops]
+    extent: PrimExpr = extents[0]
+    for each in extents[1:]:
+        extent = E.mul(extent, each)
     values: dict[Var, PrimExpr] = {}
     rest: PrimExpr = fused
-    for loop in reversed(loops[1:]):
-        unit = E.const_int(loop.extent) == 1
-        values[loop.loop_var] = E.const(0, fused.dtype) if unit else E.floormod(rest, loop.extent)
-        rest = E.floordiv(rest, loop.extent)
+    for variable, each in reversed([*zip(variables, extents, strict=True)][1:]):
+        value = E.const(0, fused.dtype) if E.const_int(each) == 1 else E.floormod(rest, each)
+        values[variable] = E.cast(variable.dtype, value)
+        rest = E.floordiv(rest, each)
     unit = E.const_int(top.extent) == 1 and not preserve_unit_iters
-    values[top.loop_var] = E.const(0, fused.dtype) if unit else rest
+    values[top.loop_var] = E.cast(top.loop_var.dtype, E.const(0, fused.dtype) if unit else rest)
     analyzer = tree.analyzer(tree.parents[top])
     analyzer.bind(fused, Range(E.const(0, fused.dtype), extent))
     body = rebind(loops[-1].body, values, analyzer)

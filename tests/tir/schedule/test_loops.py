@@ -9,6 +9,7 @@ import pytest
 from autosched import te
 from autosched.errors import InvalidValueError, ScheduleError
 from autosched.tir import For, IntImm, LoopKind, PrimFunc, Schedule, Var, const
+from autosched.tir.function import specialize
 from autosched.tir.verify import verify
 from tests.tir.programs import assert_same_result, chain, conv, dense, matmul, softmax
 
@@ -288,15 +289,20 @@ def test_add_unit_loop_counts_as_the_loops_around_it() -> None:
     assert_same_result(func, sch.func)
 
 
-def test_fuse_refuses_loops_of_different_dtypes() -> None:
-    sch = Schedule(chain())
-    inner = sch.get(sch.get_loops("B")[1])
-    wide = Var("w", "int64")
-    outer = For(wide, const(0, "int64"), const(1, "int64"), LoopKind.SERIAL, inner.body)
-    body = sch._tree("main").replace(inner, replace(inner, body=outer)).func
-    sch = Schedule(body)
-    with pytest.raises(ScheduleError, match="counts in int32, loop 'w' in int64"):
-        sch.fuse(*sch.get_loops("B")[1:])
+def test_fused_loops_count_in_the_widest_of_their_types() -> None:
+    n = Var("n", "int64")
+    a = te.placeholder((n, 3), name="A")
+    func = te.create_prim_func([a, te.compute((n, 3), lambda i, j: a[i, j] + 1.0, name="B")])
+    sch = Schedule(func)
+    assert [sch.get(x).loop_var.dtype for x in sch.get_loops("B")] == ["int64", "int32"]
+    for is_reordered in (False, True):
+        sch = Schedule(func)
+        if is_reordered:
+            sch.reorder(*reversed(sch.get_loops("B")))
+        fused = sch.fuse(*sch.get_loops("B"))
+        assert sch.get(fused).loop_var.dtype == "int64"
+        verify(sch.func)
+        assert_same_result(specialize(func, {n: 5}), specialize(sch.func, {n: 5}))
 
 
 def test_vectors_across_rows() -> None:
