@@ -26,9 +26,12 @@ Ranges = Mapping[str, tuple[int | range, ...]]
 
 if TYPE_CHECKING:
     from autosched.driver import BuildReport
+    from autosched.driver.build.sized import SizedModel
     from autosched.driver.settings import Records
     from autosched.json_types import JsonObject
     from autosched.runtime import Executable
+    from autosched.runtime.dynamic import DynamicExecutable
+    from autosched.runtime.variants import Built
 
 EXAMPLE = """
 autosched build model.onnx -o model.asx
@@ -153,11 +156,13 @@ def command(
     check_source(model)
     check_output(path, inputs=[model, *map(Path, common.db), *([locked] if locked else [])])
     from autosched import driver
+    from autosched.driver.build.sized import SizedModel
     from autosched.records import FallbackContext
+    from autosched.runtime import Executable
+    from autosched.runtime.dynamic import DynamicExecutable
     from autosched.runtime.relax_vm import VMExecutable
 
     targets = {name: f"llvm -mcpu={name}" for name in mcpu or ()} or _named(common.targets)
-    for_fixed = "--pin" if pins else "--mcpu" if mcpu else "more than one --target" if len(targets) > 1 else ""
     records: Records | None = FallbackContext() if no_db else list(common.db) or None
     if locked is not None:
         from autosched.records.lock import read_lock
@@ -176,27 +181,31 @@ def command(
         if not (is_onnx and ranged):
             module = load_module(model, fixed, quiet=common.is_quiet, symbolic=not is_onnx)
     except ImportModelError as found:
-        if for_fixed:
+        if pins:
             raise
         error = found
     if module is None:
-        if for_fixed:
-            raise UsageError(f"{for_fixed} takes a model of fixed sizes", hint="give numbers in --shapes")
-        late = build_late(
-            error, model, shapes, target=common.target,
-            records=records, threads=common.threads, accuracy=accuracy, precision=precision, like=like,
-            strict=strict, run_as=run_as,
-        )  # fmt: skip
-        late.save(path)
-        tell(late, common)
+        if pins:
+            raise UsageError("--pin takes a model of fixed sizes", hint="give numbers in --shapes")
+        later = {
+            name: build_late(
+                error, model, shapes, target=target, records=records, threads=common.threads, accuracy=accuracy,
+                precision=precision, like=like, strict=strict, run_as=run_as,
+            )
+            for name, target in targets.items()
+        }  # fmt: skip
+        _save(later, path)
+        for name, late in later.items():
+            tell(late, common, name)
         say(f"written to {path}", quiet=common.is_quiet)
         return
-    built = {}
+    built: dict[str, Executable | DynamicExecutable | SizedModel] = {}
+    whole: object = None
     for name, target in targets.items():
         with compiling(f"building {model.name}{f' for {name}' if name else ''}", quiet=common.is_quiet):
             if not symbols(module):
                 driver.tune_first(module, target, records=records, threads=common.threads)
-            built[name] = driver.build(
+            whole = driver.build(
                 module,
                 target=target,
                 records=records,
@@ -208,9 +217,15 @@ def command(
                 run_as=run_as,
                 shapes=ranged or None,
             )
+        if isinstance(whole, VMExecutable):
+            if len(targets) > 1:
+                raise UsageError("a model with branches or loops is built for one target", hint="give one --target")
+            continue
+        assert isinstance(whole, Executable | DynamicExecutable | SizedModel), "it was built from a graph"
+        built[name] = whole
     if pinned is not None:
         pinned.check_used()
-    if isinstance(whole := built.get(""), VMExecutable):
+    if isinstance(whole, VMExecutable):
         whole.save(path)
         tell(whole, common)
         say(f"written to {path}", quiet=common.is_quiet)
@@ -224,8 +239,9 @@ def command(
         is_silent = knows_better or common.is_quiet
         advice = "" if is_silent else _advice(common, model, report.rows, like, targets[name])
         say(f"{name}: " * bool(name) + report.summary + advice, quiet=common.is_quiet)
-    if symbols(module):
-        tell(next(iter(built.values())), common)
+    for name, executable in built.items():
+        if not isinstance(executable, Executable):
+            tell(executable, common, name)
     say(f"written to {path}", quiet=common.is_quiet)
 
 
@@ -236,15 +252,19 @@ def _named(targets: Sequence[str]) -> dict[str, str]:
     return dict(zip(driver.name_targets(targets) if len(targets) > 1 else [""], targets, strict=True))
 
 
-def _save(built: Mapping[str, Executable], path: Path) -> None:
+def _save(built: Mapping[str, Built], path: Path) -> None:
     """Write the artifact of one build or of several."""
+    from autosched.runtime.artifact import save_contents
     from autosched.runtime.variants import Variants
 
     first, *others = built.values()
-    (Variants(built) if others else first).save(path)
+    if others:
+        Variants(built).save(path)
+    else:
+        save_contents(first.contents(), path)
 
 
-def _show(reports: Mapping[str, BuildReport], built: Mapping[str, Executable], path: Path, common: Common) -> None:
+def _show(reports: Mapping[str, BuildReport], built: Mapping[str, object], path: Path, common: Common) -> None:
     """Show the builds' reports, where they were asked for: one for each variant, if there are several."""
     _, *others = reports.values()
     if common.format == "json":
@@ -264,12 +284,13 @@ def _show(reports: Mapping[str, BuildReport], built: Mapping[str, Executable], p
                 say(f"{name}: " * bool(others) + r.graph_text, quiet=common.is_quiet)
 
 
-def _rows(report: BuildReport, executable: Executable) -> list[JsonObject]:
+def _rows(report: BuildReport, executable: object) -> list[JsonObject]:
     """A report's rows with the instructions by which the kernels multiply."""
     from autosched.codegen.cpu.instructions import product_instruction
     from autosched.runtime.cpu.kernel import CpuKernel
 
-    kernels = {name: kernel for name, kernel in executable.kernels.items() if isinstance(kernel, CpuKernel)}
+    found: Mapping[str, object] = getattr(executable, "kernels", {})  # none where it is compiled when it is called
+    kernels = {name: kernel for name, kernel in found.items() if isinstance(kernel, CpuKernel)}
     names = {name: product_instruction(kernel.asm) for name, kernel in kernels.items()}
     return [{**row, "product": names.get(str(row["kernel"]), "")} for row in report.rows]
 

@@ -182,7 +182,7 @@ def _may_run(executable: Executable | DynamicExecutable, model: Path) -> bool:
 def _runs_here(executable: Executable | DynamicExecutable) -> bool:
     from autosched.runtime.variants import rank
 
-    return not isinstance(executable, DynamicExecutable) and rank(executable)[0] <= 0
+    return rank(executable)[0] <= 0
 
 
 def _head(known: Mapping[str, Json], is_chosen: bool) -> list[str]:

@@ -46,39 +46,40 @@ def build_late(
     return late
 
 
-def tell(late: LateModel | SizedModel | DynamicExecutable | VMExecutable, common: Common) -> None:
-    """Say what is compiled when, and what libraries compute."""
+def tell(late: LateModel | SizedModel | DynamicExecutable | VMExecutable, common: Common, name: str = "") -> None:
+    """Say what is compiled when, and what libraries compute; `name`: for which of several targets."""
     from autosched.driver.build.sized import SizedModel
     from autosched.runtime.dynamic import DynamicExecutable
     from autosched.runtime.relax_vm import VMExecutable
     from autosched.runtime.size_expr import show_limit
 
+    lead = f"{name}: " * bool(name)
     if isinstance(late, VMExecutable):
         parts, kernels = len(late.program.segments), len(list(late.program.kernels()))
-        say(f"{count(kernels, 'kernel')} in {count(parts, 'part')}, between which the model branches or loops",
+        say(f"{lead}{count(kernels, 'kernel')} in {count(parts, 'part')}, between which the model branches or loops",
             quiet=common.is_quiet)  # fmt: skip
         return
     if isinstance(late, DynamicExecutable):
         named = (f"'{s.name}'{f' from {s.low} to {s.high}' if s.high is not None else ''}" for s in late.form.sizes)
         limits = "; ".join(show_limit(x.size, x.low, x.high) for x in late.form.limits)
         where = f", where {limits}" * bool(limits)
-        say(f"compiled once for every size of {' and '.join(named)}{where}", quiet=common.is_quiet)
+        say(f"{lead}compiled once for every size of {' and '.join(named)}{where}", quiet=common.is_quiet)
         return
     reason = late.reason
     if isinstance(late, SizedModel):  # the whole model, for each set of sizes
-        say(f"compiled when it is called, for each size: {reason}", quiet=common.is_quiet)
+        say(f"{lead}compiled when it is called, for each size: {reason}", quiet=common.is_quiet)
         return
     open_dims = dict.fromkeys(str(d or "?") for i in late.inputs for d in i.dims or ("?",) if not isinstance(d, int))
     sizes = f", for each size of {', '.join(open_dims)}" if open_dims else ""
     rest = f"{count(len(late.executables), 'part')} compiled now, the rest" if late.executables else "compiled"
     what = f"{rest} when it is called{sizes}: the first call{' with new ones' * bool(sizes)} takes seconds"
     what += f" ({reason})" * bool(reason and open_dims)
-    say(what, quiet=common.is_quiet)
+    say(f"{lead}{what}", quiet=common.is_quiet)
     names: dict[str, list[str]] = {}
     for call in late.calls:
         names.setdefault(f"{call.op_name} by {call.library_name}", []).append(call.name)
     for what, nodes in names.items():
-        say(f"computed by a library: {what} ({', '.join(nodes)})", quiet=common.is_quiet)
+        say(f"{lead}computed by a library: {what} ({', '.join(nodes)})", quiet=common.is_quiet)
 
 
 def run_late(

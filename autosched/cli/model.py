@@ -121,6 +121,9 @@ def open_executable(
         if common.target != "cpu":
             raise UsageError("--target does not apply to an artifact", hint="build it again for another target")
         loaded = load(path, variant=variant)
+        if getattr(loaded, "variants", ()):
+            names = ", ".join(loaded.variants)
+            say(f"{path}: kernels for {loaded.variant}, of {names}", quiet=common.verbosity < 1)
         if hasattr(loaded, "check_inputs") and not isinstance(loaded, Executable):
             late: LateModel = loaded
             return late
@@ -133,9 +136,6 @@ def open_executable(
             return loaded
         if not isinstance(loaded, Executable):
             raise UsageError(f"{path} holds functions and no model", hint="call them from Python: autosched.load")
-        if loaded.variants:
-            names = ", ".join(loaded.variants)
-            say(f"{path}: kernels for {loaded.variant}, of {names}", quiet=common.verbosity < 1)
         if checks:
             from autosched.driver.rebuild import rebuild
 

@@ -38,7 +38,7 @@ from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import ABI_VERSION, Kernel
 from autosched.runtime.memory import empty_block
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION
-from autosched.target import architecture_of, host_cpu
+from autosched.target import Target, architecture_of, host_cpu
 from autosched.version import __version__
 
 if TYPE_CHECKING:
@@ -193,31 +193,24 @@ def _write(
             temporary.unlink()
 
 
-def save_source(
-    path: Path, script: str, target: str, runs: str, bounds: Mapping[str, Sequence[int | None]] | None = None
-) -> None:
-    """Write functions as text, for those whose sizes are known only when they are called.
+def source_contents(
+    script: str, target: str, runs: str, bounds: Mapping[str, Sequence[int | None]] | None = None
+) -> Contents:
+    """What an artifact holds of functions whose sizes are known only when they are called: their text.
 
     script  the module as `IRModule.script` prints it, constants included
     target  as JSON
-    runs    "module" or "vm": what `autosched.load` makes of it
+    runs    "module", "model" or "vm": what `autosched.load` makes of it
     bounds  the least and the largest value of sizes by name
-    Raises  ArtifactError if it cannot be written.
     """
-    contents = source_contents(script, target, runs)
+    manifest: JsonObject = {"source": script, "target": target, "runs": runs}
     if bounds:
-        contents.info["manifest"]["bounds"] = {name: list(pair) for name, pair in bounds.items()}
-    save_contents(contents, path)
-
-
-def source_contents(script: str, target: str, runs: str) -> Contents:
-    """What an artifact of functions as text holds; see `save_source`."""
-    manifest = {"source": script, "target": target, "runs": runs}
+        manifest["bounds"] = {name: list(pair) for name, pair in bounds.items()}
     return Contents("source", {}, b"", {}, (), {"entry": "", "manifest": manifest})
 
 
 def from_source(script: str, target: str, runs: str) -> Any:
-    """Functions that are compiled when they are called, from text; see `save_source`."""
+    """Functions that are compiled when they are called, from text; see `source_contents`."""
     return hook("rebuild")(source_contents(script, target, runs))
 
 
@@ -335,6 +328,8 @@ def _choose_variant(manifest: JsonObject, wanted: str) -> JsonObject:
         kernels = variant["kernels"].values()
         if any(entry.get("backend", "cpu") == "cuda" for entry in kernels):
             return device_rank([_archs(entry) for entry in kernels])
+        if variant["kind"] == "source":
+            return source_rank(str(variant["info"]["manifest"]["target"]))
         needed = set(map(str, variant["features"]))
         is_foreign = architecture_of(str(variant["machine"])) != host_cpu().architecture
         return CANNOT_RUN if is_foreign else len(host_cpu().lacks(needed)), -len(needed)
@@ -343,6 +338,14 @@ def _choose_variant(manifest: JsonObject, wanted: str) -> JsonObject:
     if any(type(index) is not int or not 0 <= index < len(sections) for index in chosen["sections"]):
         raise ValueError("a variant's sections lie outside the file")
     return {**chosen, "sections": [sections[index] for index in chosen["sections"]], "names": names}
+
+
+def source_rank(target: str) -> tuple[int, int]:
+    """How well what is compiled when it is called, for a target as JSON, suits this machine; as `variants.rank`."""
+    made_for = Target(target)
+    if not made_for.is_cpu:
+        return device_rank([archs_of((made_for.gpu.arch,), target, True)])
+    return len(host_cpu().lacks(made_for.features)) if made_for.is_native else CANNOT_RUN, -len(made_for.features)
 
 
 def _archs(entry: Mapping[str, Json]) -> tuple[str, ...]:

@@ -37,6 +37,8 @@ class BuiltForSizes(Protocol):
     form: GraphForm
     constants: tuple[np.ndarray, ...]
     manifest: dict[str, Json]
+    variant: str
+    variants: tuple[str, ...]
 
 
 def kernel_rows(executable: Built | BuiltForSizes) -> list[JsonObject]:
@@ -92,6 +94,8 @@ def facts(executable: Built | BuiltForSizes) -> JsonObject:
     known: JsonObject = {
         "target": str(manifest.get("target", "")),
         "autosched": manifest.get("autosched"),
+        "variant": executable.variant,
+        "variants": list(executable.variants),
         "weights_bytes": sum(constant.nbytes for constant in executable.constants),
         "code_bytes": sum(len(kernel.code) for kernel in executable.kernels.values()),
     }
@@ -104,14 +108,12 @@ def facts(executable: Built | BuiltForSizes) -> JsonObject:
             ]
         sizes = [{"name": size.name, "low": size.low, "high": size.high} for size in form.sizes]
         nodes = sum(node.kernel in executable.kernels or node.kernel in executable.forms for node in form.nodes)
-        return {**known, "variant": "", "variants": [], "arena_bytes": None, "calls": nodes, "sizes": sizes}
+        return {**known, "arena_bytes": None, "calls": nodes, "sizes": sizes}
     for kind, values in (("inputs", executable.inputs), ("outputs", executable.outputs)):
         known[kind] = [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype} for v in values]
-    graph, variants = executable.graph, list(executable.variants)
+    graph = executable.graph
     calls = sum(node.kernel in executable.kernels for node in graph.nodes)
-    return {
-        **known, "variant": executable.variant, "variants": variants, "arena_bytes": graph.arena_bytes, "calls": calls,
-    }  # fmt: skip
+    return {**known, "arena_bytes": graph.arena_bytes, "calls": calls}
 
 
 def to_html(executable: Built | BuiltForSizes) -> str:

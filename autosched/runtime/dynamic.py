@@ -55,6 +55,8 @@ class DynamicExecutable:
     """
 
     compile_s = 0.0
+    variant = ""  # of several in the artifact that it was loaded from, what this one was built for
+    variants: tuple[str, ...] = ()  # all of them
 
     def __init__(
         self,
@@ -273,10 +275,12 @@ class DynamicExecutable:
             form = GraphForm.from_manifest(info["form"])
             forms = {str(name): tuple(map(str, blocks)) for name, blocks in info["forms"].items()}
             check_form(form)
-            return DynamicExecutable(
+            made = DynamicExecutable(
                 contents.kernels, forms, form, contents.constants, contents.native, info["manifest"],
                 tuple(map(str, info["params"])),
             )  # fmt: skip
+            made.variant, made.variants = contents.variant, contents.variants
+            return made
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise ArtifactError(f"the artifact is damaged: its form does not fit ({error})") from error
 

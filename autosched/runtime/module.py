@@ -344,9 +344,13 @@ class Module:
         """Write the module as an artifact, with the functions of the modules that it imports."""
         if not isinstance(path, str | os.PathLike):
             raise InvalidTypeError(f"export_library, save: the path is a {type(path).__name__}, not a text")
+        save_contents(self.contents(), Path(path))
+
+    def contents(self) -> Contents:
+        """What an artifact of it holds."""
         whole = self.with_imports()
         info = {"entry": whole._entry, "manifest": whole.manifest}
-        save_contents(Contents("module", whole.kernels, whole.native, whole.graphs, whole.constants, info), Path(path))
+        return Contents("module", whole.kernels, whole.native, whole.graphs, whole.constants, info)
 
     def with_imports(self) -> Module:
         """One module with this one's functions and those that its imports add, looked up in TVM's order."""

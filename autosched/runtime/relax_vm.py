@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, refuse
 from autosched.runtime.array import NDArray
-from autosched.runtime.artifact import Contents, export_path, from_source, save_contents, save_source
+from autosched.runtime.artifact import Contents, export_path, from_source, save_contents, source_contents
 from autosched.runtime.device import Device, cpu
 from autosched.runtime.executable import Executable
 from autosched.runtime.module import Module
@@ -142,7 +142,7 @@ class VMExecutable:
         refuse("export_library", addons=addons)
         path = export_path(path)
         if self.late is not None:
-            save_source(path, *self.late.source, "vm")
+            save_contents(source_contents(*self.late.source, "vm"), path)
             return
         lib = self.program.library()
         info = {"entry": "", "manifest": {**lib.manifest, "vm": self.program.to_text()}}

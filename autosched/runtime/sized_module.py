@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError, ShapeError, TVMError
 from autosched.runtime.array import NDArray
+from autosched.runtime.artifact import Contents
 from autosched.runtime.backends import open_program
 from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.dynamic import DynamicExecutable
@@ -134,9 +134,9 @@ class SizedModule(Module):
         """Tell whether it is the function's name, or that of an imported one."""
         return name == self.function.name or super().implements_function(name, query_imports)
 
-    def save(self, path: str | Path, fmt: str = "") -> None:
-        """Write the artifact. Raises ArtifactError if the file cannot be written."""
-        self.function.executable.save(path)
+    def contents(self) -> Contents:
+        """What an artifact of it holds."""
+        return self.function.executable.contents()
 
     def with_imports(self) -> Module:
         """Refused. Raises TVMError always."""

@@ -221,6 +221,8 @@ class _Maker:
 
     def _on_device(self, name: str, func: PrimFunc) -> Applied:
         """A function over symbols for a device whose number of blocks comes with a launch."""
+        if is_scheduled(func):
+            return _sized(name, func, self.target)
         with contextlib.suppress(NotSeparableError):
             self.counted[name] = _Form.of(name, func)
             func = self.counted[name].func

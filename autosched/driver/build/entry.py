@@ -30,7 +30,7 @@ from autosched.lazy_names import hook
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
-from autosched.runtime.variants import Variants
+from autosched.runtime.variants import Built, Variants
 from autosched.target import Target
 from autosched.target.target import TargetLike
 from autosched.templates.accuracy import ACCURACIES
@@ -173,7 +173,7 @@ def build(
         chosen_json = resolve_target(target).to_json()
         return build_program(what, partial(build, target=target, **options), split_ranges(shapes)[0], chosen_json)
     if isinstance(target, list | tuple):
-        return build_variants(what, target, shapes=shapes, **options)
+        return build_variants(what, args, target, name=name, shapes=shapes, **options)
     if target_host is not None:
         target, _ = Target.canon_target_and_host(target, target_host)
     if accuracy not in ACCURACIES:
@@ -209,14 +209,16 @@ def build(
 
 
 def build_variants(
-    what: object, targets: Sequence[TargetLike], *, shapes: Ranges | None = None, **options: Unpack[BuildOptions]
-) -> Variants:
-    """Build a model once for each target; `options` as of `build`. Raises UsageError for equal ones, or no model."""
-    built = {
-        name: build(what, target=target, shapes=shapes, **options) for name, target in name_targets(targets).items()
-    }
-    if wrong := [made for made in built.values() if not isinstance(made, Executable)]:
-        raise UsageError(f"a {type(wrong[0]).__name__} is built for one target", hint="give a model, or one target")
+    what: object, args: Sequence[te.Tensor] | None, targets: Sequence[TargetLike], *, name: str | None = None,
+    shapes: Ranges | None = None, **options: Unpack[BuildOptions],
+) -> Variants:  # fmt: skip
+    """Build once for each target; arguments as of `build`. Raises UsageError for equal ones, or what no file holds."""
+    built: dict[str, Built] = {}
+    for variant, target in name_targets(targets).items():
+        made: Any = build(what, args, target, name=name, shapes=shapes, **options)
+        if not hasattr(made, "contents"):
+            raise UsageError(f"a {type(made).__name__} is built for one target", hint="give one target")
+        built[variant] = made
     return Variants(built)
 
 

@@ -85,8 +85,6 @@ class FunctionBuilder:
 
     def for_all(self, name: str, func: PrimFunc) -> DynamicExecutable | None:
         """A function of symbolic sizes, compiled for all of them; None where it is compiled for each."""
-        if not self.target.is_cpu:
-            return None
 
         def build(module: IRModule) -> DynamicExecutable:
             return build_dynamic(module, self.target, self.records, self.threads, {}, self.accuracy, self.checks)

@@ -75,8 +75,8 @@ class LateModel:
         self, model: onnx.ModelProto, build: Build, target: str, bounds: Ranges | None = None, reason: str = ""
     ):
         fill_tables()
-        self.reason = reason
-        self.model, self._build, self._target = model, build, target
+        self.reason, self.manifest = reason, {"target": target}
+        self.model, self._build = model, build
         self.inputs: tuple[ModelInput, ...] = model_inputs(model.graph)
         self.output_names: tuple[str, ...] = tuple(o.name for o in model.graph.output)
         self.bounds = {name: tuple(sizes) for name, sizes in (bounds or {}).items()}
@@ -207,7 +207,7 @@ class LateModel:
         except Exception as error:  # protobuf's: more than 2 GiB
             raise ArtifactError(f"the model is too large to be saved: {type(error).__name__}") from error
         bounds = {name: [_pair(size) for size in sizes] for name, sizes in self.bounds.items()}
-        manifest = {"source": "", "target": self._target, "runs": "onnx", **({"bounds": bounds} if bounds else {})}
+        manifest = {"source": "", "runs": "onnx", **self.manifest, **({"bounds": bounds} if bounds else {})}
         model = np.frombuffer(data, np.uint8)
         return Contents("source", {}, b"", {}, (model,), {"entry": "", "manifest": manifest})
 

@@ -16,7 +16,7 @@ from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
 from autosched.relax.transform.specialize_kernels import specialize_kernels
 from autosched.runtime.array import NDArray, as_numpy
-from autosched.runtime.artifact import save_source
+from autosched.runtime.artifact import Contents, save_contents, source_contents
 from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable
@@ -126,10 +126,14 @@ class SizedModel:
 
         Raises ArtifactError if the file cannot be written.
         """
+        save_contents(self.contents(), Path(path))
+
+    def contents(self) -> Contents:
+        """What an artifact of it holds."""
         bounds = {
             size.name: (size.low, size.high) for size in self.sizes.values() if (size.low, size.high) != (1, None)
         }
-        save_source(Path(path), self.module.script(show_meta=True), self.target.to_json(), "model", bounds)
+        return source_contents(self.module.script(show_meta=True), self.target.to_json(), "model", bounds)
 
     export_library = save
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +11,7 @@ from autosched.env import AUTOSCHED_STRICT
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError, UsageError
 from autosched.ir import IRModule
 from autosched.runtime import Function, Module, NDArray
-from autosched.runtime.artifact import from_source, save_source
+from autosched.runtime.artifact import Contents, from_source, source_contents
 from autosched.runtime.built_sizes import BuiltSizes
 from autosched.target import Target
 from autosched.tir import PrimFunc
@@ -178,11 +177,11 @@ class SymbolicModule(Module):
     def __init__(
         self, functions: Mapping[str, LateFunction], plain: Module | None, entry: str, source: IRModule, target: Target
     ):
-        kernels = {} if plain is None else plain.kernels
+        plain = Module({}, b"", functions={}, only_functions=True) if plain is None else plain
+        manifest = {**plain.manifest, "target": target.to_json()}
         super().__init__(
-            kernels, b"" if plain is None else plain.native, functions={} if plain is None else plain.graphs,
-            entry=entry, only_functions=True, manifest={} if plain is None else plain.manifest,
-        )  # fmt: skip
+            plain.kernels, plain.native, functions=plain.graphs, entry=entry, only_functions=True, manifest=manifest
+        )
         self._symbolic, self._whole, self._target = dict(functions), source, target
 
     @property
@@ -206,12 +205,9 @@ class SymbolicModule(Module):
 
     inspect_source = get_source
 
-    def save(self, path: str | Path, fmt: str = "") -> None:
-        """Write the functions as text: where they are loaded, they are compiled when they are called.
-
-        Raises ArtifactError if the file cannot be written.
-        """
-        save_source(Path(path), self._whole.script(show_meta=True), self._target.to_json(), "module")
+    def contents(self) -> Contents:
+        """What an artifact of it holds: text, which is compiled when it is called."""
+        return source_contents(self._whole.script(show_meta=True), self._target.to_json(), "module")
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the functions as text."""

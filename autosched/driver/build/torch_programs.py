@@ -99,7 +99,7 @@ class SizedProgram:
     def __init__(self, program: ExportedProgram, build: Build, shapes: Shapes, target: str = ""):
         from autosched.frontend.torch.exported import dynamic_inputs
 
-        self.program, self._build, self._shapes, self._target = program, build, dict(shapes), target
+        self.program, self._build, self._shapes, self.manifest = program, build, dict(shapes), {"target": target}
         self.inputs = dynamic_inputs(program)
         self._built: BuiltSizes[Executable] = BuiltSizes()
 
@@ -146,14 +146,18 @@ class SizedProgram:
 
         Raises ArtifactError if the file cannot be written.
         """
+        save_contents(self.contents(), Path(path))
+
+    def contents(self) -> Contents:
+        """What an artifact of it holds."""
         import torch
 
         data = io.BytesIO()
         torch.export.save(self.program, data)
         shapes = {name: list(map(int, shape)) for name, shape in self._shapes.items()}
-        manifest = {"source": "", "target": self._target, "runs": "torch", "shapes": shapes}
+        manifest = {"source": "", **self.manifest, "runs": "torch", "shapes": shapes}
         held = (np.frombuffer(data.getvalue(), np.uint8),)
-        save_contents(Contents("source", {}, b"", {}, held, {"entry": "", "manifest": manifest}), Path(path))
+        return Contents("source", {}, b"", {}, held, {"entry": "", "manifest": manifest})
 
     def __repr__(self) -> str:
         return f"<autosched SizedProgram of {', '.join(f'{n}{list(d)}' for n, d in self.inputs.items())}>"

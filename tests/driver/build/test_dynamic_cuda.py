@@ -13,6 +13,7 @@ pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not install
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
 
 import autosched
+from autosched import te
 from autosched.cli import main
 from autosched.codegen import counters
 from autosched.codegen.cuda.emulate.driver import EmulatorDriver
@@ -157,3 +158,79 @@ def test_an_onnx_model_without_such_a_kernel_is_compiled_for_each_size(
         assert main([*words, "-i", arrays, "-o", str(tmp_path / "out.npz")]) == 0
         np.testing.assert_allclose(np.load(tmp_path / "out.npz")["y"], np.cumsum(x.T, 0), rtol=1e-5, atol=1e-6)
     refuse(capsys, ["run", asx], "the sizes of input 'x' are not known", "-i")
+
+
+SEVERAL = ["cpu", "cuda -arch=sm_80", TARGET]
+CHIPS = (((9, 0), "sm_90a"), ((8, 6), "sm_80"), ((7, 5), ""))  # "": the CPU's
+
+
+@pytest.mark.parametrize("capability, variant", CHIPS)
+def test_one_artifact_for_several_targets_and_all_sizes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], capability: tuple[int, int], variant: str
+) -> None:
+    """A machine loads the best that runs there; what it loads runs at any size."""
+    module = model((n(), 50), mlp)
+    path = str(tmp_path / "m.asx")
+    built_once = autosched.build(module, target=SEVERAL)
+    built_once.save(path)
+    with use_driver(lambda index: EmulatorDriver(index, compute_capability=capability)):
+        loaded = autosched.load(path)
+        assert isinstance(loaded, DynamicExecutable)
+        assert loaded.variant == (variant or loaded.variants[0]) and len(loaded.variants) == 3
+        assert {kernel.backend for kernel in loaded.kernels.values()} == ({"cuda"} if variant else {"cpu"})
+        assert built_once.here is built_once.executables[loaded.variant]
+        for size in (1, 37):
+            x = RNG.standard_normal((size, 50)).astype("float32")
+            expected = autosched.build(module)(x).numpy()
+            for run in (loaded, built_once):
+                np.testing.assert_allclose(run(x).numpy(), expected, rtol=2e-5, atol=1e-6)
+        assert main(["inspect", path]) == 0
+        assert f"{loaded.variant} is what this machine runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("capability, variant", CHIPS)
+def test_one_artifact_where_some_targets_compile_for_each_size(
+    tmp_path: Path, capability: tuple[int, int], variant: str
+) -> None:
+    """Attention over any length: once for all sizes on CPUs, for each size on GPUs."""
+    module = model((n(), Var("s", "int64"), 16), attention)
+    made = autosched.build(module, target=SEVERAL)
+    assert isinstance(made.executables["sm_80"], SizedModel)
+    made.save(tmp_path / "m.asx")
+    x = RNG.standard_normal((2, 5, 16)).astype("float32")
+    with use_driver(lambda index: EmulatorDriver(index, compute_capability=capability)):
+        loaded = autosched.load(tmp_path / "m.asx")
+        assert type(loaded) is type(made.here) is (SizedModel if variant else DynamicExecutable)
+        assert not variant or loaded.target.gpu.arch == variant
+        np.testing.assert_allclose(loaded(x).numpy(), autosched.build(module)(x).numpy(), rtol=2e-5, atol=1e-6)
+
+
+def test_the_command_line_builds_open_sizes_for_several_targets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, asx, arrays = tmp_path / "m.onnx", str(tmp_path / "m.asx"), str(tmp_path / "in.npz")
+    path.write_bytes(make([node("Relu", "x", "y")], {"x": ("n", 6)}, ["y"], {}).SerializeToString())
+    targets = [word for target in SEVERAL for word in ("--target", target)]
+    assert main(["build", str(path), *targets, "-o", asx]) == 0
+    said = capsys.readouterr().err
+    assert all(f"{name}: compiled once for every size of 'n'" in said for name in ("sm_80", "sm_90a"))
+    x = RNG.standard_normal((3, 6)).astype("float32")
+    np.savez(arrays, x=x)
+    assert main(["run", asx, "-i", arrays, "-o", str(tmp_path / "out.npz"), "-v"]) == 0
+    assert "kernels for sm_90a, of" in capsys.readouterr().err
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], np.maximum(x, 0))
+    words = ["build", str(path), "--pin", "relu", "x=1", "--shapes", "x:1..8x6"]
+    refuse(capsys, words, "--pin takes a model of fixed sizes", "give numbers in --shapes")
+
+
+@pytest.mark.parametrize("rows", [5, n()], ids=["known", "open"])
+def test_one_artifact_of_a_function_for_several_targets(tmp_path: Path, rows: Any) -> None:
+    a = te.placeholder((rows, 3), name="a")
+    b = te.compute((rows, 3), lambda i, j: a[i, j] * 2.0, name="b")
+    made = autosched.build(te.create_prim_func([a, b]), target=SEVERAL)
+    made.save(tmp_path / "f.asx")
+    x = np.arange(15, dtype="float32").reshape(5, 3)
+    for run in (made, autosched.load(tmp_path / "f.asx")):
+        on_device = autosched.nd.array(x, autosched.cuda(0)), autosched.nd.array(x, autosched.cuda(0))
+        run(*on_device)
+        np.testing.assert_array_equal(on_device[1].numpy(), x * 2)

@@ -8,11 +8,13 @@ from torch._higher_order_ops import scan, while_loop
 
 import autosched
 from autosched import relax, tir
-from autosched.errors import ImportModelError
+from autosched.cli import main
+from autosched.errors import ImportModelError, UsageError
 from autosched.frontend.torch import from_exported_program, load_program_file
 from autosched.records import FallbackContext
 from autosched.relax.evaluate import evaluate
 from benchmarks.torch_models import EncoderLayer
+from tests.cli.models import refuse
 
 
 def exported() -> torch.export.ExportedProgram:
@@ -144,6 +146,15 @@ def test_a_loop_whose_steps_depend_on_data_calls_itself(tmp_path):
                 for ours, theirs in zip(loop(*(x.numpy() for x in inputs)), model(*inputs), strict=True):
                     assert ours.numpy().dtype == theirs.numpy().dtype
                     np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-5)
+
+
+def test_a_loop_of_data_is_built_for_one_target(tmp_path, capsys):
+    path, cpus = tmp_path / "loop.pt2", ("x86-64-v2", "x86-64-v3")
+    torch.export.save(torch.export.export(Doubling(), (torch.tensor(0), torch.ones(3), torch.tensor(50.0))), path)
+    with pytest.raises(UsageError, match="a VMExecutable is built for one target"):
+        autosched.build(path, target=[f"llvm -mcpu={cpu}" for cpu in cpus])
+    refuse(capsys, ["build", str(path), "--mcpu", ",".join(cpus)], "is built for one target", "give one")
+    assert main(["build", str(path), "--mcpu", cpus[0]]) == 0
 
 
 def test_a_loop_of_data_over_open_sizes_is_refused():
