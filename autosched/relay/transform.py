@@ -23,6 +23,19 @@ _BOUND = "functions bind each value to a variable: leave it out"
 ABSENT: Mapping[str, str] = {
     **dict.fromkeys(("AlterOpLayout", "FastMath", "CombineParallelConv2D", "CombineParallelDense"), _BUILD),
     **dict.fromkeys(("ToGraphNormalForm", "ToBasicBlockNormalForm", "EtaExpand", "ToCPS", "LazyGradientInit"), _BOUND),
+    **dict.fromkeys(
+        ("AutoSchedulerLayoutRewrite", "FoldExplicitPadding", "ManifestLifetimes", "SimplifyFCTranspose"), _BUILD
+    ),
+    **dict.fromkeys(("Conv2dToSparse", "Conv2dToSparse2", "DenseToSparse"), "there are no sparse operators"),
+    **dict.fromkeys(
+        ("RemoveStandaloneReshapes", "SimplifyExprPostAlterOp"), "SimplifyExpr takes away calls that compute nothing"
+    ),
+    "AnnotateSpans": "messages name the model's nodes: leave it out",
+    "FakeQuantizationToInteger": "relax.transform.IntegerProducts computes quantised products in integers",
+    "FlattenAtrousConv": "convolutions take their dilation: leave it out",
+    "LambdaLift": "functions inside of functions are not well-formed: make them functions of the module",
+    "OutlineCompilerFunctionsWithExistingGlobalSymbols": "relax.transform.RunCodegen calls the library's functions",
+    "SplitArgs": "relax.transform.SplitConcats cuts long concatenations",
     "DynamicToStatic": "shapes are static here: leave it out",
     "CanonicalizeOps": "operators have one form: leave it out",
     "CanonicalizeCast": "SimplifyExpr takes needless casts away",

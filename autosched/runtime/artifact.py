@@ -211,7 +211,12 @@ def source_contents(
 
 def from_source(script: str, target: str, runs: str) -> Any:
     """Functions that are compiled when they are called, from text; see `source_contents`."""
-    return hook("rebuild")(source_contents(script, target, runs))
+    return from_contents(source_contents(script, target, runs))
+
+
+def from_contents(contents: Contents) -> Any:
+    """What is compiled when it is called, from what its artifact would hold: pickles of it are that."""
+    return hook("rebuild")(contents)
 
 
 def _align(size: int) -> int:

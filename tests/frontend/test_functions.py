@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -10,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from autosched import relax
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx import from_onnx
+from autosched.frontend.onnx.importer import Importer
 from tests.frontend.onnx_models import make, node
 
 
@@ -153,3 +156,47 @@ def test_quantized_product_is_exact() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     (got,) = run(model, a=a)
     np.testing.assert_array_equal(got, (a.astype(int) - 7) @ (b.astype(int) - np.arange(5)))
+
+
+def test_calls_in_calls_become_a_bounded_number_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty functions that call the next one twice are 2**40 nodes."""
+    monkeypatch.setattr("autosched.frontend.onnx.importer.MOST_WRITTEN_OUT", 1000)
+    h = helper
+    opsets = [h.make_opsetid("", 18), h.make_opsetid("own", 1)]
+    inner = [
+        h.make_function("own", f"F{k}", ["a"], ["b"], [
+            h.make_node(f"F{k + 1}", ["a"], ["t"], domain="own"), h.make_node(f"F{k + 1}", ["t"], ["b"], domain="own"),
+        ], opsets)
+        for k in range(40)
+    ]  # fmt: skip
+    inner.append(h.make_function("own", "F40", ["a"], ["b"], [h.make_node("Relu", ["a"], ["b"])], opsets))
+    model = make([h.make_node("F0", ["x"], ["y"], domain="own")], {"x": (2,)}, ["y"])
+    model.functions.extend(inner)
+    model.opset_import.append(opsets[1])
+    with pytest.raises(ImportModelError, match="become more than 1000 nodes"):
+        from_onnx(model)
+
+
+def test_names_of_nested_branches_are_their_paths() -> None:
+    """A path that each level puts before all names below it is twice as long with each level."""
+    h, kinds = helper, TensorProto
+    graph = h.make_graph([node("Relu", "x", "z")], "b", [], [h.make_tensor_value_info("z", kinds.FLOAT, None)])
+    for k in range(18):
+        other = h.make_graph([node("Neg", "x", "q")], "e", [], [h.make_tensor_value_info("q", kinds.FLOAT, None)])
+        choice = h.make_node("If", ["c"], [f"z{k}"], f"if{k}", then_branch=graph, else_branch=other)
+        graph = h.make_graph([choice], "b", [], [h.make_tensor_value_info(f"z{k}", kinds.FLOAT, None)])
+    model = make([*graph.node], {"x": (2,)}, ["z17"])
+    model.graph.input.append(h.make_tensor_value_info("c", kinds.BOOL, ()))
+    names: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Importer, "converted", _noting(names, Importer.converted))
+        from_onnx(model)
+    assert max(map(len, names)) < 18 * 20
+
+
+def _noting(names: list[str], converted: Any) -> Any:
+    def noted(self: Importer, proto: onnx.NodeProto, name: str, *rest: Any) -> Any:
+        names.append(name)
+        return converted(self, proto, name, *rest)
+
+    return noted

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched import te
+from autosched import relax, te, tir
 from autosched.runtime import GraphModule
 from autosched.runtime.relax_vm import VirtualMachine, VMExecutable, program_of
+from tests.frontend.onnx_models import make, node
 from tests.runtime.kernels import chain
 
 _X = np.ones((3, 64), np.float32)
@@ -47,6 +48,42 @@ def test_functions_of_symbolic_sizes():
     again, x, out = pickle.loads(pickle.dumps(module)), np.ones(5, np.float32), np.zeros(5, np.float32)
     again(x, out)
     np.testing.assert_array_equal(out, 3 * x)
+
+
+def _same_after(model, *inputs):
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again(*inputs).numpy(), model(*inputs).numpy())
+    return again
+
+
+def test_models_that_are_compiled_when_called():
+    late = autosched.build(make([node("NonZero", "x", "y")], {"x": (4,)}, ["y"]))
+    assert isinstance(_same_after(late, np.array([0, 2, 0, 1], np.float32)), type(late))
+    x = relax.Var("x", relax.TensorStructInfo((tir.SizeVar("n", "int64"), 4)))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            flipped = bb.emit_output(relax.op.flip(x, 0))
+        bb.emit_func_output(flipped)
+    sized = autosched.build(bb.get())
+    assert isinstance(_same_after(sized, np.arange(12, dtype=np.float32).reshape(3, 4)), type(sized))
+
+
+def test_programs_of_pytorch():
+    torch = pytest.importorskip("torch")
+
+    class Sums(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+        def forward(self, x):
+            self.total.add_(x)
+            return self.total * 2
+
+    stateful, x = autosched.build(torch.export.export(Sums(), (torch.ones(3),))), np.ones(3, np.float32)
+    stateful(x)
+    assert _same_after(stateful, x)(x).numpy().tolist() == [6, 6, 6]
 
 
 def test_executors_say_what_to_pickle_instead():

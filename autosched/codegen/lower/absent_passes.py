@@ -51,5 +51,13 @@ ABSENT: Mapping[str, str] = {
     "InjectPrefetch": "tir.Schedule.annotate(loop, 'prefetch_next', {buffer: elements}) asks the code generator",
     "InjectRollingBuffer": "tir.Schedule.rolling_buffer does it to a block",
     "ApplyLayoutTransforms": "tir.Schedule.transform_layout changes the layout of a buffer",
+    **dict.fromkeys(("LegalizePackedCalls", "PointerValueTypeRewrite"), _HOST),
+    "ConvertSSA": "every variable is introduced once already, as VerifySSA says",
+    "ExtractPrimFuncConstants": "constants are arguments of kernels: leave it out",
+    "InjectCopyIntrin": "tir.Schedule.tensorize puts an intrinsic in the place of a copy",
+    "InstrumentProfileIntrinsics": "autosched bench --profile shows where the time goes",
+    "RemapThreadAxis": "tir.Schedule.bind names a loop's thread axis",
+    "SkipAssert": "kernels check what T.Assert says: leave it out of the function",
+    "VerifyGPUCode": "the build refuses kernels too large for the device: kernel.resources says what they take",
     "RemoveWeightLayoutRewriteBlock": "the build packs weights by itself, with templates or layout annotations",
 }  # fmt: skip

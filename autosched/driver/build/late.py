@@ -34,7 +34,7 @@ from autosched.ir import IRModule
 from autosched.json_types import Json
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, array, as_numpy
-from autosched.runtime.artifact import Contents, save_contents
+from autosched.runtime.artifact import Contents, from_contents, save_contents
 from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.memory import dtype_name
 from autosched.runtime.names import given_by_name
@@ -210,6 +210,10 @@ class LateModel:
         manifest = {"source": "", "runs": "onnx", **self.manifest, **({"bounds": bounds} if bounds else {})}
         model = np.frombuffer(data, np.uint8)
         return Contents("source", {}, b"", {}, (model,), {"entry": "", "manifest": manifest})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the model itself."""
+        return from_contents, (self.contents(),)
 
     def __repr__(self) -> str:
         return f"<autosched.driver.LateModel of {', '.join(value.name for value in self.inputs)}>"

@@ -16,7 +16,7 @@ from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
 from autosched.relax.transform.specialize_kernels import specialize_kernels
 from autosched.runtime.array import NDArray, as_numpy
-from autosched.runtime.artifact import Contents, save_contents, source_contents
+from autosched.runtime.artifact import Contents, from_contents, save_contents, source_contents
 from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable
@@ -135,7 +135,9 @@ class SizedModel:
         }
         return source_contents(self.module.script(show_meta=True), self.target.to_json(), "model", bounds)
 
-    export_library = save
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the model as text."""
+        return from_contents, (self.contents(),)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{p.name}: {p.struct_info}" for p in self._params)

@@ -16,7 +16,7 @@ from autosched.driver.model_files import is_program as is_exported
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, as_numpy
-from autosched.runtime.artifact import Contents, save_contents
+from autosched.runtime.artifact import Contents, from_contents, save_contents
 from autosched.runtime.built_sizes import BuiltSizes
 
 if TYPE_CHECKING:
@@ -83,6 +83,11 @@ class StatefulProgram:
             f"'{path}': a program that changes buffers is not saved",
             hint="save its `executable`, which takes them and gives them back",
         )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the program with its buffers as they are now."""
+        with self._lock:
+            return StatefulProgram, (self.executable, self.states)
 
     def __repr__(self) -> str:
         return f"<autosched StatefulProgram with {', '.join(self.states)}>"
@@ -158,6 +163,10 @@ class SizedProgram:
         manifest = {"source": "", **self.manifest, "runs": "torch", "shapes": shapes}
         held = (np.frombuffer(data.getvalue(), np.uint8),)
         return Contents("source", {}, b"", {}, held, {"entry": "", "manifest": manifest})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the program itself."""
+        return from_contents, (self.contents(),)
 
     def __repr__(self) -> str:
         return f"<autosched SizedProgram of {', '.join(f'{n}{list(d)}' for n, d in self.inputs.items())}>"

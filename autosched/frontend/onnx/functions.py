@@ -166,11 +166,16 @@ def _renamed(
 def _rename_graph(
     graph: onnx.GraphProto, names: dict[str, str], prefix: str, attributes: Mapping[str, onnx.AttributeProto] | None
 ) -> None:
-    """Rename what a subgraph takes from outside; what it makes itself keeps its names."""
+    """Rename what a subgraph takes from outside; what it makes itself keeps its names, and so do its nodes.
+
+    They get their path when the subgraph is imported: names that got it at each level would double in length.
+    """
     own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
     own |= {output for node in graph.node for output in node.output}
     inside = {k: v for k, v in names.items() if k not in own} | {k: k for k in own}
     nodes = [_renamed(node, inside, prefix, attributes) for node in graph.node]
+    for node, renamed in zip(graph.node, nodes, strict=True):
+        renamed.name = node.name
     for output in graph.output:
         output.name = inside.get(output.name, output.name)
     del graph.node[:]

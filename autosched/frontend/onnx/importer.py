@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 OPSETS = range(1, 29)
 OUR_DOMAINS = ("", "ai.onnx")
+MOST_WRITTEN_OUT = 100_000  # nodes that functions and steps of loops become: about a minute of importing
 UNFIT = (
     *(TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError),
     *(MemoryError, RecursionError),
@@ -193,6 +194,7 @@ class Importer:
         self.keep_params, self.sanitize, self.symbolic = keep_params, sanitize, symbolic
         self.symbols: dict[str, SizeVar] = {}
         self.has_sizes = False
+        self.written_out = 0
         self.values: dict[str, Any] = {}  # expressions; None for what an optional leaves out
         self.names: dict[str, str] = {}
         self.params: list[tuple[Var, np.ndarray]] = []
@@ -422,13 +424,22 @@ class Importer:
             function = standard_function(proto, opset, inputs)
         if function is None:
             return False
+        self.write_out(len(function.node), name)
         versions = [entry.version for entry in function.opset_import if entry.domain in OUR_DOMAINS]
         for node in inline(function, proto, name):
             self.node(node, node.name, versions[0] if versions else opset)
         return True
 
+    def write_out(self, count: int, name: str) -> None:
+        """Count nodes of functions and subgraphs. Raises ImportModelError where calls in calls become too many."""
+        self.written_out += count
+        if self.written_out > MOST_WRITTEN_OUT:
+            text = f"functions, loops and branches become more than {MOST_WRITTEN_OUT} nodes"
+            raise ImportModelError(text, where=f"node '{name[:200]}'")
+
     def subgraph(self, graph: onnx.GraphProto, arguments: Sequence[Expr], prefix: str, opset: int) -> list[Expr]:
         """Import a subgraph: its outputs for these inputs. `prefix` makes its names unique."""
+        self.write_out(len(graph.node), prefix)
         names = {value.name: prefix + value.name for value in graph.input}
         self.values |= {names[v.name]: x for v, x in zip(graph.input, arguments, strict=True)}
         for tensor in graph.initializer:

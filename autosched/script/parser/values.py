@@ -79,6 +79,10 @@ def attribute(state: State, node: ast.AST) -> Meaning:
             return metadata_item(state, node)
         case ast.Name():
             return state.find(node)
+        case ast.JoinedStr() | ast.Attribute() | ast.IfExp() if state.evaluate is not None:
+            value = state.evaluate(node)
+            if isinstance(value, bool | int | float | str | IntImm | FloatImm):
+                return value
     raise state.error(node, "this cannot be the value of an attribute")
 
 

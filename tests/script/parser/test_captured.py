@@ -37,6 +37,26 @@ def test_shapes_operators_and_formatted_text() -> None:
     assert '"my.step"' in str(other)
 
 
+def test_attributes_and_names_of_blocks_from_python() -> None:
+    @T.prim_func
+    def main(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):  # type: ignore[no-untyped-def,valid-type]
+        T.func_attr({"global_symbol": f"kernel_{SUFFIX}", "wide": 8 if len(SHAPE) == 2 else 4})
+        for i in range(4):
+            with T.block(f"block_{SUFFIX}"):
+                vi = T.axis.spatial(4, i)
+                y[vi] = x[vi] * T.float32(2)
+
+    assert (main.attrs["global_symbol"], main.attrs["wide"]) == ("kernel_step", 8)
+    assert 'T.block("block_step")' in main.script()
+    with pytest.raises(ValueError, match="cannot be the value of an attribute"):
+        from_source("""
+@T.prim_func
+def f(x: T.Buffer((4,), "float32")):
+    T.func_attr({"a": x.shape})
+    T.evaluate(0)
+""")
+
+
 def test_operators_of_python_s_own_signs() -> None:
     @R.function
     def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "bool"):  # type: ignore[valid-type]
