@@ -109,3 +109,4 @@ def test_vectors_are_left_out_where_they_are_disabled() -> None:
     assert "vectorized" in autosched.lower(sch.mod).script()
     with PassContext(config={"tir.disable_vectorize": True}):
         assert "vectorized" not in autosched.lower(sch.mod).script()
+        assert "vector(" not in autosched.build(matmul(4, 8, 4), target="llvm").get_source()  # a template's too

@@ -180,6 +180,8 @@ def build_functions(
             except ScheduleError:  # no template can take it: its own loops run as they are
                 plan.add(gv.name, func)
     compiled = with_checks(IRModule(plan.functions), checks)
+    if PassContext.current().config.get("tir.disable_vectorize"):  # what templates have vectorized
+        compiled = tvm_passes.SkipVectorize()(compiled)
     kernels = compile_functions(compiled, target)
     graphs = {
         name: graph_with_packing(name, kernels[f"{name}_kernel"], {i: kernels[k] for i, k in packers.items()})

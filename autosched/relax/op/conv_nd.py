@@ -96,12 +96,18 @@ def _transpose_type(data: StructInfo, weight: StructInfo, **attrs: Unpack[ConvAt
     return _type(conv_transpose_shape(d.image_shape, w.static_shape, _spatial(attrs), extra, groups), d, w, attrs)
 
 
+def _converted(x: Tensor, attrs: ConvAttrs) -> Tensor:
+    """What products are computed and summed in: `out_dtype`."""
+    return x if attrs["out_dtype"] in (None, x.dtype) else topi.cast(x, attrs["out_dtype"])
+
+
 def _conv_compute(data: Tensor, weight: Tensor, **attrs: Unpack[ConvAttrs]) -> Tensor:
-    return topi.conv_nd(data, weight, _spatial(attrs), attrs["groups"])
+    return topi.conv_nd(_converted(data, attrs), _converted(weight, attrs), _spatial(attrs), attrs["groups"])
 
 
 def _transpose_compute(data: Tensor, weight: Tensor, **attrs: Unpack[ConvAttrs]) -> Tensor:
-    return topi.conv_transpose_nd(data, weight, _spatial(attrs), attrs["output_padding"], attrs["groups"])
+    x, w = _converted(data, attrs), _converted(weight, attrs)
+    return topi.conv_transpose_nd(x, w, _spatial(attrs), attrs["output_padding"], attrs["groups"])
 
 
 def _at_tap(weight: Array, tap: tuple[int, ...]) -> Array:
@@ -115,6 +121,8 @@ def conv_reference(data: Array, weight: Array, **attrs: Unpack[ConvAttrs]) -> Ar
     """Convolution as a sum over the window's taps, each a product of matrices."""
     g, groups = _spatial(attrs), attrs["groups"]
     shape = conv_shape(data.shape, weight.shape, g, groups)
+    if attrs["out_dtype"]:
+        data, weight = data.astype(attrs["out_dtype"]), weight.astype(attrs["out_dtype"])
     padded = np.pad(data, [(0, 0), (0, 0), *(g.around(i) for i in range(g.rank))])
     out = np.zeros((shape[0], groups, shape[1] // groups, *shape[2:]), np.result_type(data, weight))
     split = weight.reshape(groups, -1, *weight.shape[1:])
@@ -126,13 +134,15 @@ def conv_reference(data: Array, weight: Array, **attrs: Unpack[ConvAttrs]) -> Ar
         seen = padded[(slice(None), slice(None), *at)]
         seen = seen.reshape(seen.shape[0], groups, -1, *shape[2:])
         out += np.einsum("goc,ngc...->ngo...", _at_tap(split, tap), seen)
-    return out.reshape(shape).astype(attrs["out_dtype"] or data.dtype, copy=False)
+    return out.reshape(shape).astype(data.dtype, copy=False)
 
 
 def transpose_reference(data: Array, weight: Array, **attrs: Unpack[ConvAttrs]) -> Array:
     """Transposed convolution: each element of the data adds its multiple of the window to the result."""
     g, groups, extra = _spatial(attrs), attrs["groups"], attrs["output_padding"]
     shape = conv_transpose_shape(data.shape, weight.shape, g, extra, groups)
+    if attrs["out_dtype"]:
+        data, weight = data.astype(attrs["out_dtype"]), weight.astype(attrs["out_dtype"])
     full = [size + sum(g.around(i)) for i, size in enumerate(shape[2:])]
     out = np.zeros((shape[0], groups, weight.shape[1], *full), np.result_type(data, weight))
     split = weight.reshape(groups, -1, *weight.shape[1:])
@@ -145,7 +155,7 @@ def transpose_reference(data: Array, weight: Array, **attrs: Unpack[ConvAttrs]) 
         out[(slice(None), slice(None), slice(None), *at)] += np.einsum("gco,ngc...->ngo...", _at_tap(split, tap), parts)
     kept = tuple(slice(g.around(i)[0], g.around(i)[0] + size) for i, size in enumerate(shape[2:]))
     result = out.reshape(shape[0], shape[1], *full)[(slice(None), slice(None), *kept)]
-    return np.ascontiguousarray(result).astype(attrs["out_dtype"] or data.dtype, copy=False)
+    return np.ascontiguousarray(result).astype(data.dtype, copy=False)
 
 
 def _attributes(rank: int, weight_layout: str, extra: Attrs) -> Attrs:
@@ -177,6 +187,7 @@ conv1d = _conv(
     [
         sample((1, 3, 9), (4, 3, 3), padding=1),
         sample((2, 4, 11), (6, 2, 2), strides=2, padding=(0, 2), dilation=3, groups=2),
+        sample(((1, 3, 9), "uint8"), ((4, 3, 3), "uint8"), out_dtype="int32"),
     ],
 )
 conv3d = _conv(
@@ -184,6 +195,7 @@ conv3d = _conv(
     [
         sample((1, 2, 4, 5, 3), (3, 2, 3, 3, 3), padding=1),
         sample((2, 4, 5, 4, 6), (4, 2, 2, 1, 3), strides=(2, 1, 1), padding=(1, 0, 1, 0, 0, 2), groups=2),
+        sample(((1, 2, 4, 5, 3), "float16"), ((3, 2, 3, 3, 3), "float16"), out_dtype="float32"),
     ],
 )
 conv1d_transpose = _transposed(
@@ -191,6 +203,7 @@ conv1d_transpose = _transposed(
     [
         sample((1, 3, 5), (3, 4, 3), strides=2, padding=1, output_padding=1),
         sample((2, 4, 6), (4, 3, 2), dilation=2, groups=2, padding=(2, 0)),
+        sample(((1, 3, 5), "float16"), ((3, 4, 3), "float16"), out_dtype="float32"),
     ],
 )
 conv2d_transpose = _transposed(
@@ -200,6 +213,13 @@ conv2d_transpose = _transposed(
         sample((1, 4, 4, 3), (4, 3, 3, 2), strides=(3, 1), padding=(1, 0, 0, 1), output_padding=(2, 0), groups=2),
         sample((1, 2, 3, 3), (2, 2, 1, 1), strides=2, padding=0),
         sample((1, 2, 4, 4), (2, 3, 3, 3), dilation=2, padding=3),
+        sample(((1, 2, 3, 3), "int8"), ((2, 2, 2, 2), "int8"), strides=2, out_dtype="int32"),
     ],
 )
-conv3d_transpose = _transposed(3, [sample((1, 2, 2, 3, 2), (2, 3, 2, 2, 3), strides=2, padding=(0, 1, 1))])
+conv3d_transpose = _transposed(
+    3,
+    [
+        sample((1, 2, 2, 3, 2), (2, 3, 2, 2, 3), strides=2, padding=(0, 1, 1)),
+        sample((1, 2, 2, 3, 2), (2, 3, 2, 2, 3), out_dtype="float64"),
+    ],
+)
