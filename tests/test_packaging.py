@@ -183,19 +183,3 @@ def test_a_device_with_the_packages_of_serving_txt_runs_and_measures(
     finally:
         server.kill()
         server.wait()
-
-
-def test_no_file_has_marks_of_an_unfinished_merge() -> None:
-    marks = tuple(mark * 7 for mark in "<>")
-    files = [path for path in ROOT.iterdir() if path.is_file()]
-    for folder in ("autosched", "benchmarks", "docs", "examples", "tests", ".ci"):
-        files += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".txt", ".toml", ".yml")]
-    assert len(files) > 1000
-    wrong = [
-        f"{path.relative_to(ROOT)}:{number}"
-        for path in files
-        if path.suffix in (".py", ".md", ".txt", ".toml", ".yml", ".cfg")
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
-        if line.startswith(marks)
-    ]
-    assert wrong == []

@@ -275,3 +275,11 @@ def test_a_tensor_that_no_machine_can_hold() -> None:
     model = make([node("Relu", "x", "y")], {"x": ("batch", 3)}, ["y"])
     with pytest.raises(ImportModelError, match=r"'x' of shape 999999999999999x3 is larger than any memory"):
         from_onnx(model, shape_dict={"x": (999999999999999, 3)})
+
+
+@pytest.mark.parametrize("start", [-9, -6, -(2**63)])
+def test_a_slice_backwards_from_before_the_beginning_has_the_first_element(start: int) -> None:
+    """The specification brings the start to the first element, as ONNX Runtime does; NumPy gives nothing."""
+    weights = dict(zip("beas", map(np.array, ([start], [-(2**63)], [0], [-1])), strict=True))
+    x = np.arange(30, dtype="f").reshape(5, 6)
+    np.testing.assert_array_equal(relax.evaluate(from_onnx(single("Slice", x.shape, weights=weights)), {"x": x}), x[:1])

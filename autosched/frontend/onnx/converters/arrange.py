@@ -89,6 +89,10 @@ def slice_(node: Node) -> Expr:
     axes = tuple(node.axis(a) for a in axes)
     if len(set(axes)) != len(axes) or 0 in steps:
         raise node.fail(f"axes {list(axes)} in steps of {list(steps)}")
+    begin = tuple(
+        max(first, -size) if step < 0 and isinstance(size := dims[a], int) else first  # the first element, not none
+        for a, first, step in zip(axes, begin, steps, strict=True)
+    )
     whole = all(
         step == 1 and first in (0, -size if isinstance(size := dims[a], int) else 0)
         and end >= (size if isinstance(size, int) else TO_THE_END)
