@@ -283,3 +283,11 @@ def test_a_slice_backwards_from_before_the_beginning_has_the_first_element(start
     weights = dict(zip("beas", map(np.array, ([start], [-(2**63)], [0], [-1])), strict=True))
     x = np.arange(30, dtype="f").reshape(5, 6)
     np.testing.assert_array_equal(relax.evaluate(from_onnx(single("Slice", x.shape, weights=weights)), {"x": x}), x[:1])
+
+
+def test_a_node_has_no_more_inputs_than_its_operator() -> None:
+    with pytest.raises(ImportModelError, match="Relu: 3 inputs, it takes 1"):
+        from_onnx(make([node("Relu", "x x x", "y")], {"x": (2,)}, ["y"]))
+    spare = node("Relu", "x", "y")
+    spare.input.append("")  # an optional input that is left out
+    from_onnx(make([spare], {"x": (2,)}, ["y"]))

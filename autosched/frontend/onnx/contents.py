@@ -48,7 +48,7 @@ def attributes_of(node: onnx.NodeProto, opset: int, name: str) -> dict[str, Any]
     """A node's attributes by name, texts decoded.
 
     Raises ImportModelError for one of another type than the operator's specification says, one that it needs and that
-    is missing, and for fewer inputs than it takes.
+    is missing, and for fewer or more inputs than it takes.
     """
     from onnx import AttributeProto, helper
 
@@ -70,6 +70,9 @@ def attributes_of(node: onnx.NodeProto, opset: int, name: str) -> dict[str, Any]
         raise ImportModelError(f"{node.op_type}: attribute '{missing[0]}' is missing", where=where)
     if schema is not None and len(node.input) < schema.min_input:
         raise ImportModelError(f"{node.op_type}: {len(node.input)} inputs, {schema.min_input} needed", where=where)
+    given = max((i for i, value in enumerate(node.input, start=1) if value), default=0)
+    if schema is not None and node.domain in ("", "ai.onnx") and given > schema.max_input:
+        raise ImportModelError(f"{node.op_type}: {given} inputs, it takes {schema.max_input}", where=where)
     return found
 
 
