@@ -25,7 +25,7 @@ def register(names: Mapping[str, Mapping[str, str]], hooks: Mapping[str, str]) -
 
 
 def missing(package: str) -> str:
-    """What a user is told of a package that is not installed."""
+    """What a user reads of a package that is not installed."""
     return f"this needs the package {package}, which is not installed; `pip install autosched` installs what is needed"
 
 

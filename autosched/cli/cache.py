@@ -26,7 +26,7 @@ def command() -> None:
 
 @make_command("show", example="autosched cache show")
 def show_command(common: Common) -> int:
-    """Show where compiled kernels are kept, how many there are, and how much room they take."""
+    """Show where compiled kernels are kept, how many there are, and how much space they take."""
     from autosched.runtime.cache import kernel_cache
 
     cache = kernel_cache()
@@ -72,7 +72,7 @@ def unpack_command(common: Common, file: Path, sha256: str | None, trust: bool) 
 
     FILE holds machine code, which later builds run without asking. This command signs it with your own secret, as if it
     had been compiled here: say with `--sha256` or `--trust` that you want that. A file that other users can change is
-    refused. Kernels of other versions or CPUs do no harm; they are not found, and go when there is no room.
+    refused. Kernels of other versions or CPUs do no harm; they are not found, and go when space is short.
     """
     from autosched.runtime.cache import kernel_cache
     from autosched.runtime.cache_pack import unpack

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autosched.errors import UsageError
 
-KINDS = (".onnx", ".pt2", ".asx", ".npz", ".npy", ".py", ".toml", ".db", ".jsonl", ".json")  # told apart by their ends
+KINDS = (".onnx", ".pt2", ".asx", ".npz", ".npy", ".py", ".toml", ".db", ".jsonl", ".json")  # known by their ends
 
 
 def is_object(path: Path) -> bool:

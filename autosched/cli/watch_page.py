@@ -53,7 +53,7 @@ def _handler(page: bytes, state: State) -> type[BaseHTTPRequestHandler]:
     lock = threading.Lock()  # of the database's connection
 
     class Handler(BaseHTTPRequestHandler):
-        """Answers two paths; a page of another site that knows the port is told nothing."""
+        """Answers two paths; a page of another site that knows the port learns nothing."""
 
         def do_GET(self) -> None:
             host = self.headers.get("Host", "").rpartition(":")[0]

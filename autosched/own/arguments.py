@@ -61,7 +61,7 @@ class StoredArguments:
 def store_arguments(named: Mapping[str, object], folder: Path, key: str) -> StoredArguments:
     """Write arguments into files of a folder.
 
-    Raises UsageError for an argument that cannot be sent to a worker, OSError if there is no room.
+    Raises UsageError for an argument that cannot be sent to a worker, OSError if the disk is full.
     """
     for name, value in named.items():
         _check(name, value)

@@ -35,7 +35,7 @@ def upgrade_database(where: str | Path) -> Upgraded:
     """Bring a database to this version's schema, in one transaction; a SQLite file is copied first.
 
     where   path or URL; of a URL there is no copy, its server has its own
-    Raises  RecordError: no database, a newer one, damaged, locked, no room for the copy. It is then as it was.
+    Raises  RecordError: no database, a newer one, damaged, locked, no space for the copy. It is then as it was.
     """
     is_url = "://" in str(where)
     path = Path(where)

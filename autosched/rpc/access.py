@@ -201,7 +201,7 @@ def admit(frames: Frames, access: Access, purposes: tuple[str, ...], key: str | 
     """The server's handshake; gives what the client has said. The caller ends it with `welcome`.
 
     key     a client's must begin with it, or be empty: who names an address need not say what is there; None: any
-    Raises  RPCError, after having told the client.
+    Raises  RPCError, after an answer to the client.
     """
     hello = {"autosched": __version__, "nonce": os.urandom(16).hex()}
     frames.send(hello)

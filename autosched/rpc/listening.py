@@ -86,7 +86,7 @@ class Listener:
             threading.Thread(target=self._attend, args=(connection, str(address[0])), daemon=True).start()
 
     def _let_in(self, connection: socket.socket) -> None:
-        """Note a new connection, when there is room. Raises RPCError where the server is full or closed."""
+        """Note a new connection, if there may be one more. Raises RPCError where the server is full or closed."""
         with self._changed:
             while len(self._greeting) >= MOST_GREETINGS and not self._is_closed:
                 oldest, since = next(iter(self._greeting.items()))

@@ -114,7 +114,7 @@ class Session:
                 self._frames.send({"value": value})
         except ConnectionLost:
             raise
-        except Exception as error:  # whatever a request meets is told to the client, who may go on
+        except Exception as error:  # the client gets whatever a request meets, and may go on
             self._frames.skip(_MOST_SKIPPED_BYTES)
             self._frames.send({"error": described(error)})
 
@@ -371,7 +371,7 @@ class Session:
 
 
 def _facts(value: object) -> JsonObject:
-    """What a client is told of an object that stays here."""
+    """What a client gets of an object that stays here."""
     match value:
         case Module() if "vm" in value.manifest:
             return {"kind": "vm module"}

@@ -136,7 +136,7 @@ class PeakFunctions(Protocol):
         """(a function, the bytes that it reads): about so many."""
 
     def memory_levels(self, target: Target, threads: int) -> dict[str, tuple[int, int]]:
-        """(bytes that a level has room for, bytes to read of it) by its name, the fastest first."""
+        """(bytes that a level holds, bytes to read of it) by its name, the fastest first."""
 
 
 def peak_functions(target: Target) -> PeakFunctions | None:

@@ -22,7 +22,7 @@ def describe(func: PrimFunc, target: Target) -> Workload:
     """Operator, dtypes and shapes of the interface, geometry, and the class of what is fused behind the anchor.
 
     Two functions of one workload accept the same configurations and run equally fast. Operators without a geometry of
-    their own (element-wise chains, reductions) are told apart by a digest of their form.
+    their own (element-wise chains, reductions) are distinguished by a digest of their form.
     """
     matches = templates_for(func, target)
     if not matches:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Refuses(Protocol):
-    """A configuration, which is told what is wrong with it."""
+    """A configuration, which notes what is wrong with it."""
 
     def raise_error(self, msg: str) -> None: ...
 

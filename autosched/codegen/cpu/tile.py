@@ -73,7 +73,7 @@ class Tile:
     form: str = field(default="", kw_only=True)  # a key of buffers, variables and statement
 
     def key(self, isa: Isa) -> Hashable:
-        """Equal for tiles whose functions have one text; None for those that are told apart by more: with checks."""
+        """Equal for tiles whose functions have one text; None for those that differ in more: with checks."""
         if not self.form or self.checks or self.guards:
             return None
         nodes = (n for root in (*self.buffers, *self.variables, self.stmt) for n in walk(root))

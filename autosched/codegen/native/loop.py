@@ -108,7 +108,7 @@ def run_phase_in_pool(pool: int, body: int, slots: int, n_tasks: int, threads: i
 
 
 def now_ns(pool: int, buffer: int) -> int:
-    """Read the monotonic clock in nanoseconds; `buffer` is room for a struct timespec."""
+    """Read the monotonic clock in nanoseconds; `buffer` is memory for a struct timespec."""
     call_2(load_word(pool + _CLOCK), _CLOCK_MONOTONIC, buffer)
     return load_word(buffer) * 1_000_000_000 + load_word(buffer + 8)
 

@@ -40,7 +40,7 @@ class Peaks:
     levels: tuple[Level, ...]
 
     def level(self, size_bytes: int) -> Level:
-        """The fastest memory that has room for so many bytes."""
+        """The fastest memory that holds so many bytes."""
         return next((level for level in self.levels if size_bytes <= level.size_bytes), self.levels[-1])
 
     def least_s(self, flops: int, size_bytes: int) -> float:

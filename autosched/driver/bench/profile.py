@@ -43,7 +43,7 @@ class KernelProfile:
     flops       of one call: the arithmetic that the operator names; Winograd executes less and may pass the peak
     size_bytes  of one call: its arguments, each counted once
     peak_share  the time that the peaks allow for these, as a share of what it takes
-    bound       the peak that it is held against: "compute", or the memory that has room for its arguments
+    bound       the peak that it is held against: "compute", or the memory that holds its arguments
     """
 
     kernel: str

@@ -71,7 +71,7 @@ def prepare(
     """The graph level's part of a build: afterwards `main` calls PrimFuncs in natural layout and nothing else.
 
     oracle  what is known of convolutions in several layouts: `TunedLayouts` of the records that the build uses
-    options what the passes are told; None: nothing
+    options of the passes; None: the defaults
     Raises  UsageError for unknown params, and for a model with branches or loops, which the VM runs
     """
     if has_control_flow(module):

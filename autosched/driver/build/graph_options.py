@@ -33,7 +33,7 @@ VERSION = "1"  # of the options' meaning, as a template's
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """What the graph level's passes may be told; the defaults are what a model gets that was not tuned.
+    """Options of the graph level's passes; the defaults are what a model gets that was not tuned.
 
     blocks          channels in a block that layouts of images may have: a "vector", "two vectors", "both", "none"
     change_percent  what a change of layout is taken to cost, of its estimate

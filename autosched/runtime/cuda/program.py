@@ -50,7 +50,7 @@ class CudaProgram:
 
     graph, kernels, constants  checked by `check_graph`; constants may be on the device already
     device                     which of CUDA's
-    Raises DeviceError where there is no such device, no room, or the machine code is for another one.
+    Raises DeviceError where there is no such device, no memory left, or the machine code is for another one.
     Several threads may call `run`: each run has the memory to itself.
     """
 

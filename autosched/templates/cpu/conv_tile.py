@@ -23,7 +23,7 @@ MOST_POINTERS, POINTER_CYCLES = 8, 8
 LEAST_GAIN = 0.03  # of the estimated time, for which tiles go across rows
 MOST_WITHOUT_ROOM = 200  # pixels: with fewer, the next panel of weights is fetched even where it displaces data
 HIDDEN_LOADS = 0.75  # for each multiply-add: 13x1 reaches 0.77 of the rate of 5x2 (Zen 3), which needs 1.08 and 0.7
-NOT_HIDDEN = 0.25  # of the weights' way from memory, where the next panel has no room
+NOT_HIDDEN = 0.25  # of the weights' way from memory, where the next panel does not fit
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _has_room_for_next(panel_bytes: int, caches: CacheSizes) -> bool:
 
 
 def is_worth_prefetching(s: Mapping[str, int], oc_blocks: int, target: Target) -> bool:
-    """Whether to fetch the next panel: where it has room, and also where few products hide its way from memory."""
+    """Whether to fetch the next panel: where it fits, and also where few products hide its way from memory."""
     caches = target.cache
     has_room = _has_room_for_next(_panel_bytes(s, oc_blocks), caches)
     return _is_cold(s, caches) and (has_room or s["OH"] * s["OW"] <= MOST_WITHOUT_ROOM)

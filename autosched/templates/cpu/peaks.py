@@ -30,7 +30,7 @@ def peak_read(target: Target, threads: int, size_bytes: int) -> tuple[PrimFunc, 
 
 
 def memory_levels(target: Target, threads: int) -> dict[str, tuple[int, int]]:
-    """(bytes that a level has room for, bytes to read of it) by its name, the fastest first."""
+    """(bytes that a level holds, bytes to read of it) by its name, the fastest first."""
     caches = target.cache
     last = max(caches.l3_bytes, caches.l2_bytes)
     memory = min(max(4 * last, LEAST_MEMORY_BYTES), MOST_MEMORY_BYTES)

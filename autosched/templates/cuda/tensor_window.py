@@ -199,7 +199,7 @@ def _reach(s: Mapping[str, int], high: int, wide: int) -> int:
 
 
 def _fitting(s: Mapping[str, int], gpu: GpuFacts) -> list[tuple[tuple[int, int, int, int, int], int]]:
-    """The tiles of `TILES` with steps that are in the space: half of them results, with room for what they hold."""
+    """The tiles of `TILES` with steps that are in the space: half of them results, with registers for them."""
     found = []
     for tile in TILES:
         rows, high, wide, warps_m, warps_n = tile

@@ -72,7 +72,7 @@ def registers_left(tile: tuple[int, int, int]) -> int:
 def registers_of(chain: Chain) -> int:
     """Registers of a thread beside its sums that what follows them may need; the assembler overlaps many elements.
 
-    The widest tiles leave room for a bias and a bound, and not for what has values of several steps at once.
+    The widest tiles leave registers for a bias and a bound, and not for what has values of several steps at once.
     """
     nodes = [x for block in chain.after for x in walk(block.body)]
     if any(isinstance(x, E.Div) or (isinstance(x, E.Call) and x.op in _DIVIDES) for x in nodes):

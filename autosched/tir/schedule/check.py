@@ -137,7 +137,7 @@ def require_iter_kinds(tree: Tree, blocks: Iterable[BlockRealize], action: str) 
             )  # fmt: skip
 
 
-MOST = 1 << 48  # no loop has more iterations: what is told apart in so many is told apart in fewer
+MOST = 1 << 48  # no loop has more iterations: what differs in so many differs in fewer
 
 
 def extents_of(loops: Iterable[For]) -> dict[Var, int] | None:
@@ -197,7 +197,7 @@ def is_visible_outside(tree: Tree, buffer: Buffer, loop: For) -> bool:
 
 
 def writes_each_point_once(block: Block) -> bool:
-    """Whether a block's spatial variables are all told apart by the indices it writes."""
+    """Whether a block's spatial variables all decide which element it writes."""
     extents: dict[Var, int] = {}
     analyzer = Analyzer()
     for iv in block.iter_vars:

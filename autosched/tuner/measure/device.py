@@ -148,7 +148,7 @@ class DeviceBench:
         """Load a kernel with its arguments; with `cold_bytes` its calls find nothing in the caches.
 
         Raises CandidateError if its arguments are not those of the task, DeviceError for machine code of another
-        device and where there is no room.
+        device and where memory does not suffice.
         """
         del pool, threads  # of the host
         kernel, packs = as_cuda(kernel), packs or (None,) * len(kernel.args)

@@ -95,13 +95,13 @@ class References(Protocol):
         """Make the reference of a task's function and write it into files of a folder.
 
         ask  has the runner's worker serve a message, for which it must have learnt some values before
-        Raises OSError if there is no room.
+        Raises OSError if the disk is full.
         """
         ...
 
 
 def store_reference(reference: Reference, folder: Path, name: str) -> StoredReference:
-    """Write a reference into files of a folder. Raises OSError if there is no room."""
+    """Write a reference into files of a folder. Raises OSError if the disk is full."""
     paths: dict[str, list[Path]] = {"in": [], "out": []}
     for kind, arrays in (("in", reference.inputs), ("out", reference.outputs)):
         for index, array in enumerate(arrays):

@@ -51,7 +51,7 @@ class LoadedKernel:
 
     sets     per set the arrays in the order of the kernel's arguments
     threads  that the pieces of a phase are divided over
-    Raises ArtifactError if the object code cannot be loaded, MemoryError if there is no room for its scratch.
+    Raises ArtifactError if the object code cannot be loaded, MemoryError if there is no memory for its scratch.
     """
 
     def __init__(self, kernel: Kernel, sets: Sequence[Sequence[Placed]], pool: ThreadPool, threads: int):
@@ -112,7 +112,7 @@ class Workbench:
         """Load a kernel with its arguments.
 
         cold_bytes  its packed inputs (weights) rotate over so many bytes of copies; 0: always the same ones
-        Raises  CandidateError if its arguments are not those of the task, MemoryError for copies without room.
+        Raises  CandidateError if its arguments are not those of the task, MemoryError for copies that do not fit.
         """
         packs = packs or (None,) * len(kernel.args)
         wanted, given = len(self._reference.inputs) + len(self._reference.outputs), len(kernel.args)
