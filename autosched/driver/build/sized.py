@@ -128,6 +128,8 @@ class SizedModel:
         """
         save_contents(self.contents(), Path(path))
 
+    export_library = save
+
     def contents(self) -> Contents:
         """What an artifact of it holds."""
         bounds = {
