@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from autosched.ir.structural import structural_key
+from autosched.ir.structural import function_key
 from autosched.runtime.kernel import Kernel
 from autosched.tir.function import PrimFunc
 
@@ -27,7 +27,7 @@ def code_digest(func: PrimFunc, *texts: str) -> str:
 
     The source alone does not: types and attributes decide code that reads the same.
     """
-    return hashlib.sha256("\x1f".join((structural_key(func), *texts)).encode()).hexdigest()[:12]
+    return hashlib.sha256("\x1f".join((function_key(func), *texts)).encode()).hexdigest()[:12]
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ def _accesses(node: Node, path: tuple[Node, ...], values: Mapping[Var, PrimExpr]
         yield from _accesses(child, path, values)
 
 
+@functools.lru_cache(maxsize=64)
 def overwritable(func: PrimFunc) -> frozenset[tuple[int, int]]:
     """Pairs (position of an input, of an output) among the function's buffers that may be the same memory.
 
