@@ -14,7 +14,7 @@ from autosched.target import Target
 from autosched.tir.function import PrimFunc
 from autosched.version import __version__
 
-GENERATOR = f"{__version__}+4"  # the number after + grows whenever equal input gives other code
+GENERATOR = f"{__version__}+5"  # the number after + grows whenever equal input gives other code
 
 
 class CodegenBackend(Protocol):

@@ -16,7 +16,7 @@ WRITABLE, ALLOCATED, EXECUTABLE, THREAD_LOCAL = 1, 2, 4, 0x400  # section flags
 UNDEFINED, ABSOLUTE = 0, 0xFFF1  # section indices
 _RESERVED = 0xFF00  # section indices from here on have a meaning of their own
 _LOCAL = 0  # binding STB_LOCAL
-_FUNCTION = 2  # symbol type STT_FUNC
+FUNCTION = 2  # symbol type STT_FUNC
 _MACHINES = {62: "x86_64", 183: "aarch64"}  # EM_X86_64, EM_AARCH64
 
 
@@ -131,4 +131,4 @@ def _read_symbols(found: ElfObject, table: Section) -> Iterator[Symbol]:
         name = names[name_at : names.index(b"\0", name_at)].decode("ascii") if name_at else ""
         if section >= len(found.sections) and section < _RESERVED:
             raise ValueError(f"symbol '{name}' is of section {section}, which there is not")
-        yield Symbol(name, section, value, info >> 4 != _LOCAL, info & 15 == _FUNCTION)
+        yield Symbol(name, section, value, info >> 4 != _LOCAL, info & 15 == FUNCTION)

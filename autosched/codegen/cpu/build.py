@@ -11,6 +11,7 @@ from autosched.codegen.backends import GENERATOR
 from autosched.codegen.compiled import code_digest, code_name
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.compiled import CompiledCpuKernel
+from autosched.codegen.cpu.join import join_objects
 from autosched.codegen.cpu.order import order_unrolled
 from autosched.codegen.cpu.source import Bytes, Scratch, Writer, align_bytes, exact_bytes
 from autosched.codegen.cpu.types import Isa
@@ -38,8 +39,11 @@ from autosched.tir.stmt import BufferStore
 
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledCpuKernel:
     """Compile without looking into the cache. Raises CodegenError for what no CPU code exists for."""
+    import llvmlite.binding as llvm
+
     from autosched.codegen.cpu.intrinsics import intrinsics
     from autosched.codegen.cpu.machine import Machine, lower_source, optimise
+    from autosched.codegen.cpu.tile_object import compile_tile
 
     if len(func.buffers) != len(func.params):
         raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
@@ -73,13 +77,19 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     source = source_header(name, args, machine_text, trace, config) + "\n" + body.rstrip() + "\n"
     digest = code_digest(func, body, target.to_json(), GENERATOR)
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
-    callees = intrinsics(writer.tiles, writer.palettes, isa)
-    texts = lower_source(source, symbols, unique, callees) if phases else []
     machine = Machine.of(target)
+    apart = {n: compile_tile(tile, isa, machine) for n, tile in writer.tiles.items() if tile.is_apart}
+    callees = intrinsics(writer.tiles, writer.palettes, isa, apart)
+    texts = lower_source(source, symbols, unique, callees) if phases else []
     object_code, text = b"", ""
     if texts:
         module = optimise(texts, machine)
-        object_code, text = machine.llvm.emit_object(module), str(module)
+        object_code = machine.llvm.emit_object(module)
+        if apart:
+            object_code = join_objects([object_code, *(tile.object_code for tile in apart.values())], unique)
+            for tile in apart.values():
+                module.link_in(llvm.parse_bitcode(tile.bitcode))
+        text = str(module)
         check_object(object_code, name)
     sized = None
     if sizes:

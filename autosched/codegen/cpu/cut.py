@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autosched.ir.node import walk
+from autosched.ir.node import children, walk
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Var, const_int
 from autosched.tir.stmt import (
@@ -19,6 +19,10 @@ from autosched.tir.stmt import (
 )  # fmt: skip
 
 SMALL_WORK = 256  # stores (or vector stores): a loop nest below that is one tile, so that calls cost little
+
+LEAST_APART = (
+    24  # stores in its code: a smaller tile is compiled with its kernel, at less cost than joining two objects
+)
 
 WHOLE_TILE = "whole_tile"  # the annotation of a loop over register tiles that is to be one tile with all of them
 
@@ -73,6 +77,17 @@ def work(stmt: Stmt) -> int:
         case Allocate() | LetStmt() | AssertStmt():
             return work(stmt.body)
     return SMALL_WORK + 1
+
+
+def stores_in_code(stmt: Stmt, lanes: int) -> int:
+    """How many stores a statement's code has: those of unrolled loops each for itself, a vector's as one."""
+    if isinstance(stmt, BufferStore):
+        return 1
+    inner = sum(stores_in_code(child, lanes) for child in children(stmt) if isinstance(child, Stmt))
+    if not isinstance(stmt, For) or stmt.kind not in (LoopKind.VECTORIZED, LoopKind.UNROLLED):
+        return inner
+    count = const_int(stmt.extent) or 1
+    return inner * (count if stmt.kind == LoopKind.UNROLLED else -(-count // lanes))
 
 
 def outside_buffers(stmt: Stmt) -> list[Buffer]:

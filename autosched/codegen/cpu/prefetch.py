@@ -14,6 +14,7 @@ from autosched.tir.expr import const_int
 from autosched.tir.functor import uses
 from autosched.tir.stmt import For, Stmt
 
+PREFETCH = "prefetch"  # the annotation
 _LINE_BYTES = 64
 _MOST_LINES = 64  # prefetched at once
 _MOST_OFFSETS = 4096
@@ -21,7 +22,7 @@ _MOST_OFFSETS = 4096
 
 def emit_prefetches(emitter: Emitter, loop: For, at: Affine) -> None:
     """The annotation "prefetch": {buffer name: iterations ahead} of a loop, as code at the start of its body."""
-    wanted = loop.annotations.get("prefetch")
+    wanted = loop.annotations.get(PREFETCH)
     if not wanted:
         return
     for name, ahead in _prefetch_pairs(wanted):

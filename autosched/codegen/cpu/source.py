@@ -21,7 +21,8 @@ import numpy as np
 from autosched.codegen.cpu.amx import nests
 from autosched.codegen.cpu.amx_nest import TileSizes
 from autosched.codegen.cpu.checks import Checks
-from autosched.codegen.cpu.cut import is_tile, outside_buffers, outside_vars
+from autosched.codegen.cpu.cut import LEAST_APART, is_tile, outside_buffers, outside_vars, stores_in_code
+from autosched.codegen.cpu.open_sizes import open_sizes
 from autosched.codegen.cpu.text import loop_lines, show
 from autosched.codegen.cpu.tile import Tile
 from autosched.codegen.cpu.types import Isa
@@ -328,13 +329,23 @@ class Writer:
 
     def tile(self, stmt: Stmt, depth: int, a: Analyzer) -> None:
         """A call of a tile, below its loop nest as a comment; tiles of one form share their code."""
-        buffers, variables = tuple(outside_buffers(stmt)), tuple(outside_vars(stmt))
-        aliased = self.aliased(buffers)
+        shown, buffers = stmt, tuple(outside_buffers(stmt))
+        aliased, checks = self.aliased(buffers), self.checks.of(stmt)
+        arguments, numbers = [self.name_of(b) for b in buffers], dict[Var, int]()
+        is_apart = self.is_apart(stmt, bool(checks))
+        if is_apart and self.configured is None:
+            opened = open_sizes(stmt, buffers, a)
+            arguments = [self.part(n, start) for n, start in zip(arguments, opened.starts, strict=True)]
+            stmt, buffers, a = opened.stmt, opened.buffers, a.copy()
+            numbers = dict(zip(opened.sizes, opened.values, strict=True))
+            for size in numbers:
+                a.bind(size, (1, MOST))
+        variables = tuple(outside_vars(stmt))
+        arguments += [str(numbers[v]) if v in numbers else self.name_of(v) for v in variables]
         form = structural_key((buffers, variables, stmt))
         key = f"{sorted(aliased)} {form}"
         if self.configured is not None:
             key = f"{key} {self.configured}"
-        checks = self.checks.of(stmt)
         if self.checks.guards:
             accesses = (n for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore))
             key = f"{key} {[self.checks.guards_of(n) for n in accesses]}"
@@ -343,16 +354,25 @@ class Writer:
             name = self.keys[key] = self.tile_name(stmt)
             self.tiles[name] = Tile(
                 name, stmt, buffers, variables, a.copy(), self.no_alias, aliased, checks=checks,
-                guards=self.checks.guards, configured=self.configured, form=form,
+                guards=self.checks.guards, configured=self.configured, form=form, is_apart=is_apart,
             )  # fmt: skip
         else:
             widen(self.tiles[name], variables, a)
-        for text in loop_lines(stmt):
+        for text in loop_lines(shown):
             self.line(depth, f"# {text}")
-        arguments = [self.name_of(b) for b in buffers] + [self.name_of(v) for v in variables]
         if self.tiles[name].checks:
             arguments.append("checks")
         self.line(depth, f"{name}({', '.join(arguments)})")
+
+    def part(self, name: str, start: PrimExpr) -> str:
+        """The address so many bytes from a buffer's begin."""
+        return name if const_int(start) == 0 else f"offset({name}, {self.show(rewrite(start, _as_choice))})"
+
+    def is_apart(self, stmt: Stmt, has_checks: bool) -> bool:
+        """Whether a tile is compiled apart from its kernel: a large one that reports nothing."""
+        if self.isa is None or has_checks or self.checks.guards:
+            return False
+        return stores_in_code(stmt, self.isa.lanes("float32")) >= LEAST_APART
 
     def aliased(self, buffers: Sequence[Buffer]) -> frozenset[int]:
         """Which of a tile's buffers may be the same memory as another one of them."""

@@ -71,72 +71,54 @@ class Tile:
     )  # and their numbers; with some, one more argument
     configured: TileSizes | None = field(default=None, kw_only=True)  # the sizes that tile registers have already
     form: str = field(default="", kw_only=True)  # a key of buffers, variables and statement
+    is_apart: bool = field(default=False, kw_only=True)  # whether it is compiled apart from its kernel
 
     def key(self, isa: Isa) -> Hashable:
-        """Equal for tiles whose functions have one text; None for those that differ in more: with checks."""
-        if not self.form or self.checks or self.guards:
-            return None
+        """Equal for tiles whose functions have one text, of those that are compiled apart."""
         nodes = (n for root in (*self.buffers, *self.variables, self.stmt) for n in walk(root))
         names = tuple(dict.fromkeys(n.name for n in nodes if isinstance(n, Var | Buffer)))
         bounds = tuple(self.analyzer.bound(v) for v in self.variables)
         return self.name, self.form, names, bounds, self.no_alias, self.aliased, self.configured, isa
 
 
-class _WrittenFunction(ir.Function):  # type: ignore[misc]  # llvmlite has no types
-    """A function that has been written: its text instead of its code, which takes a hundred times the memory."""
-
-    text = ""
-
-    def write(self) -> None:
-        self.text = str(self)
-        self.blocks.clear()
-
-    def __str__(self) -> str:
-        return self.text or str(super().__str__())
-
-
-# What kernels share: the winograd kernels of one size differ in what is fused behind them, and in two of their tiles.
-_written: dict[Hashable, tuple[_WrittenFunction, ...]] = {}
-MOST_WRITTEN = 256  # tiles
-
-
 def define_tile(module: ir.Module, tile: Tile, isa: Isa) -> ir.Function:
-    """The LLVM function of a tile, with what it uses added to `module` unless it is there.
+    """The LLVM function of a tile, with what it uses added to `module` unless it is there."""
+    found = module.globals.get(tile.name)
+    if found is None:
+        found = declare_tile(module, tile)
+        found.linkage = "internal"
+        _define(found, tile, isa)
+    return found
 
-    A tile that an earlier kernel had as well is not made again: its text is taken.
-    """
+
+def declare_tile(module: ir.Module, tile: Tile) -> ir.Function:
+    """The LLVM function of a tile without its code."""
     if (found := module.globals.get(tile.name)) is not None:
         return found
-    if (key := tile.key(isa)) is None:
-        return _define(module, tile, isa)
-    if (parts := _written.get(key)) is None:
-        apart = ir.Module(tile.name)
-        _define(apart, tile, isa).write()
-        assert not apart.metadata, "a text with numbers of its module's metadata is no other module's"
-        parts = tuple(apart.globals.values())
-        if len(_written) >= MOST_WRITTEN:
-            _written.pop(next(iter(_written)), None)
-        _written[key] = parts
-    for part in parts:
-        module.globals.setdefault(part.name, part)
-    return module.globals[tile.name]
-
-
-def _define(module: ir.Module, tile: Tile, isa: Isa) -> _WrittenFunction:
-    """The function of a tile, added to a module."""
     status = [BYTES] if tile.checks else []
     function_type = ir.FunctionType(VOID, [BYTES] * len(tile.buffers) + [I64] * len(tile.variables) + status)
-    function = _WrittenFunction(module, function_type, tile.name)
-    function.linkage = "internal"
-    for attribute in ("noinline", "nounwind"):
-        function.attributes.add(attribute)
-    names = [f"{b.name}.p" for b in tile.buffers] + [v.name for v in tile.variables] + ["status"] * len(status)
+    function = ir.Function(module, function_type, tile.name)
+    function.attributes.add("nounwind")
+    return function
+
+
+def tile_module(tile: Tile, isa: Isa) -> ir.Module:
+    """A module that has the tile's function for others."""
+    module = ir.Module(tile.name)
+    _define(declare_tile(module, tile), tile, isa)
+    return module
+
+
+def _define(function: ir.Function, tile: Tile, isa: Isa) -> None:
+    """Add the code of a tile to its function."""
+    function.attributes.add("noinline")
+    status = ["status"] if tile.checks else []
+    names = [f"{b.name}.p" for b in tile.buffers] + [v.name for v in tile.variables] + status
     for i, (argument, name) in enumerate(zip(function.args, names, strict=True)):
         argument.name = name
         if (tile.no_alias and i < len(tile.buffers) and i not in tile.aliased) or i == len(names) - len(status):
             argument.add_attribute("noalias")
     _emit_body(function, tile, isa, frozenset())
-    return function
 
 
 def _emit_body(function: ir.Function, tile: Tile, isa: Isa, unmasked: frozenset[Buffer]) -> None:
@@ -340,8 +322,12 @@ class TileEmitter(ValueEmitter):
         return self.repeat(first, end, 1, loop.loop_var.name, iteration, self.has_iterations(loop))
 
     def has_iterations(self, loop: For) -> bool:
-        """Whether a loop whose extent is no constant is known to run at least once."""
-        return False
+        """Whether a loop whose extent is no constant is known to run at least once.
+
+        Products of warpgroups wait for each other where a loop around them may be left out.
+        """
+        least, _ = self.analyzer.bound(loop.extent)
+        return least is not None and least > 0
 
     def repeat(
         self, first: ir.Value, end: ir.Value, step: int, name: str, body: Callable[[ir.Value], None],

@@ -316,11 +316,6 @@ class DeviceEmitter(TileEmitter):
     def emit_known(self, loop: For) -> bool:
         return False
 
-    def has_iterations(self, loop: For) -> bool:
-        """Products of warpgroups wait for each other where a loop around them may be left out."""
-        low, _ = self.analyzer.bound(loop.extent)
-        return low is not None and low >= 1
-
     def over(self, loop: For, body: Callable[[], None]) -> ir.Instruction:
         back = super().over(loop, body)
         if loop.annotations.get(ROLLED):

@@ -9,7 +9,6 @@ import pytest
 
 from autosched import te
 from autosched.codegen import compile_func, lower_func
-from autosched.codegen.cpu import tile
 from autosched.env import child_environment
 from autosched.errors import CodegenError
 from autosched.target import Target
@@ -337,33 +336,3 @@ def test_scalars_are_arrays_without_dimensions():
     x, y = np.array(3, "f"), aligned((5,))
     run(compile_func(te.create_prim_func([a, c]), "cpu"), [x, y])
     assert (y == 4).all()
-
-
-def test_a_tile_that_an_earlier_kernel_had_is_not_made_again(monkeypatch):
-    """Kernels that differ in one tile share the text of the others, which is what it were in a process of their own."""
-
-    def compiled(rows, factor):
-        first, middle, last = buffer("A", 64), buffer("B", 64), buffer("C", 64)
-
-        def pieces(n, to, of, by):
-            def store(i):
-                return loop("v", 16, lambda v: BufferStore(to, of[i * 16 + v] * const(by, "float32"), (i * 16 + v,)))
-
-            return loop("i", n, store, "parallel")
-
-        body = SeqStmt((pieces(4, middle, first, 2.0), pieces(rows, last, middle, factor)))
-        return compile_func(function([first, middle, last], body), "cpu", use_cache=False)
-
-    made = []
-    emit = tile._emit_body
-    monkeypatch.setattr(tile, "_written", {})
-    monkeypatch.setattr(tile, "_emit_body", lambda function, *rest: made.append(function.name) or emit(function, *rest))
-    compiled(4, 3.0)
-    assert made == ["B_loop", "C_loop"]
-    second = compiled(4, 5.0)
-    assert made[2:] == ["C_loop"]
-    monkeypatch.setattr(tile, "_written", {})
-    assert compiled(4, 5.0).llvm == second.llvm
-    first, middle, last = np.arange(64, dtype="f"), aligned((64,)), aligned((64,))
-    run(second, [first, middle, last])
-    np.testing.assert_array_equal(last, first * 10)

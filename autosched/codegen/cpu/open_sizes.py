@@ -1,0 +1,154 @@
+"""Tiles that know the sizes of neither the whole arrays nor the loops around: kernels that differ in these share them.
+
+Before:  tile(x, w, out, panel, row):    for c in range(24): … w[panel, c, k, v] …         w: [4, 24, 16, 32]
+After:   tile(x…, w…, out…, n):          for c in range(n): … w[0, c, k, v] …
+called   tile(offset(x, …), offset(w, 49152 * panel), offset(out, …), 24)
+
+Each buffer begins where the part lies that a call works on, and how often a loop runs around other code is an argument.
+What lies in unrolled and vectorised code, and the distances that loops go, stay numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from autosched.codegen.cpu.cut import outside_vars
+from autosched.codegen.cpu.prefetch import PREFETCH
+from autosched.ir.node import map_children, walk
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import item_bytes
+from autosched.tir.expr import Call, PrimExpr, Var, const, const_int, mul
+from autosched.tir.functor import free_vars, rewrite
+from autosched.tir.simplify import Analyzer, Linear
+from autosched.tir.stmt import BufferStore, For, LoopKind, Stmt
+
+LEAST_COUNT = 4  # iterations: a window's loops stay as they are
+LEAST_STEPS = 17  # and those over the channels of a block, which have no loop inside
+_MOST_ELEMENTS = 1 << 31
+
+Indices = tuple[PrimExpr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A tile that others may share, and how it is called.
+
+    starts  how many bytes from its begin each buffer's part lies
+    sizes   arguments that it has beside those of the original, with their values
+    """
+
+    stmt: Stmt
+    buffers: tuple[Buffer, ...]
+    starts: tuple[PrimExpr, ...]
+    sizes: tuple[Var, ...]
+    values: tuple[int, ...]
+
+
+def open_sizes(stmt: Stmt, buffers: Sequence[Buffer], a: Analyzer) -> Opened:
+    """The tile without sizes that are not its own; `a` knows the variables outside."""
+    outside = frozenset(outside_vars(stmt))
+    accesses: dict[Buffer, dict[int, Indices]] = {buffer: {} for buffer in buffers}  # by the ids of the indices
+    for x in walk(stmt):
+        if isinstance(x, BufferLoad | BufferStore) and x.buffer in accesses:
+            accesses[x.buffer][id(x.indices)] = x.indices
+    parts = [_parts(buffer, found.values(), outside, a) for buffer, found in accesses.items()]
+    changed = {old: part.buffer for old, part in zip(buffers, parts, strict=True) if part is not None}
+    indices = {key: new for part in parts if part is not None for key, new in part.indices.items()}
+
+    def access(x: object) -> object:
+        if isinstance(x, BufferLoad) and x.buffer in changed:
+            return BufferLoad(changed[x.buffer], indices[id(x.indices)])
+        if isinstance(x, BufferStore) and x.buffer in changed:
+            return dataclasses.replace(x, buffer=changed[x.buffer], indices=indices[id(x.indices)])
+        return x
+
+    sizes: dict[Var, int] = {}
+    stmt = _open_loops(rewrite(stmt, access), sizes)
+    starts = tuple(const(0) if part is None else part.start for part in parts)
+    return Opened(stmt, tuple(changed.get(b, b) for b in buffers), starts, tuple(sizes), tuple(sizes.values()))
+
+
+def _open_loops(stmt: Stmt, sizes: dict[Var, int]) -> Stmt:
+    """The statement with the extents of loops around other code as variables, which are added to `sizes`."""
+    if isinstance(stmt, For):
+        if PREFETCH in stmt.annotations:  # what is asked for ahead follows from the extents inside
+            return stmt
+        count = const_int(stmt.extent)
+        if count is not None and stmt.kind == LoopKind.SERIAL and count >= _least(stmt):
+            size = Var(f"n_{stmt.loop_var.name}", stmt.loop_var.dtype)
+            sizes[size] = count
+            stmt = dataclasses.replace(stmt, extent=size)
+    return map_children(stmt, lambda c: _open_loops(c, sizes) if isinstance(c, Stmt) else c)
+
+
+def _least(loop: For) -> int:
+    """How often a loop runs at least whose extent is an argument."""
+    inner = (n for n in walk(loop.body, scalars=False) if isinstance(n, For) and n.kind == LoopKind.SERIAL)
+    return LEAST_COUNT if any(True for _ in inner) else LEAST_STEPS
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A buffer that begins at `start`, in bytes of the whole one, and its indices by the ids of the whole one's."""
+
+    buffer: Buffer
+    start: PrimExpr
+    indices: dict[int, Indices]
+
+
+def _parts(buffer: Buffer, accesses: Iterable[Indices], outside: frozenset[Var], a: Analyzer) -> _Parts | None:
+    """A buffer from where the variables outside say; None where indices mix them with others, or accesses differ."""
+    shape = [const_int(extent) or 0 for extent in buffer.shape]
+    if buffer.strides or not 0 < math.prod(shape) < _MOST_ELEMENTS:
+        return None
+    strides = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
+    found: dict[int, Indices] = {}
+    start: Linear | None = None
+    for indices in accesses:
+        total, inner = Linear(), []
+        for index, stride in zip(indices, strides, strict=True):
+            split = _split(index, outside, a)
+            if split is None:
+                return None
+            total.add(split[0], stride)
+            inner.append(split[1])
+        if start is not None and _coefficients(start) != _coefficients(total):
+            return None
+        start = total
+        found[id(indices)] = tuple(inner)
+    if start is None:
+        return None
+    moves = [any(const_int(indices[dim]) != 0 for indices in found.values()) for dim in range(len(shape))]
+    new = tuple(const(n if moving else 0, "int64") for n, moving in zip(strides, moves, strict=True))
+    part = dataclasses.replace(buffer, shape=(const(1, "int64"),) * len(shape), strides=new)
+    begin = a.simplify(mul(start.build("int64"), item_bytes(buffer.dtype)))
+    return _Parts(part, begin, found)
+
+
+def _coefficients(x: Linear) -> dict[Hashable, int]:
+    return {key: coefficient for key, (coefficient, _) in x.terms.items()}
+
+
+def _split(index: PrimExpr, outside: frozenset[Var], a: Analyzer) -> tuple[Linear, PrimExpr] | None:
+    """(what of an index the variables outside say, the rest); None for an index in which one depends on the other.
+
+    Nor has an index two parts that source cannot say: one that is read from memory, or computed by a function.
+    """
+    if any(isinstance(n, BufferLoad | Call) for n in walk(index)):
+        return None
+    if not free_vars(index) & outside:
+        return Linear(), index
+    whole = a.linear(index)
+    first, rest = Linear(), Linear(whole.const)
+    for key, (coefficient, atom) in whole.terms.items():
+        used = free_vars(atom)
+        if used <= outside:
+            first.terms[key] = coefficient, atom
+        elif used & outside:
+            return None
+        else:
+            rest.terms[key] = coefficient, atom
+    return first, rest.build(index.dtype)
