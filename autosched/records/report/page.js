@@ -234,7 +234,8 @@ function showConvergence(task) {
   const annotations = task.default_ms === null ? [] : [{ xref: "paper", x: 1, y: task.default_ms, text: "default", showarrow: false, xanchor: "right", yanchor: "bottom", font: { color: color("--second") } }];
   draw("convergence", traces, "Convergence", { shapes, annotations, xaxis: alongTitle(), yaxis: { title: { text: "ms" } } });
   const last = task.steps.at(-1), away = good.length - near.length;
-  byId("convergence-text").textContent = !last ? "Nothing has worked." : `After ${many(last[0], "trial")} the best is ${ms(last[1])} ms; the default takes ${ms(task.default_ms)} ms.`
+  byId("convergence-text").textContent = !last ? "Nothing has worked." : `The best single one of ${many(last[0], "measurement")} took ${ms(last[1])} ms. `
+    + (task.confirmed ? `Compared at the end: the winner ${ms(task.best_ms)} ms, the default ${ms(task.default_ms)} ms.` : `The default took ${ms(task.default_ms)} ms.`)
     + (away > 0 ? ` ${many(away, "slower trial")} not drawn.` : "");
 }
 
