@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import re
 import zlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 from autosched.codegen.backends import GENERATOR, codegen_backend
@@ -85,6 +88,24 @@ def _names(func: PrimFunc) -> str:
 
     found = dict.fromkeys(n.name for n in walk(func) if isinstance(n, Var | Buffer | GlobalVar))
     return ",".join(found)
+
+
+_keeps: ContextVar[bool] = ContextVar("keeps", default=False)
+
+
+@contextlib.contextmanager
+def keeping(wanted: bool) -> Iterator[None]:
+    """Whether what is compiled meanwhile is for the cache: a tuning's losers are not."""
+    before = _keeps.set(wanted)
+    try:
+        yield
+    finally:
+        _keeps.reset(before)
+
+
+def keeps() -> bool:
+    """Whether the parts of what is being compiled go to the cache."""
+    return _keeps.get()
 
 
 def load(key: str) -> CompiledKernel | None:

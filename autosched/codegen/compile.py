@@ -105,7 +105,7 @@ class Request:
 
     def make(self, target: Target, key: str | None) -> CompiledKernel:
         """Compile it; keep it in the cache under the key, if there is one. Raises what `compile_func` does."""
-        with patient_collector():
+        with patient_collector(), cache.keeping(key is not None):
             compiled = codegen_backend(target.backend).compile_uncached(
                 self.func, target, self.name, self.trace, self.config
             )

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from autosched.codegen.cache import toolchain
+from autosched.codegen.cache import keeps, toolchain
 from autosched.codegen.cpu.machine import Machine, optimise
 from autosched.codegen.cpu.tile import Tile, tile_module
 from autosched.codegen.cpu.types import Isa
@@ -54,7 +54,8 @@ def compile_tile(tile: Tile, isa: Isa, machine: Machine) -> TileObject:
     else:
         module = optimise([str(tile_module(tile, isa))], machine)
         found = TileObject(machine.llvm.emit_object(module), module.as_bitcode())
-        kernel_cache().put(key, found.to_bytes())
+        if keeps():
+            kernel_cache().put(key, found.to_bytes())
     if len(_kept) >= MOST_KEPT:
         _kept.pop(next(iter(_kept)), None)
     _kept[key] = found

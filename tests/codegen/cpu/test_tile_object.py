@@ -5,6 +5,7 @@ import pytest
 
 from autosched.codegen import compile_func
 from autosched.codegen.cpu import tile_object
+from autosched.runtime.cache import kernel_cache
 from autosched.tir import BufferStore, SeqStmt, const
 from tests.codegen.programs import aligned, buffer, function, loop, run
 
@@ -62,9 +63,15 @@ def test_kernels_that_differ_in_outer_sizes_share_a_tile(compiled_tiles):
 
 
 def test_another_process_takes_a_tile_from_the_cache(compiled_tiles, monkeypatch):
-    alone = check(40)
+    kept = compile_func(sums(40), "cpu")
     monkeypatch.setattr(tile_object, "_kept", {})
-    assert check(40).kernel.object_code == alone.kernel.object_code
+    assert check(40).kernel.object_code == kept.kernel.object_code
+    assert len(compiled_tiles) == 1
+
+
+def test_what_is_compiled_for_no_cache_leaves_no_tile_there(compiled_tiles):
+    check(40)
+    assert kernel_cache().entries() == []
     assert len(compiled_tiles) == 1
 
 
