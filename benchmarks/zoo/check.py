@@ -76,6 +76,8 @@ def check(name: str, way: str, settings: Settings) -> Result:
             return Result(name, way, REFUSED, error.line)
         except Exception as error:  # what a user would meet as a traceback
             return Result(name, way, CRASH, _line(error))
+        if not any(map(_is_telling, expected)):
+            return Result(name, way, NOT_EXPORTED, "the package's results are the same number everywhere")
         results = [np.asarray(x) for x in (result if isinstance(result, tuple | list) else [result])]
         peers = _onnxruntime(model, inputs) if way == ONNX else None
         found = Result(name, way, AGREES, build_s=build_s)
@@ -182,6 +184,12 @@ def _error(a: Any, b: Any) -> float:
     finite = np.abs(b[np.isfinite(b)])
     error = float(np.abs(np.where(same, 0.0, a - b)).max() / (finite.max() if finite.size else 1.0) if b.size else 0.0)
     return error if error == error else float("inf")
+
+
+def _is_telling(result: Any) -> bool:
+    """Whether a result has different numbers, so that a wrong one would be seen."""
+    finite = result[np.isfinite(result)] if result.dtype.kind in "fc" else result
+    return finite.size > 1 and bool((finite != finite.flat[0]).any()) or result.size == 1
 
 
 def _line(error: BaseException) -> str:

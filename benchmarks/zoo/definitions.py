@@ -397,12 +397,29 @@ def make(name: str) -> Made:
     elif name in TIMM:
         module, inputs = importlib.import_module("timm").create_model(TIMM[name], pretrained=False), _image(name)
     elif name in TORCHVISION:
-        options = {"init_weights": True, "aux_logits": False} if name == "tv_googlenet" else {}
+        options = {"init_weights": False, "aux_logits": False} if name == "tv_googlenet" else {}
         models = importlib.import_module("torchvision.models")
         module, inputs = getattr(models, TORCHVISION[name])(weights=None, **options), _image(name)
     else:
         module, inputs = _MAKERS[name]()
+    _wake(module)
     return module.eval(), inputs
+
+
+def _wake(module: Any) -> None:
+    """Draw the parameters anew that are (nearly) zero at the start of a training: what they scale would not be seen."""
+    import torch
+
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            if not p.numel() or p.abs().max() >= 1e-3:
+                continue
+            if p.ndim > 1:
+                torch.nn.init.kaiming_uniform_(p)
+            elif name.endswith("bias"):
+                p.normal_(0, 0.1)
+            else:  # scales of layers and of norms
+                p.uniform_(0.1, 0.5)
 
 
 def _image(name: str) -> tuple[Any, ...]:
