@@ -1,7 +1,8 @@
 """Floats rounded to bytes, as quantisers do: uint8(max(min(nearbyint(x) + zero, 255), 0)).
 
-x86-64 rounds where it converts, so that x is cut off first, at 0 - zero and 255 - zero, and takes four instructions
-instead of seven. No number becomes 0 as it does in other conversions.
+x86-64 rounds where it converts, so that x is cut off first, at 255 - zero and 0 - zero, and takes four instructions
+instead of seven. No number becomes 0 as it does in other conversions. LLVM leaves the lower bound out where it knows x
+to be 0 or more or no number; what no number is converted to, the least int32, ends in 0, or is cut off afterwards.
 
 A byte that becomes a float again at once, less a zero point, stays a whole number of 32 bits: packing and unpacking
 take as many instructions as all else between two quantisers.
@@ -107,17 +108,30 @@ def emit_quotient(emitter: Emitter, y: ir.Value, s: float, size: float = math.in
 
 def emit_rounded(emitter: Emitter, x: ir.Value, zero: int) -> ir.Value:
     """The bytes of LLVM floats."""
-    return emitter.builder.trunc(emit_whole(emitter, x, zero), value_type("uint8", lanes_of(x)))
+    b, least = emitter.builder, constant(x.type, float(-zero))
+    x = _cut_above(emitter, x, zero)
+    x = b.select(b.fcmp_ordered(">", x, least), x, least)
+    y = _whole(emitter, x)
+    return b.trunc(b.add(y, constant(y.type, zero)) if zero else y, value_type("uint8", lanes_of(x)))
 
 
 def emit_whole(emitter: Emitter, x: ir.Value, zero: int, z: int = 0) -> ir.Value:
     """The bytes of LLVM floats, less z, in 32 bits."""
-    b, least, most = emitter.builder, constant(x.type, float(-zero)), constant(x.type, float(LIMIT - zero))
-    x = b.select(b.fcmp_ordered(">", x, least), x, least)
-    x = b.select(b.fcmp_ordered("<", x, most), x, most)
+    b, y = emitter.builder, _whole(emitter, _cut_above(emitter, x, zero))
+    least = constant(y.type, -zero)
+    y = b.select(b.icmp_signed(">", y, least), y, least)
+    return b.add(y, constant(y.type, zero - z)) if zero != z else y
+
+
+def _cut_above(emitter: Emitter, x: ir.Value, zero: int) -> ir.Value:
+    most = constant(x.type, float(LIMIT - zero))
+    return emitter.builder.select(emitter.builder.fcmp_ordered("<", most, x), most, x)
+
+
+def _whole(emitter: Emitter, x: ir.Value) -> ir.Value:
+    """The nearest int32, the least one where there is none."""
     whole = value_type("int32", lanes_of(x))
-    y = call_intrinsic(b, f"llvm.lrint.{suffix(whole)}.{suffix(x.type)}", whole, [x])
-    return b.add(y, constant(whole, zero - z)) if zero != z else y
+    return call_intrinsic(emitter.builder, f"llvm.lrint.{suffix(whole)}.{suffix(x.type)}", whole, [x])
 
 
 __all__ = ["emit_quotient", "emit_rounded", "emit_whole", "requantised", "rounded", "scaled"]

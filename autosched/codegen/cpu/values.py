@@ -339,7 +339,9 @@ class ValueEmitter(MemoryEmitter):
     def narrowed(self, x: ir.Value, target: str) -> ir.Value:
         """A float as an integer of 8 or 16 bits: the nearest one out of range, 0 for no number.
 
-        LLVM's own conversion goes through the lanes one by one; this one through integers of 32 bits.
+        LLVM's own conversion goes through the lanes one by one; this one through integers of 32 bits. The lower bound
+        comes last: LLVM leaves it out of what it knows to be 0 or more or no number, and the low bits of what that is
+        converted to are 0.
         """
         b, to = self.builder, value_type(target, lanes_of(x))
         bits = to.element.width if lanes_of(x) > 1 else to.width
@@ -347,8 +349,8 @@ class ValueEmitter(MemoryEmitter):
         least, most = constant(x.type, float(low)), constant(x.type, float(high))
         if low:
             x = b.select(b.fcmp_ordered("ord", x, x), x, constant(x.type, 0.0))
+        x = b.select(b.fcmp_ordered("<", most, x), most, x)
         x = b.select(b.fcmp_ordered(">", x, least), x, least)
-        x = b.select(b.fcmp_ordered("<", x, most), x, most)
         return b.trunc(b.fptosi(x, value_type("int32", lanes_of(x))), to)
 
 

@@ -125,6 +125,30 @@ class QuantisedRewriter(Rewriter):
             return None
         return cast.args[0], Scale(number, zero, info.dtype)
 
+    def quantiser(self, call: Call) -> tuple[Var, Scale] | None:
+        """(floats, the scale by which they become bytes) of clip(round(x / scale) + zero)."""
+        info, clip = call.struct_info, self.call_of(call.args[0])
+        if clip is None or clip.op_name != "relax.clip" or not isinstance(info, TensorStructInfo):
+            return None
+        limits = np.iinfo(info.dtype)
+        if (clip.attrs["min"], clip.attrs["max"]) != (limits.min, limits.max):
+            return None
+        rounded, zero = self.call_of(clip.args[0]), 0.0
+        if rounded is not None and rounded.op_name == "relax.add":
+            shift = self.number(rounded.args[1])
+            if shift is None:
+                return None
+            rounded, zero = self.call_of(rounded.args[0]), shift
+        if rounded is None or rounded.op_name != "relax.round":
+            return None
+        divided = self.call_of(rounded.args[0])
+        if divided is None or divided.op_name != "relax.divide" or not isinstance(divided.args[0], Var):
+            return None
+        scale, kind = self.number(divided.args[1]), divided.args[0].struct_info
+        if scale is None or not 0 < scale < np.inf or not isinstance(kind, TensorStructInfo) or kind.dtype != "float32":
+            return None
+        return divided.args[0], Scale(scale, int(zero), info.dtype)
+
     def number(self, x: object) -> float | None:
         """The one number that a constant holds."""
         value = getattr(x, "value", None)

@@ -75,6 +75,33 @@ def test_quotients_are_rounded_as_divisions(mcpu: str, scale: float) -> None:
     np.testing.assert_array_equal(out, np.nan_to_num(wanted, nan=0.0).astype("uint8"))
 
 
+@pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
+@pytest.mark.parametrize("before", ["clip", "relu", "quotient", "kept"])
+def test_no_number_is_0_whatever_is_known_of_its_sign(mcpu: str, dtype: str, before: str) -> None:
+    """LLVM leaves out a bound that numbers keep to already."""
+    x = te.placeholder((37,), "float32", name="x")
+    high = float(np.iinfo(dtype).max)
+    positive = topi.nn.relu(x)
+    value = {
+        "clip": lambda: topi.clip(x, 0.0, high),
+        "relu": lambda: positive,
+        "quotient": lambda: topi.clip(topi.round(topi.divide(positive, te.const(0.5, "float32"))), 0.0, high),
+        "kept": lambda: topi.clip(topi.round(topi.divide(positive, te.const(0.1, "float32"))), 0.0, high),
+    }[before]()
+    made = topi.cast(value, dtype)
+    made = topi.cast(topi.cast(made, "int32"), "float32") if before == "kept" else made
+    target = Target(f"llvm -mcpu={mcpu} -num-cores=1")
+    func = te.create_prim_func([x, made])
+    kernel = compile_func(apply_config(func, default_config(func, target), target).func, target, name="k")
+    if not target.features <= host_cpu().runnable:
+        return
+    out = np.full(37, 9, made.dtype)
+    values = np.tile(np.array([np.nan, -5.0, -0.0], "f4"), 13)[:37]
+    Module({"k": kernel.kernel}, native_for(target), threads=1)(values, out)
+    assert not out.any()
+
+
 @pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "cortex-a72"])
 @pytest.mark.parametrize(("zero", "z"), [(0, 0), (120, 120), (3, 255), (255, 0)])
 def test_bytes_that_become_floats_again_are_not_packed(mcpu: str, zero: int, z: int) -> None:

@@ -98,14 +98,59 @@ def test_parts_are_quantised_before_they_are_joined() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "zero", "dtype"), [(0.05, 7, "uint8"), (0.05, 8, "uint8"), (0.0501, 7, "uint8"), (0.05, 7, "int8")]
+    ("scale", "zero", "dtype"), [(0.05, 7, "uint8"), (0.05, 8, "uint8"), (0.0502, 7, "uint8"), (0.05, 7, "int8")]
 )
-def test_only_equal_scales_cancel(scale: float, zero: int, dtype: str) -> None:
+def test_scales_cancel_that_leave_each_byte_as_it_is(scale: float, zero: int, dtype: str) -> None:
     def build(emit: Emit, x: list[Any]) -> Any:
-        return quantised(emit, dequantised(emit, emit(op.nn.relu(x[0])), 0.05, 7), scale, zero, dtype)
+        return quantised(emit, dequantised(emit, emit(op.maximum(*x)), 0.05, 7), scale, zero, dtype)
 
     cancels = (scale, zero, dtype) == (0.05, 7, "uint8")
-    assert (len(check(build, (5, 7))) == 1) == cancels
+    assert (len(check(build, (5, 7), (5, 7))) == 1) == cancels
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize(
+    ("move", "shape"),
+    [
+        (lambda x: op.reshape(x, (2, 3, 4)), (6, 4)),
+        (lambda x: op.permute_dims(x, axes=[0, 2, 1]), (2, 3, 4)),
+        (lambda x: op.expand_dims(x, axis=1), (3, 4)),
+        (lambda x: op.squeeze(x, axis=1), (3, 1, 4)),
+    ],
+)
+def test_views_are_views_of_bytes(move: Callable[[Any], Any], shape: tuple[int, ...], dtype: str) -> None:
+    def build(emit: Emit, x: list[Any]) -> Any:
+        whole = emit(op.maximum(*x))
+        return quantised(emit, emit(move(dequantised(emit, whole, 0.05, 7))), 0.05, 7, dtype)
+
+    assert len(check(build, shape, shape, dtype=dtype)) == 2
+
+
+def test_a_division_that_the_second_scale_knows_of_is_none() -> None:
+    def build(emit: Emit, x: list[Any]) -> Any:
+        real = dequantised(emit, emit(op.maximum(*x)), 0.6655972, 119)
+        return quantised(emit, emit(op.divide(real, relax.const(np.asarray(8.0, "float32")))), 0.08319965, 119)
+
+    assert len(check(build, (5, 7), (5, 7))) == 1
+
+
+@pytest.mark.parametrize("add", [1.0, 100.0])
+def test_a_function_of_bytes_that_changes_one_stays(add: float) -> None:
+    """Or all of them; also where the bytes that are met are no others."""
+
+    def build(emit: Emit, x: list[Any]) -> Any:
+        real = dequantised(emit, emit(op.maximum(*x)), 0.05, 7)
+        return quantised(emit, emit(op.maximum(real, relax.const(np.asarray(-0.35 + 0.05 * add, "float32")))), 0.05, 7)
+
+    assert len(check(build, (5, 7), (5, 7))) > 1
+
+
+def test_a_function_of_two_tensors_of_bytes_stays() -> None:
+    def build(emit: Emit, x: list[Any]) -> Any:
+        a, b = (dequantised(emit, emit(op.maximum(v, x[2])), 0.05, 7) for v in x[:2])
+        return quantised(emit, emit(op.maximum(a, b)), 0.05, 7)
+
+    assert len(named(check(build, (5, 7), (5, 7), (5, 7)), "relax.maximum")) == 3
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-5, 0.1, 1 / 3, 0.7, 3.0, 1e30])
