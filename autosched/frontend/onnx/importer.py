@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 OPSETS = range(1, 29)
 OUR_DOMAINS = ("", "ai.onnx")
-MOST_WRITTEN_OUT = 100_000  # nodes that functions and steps of loops become: about a minute of importing
+MOST_WRITTEN_OUT = 50_000  # nodes that functions and steps of loops become: about ten seconds of importing
 UNFIT = (
     *(TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError),
     *(MemoryError, RecursionError),
