@@ -25,6 +25,7 @@ from autosched.tir import Allocate, Block, Evaluate, SeqStmt, call_intrin, const
 from tests.codegen.lower import test_device_passes as device
 from tests.codegen.lower.test_tvm_passes import BLOCKS, CASES, COPY, func
 from tests.relax.transform.graphs import Weights, calls, graph
+from tests.relax.transform.test_fuse_byte_attention import Model
 
 W = Weights()
 PACKAGES: dict[str, ModuleType] = {
@@ -284,6 +285,9 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
     ),
     "FuseAttention": (
         R.FuseAttention, lambda: graph(dict.fromkeys("qkv", (1, 2, 4, 8)), attention), has("nn.attention"),
+    ),
+    "FuseByteAttention": (
+        lambda: R.FuseByteAttention(lambda rows, keys: True), lambda: Model(32, 64).module(), has("nn.attention_bytes"),
     ),
     "FuseOps": (
         R.FuseOps, lambda: after(legal(), R.AnnotateTIROpPattern()), fewer_calls,

@@ -30,6 +30,7 @@ class Attention:
     key        how the scores read the keys; `column` and `inner` are the dimensions of it that count keys and elements
     before     element-wise blocks on the scores; the last one's result is the argument of the softmax
     softmax    the reductions and the exponential over rows, in order
+    weights    the block that makes weights of both, in front of the second product; None: the result is divided
     chain      the second product and what is behind it
     rows, columns  which dimension of the result counts queries, and which the elements of a value
     """
@@ -44,6 +45,7 @@ class Attention:
     chain: Chain
     rows: int
     columns: int
+    weights: Block | None = None
 
 
 def find_attention(func: PrimFunc) -> Attention | None:
@@ -60,13 +62,18 @@ def find_attention(func: PrimFunc) -> Attention | None:
         return None
     softmax = between[between.index(reductions[0]) :]
     before = between[: between.index(reductions[0])]
-    if not before or len(softmax) != 3 or not all(_reduces_rows(b) for b in reductions):
+    if not before or len(softmax) not in (3, 4) or not all(_reduces_rows(b) for b in reductions):
         return None
-    roles = _roles(first, second, softmax[1])
+    weights = softmax[3] if len(softmax) == 4 else None
+    if reductions[1] is not softmax[2]:
+        return None
+    roles = _roles(first, second, weights or softmax[1])
     if roles is None:
         return None
     chain = Chain((), second.block, tuple(behind))
-    return Attention(first.block, second.block, *roles[:3], tuple(before), tuple(softmax), chain, *roles[3:])
+    return Attention(
+        first.block, second.block, *roles[:3], tuple(before), tuple(softmax[:3]), chain, *roles[3:], weights
+    )
 
 
 def _behind(blocks: tuple[Block, ...], start: Block) -> list[Block]:

@@ -101,6 +101,15 @@ class Flash:
         blocks = {power.writes[0].buffer: power}
         return value_at(blocks, power.writes[0].buffer, (*self.split_head(head), row, column), known)
 
+    def weight(self, head: PrimExpr, row: PrimExpr, column: PrimExpr, power: BufferLoad, total: BufferLoad) -> PrimExpr:
+        """What a key's value is multiplied by, where that is made of all weights; in float32."""
+        found = self.found
+        assert found.weights is not None, "only such attention has it"
+        buffer = found.weights.writes[0].buffer
+        known = {found.softmax[1].writes[0].buffer: lambda _: power, found.softmax[2].writes[0].buffer: lambda _: total}
+        made = value_at({buffer: found.weights}, buffer, (*self.split_head(head), row, column), known)
+        return widened(made, {power.buffer, total.buffer})
+
     def result(
         self, head: PrimExpr, row: PrimExpr, column: PrimExpr, weighted: BufferLoad, total: BufferLoad
     ) -> tuple[PrimExpr, tuple[PrimExpr, ...]]:
@@ -138,6 +147,8 @@ class Flash:
 def find_flash(func: PrimFunc) -> Flash | None:
     """Attention of one type whose softmax can be computed as the keys come by; None for any other function."""
     flash = find_parts(func)
+    if flash is not None and flash.found.weights is not None:
+        return None
     return (
         flash if flash is not None and {b.dtype for b in func.buffers if b.dtype != "bool"} == {flash.dtype} else None
     )
@@ -156,7 +167,7 @@ def find_parts(func: PrimFunc) -> Flash | None:
     if scores is None or context is None:
         return None
     query = scores.a if scores.b is found.key else scores.b
-    power = found.softmax[1].writes[0].buffer
+    power = (found.weights or found.softmax[1]).writes[0].buffer
     weights, values = (context.a, context.b) if context.a.buffer is power else (context.b, context.a)
     out_axes = [iv.var for iv in spatial(found.context)]
     heads = tuple(next((n for n, v in enumerate(out_axes) if v is i), -1) for i in weights.indices[:2])

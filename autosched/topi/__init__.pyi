@@ -6,6 +6,7 @@ from autosched.topi import generic as generic
 from autosched.topi import nn as nn
 from autosched.topi import testing as testing
 from autosched.topi.attention import attention as attention
+from autosched.topi.attention_bytes import attention_bytes as attention_bytes
 from autosched.topi.broadcast import add as add
 from autosched.topi.broadcast import broadcast_to as broadcast_to
 from autosched.topi.broadcast import cast as cast

@@ -13,7 +13,7 @@ from autosched.topi.shapes import dims
 LAYOUT = "BSHD"  # batch, sequence, heads, elements of a head
 
 
-class _In:
+class Layered:
     """A tensor in one of the layouts, read by batch, sequence, head and element."""
 
     def __init__(self, x: Tensor, layout: str):
@@ -26,7 +26,7 @@ class _In:
         return self.x(*(at[axis] for axis in self.layout))
 
 
-def _broadcast(x: Tensor, *index: PrimExpr) -> PrimExpr:
+def broadcast(x: Tensor, *index: PrimExpr) -> PrimExpr:
     """An element of a tensor whose dimensions of one stand for all."""
     own = index[len(index) - x.ndim :]
     return x(*(0 if const_int(s) == 1 else i for s, i in zip(x.shape, own, strict=True)))
@@ -56,7 +56,7 @@ def attention(
     returns [B, S, H, E] in the order of the fourth layout
     Source  Vaswani et al. 2017, section 3.2.1.
     """
-    q, k, v = (_In(x, layout) for x, layout in zip((query, key, value), layouts, strict=False))
+    q, k, v = (Layered(x, layout) for x, layout in zip((query, key, value), layouts, strict=False))
     batch, heads, rows, columns = q.size("B"), q.size("H"), q.size("S"), k.size("S")
     d = te.reduce_axis((0, q.size("D")), "d")
     dtype = out_dtype or query.dtype
@@ -69,7 +69,7 @@ def attention(
 
     def shifted(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
         x = scores(b, h, i, j) * E.const(scale, dtype)
-        x = x if bias is None else x + _broadcast(bias, b, h, i, j)
+        x = x if bias is None else x + broadcast(bias, b, h, i, j)
         return _masked(x, i, j, rows, columns, causal_mask, window_size)
 
     name = "attention_causal" if causal_mask else "attention_scaled"  # tuned apart: half of the work can be left out

@@ -26,6 +26,7 @@ from autosched.relax.transform import (
     FoldBatchnormToConv2D,
     FoldConstant,
     FuseAttention,
+    FuseByteAttention,
     FuseOps,
     FuseTIR,
     IntegerProducts,
@@ -78,10 +79,12 @@ def graph_passes(
     bytes_: tuple[Pass, ...] = (
         (KeepBytes(), IntegerProducts(), DeadCodeElimination()) if multiplies_bytes(target) else ()
     )
+    fuses_bytes = options.fuse_attention and multiplies_bytes(target)
+    heads: tuple[Pass, ...] = (FuseByteAttention(partial(narrows_attention, target)),) if fuses_bytes else ()
     if widens_bytes(target):
         bytes_ += (WidenBytes(),)
     return (
-        UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, ExpandConvolutions(), SliceInputs(),
+        UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, *heads, ExpandConvolutions(), SliceInputs(),
         FoldConstant(),
         RemoveIdentity(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
         FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),

@@ -57,6 +57,13 @@ def _type(
         raise InvalidValueError(f"zero_rows '{zero_rows}'", hint="None, 'masked' or 'nan'")
     if causal_mask not in (None, "TopLeft", "BottomRight"):
         raise InvalidValueError(f"causal_mask '{causal_mask}'", hint="None, 'TopLeft' or 'BottomRight'")
+    return heads_type(query, key, value, layouts, out_dtype)
+
+
+def heads_type(
+    query: StructInfo, key: StructInfo, value: StructInfo, layouts: Sequence[str], out_dtype: str | None
+) -> TensorStructInfo:
+    """The type of a result, a query's with a value's elements. Raises ShapeError for sizes that do not fit."""
     t = float_same(query)
     q = _dims(t, layouts[0], "query")
     k, v = _dims(tensor(key), layouts[1], "key"), _dims(tensor(value), layouts[2], "value")
@@ -83,7 +90,7 @@ def _bias_type(
     return out
 
 
-def _order(x: Array, source: str, target: str) -> Array:
+def reordered(x: Array, source: str, target: str) -> Array:
     return x.transpose([source.index(a) for a in target])
 
 
@@ -91,7 +98,7 @@ def _reference(
     query: Array, key: Array, value: Array, bias: Array | None, scale: float | None, causal_mask: str | None,
     window_size: int | None, layouts: Sequence[str], zero_rows: str | None, out_dtype: str | None,
 ) -> Array:  # fmt: skip
-    q, k, v = (_order(x.astype(np.float64), a, "BHSD") for x, a in zip((query, key, value), layouts, strict=False))
+    q, k, v = (reordered(x.astype(np.float64), a, "BHSD") for x, a in zip((query, key, value), layouts, strict=False))
     scores = q @ k.swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     scores = scores if bias is None else scores + bias
     if causal_mask is not None:
@@ -107,7 +114,7 @@ def _reference(
     if zero_rows is not None:
         hidden = np.isneginf(scores).all(axis=-1, keepdims=True) if zero_rows == "masked" else np.isnan(weights)
         weights = np.where(hidden, 0.0, weights)
-    return _order(weights @ v, "BHSD", layouts[3]).astype(out_dtype or query.dtype)
+    return reordered(weights @ v, "BHSD", layouts[3]).astype(out_dtype or query.dtype)
 
 
 def _compute(

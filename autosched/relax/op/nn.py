@@ -1,6 +1,7 @@
 """Operators of neural networks, under the names of TVM's `relax.op.nn`."""
 
 from autosched.relax.op.attention import attention, attention_bias
+from autosched.relax.op.attention_bytes import attention_bytes
 from autosched.relax.op.conv2d import conv2d
 from autosched.relax.op.conv_nd import conv1d, conv1d_transpose, conv2d_transpose, conv3d, conv3d_transpose
 from autosched.relax.op.manipulate import pad
@@ -22,9 +23,9 @@ from autosched.relax.op.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from autosched.relax.op.unary import gelu, gelu_tanh, hard_sigmoid, leakyrelu, relu, silu
 
 __all__ = [
-    "adaptive_avg_pool2d", "attention", "attention_bias", "avg_pool2d", "batch_flatten", "batch_norm", "conv1d",
-    "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cross_entropy_with_logits",
-    "dropout", "gelu", "gelu_tanh", "group_norm", "hard_sigmoid", "instance_norm", "layer_norm", "leakyrelu",
-    "log_softmax", "lrn", "matmul_nbits", "max_pool2d", "nll_loss", "pad", "pixel_shuffle", "prelu", "relu", "relu6",
-    "rms_norm", "selu", "silu", "softmax", "softplus",
+    "adaptive_avg_pool2d", "attention", "attention_bias", "attention_bytes", "avg_pool2d", "batch_flatten",
+    "batch_norm", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
+    "cross_entropy_with_logits", "dropout", "gelu", "gelu_tanh", "group_norm", "hard_sigmoid", "instance_norm",
+    "layer_norm", "leakyrelu", "log_softmax", "lrn", "matmul_nbits", "max_pool2d", "nll_loss", "pad", "pixel_shuffle",
+    "prelu", "relu", "relu6", "rms_norm", "selu", "silu", "softmax", "softplus",
 ]  # fmt: skip

@@ -31,6 +31,7 @@ from autosched.relax.transform.flatten_rows import FlattenRows, flatten_rows
 from autosched.relax.transform.fold_constant import FoldConstant, fold_constant
 from autosched.relax.transform.fold_scale import FoldBatchnormToConv2D, fold_scale
 from autosched.relax.transform.fuse_attention import FuseAttention, fuse_attention
+from autosched.relax.transform.fuse_byte_attention import FuseByteAttention, fuse_byte_attention
 from autosched.relax.transform.fuse_by_pattern import (
     FuseOpsByPattern,
     FusionPattern,

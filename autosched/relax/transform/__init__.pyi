@@ -54,6 +54,8 @@ from autosched.relax.transform.fuse_by_pattern import FuseOpsByPattern as FuseOp
 from autosched.relax.transform.fuse_by_pattern import FusionPattern as FusionPattern
 from autosched.relax.transform.fuse_by_pattern import MergeCompositeFunctions as MergeCompositeFunctions
 from autosched.relax.transform.fuse_by_pattern import PatternCheckContext as PatternCheckContext
+from autosched.relax.transform.fuse_byte_attention import FuseByteAttention as FuseByteAttention
+from autosched.relax.transform.fuse_byte_attention import fuse_byte_attention as fuse_byte_attention
 from autosched.relax.transform.fuse_ops import FuseOps as FuseOps
 from autosched.relax.transform.fuse_ops import fuse_ops as fuse_ops
 from autosched.relax.transform.fuse_tir import FuseTIR as FuseTIR

@@ -54,7 +54,7 @@ class AttentionRows:
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         found = find_attention(func)
-        if found is None:
+        if found is None or found.weights is not None:
             return None
         b, h, m, t = (as_int(iv.dom.extent) for iv in spatial(found.scores))
         d = as_int(reduced(found.scores)[0].dom.extent)

@@ -4,7 +4,7 @@
         keys[T / width, D / 2, width, 2], values[E / width, T / 2, width, 2] = pairs of k and v side by side
         for chunk of 16 * `chunk` queries:
             scores[queries, T] = q * keys                                              # tiles of sums
-            for query: largest, weights = bfloat16(exp(scaled - largest)), their sum
+            for query: largest, weights = bfloat16(exp(scaled - largest)), their sum       # or bytes of their shares
             weighted[queries, E] = weights * values                                    # tiles of sums
             out = epilogue(weighted / sum)
 
@@ -215,6 +215,7 @@ class _Writer:
     def softmax(self, head: Var, first: PrimExpr, i: Var, visited: PrimExpr | None) -> Stmt:
         """One row's weights and their sum."""
         flash, row = self.flash, E.add(first, i)
+        is_shared = flash.found.weights is not None
 
         def scaled(at: PrimExpr, lane: Var) -> Stmt:
             t = E.add(at, lane)
@@ -229,10 +230,13 @@ class _Writer:
             power = flash.power(head, row, t, load(self.scores, i, t), load(self.top, 0))
             assert isinstance(power, Call), "find_parts looked"
             power = Call(EXP_BELOW, power.args, WIDE)  # no argument is larger than the largest one
-            return seq(
-                store(self.weights, E.cast(NARROW, power), i, t),
-                store(self.sums, E.add(load(self.sums, lane), power), lane),
-            )
+            kept = store(self.scores, power, i, t) if is_shared else store(self.weights, E.cast(NARROW, power), i, t)
+            return seq(store(self.sums, E.add(load(self.sums, lane), power), lane), kept)  # which may replace the score
+
+        def shares(at: PrimExpr, lane: Var) -> Stmt:
+            t = E.add(at, lane)
+            share = flash.weight(head, row, t, load(self.scores, i, t), load(self.total, 0))
+            return store(self.weights, E.cast(NARROW, share), i, t)
 
         rest = self.length - self.s["T"]
         lowest, zero, none = E.const(-math.inf, WIDE), E.const(0.0, WIDE), E.const(0.0, NARROW)
@@ -247,6 +251,7 @@ class _Writer:
             store(self.total, zero, 0),
             self.reduced(lambda lane: store(self.total, E.add(load(self.total, 0), load(self.sums, lane)), 0)),
             store(self.totals, load(self.total, 0), i),
+            *(self.steps(visited, shares) if is_shared else ()),
             *(
                 [loop("t", rest, lambda t: store(self.weights, none, i, E.add(t, at)), LoopKind.VECTORIZED)]
                 if rest

@@ -27,7 +27,12 @@ MOST_ROWS = 8  # of a tile: those of the last one that are no queries are comput
 def schedule_attention(func: PrimFunc, target: Target) -> Applied | None:
     """Schedule an attention over symbols; None for another function. Raises ScheduleError."""
     found = find_attention(func)
-    if found is None or _inner(found) is None or const_int(spatial(found.context)[found.columns].dom.extent) is None:
+    if (
+        found is None
+        or found.weights is not None
+        or _inner(found) is None
+        or const_int(spatial(found.context)[found.columns].dom.extent) is None
+    ):
         return None
     sch = Schedule(func)
     tile, panel = _schedule(sch, found, target)

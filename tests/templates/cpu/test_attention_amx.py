@@ -148,3 +148,14 @@ def test_a_space_has_only_what_can_be_built() -> None:
     found = [config for config in space_for(func, TILES).sample(0, 100) if config.template == "attention_amx"]
     assert {config["chunk"] * config["parts"] for config in found} == {1, 2}, "17 queries are two tiles"
     assert {(config["vectors"], config["value_vectors"]) for config in found} == {(1, 1)}
+
+
+def test_attention_between_quantisers_goes_through_tiles_where_there_are_some() -> None:
+    q, k, v = (te.placeholder((1, 32, 2, 32), "bfloat16", name=n) for n in "qkv")
+    changes = (("multiply", 0.01), ("quantise", 0.05, 3, "uint8", 0.05))
+    func = te.create_prim_func(
+        [q, k, v, topi.attention_bytes(q, k, v, None, changes, (1 / 255, 0, "uint8"), ("BSHD",) * 4)]
+    )
+    assert default_config(func, TILES).template == "attention_amx"
+    assert "tdpbf16ps" in compiled(func, TILES).asm
+    assert all(not default_config(func, t).template.startswith("attention") for t in OTHERS)
