@@ -139,3 +139,32 @@ def test_specialize() -> None:
         func.specialize({func.params[0]: autosched.tir.decl_buffer((3,))})
     with pytest.raises(ValueError, match="neither a parameter"):
         func.specialize({autosched.tir.Var("m"): 3})
+
+
+N = 3
+
+
+@T.prim_func
+def squared(A: T.Buffer((N**2,), "float32"), C: T.Buffer((N**2,), "float32")):
+    for i in T.serial(N**2):
+        C[i] = A[i] * T.float32(2**0.5)
+
+
+def test_powers_of_python_numbers() -> None:
+    out = autosched.nd.empty((9,))
+    autosched.build(squared)(autosched.nd.array(np.ones(9, np.float32)), out)
+    np.testing.assert_allclose(out.numpy(), np.full(9, 2**0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("power", "message"), [("i ** 2", "T.pow"), ("2 ** 1000000", "above 64"), ("0 ** -1", "0 cannot|zero")]
+)
+def test_powers_that_are_none(power: str, message: str) -> None:
+    text = f"""
+@T.prim_func
+def f(C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        C[i] = T.float32({power})
+"""
+    with pytest.raises(ScriptError, match=message):
+        from_source(text)

@@ -36,6 +36,7 @@ BITS: dict[type[ast.operator], tuple[str, Callable[[int, int], int]]] = {
     ast.BitXor: ("bitwise_xor", operator.xor), ast.LShift: ("shift_left", operator.lshift),
     ast.RShift: ("shift_right", operator.rshift),
 }  # fmt: skip
+MOST_POWER = 64  # exponents of Python's numbers: what is larger is no size
 _BUILTINS: dict[str, Callable[..., Meaning]] = {
     "abs": abs,
     "int": int,
@@ -112,6 +113,8 @@ class ExprReader:
                     return text
                 case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
                     return self._binary(node, BINARY[type(op)], left, right)
+                case ast.BinOp(left=left, op=ast.Pow(), right=right):
+                    return self._power(node, self.value(left), self.value(right))
                 case ast.BinOp(left=left, op=op, right=right) if type(op) in BITS:
                     return self._bits(node, type(op), left, right)
                 case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in BINARY:
@@ -193,6 +196,17 @@ class ExprReader:
             result = part if result is None else E.And(result, part)
         assert result is not None
         return result
+
+    def _power(self, node: ast.AST, base: Meaning, exponent: Meaning) -> Meaning:
+        """`a ** b` of Python's numbers."""
+        if not isinstance(base, int | float) or not isinstance(exponent, int | float):
+            raise self.state.error(node, "** is for Python's numbers; write T.pow(a, b) or products")
+        if abs(exponent) > MOST_POWER:
+            raise self.state.error(node, f"the exponent {exponent} is above {MOST_POWER}")
+        try:
+            return base**exponent
+        except (ArithmeticError, ValueError) as error:
+            raise self.state.error(node, f"{base} ** {exponent}: {error}") from None
 
     def _if_expression(self, test: ast.AST, body: ast.AST, orelse: ast.AST) -> Meaning:
         """`a if c else b`: chosen now where `c` is a Python value."""
