@@ -406,7 +406,7 @@ class SqlStore(WinnerSource):
         """Around what turns columns into objects: raises RecordError where they hold what was never stored."""
         try:
             yield
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise self._damage(f"its tables do not belong together: {error!r:.80}") from None
 
     def _damaged(self, row: Json, reason: str) -> RecordError:

@@ -14,7 +14,7 @@ from autosched import te
 from autosched.codegen import counters
 from autosched.errors import ArtifactError, ShapeError, UsageError
 from autosched.runtime import cpu, loader
-from autosched.runtime.artifact import save_source
+from autosched.runtime.artifact import save_contents, source_contents
 from autosched.script import from_source
 
 
@@ -153,7 +153,7 @@ def test_strict_compiles_nothing_in_a_call(scaled: autosched.Module, monkeypatch
     ("text", "target"), [("import os", "llvm"), ("", "llvm"), ("x = 1", "llvm"), ("from autosched", "no such kind")]
 )
 def test_text_that_is_no_module_is_refused(text: str, target: str, tmp_path: Path) -> None:
-    save_source(tmp_path / "m.asx", text, target, "module")
+    save_contents(source_contents(text, target, "module"), tmp_path / "m.asx")
     with pytest.raises(ArtifactError, match="the artifact's text"):
         autosched.load(tmp_path / "m.asx")
 

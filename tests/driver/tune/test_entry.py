@@ -220,7 +220,7 @@ def test_strategies(tmp_path: Path) -> None:
 
 
 def test_wrong_use(tmp_path: Path) -> None:
-    for options in ({"trials": 0}, {"trials": -1}, {"budget_s": 0.0}):
+    for options in ({"trials": 0}, {"trials": -1}, {"budget": 0.0}):
         with pytest.raises(UsageError):
             TuneOptions(**options)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no task 3.*0 to 0"):
