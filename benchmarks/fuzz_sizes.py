@@ -95,7 +95,7 @@ class _Maker:
 
     def broadcast(self, shape: Shape) -> str:
         """Something that a value of this shape can be combined with: an input or a constant."""
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.3 and "?" not in shape:
             return self.input(shape)
         return self.floats(*(d if isinstance(d, int) and self.random.random() < 0.7 else 1 for d in shape))
 
