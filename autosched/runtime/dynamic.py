@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 MOST_ROUNDED = 64  # rows: a batch of more gets an eighth more at most
 MOST_SHAPES = 4096  # of inputs whose sizes an executor keeps
 LEAST_GAIN = 0.98  # of the estimated time, for which rows are added to a batch
+MOST_COPIED = 32768  # bytes of all inputs and outputs, up to which copying them takes less than finding their addresses
 MOST_PROGRAMS = 32  # sizes whose tables of addresses an executor keeps: some 50 KB each for a model of 100 kernels
 
 
@@ -463,6 +464,8 @@ class DynamicExecutor:
             asked = self.asked(arrays)
             ready = self.ready(asked)
             program = ready.program
+            if ready.copies:
+                return tuple([NDArray(x) for x in program.call(list(arrays.values()))])
             for number, array in arrays.items():
                 program.place(number, ready.input(number, array))
             try:
@@ -500,6 +503,7 @@ class _Ready:
     is_new      for each output of the graph, whether it lies there
     written     values that kernels write
     is_rounded  whether it has more rows than are asked for, so that inputs are copied into `inputs`
+    copies      whether inputs and outputs are so small that the program has them in memory of its own
     """
 
     program: Program
@@ -507,6 +511,7 @@ class _Ready:
     is_new: tuple[bool, ...]
     written: frozenset[int]
     is_rounded: bool
+    copies: bool
     inputs: dict[int, np.ndarray] = field(default_factory=dict)
 
     @staticmethod
@@ -516,7 +521,11 @@ class _Ready:
         new = {n: graph.values[n] for n in roots if graph.values[n].storage.kind == "output"}
         outputs = tuple((n, spec.shape, spec.dtype) for n, spec in new.items())
         written = frozenset(graph.root(v) for node in graph.nodes for v in node.outputs)
-        return _Ready(program, outputs, tuple(n in new for n in roots), written, is_rounded)
+        ends = {*graph.inputs, *new}
+        copies = not is_rounded and sum(graph.values[n].size_bytes for n in ends) <= MOST_COPIED
+        for number in ends if copies else ():
+            program.allocate(number)
+        return _Ready(program, outputs, tuple(n in new for n in roots), written, is_rounded, copies)
 
     def input(self, number: int, array: np.ndarray) -> np.ndarray:
         """An input as kernels take it, with as many rows as the program has; what is in the others does not matter."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import sys
@@ -57,9 +58,12 @@ def machine_bytes() -> int:
 
 
 def address_of(data: np.ndarray) -> int:
-    """Where an array's first element lies; half the time of `data.ctypes.data`."""
-    address: int = data.__array_interface__["data"][0]
-    return address
+    """Where an array's first element lies; a third of the time of `data.ctypes.data`."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(data))  # type: ignore[arg-type]  # NumPy's stubs: no Buffer
+    except (TypeError, ValueError):  # read-only, strided, empty, or of a type that is not Python's
+        address: int = data.__array_interface__["data"][0]
+        return address
 
 
 def aligned_copy(data: np.ndarray) -> np.ndarray:
@@ -75,7 +79,7 @@ class SmallCopies:
     For one thread at a time. A copy keeps its block alive.
     """
 
-    _BLOCK_BYTES, _MOST_BYTES = 16384, 2048
+    _BLOCK_BYTES, _MOST_BYTES, _LEAST_COPIES = 16384, 16384, 8
 
     def __init__(self) -> None:
         self._block, self._next, self._end = np.empty(0, np.uint8), 0, 0
@@ -86,8 +90,9 @@ class SmallCopies:
         if size_bytes > self._MOST_BYTES:
             return aligned_copy(data)
         if self._next + size_bytes > self._end:
-            self._block, self._next = _block(self._BLOCK_BYTES)
-            self._end = self._next + self._BLOCK_BYTES
+            block_bytes = max(self._BLOCK_BYTES, self._LEAST_COPIES * (size_bytes + ALIGNMENT))
+            self._block, self._next = _block(block_bytes)
+            self._end = self._next + block_bytes
         result: np.ndarray = np.ndarray(data.shape, data.dtype, self._block, self._next)
         self._next += size_bytes + -size_bytes % ALIGNMENT
         result[...] = data

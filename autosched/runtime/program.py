@@ -140,6 +140,7 @@ class Program:
         self._call = (int(self._table.ctypes.data), len(rows), self._pool.address)
         splits = bool(((self._table[:, abi.ROW_THREADS] > 1) & (self._table[:, abi.ROW_TASKS] > 1)).any())
         self._team = self.threads if splits else 1
+        self._once, self._is_checked = (*self._call, self._team, 1, 0), bool(self.faults)
 
     def kernel_threads(self) -> dict[str, int]:
         """Over how many threads each kernel's largest phase is split."""
@@ -247,8 +248,8 @@ class Program:
                 own[...] = data
             if self._team > 1:
                 self._pool.ensure(self._team)
-            self._pool.run(*self._call, self._team, 1, 0)
-            if self.faults:
+            self._pool.run(*self._once)
+            if self._is_checked:
                 self.faults.check()
             copy = self._copies.of
             return [copy(x) for x in ends[1]]

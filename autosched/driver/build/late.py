@@ -122,7 +122,8 @@ class LateModel:
         positions = [list(there).index(name) for name in step.stage.inputs]
         if len(self._direct) >= AUTOSCHED_SYMBOLIC_SIZES.get():
             self._direct.clear()
-        self._direct[key] = lambda args: executable.run([args[i] for i in positions])
+        in_order = positions == [*range(len(args))]
+        self._direct[key] = executable.run if in_order else lambda args: executable.run([args[i] for i in positions])
 
     def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Value]:
         """Inputs by name, as arrays of the model's types and sizes; see `__call__`."""
