@@ -14,7 +14,7 @@ ALL_CORES := -n auto --dist loadfile --no-loadscope-reorder
 # Empty: Python keeps what it compiled. Tests start hundreds of processes, and each would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all check-avx512 check-arm check-cuda gpu-check conformance bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
+.PHONY: help demo test test-hosts test-all check-avx512 check-arm check-cuda gpu-check conformance bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
         dist docs clean
 .DELETE_ON_ERROR:
 
@@ -50,15 +50,19 @@ demo: $(VENV)/.installed-demo
 # Machines that this one is taken for by the tests marked `host`: CPU/cores/caches. Code is run where the CPU has it.
 HOSTS := x86-64-v2/1/32K,256K,8M x86-64-v3/2/32K,512K,32M x86-64-v4/64/48K,2M,64M
 
-# First what looks at times, one at a time; what depends on the machine, as others; then the rest on all cores.
-# (5: ARGS choose none of that part.)
+# First what depends on the machine, as other machines at once; what looks at times, one at a time; then the rest on all
+# cores. (5: ARGS choose none of that part.)
 test: $(VENV)/.installed-test
+	$(if $(ARGS),,@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-hosts)
 	$(PYTEST) -m "alone and not slow and not gpu" $(ARGS) || test $$? = 5
-	@$(if $(ARGS),,for host in $(HOSTS); do set -- $$(echo $$host | tr / ' '); \
-	  echo "taken for $$1 with $$2 cores and caches of $$3:"; \
-	  AUTOSCHED_HOST_CPU=$$1 AUTOSCHED_HOST_CORES=$$2 AUTOSCHED_HOST_CACHES=$$3 $(PYTEST) $(ALL_CORES) \
-	    -m "host and not slow and not gpu" $$(grep -rl --include='test_*.py' 'mark\.host' tests) || exit 1; done)
 	$(PYTEST) $(ALL_CORES) -m "not alone and not slow and not gpu" $(ARGS) || test $$? = 5
+
+test-hosts: $(addprefix test-as/,$(HOSTS))
+
+test-as/%: $(VENV)/.installed-test
+	@set -- $(subst /, ,$*); echo "taken for $$1 with $$2 cores and caches of $$3:"; \
+	  AUTOSCHED_HOST_CPU=$$1 AUTOSCHED_HOST_CORES=$$2 AUTOSCHED_HOST_CACHES=$$3 $(PYTEST) \
+	    -m "host and not slow and not gpu" $$(grep -rl --include='test_*.py' 'mark\.host' tests)
 
 test-all: $(VENV)/.installed-test
 	$(PYTEST) -m alone $(ARGS) || test $$? = 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -36,6 +37,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         mark = item.get_closest_marker("host")
         if mark is not None and mark.kwargs.get("runs"):
             item.add_marker(pytest.mark.skip(reason=f"this CPU lacks {', '.join(sorted(missing))}"))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays to the end, test modules and what they import: a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.scripts import read_scripts, run_script
+from tests.spread import spread
 
 SCRIPTS = read_scripts(Path(__file__).with_name("api_scripts.txt"))
 NEEDS = {"dlpack_shares": "torch", "torch_fx_and_export": "torch"}
-QUICK = 4  # one of so many runs in the quick set
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if i % QUICK == 0 else pytest.mark.slow) for i, n in enumerate(SCRIPTS)]
-)
+@spread(4, "name", SCRIPTS)
 def test_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])

@@ -110,8 +110,9 @@ def test_the_example_is_found_by_its_entry_point_and_tuned_in_workers(tmp_path: 
 def test_the_example_converts_an_operator_of_torch_library(way: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     code = "\n".join((TORCH_OPERATOR, WAYS[way], COMPARED))
-    done = run(code, tmp_path, EXAMPLE)
-    assert done.returncode != 0 and "smoothstep" in done.stderr, "nothing names the extension yet"
+    if way == "traced":
+        done = run(code, tmp_path, EXAMPLE)
+        assert done.returncode != 0 and "smoothstep" in done.stderr, "nothing names the extension yet"
     install(tmp_path / "site", "autosched_smoothstep")
     done = run(code, tmp_path, EXAMPLE, tmp_path / "site")
     assert done.returncode == 0, done.stderr[-3000:]

@@ -23,7 +23,7 @@ from tests.rpc.parts import make_certificates
 
 pytestmark = pytest.mark.early
 
-SHORTER = {"--budget 10m": "--budget 20s", "--budget 2m": "--budget 20s"}
+SHORTER = {"--budget 10m": "--budget 10m --trials 4", "--budget 2m": "--budget 2m --trials 4"}
 DEFAULT_PORTS = ("8786", "9091", "9190")  # of dask's scheduler, `rpc serve` and `rpc track`
 SERVERS = ("dask scheduler", "autosched worker", "autosched rpc serve", "autosched rpc track")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,6 +148,7 @@ def _is_public(found: Found) -> bool:
     return not any(p.startswith("_") and not p.startswith("__") for p in parts)
 
 
+@functools.cache
 def unused() -> dict[str, str]:
     """The parameters that public functions do not use, by place; the value is the parameter."""
     everything = list(functions())

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from autosched.errors import TVMError
+from tests.spread import spread
 
 FILE = Path(__file__).with_name("wrong_uses.txt")
 ROOT = Path(__file__).parents[1]
 NEEDS = {"from_fx": "torch", "from_onnx": "onnx"}
-QUICK = 5  # one of so many runs in the quick set
 DANGEROUS = ("call ", "array ", "vm ", "relay vm ", "graph: ", "module ", "load_module", "Executable", "from_dlpack")
 
 
@@ -73,10 +73,7 @@ def run_case(case: Case) -> None:
         assert part in text, f"{case.name}: '{part}' is missing in: {text}"
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(c, id=c.name, marks=() if i % QUICK == 0 else pytest.mark.slow) for i, c in enumerate(CASES)],
-)
+@spread(5, "case", CASES, ids=lambda case: case.name)
 def test_wrong_use(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for start, module in NEEDS.items():
         if case.name.startswith(start):

@@ -10,6 +10,7 @@ from onnx import numpy_helper
 from benchmarks.light import LIGHT, load_light
 from benchmarks.models import EXPORTED, cut_softmax, get_model, make_inputs
 from benchmarks.weights import activation_sizes, draw, find_roles
+from tests.spread import spread
 
 pytestmark = pytest.mark.early
 SMALL = ("squeezenet", "shufflenet", "inception_v1", "resnet50")
@@ -31,7 +32,7 @@ def test_activations_stay_of_order_one(name: str) -> None:
     assert all(0.3 < sizes[name][0] < 3 for name in products)
 
 
-@pytest.mark.parametrize(("name", "batch"), [*((name, 1) for name in EXPORTED), ("mlp", 3)])
+@spread(3, "name, batch", [*((name, 1) for name in EXPORTED), ("mlp", 3)])
 def test_exported_models_have_static_shapes(name: str, batch: int) -> None:
     pytest.importorskip("torch")
     model = get_model(name, batch)

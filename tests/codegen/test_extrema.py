@@ -14,6 +14,7 @@ from autosched.templates import apply_config, default_config
 from autosched.testing.gpu import run_serially
 from autosched.tir import PrimFunc
 from autosched.tir.schedule import Schedule
+from tests.spread import spread
 
 pytestmark = pytest.mark.host(runs=True)
 
@@ -46,7 +47,7 @@ def hard(dtype: str, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", REDUCE)
-@pytest.mark.parametrize("axes", [(2,), (1,), (0,), (1, 2), (0, 1, 2)])
+@spread(2, "axes", [(2,), (1,), (0,), (1, 2), (0, 1, 2)])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_reductions(name: str, axes: tuple[int, ...], dtype: str) -> None:
     for seed in range(3):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.spread import spread
+
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples/notebooks").glob("*.ipynb"))
 # As IPython does it: every cell is compiled under a name of its own, and its text is there for who asks.
 RUN = """
@@ -28,7 +30,7 @@ def test_there_is_one_for_each_use() -> None:
     assert [path.stem for path in NOTEBOOKS] == ["model", "operator", "own_kernel"]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@spread(3, "path", NOTEBOOKS, ids=lambda path: path.stem, first=2)  # examples/model.py and operator.py run every day
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     if path.stem == "model":
         pytest.importorskip("onnx")

@@ -14,6 +14,7 @@ from autosched import relax
 from autosched.driver.build.late import LateModel
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx import from_onnx
+from tests.spread import spread
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 5)).astype("f4")
@@ -205,7 +206,7 @@ def test_encoders_of_texts_and_floats() -> None:
 @pytest.mark.parametrize(
     "modes", [["BRANCH_LEQ", "BRANCH_GT"], ["BRANCH_LT", "BRANCH_GTE"], ["BRANCH_GT"], ["BRANCH_EQ"]]
 )
-@pytest.mark.parametrize("rows", [1, 7, 33])
+@spread(3, "rows", [1, 7, 33])
 def test_conditions_and_their_opposites_go_down_one_kernel(modes: list[str], rows: int) -> None:
     from onnx.reference import ReferenceEvaluator
 

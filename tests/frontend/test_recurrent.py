@@ -16,6 +16,7 @@ from autosched.frontend.onnx import from_onnx
 from autosched.runtime.dynamic import DynamicExecutable
 from tests.frontend.onnx_models import make, node
 from tests.frontend.test_importer import check
+from tests.spread import spread
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
@@ -131,7 +132,7 @@ OPEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "direction", "given"), OPEN)
+@spread(3, "op, direction, given", OPEN)
 def test_any_number_of_steps_by_one_build(op: str, direction: str, given: dict[str, Any]) -> None:
     hidden = 5 if op == "RNN" else 37  # more states of such weights would double each rounding at every step
     model = layer(op, 2 if direction == "bidirectional" else 1, direction=direction, hidden=hidden, **given)

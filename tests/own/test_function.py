@@ -23,6 +23,7 @@ from autosched.records import ApplyConfig, make_record, open_store
 from autosched.space import Config, ConfigSpace, Knob
 from autosched.task import Measurement, Status, Trial
 from tests.own import kernels
+from tests.spread import spread
 
 
 @pytest.fixture(autouse=True)
@@ -305,7 +306,7 @@ def add(x, a, block=2):
 """
 
 
-@pytest.mark.parametrize("parallel", [False, True])
+@spread(2, "parallel", [False, True])
 def test_machine_code_is_kept_for_later_processes(tmp_path: Path, parallel: bool) -> None:
     def hits(step: float) -> int:
         (tmp_path / "kept.py").write_text(KEPT.format(step=step, parallel=parallel))

@@ -16,6 +16,7 @@ from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for
 from autosched.tir.checked_index import CHECKED
 from autosched.tir.evaluate import evaluate
+from tests.spread import spread
 
 from .cases import CASES
 
@@ -38,7 +39,7 @@ def test_every_access_is_checked(name):
         np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * max(1.0, float(np.abs(expected).max())))
 
 
-@pytest.mark.parametrize("name", CASES)
+@spread(3, "name", CASES)
 def test_all_accesses_are_proved(name):
     """Kernels of templates need no checks: a proof that fails would cost time in every run."""
     func = CASES[name][1]()

@@ -13,6 +13,7 @@ from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.tir import PrimFunc
 from autosched.tir.evaluate import evaluate
+from tests.spread import spread
 
 from .cases import CASES
 
@@ -39,7 +40,7 @@ def check(func: PrimFunc, config: Config, target: Target = HOST, threads: int = 
         np.testing.assert_allclose(result, reference, rtol=0, atol=1e-5 * max(1.0, float(np.abs(reference).max())))
 
 
-@pytest.mark.parametrize("name", CASES)
+@spread(2, "name", CASES)
 def test_default(name):
     first, make = CASES[name]
     func = make()
@@ -52,7 +53,7 @@ def test_default(name):
         check(func, config)
 
 
-@pytest.mark.parametrize("name", CASES)
+@spread(4, "name", CASES, first=1)
 def test_random_configurations(name):
     func = CASES[name][1]()
     space = space_for(func, HOST)

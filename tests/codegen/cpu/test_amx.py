@@ -18,6 +18,7 @@ from autosched.target import Target, host_cpu
 from autosched.templates import apply_config, default_config, space_for
 from autosched.templates.base import Applied
 from autosched.tir import PrimFunc
+from tests.spread import spread
 
 TARGET = Target("llvm -mcpu=sapphirerapids -num-cores=1")
 IS_HERE = {"amx-tile", "amx-int8", "amx-bf16"} <= host_cpu().runnable and TARGET.features <= host_cpu().runnable
@@ -54,7 +55,7 @@ SIZES = [
 
 @needs_tiles
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
-@pytest.mark.parametrize("sizes", SIZES)
+@spread(3, "sizes", SIZES)
 def test_products_are_those_of_numpy(sizes: tuple[int, int, int], dtype: str) -> None:
     check(product(*sizes, dtype), sizes, dtype)
 
@@ -76,7 +77,7 @@ TILES = [(16, 1), (16, 4), (13, 3), (32, 1), (32, 2), (48, 1), (1, 4), (5, 6), (
 
 
 @needs_tiles
-@pytest.mark.parametrize("tile", TILES)
+@spread(3, "tile", TILES)
 @pytest.mark.parametrize("order", ["nm", "mn", "mnm"])
 def test_every_shape_of_tiles_is_right(tile: tuple[int, int], order: str) -> None:
     """Tails in rows and columns among them, whose registers have other sizes."""
@@ -87,7 +88,7 @@ def test_every_shape_of_tiles_is_right(tile: tuple[int, int], order: str) -> Non
 
 @needs_tiles
 @pytest.mark.parametrize("rows", [64, 128])
-@pytest.mark.parametrize("depth", [1536, 2112])
+@spread(2, "depth", [1536, 2112])
 def test_long_sums_are_made_in_parts(rows: int, depth: int) -> None:
     """Of as many steps each as divide them."""
     sizes = (200, 33, depth)

@@ -8,6 +8,7 @@ from autosched.codegen import compile_func
 from autosched.errors import CodegenError
 from autosched.tir.schedule import Schedule
 from tests.codegen.gpu_programs import warpgroup_product
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
@@ -30,7 +31,8 @@ def operands(m, n, k, dtype, transposed=False):
 
 
 @pytest.mark.parametrize("order", ["late", "ahead"])
-@pytest.mark.parametrize(
+@spread(
+    3,
     "sizes, dtype, options",
     [
         ((128, 64, 256), "float16", {}),

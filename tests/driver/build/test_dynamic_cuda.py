@@ -27,6 +27,7 @@ from autosched.tir.expr import Var
 from tests.cli.models import refuse
 from tests.driver.build.test_dynamic import NN, OP, dense, mlp, model, n, weight
 from tests.frontend.onnx_models import make, node
+from tests.spread import spread
 
 TARGET = "cuda -arch=sm_90a"
 RNG = np.random.default_rng(0)
@@ -60,7 +61,8 @@ def built(module: IRModule) -> DynamicExecutable:
     return made
 
 
-@pytest.mark.parametrize(
+@spread(
+    2,
     "module, shapes",
     [
         (model((n(), 50), mlp), [(1, 50), (37, 50), (130, 50)]),
@@ -164,7 +166,7 @@ SEVERAL = ["cpu", "cuda -arch=sm_80", TARGET]
 CHIPS = (((9, 0), "sm_90a"), ((8, 6), "sm_80"), ((7, 5), ""))  # "": the CPU's
 
 
-@pytest.mark.parametrize("capability, variant", CHIPS)
+@spread(2, "capability, variant", CHIPS)
 def test_one_artifact_for_several_targets_and_all_sizes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], capability: tuple[int, int], variant: str
 ) -> None:
@@ -188,7 +190,7 @@ def test_one_artifact_for_several_targets_and_all_sizes(
         assert f"{loaded.variant} is what this machine runs" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("capability, variant", CHIPS)
+@spread(2, "capability, variant", CHIPS)
 def test_one_artifact_where_some_targets_compile_for_each_size(
     tmp_path: Path, capability: tuple[int, int], variant: str
 ) -> None:

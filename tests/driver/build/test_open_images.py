@@ -17,6 +17,7 @@ from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.transform.bind_symbolic import BindSymbolicVars, symbolic_dims
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.tir.expr import Var
+from tests.spread import spread
 
 OP, NN = relax.op, relax.op.nn
 N, H, W = (Var(name, "int64") for name in "nhw")
@@ -123,7 +124,7 @@ CASES: dict[str, tuple[int, Body]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@spread(3, "name", CASES)
 def test_every_size(name: str) -> None:
     channels, body = CASES[name]
     module = images(channels, body)

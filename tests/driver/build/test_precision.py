@@ -13,9 +13,7 @@ from autosched.relax import BlockBuilder, op
 from autosched.relax.evaluate import evaluate
 from autosched.relax.expr import Constant, Expr, Var
 from autosched.relax.struct_info import TensorStructInfo
-from autosched.runtime.cuda.devices import use_driver
 from autosched.target import Target, host_cpu
-from autosched.templates.tf32 import PRODUCTS, TF32
 
 pytestmark = pytest.mark.host(runs=True)
 
@@ -143,24 +141,3 @@ def test_what_there_is_not_is_refused() -> None:
         autosched.build(model(), target="cpu", precision="tf32")
     with pytest.raises(TargetError, match="precision='bf16' for cuda"):
         with_precision(model(), "bf16", GPU)
-
-
-def test_products_of_a_model_are_tf32_on_gpus_where_that_is_asked_for() -> None:
-    """Tasks of the one are no tasks of the other, and only products are marked."""
-    plain, allowed = (prepare(with_precision(model(), p, GPU), GPU, {}) for p in (None, "tf32"))
-    marked = {gv.name for gv, f in allowed.functions_items() if f.attrs.get(PRODUCTS) == TF32}
-    assert len(marked) == 3 and all("matmul" in name for name in marked)
-    assert not any(PRODUCTS in f.attrs for _, f in plain.functions_items())
-    assert precision_of(with_precision(model(), "tf32", GPU), CPU) == "float32"
-
-
-def test_a_model_of_tf32_is_as_near_as_that_lets_it_be() -> None:
-    pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
-    emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
-    x = RNG.standard_normal((2, 5, DEPTH)).astype("f4")
-    built = autosched.build(model(), target=GPU, records=[], precision="tf32")
-    assert sum("tf32" in kernel.ptx for kernel in built.kernels.values()) >= 2
-    with use_driver(emulate.EmulatorDriver):
-        got = built(x).numpy()
-    wanted = evaluate(model(), {"x": x}, dtype="float64")
-    assert 0 < np.abs(got - wanted).max() < 2e-2

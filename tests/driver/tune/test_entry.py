@@ -75,7 +75,10 @@ def test_the_default_is_trial_0_of_every_task_and_builds_use_the_winners(tmp_pat
 
 
 @pytest.mark.host(runs=True)
-def test_with_a_precision_the_kernels_are_tuned_that_build_looks_up(tmp_path: Path) -> None:
+def test_with_a_precision_the_kernels_are_tuned_that_build_looks_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOSCHED_NUM_THREADS", "2")  # builders, also where this machine is taken for one of 64 cores
     database, options = tmp_path / "r.db", TuneOptions(trials=6, threads=1, precision="bf16")
     report = tune(precision_model(), database, options)
     assert report.n_failed == 0 and len(report.tasks) == 6
@@ -178,9 +181,9 @@ def test_the_same_command_again_measures_nothing_twice(tmp_path: Path) -> None:
 def test_a_time_budget_is_kept(tmp_path: Path) -> None:
     """Starting workers and naming the winner included; the last batch may run over."""
     tune(matmul(), tmp_path / "before.db", TuneOptions(trials=1, threads=1))  # Python compiles what is imported, once
-    report = tune(matmul(), tmp_path / "r.db", TuneOptions(budget=12.0, until=0.0, threads=1))
+    report = tune(matmul(), tmp_path / "r.db", TuneOptions(budget=6.0, until=0.0, threads=1))
     assert report.reason.startswith("the time budget is used up") and report.n_trials > 0
-    assert 6 < report.elapsed_s < 60 and report.tasks[0].state.startswith("done")
+    assert 3 < report.elapsed_s < 60 and report.tasks[0].state.startswith("done")
 
 
 def test_a_budget_that_ends_before_the_first_trial_is_refused(tmp_path: Path) -> None:

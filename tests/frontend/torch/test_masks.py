@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -11,6 +10,7 @@ from torch import nn
 import autosched
 from autosched.frontend.torch import from_exported_program
 from autosched.frontend.torch.graph import array_of
+from tests.spread import spread
 
 QUERIES, KEYS, SIZE = 7, 9, 8
 TOLERANCES = {"float32": 1e-5, "float16": 4e-3}
@@ -36,7 +36,7 @@ class Masked(nn.Module):
         )
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@spread(2, "dtype", ["float32", "float16"])
 def test_masks(dtype: str) -> None:
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 3, n, SIZE).to(getattr(torch, dtype)) for n in (QUERIES, KEYS, KEYS))

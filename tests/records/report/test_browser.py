@@ -22,6 +22,7 @@ from autosched.space import Config
 from autosched.task import Measurement, Status, Trial
 from autosched.testing.tasks import matmul_task, record
 from tests.records.report.test_page import EVIL, evil_record
+from tests.spread import spread
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -288,7 +289,7 @@ def test_a_task_whose_trials_are_left_out_says_so(
     page.close()
 
 
-@pytest.mark.parametrize("width", [360, 768, 1280])
+@spread(3, "width", [360, 768, 1280])
 def test_the_page_fits_and_has_no_serious_finding(browser: Any, report: Path, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
     script = (Path(axe.__path__[0]) / "axe.min.js").read_text(encoding="utf-8")

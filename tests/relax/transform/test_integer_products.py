@@ -15,6 +15,7 @@ from autosched.records import FallbackContext
 from autosched.relax import op
 from autosched.relax.expr import Call
 from autosched.relax.transform import IntegerProducts
+from tests.spread import spread
 
 RNG = np.random.default_rng(0)
 Build = Callable[[relax.BlockBuilder, Any], Any]
@@ -70,7 +71,7 @@ def test_a_dequantised_product(dtype: str, zero: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize(("zero", "padding"), [(0, 1), (77, 1), (127, 0)])
-@pytest.mark.parametrize(("size", "stride"), [(3, 1), (3, 2), (5, 1), (22, 1)])
+@spread(2, "size, stride", [(3, 1), (3, 2), (5, 1), (22, 1)])
 def test_a_dequantised_convolution_of_each_channel(dtype: str, zero: int, padding: int, size: int, stride: int) -> None:
     """Sums of few products are whole numbers that float32 holds; in the largest window they are summed in int32."""
 
@@ -97,9 +98,7 @@ def test_a_dequantised_convolution_pads_with_the_zero_point(dtype: str, channels
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-@pytest.mark.parametrize(
-    ("channels", "out", "groups", "stride"), [(8, 8, 2, 1), (32, 64, 4, 2), (128, 128, 2, 1), (64, 64, 16, 1)]
-)
+@spread(2, "channels, out, groups, stride", [(8, 8, 2, 1), (32, 64, 4, 2), (128, 128, 2, 1), (64, 64, 16, 1)])
 def test_a_dequantised_convolution_in_groups(dtype: str, channels: int, out: int, groups: int, stride: int) -> None:
     """Groups of 4 to 64 channels: blocks of those, of vectors and of tiles."""
 

@@ -14,6 +14,7 @@ from autosched.relax import op
 from autosched.runtime import Executable, GraphExecutor, GraphModule, cuda
 from autosched.script import from_source
 from tests.driver.programs import one_call
+from tests.spread import spread
 
 pytestmark = pytest.mark.usefixtures("emulated")
 H200 = "nvidia/nvidia-h200"
@@ -33,7 +34,7 @@ def executable(built: Executable) -> Executable:
     return Executable.from_contents(built.contents())
 
 
-@pytest.mark.parametrize("bad", [7, -8, 10**12, 2**32 + 3, -(2**63)])
+@spread(2, "bad", [7, -8, 10**12, 2**32 + 3, -(2**63)])
 def test_a_position_out_of_range_is_an_error_that_names_it(executable: Executable, bad: int) -> None:
     positions = GOOD.copy()
     positions[3] = bad

@@ -18,6 +18,7 @@ from autosched.space import Config
 from autosched.target import Target, host_cpu
 from autosched.templates import apply_config, default_config, space_for
 from autosched.tir import PrimFunc
+from tests.spread import spread
 
 TILES = Target("llvm -mcpu=sapphirerapids -num-cores=1")
 OTHERS = [Target(f"llvm -mcpu={name} -num-cores=1") for name in ("znver4", "x86-64-v3")]
@@ -116,20 +117,20 @@ def check(case: Case, target: Target, **knobs: int) -> None:
     assert np.nanmax(np.abs(out - exact)) <= 0.01, "weights are rounded to bfloat16, by 0.4 % at most"
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@spread(3, "case", CASES, ids=str)
 def test_tiles_give_what_the_operator_does(case: Case) -> None:
     assert default_config(attention(case), TILES).template == "attention_amx"
     check(case, TILES)
 
 
-@pytest.mark.parametrize("knobs", [(1, 1, 1, 1), (4, 4, 4, 1), (8, 3, 1, 1), (1, 1, 2, 4), (2, 2, 2, 2)])
+@spread(2, "knobs", [(1, 1, 1, 1), (4, 4, 4, 1), (8, 3, 1, 1), (1, 1, 2, 4), (2, 2, 2, 2)])
 @pytest.mark.parametrize("case", [CASES[0], CASES[4], CASES[9]], ids=str)
 def test_every_shape_of_tiles_is_right(case: Case, knobs: tuple[int, ...]) -> None:
     check(case, TILES, **dict(zip(("chunk", "vectors", "value_vectors", "parts"), knobs, strict=True)))
 
 
 @pytest.mark.parametrize("target", OTHERS, ids=str)
-@pytest.mark.parametrize("case", [*CASES[:6], CASES[9], CASES[12], CASES[16]], ids=str)
+@spread(3, "case", [*CASES[:6], CASES[9], CASES[12], CASES[16]], ids=str)
 def test_other_cpus_compute_the_same_in_float32(case: Case, target: Target) -> None:
     assert default_config(attention(case), target).template == "attention"
     check(case, target)

@@ -17,6 +17,7 @@ from autosched.templates.classify import blocks_of
 from autosched.tir.expr import select
 from autosched.tir.stmt import IfThenElse
 from tests.relax.transform.graphs import graph
+from tests.spread import spread
 
 pytestmark = pytest.mark.host(runs=True)
 
@@ -103,7 +104,7 @@ def test_only_a_causal_mask_limits_loops():
 
 
 @pytest.mark.parametrize("tokens", [1, 37, 101])
-@pytest.mark.parametrize("low", [-np.inf, -1e9])
+@spread(2, "low", [-np.inf, -1e9])
 def test_a_model_with_a_causal_mask(tokens, low, tmp_path):
     """Masks as models have them, up to the saved artifact; one that lets a single later key through hides no more."""
     seen = np.tri(tokens, dtype=bool)

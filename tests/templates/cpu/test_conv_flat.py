@@ -10,6 +10,7 @@ from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.tir.evaluate import evaluate
+from tests.spread import spread
 from tests.templates.cases import conv
 
 HOST = Target("cpu")
@@ -43,8 +44,9 @@ def test_strided_pixels_are_gathered_first(padding):
     check(conv(1, 32, 11, 48, 1, 2, 0), padding=padding, chunk=2)
 
 
-@pytest.mark.parametrize(
-    ("func", "padding"),
+@spread(
+    2,
+    "func, padding",
     [
         (conv(2, 16, 13, 32, 3, 2, 1), "copy"),
         (conv(1, 16, 9, 32, 3, 2, 0), "none"),

@@ -14,6 +14,7 @@ from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for
 from autosched.tir import PrimFunc
 from autosched.tir.evaluate import evaluate
+from tests.spread import spread
 from tests.templates.cases import dense, relu
 
 pytestmark = pytest.mark.host(runs=True)
@@ -58,7 +59,7 @@ CASES: dict[str, Callable[[int], PrimFunc]] = {
 }
 
 
-@pytest.mark.parametrize(("rows", "vectors", "streams"), [(1, 8, 4), (1, 12, 6), (1, 4, 2), (2, 4, 2), (4, 3, 3)])
+@spread(2, "rows, vectors, streams", [(1, 8, 4), (1, 12, 6), (1, 4, 2), (2, 4, 2), (4, 3, 3)])
 @pytest.mark.parametrize("name", CASES)
 def test_panels_side_by_side(name: str, rows: int, vectors: int, streams: int) -> None:
     func = CASES[name](rows if rows == 1 else rows + 1)
@@ -110,7 +111,7 @@ def test_a_record_without_the_knob_has_one_panel() -> None:
     assert apply_config(func, old, V3).trace == apply_config(func, default, V3).trace
 
 
-@pytest.mark.parametrize("chunk", [1, 4, 8])
+@spread(2, "chunk", [1, 4, 8])
 @pytest.mark.parametrize("order", ["nm", "mn", "mnm"])
 def test_orders_of_tiles(order: str, chunk: int) -> None:
     check(dense(47, 40, RAGGED), order=order, chunk=chunk)

@@ -18,6 +18,7 @@ from autosched.templates import apply_config, default_config, space_for
 from autosched.tir import PrimFunc
 from autosched.topi.sort import cumsum
 from tests.relax.transform.graphs import graph
+from tests.spread import spread
 
 TARGET = Target("cpu")
 
@@ -49,8 +50,10 @@ def test_types(dtype: str) -> None:
     np.testing.assert_array_equal(run(func, config, x), expected(x, 1, dtype == "int8"))
 
 
-@pytest.mark.parametrize(
-    "shape, axis", [((16,), 0), ((7, 1, 20), 2), ((5, 33, 9), 1), ((2, 17, 64), 1), ((40, 130), 0), ((19, 2, 3, 5), 0)]
+@spread(
+    3,
+    "shape, axis",
+    [((16,), 0), ((7, 1, 20), 2), ((5, 33, 9), 1), ((2, 17, 64), 1), ((40, 130), 0), ((19, 2, 3, 5), 0)],
 )
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_shapes_and_axes(shape: tuple[int, ...], axis: int, exclusive: bool) -> None:

@@ -23,6 +23,7 @@ from autosched.templates import apply_config, default_config, space_for
 from autosched.tir import PrimFunc
 from autosched.topi.sort import argsort, take_along
 from tests.relax.transform.graphs import graph
+from tests.spread import spread
 
 TARGET = Target("cpu")
 
@@ -106,7 +107,7 @@ def test_shapes_axes_and_counts(shape: tuple[int, ...], axis: int, count: int | 
     check(func, config, axis, True)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int8", "uint32", "int64", "bool"])
+@spread(3, "dtype", ["float32", "float16", "bfloat16", "float64", "int8", "uint32", "int64", "bool"])
 def test_few_of_many_are_found_by_a_bound(dtype: str) -> None:
     for shape, count, descending in (((3, 1000), 7, True), ((2, 130), 3, False)):
         func = sort_func(shape, 1, descending, dtype, count)

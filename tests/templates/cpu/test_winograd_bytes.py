@@ -15,6 +15,7 @@ from autosched.target import Target, host_cpu
 from autosched.templates import apply_config, default_config, space_for
 from autosched.templates.cpu.winograd import Winograd
 from autosched.tir import PrimFunc
+from tests.spread import spread
 
 V3, V4 = (Target(f"llvm -mcpu={name} -num-cores=1") for name in ("x86-64-v3", "x86-64-v4"))
 
@@ -62,7 +63,7 @@ def check(case: tuple[int, ...], target: Target, **knobs: object) -> None:
 
 
 @pytest.mark.parametrize("target", [V3, V4], ids=str)
-@pytest.mark.parametrize("case", CASES)
+@spread(2, "case", CASES)
 def test_sums_are_exact(case: tuple[int, ...], target: Target) -> None:
     """The bytes' limits among them."""
     check(case, target)

@@ -18,6 +18,7 @@ from autosched.templates import apply_config, default_config, space_for
 from autosched.testing.gpu import run_serially
 from autosched.tir import PrimFunc
 from autosched.topi.attention import attention
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
@@ -113,7 +114,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@spread(3, "name", CASES)
 def test_values(name: str) -> None:
     check_serially(CASES[name])
 
@@ -123,7 +124,7 @@ SPLIT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SPLIT)
+@spread(3, "name", SPLIT)
 def test_keys_in_parts(name: str) -> None:
     """Parts that the last keys do not fill, and parts of which a query sees none, are in it."""
     case = Case(40, 20, 8, causal="BottomRight", zero_rows="nan") if name == "hidden" else CASES[name]

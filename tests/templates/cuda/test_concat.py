@@ -13,6 +13,7 @@ from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config, space_for
 from autosched.testing.gpu import run_in_all_ways
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
@@ -32,7 +33,7 @@ def check(shapes: list[tuple[int, ...]], axis: int, dtype: str, template: str, c
         np.testing.assert_array_equal(found, expected, err_msg=f"{config} {way}")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int32", "int64", "bool", "float64"])
+@spread(3, "dtype", ["float32", "float16", "bfloat16", "int8", "int32", "int64", "bool", "float64"])
 def test_types(dtype: str) -> None:
     config = Config("concat", {"block_size": 64, "vector": 4})
     check([(2, 4, 3, 7), (2, 8, 3, 7), (2, 4, 3, 7)], 1, dtype, "concat", config)

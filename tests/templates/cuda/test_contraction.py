@@ -17,6 +17,7 @@ from autosched.templates.cuda.product_form import find_matrix_form
 from autosched.tir import PrimFunc
 from autosched.tir.interpret import interpret
 from autosched.topi.conv_nd import Spatial, conv_nd, conv_transpose_nd
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
@@ -108,7 +109,7 @@ CONVOLUTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONS)
+@spread(2, "name", CONVOLUTIONS)
 def test_convolutions(name: str) -> None:
     conv = CONVOLUTIONS[name]
     func = conv.func()
@@ -154,7 +155,7 @@ def test_parts_fill_the_device() -> None:
         np.testing.assert_allclose(out, inputs[0].astype("d") @ inputs[1], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("rows, dtype", [(13, "float16"), (13, "float32"), (2, "float16"), (4, "float16")])
+@spread(2, "rows, dtype", [(13, "float16"), (13, "float32"), (2, "float16"), (4, "float16")])
 def test_long_products_of_few_results_are_summed_in_parts(rows: int, dtype: str) -> None:
     a, b = te.placeholder((rows, 1040), dtype, name="A"), te.placeholder((1040, 40), dtype, name="B")
     func = create_prim_func([a, b, topi.nn.relu(topi.matmul(a, b))])

@@ -17,6 +17,7 @@ from autosched.templates import apply_config, default_config, space_for
 from autosched.testing.gpu import run_in_all_ways
 from autosched.tir import PrimFunc
 from autosched.topi.sort import argsort, cumsum, take_along
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
@@ -102,7 +103,7 @@ def check(func: PrimFunc, expected: list[np.ndarray]) -> None:
 CORES: list[Callable[[], Tensor]] = [summed, ordered, ranked, scattered]
 
 
-@pytest.mark.parametrize("core", CORES)
+@spread(2, "core", CORES)
 def test_an_epilogue_is_no_launch_more(core: Callable[[], Tensor]) -> None:
     plain = core()
     out = topi.relu(topi.add(topi.cast(core(), "float32"), BIAS))
@@ -111,7 +112,7 @@ def test_an_epilogue_is_no_launch_more(core: Callable[[], Tensor]) -> None:
     check(func, [np.maximum(reference(core.__name__) + VALUES["bias"], 0)])
 
 
-@pytest.mark.parametrize("core", CORES)
+@spread(3, "core", CORES)
 def test_a_result_that_is_wanted_itself_is_written_too(core: Callable[[], Tensor]) -> None:
     result = core()
     turned = te.compute((WIDTH, ROWS), lambda j, i: result(i, j) * te.const(2, result.dtype), name="turned")
@@ -121,7 +122,7 @@ def test_a_result_that_is_wanted_itself_is_written_too(core: Callable[[], Tensor
     check(func, [known, 2 * known.T])
 
 
-@pytest.mark.parametrize("core", CORES)
+@spread(3, "core", CORES, first=1)
 def test_what_needs_other_elements_is_a_launch_of_its_own(core: Callable[[], Tensor]) -> None:
     result = core()
     backwards = te.compute((ROWS, WIDTH), lambda i, j: result(i, WIDTH - 1 - j) + result(i, j), name="both")

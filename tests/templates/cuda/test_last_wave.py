@@ -17,6 +17,7 @@ from autosched.templates import apply_config, default_config, space_for
 from autosched.templates.cuda import last_wave, warpgroup_matmul
 from autosched.templates.registry import schedule_sizes
 from autosched.tir import PrimFunc
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
@@ -83,7 +84,8 @@ def test_on_tensor_cores(func: partial[PrimFunc], knobs: dict[str, int]) -> None
     check(func(), Config("tensor_matmul", {**TENSOR, **knobs}), TEN)
 
 
-@pytest.mark.parametrize(
+@spread(
+    2,
     "func, knobs",
     [
         (partial(product, 200, 448, 136, "float16"), {}),  # 7 steps in 3 parts

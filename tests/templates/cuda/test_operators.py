@@ -21,6 +21,7 @@ from tests.relax.op_samples import arguments
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
 from autosched.codegen.cuda.emulate.kernel import run_kernel  # noqa: E402
+from tests.spread import spread
 
 TARGET = Target("cuda -arch=sm_90a")
 # One of each family for every day; the others with `make test-all`.
@@ -72,7 +73,7 @@ def check(name: str) -> None:
                 np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-4, err_msg=f"{sample}, {order}")
 
 
-@pytest.mark.parametrize("name", sorted(EVERY_DAY))
+@spread(2, "name", sorted(EVERY_DAY))
 def test_an_operator_runs(name: str) -> None:
     check(name)
 

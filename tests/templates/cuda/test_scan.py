@@ -17,6 +17,7 @@ from autosched.testing.gpu import run_in_all_ways
 from autosched.tir import PrimFunc
 from autosched.tir.expr import select
 from autosched.topi.sort import cumsum
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
@@ -38,7 +39,7 @@ def check(func: PrimFunc, config: Config, axis: int, exclusive: bool) -> None:
         np.testing.assert_array_equal(found, expected.astype(x.dtype), err_msg=f"{config} {way}")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int8", "int32", "int64"])
+@spread(3, "dtype", ["float32", "float16", "bfloat16", "float64", "int8", "int32", "int64"])
 def test_types(dtype: str) -> None:
     func = sums((3, 37), 1, dtype == "int8", dtype)
     config = default_config(func, TARGET)
@@ -46,14 +47,14 @@ def test_types(dtype: str) -> None:
     check(func, config, 1, dtype == "int8")
 
 
-@pytest.mark.parametrize("shape, axis", [((1,), 0), ((7, 1, 3), 1), ((5, 33, 9), 1), ((2, 3, 64), 2), ((40, 5), 0)])
+@spread(2, "shape, axis", [((1,), 0), ((7, 1, 3), 1), ((5, 33, 9), 1), ((2, 3, 64), 2), ((40, 5), 0)])
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_shapes_and_axes(shape: tuple[int, ...], axis: int, exclusive: bool) -> None:
     func = sums(shape, axis, exclusive)
     check(func, default_config(func, TARGET), axis, exclusive)
 
 
-@pytest.mark.parametrize("shape, axis", [((700,), 0), ((3, 203), 1), ((203, 3), 0)])
+@spread(3, "shape, axis", [((700,), 0), ((3, 203), 1), ((203, 3), 0)])
 def test_several_blocks_share_a_line(shape: tuple[int, ...], axis: int) -> None:
     func = sums(shape, axis, axis == 1)
     for config in (

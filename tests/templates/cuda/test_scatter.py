@@ -18,6 +18,7 @@ from autosched.templates import apply_config, default_config, templates_for
 from autosched.testing.gpu import run_in_all_ways
 from autosched.tir import PrimFunc
 from autosched.tir.expr import IntImm, select
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
@@ -48,7 +49,7 @@ def check(func: PrimFunc, config: Config, inputs: list[np.ndarray], expected: np
         np.testing.assert_array_equal(found, expected, err_msg=f"{config} {way}")
 
 
-@pytest.mark.parametrize(
+@spread(3,
     "reduction, dtype",
     [("update", "float32"), ("add", "float32"), ("mul", "float32"), ("min", "int32"), ("max", "float16"),
      ("add", "int64"), ("update", "bool")],
@@ -71,7 +72,7 @@ def test_fewer_updates_than_lines_and_an_outer_axis(reduction: str) -> None:
     check(func, default_config(func, TARGET), inputs, expected)
 
 
-@pytest.mark.parametrize("reduction, depth", [("update", 2), ("update", 1), ("add", 1), ("max", 2)])
+@spread(2, "reduction, depth", [("update", 2), ("update", 1), ("add", 1), ("max", 2)])
 def test_by_vectors_of_positions(reduction: str, depth: int) -> None:
     data = (4, 3, 5)
     func = func_of(

@@ -24,6 +24,7 @@ from autosched.templates import schedule_sizes
 from autosched.tir import PrimFunc
 from autosched.topi.attention import attention
 from autosched.topi.sort import cumsum
+from tests.spread import spread
 
 TARGET = Target("cuda -arch=sm_90a")
 SIZES = (1, 2, 16, 33, 130)
@@ -115,7 +116,7 @@ def compiled(func: PrimFunc, target: Target = TARGET) -> CudaKernel:
     return made
 
 
-@pytest.mark.parametrize("case", CASES)
+@spread(3, "case", CASES)
 def test_one_kernel_is_right_for_all_sizes(case: str) -> None:
     make, reference = CASES[case]
     kernel = compiled(make())

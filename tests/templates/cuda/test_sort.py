@@ -16,6 +16,7 @@ from autosched.testing.gpu import run_in_all_ways
 from autosched.tir import PrimFunc
 from autosched.tir.expr import select
 from autosched.topi.sort import argsort, take_along
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
@@ -51,7 +52,7 @@ def check(func: PrimFunc, config: Config, axis: int, descending: bool) -> None:
         assert sorted_values.tobytes() == np.take_along_axis(x, expected, axis).tobytes(), f"{config} {way}"
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int8", "int32", "int64", "bool"])
+@spread(3, "dtype", ["float32", "float16", "bfloat16", "float64", "int8", "int32", "int64", "bool"])
 def test_types(dtype: str) -> None:
     func = sort_func((3, 37), 1, dtype in ("float32", "bool"), dtype, None)
     config = default_config(func, TARGET)
@@ -59,7 +60,8 @@ def test_types(dtype: str) -> None:
     check(func, config, 1, dtype in ("float32", "bool"))
 
 
-@pytest.mark.parametrize(
+@spread(
+    2,
     "shape, axis, count",
     [((1,), 0, None), ((5, 1, 3), 1, None), ((2, 33, 3), 1, 5), ((33, 4), 0, None), ((300,), 0, 7)],
 )
@@ -68,7 +70,7 @@ def test_shapes_axes_and_counts(shape: tuple[int, ...], axis: int, count: int | 
     check(func, default_config(func, TARGET), axis, True)
 
 
-@pytest.mark.parametrize("count", [None, 3, 100])
+@spread(3, "count", [None, 3, 100])
 def test_long_lines_are_merged(count: int | None) -> None:
     func = sort_func((2, 333), 1, False, "float32", count)
     check(func, Config("sort", {"chunk": 64, "along": 16, "together": 1}), 1, False)

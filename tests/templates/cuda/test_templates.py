@@ -19,6 +19,7 @@ from autosched.te import Tensor, create_prim_func
 from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.testing.gpu import run_serially
 from autosched.tir import PrimFunc
+from tests.spread import spread
 
 TARGET = Target("cuda -arch=sm_90a")
 
@@ -37,7 +38,7 @@ def product(m: int, k: int, n: int) -> tuple[Sequence[Tensor], Callable[..., np.
     return [a, b, topi.relu(topi.matmul(a, b))], lambda x, y: np.maximum(x @ y, 0)
 
 
-@pytest.mark.parametrize("sizes", [(13, 37, 29), (128, 64, 256)])
+@spread(2, "sizes", [(13, 37, 29), (128, 64, 256)])
 def test_matmul(sizes: tuple[int, int, int]) -> None:
     tensors, reference = product(*sizes)
     func = create_prim_func(tensors)
@@ -46,7 +47,7 @@ def test_matmul(sizes: tuple[int, int, int]) -> None:
         check(func, config, reference, 2)
 
 
-@pytest.mark.parametrize("sizes", [(37, 64, 60), (65, 70, 36), (33, 35, 31)])
+@spread(2, "sizes", [(37, 64, 60), (65, 70, 36), (33, 35, 31)])
 def test_copies_that_run_ahead(sizes: tuple[int, int, int]) -> None:
     """On the emulated device, in both orders, with ends of every axis that no tile divides."""
     tensors, reference = product(*sizes)
@@ -64,7 +65,7 @@ def test_copies_that_run_ahead(sizes: tuple[int, int, int]) -> None:
             np.testing.assert_allclose(out, reference(a, b), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("sizes", [(2, 40, 7), (2, 27, 53), (3, 9, 4), (4, 3, 2)])
+@spread(2, "sizes", [(2, 40, 7), (2, 27, 53), (3, 9, 4), (4, 3, 2)])
 def test_products_smaller_than_a_tile_need_no_stack(sizes: tuple[int, int, int]) -> None:
     """A register tile as large as a dimension begins at 0 in every thread, and has no address even so."""
     tensors, reference = product(*sizes)

@@ -16,6 +16,7 @@ from autosched.templates.tf32 import SHARE, with_tf32
 from autosched.templates.workload import describe
 from autosched.tuner.measure.make_reference import make_reference
 from tests.check_cuda import _conv
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
@@ -54,7 +55,8 @@ def run(func, config, inputs, order="late", traces=()):
     return kernel, out
 
 
-@pytest.mark.parametrize(
+@spread(
+    2,
     "sizes, transposed",
     [((70, 64, 52), False), ((33, 48, 67), False), ((70, 96, 72, (3,)), True), ((130, 32, 65), True)],
 )
@@ -83,7 +85,7 @@ def test_columns_that_lie_apart_are_read_without_conflicts():
 
 
 @pytest.mark.parametrize("transposed", [True, False])
-@pytest.mark.parametrize("sizes", [(200, 136, 72), (96, 68, 131)])
+@spread(2, "sizes", [(200, 136, 72), (96, 68, 131)])
 def test_warpgroups_cut_off(sizes, transposed, monkeypatch):
     """A matrix [k, n] is packed as [n, k], which the instruction wants of words."""
     monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
@@ -98,7 +100,7 @@ def test_warpgroups_cut_off(sizes, transposed, monkeypatch):
         np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [(16, 9, 24, 3, 1), (32, 11, 40, 1, 2)])
+@spread(2, "shape", [(16, 9, 24, 3, 1), (32, 11, 40, 1, 2)])
 def test_convolutions(shape):
     func = with_tf32(_conv(*shape))
     config = default_config(func, TARGET)

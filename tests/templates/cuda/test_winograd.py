@@ -18,6 +18,7 @@ from autosched.templates.accuracy import with_strict
 from autosched.templates.tf32 import with_tf32
 from autosched.testing.gpu import run_in_all_ways
 from autosched.tir import PrimFunc
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
@@ -43,7 +44,7 @@ def reference(x: np.ndarray, w: np.ndarray, b: np.ndarray, pad: int) -> np.ndarr
 
 
 @pytest.mark.parametrize("m", [2, 4])
-@pytest.mark.parametrize("size, pad", [((9, 13), 1), ((8, 8), 0)])
+@spread(2, "size, pad", [((9, 13), 1), ((8, 8), 0)])
 def test_convolutions_with_their_epilogue(m: int, size: tuple[int, int], pad: int) -> None:
     func = conv(2, 16, size, 11, pad)
     rng = np.random.default_rng(0)
