@@ -76,6 +76,17 @@ def private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def short_measurements() -> Iterator[None]:
+    """Run whole models for moments where they are compared in this process: no test asks which is faster."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("tune.model_check.SWAP_S", "tune.graph_search.TRIAL_S", "bench.rounds.WARM_UP_S"):
+            patch.setattr(f"autosched.driver.{name}", 0.05)
+        for name in ("tune.model_check.FINAL_S", "tune.graph_search.FINAL_S", "report_facts.RUN_S"):
+            patch.setattr(f"autosched.driver.{name}", 0.1)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def plain_loggers() -> None:
     """A command that is run in this process says what is logged (-q, -v); each test begins as if there was none.

@@ -55,7 +55,7 @@ def has_trials(database: Path) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("kills", "budget"), [(1, 20), pytest.param(30, 200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kills", "budget"), [(1, 10), pytest.param(30, 200, marks=pytest.mark.slow)])
 @pytest.mark.timeout(1500)
 def test_a_killed_tuning_keeps_what_it_reported_and_spends_the_rest(tmp_path: Path, kills: int, budget: int) -> None:
     """At random moments, workers starting included; the same command then goes on, and no flag says so."""

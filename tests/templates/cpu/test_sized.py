@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 import autosched
 from autosched import relax
@@ -14,6 +13,7 @@ from autosched.codegen import counters
 from autosched.relax.block_builder import BlockBuilder
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.tir.expr import Var
+from tests.spread import spread
 
 OP, NN = relax.op, relax.op.nn
 B, S, P = (Var(name, "int64") for name in "bsp")
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[list[tuple[Any, ...]], Callable[..., Any], Callable[..., 
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+@spread(2, "case", CASES)
 def test_every_size_is_right_and_compiles_nothing(case: str) -> None:
     shapes, body, reference = CASES[case]
     made = built(shapes, body)

@@ -96,7 +96,8 @@ def test_types(dtype: str, descending: bool) -> None:
     check(func, config, 1, descending)
 
 
-@pytest.mark.parametrize(
+@spread(
+    2,
     "shape, axis, count",
     [((2, 33, 3), 1, 5), ((33, 4), 0, None), ((300,), 0, 7), ((300,), 0, 299), ((2, 3000), 1, None), ((5000,), 0, 40)],
 )

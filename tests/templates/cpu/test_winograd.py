@@ -25,6 +25,7 @@ from autosched.templates.workload import describe
 from autosched.tir import PrimFunc, maximum
 from autosched.tir.evaluate import evaluate
 from autosched.tir.functor import replace_buffers
+from tests.spread import spread
 
 from ..cases import conv as padded_conv
 
@@ -99,7 +100,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@spread(2, "case", CASES)
 def test_sizes_and_padding(case):
     assert error(conv(*CASES[case]), config()) < LIMIT
 
@@ -115,7 +116,8 @@ def test_what_is_fused_behind(epilogue):
     assert error(conv(1, 16, 9, 6, 16, (1, 1, 1, 1), epilogue=epilogue), config()) < LIMIT
 
 
-@pytest.mark.parametrize(
+@spread(
+    2,
     "knobs",
     [
         {"blocks": 3, "rows": 2},

@@ -184,7 +184,7 @@ TENSOR_CASES = {
 }
 
 
-@pytest.mark.parametrize("name, order", [*zip(TENSOR_CASES, ("late", "ahead", "late", "ahead", "late"), strict=True)])
+@spread(2, "name, order", [*zip(TENSOR_CASES, ("late", "ahead", "late", "ahead", "late"), strict=True)])
 def test_on_tensor_cores(name: str, order: str) -> None:
     case, knobs = TENSOR_CASES[name]
     func = case.func()

@@ -156,7 +156,7 @@ def test_it_is_saved_with_its_sizes() -> None:
         CudaKernel.check_manifest("it", damaged)
 
 
-@pytest.mark.parametrize("size", [0, -3, 1 << 25])
+@spread(3, "size", [0, -3, 1 << 25])
 def test_sizes_beyond_what_it_counts_are_refused(size: int) -> None:
     with pytest.raises(ShapeError, match=f"'n' is {size}"):
         compiled(dense(37, 29)).at((size,))

@@ -15,6 +15,7 @@ from autosched.te import Tensor, create_prim_func
 from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.testing.gpu import run_in_all_ways
 from autosched.tir import PrimFunc
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
@@ -54,7 +55,8 @@ def run_all(func: PrimFunc, inputs: list[np.ndarray], expected: np.ndarray, rows
             np.testing.assert_allclose(out.astype("d"), expected, rtol=rtol, atol=rtol, err_msg=f"{knobs} {way}")
 
 
-@pytest.mark.parametrize(
+@spread(
+    2,
     "shape, kernel, stride, dilation, times, dtype",
     [
         ((2, 3, 9, 11), 3, 1, 1, 1, "float32"),
@@ -62,6 +64,7 @@ def run_all(func: PrimFunc, inputs: list[np.ndarray], expected: np.ndarray, rows
         ((1, 2, 13, 9), 5, 1, 1, 2, "float32"),
         ((1, 2, 11, 12), 3, 1, 2, 1, "bfloat16"),
     ],
+    first=1,
 )
 def test_depthwise_convolutions(
     shape: tuple[int, ...], kernel: int, stride: int, dilation: int, times: int, dtype: str
@@ -74,7 +77,7 @@ def test_depthwise_convolutions(
     run_all(func, [x, w], expected, (4,), {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}[dtype])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@spread(2, "dtype", ["float32", "int8"])
 def test_largest_of_windows(dtype: str) -> None:
     x = te.placeholder((2, 3, 11, 9), dtype, name="X")
     func = create_prim_func([x, topi.max_pool2d(x, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), False)])
@@ -83,7 +86,7 @@ def test_largest_of_windows(dtype: str) -> None:
     run_all(func, [values], expected, (4,), 0)
 
 
-@pytest.mark.parametrize("counted", [False, True])
+@spread(2, "counted", [False, True])
 def test_means_of_windows(counted: bool) -> None:
     x = te.placeholder((1, 4, 8, 10), name="X")
     func = create_prim_func([x, topi.avg_pool2d(x, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), False, counted)])
