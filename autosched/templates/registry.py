@@ -84,6 +84,12 @@ def widens_bytes(target: Target) -> bool:
     return find is not None and bool(find(target))
 
 
+def sums_columns(target: Target) -> bool:
+    """Whether a back end sums depthwise windows of bytes up fastest in words of their rows: its `sums_columns`."""
+    find = getattr(_package(target.backend), "sums_columns", None)
+    return find is not None and bool(find(target))
+
+
 def tile_blocks(target: Target) -> Mapping[str, int]:
     """Channels in a block, by dtype, in which convolutions of it are several times as fast: its `tile_blocks`."""
     find = getattr(_package(target.backend), "tile_blocks", None)

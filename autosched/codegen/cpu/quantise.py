@@ -1,21 +1,23 @@
 """Floats rounded to bytes, as quantisers do: uint8(max(min(nearbyint(x) + zero, 255), 0)).
 
 x86-64 rounds where it converts, so that x is cut off first, at 255 - zero and 0 - zero, and takes four instructions
-instead of seven. No number becomes 0 as it does in other conversions. LLVM leaves the lower bound out where it knows x
-to be 0 or more or no number; what no number is converted to, the least int32, ends in 0, or is cut off afterwards.
+instead of seven; three where packing cuts off above (AVX-512), which takes the least int32, that large numbers are
+converted to, for a large number without a sign. No number becomes 0 as it does in other conversions. LLVM leaves the
+lower bound out where it knows x to be 0 or more or no number; what no number is converted to, the least int32, ends in
+0, or is cut off afterwards.
 
 A byte that becomes a float again at once, less a zero point, stays a whole number of 32 bits: packing and unpacking
 take as many instructions as all else between two quantisers.
 
-A quotient y / s by a constant, which takes 16 cycles a vector, is made by its reciprocal r and then mended:
-q = y * r, q + (y - q * s) * r, which is y / s but for the last digit of few (Markstein, IBM J. of Research 34, 1990).
-Of 320 million quotients within three floats of the ties that bytes are rounded at, of 120,000 scales, none became
-another byte. Quotients that are cut off anyway, infinite ones among them, are not mended.
+A quotient y / s by a constant, which takes 16 cycles a vector, is made by a sum of two products, y * high + y * low,
+where high + low is 1 / s in twice the digits. Both grow with y, so that they round to the same whole numbers everywhere
+if they do around the ties; that is looked at for each scale, and the few that fail are divided by.
 """
 
 from __future__ import annotations
 
-import math
+import functools
+from fractions import Fraction
 
 import numpy as np
 from llvmlite import ir
@@ -26,8 +28,7 @@ from autosched.tir import expr as E
 from autosched.tir.expr import PrimExpr
 
 LIMIT = 255
-FAR = 2.0**20  # beyond all limits
-MANTISSA = 0x7FFFFF
+AROUND = 4  # floats on each side of one
 SCALES = 2.0**-60, 2.0**60  # with which nothing that counts overflows or loses digits
 
 
@@ -67,52 +68,68 @@ def _number(e: PrimExpr) -> float | None:
 def scaled(x: PrimExpr) -> tuple[PrimExpr, float] | None:
     """(y, s) of a quotient y / s by a constant of which the reciprocal serves."""
     s = _number(x.b) if isinstance(x, E.Div) else None
-    if s is None or not SCALES[0] < s < SCALES[1]:
+    if s is None or not SCALES[0] < s < SCALES[1] or float(np.float32(s)) != s:
         return None
     assert isinstance(x, E.Div), "just seen"
-    digits = int(np.float32(s).view(np.uint32)) & MANTISSA
-    return (x.a, s) if digits != MANTISSA and float(np.float32(s)) == s else None
+    return (x.a, s) if _has_reciprocal(s) else None
 
 
-def most(e: PrimExpr) -> float:
-    """What the size of a number that bytes and constants make is at most; infinite where that is not known."""
-    match e:
-        case E.IntImm() | E.FloatImm():
-            return abs(float(e.value))
-        case E.Cast() if e.dtype in ("int32", "float32") and e.value.dtype in ("uint8", "int32"):
-            return float(LIMIT) if e.value.dtype == "uint8" else most(e.value)
-        case E.Add() | E.Sub():
-            return most(e.a) + most(e.b)
-        case E.Mul():
-            sides = most(e.a), most(e.b)
-            return sides[0] * sides[1] if math.inf not in sides else math.inf
-        case E.Max() | E.Min():
-            return max(most(e.a), most(e.b))
-    return math.inf
+def emit_quotient(emitter: Emitter, y: ir.Value, s: float) -> ir.Value:
+    """y / s, with the same nearest integer in all that bytes are made of, and as infinite as y."""
+    high, low = (constant(y.type, float(part)) for part in reciprocal(s))
+    product = emitter.builder.fmul(y, low)
+    return emitter.fused(y, high, product) if reciprocal(s)[1] else emitter.builder.fmul(y, high)
 
 
-def emit_quotient(emitter: Emitter, y: ir.Value, s: float, size: float = math.inf) -> ir.Value:
-    """y / s where it is small; something large with the same sign elsewhere.
+def reciprocal(s: float) -> tuple[np.float32, np.float32]:
+    """1 / s as the sum of two floats, neither of which has another sign: infinite numbers stay what they are."""
+    exact = 1 / Fraction(s)
+    high = np.float32(1 / s)
+    if Fraction(float(high)) > exact:
+        high = np.nextafter(high, np.float32(0))
+    return high, np.float32(float(exact - Fraction(float(high))))
 
-    size  what y's is at most
+
+@functools.lru_cache(maxsize=4096)
+def _has_reciprocal(s: float) -> bool:
+    """Whether the sum of two products has the quotient's nearest integer for every float, up to where bytes end.
+
+    Both become larger with y, so it is enough to look at the floats around those for which the quotient is a tie.
     """
-    b = emitter.builder
-    inverse = constant(y.type, float(np.float32(1) / np.float32(s)))
-    q = b.fmul(y, inverse)
-    rest = emitter.fused(b.fneg(q), constant(y.type, s), y)
-    if size < FAR / 2 * s:
-        return emitter.fused(rest, inverse, q)
-    near = b.fcmp_ordered("<", call_intrinsic(b, f"llvm.fabs.{suffix(y.type)}", y.type, [q]), constant(y.type, FAR))
-    return b.select(near, emitter.fused(rest, inverse, q), q)
+    high, low = reciprocal(s)
+    ties = (np.arange(LIMIT + 1) + 0.5) * s
+    around = np.arange(-AROUND, AROUND + 1, dtype=np.int32)
+    y = (ties.astype(np.float32).view(np.int32)[:, None] + around).view(np.float32)
+    divided = np.rint(y / np.float32(s))
+    added = np.rint(_rounded_once(y.astype(np.float64) * float(high), (y * low).astype(np.float64)))
+    ends = np.arange(LIMIT + 1)[:, None] + np.array([0, 1])
+    return bool(np.array_equal(divided, added) and np.array_equal(divided[:, [0, -1]], ends))
+
+
+def _rounded_once(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """float32(a + b) as a fused operation rounds it: the sum in float64 is made odd where digits are lost."""
+    total = a + b
+    part = total - a
+    lost = (a - (total - part)) + (b - part)
+    bits = total.view(np.int64)
+    odd = np.where((lost > 0) == (total > 0), bits | 1, bits - 1)
+    bits = np.where((lost != 0) & (bits & 1 == 0), odd, bits)
+    result: np.ndarray = bits.view(np.float64).astype(np.float32)
+    return result
 
 
 def emit_rounded(emitter: Emitter, x: ir.Value, zero: int) -> ir.Value:
     """The bytes of LLVM floats."""
     b, least = emitter.builder, constant(x.type, float(-zero))
-    x = _cut_above(emitter, x, zero)
+    packing_cuts = emitter.isa.vector_bits == 512
+    if not packing_cuts:
+        x = _cut_above(emitter, x, zero)
     x = b.select(b.fcmp_ordered(">", x, least), x, least)
     y = _whole(emitter, x)
-    return b.trunc(b.add(y, constant(y.type, zero)) if zero else y, value_type("uint8", lanes_of(x)))
+    y = b.add(y, constant(y.type, zero)) if zero else y
+    if packing_cuts:
+        y = call_intrinsic(b, f"llvm.umin.{suffix(y.type)}", y.type, [y, constant(y.type, LIMIT)])
+    return b.trunc(y, value_type("uint8", lanes_of(x)))
 
 
 def emit_whole(emitter: Emitter, x: ir.Value, zero: int, z: int = 0) -> ir.Value:

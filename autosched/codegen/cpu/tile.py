@@ -12,6 +12,7 @@ from autosched.codegen.cpu.amx import emit_products_in_tiles, products_from_zero
 from autosched.codegen.cpu.amx_nest import TileSizes
 from autosched.codegen.cpu.byte_dot import dot_product, emit_dot_product
 from autosched.codegen.cpu.checks import emit_assert, hoist_checks
+from autosched.codegen.cpu.column_dot import column_sum, emit_column_sum
 from autosched.codegen.cpu.cut import work
 from autosched.codegen.cpu.dot import emit_pairs, pair_factors
 from autosched.codegen.cpu.emitter import Guards
@@ -261,6 +262,8 @@ class TileEmitter(ValueEmitter):
             emit_products_in_tiles(self, *tiles, from_zero=False)
         elif (dot := dot_product(self, loop)) is not None:
             emit_dot_product(self, loop, dot)
+        elif (column := column_sum(self, loop)) is not None:
+            emit_column_sum(self, loop, column)
         elif part is not None:
             emit_lane_reduction(self, loop, part)
         elif (pairs := pair_factors(self, loop)) is not None:

@@ -155,6 +155,7 @@ class Isa:
     pair_bits       the widest vectors of 16-bit integers whose products are added in pairs by one instruction; 0: none
     has_bfloat_dot  whether that of two bfloat16 is
     rounds_bytes    whether one instruction rounds floats to the nearest integers
+    permutes_bytes  whether one instruction puts the bytes of 512 bits into any order
     has_byte_tiles, has_bfloat_tiles  whether products of whole tiles are
     """
 
@@ -165,6 +166,7 @@ class Isa:
     pair_bits: int = 0
     has_bfloat_dot: bool = False
     rounds_bytes: bool = False
+    permutes_bytes: bool = False
     has_byte_tiles: bool = False
     has_bfloat_tiles: bool = False
 
@@ -175,8 +177,9 @@ class Isa:
         pairs = 0 if "ssse3" not in features else 512 if "avx512bw" in features else target.vector_bits
         has_bfloat_dot = {"avx512bf16", "avx512vl"} <= features
         tiles = ("amx-int8" in features, "amx-bf16" in features) if "amx-tile" in features else ()
-        rounds, registers = target.architecture == "x86_64", target.num_registers
-        return Isa(target.vector_bits, target.has_fma, registers, has_dots, pairs, has_bfloat_dot, rounds, *tiles)
+        rounds, permutes = target.architecture == "x86_64", "avx512vbmi" in features
+        known = has_dots, pairs, has_bfloat_dot, rounds, permutes, *tiles
+        return Isa(target.vector_bits, target.has_fma, target.num_registers, *known)
 
     def lanes(self, dtype: str) -> int:
         """Values of a dtype in one vector register."""

@@ -9,7 +9,7 @@ from autosched.codegen.cpu.calls import apply_function, emit_call
 from autosched.codegen.cpu.division import signed_division
 from autosched.codegen.cpu.index import Index
 from autosched.codegen.cpu.memory import MemoryEmitter
-from autosched.codegen.cpu.quantise import emit_quotient, emit_rounded, emit_whole, most, requantised, rounded, scaled
+from autosched.codegen.cpu.quantise import emit_quotient, emit_rounded, emit_whole, requantised, rounded, scaled
 from autosched.codegen.cpu.types import (
     I1,
     I64,
@@ -334,7 +334,7 @@ class ValueEmitter(MemoryEmitter):
         found = scaled(x) if self.isa.has_fma else None
         if found is None:
             return self.value(x)
-        return emit_quotient(self, self.value(found[0]), found[1], most(found[0]))
+        return emit_quotient(self, self.value(found[0]), found[1])
 
     def narrowed(self, x: ir.Value, target: str) -> ir.Value:
         """A float as an integer of 8 or 16 bits: the nearest one out of range, 0 for no number.

@@ -51,6 +51,7 @@ from autosched.templates import (
     narrows_attention,
     narrows_convolution,
     streams_bfloat16,
+    sums_columns,
     tile_blocks,
     widened_dtypes,
     widens_bytes,
@@ -77,7 +78,7 @@ def graph_passes(
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
     sums: tuple[Pass, ...] = (AddBytes(), DeadCodeElimination()) if multiplies_bytes(target) else ()
     bytes_: tuple[Pass, ...] = (
-        (KeepBytes(), IntegerProducts(), DeadCodeElimination()) if multiplies_bytes(target) else ()
+        (KeepBytes(), IntegerProducts(sums_columns(target)), DeadCodeElimination()) if multiplies_bytes(target) else ()
     )
     fuses_bytes = options.fuse_attention and multiplies_bytes(target)
     heads: tuple[Pass, ...] = (FuseByteAttention(partial(narrows_attention, target)),) if fuses_bytes else ()

@@ -39,6 +39,7 @@ from autosched.relax.transform.layout_rules import (
     is_pool,
     words_of,
 )
+from autosched.relax.transform.quantised import dtype_of
 from autosched.tir.expr import PrimExpr
 from autosched.tir.expr import Var as SymbolicSize
 from autosched.tir.functor import free_vars
@@ -179,7 +180,7 @@ def choose_layouts(
     def blocks(call: Call) -> Sequence[int]:
         given = block(call) if callable(block) else block
         sizes = (given,) if isinstance(given, int) else tuple(given)
-        tile = tile_blocks.get(words_of(call), 0)
+        tile = tile_blocks.get(dtype_of(call.args[0]), 0)  # pools and windows of one channel are beside convolutions
         return (*sizes, tile) if tile and tile not in sizes else sizes
 
     usual = (16,) if callable(block) else (block,) if isinstance(block, int) else tuple(block)

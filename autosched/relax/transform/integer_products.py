@@ -28,6 +28,7 @@ from autosched.relax.transform.quantised import Array, QuantisedRewriter, dtype_
 MOST_STEPS = (2**31 - 1) // (255 * 128)  # of a sum that int32 holds whatever the bytes are
 MOST_EXACT = 2**24 // (255 * 128)  # of a sum that float32 holds exactly
 GROUP = 4  # input channels that are multiplied at once; those of a first layer become so many
+LEAST_CHANNELS, MOST_ROWS = 16, 8  # of a depthwise convolution, of its window, that are summed up as bytes
 SIGN = 128  # between a signed byte and the unsigned one with the same bits but the first
 
 
@@ -46,6 +47,12 @@ class _Quantised:
 
 
 class _Products(QuantisedRewriter):
+    """sums_columns  whether windows of one channel are summed up fastest as bytes, too"""
+
+    def __init__(self, sums_columns: bool):
+        super().__init__()
+        self.sums_columns = sums_columns
+
     def call(self, call: Call, var: Var) -> Expr:
         self.calls[var] = call
         if call.op_name == "relax.matmul":
@@ -123,8 +130,9 @@ class _Products(QuantisedRewriter):
     def convolution(self, call: Call) -> Expr | None:
         """A convolution of images in plain layout with a constant weight [O, I, KH, KW], of all channels or of groups.
 
-        One channel's few products are summed in float32, which holds them exactly and is multiplied fastest. Groups
-        whose channels do not fill words are left as they are.
+        One channel's few products are summed in float32, which holds them exactly and is multiplied fastest where
+        there is nothing for the bytes of a window's columns. Groups whose channels do not fill words are left as they
+        are.
         """
         shape, attrs = shape_of(call.args[1]), call.attrs
         plain = attrs["data_layout"] == "NCHW" and attrs["out_layout"] == "NCHW" and attrs["kernel_layout"] == "OIHW"
@@ -150,8 +158,9 @@ class _Products(QuantisedRewriter):
         if has_padding and not (isinstance(data.zero, int) and 0 <= data.zero <= 255):
             return None
         pad_value = data.zero if has_padding else 0
-        dtype = "float32" if is_each else "int32"
-        args = [data.value, Constant(weight[0].astype(np.float32) if is_each else weight[0])]
+        in_words = self.sums_columns and shape[0] >= LEAST_CHANNELS and 1 < shape[2] <= MOST_ROWS
+        dtype = "float32" if is_each and not in_words else "int32"
+        args = [data.value, Constant(weight[0] if dtype == "int32" else weight[0].astype(dtype))]
         total = self.emit(remake(call, args, {"out_dtype": dtype, "pad_value": pad_value}))
         sums = weight[0].sum((1, 2, 3), dtype=np.int32).reshape(1, -1, 1, 1)
         scales = None if weight[1] is None else weight[1].reshape(1, -1, 1, 1)
@@ -178,15 +187,18 @@ class _Products(QuantisedRewriter):
         return op.multiply(real, self.emit(op.multiply(scale, Constant(scales.astype(np.float32)))))
 
 
-def integer_products(module: IRModule) -> IRModule:
-    """Compute products and convolutions of quantised values with constant weights of their bytes."""
+def integer_products(module: IRModule, sums_columns: bool = False) -> IRModule:
+    """Compute products and convolutions of quantised values with constant weights of their bytes.
+
+    sums_columns  whether the target sums depthwise windows up fastest as bytes, too
+    """
 
     def change(function: Function) -> Function:
-        return _Products().rewrite(function)
+        return _Products(sums_columns).rewrite(function)
 
     return map_functions(module, change)
 
 
-def IntegerProducts() -> Pass:  # noqa: N802
+def IntegerProducts(sums_columns: bool = False) -> Pass:  # noqa: N802
     """See `integer_products`."""
-    return graph_pass("IntegerProducts")(integer_products)
+    return graph_pass("IntegerProducts")(lambda module: integer_products(module, sums_columns))

@@ -100,20 +100,21 @@ class LayoutCosts:
         if definition is None or len(shape) != 4:
             return 0.0
         if is_convolution(call):
-            return self._convolution(call, shape, result)
+            return self._convolution(call, shape, has if has and is_dense(call) else result, result)
         if is_pool(call):
             return self._pool(call, shape, result)
         return EARLY_NS if has != result else EARLY_NS / 100 if result == PLAIN else 0.0
 
-    def _convolution(self, call: Call, shape: Sequence[int], result: int) -> float:
+    def _convolution(self, call: Call, shape: Sequence[int], data: int, result: int) -> float:
+        """A convolution that reads its data in blocks of `data` channels, or in plain layout."""
         n, c, h, w = shape
         _, per_group, kh, kw = shape_of(call.args[1])
         points = n * h * w * (_stored(c, result) if result else c)
         words = words_of(call)
         if result and words in self.tile_blocks:
             is_first = per_group <= FEW_CHANNELS
-            fast = is_first or result == self.tile_blocks[words]
-            channels = FEW_CHANNELS if is_first else _stored(per_group, result)
+            fast = is_first or data == result == self.tile_blocks[words]
+            channels = FEW_CHANNELS if is_first else _stored(per_group, data)
             rate, after = (TILE_OPS_PER_NS, AFTER_TILE_NS) if fast else (BYTE_OPS_PER_NS, AFTER_BYTE_NS)
             rate *= IN_WORD[words] / IN_WORD["uint8"]
             return points * (2 * channels * kh * kw / rate + after) + CALL_NS

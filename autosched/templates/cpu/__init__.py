@@ -10,7 +10,7 @@ from autosched.templates.cpu.attention_amx import AmxAttention
 from autosched.templates.cpu.attention_sized import schedule_attention
 from autosched.codegen.cpu.amx_nest import WORDS
 from autosched.templates.cpu.amx_tile import has_tiles
-from autosched.templates.cpu.byte_products import widens_bytes as widens_bytes
+from autosched.templates.cpu.byte_products import sums_columns as sums_columns, widens_bytes as widens_bytes
 from autosched.templates.cpu.concat import Concat
 from autosched.templates.cpu.conv2d import Conv2dBlocked
 from autosched.templates.cpu.conv_amx import LEAST_TAPS, AmxConv2d

@@ -8,6 +8,10 @@
 
 Taps in the padding are left out: rows by a test at run time, columns in code of their own for the border tiles. The
 weights are packed from their natural [C, 1, KH, KW] into [C / block, 1, KH, KW, block].
+
+Where the CPU has instructions for the bytes of a window's column (`codegen.cpu.column_dot`), bytes are summed in words
+of up to four rows. Each piece of work then copies its rows with their padding, and its weights are packed into
+[C / block, 1, KW, KH / 4, block, 4].
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autosched.codegen.cpu.column_dot import COLUMN, MOST_ROWS
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -28,9 +33,11 @@ from autosched.templates.classify import (
     reduced,
     spatial,
 )
+from autosched.templates.cpu.byte_products import sums_columns
 from autosched.templates.cpu.padding import inline_before, schedule_before
 from autosched.templates.cpu.task_order import LEAST_TASKS
 from autosched.templates.pack import Pack, packed_params, repack
+from autosched.templates.product import BYTE_GROUP
 from autosched.tir import Block, BufferLoad, PrimFunc
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule import Schedule
@@ -48,6 +55,12 @@ class Depthwise:
     weight: BufferLoad
     data: BufferLoad
     chain: Chain
+
+    def in_words(self, sizes: Mapping[str, int], target: Target) -> bool:
+        """Whether bytes are summed in words of a window's rows."""
+        dtypes = self.data.buffer.dtype, self.weight.buffer.dtype, self.chain.anchor.writes[0].buffer.dtype
+        fits = sizes["block"] % target.lanes("int32") == 0 and 1 < sizes["KH"] <= MOST_ROWS
+        return fits and dtypes == ("uint8", "int8", "int32") and sums_columns(target)
 
 
 def _roles(func: PrimFunc, block: Block) -> tuple[BufferLoad, BufferLoad] | None:
@@ -81,7 +94,9 @@ class DepthwiseConv2d:
         return Anchor(c.block.name_hint, "depthwise_conv2d", sizes, Depthwise(*roles, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        values = {**anchor.sizes, "lanes": target.lanes("float32"), "registers": target.num_registers}
+        words = int(anchor.details.in_words(anchor.sizes, target))
+        machine = {"lanes": target.lanes("float32"), "registers": target.num_registers, "words": words}
+        values = {**anchor.sizes, **machine}
         space = load_space(target.backend, self.name, values)
         return space.with_default(self.default(anchor, target))
 
@@ -92,6 +107,8 @@ class DepthwiseConv2d:
         is_wide = s["OW"] > 3 * FEW_PIXELS  # else the tiles of a row become one body, which takes more registers
         if not unroll and is_wide and s["KH"] * s["KW"] <= MOST_TAPS and _stride(anchor.details) == 1:
             unroll, pixels = True, even_tile(s["OW"], FEW_PIXELS)
+        if anchor.details.in_words(s, target):
+            unroll, pixels = True, even_tile(s["OW"], MOST_PIXELS)
         knobs = {"pixels": pixels, "rows": 1, "row_chunk": _row_chunk(s), "unroll_kh": unroll, "copy_pad": False}
         return Config(self.name, knobs)
 
@@ -100,9 +117,16 @@ class DepthwiseConv2d:
         assert anchor is not None, "apply is called on a function that matched"
         details: Depthwise = anchor.details
         buffer, chain = details.weight.buffer, details.chain
-        pack = Pack(buffer.const_shape(), (anchor.sizes["block"], 0, 0, 0), (0, 2, 3, 4, 1))
+        block, in_words = anchor.sizes["block"], details.in_words(anchor.sizes, target)
+        if in_words:
+            pack = Pack(buffer.const_shape(), (block, 0, BYTE_GROUP, 0), (0, 2, 5, 3, 1, 4))
+        else:
+            pack = Pack(buffer.const_shape(), (block, 0, 0, 0), (0, 2, 3, 4, 1))
         sch = Schedule(repack(func, buffer, pack))
-        (schedule_before if config["copy_pad"] else inline_before)(sch, chain)
+        if config["copy_pad"]:
+            schedule_before(sch, chain)
+        elif not in_words:
+            inline_before(sch, chain)
         out = schedule_epilogue(sch, chain)
         n, channels, oh, ow, lane = sch.get_loops(out)
         row_chunk = min(config["row_chunk"], -(-anchor.sizes["OH"] // config["rows"]))
@@ -110,25 +134,32 @@ class DepthwiseConv2d:
         pixel_tile, pixels = sch.split(ow, [None, config["pixels"]])
         vector, lane = sch.split(lane, [None, target.lanes("float32")])
         sch.reorder(n, channels, chunk, vector, row_tile, pixel_tile, rows, pixels, lane)
-        sch.parallel(sch.fuse(n, channels, chunk, vector))
+        task = sch.fuse(n, channels, chunk) if in_words else sch.fuse(n, channels, chunk, vector)
+        sch.parallel(task)
         sch.unroll(rows)
         sch.unroll(pixels)
         sch.vectorize(lane)
         sch.compute_at(chain.anchor.name_hint, pixel_tile, True)
-        _schedule_update(sch, chain.anchor.name_hint, config)
+        if in_words and not config["copy_pad"]:
+            schedule_before(sch, chain, task)
+        _schedule_update(sch, chain.anchor.name_hint, config, in_words)
         return Applied(sch.func, packed_params(func, buffer, pack), sch.trace.to_json_text())
 
 
-def _schedule_update(sch: Schedule, anchor: str, config: Config) -> None:
+def _schedule_update(sch: Schedule, anchor: str, config: Config, in_words: bool) -> None:
     *_, rows, pixels, lane, kh, kw = sch.get_loops(anchor)
     if config["unroll_kh"]:
         sch.unroll(kh)
     sch.unroll(kw)
-    sch.reorder(kh, kw, rows, pixels, lane)
+    if in_words:
+        sch.annotate(kh, COLUMN, 1)
+        sch.reorder(kw, rows, pixels, lane, kh)
+    else:
+        sch.reorder(kh, kw, rows, pixels, lane)
     sch.unroll(rows)
     sch.unroll(pixels)
     sch.vectorize(lane)
-    sch.decompose_reduction(anchor, kh)
+    sch.decompose_reduction(anchor, kw if in_words else kh)
 
 
 def even_tile(extent: int, most: int) -> int:

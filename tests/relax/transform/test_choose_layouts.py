@@ -269,3 +269,26 @@ def test_measured_times_decide():
     module = graph(IMAGE, build)
     assert {out for _, out in _layouts(ChooseLayouts((8, 16))(module))} == {"NCHW8c"}
     assert {out for _, out in _layouts(ChooseLayouts((8, 16), Oracle())(module))} == {"NCHW16c"}
+
+
+def test_what_lies_between_convolutions_in_tiles_is_in_their_blocks():
+    """A pool and a depthwise convolution of bytes take blocks of tiles, too; a first layer gives them."""
+    rng = np.random.default_rng(0)
+
+    def weight(*shape):
+        return relax.const(rng.integers(-128, 128, shape).astype("int8"))
+
+    def byte(bb, x):
+        real = op.multiply(bb.emit(op.astype(x, "float32")), relax.const(np.float32(2.0**-10)))
+        return bb.emit(op.astype(bb.emit(op.clip(bb.emit(op.round(bb.emit(real))), min=0.0, max=255.0)), "uint8"))
+
+    def build(bb, x):
+        first = op.nn.conv2d(byte(bb, x), weight(64, 3, 7, 7), strides=2, padding=3, out_dtype="int32")
+        pooled = bb.emit(op.nn.max_pool2d(byte(bb, bb.emit(first)), pool_size=2, strides=2))
+        each = op.nn.conv2d(pooled, weight(64, 1, 3, 3), padding=1, groups=64, out_dtype="int32")
+        return op.nn.conv2d(byte(bb, bb.emit(each)), weight(64, 64, 3, 3), padding=1, out_dtype="int32")
+
+    module = graph({"x": (1, 3, 64, 64)}, build)
+    result = ChooseLayouts((16, 32), tile_blocks={"uint8": 64})(module)
+    assert_same_results(module, result)
+    assert _layouts(result) == [("NCHW4c", "NCHW64c"), ("NCHW64c", "NCHW64c"), ("NCHW64c", "NCHW64c")]

@@ -156,3 +156,26 @@ def test_a_zero_point_that_comes_at_run_time() -> None:
 )
 def test_what_stays_as_it_is(shape: tuple[int, ...], build: Build) -> None:
     check(shape, "uint8", build, is_changed=False, exact=True)
+
+
+@pytest.mark.parametrize(
+    ("channels", "rows", "in_words"), [(16, 3, True), (32, 8, True), (8, 3, False), (16, 9, False)]
+)
+def test_windows_of_one_channel_are_summed_as_bytes_where_the_target_does(
+    channels: int, rows: int, in_words: bool
+) -> None:
+    x = relax.Var("x", relax.TensorStructInfo((1, channels, 12, 12), "uint8"))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            w = dequantised(
+                bb, weight(channels, 1, rows, 3), np.zeros((channels, 1, 1, 1)), np.ones((channels, 1, 1, 1))
+            )
+            y = bb.emit(op.nn.conv2d(dequantised(bb, x, 3, 0.02), w, padding=1, groups=channels))
+            result = bb.emit_output(y)
+        bb.emit_func_output(result)
+    for sums_columns in (False, True):
+        found = quantised_call(IntegerProducts(sums_columns)(bb.get()))
+        assert found is not None
+        kinds = found.args[1].struct_info.dtype, found.struct_info.dtype
+        assert kinds == (("int8", "int32") if in_words and sums_columns else ("float32", "float32"))
