@@ -75,10 +75,7 @@ def test_the_default_is_trial_0_of_every_task_and_builds_use_the_winners(tmp_pat
 
 
 @pytest.mark.host(runs=True)
-def test_with_a_precision_the_kernels_are_tuned_that_build_looks_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AUTOSCHED_NUM_THREADS", "2")  # builders, also where this machine is taken for one of 64 cores
+def test_with_a_precision_the_kernels_are_tuned_that_build_looks_up(tmp_path: Path) -> None:
     database, options = tmp_path / "r.db", TuneOptions(trials=6, threads=1, precision="bf16")
     report = tune(precision_model(), database, options)
     assert report.n_failed == 0 and len(report.tasks) == 6
