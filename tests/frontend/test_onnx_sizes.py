@@ -13,6 +13,7 @@ from autosched.codegen import counters
 from autosched.errors import IndexOutOfRangeError, ShapeError
 from autosched.runtime.dynamic import DynamicExecutable
 from tests.frontend.onnx_models import make, node
+from tests.spread import spread
 
 onnx = pytest.importorskip("onnx")
 from onnx.reference import ReferenceEvaluator  # noqa: E402
@@ -192,7 +193,7 @@ OPERATORS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@spread(2, "operator", OPERATORS)
 def test_operators_over_an_open_dimension(operator: str) -> None:
     inputs, shape, attributes = OPERATORS[operator]
     rng = np.random.default_rng(0)

@@ -14,6 +14,7 @@ from autosched.runtime import Module
 from autosched.target import Target, host_cpu
 from autosched.templates import apply_config, default_config
 from autosched.tir import PrimFunc
+from tests.spread import spread
 
 INSTRUCTIONS = {"x86-64-v2": "pmaddwd", "x86-64-v3": "vpmaddwd", "x86-64-v4": "vpmaddwd", "znver4": "vpdpbusd"}
 
@@ -24,7 +25,7 @@ def product(m: int, n: int, k: int) -> PrimFunc:
 
 
 @pytest.mark.parametrize("mcpu", [*INSTRUCTIONS, "alderlake"])
-@pytest.mark.parametrize("sizes", [(1, 64, 64), (7, 100, 36), (33, 250, 12), (5, 17, 8), (6, 64, 37)])
+@spread(2, "sizes", [(1, 64, 64), (7, 100, 36), (33, 250, 12), (5, 17, 8), (6, 64, 37)])
 def test_products_of_bytes_are_exact(mcpu: str, sizes: tuple[int, int, int]) -> None:
     """The bytes' limits among them, whose products overflow 16 bits in pairs."""
     target, func = Target(f"llvm -mcpu={mcpu} -num-cores=1"), product(*sizes)

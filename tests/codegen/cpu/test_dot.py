@@ -12,6 +12,7 @@ from autosched.target import Target, host_cpu
 from autosched.templates import apply_config, default_config
 from autosched.tir import PrimFunc
 from autosched.tir.expr import cast
+from tests.spread import spread
 
 pytestmark = pytest.mark.host(runs=True)
 
@@ -45,7 +46,7 @@ def draw(*shape: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("target", [HOST, V3] if V3.features <= HOST.features else [HOST])
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 64, 83), (7, 34, 40), (40, 64, 100), (3, 33, 20)])
+@spread(2, "m, k, n", [(1, 64, 83), (7, 34, 40), (40, 64, 100), (3, 33, 20)])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_sums_are_as_near_as_float32(target: Target, m: int, k: int, n: int, transposed: bool) -> None:
     a, b = draw(m, k), draw(n, k) if transposed else draw(k, n)
@@ -86,7 +87,7 @@ def shorts(m: int, k: int, n: int) -> PrimFunc:
 
 
 @pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 64, 64), (7, 36, 100), (33, 12, 250), (5, 9, 17)])
+@spread(2, "m, k, n", [(1, 64, 64), (7, 36, 100), (33, 12, 250), (5, 9, 17)])
 def test_products_of_shorts_are_exact(mcpu: str, m: int, k: int, n: int) -> None:
     target, func = Target(f"llvm -mcpu={mcpu} -num-cores=1"), shorts(m, k, n)
     applied = apply_config(func, default_config(func, target), target)

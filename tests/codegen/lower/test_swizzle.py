@@ -10,6 +10,7 @@ from autosched.codegen.lower.device import lower_device
 from autosched.errors import CodegenError
 from autosched.testing.gpu import run_serially
 from tests.codegen.gpu_programs import tensor_core_product, tiled_product
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 
@@ -26,7 +27,7 @@ def conflicts(schedule, m, n, k):
     return sum(x.transactions - x.ideal for x in found), np.abs(out - (a @ b + bias)).max()
 
 
-@pytest.mark.parametrize("tile", [(64, 64, 64), (64, 32, 32), (64, 16, 16), (32, 128, 16)])
+@spread(2, "tile", [(64, 64, 64), (64, 32, 32), (64, 16, 16), (32, 128, 16)])
 def test_tensor_cores_read_without_conflicts(tile):
     s = tensor_core_product(64, 128, 128, tile=tile, stages=2, warps=(2, 1), swizzle=True)
     assert conflicts(s, 64, 128, 128) == (0, 0)

@@ -13,6 +13,7 @@ from torch import nn
 
 from autosched.frontend.torch import from_exported_program, from_fx
 from autosched.relax import evaluate
+from tests.spread import spread
 
 
 class Wrapped(nn.Module):
@@ -154,7 +155,7 @@ def _check(module: Any, model: nn.Module, inputs: list[torch.Tensor]) -> None:
         assert str(np.asarray(ours).dtype) == str(theirs.numpy().dtype)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@spread(2, "name", MODULES)
 def test_modules(name):
     make, shape = MODULES[name]
     model = _settle(nn.Sequential(make()))

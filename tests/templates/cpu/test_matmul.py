@@ -88,7 +88,7 @@ def test_few_rows_meet_a_large_weight_in_one_pass_that_asks_ahead(target: Target
         assert default_config(func, target)["ahead"] == 0
 
 
-@pytest.mark.parametrize("ahead", [2, 16])
+@spread(2, "ahead", [2, 16])
 @pytest.mark.parametrize("name", CASES)
 def test_lines_are_asked_for_ahead(name: str, ahead: int) -> None:
     """Also beyond the end of the weight, where lines are asked for but not read."""

@@ -15,6 +15,7 @@ from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for
 from autosched.tir import PrimFunc
+from tests.spread import spread
 
 pytestmark = pytest.mark.host(runs=True)
 
@@ -55,7 +56,7 @@ def check(func: PrimFunc, given: list[np.ndarray], bits: int, block: int, **knob
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
-@pytest.mark.parametrize("zeros", ["", "uint8", "float32"])
+@spread(2, "zeros", ["", "uint8", "float32"])
 def test_one_row(bits: int, zeros: str) -> None:
     func, given = product(1, 5 * HOST.lanes("float32") + 3, 128, bits, 32, zeros)
     check(func, given, bits, 32)
