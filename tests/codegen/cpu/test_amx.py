@@ -87,7 +87,7 @@ def test_every_shape_of_tiles_is_right(tile: tuple[int, int], order: str) -> Non
 
 
 @needs_tiles
-@pytest.mark.parametrize("rows", [64, 128])
+@spread(2, "rows", [64, 128])
 @spread(2, "depth", [1536, 2112])
 def test_long_sums_are_made_in_parts(rows: int, depth: int) -> None:
     """Of as many steps each as divide them."""
