@@ -2,10 +2,10 @@
 
     python .ci/try_dist.py dist
 
-The wheel is installed with everything it depends on and its commands are run; the sdist is installed alone, and its
-files are compared with the wheel's. What README prints to be typed is run as it stands, in an environment that has
-nothing before. Exits with 1 on the first thing that does not work. Installs with uv where this interpreter has it,
-which takes seconds, else with pip.
+The wheel is installed with everything it depends on and its commands are run. What README prints to be typed is run as
+it stands, in the unpacked sdist and an environment that has nothing before; what it installs are the wheel's files.
+Exits with 1 on the first thing that does not work. Installs with uv where this interpreter has it, which takes seconds,
+else with pip.
 """
 
 from __future__ import annotations
@@ -97,10 +97,11 @@ def added_mib(python: Path, empty: int) -> int:
     return sum(path.lstat().st_blocks * 512 for path in site.rglob("*")) // 2**20 - empty
 
 
-def type_off(page: Path, folder: Path) -> int:
-    """Run the lines of a page that install and use autosched, in an empty environment; gives their number.
+def type_off(page: Path, folder: Path) -> tuple[Path, int]:
+    """Run the lines of a page that install and use autosched, in an empty environment.
 
-    folder  an unpacked sdist, where the page's reader is
+    folder   an unpacked sdist, where the page's reader is
+    returns  the Python of the environment, and the number of lines
     """
     python = make_environment(folder / f"typed-{page.stem}", with_pip=True)
     path = os.pathsep.join((str(python.parent), os.environ["PATH"]))
@@ -108,10 +109,10 @@ def type_off(page: Path, folder: Path) -> int:
     lines = [line for block in blocks for line in block.splitlines() if line.startswith(("pip ", "autosched "))]
     for line in lines:
         data, short = str(folder / "data"), line.replace("--budget 10m", "--budget 10m --trials 4")
-        run("bash", "-c", short, cwd=folder, PATH=path, XDG_DATA_HOME=data)
+        run("bash", "-c", short, cwd=folder, PATH=path, XDG_DATA_HOME=data, PIP_COMPILE="no")
         if line.startswith("pip "):
             run(python, "-c", GIVEN, cwd=folder)
-    return len(lines)
+    return python, len(lines)
 
 
 def only(folder: Path, pattern: str) -> Path:
@@ -159,15 +160,12 @@ def main(dist: Path) -> None:
             if sizes[name] > limit:
                 sys.exit(f"the {name} installation takes {sizes[name]} MiB, more than {limit}")
 
-        python = make_environment(work / "sdist")
-        install(python, "--no-deps", sdist.resolve(), cwd=work)
-        if run(python, "-c", LIST_DATA, cwd=work) != installed:
-            sys.exit("the sdist installs other files than the wheel")
-
         with tarfile.open(sdist) as archive:
             archive.extractall(work / "unpacked", filter="data")
         folder = only(work / "unpacked", "*")
-        typed = type_off(folder / "README.md", folder)
+        python, typed = type_off(folder / "README.md", folder)
+        if run(python, "-c", LIST_DATA, cwd=work) != installed:
+            sys.exit("the sdist installs other files than the wheel")
     said = ", ".join(f"{name} {mib} MiB" for name, mib in sizes.items())
     print(
         f"{wheel.name} and {sdist.name}: installed in clean environments, {len(files)} files, commands run, "
