@@ -42,8 +42,9 @@ LEAST_STREAMED = 2 << 20  # bytes
 LEAST_PREFETCHED, MOST_PREFETCHED = 5, 256
 # All rows meet a panel before the next one, "nm", unless they take more of L3 than this: then chunks of them meet all
 # panels, "mnm", which takes 0.88 of the time with rows of 9.4 MB, but 1.05 with 4 MB (Zen 3, L3 of 32 MB). In tile
-# registers, which products of 1 MB leave for the second-level cache, 64 of many rows at once take 0.7 (Granite Rapids).
-MOST_OF_L3 = 0.25
+# registers, which products of 1 MB leave for the second-level cache, 64 of many rows at once take 0.7 (Granite Rapids);
+# 32, where these stay in the first-level cache and 64 do not, 0.95 of that (bfloat16, 512, Emerald Rapids).
+MOST_OF_L3, MOST_OF_L1 = 0.25, 0.75
 STREAMS = 4  # panels side by side where few rows meet a weight that comes from memory
 
 
@@ -106,7 +107,9 @@ class Matmul:
         least = 2 if prefetch and k % 2 == 0 and target.num_registers <= 16 else 1
         order = "nm" if 4 * m * k <= MOST_OF_L3 * target.cache.l3_bytes else "mnm"
         if in_tiles and m > MOST_PREFETCHED:
-            order, chunk = "mnm", 2
+            rows_bytes = tile.rows * FLOAT_BYTES * k
+            stays = rows_bytes <= MOST_OF_L1 * target.cache.l1_bytes < 2 * rows_bytes
+            order, chunk = "mnm", 1 if stays else 2
         unroll = 1 if in_tiles else max(default_unroll(tile.rows * tile.vectors, k), least)
         return Config(
             self.name,

@@ -86,6 +86,13 @@ def test_every_shape_of_tiles_is_right(tile: tuple[int, int], order: str) -> Non
     check(product(*sizes, "int8"), sizes, "int8", **knobs)
 
 
+@pytest.mark.parametrize(("share", "chunk"), [(0.25, 2), (0.5, 1), (2.0, 2)])
+def test_tiles_of_rows_that_fill_the_first_level_cache_meet_the_panels_alone(share: float, chunk: int) -> None:
+    depth = int(share * TARGET.cache.l1_bytes / 32 / 2) // 64 * 64
+    config = default_config(product(512, 512, depth, "bfloat16"), TARGET)
+    assert (config["order"], config["chunk"]) == ("mnm", chunk)
+
+
 @needs_tiles
 @spread(2, "rows", [64, 128])
 @spread(2, "depth", [1536, 2112])
