@@ -417,7 +417,7 @@ def _wake(module: Any) -> None:
             if p.ndim > 1:
                 torch.nn.init.kaiming_uniform_(p)
             elif name.endswith("bias"):
-                p.normal_(0, 0.1)
+                p.uniform_(0, 0.2)  # above zero: what a last relu is given should not be negative everywhere
             else:  # scales of layers and of norms
                 p.uniform_(0.1, 0.5)
 
