@@ -7,11 +7,13 @@ import pytest
 
 from autosched import te, topi
 from autosched.codegen import compile_func
+from autosched.codegen.cpu import quantise
 from autosched.codegen.native import native_for
 from autosched.runtime import Module
 from autosched.target import Target, host_cpu
 from autosched.templates import apply_config, default_config
 from autosched.tir import PrimFunc
+from autosched.tir import expr as E
 
 EDGES = [
     np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 254.5, 255.5, 254.49999, 255.49999, 256.0, -128.5,
@@ -73,6 +75,17 @@ def test_quotients_are_rounded_as_divisions(mcpu: str, scale: float) -> None:
     with np.errstate(all="ignore"):
         wanted = np.clip(np.rint(x / step) + np.float32(3), 0, 255)
     np.testing.assert_array_equal(out, np.nan_to_num(wanted, nan=0.0).astype("uint8"))
+
+
+def test_a_scale_whose_reciprocal_gives_another_byte_is_divided_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nearest float to 1 / 0.1 alone does, with some of the floats around ties; 1 / 0.5 is one."""
+    quotients = [E.Div(E.Var("x", "float32"), E.FloatImm(float(np.float32(s)), "float32")) for s in (0.1, 0.5)]
+    assert None not in map(quantise.scaled, quotients)
+    monkeypatch.setattr(quantise, "reciprocal", lambda s: (np.float32(1 / s), np.float32(0)))
+    quantise._has_reciprocal.cache_clear()
+    found = [quantise.scaled(q) is not None for q in quotients]
+    quantise._has_reciprocal.cache_clear()
+    assert found == [False, True]
 
 
 def test_a_quantiser_of_512_bits_is_six_instructions() -> None:
