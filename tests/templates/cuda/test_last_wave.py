@@ -16,6 +16,7 @@ from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config, space_for
 from autosched.templates.cuda import last_wave, warpgroup_matmul
 from autosched.templates.registry import schedule_sizes
+from autosched.templates.tf32 import with_tf32
 from autosched.tir import PrimFunc
 from tests.spread import spread
 
@@ -133,6 +134,27 @@ def test_no_parts_where_no_tile_is_left() -> None:
     assert not space_for(func, TEN).contains(config)
     with pytest.raises(ScheduleError, match="no tile is left"):
         apply_config(func, config, TEN)
+
+
+def test_no_parts_where_a_threads_registers_do_not_suffice() -> None:
+    """512 threads with 64 sums each, whose copies have no stage of their own: ptxas has put some on the stack."""
+    space = space_for(product(1536, 1536, 1536, "float16"), Target("cuda -arch=sm_86"))
+    large = {"rows": 128, "columns": 256, "warps_m": 4, "warps_n": 4, "step": 16, "swizzle": 1, "group": 8}
+    known = {parts: Config("tensor_matmul", {**large, "stages": 1, "wave_parts": parts}) for parts in (1, 3)}
+    assert space.contains(known[1]) and not space.contains(known[3])
+    assert space.contains(Config("tensor_matmul", {**large, "stages": 2, "wave_parts": 3}))
+
+
+def test_no_parts_of_long_steps_of_tf32() -> None:
+    """Tiles of 64 x 32 for each warp, for which ptxas has used the stack."""
+    space = space_for(with_tf32(product(1000, 512, 777, "float32")), Target("cuda -arch=sm_120"))
+    tile = {"rows": 128, "columns": 32, "warps_m": 2, "warps_n": 1, "stages": 2, "swizzle": 1, "group": 4}
+    known = {
+        (step, parts): Config("tensor_matmul", {**tile, "step": step, "wave_parts": parts})
+        for step in (32, 64)
+        for parts in (1, 3)
+    }
+    assert [key for key, config in known.items() if not space.contains(config)] == [(64, 3)]
 
 
 def test_kernels_for_any_size_have_whole_tiles() -> None:
