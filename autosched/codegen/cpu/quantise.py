@@ -11,7 +11,7 @@ take as many instructions as all else between two quantisers.
 
 A quotient y / s by a constant, which takes 16 cycles a vector, is made by a sum of two products, y * high + y * low,
 where high + low is 1 / s in twice the digits. Both grow with y, so that they round to the same whole numbers everywhere
-if they do around the ties; that is looked at for each scale, and the few that fail are divided by.
+if they do around the ties; that is looked at for each scale, and one that fails is divided by (none is known).
 """
 
 from __future__ import annotations
