@@ -78,9 +78,13 @@ def private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def small_tunings() -> Iterator[None]:
-    """Let tunings of this process have one builder, and run whole models for moments: no test asks which is faster."""
+    """Let tunings of this process have one builder, and run whole models for moments: no test asks which is faster.
+
+    Builds have one helper, also where this machine is taken for one of 64 cores.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("autosched.tuner.measure.builder.choose_threads", lambda: 1)
+        patch.setattr("autosched.codegen.compile.choose_threads", lambda: 2)
         for name in ("tune.model_check.SWAP_S", "tune.graph_search.TRIAL_S", "bench.rounds.WARM_UP_S"):
             patch.setattr(f"autosched.driver.{name}", 0.05)
         for name in ("tune.model_check.FINAL_S", "tune.graph_search.FINAL_S", "report_facts.RUN_S"):
