@@ -3,8 +3,9 @@ import numpy as np
 from autosched.space import ConfigSpace, choice
 from autosched.testing.search import SearchSuite, measure_with_failures, run
 from autosched.testing.tasks import bowl_space
+from autosched.tuner.cost_model import GaussianProcess, JointKernel, Points
 from autosched.tuner.search.base import History
-from autosched.tuner.search.gaussian_process import SHARE, STALLED, GaussianProcessSearch, Variation
+from autosched.tuner.search.gaussian_process import SHARE, STALLED, Belief, GaussianProcessSearch, Variation
 from autosched.tuner.search.pool import Pool
 from autosched.tuner.search.random import RandomSearch
 
@@ -27,6 +28,17 @@ def test_avoids_what_failed() -> None:
     trials = run(GaussianProcessSearch(bowl_space((8, 8, 8), ""), seed=0), 80, measure=measure_with_failures)
     failed = [not trial.is_ok for trial in trials]
     assert any(failed[:8]) and np.mean(failed[8:]) < 0.15 and np.mean(failed[40:]) < 0.1
+
+
+def test_a_small_gain_at_hand_is_worth_more_than_what_is_merely_unknown() -> None:
+    """One candidate beside the trial, expected to be a little better, and one far away, expected to be no worse."""
+    model = GaussianProcess(JointKernel([np.array([[0.0], [0.02], [1e6]])]))
+    at = Points(np.array([[0], [1], [2]]), np.zeros((3, 0)))
+    posterior = model.condition(at[:1], at)
+    near, far = np.sqrt(posterior.variance[1:])
+    assert near < 0.05 and 0.95 < far < 1.05
+    gain = Belief(posterior, np.array([0.0, -0.35, 0.0]), best=0.0).gain(np.arange(3))
+    assert gain[1] > gain[2] > 0.2  # expected improvement by the whole deviation has .35 and .40
 
 
 SPACE = ConfigSpace("s", [choice("a", range(1, 9)), choice("b", range(1, 9)), choice("c", range(1, 9))])
