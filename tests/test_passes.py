@@ -14,7 +14,7 @@ import pytest
 import autosched
 from autosched import relax, relay, tir
 from autosched.errors import VerifyError
-from autosched.ir import IRModule, walk
+from autosched.ir import IRModule, preorder
 from autosched.ir.transform import Pass, Sequential
 from autosched.relax import op
 from autosched.relax.dpl import is_op, wildcard
@@ -119,7 +119,7 @@ def twice_introduced() -> IRModule:
 
 
 def undefined_store() -> Any:
-    store = next(x for x in walk(func(COPY).body) if isinstance(x, tir.BufferStore))
+    store = next(x for x in preorder(func(COPY).body) if isinstance(x, tir.BufferStore))
     return tir.BufferStore(store.buffer, call_intrin("float32", "undef"), (const(0), const(0)))
 
 
@@ -452,18 +452,18 @@ def type_of(module: IRModule) -> list[object]:
 
 
 def opaque(old: IRModule, new: IRModule) -> bool:
-    return not any(isinstance(x, Block) and x.iter_vars for x in walk(new["main"].body))
+    return not any(isinstance(x, Block) and x.iter_vars for x in preorder(new["main"].body))
 
 
 def ranks(module: IRModule) -> int:
-    return max(x.buffer.ndim for x in walk(module["main"].body) if isinstance(x, Allocate))
+    return max(x.buffer.ndim for x in preorder(module["main"].body) if isinstance(x, Allocate))
 
 
 def custom_intrinsic() -> IRModule:
     autosched.ir.register_op_attr("tir.passes_twice", "TCallEffectKind", 1)
     autosched.ir.register_intrin_lowering("tir.passes_twice", target="llvm", f=lambda c: c.args[0] * 2, level=99)
     f = func(COPY)
-    store = next(x for x in walk(f.body) if isinstance(x, tir.BufferStore))
+    store = next(x for x in preorder(f.body) if isinstance(x, tir.BufferStore))
     value = call_intrin("float32", "tir.passes_twice", tir.const(1.0, "float32"))
     return prim(f.with_body(tir.BufferStore(store.buffer, value, (const(0), const(0)))))
 
@@ -477,7 +477,7 @@ def on_gpu(made: Pass) -> Callable[[IRModule], IRModule]:
 
 
 def intrinsics(module: IRModule) -> int:
-    return sum(isinstance(x, tir.Call) for x in walk(module["main"].body))
+    return sum(isinstance(x, tir.Call) for x in preorder(module["main"].body))
 
 
 T = tir.transform

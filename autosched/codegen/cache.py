@@ -82,11 +82,11 @@ def function_texts(func: PrimFunc) -> tuple[str, str]:
 
 def _names(func: PrimFunc) -> str:
     from autosched.ir.module import GlobalVar
-    from autosched.ir.node import walk
+    from autosched.ir.node import preorder
     from autosched.tir.buffer import Buffer
     from autosched.tir.expr import Var
 
-    found = dict.fromkeys(n.name for n in walk(func) if isinstance(n, Var | Buffer | GlobalVar))
+    found = dict.fromkeys(n.name for n in preorder(func) if isinstance(n, Var | Buffer | GlobalVar))
     return ",".join(found)
 
 

@@ -15,7 +15,7 @@ from autosched.dlight.blocks import (
     try_schedule,
 )  # fmt: skip
 from autosched.errors import ScheduleError
-from autosched.ir import walk
+from autosched.ir import preorder
 from autosched.target import Target
 from autosched.tir import BufferLoad, PrimFunc, Schedule
 from autosched.tir.expr import Var
@@ -57,8 +57,8 @@ def product_kind(sch: Schedule, info: BlockInfo) -> str | None:
     spatial = [iv.var for iv, kind in zip(block.iter_vars, info.kinds, strict=True) if kind == "S"]
     summed = [iv.var for iv, kind in zip(block.iter_vars, info.kinds, strict=True) if kind == "R"]
     written = {w.buffer for w in block.writes}
-    loads = [x for x in walk(block.body) if isinstance(x, BufferLoad) and x.buffer not in written]
-    used = [{v for i in x.indices for v in walk(i) if isinstance(v, Var)} for x in loads]
+    loads = [x for x in preorder(block.body) if isinstance(x, BufferLoad) and x.buffer not in written]
+    used = [{v for i in x.indices for v in preorder(i) if isinstance(v, Var)} for x in loads]
     if len(loads) != 2 or len(summed) != 1 or not all(summed[0] in u for u in used):
         return None
     sizes = {v: extent(sch, x) or 1 for v, x in zip((iv.var for iv in block.iter_vars), sch.get_loops(info.rv))}
@@ -230,7 +230,7 @@ class RMSNorm(GeneralReduction):
 def _calls(sch: Schedule, blocks: list[BlockInfo]) -> set[str]:
     names = set()
     for info in blocks:
-        for node in walk(sch.get(info.rv).body):
+        for node in preorder(sch.get(info.rv).body):
             names.add(str(getattr(node, "op", "")).removeprefix("tir."))
     return names
 
@@ -258,7 +258,7 @@ class Transpose(GPUScheduleRule):
 def _is_transpose(sch: Schedule, info: BlockInfo) -> bool:
     block = sch.get(info.rv)
     order = [iv.var for iv in block.iter_vars]
-    for load in (x for x in walk(block.body) if isinstance(x, BufferLoad)):
+    for load in (x for x in preorder(block.body) if isinstance(x, BufferLoad)):
         places = [order.index(i) for i in load.indices if isinstance(i, Var) and i in order]
         if len(places) == len(load.indices) and sorted(places) != places:
             return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from autosched.driver.models import as_module
 from autosched.errors import AutoschedError, ScriptError, ShapeError, UsageError, WrongInputError
 from autosched.frontend.model_name import is_object_name, object_name
-from autosched.ir import IRModule, walk
+from autosched.ir import IRModule, preorder
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Function, Var
 from autosched.relax.op.call import call_tir
@@ -199,7 +199,7 @@ def _around_prim_func(module: IRModule, name: str) -> IRModule:
     func = functions[own]
     if len(func.buffers) != len(func.params) or any(const_int(d) is None for b in func.buffers for d in b.shape):
         raise UsageError(f"function '{own}' has symbolic sizes", hint="give constant ones")
-    written = {x.buffer for x in walk(func.body) if isinstance(x, BufferStore)}
+    written = {x.buffer for x in preorder(func.body) if isinstance(x, BufferStore)}
     inputs = [b for b in func.buffers if b not in written]
     outputs = func.buffers[len(inputs) :]
     if any(b not in written for b in outputs) or not outputs:

@@ -10,7 +10,7 @@ from typing import Any
 
 from autosched import te
 from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, UsageError, WrongInputError
-from autosched.ir import IRModule, walk
+from autosched.ir import IRModule, preorder
 from autosched.relax.expr import Function
 from autosched.relax.transform.bind_params import BindParams
 from autosched.target import Target
@@ -117,7 +117,7 @@ def join_targets(modules: Mapping[str | Target, object], target: Any) -> tuple[I
 def refuse_thread_bindings(module: IRModule) -> None:
     """See that no loop is bound to a GPU's grid. Raises CodegenError naming the loop."""
     for gv, function in module.functions_items():
-        for node in walk(function.body) if isinstance(function, PrimFunc) else ():
+        for node in preorder(function.body) if isinstance(function, PrimFunc) else ():
             if isinstance(node, For) and node.kind is LoopKind.THREAD_BINDING:
                 raise CodegenError(
                     f"the loop '{node.loop_var.name}' is bound to {node.thread}, which a CPU lacks",

@@ -9,7 +9,7 @@ from autosched.ir.node import Node as Node
 from autosched.ir.node import Span as Span
 from autosched.ir.node import children as children
 from autosched.ir.node import map_children as map_children
-from autosched.ir.node import walk as walk
+from autosched.ir.node import preorder as preorder
 from autosched.ir.structural import assert_structural_equal as assert_structural_equal
 from autosched.ir.structural import structural_equal as structural_equal
 from autosched.ir.structural import structural_hash as structural_hash

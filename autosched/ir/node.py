@@ -173,7 +173,7 @@ def children(node: Node) -> list[Node]:
     return found
 
 
-def walk(node: Node, scalars: bool = True) -> Iterator[Node]:
+def preorder(node: Node, scalars: bool = True) -> Iterator[Node]:
     """The node and everything below it, parents first; without `scalars` no scalar expressions.
 
     A scalar expression that is shared is given once for each parent, what lies below it once.

@@ -75,13 +75,13 @@ def _views(tree: Sequence[object], names: Sequence[str]) -> tuple[list[View], li
     """The arrays of the arguments, each once, and what they are called."""
     found: dict[View, str] = {}
 
-    def walk(value: object, name: str) -> None:
+    def visit(value: object, name: str) -> None:
         if isinstance(value, View):
             found.setdefault(value, name)
         elif isinstance(value, tuple):
             for i, part in enumerate(value):
-                walk(part, f"{name}[{i}]")
+                visit(part, f"{name}[{i}]")
 
     for value, name in zip(tree, names, strict=True):
-        walk(value, name)
+        visit(value, name)
     return list(found), list(found.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import Node, walk
+from autosched.ir.node import Node, preorder
 from autosched.relax.expr import (
     Binding,
     BindingBlock,
@@ -39,7 +39,7 @@ def _bindings(x: Expr | Function | BindingBlock) -> list[Binding]:
 
 def all_vars(expr: Node) -> list[Var]:
     """The variables that an expression or function names, in order, each once."""
-    return list(dict.fromkeys(v for v in walk(expr) if isinstance(v, Var)))
+    return list(dict.fromkeys(v for v in preorder(expr) if isinstance(v, Var)))
 
 
 def bound_vars(expr: Expr | Function | BindingBlock) -> list[Var]:
@@ -56,7 +56,7 @@ def free_vars(expr: Expr | Function) -> list[Var]:
 
 def all_global_vars(expr: Expr | Function) -> list[GlobalVar]:
     """The functions of the module that are named, each once."""
-    return list(dict.fromkeys(v for v in walk(_body(expr)) if isinstance(v, GlobalVar)))
+    return list(dict.fromkeys(v for v in preorder(_body(expr)) if isinstance(v, GlobalVar)))
 
 
 called_global_vars = all_global_vars
@@ -65,7 +65,7 @@ called_global_vars = all_global_vars
 def free_symbolic_vars(func: Function) -> list[TirVar]:
     """Symbols in shapes that the parameters do not define."""
     defined = set(defined_symbolic_vars(func))
-    return [v for v in dict.fromkeys(x for x in walk(func) if isinstance(x, TirVar)) if v not in defined]
+    return [v for v in dict.fromkeys(x for x in preorder(func) if isinstance(x, TirVar)) if v not in defined]
 
 
 def defined_symbolic_vars(func: Function) -> list[TirVar]:
@@ -134,7 +134,7 @@ def post_order_visit(expr: Node, fvisit: Callable[[Node], object]) -> None:
 
 def tir_vars_in_struct_info(info: StructInfo) -> list[TirVar]:
     """The symbols in an annotation, each once."""
-    return list(dict.fromkeys(v for v in walk(info) if isinstance(v, TirVar)))
+    return list(dict.fromkeys(v for v in preorder(info) if isinstance(v, TirVar)))
 
 
 definable_tir_vars_in_struct_info = tir_vars_in_struct_info

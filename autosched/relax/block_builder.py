@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import Attrs, FrozenDict, Node, walk
+from autosched.ir.node import Attrs, FrozenDict, Node, preorder
 from autosched.ir.structural import structural_equal, structural_key
 from autosched.relax.expr import (
     Binding,
@@ -51,7 +51,7 @@ def _has_own_sizes(func: object) -> bool:
         return False
     infos = [t for info in (*(p.struct_info for p in func.params), func.ret_struct_info) for t in tensor_infos(info)]
     said = SaidSizes(d for info in infos if info.shape is not None for d in info.dims)
-    used = (value for x in walk(func) if isinstance(x, ShapeExpr) for value in x.values)
+    used = (value for x in preorder(func) if isinstance(x, ShapeExpr) for value in x.values)
     return any(not said.says(value) for value in used)
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, overload
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, refuse_too_deep
-from autosched.ir.node import Attrs, FrozenDict, children, walk
+from autosched.ir.node import Attrs, FrozenDict, children, preorder
 from autosched.te.tensor import ComputeOp, ExprOperators, PlaceholderOp, Tensor
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE, SPATIAL, CommReducer, IterVar, Range, Reduce
@@ -146,7 +146,7 @@ tag_scope = TagScope
 
 
 def _has_nested_reduce(body: PrimExpr) -> bool:
-    return any(isinstance(x, Reduce) for child in children(body) for x in walk(child))
+    return any(isinstance(x, Reduce) for child in children(body) for x in preorder(child))
 
 
 class Reducer(Protocol):

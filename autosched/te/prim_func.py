@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from autosched.errors import InvalidTypeError, InvalidValueError, refuse_too_deep
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.te.extern import ExternOp
 from autosched.te.scan import ScanOp
 from autosched.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
@@ -238,7 +238,8 @@ def _require_rows(op: ComputeOp, scan: ScanOp, tensors: set[Tensor]) -> None:
     """Row t reads earlier rows of the state, and row t of what else the recurrence repeats."""
     states, row = set(scan.state_placeholder), op.axis[0].var
     analyzer = Analyzer()
-    for load in (x for body in op.body for x in walk(body) if isinstance(x, ProducerLoad) and x.producer in tensors):
+    loads = (x for body in op.body for x in preorder(body) if isinstance(x, ProducerLoad))
+    for load in (x for x in loads if x.producer in tensors):
         if load.producer in states:
             good = analyzer.can_prove(E.compare(E.LT, load.indices[0], row))
         else:

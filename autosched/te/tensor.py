@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir.node import IGNORED, Attrs, FrozenDict, Node, walk
+from autosched.ir.node import IGNORED, Attrs, FrozenDict, Node, preorder
 from autosched.lazy_names import hook
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar, Reduce
@@ -293,7 +293,7 @@ class ComputeOp(Operation):
         """Tensors that the bodies read, each once, in order of first use."""
         seen: dict[Tensor, None] = {}
         for body in self.body:
-            for node in walk(body):
+            for node in preorder(body):
                 if isinstance(node, ProducerLoad):
                     seen[node.producer] = None
         return tuple(seen)

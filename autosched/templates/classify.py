@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import (
     REDUCE,
     Add,
@@ -128,9 +128,11 @@ def index_vars(load: BufferLoad) -> tuple[Var, ...] | None:
 
 def producers_of(func: PrimFunc, load: BufferLoad) -> tuple[Block, ...]:
     """The blocks that write what `load` reads; empty for a parameter."""
-    return tuple(
-        b for b in blocks_of(func) if any(isinstance(x, BufferStore) and x.buffer is load.buffer for x in walk(b.body))
-    )
+
+    def writes(block: Block) -> bool:
+        return any(isinstance(x, BufferStore) and x.buffer is load.buffer for x in preorder(block.body))
+
+    return tuple(filter(writes, blocks_of(func)))
 
 
 def is_parameter(func: PrimFunc, load: BufferLoad) -> bool:

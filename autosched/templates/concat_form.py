@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.templates.classify import extents, is_injective, spatial
 from autosched.tir import Block, Var
 from autosched.tir import expr as E
@@ -68,7 +68,7 @@ def parts_of(found: Block) -> Parts | None:
     if not is_injective(found):
         return None
     assert isinstance(found.body, BufferStore), "an element-wise block is one store"
-    begins = [s for s in map(_start, walk(found.body.value)) if s is not None]
+    begins = [s for s in map(_start, preorder(found.body.value)) if s is not None]
     axes = [iv.var for iv in spatial(found)]
     if len({var for var, _ in begins}) != 1 or begins[0][0] not in axes:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.templates.base import Applied
 from autosched.templates.classify import blocks_of, is_injective
 from autosched.templates.nests import index, value_at
@@ -63,13 +63,13 @@ class CoreNests(ABC):
         root = sch.func.root
         parts, is_first = [], True
         for nest in root.body.seq if isinstance(root.body, SeqStmt) else (root.body,):
-            if not any(isinstance(x, Block) and x.name_hint in self.names for x in walk(nest)):
+            if not any(isinstance(x, Block) and x.name_hint in self.names for x in preorder(nest)):
                 parts.append(nest)
             elif is_first:
                 parts.append(body)
                 is_first = False
         whole = seq(*parts)
-        used = {x.buffer for x in walk(whole) if isinstance(x, BufferLoad | BufferStore)}
+        used = {x.buffer for x in preorder(whole) if isinstance(x, BufferLoad | BufferStore)}
         between = tuple(b for b in (*root.alloc_buffers, *buffers) if b in used)
         func = sch.func.with_body(make_root(whole, between, root.annotations))
         return Applied(func, (None,) * len(func.params), sch.trace.to_json_text())

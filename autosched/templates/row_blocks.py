@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from autosched.errors import ScheduleError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.templates.base import Anchor
 from autosched.templates.classify import (
     blocks_of,
@@ -106,4 +106,4 @@ def inline_cheap(sch: Schedule, blocks: tuple[Block, ...]) -> None:
 
 def is_costly(block: Block) -> bool:
     """Whether the block calls functions that are worth computing once."""
-    return any(isinstance(x, Call) and x.op != "if_then_else" for x in walk(block.body))
+    return any(isinstance(x, Call) and x.op != "if_then_else" for x in preorder(block.body))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from autosched import te
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.ir.structural import structural_equal
 from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, reduced, spatial
 from autosched.templates.core_nests import uncast
@@ -90,7 +90,7 @@ def _nest(func: PrimFunc, block: Block) -> Stmt | None:
     """The loops around a block."""
     body = func.root.body
     parts = body.seq if isinstance(body, SeqStmt) else (body,)
-    return next((n for n in parts if any(x is block for x in walk(n))), None)
+    return next((n for n in parts if any(x is block for x in preorder(n))), None)
 
 
 def sorted_values(form: SortForm, blocks: Sequence[Block]) -> Block | None:

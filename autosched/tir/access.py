@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from autosched.ir.node import Node, children, walk
+from autosched.ir.node import Node, children, preorder
 from autosched.tir.axis import Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr, Var, add, as_int, const_int
@@ -61,7 +61,7 @@ def infer_regions(
     writes: dict[Buffer, list[Indices]] = {}
     nested: list[Block] = []
     own = set(local)
-    for node in _walk_outside_blocks(body, nested):
+    for node in _nodes_outside_blocks(body, nested):
         if isinstance(node, BufferLoad) and node.buffer not in own:
             reads.setdefault(node.buffer, []).append(node.indices)
         elif isinstance(node, BufferStore) and node.buffer not in own:
@@ -74,12 +74,12 @@ def infer_regions(
                 reads[buffer] = kept
             else:
                 del reads[buffer]
-        for node in walk(init):
+        for node in preorder(init):
             if isinstance(node, BufferLoad) and node.buffer not in own and node.buffer not in writes:
                 reads.setdefault(node.buffer, []).append(node.indices)
-    statements = list(walk(body, scalars=False))
+    statements = list(preorder(body, scalars=False))
     inner = {n.var for n in statements if isinstance(n, LetStmt)}
-    statements += walk(init, scalars=False) if init is not None else ()
+    statements += preorder(init, scalars=False) if init is not None else ()
     inner |= {n.loop_var for n in statements if isinstance(n, For)}
     read_regions = [union_point_regions(b, i, inner) for b, i in reads.items()]
     write_regions = [union_point_regions(b, i, inner) for b, i in writes.items()]
@@ -89,7 +89,7 @@ def infer_regions(
     return tuple(read_regions), tuple(write_regions)
 
 
-def _walk_outside_blocks(node: Node, nested: list[Block]) -> Iterable[Node]:
+def _nodes_outside_blocks(node: Node, nested: list[Block]) -> Iterable[Node]:
     """The nodes outside of nested blocks, a shared expression once."""
     stack: list[Node] = [node]
     entered: set[int] = set()

@@ -8,7 +8,7 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError, VerifyError
 from autosched.ir.module import IRModule
-from autosched.ir.node import Node, children, walk
+from autosched.ir.node import Node, children, preorder
 from autosched.lazy_names import lazy_names
 from autosched.tir import expr as E
 from autosched.tir.access import infer_regions
@@ -57,7 +57,7 @@ def verify_ssa(func: object) -> bool:
 def _introduced(func: PrimFunc) -> list[Var | Buffer]:
     """The variables and buffers that a function introduces, each as often as it does."""
     found: list[Var | Buffer] = [*func.params]
-    for x in walk(func.body):
+    for x in preorder(func.body):
         match x:
             case For():
                 found.append(x.loop_var)
@@ -166,7 +166,7 @@ def calculate_allocated_bytes(func: object) -> dict[str, dict[str, int]]:
     result: dict[str, dict[str, int]] = {}
     for f in _funcs("calculate_allocated_bytes", func):
         sizes: dict[str, int] = {}
-        for x in walk(f.body):
+        for x in preorder(f.body):
             own = x.alloc_buffers if isinstance(x, Block) else (x.buffer,) if isinstance(x, Allocate) else ()
             for b in own:
                 n_bytes = int(np.prod(b.const_shape(), dtype=np.int64)) * _size_of(b.dtype)
@@ -181,14 +181,14 @@ def _size_of(dtype: str) -> int:
 
 def has_if_then_else(stmt: Node) -> bool:
     """Whether a condition stands somewhere in it."""
-    return any(type(x).__name__ == "IfThenElse" or getattr(x, "op", "") == "if_then_else" for x in walk(stmt))
+    return any(type(x).__name__ == "IfThenElse" or getattr(x, "op", "") == "if_then_else" for x in preorder(stmt))
 
 
 def is_pure_function(func: PrimFunc, assert_on_error: bool = False) -> bool:
     """Whether a function writes none of its arguments. Raises VerifyError where it does, with `assert_on_error`."""
     (only,) = _funcs("is_pure_function", func)
     own = set(only.buffers)
-    pure = not any(isinstance(x, BufferStore) and x.buffer in own for x in walk(only.body))
+    pure = not any(isinstance(x, BufferStore) and x.buffer in own for x in preorder(only.body))
     if assert_on_error and not pure:
         raise VerifyError("the function writes its arguments", where=str(only.attrs.get("global_symbol", "")))
     return pure
@@ -196,7 +196,7 @@ def is_pure_function(func: PrimFunc, assert_on_error: bool = False) -> bool:
 
 def find_anchor_block(mod: IRModule) -> Block | None:
     """The reduction block of a module's functions with the most work; None where nothing reduces."""
-    blocks = [b for f in _funcs("find_anchor_block", mod) for b in walk(f.body) if isinstance(b, Block) and b.init]
+    blocks = [b for f in _funcs("find_anchor_block", mod) for b in preorder(f.body) if isinstance(b, Block) and b.init]
 
     def work(block: Block) -> int:
         return int(np.prod([E.const_int(iv.dom.extent) or 1 for iv in block.iter_vars], dtype=np.int64))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from autosched.errors import InvalidTypeError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir.expr import Call, PrimExpr, StringImm
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
@@ -70,7 +70,7 @@ def _of_c(x: Call) -> Call:
 def lower_custom_intrinsics(func: PrimFunc, target: str = "llvm") -> PrimFunc:
     """The function with the user's intrinsics replaced, as their rules for a kind of target say."""
     if not any(
-        isinstance(x, Call) and (x.op in _C_CALLS or any(x.op == r for r, _ in _RULES)) for x in walk(func.body)
+        isinstance(x, Call) and (x.op in _C_CALLS or any(x.op == r for r, _ in _RULES)) for x in preorder(func.body)
     ):
         return func
 

@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from autosched.errors import InvalidValueError, ShapeError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -166,7 +166,7 @@ class _BlockEvaluator:
         return [tuple(self.vars)] if self.fold_of_body() is not None else [tuple(self.spatial)]
 
     def used(self, x: PrimExpr) -> tuple[Var, ...]:
-        found = {n for n in walk(x) if isinstance(n, Var)}
+        found = {n for n in preorder(x) if isinstance(n, Var)}
         return tuple(v for v in self.vars if v in found)
 
     # --- forms of a block -------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class _BlockEvaluator:
             return None
         key = form_key(BufferLoad(store.buffer, store.indices))
         for own, other in ((value.a, value.b), (value.b, value.a)):
-            reads_own = any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in walk(other))
+            reads_own = any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in preorder(other))
             if form_key(own) == key and not reads_own:
                 return type(value), other, store
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.function import BaseFunc
-from autosched.ir.node import DEFINES, IGNORED, Attrs, FrozenDict, Node, Span, walk
+from autosched.ir.node import DEFINES, IGNORED, Attrs, FrozenDict, Node, Span, preorder
 from autosched.tir.axis import IterVar
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
@@ -76,7 +76,7 @@ def size_vars(func: PrimFunc) -> list[Var]:
     """The symbols whose values a function's kernel is given: those of `shape_vars`, then what else its body uses."""
     shaped = shape_vars(func)
     known = {*shaped, *func.params, *bound_vars(func.body)}
-    left = [v for node in walk(func.body) for v in _integers(node) if v not in known]
+    left = [v for node in preorder(func.body) for v in _integers(node) if v not in known]
     return [*shaped, *dict.fromkeys(left)]
 
 
@@ -90,7 +90,7 @@ def _integers(node: object) -> Iterable[Var]:
 def bound_vars(node: Node) -> set[Var]:
     """The variables that loops, blocks and lets below `node` introduce."""
     found: set[Var] = set()
-    for x in walk(node):
+    for x in preorder(node):
         match x:
             case For():
                 found.add(x.loop_var)
@@ -104,7 +104,7 @@ def bound_vars(node: Node) -> set[Var]:
 def size_params(func: PrimFunc) -> list[Var]:
     """The scalar parameters that say how large something is: a shape, a loop, a block's domain."""
     sizes = set(shape_vars(func))
-    for node in walk(func.body):
+    for node in preorder(func.body):
         if isinstance(node, For):
             sizes |= free_vars(node.extent) | free_vars(node.start)
         elif isinstance(node, IterVar):
@@ -125,7 +125,7 @@ def with_scalar_buffers(func: PrimFunc) -> PrimFunc:
 
     def step(x: object) -> object:
         if isinstance(x, Block) and x.name_hint != "root":
-            used = {b for n in walk(x.body) if isinstance(n, BufferLoad) for b in (n.buffer,)}
+            used = {b for n in preorder(x.body) if isinstance(n, BufferLoad) for b in (n.buffer,)}
             more = tuple(BufferRegion(b, ()) for b in buffers.values() if b in used)
             return dataclasses.replace(x, reads=x.reads + more) if more else x
         return x
@@ -144,7 +144,7 @@ def sorted_vars(extent: object) -> list[Var]:
 def specialize(func: PrimFunc, values: Mapping[Var, int]) -> PrimFunc:
     """The function with numbers in place of variables; a parameter that is such a variable is left out."""
     numbers: dict[Var, PrimExpr] = {var: const(value, var.dtype) for var, value in values.items()}
-    known = {node for node in walk(func.body) if isinstance(node, Buffer)} | set(func.buffers)
+    known = {node for node in preorder(func.body) if isinstance(node, Buffer)} | set(func.buffers)
     buffers = {old: _specialized(old, numbers) for old in known}
     changed = {old: new for old, new in buffers.items() if new is not old}
     body = substitute(replace_buffers(func.body, changed), numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from autosched.ir.node import Node, children, map_children, walk
+from autosched.ir.node import Node, children, map_children, preorder
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.stmt import Block, BufferStore
@@ -80,20 +80,20 @@ def replace_buffers(node: N, buffers: Mapping[Buffer, Buffer]) -> N:
 
 def free_vars(expr: Node) -> set[Var]:
     """All variables that occur in an expression (or, bound ones included, in a statement)."""
-    return {x for x in walk(expr) if isinstance(x, Var)}
+    return {x for x in preorder(expr) if isinstance(x, Var)}
 
 
 def uses(node: Node, variables: set[Var] | frozenset[Var]) -> bool:
     """Whether one of the variables occurs below `node`."""
-    return any(isinstance(x, Var) and x in variables for x in walk(node))
+    return any(isinstance(x, Var) and x in variables for x in preorder(node))
 
 
 def loads(node: Node) -> list[BufferLoad]:
-    return [x for x in walk(node) if isinstance(x, BufferLoad)]
+    return [x for x in preorder(node) if isinstance(x, BufferLoad)]
 
 
 def stores(node: Node) -> list[BufferStore]:
-    return [x for x in walk(node) if isinstance(x, BufferStore)]
+    return [x for x in preorder(node) if isinstance(x, BufferStore)]
 
 
 def blocks(node: Node) -> list[Block]:

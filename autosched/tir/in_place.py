@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from autosched.ir.node import Node, children, walk
+from autosched.ir.node import Node, children, preorder
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, add, const_int, mul
 from autosched.tir.function import PrimFunc
@@ -51,7 +51,7 @@ class _Access:
 def _accesses(node: Node, path: tuple[Node, ...], values: Mapping[Var, PrimExpr]) -> Iterator[_Access]:
     path = (*path, node)
     if node.is_scalar:
-        for load in walk(node):
+        for load in preorder(node):
             if isinstance(load, BufferLoad):
                 yield _Access(load, path, values)
         return
@@ -71,7 +71,7 @@ def overwritable(func: PrimFunc) -> frozenset[tuple[int, int]]:
     Such an output has one writer, which stores each element once; whoever reads the input reads that same element for
     it, or has read all of it in the rows that one iteration of the common loops works on, before they are written.
     """
-    written = {n.buffer for n in walk(func.body) if isinstance(n, BufferStore)}
+    written = {n.buffer for n in preorder(func.body) if isinstance(n, BufferStore)}
     inputs = [(i, b) for i, b in enumerate(func.buffers) if b not in written]
     outputs = [(i, b) for i, b in enumerate(func.buffers) if b in written]
     pairs = [(i, a, o, b) for i, a in inputs for o, b in outputs if _alike(a, b)]
@@ -92,7 +92,7 @@ def _is_opaque(func: PrimFunc, buffers: set[Buffer]) -> bool:
     """Whether buffers are used in ways that loads and stores do not show."""
     return any(
         bool(node.match_buffers) if isinstance(node, Block) else isinstance(node, BufferData) and node.buffer in buffers
-        for node in walk(func.body)
+        for node in preorder(func.body)
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.tir.axis import SPATIAL, IterVar, Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, Mul, PrimExpr, Var, const_int, mul
@@ -74,7 +74,7 @@ def merged_parts(func: PrimFunc) -> PrimFunc:
         buffer_map=FrozenDict({p: new.get(b, b) for p, b in func.buffer_map.items()}),
         body=dataclasses.replace(func.body, block=root),  # type: ignore[type-var]
     )
-    if left := set(symbols) & {x for x in walk(merged.body) if isinstance(x, Var)} - {parts}:
+    if left := set(symbols) & {x for x in preorder(merged.body) if isinstance(x, Var)} - {parts}:
         raise NotSeparableError(f"it computes with the size '{min(v.name for v in left)}'")
     return merged
 
@@ -146,7 +146,7 @@ class _Merger:
         new = rewrite(block, access)
         axis = IterVar(Range(IntImm(0, own.dtype), extent), own, SPATIAL)
         new = dataclasses.replace(new, iter_vars=(axis, *new.iter_vars[lead:]))
-        if set(old) & {x for part in (new.body, new.init) if part is not None for x in walk(part)}:
+        if set(old) & {x for part in (new.body, new.init) if part is not None for x in preorder(part)}:
             raise NotSeparableError(f"block '{self.name}' computes with a position in {_shown(self.symbols)}")
         return new
 

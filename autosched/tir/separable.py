@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autosched.errors import ScheduleError
-from autosched.ir.node import Node, children, walk
+from autosched.ir.node import Node, children, preorder
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr, Var, add, const, const_int, mul
@@ -141,7 +141,7 @@ class _Nest:
         if block.alloc_buffers or block.match_buffers:
             raise NotSeparableError(f"block '{block.name_hint}' has buffers of its own")
         for stmt in (block.body, *([block.init] if block.init is not None else [])):
-            if any(isinstance(x, BlockRealize | Block) for x in walk(stmt)):
+            if any(isinstance(x, BlockRealize | Block) for x in preorder(stmt)):
                 raise NotSeparableError(f"block '{block.name_hint}' holds another one")
             self.visit(substitute(stmt, counted), block.name_hint)
 

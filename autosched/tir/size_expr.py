@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from autosched.errors import InvalidValueError
-from autosched.ir.node import children, walk
+from autosched.ir.node import children, preorder
 from autosched.runtime.size_expr import Shape, Size
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
@@ -131,7 +131,7 @@ def has_own_sizes(func: PrimFunc) -> bool:
     unsaid = set(size_vars(func)) - said.symbols
     if not unsaid:
         return False
-    for node in walk(func.body):
+    for node in preorder(func.body):
         match node:
             case For():
                 used = [node.start, node.extent]

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TypeVar
 
-from autosched.ir.node import Node, walk
+from autosched.ir.node import Node, preorder
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import largest_finite
 from autosched.tir.expr import Call, FloatImm, Max, Min, PrimExpr
@@ -32,10 +32,10 @@ def start_at_infinity(body: N) -> N:
 
     Beside exponentials they stay finite: a running maximum is subtracted from others, and inf - inf is no number.
     """
-    if any(isinstance(n, Call) and n.op in ("exp", "exp2") for n in walk(body)):
+    if any(isinstance(n, Call) and n.op in ("exp", "exp2") for n in preorder(body)):
         return body
     updates: dict[Buffer, list[PrimExpr]] = {}
-    for store in (n for n in walk(body) if isinstance(n, BufferStore)):
+    for store in (n for n in preorder(body) if isinstance(n, BufferStore)):
         updates.setdefault(store.buffer, []).append(store.value)
     found: dict[Buffer, PrimExpr] = {}
     for buffer, values in updates.items():

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from autosched.errors import VerifyError
-from autosched.ir.node import Node, children, walk
+from autosched.ir.node import Node, children, preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import OPAQUE, REDUCE, SCAN, SPATIAL, IterVar, Reduce
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad, ProducerLoad
@@ -335,7 +335,7 @@ def _written_together(body: Stmt) -> set[Buffer]:
     stack: list[Node] = [body]
     while stack:
         x = stack.pop()
-        if isinstance(x, Block) and not any(isinstance(y, BlockRealize) for y in walk(x.body)):
+        if isinstance(x, Block) and not any(isinstance(y, BlockRealize) for y in preorder(x.body)):
             for b in {w.buffer for w in x.writes}:
                 count[b] = count.get(b, 0) + 1
             continue

@@ -15,7 +15,7 @@ from autosched.ir import structural_equal
 from autosched.tir import PrimFunc, Schedule, interpret
 from autosched.tir.verify import verify
 from tests.codegen.programs import run
-from tests.tir.random_schedule import walk
+from tests.tir.random_schedule import take_steps
 from tests.tir.random_te import STAGES, Choose, RandomProgram, random_program
 
 QUICK = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -37,7 +37,7 @@ def scheduled(program: RandomProgram, choose: Choose, most: int) -> Schedule:
     """The program after some legal primitives; noted, so that a failure shows what was done."""
     sch = Schedule(program.func)
     try:
-        walk(sch, 2 + choose(most), choose)
+        take_steps(sch, 2 + choose(most), choose)
     finally:
         note(program.func.script())
         note(f"sch = Schedule(main)\n{sch.trace}")

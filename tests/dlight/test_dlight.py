@@ -9,7 +9,7 @@ import pytest
 
 from autosched import dlight, te, topi
 from autosched.errors import TVMError
-from autosched.ir import IRModule, walk
+from autosched.ir import IRModule, preorder
 from autosched.target import Target
 from autosched.tir import For, LoopKind, Schedule, interpret
 
@@ -60,7 +60,7 @@ def test_rules_keep_the_result(func: Any, rule: Any) -> None:
     target = Target("cuda" if rule.__module__.endswith("gpu") else "llvm")
     answer = rule().apply(func, target, False)
     assert isinstance(answer, Schedule)
-    kinds = {x.kind for x in walk(answer.func.body) if isinstance(x, For)}
+    kinds = {x.kind for x in preorder(answer.func.body) if isinstance(x, For)}
     assert kinds & {LoopKind.THREAD_BINDING, LoopKind.PARALLEL}
     rng = np.random.default_rng(0)
     arrays = [rng.random([int(d) for d in b.shape]).astype(b.dtype) for b in func.buffers]

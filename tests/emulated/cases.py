@@ -36,7 +36,7 @@ from tests.emulated.networks import NETWORKS
 from tests.relax.op_samples import arguments
 from tests.templates.cases import CASES, conv, dense
 from tests.templates.cpu import test_winograd as winograd
-from tests.tir.random_schedule import walk
+from tests.tir.random_schedule import take_steps
 from tests.tir.random_te import random_program
 
 Arrays = list[np.ndarray]
@@ -179,7 +179,7 @@ def _programs(target: Target) -> Makers:
         r = random.Random(name)
         made = random_program(r.randrange)
         sch = autosched.tir.Schedule(made.func)
-        walk(sch, 2 + r.randrange(20), r.randrange)
+        take_steps(sch, 2 + r.randrange(20), r.randrange)
         return program(group, name, sch.func, made.arguments, made.expected, EXACT)
 
     def program(group: str, name: str, func: PrimFunc, arrays: Arrays, wanted: Arrays, limit: float) -> Case:

@@ -51,7 +51,7 @@ def test_int64_indices() -> None:
         [a, b, te.compute((4, 2), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")], "int64"
     )
     verify(func)
-    loops = [x for x in tir.functor.walk(func.body) if isinstance(x, tir.For)]
+    loops = [x for x in tir.functor.preorder(func.body) if isinstance(x, tir.For)]
     assert {x.loop_var.dtype for x in loops} == {x.extent.dtype for x in loops} == {"int64"}
     arrays = [np.ones((4, 3), "float32"), np.ones((3, 2), "float32"), np.zeros((4, 2), "float32")]
     tir.interpret(func, arrays)

@@ -169,7 +169,7 @@ def special(sch: Schedule, name: str, block: str, loop: Callable[[], Any], choos
             sch.set_axis_separator(block, ("write", 0), [1] if choose(2) else [])
 
 
-def walk(sch: Schedule, n_steps: int, choose: Choose) -> tuple[int, int]:
+def take_steps(sch: Schedule, n_steps: int, choose: Choose) -> tuple[int, int]:
     """Several steps; those refused must leave the function as it was. Returns (applied, refused)."""
     applied = refused = 0
     for _ in range(n_steps):

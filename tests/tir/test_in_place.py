@@ -12,7 +12,7 @@ from autosched.tir import PrimFunc, Schedule
 from autosched.tir.in_place import overwritable
 from autosched.tir.interpret import interpret
 from tests.tir.programs import PROGRAMS, arguments, layer_norm, softmax
-from tests.tir.random_schedule import walk
+from tests.tir.random_schedule import take_steps
 
 
 def _pairs(func: PrimFunc) -> set[tuple[str, str]]:
@@ -112,7 +112,7 @@ def test_random_schedules_in_one_memory(seed: int) -> None:
     rng = random.Random(seed)
     programs = [*PROGRAMS.values(), lambda: _elementwise(lambda i, j: (i, j))]
     sch = Schedule(programs[seed % len(programs)]())
-    walk(sch, rng.randrange(2, 12), rng.randrange)
+    take_steps(sch, rng.randrange(2, 12), rng.randrange)
     arrays = arguments(sch.func)
     interpret(sch.func, arrays)
     for pair in overwritable(sch.func):

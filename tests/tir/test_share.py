@@ -13,7 +13,7 @@ import autosched
 from autosched import te, tir
 from autosched.codegen import compile_func
 from autosched.ir import structural_equal, structural_hash
-from autosched.ir.node import Node, children, walk
+from autosched.ir.node import Node, children, preorder
 from autosched.ir.structural import structural_key
 from autosched.target import Target
 from autosched.templates import apply_config, default_config
@@ -73,7 +73,7 @@ def counted(nodes: Iterator[Node], most: int) -> list[Node]:
 def test_visitors_and_rewrites_see_a_shared_value_once() -> None:
     _, i, x = element()
     value = chain(x, double)
-    counted(walk(value), 200)
+    counted(preorder(value), 200)
     assert free_vars(value) == {i} and len(loads(value)) == 2
     assert rewrite(value, Counter(200, ...)) is value
     assert rewrite_down(value, Counter(200)) is value
@@ -81,8 +81,8 @@ def test_visitors_and_rewrites_see_a_shared_value_once() -> None:
     post_order_visit(value, Counter(200))
     pre_order_visit(value, Counter(200))
     moved = substitute(value, {i: i + 1})
-    counted(walk(moved), 200)
-    assert len({id(n) for n in walk(moved) if isinstance(n, E.Add)}) == DEEP + 1, "what was shared stays shared"
+    counted(preorder(moved), 200)
+    assert len({id(n) for n in preorder(moved) if isinstance(n, E.Add)}) == DEEP + 1, "what was shared stays shared"
 
 
 def test_what_a_block_reads_is_found_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_shared_values_are_bound_once() -> None:
     small = chain(x, double, 3)
     assert bind_shared(small) is small
     bound = bind_shared(chain(x, double))
-    assert value_size(bound).own < 300 and len([n for n in walk(bound) if isinstance(n, E.Let)]) == DEEP - 1
+    assert value_size(bound).own < 300 and len([n for n in preorder(bound) if isinstance(n, E.Let)]) == DEEP - 1
     again = bind_shared(bound)
     assert value_size(again).own == value_size(bound).own
     text = str(chain(x, double))
@@ -154,7 +154,7 @@ def test_what_only_a_branch_reads_is_bound_inside_of_it() -> None:
     guarded = chain(BufferLoad(buffer, (i - 1,)), double, 20)
     value = chain(E.if_then_else(i > 0, guarded, 0.0) + x, double, 20)
     bound = bind_shared(value)
-    inside = [n for n in walk(bound) if isinstance(n, E.Call) and n.op == "if_then_else"]
+    inside = [n for n in preorder(bound) if isinstance(n, E.Call) and n.op == "if_then_else"]
     assert len(inside) == 1 and isinstance(inside[0].args[1], E.Let)
     func = function(lambda x, at: bind_shared(chain(E.if_then_else(at > 0, x(at - 1), 0.0) + x(at), double, 20)))
     data = np.arange(1, 9, dtype="float32")
@@ -179,7 +179,7 @@ def expected(data: np.ndarray, kind: str, n: int) -> np.ndarray:
 def test_a_lambda_that_shares_values_builds_and_computes(kind: str, n: int) -> None:
     step = {"double": double, "swish": swish}[kind]
     func = function(lambda x, i: chain(x(i), step, n))
-    counted(walk(func), 2000)
+    counted(preorder(func), 2000)
     data = aligned((8,))
     data[:] = np.linspace(-3, 4, 8)
     wanted = expected(data, kind, n)
@@ -214,4 +214,4 @@ def test_stores_that_share_values_are_lowered_once_bound() -> None:
     store = BufferStore(buffer, E.Add(x, chain(x, double)), (i,))
     bound: Any = bind_shared_values(store)
     assert bound.value.a is x and isinstance(bound.value.b, E.Let)
-    counted(walk(bound), 1000)
+    counted(preorder(bound), 1000)

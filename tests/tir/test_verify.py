@@ -92,7 +92,7 @@ def iterators() -> PrimFunc:
 
 def block_isolation() -> PrimFunc:
     func = matmul()
-    loop = next(x for x in tir.functor.walk(func.body) if isinstance(x, For))
+    loop = next(x for x in tir.functor.preorder(func.body) if isinstance(x, For))
     return change(BufferStore, lambda s: replace(s, indices=(loop.loop_var, s.indices[1])), func)
 
 

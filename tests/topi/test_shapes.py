@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autosched import te, topi
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.te import create_prim_func
 from autosched.tir import FloorDiv, FloorMod
 from autosched.tir.evaluate import evaluate
@@ -25,7 +25,7 @@ from autosched.tir.evaluate import evaluate
 def test_reshape_is_simplified(old: tuple[int, ...], new: tuple[int, ...], divisions: int) -> None:
     x = te.placeholder(old, name="x")
     func = create_prim_func([x, topi.reshape(x, new)], "int64")
-    count = sum(isinstance(n, FloorDiv | FloorMod) for n in walk(func.root.body) if not isinstance(n, type(None)))
+    count = sum(isinstance(n, FloorDiv | FloorMod) for n in preorder(func.root.body) if not isinstance(n, type(None)))
     reads = 2  # the value and the declared region
     assert count <= divisions * reads
     data = np.arange(np.prod(old), dtype="f").reshape(old)

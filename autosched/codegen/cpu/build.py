@@ -21,7 +21,7 @@ from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.half import lower_halves
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.runtime.cpu.kernel import CpuKernel, Phase, Sized
 from autosched.runtime.kernel import ArgSpec, pack_text
 from autosched.runtime.loader import check_object
@@ -176,7 +176,7 @@ def check_strides(func: PrimFunc) -> None:
 
 def arg_specs(func: PrimFunc) -> tuple[ArgSpec, ...]:
     """The arguments of a lowered function; those that are stored to are outputs."""
-    written = {n.buffer for n in walk(func.body) if isinstance(n, BufferStore)}
+    written = {n.buffer for n in preorder(func.body) if isinstance(n, BufferStore)}
     specs = []
     for i, buffer in enumerate(func.buffers):
         role = "output" if buffer in written else "input"

@@ -16,7 +16,7 @@ from autosched.codegen.cpu.dot import PAIR_SUMS
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.narrow_products import added_product, byte_factors
 from autosched.codegen.cpu.types import I8, I32, call_intrinsic, constant, splat, value_type
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, const_int
@@ -76,7 +76,7 @@ def dot_product(emitter: Emitter, loop: For) -> Dot | None:
 
 def _step(emitter: Emitter, buffer: Buffer, indices: tuple[PrimExpr, ...], along: E.Var, fixed: E.Var) -> int | None:
     """How far apart two elements are whose indices differ by one in a variable; None where that is no constant."""
-    if any(isinstance(x, BufferLoad) for i in indices for x in walk(i)):
+    if any(isinstance(x, BufferLoad) for i in indices for x in preorder(i)):
         return None
     return emitter.distance(buffer, indices, along, GROUP, (fixed,))
 

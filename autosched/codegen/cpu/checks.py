@@ -20,7 +20,7 @@ from autosched.codegen.lower.asserts import ASSERT
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.codegen.lower.prove import Indices, unproved
 from autosched.errors import CodegenError
-from autosched.ir.node import Node, children, walk
+from autosched.ir.node import Node, children, preorder
 from autosched.runtime.kernel import OPEN, Check
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -63,7 +63,7 @@ class Checks:
     def of(self, stmt: Stmt) -> dict[Check, int]:
         """The checks in a statement, with their numbers."""
         found: list[Check] = []
-        for node in walk(stmt):
+        for node in preorder(stmt):
             if isinstance(node, E.Call) and node.op in (CHECK_INDEX, ASSERT):
                 found.append(check_of(node))
             elif self.guards and isinstance(node, BufferLoad | BufferStore):
@@ -74,7 +74,7 @@ class Checks:
     def every(phases: Iterable[LoweredPhase]) -> Checks:
         """Guards for all dimensions of all accesses."""
         checks = Checks()
-        for node in (n for phase in phases for n in walk(phase.body)):
+        for node in (n for phase in phases for n in preorder(phase.body)):
             if isinstance(node, BufferLoad | BufferStore):
                 for axis in range(len(node.indices)):
                     checks.guard(node.buffer, node.indices, axis, isinstance(node, BufferStore))
@@ -162,7 +162,7 @@ def _key(emitter: Emitter, call: E.Call) -> Hashable:
     """What a check is remembered by; None where something that it reads may change."""
     if not all(emitter.places[load.buffer].read_only for load in loads(call)):
         return None
-    used = dict.fromkeys(x for x in walk(call) if isinstance(x, Var))
+    used = dict.fromkeys(x for x in preorder(call) if isinstance(x, Var))
     known = tuple(emitter.env.get(v) for v in used)
     values = tuple((v.const, v.key, v.lane) if isinstance(v, Affine) else id(v) for v in known)
     key = "checked", form_key(call), values

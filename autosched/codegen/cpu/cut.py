@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autosched.ir.node import children, walk
+from autosched.ir.node import children, preorder
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Var, const_int
 from autosched.tir.stmt import (
@@ -33,7 +33,7 @@ def is_tile(stmt: Stmt) -> bool:
     That is what holds all uses of a register buffer, vectorised and unrolled loops, innermost loops, and any nest that
     is so small that calling its parts would cost as much as running them. Scratch buffers are allocated outside.
     """
-    if any(isinstance(n, Allocate) and n.buffer.scope != "local" for n in walk(stmt)):
+    if any(isinstance(n, Allocate) and n.buffer.scope != "local" for n in preorder(stmt)):
         return False
     match stmt:
         case Allocate() | BufferStore() | Evaluate():
@@ -53,7 +53,7 @@ def is_tile(stmt: Stmt) -> bool:
 
 def _is_innermost(body: Stmt) -> bool:
     """Whether no loop that runs one iteration after the other is below."""
-    serial = (n for n in walk(body) if isinstance(n, For) and n.kind in (LoopKind.SERIAL, LoopKind.PARALLEL))
+    serial = (n for n in preorder(body) if isinstance(n, For) and n.kind in (LoopKind.SERIAL, LoopKind.PARALLEL))
     return not any(True for _ in serial)
 
 
@@ -92,8 +92,8 @@ def stores_in_code(stmt: Stmt, lanes: int) -> int:
 
 def outside_buffers(stmt: Stmt) -> list[Buffer]:
     """The buffers that a tile gets as arguments, in order of first use."""
-    own = {n.buffer for n in walk(stmt) if isinstance(n, Allocate)}
-    used = [n.buffer for n in walk(stmt) if isinstance(n, BufferStore | BufferLoad)]
+    own = {n.buffer for n in preorder(stmt) if isinstance(n, Allocate)}
+    used = [n.buffer for n in preorder(stmt) if isinstance(n, BufferStore | BufferLoad)]
     return [b for b in dict.fromkeys(used) if b not in own]
 
 
@@ -101,6 +101,6 @@ def outside_vars(stmt: Stmt) -> list[Var]:
     """The variables that a tile gets as arguments, in order of first use."""
     from autosched.tir.expr import Let
 
-    own = {n.loop_var for n in walk(stmt) if isinstance(n, For)}
-    own |= {n.var for n in walk(stmt) if isinstance(n, LetStmt | Let)}
-    return [v for v in dict.fromkeys(n for n in walk(stmt) if isinstance(n, Var)) if v not in own]
+    own = {n.loop_var for n in preorder(stmt) if isinstance(n, For)}
+    own |= {n.var for n in preorder(stmt) if isinstance(n, LetStmt | Let)}
+    return [v for v in dict.fromkeys(n for n in preorder(stmt) if isinstance(n, Var)) if v not in own]

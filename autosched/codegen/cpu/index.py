@@ -12,7 +12,7 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.division import signed_division
 from autosched.codegen.cpu.types import I1, I32, I64, Isa, call_intrinsic, constant, element_of, lanes_of, splat, suffix
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
@@ -141,7 +141,7 @@ class IndexEmitter:
                 isinstance(x, BufferLoad | E.Call | E.Let | E.Select)
                 or (isinstance(x, E.Cast) and not (is_int(x.value.dtype) and x.value.dtype != "bool"))
                 or (isinstance(x, Var) and not isinstance(self.env.get(x, Affine()), Affine))
-                for x in walk(e)
+                for x in preorder(e)
                 if not isinstance(x, Buffer)
             )
             found = self.pure[id(e)] = (e, pure)  # the expression is kept so that its id stays its own

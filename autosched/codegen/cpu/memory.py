@@ -26,7 +26,7 @@ from autosched.codegen.cpu.types import (
     undefined,
     value_type,
 )  # fmt: skip
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import is_int, item_bytes
 from autosched.tir.expr import (
@@ -176,7 +176,7 @@ class MemoryEmitter(Emitter):
         """One simplified expression where quotients and remainders may cancel: i // 9 * 9 + i % 9."""
         known = self.divided.get(id(indices))
         if known is None:
-            divides = len(indices) > 1 and any(isinstance(x, FloorDiv | FloorMod) for i in indices for x in walk(i))
+            divides = len(indices) > 1 and any(isinstance(x, FloorDiv | FloorMod) for i in indices for x in preorder(i))
             pure = divides and all(self.is_pure(i) for i in indices)
             known = self.divided[id(indices)] = (indices, sorted_vars(indices) if pure else None)
         variables = known[1]
@@ -440,4 +440,4 @@ def _coefficients(e: PrimExpr) -> tuple[int, dict[Var, int]] | None:
 
 def sorted_vars(indices: tuple[PrimExpr, ...]) -> list[Var]:
     """The variables of expressions in order of first use."""
-    return list(dict.fromkeys(x for i in indices for x in walk(i) if isinstance(x, Var)))
+    return list(dict.fromkeys(x for i in indices for x in preorder(i) if isinstance(x, Var)))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from autosched.codegen.cpu.cut import outside_vars
 from autosched.codegen.cpu.prefetch import PREFETCH
-from autosched.ir.node import map_children, walk
+from autosched.ir.node import map_children, preorder
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import Call, PrimExpr, Var, const, const_int, mul
@@ -51,7 +51,7 @@ def open_sizes(stmt: Stmt, buffers: Sequence[Buffer], a: Analyzer) -> Opened:
     """The tile without sizes that are not its own; `a` knows the variables outside."""
     outside = frozenset(outside_vars(stmt))
     accesses: dict[Buffer, dict[int, Indices]] = {buffer: {} for buffer in buffers}  # by the ids of the indices
-    for x in walk(stmt):
+    for x in preorder(stmt):
         if isinstance(x, BufferLoad | BufferStore) and x.buffer in accesses:
             accesses[x.buffer][id(x.indices)] = x.indices
     parts = [_parts(buffer, found.values(), outside, a) for buffer, found in accesses.items()]
@@ -86,7 +86,7 @@ def _open_loops(stmt: Stmt, sizes: dict[Var, int]) -> Stmt:
 
 def _least(loop: For) -> int:
     """How often a loop runs at least whose extent is an argument."""
-    inner = (n for n in walk(loop.body, scalars=False) if isinstance(n, For) and n.kind == LoopKind.SERIAL)
+    inner = (n for n in preorder(loop.body, scalars=False) if isinstance(n, For) and n.kind == LoopKind.SERIAL)
     return LEAST_COUNT if any(True for _ in inner) else LEAST_STEPS
 
 
@@ -137,7 +137,7 @@ def _split(index: PrimExpr, outside: frozenset[Var], a: Analyzer) -> tuple[Linea
 
     Nor has an index two parts that source cannot say: one that is read from memory, or computed by a function.
     """
-    if any(isinstance(n, BufferLoad | Call) for n in walk(index)):
+    if any(isinstance(n, BufferLoad | Call) for n in preorder(index)):
         return None
     if not free_vars(index) & outside:
         return Linear(), index

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from autosched.codegen.cpu.types import Isa
-from autosched.ir.node import map_children, walk
+from autosched.ir.node import map_children, preorder
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.functor import free_vars
@@ -92,7 +92,7 @@ def _may_move(nest: _Nest) -> bool:
 
 
 def _loads(value: PrimExpr) -> list[BufferLoad]:
-    return [x for x in walk(value) if isinstance(x, BufferLoad)]
+    return [x for x in preorder(value) if isinstance(x, BufferLoad)]
 
 
 def _in_best_order(nest: _Nest) -> Stmt:

@@ -6,7 +6,7 @@ from typing import Any
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
@@ -27,7 +27,7 @@ def emit_prefetches(emitter: Emitter, loop: For, at: Affine) -> None:
         return
     for name, ahead in _prefetch_pairs(wanted):
         emitter.env[loop.loop_var] = at.plus(Affine(ahead))
-        loads = [n for n in walk(loop.body) if isinstance(n, BufferLoad) and n.buffer.name == name]
+        loads = [n for n in preorder(loop.body) if isinstance(n, BufferLoad) and n.buffer.name == name]
         if loads:
             _prefetch_lines(emitter, loads[0], loop.body)
     emitter.env[loop.loop_var] = at
@@ -38,7 +38,7 @@ def _prefetch_lines(emitter: Emitter, load: BufferLoad, body: Stmt) -> None:
     place = emitter.places.get(load.buffer)
     if place is None or place.is_local:
         return
-    inner = [n for n in walk(body) if isinstance(n, For) and uses(load, {n.loop_var})]
+    inner = [n for n in preorder(body) if isinstance(n, For) and uses(load, {n.loop_var})]
     for n in inner:
         emitter.env[n.loop_var] = Affine(const_int(n.start) or 0)
     start = emitter.offset(place, load.indices)

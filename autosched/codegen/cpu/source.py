@@ -29,7 +29,7 @@ from autosched.codegen.cpu.types import Isa
 from autosched.codegen.lower.loops import enter
 from autosched.codegen.lower.phases import LoweredPhase, product_of
 from autosched.errors import CodegenError
-from autosched.ir.node import children, walk
+from autosched.ir.node import children, preorder
 from autosched.ir.structural import structural_key
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int, item_bytes
@@ -178,7 +178,7 @@ class Writer:
             return str(e)
         if self.sizes:
             e = rewrite(e, _as_choice)
-        names = {n: self.name_of(n) for n in walk(e) if isinstance(n, Var)}
+        names = {n: self.name_of(n) for n in preorder(e) if isinstance(n, Var)}
         return show(e, names)
 
     def line(self, depth: int, text: str) -> None:
@@ -347,7 +347,7 @@ class Writer:
         if self.configured is not None:
             key = f"{key} {self.configured}"
         if self.checks.guards:
-            accesses = (n for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore))
+            accesses = (n for n in preorder(stmt) if isinstance(n, BufferLoad | BufferStore))
             key = f"{key} {[self.checks.guards_of(n) for n in accesses]}"
         name = self.keys.get(key)
         if name is None:
@@ -402,8 +402,8 @@ def _as_choice(x: object) -> object:
 
 def _main_store(stmt: Stmt) -> tuple[str, str]:
     """(buffer, extents of the unrolled and vectorised loops around it) of the first store to an argument, if any."""
-    own = {n.buffer for n in walk(stmt) if isinstance(n, Allocate)}
-    own |= {n.buffer for n in walk(stmt) if isinstance(n, BufferStore) and n.buffer.scope.startswith("shared")}
+    own = {n.buffer for n in preorder(stmt) if isinstance(n, Allocate)}
+    own |= {n.buffer for n in preorder(stmt) if isinstance(n, BufferStore) and n.buffer.scope.startswith("shared")}
     found = ("tile", "")
     stack: list[tuple[Stmt, tuple[str, ...]]] = [(stmt, ())]
     while stack:  # in program order

@@ -25,7 +25,7 @@ from autosched.codegen.cpu.values import ValueEmitter
 from autosched.codegen.lower.asserts import ASSERT
 from autosched.codegen.lower.loops import enter
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.runtime.kernel import Check
 from autosched.tir import expr as E
 from autosched.tir.atomic import added
@@ -76,7 +76,7 @@ class Tile:
 
     def key(self, isa: Isa) -> Hashable:
         """Equal for tiles whose functions have one text, of those that are compiled apart."""
-        nodes = (n for root in (*self.buffers, *self.variables, self.stmt) for n in walk(root))
+        nodes = (n for root in (*self.buffers, *self.variables, self.stmt) for n in preorder(root))
         names = tuple(dict.fromkeys(n.name for n in nodes if isinstance(n, Var | Buffer)))
         bounds = tuple(self.analyzer.bound(v) for v in self.variables)
         return self.name, self.form, names, bounds, self.no_alias, self.aliased, self.configured, isa
@@ -131,7 +131,7 @@ def _emit_body(function: ir.Function, tile: Tile, isa: Isa, unmasked: frozenset[
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
     emitter.flat, emitter.divided, emitter.sums, emitter.slots, emitter.unmasked = {}, {}, {}, {}, unmasked
     emitter.entry = ir.IRBuilder(entry)
-    written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
+    written = {n.buffer for n in preorder(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
     emitter.checks, emitter.guards, emitter.configured = tile.checks, tile.guards, tile.configured
     emitter.status = emitter.builder.bitcast(arguments.pop(), I64.as_pointer()) if tile.checks else None
@@ -219,7 +219,7 @@ class TileEmitter(ValueEmitter):
 
         Raises CodegenError for a call of code from outside.
         """
-        for call in (x for x in walk(e) if isinstance(x, E.Call)):
+        for call in (x for x in preorder(e) if isinstance(x, E.Call)):
             if call.op in ("call_extern", "tvm_call_packed"):
                 name = call.args[0].value if call.args and isinstance(call.args[0], E.StringImm) else call.op
                 raise CodegenError(f"a kernel cannot call '{name}': it is no function of this compiler")
@@ -373,7 +373,7 @@ class TileEmitter(ValueEmitter):
         assert isinstance(start, Affine), "outside of a vectorised loop no value depends on the lane"
         straight = 0
         if full > MOST_VECTORS:
-            group = 1 if any(isinstance(n, For) for n in walk(body)) else VECTORS_AT_ONCE
+            group = 1 if any(isinstance(n, For) for n in preorder(body)) else VECTORS_AT_ONCE
             straight = full // group * group
             end = self.scalar(start.plus(Affine(straight * widest)))
 
@@ -487,14 +487,14 @@ class TileEmitter(ValueEmitter):
 
 def _fills_lanes(loop: For) -> bool:
     """Whether each iteration stores to places of its own: else the iterations must run one after the other."""
-    own = {n.loop_var for n in walk(loop.body) if isinstance(n, For)}
-    inside = {n.buffer for n in walk(loop.body) if isinstance(n, Allocate)}
+    own = {n.loop_var for n in preorder(loop.body) if isinstance(n, For)}
+    inside = {n.buffer for n in preorder(loop.body) if isinstance(n, Allocate)}
     if inside:
         return False
     variable = {loop.loop_var}
-    lets = {n.var for n in walk(loop.body) if isinstance(n, LetStmt | E.Let)}
-    for store in (n for n in walk(loop.body) if isinstance(n, BufferStore)):
-        used = {x for i in store.indices for x in walk(i) if isinstance(x, Var)}
+    lets = {n.var for n in preorder(loop.body) if isinstance(n, LetStmt | E.Let)}
+    for store in (n for n in preorder(loop.body) if isinstance(n, BufferStore)):
+        used = {x for i in store.indices for x in preorder(i) if isinstance(x, Var)}
         if not used & (variable | lets):
             return False
     return loop.loop_var not in own
@@ -502,10 +502,10 @@ def _fills_lanes(loop: For) -> bool:
 
 def _vector_dtype(body: Stmt) -> str:
     """The widest dtype that the body stores: one vector of it fills a register."""
-    dtypes = [n.buffer.dtype for n in walk(body) if isinstance(n, BufferStore)]
+    dtypes = [n.buffer.dtype for n in preorder(body) if isinstance(n, BufferStore)]
     return max(dtypes, key=item_bytes) if dtypes else "float32"
 
 
 def _has_chains(body: Stmt) -> bool:
     """Whether the body calls functions that are long chains of operations."""
-    return any(isinstance(n, E.Call) and n.op in FUNCTIONS and n.dtype == "float32" for n in walk(body))
+    return any(isinstance(n, E.Call) and n.op in FUNCTIONS and n.dtype == "float32" for n in preorder(body))

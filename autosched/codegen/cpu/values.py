@@ -23,7 +23,7 @@ from autosched.codegen.cpu.types import (
 )  # fmt: skip
 from autosched.codegen.cpu.unpack import emit_field
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import is_float, is_int
@@ -355,4 +355,4 @@ class ValueEmitter(MemoryEmitter):
 
 
 def _touches_memory(e: PrimExpr) -> bool:
-    return any(isinstance(x, BufferLoad | E.Call) for x in walk(e))
+    return any(isinstance(x, BufferLoad | E.Call) for x in preorder(e))

@@ -26,7 +26,7 @@ from autosched.codegen.lower.shared_memory import is_shared
 from autosched.codegen.lower.software_pipeline import COMMIT, COPY, WAIT
 from autosched.codegen.lower.warpgroups import OPERATIONS
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.ir.structural import structural_key
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, PrimExpr
@@ -98,7 +98,7 @@ class LaunchWriter(Writer):
         key = f"{self.memory} {sorted(aliased)} {[*shared.values()]} {form}"
         checks = self.checks.of(stmt)
         if self.checks.guards:
-            accesses = (n for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore))
+            accesses = (n for n in preorder(stmt) if isinstance(n, BufferLoad | BufferStore))
             key = f"{key} {[self.checks.guards_of(n) for n in accesses]}"
         if checks:
             self._can_stop(stmt)
@@ -132,9 +132,9 @@ class LaunchWriter(Writer):
 
     def _can_stop(self, stmt: Stmt) -> None:
         """Refuse what may end a thread's tile beside what the threads of a warp or block do together."""
-        guarded = any(self.checks.guards_of(n) for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore))
-        guarded = guarded or any(isinstance(n, Call) and n.op == ASSERT for n in walk(stmt))
-        together = [n.op for n in walk(stmt) if isinstance(n, Call) and n.op in TOGETHER]
+        guarded = any(self.checks.guards_of(n) for n in preorder(stmt) if isinstance(n, BufferLoad | BufferStore))
+        guarded = guarded or any(isinstance(n, Call) and n.op == ASSERT for n in preorder(stmt))
+        together = [n.op for n in preorder(stmt) if isinstance(n, Call) and n.op in TOGETHER]
         if guarded and together:
             raise CodegenError(
                 f"no assertion, and no check of an access that is not proved, can stand beside '{together[0]}', which "

@@ -52,7 +52,7 @@ from autosched.codegen.lower.fragments import LDMATRIX, MMA, TO_TF32
 from autosched.codegen.lower.software_pipeline import COMMIT, COPY, ROLLED, WAIT
 from autosched.codegen.lower.warpgroups import OPERATIONS
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_float, is_int, item_bytes
@@ -104,7 +104,7 @@ def define_device_tile(module: ir.Module, tile: DeviceTile) -> ir.Function:
         argument.name = name
         if tile.no_alias and i < len(tile.buffers) and i not in tile.aliased:
             argument.add_attribute("noalias")
-    large = any(_elements(n.buffer) >= 1 << 31 for n in walk(tile.stmt) if isinstance(n, BufferLoad | BufferStore))
+    large = any(_elements(n.buffer) >= 1 << 31 for n in preorder(tile.stmt) if isinstance(n, BufferLoad | BufferStore))
     try:
         _emit_body(function, tile, I64 if large else I32)
     except _TooWide:
@@ -126,7 +126,7 @@ def _emit_body(function: ir.Function, tile: DeviceTile, index_type: ir.Type) -> 
     emitter.flat, emitter.divided, emitter.sums, emitter.slots = {}, {}, {}, {}
     emitter.unmasked = frozenset()
     emitter.entry = NvvmBuilder(entry)
-    written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
+    written = {n.buffer for n in preorder(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
     emitter.checks, emitter.guards = tile.checks, tile.guards
     emitter.status = emitter.builder.bitcast(arguments.pop(), I64.as_pointer()) if tile.checks else None
@@ -393,8 +393,8 @@ class DeviceEmitter(TileEmitter):
 
     def may_run(self, condition: PrimExpr, side: PrimExpr) -> bool:
         """Whether a side may be computed though it is not taken: it reads registers or what the condition has read."""
-        known = {form_key(x) for x in walk(condition) if isinstance(x, BufferLoad)}
-        for x in walk(side):
+        known = {form_key(x) for x in preorder(condition) if isinstance(x, BufferLoad)}
+        for x in preorder(side):
             if isinstance(x, E.Call):
                 return False
             if isinstance(x, BufferLoad) and not self.places[x.buffer].is_local and form_key(x) not in known:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from autosched.codegen.lower.cross_thread import is_lane_reduction
 from autosched.codegen.lower.software_pipeline import COPY, WAIT
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir.atomic import ATOMIC_ADD, added
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, FloorMod, IntImm, Let, PrimExpr, StringImm, Var, const_int
@@ -87,7 +87,7 @@ def place_barriers(body: Stmt, ranges: Ranges, divergent: frozenset[Var]) -> Stm
     Raises     CodegenError where one is needed under a condition, or in a loop, that threads do not go through together
     """
     placer = _Placer(ranges, divergent)
-    copies = [x.args[0] for x in walk(body) if isinstance(x, Call) and x.op == COPY]
+    copies = [x.args[0] for x in preorder(body) if isinstance(x, Call) and x.op == COPY]
     targets = dict.fromkeys(x.buffer for x in copies if isinstance(x, BufferLoad) and x.buffer in ranges)
     placer.landing = frozenset(Access(*ranges[b], True) for b in targets)
     return placer.visit(body, frozenset())[0]
@@ -101,9 +101,9 @@ class _Placer:
 
     def accesses(self, node: Stmt | PrimExpr) -> Pending:
         found = set()
-        copied = {id(x.args[0]) for x in walk(node) if isinstance(x, Call) and x.op == COPY}
-        sums = {id(c.args[0]) for c in walk(node) if isinstance(c, Call) and c.op == ATOMIC_ADD}
-        for x in walk(node):
+        copied = {id(x.args[0]) for x in preorder(node) if isinstance(x, Call) and x.op == COPY}
+        sums = {id(c.args[0]) for c in preorder(node) if isinstance(c, Call) and c.op == ATOMIC_ADD}
+        for x in preorder(node):
             if id(x) in sums:
                 continue  # the sum's own element is read with the store
             if isinstance(x, BufferLoad | BufferStore) and x.buffer in self.ranges:
@@ -151,7 +151,7 @@ class _Placer:
 
     def inward(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
         """`if condition: stmt`, with the condition at each of its statements: barriers can stand between them."""
-        if not any(isinstance(x, BufferLoad) for x in walk(condition)):  # else a statement may change it
+        if not any(isinstance(x, BufferLoad) for x in preorder(condition)):  # else a statement may change it
             match stmt:
                 case SeqStmt():
                     return seq(*(self.inward(condition, s) for s in stmt.seq))
@@ -164,7 +164,7 @@ class _Placer:
     def whole(self, stmt: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
         """A statement that no barrier may stand in."""
         used = self.accesses(stmt)
-        if not isinstance(stmt, BufferStore) and any(is_lane_reduction(x) for x in walk(stmt)):
+        if not isinstance(stmt, BufferStore) and any(is_lane_reduction(x) for x in preorder(stmt)):
             raise CodegenError(
                 "a reduction that threads share stands under a condition, or in a loop, that they do not go through "
                 "together",
@@ -188,7 +188,7 @@ class _Placer:
         """
         if isinstance(stmt, BufferStore | Evaluate) or (isinstance(stmt, For) and stmt.kind == LoopKind.VECTORIZED):
             return False
-        nodes = list(walk(stmt))
+        nodes = list(preorder(stmt))
         stores = [n for n in nodes if isinstance(n, BufferStore) and n.buffer in self.ranges]
         loads = [n for n in nodes if isinstance(n, BufferLoad) and n.buffer in self.ranges]
         return any(
@@ -219,7 +219,7 @@ class _Placer:
 
     def diverges(self, e: PrimExpr) -> bool:
         """Whether threads of a block may have different values."""
-        if any(isinstance(x, BufferLoad | Let) for x in walk(e)):
+        if any(isinstance(x, BufferLoad | Let) for x in preorder(e)):
             return True
         return bool(free_vars(e) & self.divergent)
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
 from autosched.errors import CodegenError
-from autosched.ir.node import Node, children, map_children, walk
+from autosched.ir.node import Node, children, map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
@@ -27,7 +27,7 @@ def share_expressions(func: PrimFunc) -> PrimFunc:
     A[i * 8 + j] = B[i * 8 + j]   ->   cse_v = i * 8 + j
                                        A[cse_v] = B[cse_v]
     """
-    if any(isinstance(x, BlockRealize) for x in walk(func.body)):
+    if any(isinstance(x, BlockRealize) for x in preorder(func.body)):
         raise CodegenError("CommonSubexprElimTIR takes functions without blocks", hint="LowerOpaqueBlock comes first")
     names = iter(f"cse_v{n}" for n in range(1, 1 << 30))
     return func.with_body(_shared(func.body, names))
@@ -56,7 +56,7 @@ def _below(stmt: Stmt, names: Iterator[str]) -> Stmt:
 
 def _bound_inside(stmt: Stmt) -> set[Var]:
     found: set[Var] = set()
-    for x in walk(stmt):
+    for x in preorder(stmt):
         if isinstance(x, For):
             found.add(x.loop_var)
         elif isinstance(x, LetStmt | E.Let):
@@ -67,7 +67,7 @@ def _bound_inside(stmt: Stmt) -> set[Var]:
 def _is_arithmetic(x: PrimExpr) -> bool:
     """Integer arithmetic without memory and calls, of which there is something to save."""
     arithmetic = isinstance(x, E.BinaryOp) and not isinstance(x, E.CmpOp) and is_int(x.dtype)
-    return arithmetic and not any(isinstance(n, BufferLoad | E.Call | E.Let) or _may_fail(n) for n in walk(x))
+    return arithmetic and not any(isinstance(n, BufferLoad | E.Call | E.Let) or _may_fail(n) for n in preorder(x))
 
 
 def _may_fail(x: object) -> bool:
@@ -87,7 +87,7 @@ def _most_repeated(stmt: Stmt, bound: set[Var]) -> tuple[Hashable, PrimExpr] | N
             key = form_key(x)
             counts[key] = (counts.get(key, (0, x))[0] + 1, x)
         stack += children(x) if not isinstance(x, Allocate) else [x.body]
-    repeated = [(sum(1 for _ in walk(x)), key, x) for key, (count, x) in counts.items() if count > 1]
+    repeated = [(sum(1 for _ in preorder(x)), key, x) for key, (count, x) in counts.items() if count > 1]
     if not repeated:
         return None
     _, key, value = max(repeated, key=lambda item: item[0])

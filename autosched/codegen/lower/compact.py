@@ -249,9 +249,9 @@ def _split(form: Linear, outer: set[Var]) -> tuple[Linear, Linear] | None:
 
 
 def _loads(atom: PrimExpr) -> bool:
-    from autosched.ir.node import walk
+    from autosched.ir.node import preorder
 
-    return any(isinstance(x, BufferLoad) for x in walk(atom))
+    return any(isinstance(x, BufferLoad) for x in preorder(atom))
 
 
 def _dim(
@@ -326,6 +326,6 @@ def _scope(scope: str, shape: Sequence[PrimExpr], dtype: str, path: tuple[Stmt, 
 
 
 def _below(stmt: Stmt) -> list[Stmt]:
-    from autosched.ir.node import walk
+    from autosched.ir.node import preorder
 
-    return [n for n in walk(stmt) if isinstance(n, For | LetStmt)]
+    return [n for n in preorder(stmt) if isinstance(n, For | LetStmt)]

@@ -68,7 +68,7 @@ from autosched.codegen.lower.vthreads import lower_vthreads
 from autosched.codegen.lower.warpgroups import lower_warpgroups
 from autosched.codegen.lower.zero_fill import zero_fill
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir.atomic import store_atomics
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.dtypes import item_bytes
@@ -176,7 +176,7 @@ def used_by_nests(root: BlockRealize) -> frozenset[Buffer]:
 
 
 def _used(stmt: Stmt) -> list[Buffer]:
-    return [n.buffer for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore | BufferData)]
+    return [n.buffer for n in preorder(stmt) if isinstance(n, BufferLoad | BufferStore | BufferData)]
 
 
 def _finish(launch: LoweredLaunch, body: Stmt) -> None:
@@ -252,7 +252,7 @@ def _bytes(shape: Sequence[PrimExpr], dtype: str) -> int:
 
 def _check_scratch(body: Stmt, left: list[Buffer], launch: LoweredLaunch) -> None:
     """Refuse a launch that reads what other threads of it leave in device memory: they do not wait for each other."""
-    loaded = {n.buffer for n in walk(body) if isinstance(n, BufferLoad)}
+    loaded = {n.buffer for n in preorder(body) if isinstance(n, BufferLoad)}
     for buffer in left:
         if buffer in loaded:
             raise CodegenError(

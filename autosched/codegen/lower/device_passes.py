@@ -18,7 +18,7 @@ from autosched.codegen.lower.software_pipeline import pipeline_loops
 from autosched.codegen.lower.tidy import tidy
 from autosched.codegen.lower.vthreads import lower_vthreads
 from autosched.errors import CodegenError, InvalidValueError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import const
@@ -118,7 +118,7 @@ def with_barriers(func: PrimFunc, scope: str) -> PrimFunc:
 def _is_bound(stmt: Stmt) -> bool:
     """Whether loops are bound to blocks or threads; virtual threads are not."""
     return any(
-        isinstance(x, For) and x.kind == LoopKind.THREAD_BINDING and "vthread" not in x.thread for x in walk(stmt)
+        isinstance(x, For) and x.kind == LoopKind.THREAD_BINDING and "vthread" not in x.thread for x in preorder(stmt)
     )
 
 
@@ -131,7 +131,7 @@ def _around(body: Stmt, axes: tuple[ThreadAxis, ...]) -> Stmt:
 
 
 def _allocated(func: PrimFunc) -> list[Buffer]:
-    return [x.buffer for x in walk(func.body) if isinstance(x, Allocate)]
+    return [x.buffer for x in preorder(func.body) if isinstance(x, Allocate)]
 
 
 def _item_bytes(func: PrimFunc) -> dict[str, int]:

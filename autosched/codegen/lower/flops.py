@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.ir.node import Node, children, walk
+from autosched.ir.node import Node, children, preorder
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr, Var, as_int, const_int
@@ -115,7 +115,7 @@ def evaluate_index(e: PrimExpr, values: Mapping[Var, np.ndarray]) -> np.ndarray 
 
 def _in_expression(value: Node) -> int:
     count = 0
-    for node in walk(value):
+    for node in preorder(value):
         if isinstance(node, _ARITHMETIC) and is_float(node.dtype):
             count += 1
         elif isinstance(node, E.Call) and node.op not in _NO_WORK and is_float(node.dtype):
@@ -129,14 +129,14 @@ def count_work(func: PrimFunc) -> int:
 
     This is what rates of direct and fast algorithms (Winograd) are compared by.
     """
-    blocks = [x for x in walk(func.body, scalars=False) if isinstance(x, Block) and x.iter_vars]
+    blocks = [x for x in preorder(func.body, scalars=False) if isinstance(x, Block) and x.iter_vars]
     return sum(math.prod(as_int(iv.dom.extent) for iv in b.iter_vars) * count_flops(b.body) for b in blocks)
 
 
 def symbolic_work(func: PrimFunc) -> PrimExpr:
     """Floating-point operations of an unscheduled function over symbols, as `count_work` counts them."""
     total: PrimExpr = E.const(0, "int64")
-    for block in (x for x in walk(func.body) if isinstance(x, Block) and x.iter_vars):
+    for block in (x for x in preorder(func.body) if isinstance(x, Block) and x.iter_vars):
         each: PrimExpr = E.const(count_flops(block.body), "int64")
         for iv in block.iter_vars:
             each = E.mul(each, iv.dom.extent)

@@ -35,7 +35,7 @@ from autosched.codegen.lower.cross_thread import LANES as COMBINED
 from autosched.codegen.lower.launches import LoweredLaunch
 from autosched.codegen.lower.shared_memory import constant_strides
 from autosched.errors import CodegenError
-from autosched.ir.node import map_children, walk
+from autosched.ir.node import map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, all_of, const_int
@@ -80,7 +80,7 @@ def is_fragment(buffer: Buffer) -> bool:
 
 def lower_fragments(body: Stmt, launch: LoweredLaunch) -> Stmt:
     """The statement with fragments as registers of each lane. Raises CodegenError for what no tensor core does."""
-    buffers = {n.buffer for n in walk(body) if isinstance(n, BufferLoad | BufferStore) and is_fragment(n.buffer)}
+    buffers = {n.buffer for n in preorder(body) if isinstance(n, BufferLoad | BufferStore) and is_fragment(n.buffer)}
     if not buffers:
         return body
     if any(b.scope == GROUP_ACCUMULATOR for b in buffers):
@@ -155,7 +155,7 @@ class Fragments:
             return Allocate(place.registers, self.visit(stmt.body))
         nest = Nest.of(stmt)
         if nest is not None and any(
-            isinstance(n, BufferLoad | BufferStore) and is_fragment(n.buffer) for n in walk(stmt)
+            isinstance(n, BufferLoad | BufferStore) and is_fragment(n.buffer) for n in preorder(stmt)
         ):
             return self.lower(nest)
         return map_children(stmt, lambda c: self.visit(c) if isinstance(c, Stmt) else c)
@@ -208,8 +208,8 @@ class Fragments:
 
     def is_transposed(self, buffer: Buffer, body: Stmt) -> bool:
         """Whether a second operand is indexed [j, k]: j is what the accumulator's last index runs over."""
-        for store in (n for n in walk(body) if isinstance(n, BufferStore) and n.buffer.scope == ACCUMULATOR):
-            for load in (x for x in walk(store.value) if isinstance(x, BufferLoad) and x.buffer is buffer):
+        for store in (n for n in preorder(body) if isinstance(n, BufferStore) and n.buffer.scope == ACCUMULATOR):
+            for load in (x for x in preorder(store.value) if isinstance(x, BufferLoad) and x.buffer is buffer):
                 columns = free_vars(store.indices[-1])
                 first, last = free_vars(load.indices[-2]), free_vars(load.indices[-1])
                 return bool(first & columns) and not last & columns
@@ -218,7 +218,7 @@ class Fragments:
     # --- statements ---------------------------------------------------------------------------------------------
 
     def lower(self, nest: Nest) -> Stmt:
-        target, used = nest.store.buffer, [x for x in walk(nest.store.value) if isinstance(x, BufferLoad)]
+        target, used = nest.store.buffer, [x for x in preorder(nest.store.value) if isinstance(x, BufferLoad)]
         operands = [x for x in used if x.buffer.scope in (MATRIX_A, MATRIX_B)]
         for loop in nest.loops:
             if const_int(loop.extent) is None or const_int(loop.start) != 0:
@@ -275,7 +275,7 @@ class Fragments:
 
     def elements(self, nest: Nest) -> Stmt:
         """A store that reads or writes elements of an accumulator, or values of its rows: each lane does its own."""
-        touched = [x for x in (nest.store, *walk(nest.store.value)) if isinstance(x, BufferLoad | BufferStore)]
+        touched = [x for x in (nest.store, *preorder(nest.store.value)) if isinstance(x, BufferLoad | BufferStore)]
         mine = [x for x in touched if x.buffer.scope == self.accumulator]
         of_rows = [x for x in touched if x.buffer.scope == ROW_VALUES]
         first = (mine or of_rows)[0]
@@ -349,7 +349,7 @@ class Fragments:
             raise CodegenError(f"a row's elements are combined into '{store.buffer.name}' by none of {list(COMBINE)}")
         own = [isinstance(x, BufferLoad) and x.buffer is store.buffer for x in (value.a, value.b)]
         term = value.b if own[0] else value.a
-        if sum(own) != 1 or any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in walk(term)):
+        if sum(own) != 1 or any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in preorder(term)):
             raise CodegenError(f"'{store.buffer.name}' is combined with itself")
         part = Buffer(f"{store.buffer.name}_part", (IntImm(1),), store.buffer.dtype, scope="local")
         at, start = (IntImm(0),), E.const(_START[name], store.buffer.dtype)
@@ -376,7 +376,7 @@ class Fragments:
         """The registers of A from those of an accumulator: the lane that needs an element has it."""
         place, values_place = self.places[nest.store.buffer], self.places[source.buffer]
         bits = {"float16": "uint16", "uint16": "uint16"}.get(nest.store.buffer.dtype)
-        used = [x for x in walk(nest.store.value) if isinstance(x, BufferLoad) and is_fragment(x.buffer)]
+        used = [x for x in preorder(nest.store.value) if isinstance(x, BufferLoad) and is_fragment(x.buffer)]
         same = all(
             form_key(i) == form_key(j)
             for x in used
@@ -428,7 +428,8 @@ class Fragments:
         """Fill the registers of an operand."""
         place = self.places[nest.store.buffer]
         source = stripped(nest.store.value)
-        accumulated = [x for x in walk(nest.store.value) if isinstance(x, BufferLoad) and x.buffer.scope == ACCUMULATOR]
+        loads = (x for x in preorder(nest.store.value) if isinstance(x, BufferLoad))
+        accumulated = [x for x in loads if x.buffer.scope == ACCUMULATOR]
         if accumulated:
             return self.from_accumulator(nest, accumulated[0])
         if nest.conditions or not isinstance(source, BufferLoad):

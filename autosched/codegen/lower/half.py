@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from autosched.ir.node import map_children, walk
+from autosched.ir.node import map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.expr import Call, FloatImm, PrimExpr, Var
@@ -27,9 +27,9 @@ def widen_sums(body: Stmt, buffers: Iterable[Buffer]) -> tuple[Stmt, dict[Buffer
     candidates = {b for b in buffers if b.scope in IN_REGISTERS and b.dtype in HALVES}
     sums = {
         s.buffer
-        for s in walk(body)
+        for s in preorder(body)
         if isinstance(s, BufferStore) and s.buffer in candidates
-        for x in walk(s.value)
+        for x in preorder(s.value)
         if isinstance(x, BufferLoad) and x.buffer is s.buffer
     }
     wide = {b: dataclasses.replace(b, dtype=WIDE) for b in sums}
@@ -78,9 +78,9 @@ def lower_halves(
     """
     types = frozenset(dtypes)
     bits = {b: dataclasses.replace(b, dtype=BITS) for b in dict.fromkeys(buffers) if b.dtype in types}
-    inner = {n.buffer for n in walk(body) if isinstance(n, Allocate) and n.buffer.dtype in types}
+    inner = {n.buffer for n in preorder(body) if isinstance(n, Allocate) and n.buffer.dtype in types}
     bits |= {b: dataclasses.replace(b, dtype=BITS) for b in inner if b not in bits}
-    if not bits and not any(isinstance(x, PrimExpr) and x.dtype in types for x in walk(body)):
+    if not bits and not any(isinstance(x, PrimExpr) and x.dtype in types for x in preorder(body)):
         return body, {}
     return _Narrow(types, bits, {}).statement(body), bits
 
@@ -122,7 +122,7 @@ class _Narrow:
 
     def expression(self, e: PrimExpr) -> PrimExpr:
         """The expression; one of the types as float32."""
-        if isinstance(e, Call) and (e.op == "prefetch" or any(isinstance(x, BufferData) for x in walk(e))):
+        if isinstance(e, Call) and (e.op == "prefetch" or any(isinstance(x, BufferData) for x in preorder(e))):
             return replace_buffers(e, self.bits)  # an instruction that takes the bits, or their place
         new = map_children(e, self.child)
         match new:

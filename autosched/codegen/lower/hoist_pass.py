@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import PrimExpr, Var
@@ -60,9 +60,9 @@ def _again(loop: For, body: Stmt) -> For:
 
 def _is_fixed(value: PrimExpr, loop: For) -> bool:
     """Whether a value is the same in all iterations: it reads no memory that they write, and not the loop variable."""
-    if uses(value, {loop.loop_var}) or any(isinstance(x, E.Call) for x in walk(value)):
+    if uses(value, {loop.loop_var}) or any(isinstance(x, E.Call) for x in preorder(value)):
         return False
-    read = {x.buffer for x in walk(value) if isinstance(x, BufferLoad)}
-    written = {x.buffer for x in walk(loop.body) if isinstance(x, BufferStore)}
-    inside = {b for x in walk(loop.body) if isinstance(x, Block) for b in x.alloc_buffers}
+    read = {x.buffer for x in preorder(value) if isinstance(x, BufferLoad)}
+    written = {x.buffer for x in preorder(loop.body) if isinstance(x, BufferStore)}
+    inside = {b for x in preorder(loop.body) if isinstance(x, Block) for b in x.alloc_buffers}
     return not read & (written | inside)

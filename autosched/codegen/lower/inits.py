@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from autosched.codegen.lower.loops import guarded
-from autosched.ir.node import Node, children, map_children, walk
+from autosched.ir.node import Node, children, map_children, preorder
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import EQ as EQUAL
@@ -77,7 +77,7 @@ def _place(path: list[Node]) -> int | None:
 
 
 def _touches(stmt: Stmt, buffers: set[Buffer]) -> bool:
-    return any(isinstance(n, BufferLoad | BufferStore) and n.buffer in buffers for n in walk(stmt))
+    return any(isinstance(n, BufferLoad | BufferStore) and n.buffer in buffers for n in preorder(stmt))
 
 
 def _init_nest(loops: list[Node], realize: BlockRealize) -> Stmt:

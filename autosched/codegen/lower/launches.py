@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from autosched.codegen.lower.asserts import ASSERT
 from autosched.errors import CodegenError
-from autosched.ir.node import map_children, walk
+from autosched.ir.node import map_children, preorder
 from autosched.runtime.cuda.kernel import MOST_CLUSTER, TensorMap
 from autosched.tir import expr as E
 from autosched.tir.atomic import added
@@ -145,7 +145,7 @@ def bind_threads(
 
     Loops over blocks may have extents of `sizes`, which come with the call; those along one axis then have the same.
     """
-    loops = [n for n in walk(nest) if isinstance(n, For) and n.kind == LoopKind.THREAD_BINDING]
+    loops = [n for n in preorder(nest) if isinstance(n, For) and n.kind == LoopKind.THREAD_BINDING]
     known = Analyzer({v: (1, most) for v, most in (sizes or {}).items()})
     extents: dict[str, int] = {}
     by_size: dict[str, PrimExpr] = {}
@@ -185,7 +185,7 @@ def bind_threads(
         for tag in sorted(extents, key=lambda t: (not t.startswith("block"), t))
     }
     threads = [a for a in axes.values() if a.tag.startswith("threadIdx") and a.extent > 1]
-    extents_of = {n.loop_var: const_int(n.extent) or 0 for n in walk(nest) if isinstance(n, For)}
+    extents_of = {n.loop_var: const_int(n.extent) or 0 for n in preorder(nest) if isinstance(n, For)}
     once = _Once(threads, outside, {**extents_of, **{a.var: a.extent for a in axes.values()}})
     nest = _added_once(nest, {tag: axis for tag, axis in axes.items() if axis in threads})
     return LoweredLaunch(once.visit(_bound(nest, axes)), tuple(axes.values()), sizes=dict(sizes or {}))
@@ -224,9 +224,9 @@ class _Once:
         if used & named or not (is_shared or stmt.buffer in self.outside) or added(stmt) is not None:
             return stmt
         others = [a for a in self.threads if a.var not in used]
-        if any(isinstance(x, BufferLoad) and x.buffer.scope.startswith("wmma") for x in walk(stmt.value)):
+        if any(isinstance(x, BufferLoad) and x.buffer.scope.startswith("wmma") for x in preorder(stmt.value)):
             others = [a for a in others if a.tag != "threadIdx.x"]
-        adds_up = any(isinstance(x, BufferLoad) and x.buffer is stmt.buffer for x in walk(stmt.value))
+        adds_up = any(isinstance(x, BufferLoad) and x.buffer is stmt.buffer for x in preorder(stmt.value))
         if is_shared and adds_up and len(others) < len(self.threads):
             self.require_own_elements(stmt, used)
         if not others:

@@ -40,6 +40,6 @@ def guarded(condition: PrimExpr, body: Stmt) -> Stmt:
 
 def loop_vars(stmt: Stmt) -> dict[Var, For]:
     """The loops at or below a statement by their variables."""
-    from autosched.ir.node import walk
+    from autosched.ir.node import preorder
 
-    return {node.loop_var: node for node in walk(stmt) if isinstance(node, For)}
+    return {node.loop_var: node for node in preorder(stmt) if isinstance(node, For)}

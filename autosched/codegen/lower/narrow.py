@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 
-from autosched.ir.node import map_children, walk
+from autosched.ir.node import map_children, preorder
 from autosched.runtime.cuda.kernel import MOST_ELEMENTS
 from autosched.runtime.size_expr import shape_at
 from autosched.tir import expr as E
@@ -34,7 +34,7 @@ def narrow_indices(
     """
     sizes = sizes or {}
     used = dict.fromkeys(buffers)
-    nodes = list(walk(body))
+    nodes = list(preorder(body))
     is_wide = any(isinstance(n, For) and n.loop_var.dtype == "int64" for n in nodes) or bool(sizes)
     loops = {n.loop_var: Var(n.loop_var.name, INDEX) for n in nodes if isinstance(n, For)}
     to_narrow = _Narrow({**loops, **sizes})

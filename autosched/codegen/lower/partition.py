@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from autosched.codegen.lower.loops import const_range, enter
 from autosched.codegen.lower.tidy import difference, tidy
-from autosched.ir.node import Node, children, map_children, walk
+from autosched.ir.node import Node, children, map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.expr import IntImm, PrimExpr, Var, all_of
 from autosched.tir.functor import free_vars, replace_buffers, rewrite
@@ -154,7 +154,7 @@ def _by_range(loop: For, group: list[_Condition]) -> Stmt | None:
 
 def _with_own_buffers(stmt: Stmt) -> Stmt:
     """A copy of a statement whose allocations are its own: one piece may be a task, and another a phase by itself."""
-    found = {node.buffer for node in walk(stmt) if isinstance(node, Allocate)}
+    found = {node.buffer for node in preorder(stmt) if isinstance(node, Allocate)}
     return replace_buffers(stmt, {buffer: dataclasses.replace(buffer) for buffer in found})
 
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from autosched.ir.node import children, map_children, walk
+from autosched.ir.node import children, map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
@@ -92,7 +92,7 @@ def _prefetches(path: Sequence[For], load: BufferLoad, elements: int, line: int,
     Where blocks take turns, the share of one is smaller: the lines of a step are those of the next ones too.
     """
     share = _share(elements, path)
-    inner = {n.loop_var: n.start for n in walk(path[0]) if isinstance(n, For)}
+    inner = {n.loop_var: n.start for n in preorder(path[0]) if isinstance(n, For)}
     start: dict[Var, PrimExpr] = dict(inner)
     *outer, last = (substitute(i, start) for i in load.indices)
     done: PrimExpr = const(0, path[0].loop_var.dtype)

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from autosched.codegen.lower.loops import enter
 from autosched.codegen.lower.phases import LoweredPhase
-from autosched.ir.node import Node, children, walk
+from autosched.ir.node import Node, children, preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import Range
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -76,7 +76,7 @@ def _facts(condition: PrimExpr, a: Analyzer, fixed: frozenset[Buffer]) -> list[L
         return _facts(condition.args[0], a, fixed)
     if not isinstance(condition, E.LT | E.LE | E.GT | E.GE | E.EQ) or not is_int(condition.a.dtype):
         return []
-    if any(isinstance(x, BufferLoad) and x.buffer not in fixed for x in walk(condition)):
+    if any(isinstance(x, BufferLoad) and x.buffer not in fixed for x in preorder(condition)):
         return []
     small, large = (condition.b, condition.a) if isinstance(condition, E.GT | E.GE) else (condition.a, condition.b)
     form = Linear().add(a.linear(small)).add(a.linear(large), -1)
@@ -261,8 +261,8 @@ def _let(k: _Known, var: Var, value: PrimExpr) -> _Known:
 
 def unproved(phases: Sequence[LoweredPhase]) -> list[Access]:
     """The accesses of a kernel that may leave their buffers, in program order."""
-    written = {n.buffer for phase in phases for n in walk(phase.body) if isinstance(n, BufferStore)}
-    read = {n.buffer for phase in phases for n in walk(phase.body) if isinstance(n, BufferLoad)}
+    written = {n.buffer for phase in phases for n in preorder(phase.body) if isinstance(n, BufferStore)}
+    read = {n.buffer for phase in phases for n in preorder(phase.body) if isinstance(n, BufferLoad)}
     prover = _Prover(frozenset(read - written))
     for phase in phases:
         analyzer = Analyzer(trust_checks=True)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 
 from autosched.codegen.lower.loops import enter
 from autosched.codegen.lower.tidy import difference
-from autosched.ir.node import map_children, walk
+from autosched.ir.node import map_children, preorder
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, all_of, const_int
 from autosched.tir.functor import free_vars, rewrite
@@ -22,8 +22,8 @@ def unroll_register_loops(stmt: Stmt) -> Stmt:
     new = map_children(stmt, lambda c: unroll_register_loops(c) if isinstance(c, Stmt) else c)
     if not isinstance(new, For) or new.kind != LoopKind.SERIAL or const_int(new.extent) is None:
         return new
-    own = {n.buffer for n in walk(new.body) if isinstance(n, Allocate)}
-    for node in walk(new.body):
+    own = {n.buffer for n in preorder(new.body) if isinstance(n, Allocate)}
+    for node in preorder(new.body):
         if not isinstance(node, BufferLoad | BufferStore) or node.buffer.scope != IN_REGISTERS or node.buffer in own:
             continue
         if any(new.loop_var in free_vars(i) for i in node.indices):
@@ -106,7 +106,7 @@ def _element_key(condition: PrimExpr, store: BufferStore, fixed: frozenset[Var])
     """What the condition says of the stored element's indices, the same for every way to write them; None: of more."""
     a = Analyzer()
     form = difference(condition, a)
-    if form is None or any(isinstance(x, BufferLoad) for x in walk(condition)):
+    if form is None or any(isinstance(x, BufferLoad) for x in preorder(condition)):
         return None
     rest = Linear().add(form)
     factors: list[int] = []
@@ -130,7 +130,7 @@ def _without(stmt: Stmt, common: dict[Buffer, set[object]], fixed: frozenset[Var
     if not isinstance(new, IfThenElse) or new.else_case is not None:
         return new
     stores = [store for store, _ in _stores(new.then_case, ())]
-    reads = {x.buffer for x in walk(new.then_case) if isinstance(x, BufferLoad)}
+    reads = {x.buffer for x in preorder(new.then_case) if isinstance(x, BufferLoad)}
     if not stores or any(b.scope == "global" for b in reads) or any(s.buffer not in common for s in stores):
         return new
     kept = []

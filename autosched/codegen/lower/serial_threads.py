@@ -16,7 +16,7 @@ from autosched.codegen.lower.cross_thread import LANES, is_lane_reduction, lanes
 from autosched.codegen.lower.device import LoweredDevice
 from autosched.codegen.lower.launches import LoweredLaunch, ThreadAxis
 from autosched.errors import CodegenError
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, PrimExpr, as_int
@@ -65,7 +65,7 @@ def _loop(axis: ThreadAxis, body: Stmt, descending: bool = False) -> For:
 
 def _has_barrier(stmt: Stmt) -> bool:
     """Whether threads wait for each other in the statement."""
-    return any((isinstance(n, Stmt) and is_barrier(n)) or is_lane_reduction(n) for n in walk(stmt))
+    return any((isinstance(n, Stmt) and is_barrier(n)) or is_lane_reduction(n) for n in preorder(stmt))
 
 
 @dataclasses.dataclass(slots=True)
@@ -114,7 +114,7 @@ class _Serial:
 
     def lanes(self, stmt: BufferStore) -> Stmt:
         """Neighbouring threads combine their values: of copies, since each overwrites its own."""
-        call = next(x for x in walk(stmt.value) if isinstance(x, Call) and x.op == LANES)
+        call = next(x for x in preorder(stmt.value) if isinstance(x, Call) and x.op == LANES)
         own, width = call.args[1], as_int(call.args[2])
         assert isinstance(own, BufferLoad), "the lanes' values are elements of a buffer"
         copies = dataclasses.replace(own.buffer, name=f"{own.buffer.name}_copy")

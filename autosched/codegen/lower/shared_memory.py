@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autosched.errors import CodegenError
-from autosched.ir.node import Node, children, map_children, walk
+from autosched.ir.node import Node, children, map_children, preorder
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.expr import const_int
 from autosched.tir.stmt import Allocate, BufferStore, For, Stmt
@@ -64,7 +64,7 @@ class _Lives:
             for child in children(node):
                 self.visit(child)
             self.position += 1
-            own = {n.buffer for n in walk(node.body) if isinstance(n, Allocate)}
+            own = {n.buffer for n in preorder(node.body) if isinstance(n, Allocate)}
             for buffer, r in self.found.items():
                 if before.get(buffer) != r and buffer not in own:
                     r[0], r[1] = min(r[0], start), max(r[1], self.position)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from autosched.ir.node import map_children, walk
+from autosched.ir.node import map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -45,7 +45,7 @@ class _Known:
         inner = self.copy()
         facts = split_conditions(condition) if holds else [condition]
         for fact in facts:
-            if any(isinstance(x, BufferLoad | E.Call) for x in walk(fact)):
+            if any(isinstance(x, BufferLoad | E.Call) for x in preorder(fact)):
                 continue  # what memory holds may change on the way
             inner.truths[form_key(fact)] = holds
             opposite = _negated(fact)

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from autosched.codegen.lower.loops import guarded
 from autosched.codegen.lower.shared_memory import constant_strides, is_shared
 from autosched.errors import CodegenError
-from autosched.ir.node import FrozenDict, map_children, walk
+from autosched.ir.node import FrozenDict, map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, FloatImm, IntImm, PrimExpr, Var, all_of, const_int
@@ -67,7 +67,7 @@ def _pipelined(loop: For, item_bytes: Mapping[str, int], can_wait: bool) -> Stmt
             f"{len(parts)} statements",
             hint="give each statement of the loop's body a stage from 0 and a place of its own",
         )
-    if const_int(loop.start) != 0 or any(isinstance(x, BufferLoad) for x in walk(count)):
+    if const_int(loop.start) != 0 or any(isinstance(x, BufferLoad) for x in preorder(count)):
         raise CodegenError(f"the pipelined loop '{loop.loop_var.name}' does not begin at 0, or ends where data say")
     last = max(stages)
     versions = {b: n for b in buffers if is_shared(b) and (n := _versions(b, parts, stages)) > 1}
@@ -117,7 +117,7 @@ def _versions(buffer: Buffer, parts: Sequence[Stmt], stages: Sequence[int]) -> i
 
 
 def _uses(stmt: Stmt, buffer: Buffer, kind: type[BufferLoad | BufferStore]) -> bool:
-    return any(isinstance(n, kind) and n.buffer is buffer for n in walk(stmt))
+    return any(isinstance(n, kind) and n.buffer is buffer for n in preorder(stmt))
 
 
 def _with_versions(buffer: Buffer, count: int) -> Buffer:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from autosched.codegen.lower.loops import enter
 from autosched.codegen.lower.shared_memory import is_shared
 from autosched.errors import CodegenError
-from autosched.ir.node import Node, map_children, walk
+from autosched.ir.node import Node, map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, const_int
@@ -45,7 +45,7 @@ def swizzled(buffer: Buffer) -> SwizzledBuffer:
 def buffers_to_swizzle(body: Node) -> frozenset[Buffer]:
     """What the blocks below ask for."""
     found = set()
-    for block in (n for n in walk(body) if isinstance(n, Block)):
+    for block in (n for n in preorder(body) if isinstance(n, Block)):
         for position in block.annotations.get(SWIZZLE, ()):
             found.add(block.writes[int(position)].buffer)
     return frozenset(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from autosched.codegen.lower.loops import NOTHING, const_range, enter, is_nothing
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import is_int
@@ -94,8 +94,8 @@ def _factor(stmt: Stmt) -> Stmt:
 
 def _may_move(condition: PrimExpr, body: Stmt) -> bool:
     """Whether running `body` cannot change the condition."""
-    read = {x.buffer for x in walk(condition) if isinstance(x, BufferLoad)}
-    return not read or not any(isinstance(x, BufferStore) and x.buffer in read for x in walk(body))
+    read = {x.buffer for x in preorder(condition) if isinstance(x, BufferLoad)}
+    return not read or not any(isinstance(x, BufferStore) and x.buffer in read for x in preorder(body))
 
 
 def _loop(loop: For, a: Analyzer) -> Stmt:

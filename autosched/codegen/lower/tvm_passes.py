@@ -26,7 +26,7 @@ from autosched.codegen.lower.simplify_pass import simplify_function
 from autosched.codegen.lower.tidy import tidy
 from autosched.errors import CodegenError, UsageError, VerifyError
 from autosched.ir.module import IRModule
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.ir.transform import Pass, PassInfo, absent
 from autosched.lazy_names import hook
 from autosched.target import Target
@@ -105,7 +105,7 @@ _LOWER_FIRST = "tvm.lower or LowerOpaqueBlock comes first"
 
 
 def _has_block(stmt: Stmt) -> bool:
-    return any(isinstance(x, BlockRealize) for x in walk(stmt))
+    return any(isinstance(x, BlockRealize) for x in preorder(stmt))
 
 
 def _lower_inits(func: PrimFunc) -> PrimFunc:
@@ -149,7 +149,7 @@ def _selects_guarded(func: PrimFunc) -> PrimFunc:
     """Let choices that read memory evaluate the taken side only: Select becomes if_then_else."""
 
     def step(x: object) -> object:
-        if isinstance(x, E.Select) and any(isinstance(n, BufferLoad) for n in walk(x)):
+        if isinstance(x, E.Select) and any(isinstance(n, BufferLoad) for n in preorder(x)):
             return E.if_then_else(x.condition, x.true_value, x.false_value)
         return x
 
@@ -190,7 +190,7 @@ def _flattened(func: PrimFunc) -> PrimFunc:
     _require_lowered(func, "FlattenBuffer")
     flat = {
         x.buffer: x.buffer.get_flattened_buffer()
-        for x in walk(func.body) if isinstance(x, Allocate) and x.buffer.ndim > 1 and not x.buffer.strides
+        for x in preorder(func.body) if isinstance(x, Allocate) and x.buffer.ndim > 1 and not x.buffer.strides
     }  # fmt: skip
 
     def at(buffer: Buffer, indices: Sequence[E.PrimExpr]) -> tuple[E.PrimExpr, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeGuard, TypeVar
 
-from autosched.ir.node import map_children, walk
+from autosched.ir.node import map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, as_int
@@ -30,7 +30,7 @@ def lower_vthreads(
     A register buffer gets a leading dimension for each virtual thread that its indices depend on, and is addressed
     relative to it: what the virtual threads of one thread hold need not lie side by side.
     """
-    loops = [n for n in walk(stmt) if _is_virtual(n)]
+    loops = [n for n in preorder(stmt) if _is_virtual(n)]
     extents = {n.loop_var: as_int(n.extent) for n in loops if as_int(n.extent) > 1}
     new = {buffer: own for buffer in local if (own := _private(buffer, stmt, extents)) is not None}
 
@@ -82,7 +82,7 @@ class _Private:
 def _private(buffer: Buffer, stmt: Stmt, extents: Mapping[Var, int]) -> _Private | None:
     """The buffer with a copy for each virtual thread; None where its accesses do not agree on how they depend on it."""
     shifts: list[dict[Var, int]] | None = None
-    for node in walk(stmt):
+    for node in preorder(stmt):
         if not isinstance(node, BufferLoad | BufferStore) or node.buffer is not buffer:
             continue
         found = []

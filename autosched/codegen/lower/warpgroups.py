@@ -50,7 +50,7 @@ from autosched.codegen.lower.shared_memory import is_shared
 from autosched.codegen.lower.software_pipeline import ROLLED
 from autosched.codegen.lower.tidy import difference
 from autosched.errors import CodegenError
-from autosched.ir.node import FrozenDict, map_children, walk
+from autosched.ir.node import FrozenDict, map_children, preorder
 from autosched.runtime.cuda.kernel import MOST_BOX, TensorMap
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -83,7 +83,7 @@ def lower_warpgroups(body: Stmt, launch: LoweredLaunch, arguments: Sequence[Buff
     The launch gets its threads, tensor maps and the buffers that mbarriers guard. Raises CodegenError for what has no
     such form.
     """
-    loops = [n for n in walk(body) if isinstance(n, For) and STAGES in n.annotations]
+    loops = [n for n in preorder(body) if isinstance(n, For) and STAGES in n.annotations]
     if not loops:
         return body
     if len(loops) > 1:
@@ -156,7 +156,8 @@ class _Specializer:
                 f"the loop '{self.loop.loop_var.name}' with {stages} stages does not begin at 0, or its extent is not "
                 "the same for all threads of a block"
             )
-        self.around = tuple(n for n in walk(body) if isinstance(n, For) and any(x is self.loop for x in walk(n.body)))
+        loops = (n for n in preorder(body) if isinstance(n, For))
+        self.around = tuple(n for n in loops if any(x is self.loop for x in preorder(n.body)))
         var = self.loop.loop_var
         turn: PrimExpr = E.const(0, var.dtype)  # iterations before this one
         for x in (*self.around, self.loop):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from autosched.codegen.lower.loops import enter, guarded
 from autosched.codegen.lower.shared_memory import is_shared
-from autosched.ir.node import map_children, walk
+from autosched.ir.node import map_children, preorder
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import Call, FloatImm, IntImm, PrimExpr, Var, all_of, const_int
@@ -30,7 +30,7 @@ def zero_fill(stmt: Stmt, analyzer: Analyzer, threads: Mapping[Var, int]) -> Stm
     threads   the variables that tell the threads of a block apart, with their extents
     """
     stores: dict[Buffer, int] = {}
-    for node in walk(stmt):
+    for node in preorder(stmt):
         if isinstance(node, BufferStore) and is_shared(node.buffer):
             stores[node.buffer] = stores.get(node.buffer, 0) + 1
     copied = frozenset(buffer for buffer, count in stores.items() if count == 1)
@@ -48,7 +48,7 @@ class _Filler:
             body = self.visit(stmt.body, enter(a, stmt))
             return map_children(stmt, lambda c: body if c is stmt.body else c)
         if isinstance(stmt, Allocate):
-            inner = {n.loop_var for n in walk(stmt.body) if isinstance(n, For)}
+            inner = {n.loop_var for n in preorder(stmt.body) if isinstance(n, For)}
             self.inside[stmt.buffer] = frozenset(inner)
         if isinstance(stmt, IfThenElse) and stmt.else_case is None and _is_copy(stmt.then_case, self.copied):
             return self.filled(stmt, a, (), self.threads)
@@ -96,7 +96,7 @@ def _is_copy(stmt: Stmt, copied: frozenset[Buffer]) -> bool:
         case SeqStmt():
             return all(_is_copy(s, copied) for s in stmt.seq)
         case BufferStore():
-            reads = {x.buffer for x in walk(stmt.value) if isinstance(x, BufferLoad)}
+            reads = {x.buffer for x in preorder(stmt.value) if isinstance(x, BufferLoad)}
             return stmt.buffer in copied and not any(is_shared(b) for b in reads)
     return False
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from autosched.codegen.lower.flops import count_work
 from autosched.errors import ScheduleError, SpaceError, UntrustedError
-from autosched.ir import IRModule, walk
+from autosched.ir import IRModule, preorder
 from autosched.records import Found, RecordReader, Trust
 from autosched.records.lookup import Lookup
 from autosched.space import Config, ConfigSpace
@@ -147,7 +147,7 @@ def is_scheduled(func: PrimFunc) -> bool:
     """
     if func.attrs.get("tir.is_scheduled") or func.attrs.get("tirx.is_scheduled"):
         return True
-    nodes = list(walk(func.body, scalars=False))
+    nodes = list(preorder(func.body, scalars=False))
     names = {x.name_hint for x in nodes if isinstance(x, Block)}
     decomposed = any(n.endswith("_update") and f"{n[:-7]}_init" in names for n in names)  # no template takes it up
     return decomposed or not _has_plain_nests(func) or any(
@@ -165,7 +165,7 @@ def _has_plain_nests(func: PrimFunc) -> bool:
             stmt = stmt.body
         if not isinstance(stmt, BlockRealize) or stmt.block.match_buffers or stmt.block.alloc_buffers:
             return False
-        if any(isinstance(x, BlockRealize | For | While | Evaluate) for x in walk(stmt.block.body, scalars=False)):
+        if any(isinstance(x, BlockRealize | For | While | Evaluate) for x in preorder(stmt.block.body, scalars=False)):
             return False
         if any(iv.kind not in (SPATIAL, REDUCE) for iv in stmt.block.iter_vars):
             return False

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from autosched.driver.build.outside_calls import calls_outside
 from autosched.errors import CodegenError, ScheduleError
-from autosched.ir import IRModule, walk
+from autosched.ir import IRModule, preorder
 from autosched.relax import BlockBuilder, TensorStructInfo
 from autosched.relax import Var as RelaxVar
 from autosched.relax.op.call import call_tir
@@ -55,14 +55,14 @@ def _roles(func: PrimFunc) -> tuple[list[Buffer], list[Buffer]]:
         raise NotSeparableError("the function is more than blocks of loops")
     if any(p not in func.buffer_map for p in set(func.params) - set(size_params(func))):
         raise NotSeparableError("the function takes numbers")
-    written = {x.buffer for x in walk(func.body) if isinstance(x, BufferStore)}
+    written = {x.buffer for x in preorder(func.body) if isinstance(x, BufferStore)}
     inputs, outputs = ([b for b in func.buffers if (b in written) == is_output] for is_output in (False, True))
     if not inputs or not outputs or func.buffers != (*inputs, *outputs):
         raise NotSeparableError("the function's outputs are not its last arguments")
     begun: set[Buffer] = set()
-    for block in (x for x in walk(func.body) if isinstance(x, Block) and x is not func.body.block):
-        own = {x.buffer for x in walk(block.body) if isinstance(x, BufferStore)}
-        reads = {x.buffer for x in walk(block.body) if isinstance(x, BufferLoad)}
+    for block in (x for x in preorder(func.body) if isinstance(x, Block) and x is not func.body.block):
+        own = {x.buffer for x in preorder(block.body) if isinstance(x, BufferStore)}
+        reads = {x.buffer for x in preorder(block.body) if isinstance(x, BufferLoad)}
         if block.init is None and reads & set(outputs) - begun:
             raise NotSeparableError("the function changes an argument in place")
         begun |= own

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from autosched.errors import CodegenError, InvalidTypeError
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.runtime import Module, NDArray
 from autosched.runtime.ndarray import array as nd_array
 from autosched.runtime.registry import get_global_func
@@ -31,7 +31,7 @@ PACKED = "tvm_call_packed"
 
 def calls_outside(func: PrimFunc) -> bool:
     """Whether a function calls registered Python functions."""
-    return any(isinstance(x, Call) and x.op == PACKED for x in walk(func.body))
+    return any(isinstance(x, Call) and x.op == PACKED for x in preorder(func.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def cut(func: PrimFunc, name: str) -> tuple[dict[str, PrimFunc], list[Kernel | O
         if _is_call(stmt):
             finish()
             steps.append(_outside(stmt, func))
-        elif any(isinstance(x, Call) and x.op == PACKED for x in walk(stmt)):
+        elif any(isinstance(x, Call) and x.op == PACKED for x in preorder(stmt)):
             raise CodegenError(
                 f"'{name}' calls a registered function inside of a loop or condition",
                 hint="give the call a te.extern of its own",
@@ -119,11 +119,11 @@ def _argument(a: E.PrimExpr) -> Argument:
 
 def _piece(func: PrimFunc, body: Stmt, name: str) -> PrimFunc:
     """A PrimFunc of some of the statements; every buffer that they share with others is a parameter."""
-    nodes = list(walk(body))
+    nodes = list(preorder(body))
     written = {x.buffer for x in nodes if isinstance(x, BufferStore)}
     used = {x.buffer for x in nodes if isinstance(x, BufferLoad)} | written
     own = {b for x in nodes if isinstance(x, Block) for b in x.alloc_buffers}
-    known = [*func.buffers, *(b for x in walk(func.body) if isinstance(x, Block) for b in x.alloc_buffers)]
+    known = [*func.buffers, *(b for x in preorder(func.body) if isinstance(x, Block) for b in x.alloc_buffers)]
     order = [b for b in dict.fromkeys(known) if b in used - own]
     order = [b for b in order if b not in written] + [b for b in order if b in written]
     params = tuple(Var(f"var_{b.name}", "handle") for b in order)

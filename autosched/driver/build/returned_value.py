@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autosched.errors import CodegenError
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.tir import PrimFunc
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Call, PrimExpr, Var
@@ -23,7 +23,7 @@ RET = "ret"
 
 def returns_value(func: PrimFunc) -> bool:
     """Whether a function has a `T.ret`."""
-    return any(isinstance(x, Call) and x.op == RET for x in walk(func.body))
+    return any(isinstance(x, Call) and x.op == RET for x in preorder(func.body))
 
 
 def with_result_buffer(func: PrimFunc) -> PrimFunc:
@@ -31,13 +31,13 @@ def with_result_buffer(func: PrimFunc) -> PrimFunc:
 
     Raises CodegenError where something follows a `T.ret`, where a path has none, and where their dtypes differ.
     """
-    dtypes = {x.args[0].dtype for x in walk(func.body) if isinstance(x, Call) and x.op == RET}
+    dtypes = {x.args[0].dtype for x in preorder(func.body) if isinstance(x, Call) and x.op == RET}
     if len(dtypes) > 1:
         raise CodegenError(f"a function returns values of {' and '.join(sorted(dtypes))}", hint="cast one of them")
     result = Buffer("result", (), dtypes.pop())
     param = Var("var_result", "handle")
     body = _stored(func.body, result)
-    if any(isinstance(x, Call) and x.op == RET for x in walk(body)):
+    if any(isinstance(x, Call) and x.op == RET for x in preorder(body)):
         raise _misplaced()
     mapped = FrozenDict({**func.buffer_map, param: result})
     return dataclasses.replace(func, params=(*func.params, param), buffer_map=mapped, body=body, ret_type=None)
@@ -80,7 +80,7 @@ class ReturningFunction:
     def __init__(self, name: str, func: PrimFunc, function: Runs):
         """Make it of the function as written and the built one, which takes an array for the result as well."""
         self.name, self.func, self._function = name, func, function
-        self._dtype = next(x.args[0].dtype for x in walk(func.body) if isinstance(x, Call) and x.op == RET)
+        self._dtype = next(x.args[0].dtype for x in preorder(func.body) if isinstance(x, Call) and x.op == RET)
 
     @property
     def source(self) -> str:

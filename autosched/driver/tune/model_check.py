@@ -18,7 +18,7 @@ from autosched.driver.build.graph import assemble, call_counts
 from autosched.driver.build.input_ranges import input_ranges
 from autosched.driver.task_space import default_of
 from autosched.driver.tune.report import ModelTimes
-from autosched.ir import IRModule, walk
+from autosched.ir import IRModule, preorder
 from autosched.records import Found, Trust
 from autosched.relax.expr import Constant
 from autosched.space import Config
@@ -61,7 +61,8 @@ class ModelCheck:
     @property
     def weight_bytes(self) -> int:
         """Bytes of all constants, each once."""
-        found = {id(node.data): node.data.nbytes for node in walk(self.prepared["main"]) if isinstance(node, Constant)}
+        constants = (node for node in preorder(self.prepared["main"]) if isinstance(node, Constant))
+        found = {id(node.data): node.data.nbytes for node in constants}
         return int(sum(found.values()))
 
     def program(self, configs: Configs, name: str) -> Program:

@@ -14,7 +14,7 @@ from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.vm.build_vm import build_vm
 from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, ShapeError, UsageError, refuse
-from autosched.ir import GlobalVar, IRModule, walk
+from autosched.ir import GlobalVar, IRModule, preorder
 from autosched.ir.module import check_symbols
 from autosched.ir.transform import Pass
 from autosched.relax.expr import Call, Function, MatchCast
@@ -115,7 +115,7 @@ def compile_any(
 def _symbols(function: object) -> list[TirVar]:
     if not isinstance(function, Function) or function.attrs.get("Primitive"):
         return []
-    cast = [v for b in _casts(function) for v in walk(b.struct_info) if isinstance(v, TirVar)]
+    cast = [v for b in _casts(function) for v in preorder(b.struct_info) if isinstance(v, TirVar)]
     return list(dict.fromkeys([*symbolic_dims(function), *cast]))
 
 

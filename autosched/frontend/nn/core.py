@@ -190,7 +190,7 @@ class Module:
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """Parameters with dotted names."""
-        yield from _walk(self, prefix, set())
+        yield from _parameters_below(self, prefix, set())
 
     def parameters(self) -> Iterator[Parameter]:
         for _, parameter in self.named_parameters():
@@ -355,7 +355,7 @@ def _children(owner: object) -> Iterator[tuple[str, object]]:
         yield from vars(owner).items()
 
 
-def _walk(owner: object, prefix: str, seen: set[int]) -> Iterator[tuple[str, Parameter]]:
+def _parameters_below(owner: object, prefix: str, seen: set[int]) -> Iterator[tuple[str, Parameter]]:
     for name, child in _children(owner):
         path = f"{prefix}.{name}" if prefix else name
         if isinstance(child, Parameter):
@@ -363,7 +363,7 @@ def _walk(owner: object, prefix: str, seen: set[int]) -> Iterator[tuple[str, Par
                 seen.add(id(child))
                 yield path, child
         elif isinstance(child, Module | ParameterList | ParameterDict):
-            yield from _walk(child, path, seen)
+            yield from _parameters_below(child, path, seen)
 
 
 def wrap_nested(expr: Expr, name: str) -> Any:

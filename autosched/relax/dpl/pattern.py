@@ -469,8 +469,8 @@ class PrimArrPattern(DFPattern):
         return len(self.shape)
 
 
-def walk_patterns(pattern: DFPattern) -> Iterator[DFPattern]:
+def preorder_patterns(pattern: DFPattern) -> Iterator[DFPattern]:
     """A pattern and all inside it."""
     yield pattern
     for child in pattern.children():
-        yield from walk_patterns(child)
+        yield from preorder_patterns(child)

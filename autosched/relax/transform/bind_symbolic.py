@@ -8,7 +8,7 @@ from typing import Any
 
 from autosched.errors import InvalidValueError
 from autosched.ir.module import IRModule
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import Binding, Call, Expr, Function, MatchCast, PrimValue, SeqExpr, Tuple, Var
 from autosched.relax.op.registry import definition_of
@@ -35,7 +35,7 @@ def symbolic_dims(function: Function) -> list[TirVar]:
     """The symbols in the shapes of a function's parameters, in order of first use."""
     found: dict[TirVar, None] = {}
     for p in function.params:
-        for node in walk(p.struct_info) if p.struct_info is not None else ():
+        for node in preorder(p.struct_info) if p.struct_info is not None else ():
             if isinstance(node, TirVar):
                 found[node] = None
     return list(found)

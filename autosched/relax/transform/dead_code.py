@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import BindingBlock, Call, ExternFunc, Function, MatchCast, SeqExpr
 from autosched.relax.rewrite import map_functions, used_vars
@@ -42,7 +42,7 @@ def remove_unused_bindings(function: Function) -> Function:
 def _called(function: object) -> Iterator[GlobalVar]:
     """The functions of the module that a function names."""
     if isinstance(function, Function):
-        for x in walk(function.body):
+        for x in preorder(function.body):
             if isinstance(x, GlobalVar):
                 yield x
 

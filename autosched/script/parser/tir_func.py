@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.script.parser import values
 from autosched.script.parser.state import Meaning, State, arguments
 from autosched.script.parser.tir_block import ALLOCATE
@@ -123,7 +123,7 @@ class _Reader:
         self.state.allocations.append(self.allocated)
         body = self.stmts.body(lines)
         self.state.allocations.pop()
-        if not self.allocated and (_is_root(body) or not any(isinstance(x, Block) for x in walk(body))):
+        if not self.allocated and (_is_root(body) or not any(isinstance(x, Block) for x in preorder(body))):
             return body
         return make_root(body, tuple(self.allocated))
 

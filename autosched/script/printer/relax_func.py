@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.ir.module import GlobalVar
-from autosched.ir.node import Node, walk
+from autosched.ir.node import Node, preorder
 from autosched.relax import expr as R
 from autosched.relax.struct_info import StructInfo
 from autosched.script.printer.context import Context
@@ -51,7 +51,7 @@ def write_function(ctx: Context, func: R.Function, name: str | None = None) -> N
                 _declare(ctx, p.struct_info)
             if attrs:
                 ctx.line(f"{ctx.r('func_attr')}({relax_attributes(ctx, attrs)})")
-            if ctx.module_name and any(isinstance(x, GlobalVar) for x in walk(func.body)):
+            if ctx.module_name and any(isinstance(x, GlobalVar) for x in preorder(func.body)):
                 ctx.line(f"{ctx.options.module_alias} = {ctx.module_name}")
             _write_seq(ctx, func.body)
             ctx.line(f"return {relax_expr(ctx, _result(func.body))}")

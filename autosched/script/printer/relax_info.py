@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from autosched.ir.node import Node, walk
+from autosched.ir.node import Node, preorder
 from autosched.relax import struct_info as info
 from autosched.script.printer.context import Context
 from autosched.script.printer.literals import string, tuple_text
@@ -25,7 +25,7 @@ def _dim(ctx: Context, value: PrimExpr) -> str:
 
 
 def _variables(value: Node) -> Iterator[Var]:
-    return (x for x in walk(value) if isinstance(x, Var))
+    return (x for x in preorder(value) if isinstance(x, Var))
 
 
 def symbols(node: info.StructInfo | None) -> Iterator[Var]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.script.printer.context import Context
 from autosched.script.printer.literals import string, tuple_text
 from autosched.script.printer.tir_expr import expr, name_of
@@ -59,7 +59,7 @@ def is_plain(buffer: Buffer) -> bool:
 
 def _symbols(buffer: Buffer) -> list[Var]:
     parts = [*buffer.shape, *buffer.strides, *([buffer.elem_offset] if buffer.elem_offset is not None else [])]
-    return [x for part in parts for x in walk(part) if isinstance(x, Var)]
+    return [x for part in parts for x in preorder(part) if isinstance(x, Var)]
 
 
 def declare_symbols(ctx: Context, buffer: Buffer) -> None:

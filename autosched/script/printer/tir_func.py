@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.script.printer.context import Context
 from autosched.script.printer.literals import attributes
 from autosched.script.printer.names import legal
@@ -76,7 +76,7 @@ def _is_implied(realize: BlockRealize) -> bool:
 
 
 def _has_inner_blocks(root: Block) -> bool:
-    return any(isinstance(x, Block) for x in walk(root.body))
+    return any(isinstance(x, Block) for x in preorder(root.body))
 
 
 def _is_root_like(root: Block) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import PrimExpr, PrimFunc, Var, as_int, const
 from autosched.tir import expr as E
 from autosched.tir.functor import rewrite, substitute
@@ -60,7 +60,7 @@ def skip_hidden(func: PrimFunc, skips: Skips) -> PrimFunc:
 
 def _last_row(func: PrimFunc, loop: Var, block: str, dimension: int) -> PrimExpr:
     """The largest value of a block's variable in one iteration of a loop around it."""
-    body = next(x.body for x in walk(func.body) if isinstance(x, For) and x.loop_var is loop)
-    realize = next(x for x in walk(body) if isinstance(x, BlockRealize) and x.block.name_hint == block)
-    ends = {x.loop_var: const(as_int(x.extent) - 1, x.loop_var.dtype) for x in walk(body) if isinstance(x, For)}
+    body = next(x.body for x in preorder(func.body) if isinstance(x, For) and x.loop_var is loop)
+    realize = next(x for x in preorder(body) if isinstance(x, BlockRealize) and x.block.name_hint == block)
+    ends = {x.loop_var: const(as_int(x.extent) - 1, x.loop_var.dtype) for x in preorder(body) if isinstance(x, For)}
     return substitute(realize.iter_values[dimension], ends)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 
 from autosched.codegen.lower.half import HALVES
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -72,7 +72,7 @@ class Scan:
         root = sch.func.root
         nests = root.body.seq if isinstance(root.body, SeqStmt) else (root.body,)
         so_far, body = _scanned(scan, int(config["width"]))
-        parts = [body if any(x is scan.block for x in walk(n)) else n for n in nests]
+        parts = [body if any(x is scan.block for x in preorder(n)) else n for n in nests]
         whole = make_root(seq(*parts), (*root.alloc_buffers, so_far), root.annotations)
         return Applied(sch.func.with_body(whole), (None,) * len(func.params), sch.trace.to_json_text())
 

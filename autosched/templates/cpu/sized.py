@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from autosched.codegen.lower.flops import symbolic_work
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.target import Target
 from autosched.templates.base import Applied
 from autosched.templates.classify import blocks_of, contraction, is_injective, is_reduction, reduced, spatial
@@ -61,7 +61,7 @@ def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
 
 def _repeats_several(sch: Schedule, loop: LoopRV) -> bool:
     """Whether several blocks stand in a loop: that of a recurrence, whose rows follow on each other."""
-    return sum(isinstance(x, BlockRealize) for x in walk(sch.get(loop).body)) > 1
+    return sum(isinstance(x, BlockRealize) for x in preorder(sch.get(loop).body)) > 1
 
 
 def sum_in_lanes(sch: Schedule, name: str, width: int) -> None:

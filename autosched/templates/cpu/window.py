@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -83,7 +83,7 @@ def _may_inline(chain: Chain) -> bool:
     conditions = (
         (x.args[0], b.iter_vars[-1].var)
         for b in chain.before
-        for x in walk(b.body)
+        for x in preorder(b.body)
         if isinstance(x, Call) and x.op == "if_then_else"
     )
     return not any(v in free_vars(condition) for condition, v in conditions)

@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass
 
 from autosched.errors import ScheduleError
-from autosched.ir.node import children, map_children, walk
+from autosched.ir.node import children, map_children, preorder
 from autosched.space import Config
 from autosched.target.gpus import GpuFacts
 from autosched.templates.classify import blocks_of, contraction
@@ -139,7 +139,7 @@ class _Grid:
         while isinstance(stmt, For) and stmt.thread.startswith("blockIdx"):
             loops.append(stmt)
             stmt = stmt.body
-        if not loops or any(isinstance(x, For) and x.thread.startswith("blockIdx") for x in walk(stmt)):
+        if not loops or any(isinstance(x, For) and x.thread.startswith("blockIdx") for x in preorder(stmt)):
             raise ScheduleError("the loops over blocks are not the outermost ones")
         return _Grid(tuple(loops), stmt)
 
@@ -166,7 +166,7 @@ class _Sharing:
         blocks = {b.name_hint: b for b in blocks_of(func)}
         self.anchor, self.out = blocks[anchor], blocks[out]
         self.grid = _Grid.of(func.root.body)
-        self.realize = next(x for x in walk(self.grid.body) if isinstance(x, BlockRealize) and x.block is self.out)
+        self.realize = next(x for x in preorder(self.grid.body) if isinstance(x, BlockRealize) and x.block is self.out)
         self.rest = self.grid.count % slots
         self.full = self.grid.count - self.rest
         if not self.rest:
@@ -175,7 +175,7 @@ class _Sharing:
         # a tile's place: rows and columns of the result within those of its block, or of its cluster
         start = {x.loop_var: E.const(0, x.loop_var.dtype) for x in self.grid.loops}
         self.local = [substitute(v, start) for v in self.realize.iter_values[-2:]]
-        self.inner = {x.loop_var: as_int(x.extent) for x in walk(self.grid.body) if isinstance(x, For)}
+        self.inner = {x.loop_var: as_int(x.extent) for x in preorder(self.grid.body) if isinstance(x, For)}
         bounds = Analyzer({v: (0, n) for v, n in self.inner.items()})
         self.shape = [1 + int(bounds.bound(e)[1] or 0) for e in self.local]
         self.left = Buffer("left", tuple(map(index, (self.rest * parts, *self.shape))), self.sums.dtype)
@@ -197,12 +197,12 @@ class _Sharing:
 
     def terms(self, body: Stmt, shared: PrimExpr, is_whole: PrimExpr) -> Stmt:
         """The loop over tiles of k for those of a part: what is copied begins where the part does."""
-        realize = next(x for x in walk(body) if isinstance(x, BlockRealize) and x.block is self.anchor)
+        realize = next(x for x in preorder(body) if isinstance(x, BlockRealize) and x.block is self.anchor)
         used = {
             v for iv, e in zip(self.anchor.iter_vars, realize.iter_values, strict=True) if iv.kind == REDUCE
             for v in free_vars(e)
         }  # fmt: skip
-        k_tile = next(x for x in walk(body) if isinstance(x, For) and x.loop_var in used)
+        k_tile = next(x for x in preorder(body) if isinstance(x, For) and x.loop_var in used)
         steps, dtype = as_int(k_tile.extent), k_tile.loop_var.dtype
         part = E.floormod(E.maximum(shared, index(0)), index(self.parts))
         if steps % self.parts == 0:
@@ -239,7 +239,7 @@ class _Sharing:
     def written(self, body: Stmt, shared: PrimExpr, is_whole: PrimExpr) -> Stmt:
         """What writes a tile for whole sums; another nest of the same loops that leaves the sums of a part."""
         nest = _largest_with(body, self.realize, self.anchor)
-        names = {x.loop_var: Var(x.loop_var.name, x.loop_var.dtype) for x in walk(nest) if isinstance(x, For)}
+        names = {x.loop_var: Var(x.loop_var.name, x.loop_var.dtype) for x in preorder(nest) if isinstance(x, For)}
 
         def renamed(stmt: Stmt) -> Stmt:
             if stmt is self.realize:
@@ -252,7 +252,7 @@ class _Sharing:
 
     def leaving(self, shared: PrimExpr) -> BlockRealize:
         """The block that leaves the sums of a part, in place of the one that writes the result."""
-        load = next(x for x in walk(self.out.body) if isinstance(x, BufferLoad) and x.buffer is self.sums)
+        load = next(x for x in preorder(self.out.body) if isinstance(x, BufferLoad) and x.buffer is self.sums)
         own = [IterVar(iv.dom, Var(iv.var.name, iv.var.dtype), iv.kind) for iv in self.out.iter_vars]
         load = substitute(load, {iv.var: new.var for iv, new in zip(self.out.iter_vars, own, strict=True)})
         at = [
@@ -316,12 +316,12 @@ def _replaced(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
 
 def _largest_with(stmt: Stmt, wanted: Stmt, other: Block) -> Stmt:
     """The largest part of a statement that has one in it, and not a certain block."""
-    if not any(x is other for x in walk(stmt)):
+    if not any(x is other for x in preorder(stmt)):
         return stmt
     return next(
         _largest_with(c, wanted, other)
         for c in children(stmt)
-        if isinstance(c, Stmt) and any(x is wanted for x in walk(c))
+        if isinstance(c, Stmt) and any(x is wanted for x in preorder(c))
     )
 
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from autosched.errors import ScheduleError
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.templates.cuda.threads import BLOCK_X
 from autosched.tir import expr as E
 from autosched.tir.axis import Range
@@ -42,7 +42,7 @@ def over_parts(func: PrimFunc, one: PrimFunc) -> PrimFunc:
 
 def _each_part(nest: Stmt, size: Var, moved: Mapping[Buffer, tuple[Buffer, Share]]) -> Stmt:
     """The nest with a loop over the blocks of all parts in place of that along x, or around it."""
-    loops = [x for x in walk(nest) if isinstance(x, For) and x.thread == BLOCK_X]
+    loops = [x for x in preorder(nest) if isinstance(x, For) and x.thread == BLOCK_X]
     if any(const_int(x.extent) is None or const_int(x.start) != 0 for x in loops) or len(loops) > 1:
         raise ScheduleError("the blocks of one part have no one number along x")
     each = as_int(loops[0].extent) if loops else 1
@@ -71,7 +71,7 @@ def _each_part(nest: Stmt, size: Var, moved: Mapping[Buffer, tuple[Buffer, Share
 
 def _shifted(stmt: Stmt, part: PrimExpr, moved: Mapping[Buffer, tuple[Buffer, Share]]) -> Stmt:
     """The statement with accesses to a part's elements of the arguments for a whole batch."""
-    if addressed := [x.buffer.name for x in walk(stmt) if isinstance(x, BufferData) and x.buffer in moved]:
+    if addressed := [x.buffer.name for x in preorder(stmt) if isinstance(x, BufferData) and x.buffer in moved]:
         raise ScheduleError(f"the address of '{addressed[0]}' is used, which holds something of each part")
 
     def at(indices: tuple[PrimExpr, ...], share: Share) -> tuple[PrimExpr, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from autosched import te
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.templates.chain import Chain, chain_around
 from autosched.templates.classify import find_contraction, is_injective, reduced, spatial
 from autosched.templates.nests import INDEX, index, value_at
@@ -264,7 +264,7 @@ def _uses(load: BufferLoad, v: Var) -> bool:
 def _group_size(indices: Sequence[PrimExpr], v: Var) -> int | None:
     """How many values of a variable are in one group, where an index asks for the group."""
     for i in indices:
-        for x in walk(i):
+        for x in preorder(i):
             if isinstance(x, E.FloorDiv) and x.a is v and isinstance(x.b, IntImm):
                 return x.b.value
     return None

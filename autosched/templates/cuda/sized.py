@@ -15,7 +15,7 @@ from functools import partial
 from autosched.codegen.lower.device import lower_device
 from autosched.codegen.lower.flops import symbolic_work
 from autosched.errors import CodegenError, InvalidValueError, ScheduleError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.ir.structural import structural_equal
 from autosched.space import Config
 from autosched.target import Target
@@ -37,9 +37,8 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
     """Schedule a function over symbols. Raises ScheduleError, InvalidValueError for what has no such kernel."""
     if more := [v.name for v in size_vars(func) if v not in shape_vars(func)]:
         raise ScheduleError(f"it computes with '{more[0]}', which is no size of its arguments")
-    if any(
-        sum(isinstance(x, BlockRealize) for x in walk(loop)) > 1 for loop in walk(func.body) if isinstance(loop, For)
-    ):
+    loops = (loop for loop in preorder(func.body) if isinstance(loop, For))
+    if any(sum(isinstance(x, BlockRealize) for x in preorder(loop)) > 1 for loop in loops):
         raise ScheduleError("it repeats several nests, one row after the other")
     if len(shape_vars(func)) > MOST_SYMBOLS:
         raise ScheduleError(f"a kernel has {MOST_SYMBOLS} sizes that come with the call at most")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -74,7 +74,7 @@ def registers_of(chain: Chain) -> int:
 
     The widest tiles leave registers for a bias and a bound, and not for what has values of several steps at once.
     """
-    nodes = [x for block in chain.after for x in walk(block.body)]
+    nodes = [x for block in chain.after for x in preorder(block.body)]
     if any(isinstance(x, E.Div) or (isinstance(x, E.Call) and x.op in _DIVIDES) for x in nodes):
         return DIVISIONS
     return 0 if is_light(chain) else MANY_REGISTERS
@@ -84,7 +84,7 @@ def is_light(chain: Chain) -> bool:
     """Whether what follows the sums is a bias, a factor, a bound, or nothing."""
     values = [block.body.value for block in chain.after if isinstance(block.body, BufferStore)]
     own = {chain.anchor.writes[0].buffer, *(block.writes[0].buffer for block in chain.after)}
-    nodes = [x for value in values for x in walk(value)]
+    nodes = [x for value in values for x in preorder(value)]
     others = {x.buffer for x in nodes if isinstance(x, BufferLoad) and x.buffer not in own}
     return all(isinstance(x, _FEW_REGISTERS) for x in nodes if isinstance(x, PrimExpr)) and all(
         math.prod(b.const_shape()) == max(b.const_shape()) for b in others

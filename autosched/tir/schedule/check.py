@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autosched.errors import ScheduleError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir.axis import REDUCE, SPATIAL
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import IntImm, PrimExpr, Var
@@ -82,7 +82,7 @@ def why_not_reduction(tree: Tree, name: str) -> str | None:
 
 def _places_written(stmt: Stmt, own: set[Var]) -> set[tuple[object, ...]] | None:
     """The buffer and the form of the indices of each store; None where a store uses other variables than a block's."""
-    stores = [x for x in walk(stmt) if isinstance(x, BufferStore)]
+    stores = [x for x in preorder(stmt) if isinstance(x, BufferStore)]
     if any(free_vars(i) - own for x in stores for i in x.indices):
         return None
     return {(x.buffer, *map(form_key, x.indices)) for x in stores}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import PrimExpr, Var
@@ -46,7 +46,7 @@ def fuse_reduction_epilogue(tree: Tree, reduction: str, epilogue: str) -> Tree:
     sides = (store.value.a, store.value.b)
     own = [s for s in sides if isinstance(s, BufferLoad) and s.buffer is update.buffer]
     rest = [s for s in sides if not any(s is o for o in own)]
-    uses = [x for x in walk(store.value) if isinstance(x, BufferLoad) and x.buffer is update.buffer]
+    uses = [x for x in preorder(store.value) if isinstance(x, BufferLoad) and x.buffer is update.buffer]
     if len(own) != 1 or len(rest) != 1 or len(uses) != 1:
         raise ScheduleError("fuse_reduction_epilogue: the tail must use the result once, as an operand", where=where)
     at = inverse_of_read(tree, epilogue, update.buffer)

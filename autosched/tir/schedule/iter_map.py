@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, rewrite
@@ -204,7 +204,7 @@ def covers(source: Source) -> bool:
 
 def _without_widening(value: PrimExpr) -> PrimExpr:
     """The value with int32 where it is widened to int64, which keeps the numbers."""
-    if not any(isinstance(x, E.Cast) for x in walk(value)):
+    if not any(isinstance(x, E.Cast) for x in preorder(value)):
         return value
 
     def step(x: object) -> object:

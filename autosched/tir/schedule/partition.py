@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE, Range
 from autosched.tir.expr import IntImm, PrimExpr, Var
@@ -66,7 +66,7 @@ def _copied(stmt: Stmt, taken: set[str]) -> Stmt:
     def fresh(v: Var) -> None:
         variables.setdefault(v, Var(v.name, v.dtype))
 
-    for s in walk(stmt):
+    for s in preorder(stmt):
         if isinstance(s, For):
             fresh(s.loop_var)
         elif isinstance(s, LetStmt | E.Let):

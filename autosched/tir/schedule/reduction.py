@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from autosched.errors import ScheduleError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE, SPATIAL, IterVar, Range
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -127,7 +127,7 @@ def _reducer(tree: Tree, name: str) -> tuple[type[E.BinaryOp], PrimExpr, BufferS
         sides = (store.value.a, store.value.b)
         for own, other in (sides, sides[::-1]):
             if isinstance(own, BufferLoad) and (own.buffer, *map(form_key, own.indices)) == key:
-                if not any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in walk(other)):
+                if not any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in preorder(other)):
                     return type(store.value), other, store
     raise ScheduleError(
         f"rfactor: block '{name}' is not a sum, product, maximum or minimum of one value", where=where_block(tree, name)

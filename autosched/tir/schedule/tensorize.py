@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE, Range
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
@@ -142,7 +142,7 @@ class Matcher:
 
 def inner_init(stmt: Stmt) -> bool:
     """Whether a block below reduces from start values."""
-    return any(isinstance(x, Block) and x.init is not None for x in walk(stmt))
+    return any(isinstance(x, Block) and x.init is not None for x in preorder(stmt))
 
 
 def tensorize(tree: Tree, place: Var | str, intrin: TensorIntrin, preserve_unit_iters: bool = True) -> tuple[Tree, str]:
@@ -179,7 +179,7 @@ def tensorize(tree: Tree, place: Var | str, intrin: TensorIntrin, preserve_unit_
 
 
 def _is_outer(tree: Tree, name: str) -> bool:
-    return any(isinstance(x, BlockRealize) for x in walk(tree.block(name).body))
+    return any(isinstance(x, BlockRealize) for x in preorder(tree.block(name).body))
 
 
 def _replaced(block: Block, intrin: TensorIntrin, matcher: Matcher, init: Stmt | None) -> Block:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.ir.node import children, walk
+from autosched.ir.node import children, preorder
 from autosched.target import Target
 from autosched.tir import BufferLoad, BufferStore, For, IfThenElse, LoopKind, PrimFunc, Stmt, Var
 from autosched.tir import expr as E
@@ -101,7 +101,7 @@ def loop_features(func: PrimFunc, target: Target) -> np.ndarray:
     for loops, share, store in _nests(func.body, (), 1.0):
         for name, value in _of_nest(loops, store, target).items():
             total[name] = max(total[name], value) if name.endswith("_extent") else total[name] + share * value
-    total["branches"] = float(sum(_is_branch(node) for node in walk(func.body)))
+    total["branches"] = float(sum(_is_branch(node) for node in preorder(func.body)))
     total["intensity"] = total["flops"] / max(total["l2_miss_bytes"], 1.0)
     return np.asarray(np.log2(1 + np.array([total[name] for name in FEATURES])))
 
@@ -160,12 +160,12 @@ def _evaluate(expr: PrimExpr, values: Mapping[Var, np.ndarray]) -> np.ndarray | 
 def _of_nest(loops: Sequence[For], store: BufferStore, target: Target) -> dict[str, float]:
     trips = math.prod(map(_extent, loops))
     accesses = [Access(store.buffer, store.indices, True)]
-    accesses += [Access(x.buffer, x.indices, False) for x in walk(store.value) if isinstance(x, BufferLoad)]
+    accesses += [Access(x.buffer, x.indices, False) for x in preorder(store.value) if isinstance(x, BufferLoad)]
     memory = [a for a in accesses if a.buffer.scope not in ("local", "shared", "shared.dyn")]
     reaches = _reaches(memory)
     touched = [_footprint(reaches, loops[depth:]) for depth in range(len(loops) + 1)]  # bytes of one run of these loops
     starts = np.cumprod([1, *map(_extent, loops)])
-    flops = sum(isinstance(x, _FLOPS) and x.dtype.startswith("float") for x in walk(store.value))
+    flops = sum(isinstance(x, _FLOPS) and x.dtype.startswith("float") for x in preorder(store.value))
     misses = [_misses(touched, starts, size) for size in _levels(target)]
     local = [a for a in accesses if a.buffer.scope == "local"]
     return {
@@ -224,7 +224,7 @@ def _reaches(accesses: Sequence[Access]) -> list[tuple[Access, list[Reach]]]:
 
 def _reach(index: PrimExpr, analyzer: Analyzer) -> Reach:
     return [
-        (abs(coefficient), tuple({form_key(x): None for x in walk(atom) if isinstance(x, Var)}))
+        (abs(coefficient), tuple({form_key(x): None for x in preorder(atom) if isinstance(x, Var)}))
         for coefficient, atom in analyzer.linear(index).terms.values()
     ]
 

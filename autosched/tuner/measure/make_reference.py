@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.runtime.bfloat16 import know_dtype
 from autosched.templates.tf32 import SHARE, allows_tf32
 from autosched.tir import REDUCE, Block, Buffer, BufferLoad, PrimFunc, as_int
@@ -90,7 +90,7 @@ def reduction_length(func: PrimFunc) -> int:
 
 def _is_quantised(func: PrimFunc, output: Buffer) -> bool:
     """Whether an output's bytes are made of floats, which a kernel may round to the neighbour."""
-    made = (x for block in blocks(func.body) for x in walk(block.body) if isinstance(x, Cast))
+    made = (x for block in blocks(func.body) for x in preorder(block.body) if isinstance(x, Cast))
     return output.dtype in ("int8", "uint8") and any(x.dtype == output.dtype and is_float(x.value.dtype) for x in made)
 
 
@@ -158,14 +158,14 @@ def index_limit(func: PrimFunc, buffer: Buffer) -> int | None:
     """Give the least extent that the buffer's values index; None where they are no indices."""
     limits = [
         as_int(extent)
-        for load in walk(func.body)
+        for load in preorder(func.body)
         if isinstance(load, BufferLoad)
         for index, extent in zip(load.indices, load.buffer.shape, strict=True)
         if any(inner.buffer is buffer for inner in loads(index))
     ]
     limits += [
         as_int(call.args[2])
-        for call in walk(func.body)
+        for call in preorder(func.body)
         if isinstance(call, Call) and call.op == CHECK_INDEX and any(x.buffer is buffer for x in loads(call.args[0]))
     ]
     return min(limits, default=None)

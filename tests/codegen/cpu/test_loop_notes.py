@@ -3,7 +3,7 @@
 from autosched import te
 from autosched.codegen.cpu.cut import is_tile
 from autosched.codegen.lower import lower_func
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import For, Schedule
 
 
@@ -33,5 +33,5 @@ def test_keep_whole_leaves_the_condition_in_the_loop():
         sch.parallel(outer)
         if noted:
             sch.annotate(outer, "keep_whole", True)
-        counts.append(sum(isinstance(n, For) and n.extent.value == 300 for n in walk(lower_func(sch.func).body)))
+        counts.append(sum(isinstance(n, For) and n.extent.value == 300 for n in preorder(lower_func(sch.func).body)))
     assert counts[0] > counts[1] == 1

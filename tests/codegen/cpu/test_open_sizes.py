@@ -1,7 +1,7 @@
 """Tiles lose the sizes that are not their own."""
 
 from autosched.codegen.cpu.open_sizes import open_sizes
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.ir.structural import structural_key
 from autosched.tir import BufferStore, Var, floordiv
 from autosched.tir.expr import const_int
@@ -29,7 +29,7 @@ def test_buffers_begin_where_the_call_works():
     made = products(40)
     assert [str(start) for start in made.starts] == ["panel * 2560", "row * 64", "panel * 4096 + row * 64"]
     assert made.values == (40,)
-    assert not {PANEL, ROW} & {x for x in walk(made.stmt) if isinstance(x, Var)}
+    assert not {PANEL, ROW} & {x for x in preorder(made.stmt) if isinstance(x, Var)}
 
 
 def test_what_differs_in_outer_sizes_has_one_form():
@@ -42,7 +42,7 @@ def test_loops_of_a_window_and_over_the_channels_of_a_block_keep_their_sizes():
     stmt = loop("k", 3, lambda k: loop("i", 16, lambda i: BufferStore(c, c[i] + x[k, i], (i,))))
     made = opened(stmt, x, c)
     assert made.values == ()
-    assert [const_int(x.extent) for x in walk(made.stmt) if isinstance(x, For)] == [3, 16]
+    assert [const_int(x.extent) for x in preorder(made.stmt) if isinstance(x, For)] == [3, 16]
 
 
 def test_a_buffer_stays_whole_where_a_place_is_not_a_sum():

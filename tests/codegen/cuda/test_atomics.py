@@ -7,7 +7,7 @@ from autosched.codegen import compile_func
 from autosched.codegen.lower.barriers import is_barrier
 from autosched.codegen.lower.device import lower_device
 from autosched.errors import CodegenError, InvalidTypeError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.script import tir as T
 from autosched.tir.calls import atomic_add
 from autosched.tir.interpret import interpret
@@ -83,7 +83,7 @@ def test_counts_in_shared_memory(order):
     assert "red.shared.add.s32" in kernel.ptx
     np.testing.assert_array_equal(out, np.bincount(x, minlength=16))
     (launch,) = lower_device(histogram).launches
-    assert sum(is_barrier(n) for n in walk(launch.body) if hasattr(n, "value")) == 2  # none between the sums
+    assert sum(is_barrier(n) for n in preorder(launch.body) if hasattr(n, "value")) == 2  # none between the sums
 
 
 def test_on_a_cpu_and_by_the_interpreter():

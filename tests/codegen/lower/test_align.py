@@ -7,7 +7,7 @@ from autosched.codegen import compile_func
 from autosched.codegen.lower import lower_func
 from autosched.codegen.lower.align import aligned_strides
 from autosched.codegen.native import native_object
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.runtime import Module
 from autosched.target import Target
 from autosched.tir import Allocate, IntImm, Schedule, as_int
@@ -30,7 +30,7 @@ def test_storage_align_gives_the_scratch_its_strides():
     sch = two_stages()
     sch.storage_align("y", 0, 1, 32, 16)
     sch.storage_align("y", 0, 0, 32, 0)
-    (scratch,) = [n.buffer for n in walk(lower_func(sch.func).body) if isinstance(n, Allocate)]
+    (scratch,) = [n.buffer for n in preorder(lower_func(sch.func).body) if isinstance(n, Allocate)]
     assert [as_int(s) for s in scratch.strides] == [1280, 80, 1]
     kernel = compile_func(sch.func, Target("cpu"), name="k").kernel
     assert kernel.scratch_bytes + kernel.scratch_bytes_per_worker == 4 * 1280 * 4

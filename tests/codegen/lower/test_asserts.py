@@ -86,7 +86,7 @@ def test_a_condition_before_the_loops_and_in_an_artifact(tmp_path: Path) -> None
 def test_what_is_known_to_hold_costs_nothing() -> None:
     known = func(BEFORE.replace("N[0] <= 64", "64 <= 64"))
     assert not any(k.checks for k in autosched.build(known, "cpu").kernels.values())
-    assert not any(isinstance(x, AssertStmt) for x in autosched.ir.node.walk(lower_asserts(known.body)))
+    assert not any(isinstance(x, AssertStmt) for x in autosched.ir.node.preorder(lower_asserts(known.body)))
 
 
 def test_threads_of_a_gpu_report_it() -> None:

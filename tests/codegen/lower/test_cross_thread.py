@@ -6,7 +6,7 @@ import pytest
 from autosched import te
 from autosched.codegen.lower.device import lower_device
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.testing.gpu import run_serially
 from autosched.tir import Call
 from autosched.tir.schedule import Schedule
@@ -78,7 +78,7 @@ def test_softmax(n):
 
 def lanes(s):
     (launch,) = lower_device(s.func).launches
-    return [x.args[2].value for x in walk(launch.body) if isinstance(x, Call) and x.op == "lanes"], launch
+    return [x.args[2].value for x in preorder(launch.body) if isinstance(x, Call) and x.op == "lanes"], launch
 
 
 def test_a_warp_needs_no_shared_memory():

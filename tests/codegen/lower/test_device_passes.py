@@ -12,7 +12,7 @@ from autosched import te, tir
 from autosched.codegen.lower.barriers import is_barrier
 from autosched.codegen.lower.cross_thread import is_lane_reduction
 from autosched.errors import CodegenError, InvalidValueError
-from autosched.ir import IRModule, walk
+from autosched.ir import IRModule, preorder
 from autosched.target import Target
 from autosched.tir import Allocate, BlockRealize, BufferStore, For, IfThenElse, LoopKind, PrimFunc, Schedule
 
@@ -72,7 +72,7 @@ def through(func: PrimFunc, *passes: Callable[[IRModule], IRModule]) -> PrimFunc
 
 
 def bound(func: PrimFunc) -> list[str]:
-    return [x.thread for x in walk(func.body) if isinstance(x, For) and x.kind == LoopKind.THREAD_BINDING]
+    return [x.thread for x in preorder(func.body) if isinstance(x, For) and x.kind == LoopKind.THREAD_BINDING]
 
 
 def test_each_thread_axis_becomes_one_loop_outside() -> None:
@@ -80,8 +80,8 @@ def test_each_thread_axis_becomes_one_loop_outside() -> None:
     assert bound(old).count("threadIdx.y") == bound(old).count("threadIdx.x") == 2
     new = through(old, T.LowerOpaqueBlock())
     assert bound(new) == ["blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y"]
-    assert [x for x in walk(new.body) if isinstance(x, IfThenElse)], "two of eight threads copy"
-    shared = [x.buffer for x in walk(new.body) if isinstance(x, Allocate)]
+    assert [x for x in preorder(new.body) if isinstance(x, IfThenElse)], "two of eight threads copy"
+    shared = [x.buffer for x in preorder(new.body) if isinstance(x, Allocate)]
     assert [(b.scope, len(b.shape), int(b.shape[1])) for b in shared] == [("shared", 2, 8)]
     assert autosched.lower(old)["main"].script() == new.script()
 
@@ -94,7 +94,7 @@ def test_results_of_one_nest_that_another_reads_stay_whole() -> None:
         sch.bind(outer, "blockIdx.x")
         sch.bind(inner, "threadIdx.x")
     new = through(sch.func, T.LowerOpaqueBlock())
-    kept = [x.buffer for x in walk(new.body) if isinstance(x, Allocate)]
+    kept = [x.buffer for x in preorder(new.body) if isinstance(x, Allocate)]
     assert [(b.name, b.scope, int(b.shape[0])) for b in kept] == [("C", "global", 64)]
     a, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     tir.interpret(new, [a, out])
@@ -112,13 +112,13 @@ def test_virtual_threads_become_loops_that_are_unrolled() -> None:
     assert "vthread.y" in bound(old)
     new = through(old, T.InjectVirtualThread())
     assert "vthread.y" not in bound(new)
-    assert [x for x in walk(new.body) if isinstance(x, For) and x.kind == LoopKind.UNROLLED]
+    assert [x for x in preorder(new.body) if isinstance(x, For) and x.kind == LoopKind.UNROLLED]
 
 
 def test_copies_run_ahead_into_two_versions() -> None:
     old = through(tiled(pipelined=True), T.LowerOpaqueBlock())
     new = through(old, T.InjectSoftwarePipeline())
-    sizes = [next(x.buffer for x in walk(f.body) if isinstance(x, Allocate)) for f in (old, new)]
+    sizes = [next(x.buffer for x in preorder(f.body) if isinstance(x, Allocate)) for f in (old, new)]
     assert [len(b.shape) for b in sizes] == [2, 3]
     assert "software_pipeline_stage" in old.script()
     assert "software_pipeline_stage" not in new.script()
@@ -127,7 +127,7 @@ def test_copies_run_ahead_into_two_versions() -> None:
 def test_barriers_stand_where_threads_meet() -> None:
     lowered = through(tiled(), T.LowerOpaqueBlock())
     new = through(lowered, T.ThreadSync("shared"))
-    assert sum(map(is_barrier, walk(new.body))) == 2  # before the copy of the next iteration, and behind it
+    assert sum(map(is_barrier, preorder(new.body))) == 2  # before the copy of the next iteration, and behind it
     assert through(lowered, T.ThreadSync("shared.dyn")).script() == lowered.script()
 
 
@@ -140,8 +140,8 @@ def test_barriers_are_refused_for_scopes_that_are_not_shared() -> None:
 def test_threads_that_share_a_sum_combine_their_parts() -> None:
     old = summed()
     new = through(old, T.LowerCrossThreadReduction())
-    assert not any(map(is_lane_reduction, walk(old.body)))
-    assert any(map(is_lane_reduction, walk(new.body)))
+    assert not any(map(is_lane_reduction, preorder(old.body)))
+    assert any(map(is_lane_reduction, preorder(new.body)))
     with pytest.raises(CodegenError, match=r"comes before tvm\.lower"):
         through(through(old, T.LowerOpaqueBlock()), T.LowerCrossThreadReduction())
 
@@ -157,8 +157,8 @@ def test_functions_without_a_schedule_get_blocks_and_threads() -> None:
     with Target("cuda"):
         new = through(plain, T.DefaultGPUSchedule())
     assert {"blockIdx.x", "threadIdx.x"} <= set(bound(new))
-    assert any(isinstance(x, BlockRealize) for x in walk(new.body))
-    assert sum(isinstance(x, BufferStore) for x in walk(new.body))
+    assert any(isinstance(x, BlockRealize) for x in preorder(new.body))
+    assert sum(isinstance(x, BufferStore) for x in preorder(new.body))
     with Target("cuda"):
         assert through(new, T.DefaultGPUSchedule()).script() == new.script()
     with Target("llvm"):

@@ -7,7 +7,7 @@ from autosched.codegen import compile_func
 from autosched.codegen.cuda.emulate.kernel import run_kernel
 from autosched.codegen.lower.device import lower_device
 from autosched.errors import CodegenError
-from autosched.ir.node import FrozenDict, walk
+from autosched.ir.node import FrozenDict, preorder
 from autosched.target import Target
 from autosched.templates.cuda.nests import bound, with_statements
 from autosched.templates.nests import nested
@@ -30,9 +30,8 @@ def product(dtype="float16", transposed=False, sizes=(70, 66, 64), tile=(32, 32,
 
 
 def calls(func, name):
-    return [
-        x for launch in lower_device(func).launches for x in walk(launch.body) if isinstance(x, Call) and x.op == name
-    ]
+    found = (x for launch in lower_device(func).launches for x in preorder(launch.body) if isinstance(x, Call))
+    return [x for x in found if x.op == name]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,9 @@ def test_values_of_float32_are_rounded():
 
 def test_no_fragment_is_left():
     scopes = {
-        getattr(n, "buffer", None) and n.buffer.scope for x in lower_device(product()).launches for n in walk(x.body)
+        getattr(n, "buffer", None) and n.buffer.scope
+        for launch in lower_device(product()).launches
+        for n in preorder(launch.body)
     }
     assert not any(s and s.startswith("wmma") for s in scopes)
 

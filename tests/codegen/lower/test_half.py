@@ -5,7 +5,7 @@ import pytest
 
 from autosched import te
 from autosched.codegen.lower.device import lower_device
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.testing.gpu import run_serially
 from autosched.tir import Buffer, BufferStore, Call
 from autosched.tir.schedule import Schedule
@@ -37,13 +37,13 @@ def test_sums_in_registers_are_float32(dtype):
 
 def test_a_sum_in_registers_has_another_type_than_its_result():
     (launch,) = lower_device(row_sums(40, 50, "float16")).launches
-    found = {n.buffer.scope: n.buffer.dtype for n in walk(launch.body) if isinstance(n, BufferStore)}
+    found = {n.buffer.scope: n.buffer.dtype for n in preorder(launch.body) if isinstance(n, BufferStore)}
     assert found == {"local": "float32", "global": "float16"}
 
 
 def test_no_bfloat16_is_left():
     lowered = lower_device(row_sums(40, 50, "bfloat16"))
-    nodes = [n for launch in lowered.launches for n in walk(launch.body)]
+    nodes = [n for launch in lowered.launches for n in preorder(launch.body)]
     assert not any(getattr(n, "dtype", "") == "bfloat16" for n in nodes if not isinstance(n, Buffer))
     assert [b.dtype for b in lowered.arguments] == ["uint16", "uint16"]
 
@@ -82,7 +82,7 @@ def test_a_copy_of_bfloat16_is_one_of_bits():
     s = Schedule(te.create_prim_func([x, te.compute((70,), lambda i: x[i], name="Y")]))
     s.bind(s.get_loops("Y")[0], "threadIdx.x")
     lowered = lower_device(s.func)
-    assert not any(isinstance(n, Call) for launch in lowered.launches for n in walk(launch.body))
+    assert not any(isinstance(n, Call) for launch in lowered.launches for n in preorder(launch.body))
 
 
 def test_the_least_bfloat16_begins_a_maximum():

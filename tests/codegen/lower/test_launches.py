@@ -7,7 +7,7 @@ from autosched import te
 from autosched.codegen.lower.device import lower_device
 from autosched.codegen.lower.launches import bind_threads
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.testing.gpu import run_serially
 from autosched.tir import For, IfThenElse, IntImm, LoopKind, SeqStmt, Var
 from autosched.tir.function import shape_vars
@@ -32,7 +32,7 @@ def test_axes_of_a_product():
     (launch,) = lower_device(tiled_product(130, 70, 16).func).launches
     assert (launch.grid, launch.block) == ((2, 3, 1), (16, 8, 1))
     assert [a.var.name for a in launch.axes] == ["bx", "by", "tx", "ty"]
-    assert not any(isinstance(n, For) and n.thread for n in walk(launch.body))
+    assert not any(isinstance(n, For) and n.thread for n in preorder(launch.body))
 
 
 def test_each_nest_is_a_launch_and_what_lies_between_is_scratch():
@@ -56,7 +56,7 @@ def test_fewer_threads_than_the_block_has_wait():
     s.bind(x, "threadIdx.x")
     (launch,) = lower_device(s.func).launches
     assert launch.block == (32, 1, 1)
-    assert any(isinstance(n, IfThenElse) and "tx < 8" in str(n.condition) for n in walk(launch.body))
+    assert any(isinstance(n, IfThenElse) and "tx < 8" in str(n.condition) for n in preorder(launch.body))
 
 
 def test_a_nest_without_threads_is_refused():
@@ -116,7 +116,7 @@ def test_one_thread_writes_what_all_of_them_compute():
     s.set_scope("total", 0, "shared")
     s.compute_at("total", i)
     (launch,) = lower_device(s.func).launches
-    stores = [n for n in walk(launch.body) if isinstance(n, IfThenElse) and "total[" in str(n.then_case)]
+    stores = [n for n in preorder(launch.body) if isinstance(n, IfThenElse) and "total[" in str(n.then_case)]
     assert stores
     assert all("tx == 0" in str(n.condition) for n in stores)
     inputs, out = np.arange(30, dtype="f").reshape(6, 5), np.zeros((6, 4), "f")
@@ -164,7 +164,7 @@ def test_the_number_of_blocks_may_come_with_the_call():
     assert (n.name, n.dtype, most) == ("n", "int32", (1 << 30) - 1)
     assert [str(launch.grid_sizes[0]) for launch in lowered.launches] == ["(n + 15) // 16", "(n + 31) // 32"]
     for launch in lowered.launches:
-        (guard,) = (x for x in walk(launch.body) if isinstance(x, IfThenElse))
+        (guard,) = (x for x in preorder(launch.body) if isinstance(x, IfThenElse))
         assert "< n" in str(guard.condition) and n in launch.block_vars
 
 
@@ -172,7 +172,7 @@ def test_blocks_along_one_axis_are_equally_many():
     s = of_symbols("n", "m")
     bind(s, "C", 16)
     bind(s, "D", 16)
-    (first, second) = (x for x in walk(s.func.body) if isinstance(x, For) and x.thread == "blockIdx.x")
+    (first, second) = (x for x in preorder(s.func.body) if isinstance(x, For) and x.thread == "blockIdx.x")
     both = For(Var("o", "int64"), IntImm(0, "int64"), IntImm(2, "int64"), LoopKind.SERIAL, SeqStmt((first, second)))
     with pytest.raises(CodegenError, match="two loops that are bound to blockIdx.x"):
         bind_threads(both, sizes={v: 100 for v in shape_vars(s.func)})

@@ -1,7 +1,7 @@
 """Loop variables and indices of 64 bits as ones of 32."""
 
 from autosched.codegen.lower.narrow import MOST_ELEMENTS, largest_sizes, narrow_indices
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import BufferLoad, BufferStore, Cast, For, IfThenElse, IntImm, LoopKind, Var, decl_buffer
 from tests.codegen.programs import buffer
 
@@ -27,28 +27,28 @@ def test_loops_and_indices():
     new = narrowed(lambda i: BufferStore(B, A[i * IntImm(1, "int64") // 2], (i,)))
     assert isinstance(new, For)
     assert new.loop_var.dtype == new.extent.dtype == "int32"
-    indices = [i for n in walk(new) if isinstance(n, BufferLoad | BufferStore) for i in n.indices]
+    indices = [i for n in preorder(new) if isinstance(n, BufferLoad | BufferStore) for i in n.indices]
     assert {i.dtype for i in indices} == {"int32"}
 
 
 def test_comparisons():
     new = narrowed(lambda i: IfThenElse(i < IntImm(60, "int64"), BufferStore(B, A[i], (i,))))
-    condition = next(n.condition for n in walk(new) if isinstance(n, IfThenElse))
+    condition = next(n.condition for n in preorder(new) if isinstance(n, IfThenElse))
     assert condition.a.dtype == condition.b.dtype == "int32"
 
 
 def test_values_keep_their_type():
     out = buffer("out", 64, dtype="int64")
     new = narrowed(lambda i: BufferStore(out, i * IntImm(3_000_000, "int64"), (i,)), (out,))
-    store = next(n for n in walk(new) if isinstance(n, BufferStore))
+    store = next(n for n in preorder(new) if isinstance(n, BufferStore))
     assert store.value.dtype == "int64"
-    assert any(isinstance(n, Cast) and n.dtype == "int64" for n in walk(store.value))
+    assert any(isinstance(n, Cast) and n.dtype == "int64" for n in preorder(store.value))
 
 
 def test_positions_that_are_loaded_keep_their_type():
     where = buffer("where", 64, dtype="int64")
     new = narrowed(lambda i: BufferStore(B, A[where[i]], (i,)), (A, B, where))
-    load = next(n for n in walk(new) if isinstance(n, BufferLoad) and n.buffer.name == "A")
+    load = next(n for n in preorder(new) if isinstance(n, BufferLoad) and n.buffer.name == "A")
     assert load.indices[0].dtype == "int64"
 
 
@@ -65,7 +65,7 @@ def test_symbols_of_shapes():
     new, buffers = narrow_indices(body, (given,), {n: small})
     assert new.loop_var.dtype == "int32" and new.extent is small
     assert buffers[given].shape[0] is small
-    assert not any(x is n for x in walk(new))
+    assert not any(x is n for x in preorder(new))
 
 
 def test_the_most_that_symbols_can_be():

@@ -6,7 +6,7 @@ import pytest
 from autosched import te
 from autosched.codegen.cpu.text import loop_lines
 from autosched.codegen.lower import lower_func
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import For
 from autosched.tir.functor import stores
 from autosched.tir.interpret import interpret
@@ -27,7 +27,7 @@ def tiled(n: int, chunk: int, tile: int, parallel: bool):
 
 def test_iterations_beyond_the_end_are_gone():
     body = tiled(49, 16, 6, False).body
-    loops = [n for n in walk(body) if isinstance(n, For) and n.kind.name == "SERIAL"]
+    loops = [n for n in preorder(body) if isinstance(n, For) and n.kind.name == "SERIAL"]
     assert [loop.extent.value for loop in loops] == [8]  # eight full tiles, one of a single element, seven of none
     assert len(stores(body)) == 2
 

@@ -8,7 +8,7 @@ from autosched.codegen.lower import lower_func, split_phases
 from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.tidy import tidy
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import Allocate, Buffer, BufferStore, IfThenElse, LoopKind, SeqStmt, all_of, const
 from autosched.tir.interpret import interpret
 from tests.codegen.programs import buffer, function, loop, matmul, with_kinds
@@ -59,10 +59,10 @@ def test_a_buffer_moves_to_where_it_is_used_and_shrinks():
 
     s = Schedule(te.create_prim_func([a, c]))
     s.compute_at("B", s.get_loops("C")[0])
-    (large,) = [n.buffer for n in walk(lower_func(s.mod["main"]).body) if isinstance(n, Allocate)]
+    (large,) = [n.buffer for n in preorder(lower_func(s.mod["main"]).body) if isinstance(n, Allocate)]
     assert (large.const_shape(), large.scope) == ((1, 70000), "global")
     s.compute_at("B", s.get_loops("C")[1])
-    (small,) = [n.buffer for n in walk(lower_func(s.mod["main"]).body) if isinstance(n, Allocate)]
+    (small,) = [n.buffer for n in preorder(lower_func(s.mod["main"]).body) if isinstance(n, Allocate)]
     assert (small.const_shape(), small.scope) == ((1, 1), "local")
 
 
@@ -113,9 +113,9 @@ def test_a_ragged_parallel_loop_tests_for_its_last_task():
 
 def test_two_ragged_dimensions_give_four_tiles_without_conditions_inside():
     lowered = lower_func(matmul(13, 25, 8, 6, 2, 8))
-    tests = [n for n in walk(lowered.body) if isinstance(n, IfThenElse) and n.else_case is not None]
+    tests = [n for n in preorder(lowered.body) if isinstance(n, IfThenElse) and n.else_case is not None]
     assert len(tests) == 1  # the parallel loop's; the serial one is split
-    assert sum(isinstance(n, Allocate) for n in walk(lowered.body)) == 4
+    assert sum(isinstance(n, Allocate) for n in preorder(lowered.body)) == 4
 
 
 def test_conditions_shorten_loops_and_move_out_of_them():

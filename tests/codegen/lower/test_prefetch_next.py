@@ -5,7 +5,7 @@ import itertools
 from autosched.codegen.cpu.text import loop_lines
 from autosched.codegen.lower.flops import evaluate_index
 from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT, spread_prefetches
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import BufferStore, For, LoopKind
 from autosched.tir.expr import Call, const_int
 from autosched.tir.separable import TURN, TURNS
@@ -36,7 +36,7 @@ def _text(stmt):
 
 
 def _prefetches(stmt):
-    return [n for n in walk(stmt) if isinstance(n, Call) and n.op == "prefetch"]
+    return [n for n in preorder(stmt) if isinstance(n, Call) and n.op == "prefetch"]
 
 
 def test_without_the_annotation_nothing_changes():
@@ -50,7 +50,8 @@ def _places(made, panel, turns=None):
     turns  values of TURN and TURNS, where blocks take turns
     """
     found = []
-    loops = {n.loop_var: const_int(n.extent) for n in walk(made) if isinstance(n, For) and n.kind == LoopKind.SERIAL}
+    serial = (n for n in preorder(made) if isinstance(n, For) and n.kind == LoopKind.SERIAL)
+    loops = {n.loop_var: const_int(n.extent) for n in serial}
     for fetch in _prefetches(made):
         first, *rest = fetch.args[0].indices
         for values in itertools.product(*(range(n) for v, n in loops.items() if v.name != "p")):

@@ -5,7 +5,7 @@ import pytest
 from autosched import te, topi
 from autosched.codegen.lower.device import lower_device
 from autosched.codegen.lower.register_tiles import drop_register_guards, fix_register_indices
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
@@ -22,17 +22,17 @@ WRITTEN_OUT = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
 def test_no_conditions_on_the_rows_and_columns_of_a_register_tile():
     (launch,) = lower_device(tiled_product(130, 131, 16).func).launches
-    sums = [n for n in walk(launch.body) if isinstance(n, IfThenElse) and "C[" in str(n.then_case)]
+    sums = [n for n in preorder(launch.body) if isinstance(n, IfThenElse) and "C[" in str(n.then_case)]
     assert all("D[" in str(n.then_case) for n in sums)  # only the stores of results are guarded
 
 
 def test_loops_that_index_registers_are_unrolled():
     (launch,) = lower_device(tiled_product(64, 64, 16).func).launches
-    for node in walk(launch.body):
+    for node in preorder(launch.body):
         if isinstance(node, For) and node.kind == LoopKind.SERIAL:
             assert node.loop_var not in {
-                v for s in walk(node) if isinstance(s, BufferStore) and s.buffer.scope == "local"
-                for i in s.indices for v in walk(i)
+                v for s in preorder(node) if isinstance(s, BufferStore) and s.buffer.scope == "local"
+                for i in s.indices for v in preorder(i)
             }  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def guarded(limits):
 
 
 def conditions(stmt):
-    return sum(isinstance(n, IfThenElse) for n in walk(stmt))
+    return sum(isinstance(n, IfThenElse) for n in preorder(stmt))
 
 
 def test_a_condition_that_all_stores_have_goes():
@@ -83,15 +83,15 @@ def test_a_condition_that_leaves_a_thread_one_value(limit, is_fixed):
     own, out, ty = buffer("R", 2, scope="local"), buffer("D", 8), Var("ty")
     stmt = loop("i", 2, lambda i: IfThenElse(ty * 2 + i < limit, BufferStore(out, own[ty * 2 + i], (ty * 2 + i,))))
     new = fix_register_indices(stmt, Analyzer({ty: (0, 4)}))
-    (load,) = (n for n in walk(new) if isinstance(n, BufferLoad))
+    (load,) = (n for n in preorder(new) if isinstance(n, BufferLoad))
     assert (ty in free_vars(load.indices[0])) is not is_fixed
     assert "D[ty * 2 + i]" in str(new)  # device memory has addresses
 
 
 def addressed(stmt):
     """Indices of registers that the thread computes as it runs."""
-    written_out = {n.loop_var for n in walk(stmt) if isinstance(n, For) and n.kind in WRITTEN_OUT}
-    used = (n for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore) and n.buffer.scope == "local")
+    written_out = {n.loop_var for n in preorder(stmt) if isinstance(n, For) and n.kind in WRITTEN_OUT}
+    used = (n for n in preorder(stmt) if isinstance(n, BufferLoad | BufferStore) and n.buffer.scope == "local")
     return [f"{n.buffer.name}[{i}]" for n in used for i in n.indices if free_vars(i) - written_out]
 
 

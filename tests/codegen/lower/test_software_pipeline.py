@@ -6,7 +6,7 @@ import pytest
 from autosched.codegen.lower.barriers import is_barrier
 from autosched.codegen.lower.device import lower_device
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.testing.gpu import run_serially
 from autosched.tir import Call, For, Stmt
 from tests.codegen.gpu_programs import tensor_core_product
@@ -17,12 +17,12 @@ def product(stages, sizes=(70, 66, 128), tile=(32, 32, 32)):
 
 
 def calls(stmt, name):
-    return [x for x in walk(stmt) if isinstance(x, Call) and x.op == name]
+    return [x for x in preorder(stmt) if isinstance(x, Call) and x.op == name]
 
 
 def main_loop(s):
     (launch,) = lower_device(s.func).launches
-    return next(n for n in walk(launch.body) if isinstance(n, For) and calls(n, "cp_async_wait")), launch
+    return next(n for n in preorder(launch.body) if isinstance(n, For) and calls(n, "cp_async_wait")), launch
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
@@ -42,7 +42,7 @@ def test_versions_waits_and_one_barrier(stages):
     assert loop.extent.value == 128 // 32 + stages - 1
     assert [x.args[0].value for x in calls(loop, "cp_async_wait")] == [stages - 2]
     assert len(calls(loop, "cp_async_commit")) == 1
-    assert sum(isinstance(n, Stmt) and is_barrier(n) for n in walk(loop)) == 1
+    assert sum(isinstance(n, Stmt) and is_barrier(n) for n in preorder(loop)) == 1
     assert launch.shared_bytes > stages * 32 * 32 * 2
 
 

@@ -11,7 +11,7 @@ from autosched import tir
 from autosched.codegen.lower.absent_passes import ABSENT
 from autosched.codegen.lower.tvm_passes import NAMES
 from autosched.errors import CodegenError, VerifyError
-from autosched.ir import IRModule, structural_equal, walk
+from autosched.ir import IRModule, preorder, structural_equal
 from autosched.script import from_source
 from autosched.target import Target
 from autosched.tir import (
@@ -47,7 +47,7 @@ def result(f: PrimFunc, n: int = 2) -> np.ndarray:
 
 
 def count(f: PrimFunc, kind: type, holds: Callable[[object], bool] = lambda _: True) -> int:
-    return sum(isinstance(x, kind) and holds(x) for x in walk(f.body))
+    return sum(isinstance(x, kind) and holds(x) for x in preorder(f.body))
 
 
 COPY = "    for i, j in T.grid(4, 8):\n        B[i, j] = A[i, j] * T.float32(2)\n"
@@ -132,17 +132,17 @@ CASES: dict[str, tuple[PrimFunc, Callable[[PrimFunc, PrimFunc], bool]]] = {
     "CommonSubexprElimTIR": (func(SHARED), lambda old, new: count(new, LetStmt) >= 1),
     "ForceNarrowIndexToInt32": (
         func("    for i in T.serial(T.int64(4)):\n        B[i, T.int64(1)] = A[i, T.int64(2)]\n"),
-        lambda old, new: not any(getattr(x, "dtype", "") == "int64" for x in walk(new.body)),
+        lambda old, new: not any(getattr(x, "dtype", "") == "int64" for x in preorder(new.body)),
     ),
 }  # fmt: skip
 
 
 def _kinds(f: PrimFunc) -> set[LoopKind]:
-    return {x.kind for x in walk(f.body) if isinstance(x, For)}
+    return {x.kind for x in preorder(f.body) if isinstance(x, For)}
 
 
 def _realizes(f: PrimFunc) -> list[BlockRealize]:
-    return [x for x in walk(f.body) if isinstance(x, BlockRealize)]
+    return [x for x in preorder(f.body) if isinstance(x, BlockRealize)]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -168,7 +168,7 @@ def test_allocations_get_one_dimension() -> None:
     old = dense()
     lowered = after("LowerOpaqueBlock", old)
     new = after("FlattenBuffer", lowered)
-    ranks = [[x.buffer.ndim for x in walk(f.body) if isinstance(x, Allocate)] for f in (lowered, new)]
+    ranks = [[x.buffer.ndim for x in preorder(f.body) if isinstance(x, Allocate)] for f in (lowered, new)]
     assert max(ranks[0]) == 2
     assert set(ranks[1]) == {1}
 
@@ -220,7 +220,7 @@ def test_calls_that_only_say_something_go() -> None:
     f = func(COPY)
     f = f.with_body(tir.SeqStmt((tir.Evaluate(made), f.body)))
     assert isinstance(after("RemoveAssume", f).body, For)
-    store = next(x for x in walk(f.body) if isinstance(x, BufferStore))
+    store = next(x for x in preorder(f.body) if isinstance(x, BufferStore))
     undefined = BufferStore(store.buffer, tir.call_intrin("float32", "undef"), (IntImm(0), IntImm(0)))
     assert isinstance(
         after("RemoveStoreUndef", func(COPY).with_body(tir.SeqStmt((undefined, f.body)))).body, tir.SeqStmt

@@ -6,7 +6,7 @@ import numpy as np
 
 from autosched import te
 from autosched.codegen.lower.device import lower_device
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.te import create_prim_func
 from autosched.testing.gpu import run_serially
 from autosched.tir import Allocate, Schedule
@@ -29,7 +29,7 @@ def strided(n: int, rows: int) -> Schedule:
 
 def registers(sch: Schedule) -> list[tuple[int, ...]]:
     (launch,) = lower_device(sch.func).launches
-    return [s.buffer.const_shape() for s in walk(launch.body) if isinstance(s, Allocate)]
+    return [s.buffer.const_shape() for s in preorder(launch.body) if isinstance(s, Allocate)]
 
 
 def test_a_register_buffer_has_a_part_for_each_virtual_thread() -> None:

@@ -1,7 +1,7 @@
 """Elements of shared memory that a guarded copy leaves out."""
 
 from autosched.codegen.lower.zero_fill import zero_fill
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.tir import Allocate, BufferStore, Call, IfThenElse, SeqStmt, Var
 from autosched.tir.simplify import Analyzer
 from tests.codegen.programs import buffer, loop
@@ -16,9 +16,9 @@ def filled(stmt, threads=32):
 
 
 def is_filled(stmt):
-    stores = [n for n in walk(stmt) if isinstance(n, BufferStore)]
+    stores = [n for n in preorder(stmt) if isinstance(n, BufferStore)]
     chosen = [isinstance(s.value, Call) and s.value.op == "if_then_else" for s in stores]
-    return all(chosen) and not any(isinstance(n, IfThenElse) for n in walk(stmt))
+    return all(chosen) and not any(isinstance(n, IfThenElse) for n in preorder(stmt))
 
 
 def test_a_guarded_copy_fills_the_rest():
@@ -28,7 +28,7 @@ def test_a_guarded_copy_fills_the_rest():
 def test_not_where_threads_would_leave_the_buffer():
     stmt = IfThenElse(TX < 32, COPY)
     assert not is_filled(filled(stmt, threads=64))
-    assert any(isinstance(n, IfThenElse) for n in walk(filled(stmt, threads=64)))
+    assert any(isinstance(n, IfThenElse) for n in preorder(filled(stmt, threads=64)))
 
 
 def test_not_where_another_statement_writes_the_buffer():

@@ -9,7 +9,7 @@ import pytest
 
 import autosched
 from autosched import te
-from autosched.ir import IRModule, structural_equal, walk
+from autosched.ir import IRModule, preorder, structural_equal
 from autosched.ir.transform import PassContext
 from autosched.tir import Block, For, LoopKind, PrimFunc, Schedule
 from autosched.tir.stmt import Stmt
@@ -25,7 +25,7 @@ def product() -> tuple[te.Tensor, te.Tensor]:
 def test_a_lowered_function_has_loops_and_no_blocks() -> None:
     x, y = product()
     lowered = autosched.lower([x, y], name="twice")
-    nodes = list(walk(lowered["twice"].body))
+    nodes = list(preorder(lowered["twice"].body))
     assert not any(isinstance(node, Block) for node in nodes)
     assert [node.loop_var.name for node in nodes if isinstance(node, For)] == ["i", "j"]
 

@@ -13,7 +13,7 @@ from autosched.tir import PrimFunc
 from autosched.tir.functor import blocks
 from autosched.tir.schedule import Schedule
 from tests.tir import programs
-from tests.tir.random_schedule import walk
+from tests.tir.random_schedule import take_steps
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from tests.tir.random_schedule import walk
 def test_any_schedule(make: Callable[[], PrimFunc], seed: int) -> None:
     rng = random.Random(seed)
     sch = Schedule(make())
-    walk(sch, 10, rng.randrange)
+    take_steps(sch, 10, rng.randrange)
     func = sch.mod["main"]
     text = script(func)
     again = from_source(text)

@@ -7,7 +7,7 @@ import autosched
 from autosched import relax, te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.native import native_object
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.relax import op
 from autosched.runtime import Module
 from autosched.target import Target
@@ -97,7 +97,7 @@ def test_only_a_causal_mask_limits_loops():
     def limits(kind):
         func = attention(64, 64, kind)
         body = apply_config(func, default_config(func, AVX2), AVX2).func.body
-        return sum(isinstance(x, IfThenElse) for x in walk(body))
+        return sum(isinstance(x, IfThenElse) for x in preorder(body))
 
     assert limits("TopLeft") == 4  # panels of scores; the maximum, the exponential, the sum
     assert limits(None) == 0

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from autosched import te, topi
-from autosched.ir.node import walk
+from autosched.ir.node import preorder
 from autosched.target import Target
 from autosched.templates import apply_config, default_config
 from autosched.tir import For, PrimFunc, as_int
@@ -23,7 +23,7 @@ def _scheduled(*shape: int) -> PrimFunc:
 
 
 def _prefetches(func: PrimFunc) -> list[dict[str, int]]:
-    found = [n.annotations.get("prefetch") for n in walk(func.body) if isinstance(n, For)]
+    found = [n.annotations.get("prefetch") for n in preorder(func.body) if isinstance(n, For)]
     return [{str(getattr(k, "value", k)): int(v) for k, v in x.items()} for x in found if x]
 
 

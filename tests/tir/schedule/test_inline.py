@@ -7,7 +7,7 @@ import pytest
 import autosched
 from autosched import te
 from autosched.errors import CodegenError, ScheduleError
-from autosched.ir import walk
+from autosched.ir import preorder
 from autosched.script import from_source
 from autosched.tir import Schedule
 from autosched.tir.verify import verify
@@ -204,7 +204,7 @@ def test_a_value_that_is_read_twice_stays_one_expression(last_first: bool) -> No
     names = [f"v{k}" for k in range(11)]
     for name in reversed(names) if last_first else names:
         sch.compute_inline(name)
-    assert len({id(node) for node in walk(sch.func)}) < 200  # there are 4096 sums
+    assert len({id(node) for node in preorder(sch.func)}) < 200  # there are 4096 sums
 
 
 def _doubled(x: te.Tensor, name: str) -> te.Tensor:

@@ -9,7 +9,7 @@ from autosched.ir import structural_equal
 from autosched.tir import PrimFunc, Schedule
 from autosched.tir.verify import verify
 from tests.tir.programs import PROGRAMS, assert_same_result
-from tests.tir.random_schedule import walk
+from tests.tir.random_schedule import take_steps
 
 SMALL = st.integers(1, 4)
 MEDIUM = st.integers(3, 9)
@@ -42,7 +42,7 @@ def test_every_program_has_sizes() -> None:
 def test_random_primitives(func: PrimFunc, data: st.DataObject) -> None:
     sch = Schedule(func)
     random = data.draw(st.randoms(use_true_random=False))
-    walk(sch, random.randrange(2, 16), random.randrange)
+    take_steps(sch, random.randrange(2, 16), random.randrange)
     verify(sch.func)
     assert_same_result(func, sch.func)
     again = Schedule(func)
