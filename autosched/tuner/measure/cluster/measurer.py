@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from autosched.json_types import JsonObject
 
 _LOOK_S = 1.0  # how often the workers are looked after while something is awaited
+_COMING = ("pending", "lost")  # what a worker that died had done is done again
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +207,8 @@ class ClusterMeasurer:
             while left:
                 with contextlib.suppress(TimeoutError), self._cluster.client.as_current():
                     wait(left, timeout=_LOOK_S / 4, return_when="FIRST_COMPLETED")
-                ended = [future for future in left if future.status != "pending"]
-                left = [future for future in left if future.status == "pending"]
+                ended = [future for future in left if future.status not in _COMING]
+                left = [future for future in left if future.status in _COMING]
                 for future in ended:
                     try:
                         yield future, self._result(future)
@@ -229,7 +230,7 @@ class ClusterMeasurer:
         from distributed.scheduler import KilledWorker
 
         try:
-            if future.status in ("cancelled", "lost"):
+            if future.status == "cancelled":
                 raise AutoschedError(f"the scheduler at {self._cluster.url} is gone")
             return future.result(timeout=2 * _LOOK_S)
         except KilledWorker as error:

@@ -121,6 +121,25 @@ def test_a_result_that_does_not_come_is_awaited_again(monkeypatch: pytest.Monkey
     assert late.asked == 3
 
 
+def test_a_lost_result_is_not_a_lost_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was there, and its worker died before it was fetched."""
+    future: Any = SimpleNamespace(status="lost", result=lambda timeout: "found")
+    monkeypatch.setattr("distributed.wait", lambda futures, **rest: looks.append(futures))
+    looks: list[Any] = []
+
+    class Client:
+        @contextlib.contextmanager
+        def as_current(self) -> Iterator[None]:
+            yield
+            if len(looks) == 3:
+                future.status = "finished"
+
+    cluster: Any = SimpleNamespace(url="tcp://none:1", client=Client(), look_after=print)
+    device: Any = SimpleNamespace(tag="one", target=Target("cpu"))
+    measurer = ClusterMeasurer(cluster, device, OPTIONS, COMPILER)
+    assert list(measurer._completed([future])) == [(future, "found")] and len(looks) == 3
+
+
 def test_nobody_is_left(cluster: Cluster, found: Any) -> None:
     os.killpg(found[2][1].pid, signal.SIGKILL)
     with pytest.raises(AutoschedError, match="no worker at tcp.* any more; waited 2 s"):
