@@ -76,9 +76,10 @@ def scaled(x: PrimExpr) -> tuple[PrimExpr, float] | None:
 
 def emit_quotient(emitter: Emitter, y: ir.Value, s: float) -> ir.Value:
     """y / s, with the same nearest integer in all that bytes are made of, and as infinite as y."""
-    high, low = (constant(y.type, float(part)) for part in reciprocal(s))
-    product = emitter.builder.fmul(y, low)
-    return emitter.fused(y, high, product) if reciprocal(s)[1] else emitter.builder.fmul(y, high)
+    high, low = (float(part) for part in reciprocal(s))
+    if not low:
+        return emitter.builder.fmul(y, constant(y.type, high))
+    return emitter.fused(y, constant(y.type, high), emitter.builder.fmul(y, constant(y.type, low)))
 
 
 def reciprocal(s: float) -> tuple[np.float32, np.float32]:

@@ -306,13 +306,8 @@ def _results(
 
 def _forms_of(args: Sequence[Any]) -> Hashable:
     """Shapes and types of NumPy's arrays; None where there is anything else."""
-    if len(args) == 1:  # most models, in half the time
-        value = args[0]
-        return (value.shape, value.dtype) if type(value) is np.ndarray else None
-    for value in args:
-        if type(value) is not np.ndarray:
-            return None
-    return tuple([(value.shape, value.dtype) for value in args])
+    forms = tuple([(value.shape, value.dtype) for value in args if type(value) is np.ndarray])
+    return forms if len(forms) == len(args) else None
 
 
 def _key_of(there: Mapping[str, Value]) -> Hashable:
