@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -445,7 +445,16 @@ def main() -> None:
         code = 1
     finally:
         sys.stderr.flush()
-        os._exit(code)
+        _leave(given["lifeline"], folder, code)
+
+
+def _leave(lifeline: int, folder: Path, code: int = 0) -> NoReturn:
+    """End the process; its folder is removed here where the server, who does that, is gone."""
+    poll = select.poll()
+    poll.register(lifeline, select.POLLIN | select.POLLHUP)
+    if poll.poll(0):
+        shutil.rmtree(folder.parent, ignore_errors=True)
+    os._exit(code)
 
 
 def limit(limits: Limits) -> None:
@@ -469,8 +478,5 @@ def _watch(sock: socket.socket, lifeline: int, folder: Path) -> None:
     poll.register(lifeline, select.POLLIN | select.POLLHUP)
     poll.register(sock.fileno(), getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR)
     while True:
-        events = dict(poll.poll())
-        if lifeline in events:
-            shutil.rmtree(folder, ignore_errors=True)  # else the server does that
-        if events:
-            os._exit(0)
+        if poll.poll():
+            _leave(lifeline, folder)

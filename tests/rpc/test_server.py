@@ -15,6 +15,7 @@ import autosched as tvm
 from autosched import rpc
 from autosched.errors import InvalidValueError, RPCError, UsageError
 from autosched.rpc.reach import Address, count_devices
+from autosched.rpc.server import PREFIX
 from tests.rpc.parts import SERVER, N, add_one, is_free, is_refused, raw_session, start, wait_until
 
 
@@ -119,10 +120,12 @@ def test_the_port_is_free_after_kill_9(library: Path) -> None:
     session = rpc.connect("127.0.0.1", port, "board")
     add_one(session, library)
     pid = session.info["pid"]
+    folder = Path(f"/proc/{pid}/cwd").resolve().parent
+    assert folder.name.startswith(PREFIX)
     process.kill()
     process.wait()
     wait_until(lambda: not alive(pid))
-    assert is_free(port)
+    assert is_free(port) and not folder.exists()
     with pytest.raises(RPCError, match="has ended"):
         session.listdir()
 
