@@ -89,8 +89,9 @@ def _target(text: str) -> JsonObject:
     if not target.is_cpu:
         return _gpu_target(target)
     machine = detect_cpu()
-    wide = ("avx512f", "avx512bw", "avx512vl", "avx512vnni", "avx512bf16", "amx-tile", "amx-int8", "amx-bf16")
-    features = ("sse4.2", "avx", "avx2", "fma", "f16c", "avxvnni", *wide, "neon", "dotprod", "i8mm")
+    wide = ("avx512f", "avx512bw", "avx512vl", "avx512vbmi", "avx512vnni", "avx512bf16")
+    tiles = ("amx-tile", "amx-int8", "amx-bf16")
+    features = ("sse4.2", "avx", "avx2", "fma", "f16c", "avxvnni", *wide, *tiles, "neon", "dotprod", "i8mm")
     return {
         "target": str(target),
         "cpu": target.fingerprint().name,
