@@ -152,6 +152,9 @@ class IndexEmitter:
     def sum(self, a: Index, b: Index, scale: int = 1) -> Index:
         if isinstance(a, Affine) and isinstance(b, Affine):
             return a.plus(b, scale)
+        left, right = self.table(a), self.table(b)
+        if left is not None and right is not None:
+            return self.from_table([m + scale * n for m, n in zip(left, right, strict=True)])
         x, y = self.vector(a), self.vector(b)
         return self.builder.add(x, y) if scale == 1 else self.builder.sub(x, y)
 
@@ -163,6 +166,9 @@ class IndexEmitter:
                 return a.times(b.const)
             if not b.lane and not a.lane:
                 return self.spread(a, b)
+        left, right = self.table(a), self.table(b)
+        if left is not None and right is not None:
+            return self.from_table([m * n for m, n in zip(left, right, strict=True)])
         return self.builder.mul(self.vector(a), self.vector(b))
 
     def spread(self, a: Affine, b: Affine) -> Affine:
@@ -212,6 +218,8 @@ class IndexEmitter:
         """The value in each lane where all are constants."""
         if isinstance(a, Affine) and not a.terms:
             return [a.const + a.lane * i for i in range(self.lanes)]
+        if isinstance(a, ir.Constant):
+            return [int(number.constant) for number in a.constant]
         return None
 
     def from_table(self, numbers: list[int]) -> Index:

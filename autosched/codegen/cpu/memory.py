@@ -15,10 +15,10 @@ from autosched.codegen.cpu.index import Index, stride_extents
 from autosched.codegen.cpu.types import (
     I8,
     I32,
-    I64,
     VOID,
     call_intrinsic,
     constant,
+    lane_addresses,
     lanes_of,
     memory_type,
     splat,
@@ -47,6 +47,7 @@ from autosched.tir.expr import (
 )  # fmt: skip
 from autosched.tir.stmt import Allocate
 
+GATHERED, LEAST_GATHERED = (4, 8), 4  # bytes of elements, and lanes, that one instruction is to load
 ZERO_BYTES = 256  # of the constant that is read in place of padding: more than any vector has
 
 
@@ -147,9 +148,19 @@ class MemoryEmitter(Emitter):
         at = self.combined(place, indices)
         if at is not None:
             return at
-        total: Index = Affine()
+        even, uneven = Affine(), list[Index]()  # what lanes differ in by equal steps, and by others
         for e, stride in zip(indices, place.strides, strict=False):
-            total = self.sum(total, self.product(self.index(e), Affine(stride) if isinstance(stride, int) else stride))
+            part = self.product(self.index(e), Affine(stride) if isinstance(stride, int) else stride)
+            if isinstance(part, Affine):
+                even = even.plus(part)
+            else:
+                uneven.append(part)
+        if not uneven:
+            return even
+        rest = functools.reduce(self.sum, uneven)
+        total = self.sum(even, rest)
+        if not isinstance(total, Affine):
+            self.remember(("parts", id(total)), (total, even, rest))
         return total
 
     def combined(self, place: Place, indices: tuple[PrimExpr, ...]) -> Affine | None:
@@ -325,12 +336,16 @@ class MemoryEmitter(Emitter):
 
     def gather(self, dtype: str, place: Place, at: Index, align: int) -> ir.Value:
         vector = memory_type(dtype, self.lanes)
-        if self.mask is not None and not isinstance(self.mask, int) and not place.is_local:
-            pointers = self.lane_pointers(place, at, align)
+        lanes = self.mask if isinstance(self.mask, int) else self.lanes
+        at_once = self.isa.gathers and align in GATHERED and lanes >= LEAST_GATHERED
+        is_uneven = not isinstance(at, Affine | ir.Constant)
+        if not place.is_local and (isinstance(self.mask, ir.Value) or (at_once and is_uneven)):
+            mask = self.mask_vector() or constant(value_type("bool", self.lanes), 1)
             name = f"llvm.masked.gather.{suffix(vector)}.v{self.lanes}p0"
-            return call_intrinsic(self.builder, name, vector, [pointers, I32(align), self.mask, constant(vector, 0)])
+            arguments = [self.lane_pointers(place, at), I32(align), mask, constant(vector, 0)]
+            return call_intrinsic(self.builder, name, vector, arguments)
         result = undefined(vector) if self.mask is None else constant(vector, 0)
-        for lane in range(self.mask if isinstance(self.mask, int) else self.lanes):
+        for lane in range(lanes):
             element = self.builder.load(self.lane_address(place, at, lane), align=align)
             result = self.builder.insert_element(result, element, I32(lane))
         return result
@@ -342,12 +357,19 @@ class MemoryEmitter(Emitter):
             return self.address(place, Affine(int(at.constant[lane].constant)))
         return self.builder.gep(place.pointer, [self.builder.extract_element(at, I32(lane))], inbounds=True)
 
-    def lane_pointers(self, place: Place, at: Index, item: int) -> ir.Value:
-        """A vector of pointers, one for each lane's element."""
-        offsets = self.vector(at)
-        start = splat(self.builder, self.builder.ptrtoint(place.pointer, I64), self.lanes)
-        address = self.builder.add(start, self.builder.mul(offsets, constant(offsets.type, item)))
-        return self.builder.inttoptr(address, ir.VectorType(place.pointer.type, self.lanes))
+    def lane_pointers(self, place: Place, at: Index) -> ir.Value:
+        """A vector of pointers, one for each lane's element.
+
+        What all lanes have in common is in the pointer that they share: 32 bits hold the rest, which CPUs load by twice
+        as fast. That pointer alone may lie outside of the buffer.
+        """
+        if isinstance(at, Affine):
+            even, steps = at, self.vector(Affine(lane=at.lane))
+        else:
+            _, even, rest = self.known(("parts", id(at))) or (at, Affine(), at)
+            steps = self.vector(self.sum(Affine(lane=even.lane), rest))
+        start = self.builder.gep(place.pointer, [self.scalar(even.without_lane())])
+        return lane_addresses(self.builder, start, steps)
 
     # --- stores -------------------------------------------------------------------------------------------------
 
@@ -387,7 +409,7 @@ class MemoryEmitter(Emitter):
 
     def scatter(self, place: Place, value: ir.Value, at: Index, align: int) -> None:
         if self.mask is not None and not isinstance(self.mask, int):
-            pointers = self.lane_pointers(place, at, align)
+            pointers = self.lane_pointers(place, at)
             name = f"llvm.masked.scatter.{suffix(value.type)}.v{self.lanes}p0"
             call_intrinsic(self.builder, name, VOID, [value, pointers, I32(align), self.mask])
             return

@@ -131,6 +131,21 @@ def call_intrinsic(builder: ir.IRBuilder, name: str, result: ir.Type, args: list
     return builder.call(function, args)
 
 
+class _LaneAddresses(ir.instructions.GEPInstr):  # type: ignore[misc]  # llvmlite has no types
+    """The address of an element in each lane: llvmlite knows no `getelementptr` of several."""
+
+    def __init__(self, block: ir.Block, pointer: ir.Value, offsets: ir.Value):
+        super().__init__(block, pointer, [offsets], False, "", pointer.type.pointee)
+        self.type = ir.VectorType(pointer.type, lanes_of(offsets))
+
+
+def lane_addresses(builder: ir.IRBuilder, pointer: ir.Value, offsets: ir.Value) -> ir.Value:
+    """A vector of pointers to the elements at `offsets` behind one pointer, which CPUs load with one instruction."""
+    found = _LaneAddresses(builder.block, pointer, offsets)
+    builder._insert(found)
+    return found
+
+
 def splat(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
     """The scalar in every lane; a vector as it is."""
     if lanes == 1 or isinstance(value.type, ir.VectorType):
@@ -156,6 +171,7 @@ class Isa:
     has_bfloat_dot  whether that of two bfloat16 is
     rounds_bytes    whether one instruction rounds floats to the nearest integers
     permutes_bytes  whether one instruction puts the bytes of 512 bits into any order
+    gathers         whether one instruction loads elements from places of their own in less time than several do
     has_byte_tiles, has_bfloat_tiles  whether products of whole tiles are
     """
 
@@ -167,6 +183,7 @@ class Isa:
     has_bfloat_dot: bool = False
     rounds_bytes: bool = False
     permutes_bytes: bool = False
+    gathers: bool = False
     has_byte_tiles: bool = False
     has_bfloat_tiles: bool = False
 
@@ -178,7 +195,8 @@ class Isa:
         has_bfloat_dot = {"avx512bf16", "avx512vl"} <= features
         tiles = ("amx-int8" in features, "amx-bf16" in features) if "amx-tile" in features else ()
         rounds, permutes = target.architecture == "x86_64", "avx512vbmi" in features
-        known = has_dots, pairs, has_bfloat_dot, rounds, permutes, *tiles
+        gathers = "avx512vl" in features and not target.mcpu.startswith("znver")  # there one takes as long as loads
+        known = has_dots, pairs, has_bfloat_dot, rounds, permutes, gathers, *tiles
         return Isa(target.vector_bits, target.has_fma, target.num_registers, *known)
 
     def lanes(self, dtype: str) -> int:

@@ -6,7 +6,7 @@ its split is NaN, its child is the node before it.
 
 levels  how many nodes on
 strict  below the split, not at most
-tracks  whether any node tracks NaN
+tracks  whether nodes may track NaN: none does without
 Positions and features beyond the last are the last.
 """
 
@@ -73,10 +73,10 @@ def _compute_levels(
             node = nodes(at)
             feature = E.bitwise("bitwise_and", E.bitwise("shift_right", node, word(1)), word((1 << bits) - 1))
             value = data(row, clipped(feature, n_columns) if n_columns < 1 << bits else E.cast("int64", feature))
-            tracks = E.compare(E.NE, E.bitwise("bitwise_and", node, word(1)), word(0))
-            holds = te.any(
-                E.compare(E.LT if strict else E.LE, value, splits(at)), te.all(E.compare(E.NE, value, value), tracks)
-            )
+            holds = E.compare(E.LT if strict else E.LE, value, splits(at))
+            if tracks:
+                own = E.compare(E.NE, E.bitwise("bitwise_and", node, word(1)), word(0))
+                holds = te.any(holds, te.all(E.compare(E.NE, value, value), own))
             child = E.bitwise("shift_right", node, word(bits + 1))
             return E.add(child, E.select(holds, word(0), word(1)))
 

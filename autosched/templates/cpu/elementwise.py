@@ -1,7 +1,8 @@
 """Everything without an anchor: each remaining block is a loop nest of its own, one after the other.
 
-Element-wise blocks fold into their consumers. The innermost axes that every access follows alike become one flat loop,
-divided into vectors; the axes around it are divided over the threads.
+Element-wise blocks fold into their consumers; those that would make them too large are stages of one nest. The
+innermost axes that every access follows alike become one flat loop, divided into vectors; the axes around it are
+divided over the threads.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from collections import Counter
 from collections.abc import Sequence
 
 from autosched.errors import ScheduleError
+from autosched.ir.node import preorder
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import alike_axes, blocks_of, extents, is_injective, is_reduction, reduced, spatial
-from autosched.tir import Block, BufferStore, FloorMod, IntImm, PrimFunc, Var, as_int
+from autosched.tir import Block, BufferLoad, BufferStore, FloorMod, IntImm, PrimFunc, Var, as_int
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
 
 TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microseconds
 LEAST_ELEMENTS = 1024  # smaller pieces cost more than they gain
+STAGE_VECTORS = 4  # that go through stages together at least: one alone waits for loads whose places other loads say
 LEAST_VECTORS = 8  # in a flat loop, from which on a ragged last one costs less than a ragged one for each row
 
 
@@ -58,9 +61,61 @@ class Elementwise:
 def _scheduled(func: PrimFunc, width: int, target: Target, may_flatten: bool) -> Schedule:
     sch = Schedule(func)
     inline_all(sch, func)
-    for block in blocks_of(sch.func):
+    blocks = blocks_of(sch.func)
+    if _are_stages(blocks, func):
+        _schedule_stages(sch, blocks, max(width, STAGE_VECTORS * target.lanes("float32")))
+        return sch
+    for block in blocks:
         schedule_nest(sch, block, width, target.lanes("float32"), may_flatten)
     return sch
+
+
+def _are_stages(blocks: Sequence[Block], func: PrimFunc) -> bool:
+    """Whether each block but the last computes what the next one alone reads, each element at its own place."""
+    if len(blocks) < 2 or not all(is_injective(b) and spatial(b) for b in blocks):
+        return False
+    writers = {b.writes[0].buffer: n for n, b in enumerate(blocks[:-1])}
+    if len(writers) < len(blocks) - 1 or any(b in writers for b in func.buffers):
+        return False
+    return all(
+        writers[load.buffer] == n - 1 and load.indices == tuple(iv.var for iv in block.iter_vars)
+        for n, block in enumerate(blocks)
+        for load in preorder(block.body)
+        if isinstance(load, BufferLoad) and load.buffer in writers
+    )
+
+
+def _schedule_stages(sch: Schedule, blocks: Sequence[Block], width: int) -> None:
+    """All blocks for some vectors, then for the next ones: what lies between blocks stays in registers.
+
+    width  elements in a tile of them: a part of a row, or several rows where they are shorter
+    """
+    *names, last = [b.name_hint for b in blocks]
+    loops = list(sch.get_loops(last))
+    while len(loops) > 1 and as_int(sch.get(loops[-1]).extent) == 1:
+        loops = [*loops[:-2], sch.fuse(*loops[-2:])]
+    extent = as_int(sch.get(loops[-1]).extent)
+    task, vector = sch.split(loops[-1], [None, min(width, extent)])
+    outer, inner = [*loops[:-1], task], [vector]
+    rows = _largest_divisor(as_int(sch.get(loops[-2]).extent), width // extent) if len(loops) > 1 else 1
+    if rows > 1:
+        outer[-2], row = sch.split(loops[-2], [None, rows])
+        sch.reorder(outer[-2], task, row, vector)
+        inner.insert(0, row)
+    sch.parallel(_task_loop(sch, outer, len(blocks) * rows * min(width, extent)))
+    for name in reversed(names):
+        sch.compute_at(name, sch.get_loops(last)[-1 - len(inner)], preserve_unit_loops=True)
+        sch.set_scope(name, 0, "local")
+    for name in (*names, last):
+        *_, above, lowest = sch.get_loops(name)
+        sch.vectorize(lowest)
+        if rows > 1:
+            sch.unroll(above)
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is at most `most`, which may be 0: then it is 1."""
+    return next((n for n in range(most, 1, -1) if number % n == 0), 1)
 
 
 def inline_all(sch: Schedule, func: PrimFunc) -> None:

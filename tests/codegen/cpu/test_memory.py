@@ -5,7 +5,7 @@ import pytest
 
 from autosched import te
 from autosched.codegen import compile_func
-from autosched.tir import Schedule
+from autosched.tir import Schedule, cast
 from tests.codegen.programs import run
 
 
@@ -22,3 +22,29 @@ def test_lanes_that_a_condition_leaves_out_may_lie_before_a_local_array(n, targe
     x, y = np.arange(1, n + 1, dtype="f"), np.zeros(2 * n, "f")
     run(compile_func(sch.func, target, name="joined", use_cache=False), [x, y])
     np.testing.assert_array_equal(y, np.concatenate([x, x * 2]))
+
+
+@pytest.mark.parametrize("n", [3, 16, 37, 64])
+@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_loads_from_places_of_their_own_behind_a_place_outside_of_the_buffer(n, target, dtype):
+    table, at = te.placeholder((80,), dtype, "table"), te.placeholder((n,), "int32", "at")
+    y = te.compute((n,), lambda i: table[cast("int64", at[i]) + i - 1000], name="y")
+    sch = Schedule(te.create_prim_func([table, at, y]))
+    sch.vectorize(sch.get_loops("y")[0])
+    compiled = compile_func(sch.func, target, name="picked", use_cache=False)
+    places = np.random.default_rng(0).integers(0, 80, n)
+    x, out = np.random.default_rng(1).random(80).astype(dtype), np.zeros(n, dtype)
+    run(compiled, [x, (places - np.arange(n) + 1000).astype("int32"), out])
+    np.testing.assert_array_equal(out, x[places])
+
+
+def test_elements_at_places_of_their_own_are_loaded_by_one_instruction():
+    table, at = te.placeholder((5, 80), name="table"), te.placeholder((64,), "int32", "at")
+    y = te.compute((5, 64), lambda r, i: table[r, cast("int64", at[i])], name="y")
+    sch = Schedule(te.create_prim_func([table, at, y]))
+    sch.vectorize(sch.get_loops("y")[1])
+    for cpu, is_one in (("x86-64-v4", True), ("x86-64-v3", False), ("znver4", False)):
+        compiled = compile_func(sch.func, f"llvm -mcpu={cpu}", name="picked", use_cache=False)
+        assert ("gatherdps" in compiled.asm) == is_one
+        assert "gatherqps" not in compiled.asm  # places of 64 bits: half as many at once

@@ -1,0 +1,68 @@
+"""Element-wise functions of several blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched import te
+from autosched.ir.node import preorder
+from autosched.relax.op.registry import get_op
+from autosched.templates import apply_config, default_config
+from autosched.tir import Block, PrimFunc
+
+TREES = get_op("tree_levels")
+NODES, COLUMNS = 33, 11
+
+
+def levels(shape: tuple[int, int], **attrs: Any) -> PrimFunc:
+    place = te.placeholder(shape, "int32", "place")
+    x, splits = te.placeholder((shape[1], COLUMNS), name="x"), te.placeholder((NODES,), name="splits")
+    nodes = te.placeholder((NODES,), "int32", "nodes")
+    return te.create_prim_func([place, x, nodes, splits, TREES.compute(place, x, nodes, splits, **attrs)])
+
+
+def stages_between(func: PrimFunc) -> list[str]:
+    """The scopes of what lies between the blocks of a scheduled function."""
+    target = autosched.Target("cpu")
+    scheduled = apply_config(func, default_config(func, target), target).func
+    return [b.scope for n in preorder(scheduled.body) if isinstance(n, Block) for b in n.alloc_buffers]
+
+
+@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v3"])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 1), (70, 1), (30, 8), (20, 50), (2, 131), (3, 64)])
+def test_levels_of_trees_are_stages_of_one_nest(shape: tuple[int, int], target: str) -> None:
+    rng = np.random.default_rng(0)
+    place = rng.integers(-40, 80, shape).astype("int32")  # beyond the nodes too
+    x = rng.choice([np.nan, -np.inf, np.inf, 0.0, 0.3], (shape[1], COLUMNS)).astype("float32")
+    nodes = rng.integers(-(2**31), 2**31, NODES).astype("int32")  # with children and columns that are not there
+    splits = rng.choice([np.nan, np.inf, 0.0, 0.3], NODES).astype("float32")
+    for attrs in ({"levels": 4, "strict": True, "tracks": True}, {"levels": 3, "strict": False, "tracks": False}):
+        func = levels(shape, **attrs)
+        out = autosched.nd.empty(shape, "int32")
+        autosched.build(func, target=target)(*map(autosched.nd.array, (place, x, nodes, splits)), out)
+        assert TREES.reference is not None
+        np.testing.assert_array_equal(out.numpy(), TREES.reference(place, x, nodes, splits, **attrs))
+        assert set(stages_between(func)) == {"local"}
+
+
+def test_what_reads_its_neighbours_is_no_stage() -> None:
+    x = te.placeholder((40,), name="x")
+    y = x
+
+    def turned(x: te.Tensor, name: str) -> te.Tensor:
+        return te.compute((40,), lambda i: x(i) * 0.5 + x((i + 1) % 40), name=name)
+
+    for n in range(70):  # deeper than one expression may be
+        y = turned(y, f"y{n}")
+    func = te.create_prim_func([x, y])
+    data = np.random.default_rng(0).random(40, np.float32)
+    out, want = autosched.nd.empty((40,)), data
+    autosched.build(func, target="cpu")(autosched.nd.array(data), out)
+    for _ in range(70):
+        want = want * np.float32(0.5) + np.roll(want, -1)
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-4)
+    assert "local" not in stages_between(func)
