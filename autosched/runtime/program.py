@@ -20,7 +20,7 @@ from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects, unload_with
 from autosched.runtime.locks import renew_after_fork
-from autosched.runtime.memory import ALIGNMENT, SmallCopies, address_of, empty_aligned, empty_block
+from autosched.runtime.memory import ALIGNMENT, Copies, address_of, empty_aligned, empty_block
 from autosched.runtime.pool import open_pool
 from autosched.runtime.team import most_threads_of
 
@@ -94,8 +94,7 @@ class Program:
         self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
         self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
         self._views: dict[int, NDArray] = {}
-        self._ends: tuple[list[np.ndarray], list[np.ndarray]] | None = None  # inputs and outputs, for `call`
-        self._copies = SmallCopies()
+        self._ends: tuple[list[np.ndarray], list[Copies]] | None = None  # inputs and outputs, for `call`
         addresses = load_objects(called)
         unload_with(self, called)
         self._fill_table(addresses)
@@ -239,7 +238,8 @@ class Program:
         with self.lock:
             ends = self._ends
             if ends is None:
-                ends = [self.view(n) for n in self.graph.inputs], [self.view(n) for n in self.graph.outputs]
+                outputs = [Copies(self.view(n)) for n in self.graph.outputs]
+                ends = [self.view(n) for n in self.graph.inputs], outputs
                 self._ends = ends
             for own, value in zip(ends[0], values, strict=True):
                 data = value if type(value) is np.ndarray else as_numpy(value)
@@ -251,8 +251,7 @@ class Program:
             self._pool.run(*self._once)
             if self._is_checked:
                 self.faults.check()
-            copy = self._copies.of
-            return [copy(x) for x in ends[1]]
+            return [output.make() for output in ends[1]]
 
     def run_nodes(self, nodes: range, number: int = 1) -> None:
         """Run some of the graph's nodes, which follow each other, `number` times on what is in memory now."""

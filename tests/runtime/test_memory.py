@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import OutOfMemoryError
-from autosched.runtime.memory import ALIGNMENT, SmallCopies, as_aligned, empty_aligned, empty_block, machine_bytes
+from autosched.runtime.memory import ALIGNMENT, Copies, as_aligned, empty_aligned, empty_block, machine_bytes
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5), (1 << 20, 2)])
@@ -37,12 +37,15 @@ def test_only_what_is_not_aligned_is_copied():
         assert copy.flags.c_contiguous
 
 
-def test_small_copies_share_blocks_and_do_not_touch() -> None:
-    copies, rng = SmallCopies(), np.random.default_rng(0)
-    shapes = [(), (3,), (0, 4), (5, 7), (1,), (600,), (2, 2)] * 40
-    data = [rng.standard_normal(shape).astype(dtype) for shape in shapes for dtype in ("f4", "f8")]
-    made = [copies.of(x) for x in data]
-    assert all(m.ctypes.data % ALIGNMENT == 0 and m.flags.c_contiguous for m in made if m.size)
-    for x, m in zip(data, made, strict=True):
-        assert m.dtype == x.dtype
-        np.testing.assert_array_equal(m, x)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1"])
+@pytest.mark.parametrize("shape", [(), (3,), (0, 4), (5, 7), (1,), (600,), (2, 2), (70, 80)])
+def test_copies_share_blocks_and_do_not_touch(shape: tuple[int, ...], dtype: str) -> None:
+    data = np.zeros(shape, dtype)
+    copies, made = Copies(data), []
+    for n in range(600 if data.size < 1000 else 20):
+        data[...] = n % 251
+        made.append(copies.make())
+    assert all(m.ctypes.data % ALIGNMENT == 0 and m.flags.c_contiguous and m.flags.writeable for m in made if m.size)
+    for n, m in enumerate(made):
+        assert type(m) is np.ndarray and m.dtype == data.dtype
+        np.testing.assert_array_equal(m, np.full(shape, n % 251, dtype))
