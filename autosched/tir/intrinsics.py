@@ -27,6 +27,14 @@ def sigmoid(x: Array) -> Array:
     return _like(np.where(x >= 0, 1 / (1 + e), e / (1 + e)), x)
 
 
+def dot_bytes(total: Array, unsigned: Array, signed: Array) -> Array:
+    """A sum with the products of four unsigned bytes in a word and four signed ones."""
+    for shift in (0, 8, 16, 24):
+        x, y = (np.asarray(word, np.int64) >> shift & 255 for word in (unsigned, signed))
+        total = total + x * ((y ^ 128) - 128)
+    return np.asarray(total).astype(np.int32)[()]
+
+
 NUMPY: dict[str, Callable[..., Array]] = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10,
     "log1p": np.log1p,
@@ -42,7 +50,7 @@ NUMPY: dict[str, Callable[..., Array]] = {
     "normcdf": lambda x: _like(0.5 * np.asarray(_erfc(np.asarray(x) * -math.sqrt(0.5)), np.float64), x),
     "lgamma": lambda x: _like(_log_gamma(x), x),
     "fma": lambda a, b, c: _like(np.float64(a) * np.float64(b) + c, c),
-    "likely": lambda x: x,
+    "likely": lambda x: x, "dot_bytes": dot_bytes,
     "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b, "bitwise_xor": lambda a, b: a ^ b,
     "bitwise_not": lambda a: ~a, "shift_left": lambda a, b: a << b, "shift_right": lambda a, b: a >> b,
 }  # fmt: skip

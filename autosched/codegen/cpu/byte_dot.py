@@ -15,7 +15,7 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.dot import PAIR_SUMS
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.narrow_products import added_product, byte_factors
-from autosched.codegen.cpu.types import I8, I32, call_intrinsic, constant, splat, value_type
+from autosched.codegen.cpu.types import I8, I32, call_intrinsic, constant, lanes_of, splat, value_type
 from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -24,6 +24,9 @@ from autosched.tir.functor import free_vars
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
 GROUP = 4  # bytes in a lane
+DOT_BYTES = (
+    "dot_bytes"  # (int32 sum, uint32 of four unsigned bytes, int32 of four signed ones) -> the sum with products
+)
 LEAST_LANES = 4  # of the instructions
 _I16 = ir.IntType(16)
 _BYTE_SUMS = {  # lanes to the instruction that adds the products of two bytes, in 16 bits, for each half
@@ -100,7 +103,8 @@ def emit_dot_product(emitter: Emitter, loop: For, dot: Dot) -> None:
         emitter.lanes = lanes
         emitter.env[loop.loop_var] = Affine(start.const + at, start.terms, 1 if lanes > 1 else 0)
         before = emitter.load(dot.before.buffer, dot.before.indices)
-        emitter.store(dot.store.buffer, _added(emitter, before, shared, own, lanes), dot.store.indices)
+        total = _added(emitter, before, splat(emitter.builder, shared, lanes), own, lanes)
+        emitter.store(dot.store.buffer, total, dot.store.indices)
         emitter.lanes = 1
         at += lanes
 
@@ -128,11 +132,18 @@ def _word(emitter: Emitter, load: BufferLoad, kind: ir.Type, lanes: int) -> ir.V
     return emitter.remember(key, word) if place.read_only else word
 
 
-def _added(emitter: Emitter, before: ir.Value, shared: ir.Value, own: ir.Value, lanes: int) -> ir.Value:
-    """The sums of lanes with the products of four bytes each."""
+def emit_dot_bytes(emitter: Emitter, e: E.Call) -> ir.Value:
+    """A call of `DOT_BYTES`."""
+    values = [emitter.value(a) for a in e.args]
+    lanes = max(map(lanes_of, values))
+    before, x, own = (splat(emitter.builder, v, lanes) for v in values)
+    return _added(emitter, before, x, own, lanes)
+
+
+def _added(emitter: Emitter, before: ir.Value, x: ir.Value, own: ir.Value, lanes: int) -> ir.Value:
+    """The sums of lanes with the products of four bytes each, those of x unsigned."""
     b, isa = emitter.builder, emitter.isa
     vector = value_type("int32", lanes)
-    x = splat(b, shared, lanes)
     if isa.has_byte_dots and lanes >= LEAST_LANES:
         bits = 32 * lanes
         bytes_ = ir.VectorType(I8, GROUP * lanes)
@@ -171,4 +182,4 @@ def _by_pairs(emitter: Emitter, before: ir.Value, x: ir.Value, own: ir.Value, la
     return total
 
 
-__all__ = ["GROUP", "Dot", "dot_product", "emit_dot_product"]
+__all__ = ["DOT_BYTES", "GROUP", "Dot", "dot_product", "emit_dot_bytes", "emit_dot_product"]

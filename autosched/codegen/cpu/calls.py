@@ -8,6 +8,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from autosched.codegen.cpu import math as vector_math
+from autosched.codegen.cpu.byte_dot import DOT_BYTES, emit_dot_bytes
 from autosched.codegen.cpu.checks import emit_check_index
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import I32, BFloat, call_intrinsic, constant, element_of, lanes_of, suffix, value_type
@@ -286,6 +287,6 @@ def _round_odd(emitter: Emitter, args: list[ir.Value]) -> ir.Value:
 _SPECIAL: dict[str, Callable[[Emitter, E.Call], ir.Value]] = {
     "pow": _power, "fma": _fma, "reinterpret": _reinterpret, "round_bfloat16": _round_bfloat16,
     "round_float16": _round_float16, "read_float16": _read_float16,
-    CHECK_INDEX: emit_check_index, **dict.fromkeys(("isnan", "isinf", "isfinite"), _is),
+    CHECK_INDEX: emit_check_index, DOT_BYTES: emit_dot_bytes, **dict.fromkeys(("isnan", "isinf", "isfinite"), _is),
     **dict.fromkeys(("shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), _bits),
 }  # fmt: skip

@@ -21,6 +21,7 @@ from autosched.templates.cpu.elementwise import Elementwise
 from autosched.templates.cpu.matmul_sized import schedule_product
 from autosched.templates.cpu.matmul import Matmul
 from autosched.templates.cpu.matmul_nbits import MatmulNBits
+from autosched.templates.cpu.matmul_nbits_bytes import MatmulNBitsBytes
 from autosched.templates.cpu.rows import RowReduction
 from autosched.templates.cpu.scan import Scan
 from autosched.templates.cpu.scatter import Scatter
@@ -36,6 +37,7 @@ FIRST_CHANNELS = 4  # of the image that a first layer reads, or fewer
 
 TEMPLATES: tuple[Template, ...] = (
     Matmul(),
+    MatmulNBitsBytes(),
     MatmulNBits(),
     AmxConv2d(),
     Conv2dBlocked(),

@@ -36,13 +36,19 @@ MOST_UNPACKED_ROWS = 16  # more rows than these share a panel that is unpacked o
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """chain: before the product the group sums or the dequantised weight; factors: scales and zero points."""
+class NBits:
+    """chain: before the product the group sums or the dequantised weight; factors: zero points, if any, and scales."""
 
     chain: Chain
+    x: Buffer
     weight: Buffer
     factors: tuple[Buffer, ...]
     per_word: int
+
+    @property
+    def bits(self) -> int:
+        """Of an integer."""
+        return 8 * WORD_BYTES // self.per_word
 
 
 class MatmulNBits:
@@ -51,7 +57,7 @@ class MatmulNBits:
     name = "matmul_nbits"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        found = _parts(func)
+        found = find_nbits(func)
         if found is None:
             return None
         anchor = found.chain.anchor
@@ -82,7 +88,7 @@ class MatmulNBits:
         return Config(self.name, {**knobs, "panel": panel, "ahead": AHEAD_KIB if few else 0})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
-        found = _parts(func)
+        found = find_nbits(func)
         assert found is not None, "apply is called on a function that matched"
         before = func
         width = config["vectors"] * target.lanes("float32")
@@ -103,7 +109,7 @@ class MatmulNBits:
         return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
 
 
-def _schedule_tiles(sch: Schedule, found: _Parts, config: Config, width: int) -> tuple[str, LoopRV]:
+def _schedule_tiles(sch: Schedule, found: NBits, config: Config, width: int) -> tuple[str, LoopRV]:
     """Compute the anchor in tiles of each panel of columns; (the anchor's name, the parallel loop over panels)."""
     out = schedule_epilogue(sch, found.chain)
     m, n = sch.get_loops(out)
@@ -118,7 +124,7 @@ def _schedule_tiles(sch: Schedule, found: _Parts, config: Config, width: int) ->
     return anchor, n_panel
 
 
-def _schedule_groups(sch: Schedule, found: _Parts, config: Config, width: int, packed: Sequence[Buffer]) -> None:
+def _schedule_groups(sch: Schedule, found: NBits, config: Config, width: int, packed: Sequence[Buffer]) -> None:
     """Few rows: the sums of a group in registers beside the tile's.
 
     packed  the weight and its factors in panels
@@ -150,7 +156,7 @@ def _fetch_ahead(
     sch.annotate(group, "prefetch", {b.name: max(1, words * b.const_shape()[1] // depth) for b in factors})
 
 
-def _schedule_product(sch: Schedule, found: _Parts, config: Config, width: int) -> None:
+def _schedule_product(sch: Schedule, found: NBits, config: Config, width: int) -> None:
     """Weights unpacked and scaled, in registers or in a panel in scratch, then multiplied as floats are."""
     anchor, n_panel = _schedule_tiles(sch, found, config, width)
     if config["panel"]:
@@ -182,7 +188,7 @@ def _vectors(sch: Schedule, m_in: LoopRV, n_in: LoopRV, config: Config, outer: l
     sch.vectorize(n_in)
 
 
-def _parts(func: PrimFunc) -> _Parts | None:
+def find_nbits(func: PrimFunc) -> NBits | None:
     """The parts of such a product, found by the block that unpacks words of 32 bits; None for other functions."""
     blocks = blocks_of(func)
     if len(blocks) < 2 or blocks[0].name_hint not in (GROUP_SUMS, DEQUANTIZED) or not is_reduction(blocks[1]):
@@ -199,7 +205,9 @@ def _parts(func: PrimFunc) -> _Parts | None:
     depth = _depth(unpacks, anchor)
     if not all(any(b is x for x in func.buffers) for b in (weight, *factors)):
         return None
-    return _Parts(chain, weight, factors, depth // weight.const_shape()[1])
+    others = (x.buffer for x in _reads(anchor if unpacks.name_hint == DEQUANTIZED else unpacks))
+    x = next(b for b in others if b not in (weight, *factors, *(w.buffer for k in (unpacks, anchor) for w in k.writes)))
+    return NBits(chain, x, weight, factors, depth // weight.const_shape()[1])
 
 
 def _factors(unpacks: Block, anchor: Block, weight: Buffer) -> tuple[Buffer, ...]:
@@ -226,4 +234,4 @@ def _depth(unpacks: Block, anchor: Block) -> int:
     return as_int(reduced(unpacks)[0].dom.extent) * as_int(reduced(anchor)[0].dom.extent)
 
 
-__all__ = ["MatmulNBits"]
+__all__ = ["AHEAD_KIB", "WORD_BYTES", "MatmulNBits", "NBits", "find_nbits"]

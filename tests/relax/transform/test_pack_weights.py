@@ -49,7 +49,8 @@ def test_a_model_runs_on_packed_weights(outer: tuple[int, ...]) -> None:
     weight = RNG.standard_normal((64, 24)).astype("f4")
     packed = PackWeights(4, 32)(model(weight, *outer))
     built = autosched.build(packed, records=[])
-    assert [row["template"] for row in autosched.driver.build_report(built).rows] == ["matmul_nbits"]
+    (row,) = autosched.driver.build_report(built).rows
+    assert row["template"] in ("matmul_nbits", "matmul_nbits_bytes")
     x = RNG.standard_normal((*outer, 64)).astype("f4")
     real = dequantize_nbits(*quantize_nbits(np.ascontiguousarray(weight.T), 4, 32), None, 4, 32)
     np.testing.assert_allclose(built(x).numpy(), x @ real.T, atol=1e-4)

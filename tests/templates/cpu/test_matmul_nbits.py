@@ -14,7 +14,11 @@ from autosched.runtime import Module
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for
+from autosched.templates.cpu.matmul_nbits import MatmulNBits
 from autosched.tir import PrimFunc
+from autosched.tir.expr import FloatImm, const
+from autosched.tir.functor import rewrite
+from autosched.tir.intrinsics import NUMPY
 from tests.spread import spread
 
 pytestmark = pytest.mark.host(runs=True)
@@ -38,9 +42,21 @@ def product(
     return make_te_call(definition.compute, call.args, call.attrs).func, given
 
 
+def floats(func: PrimFunc, target: Target = HOST) -> Config:
+    """The default of the template that computes in floats."""
+    template = MatmulNBits()
+    anchor = template.match(func, target)
+    assert anchor is not None
+    return template.default(anchor, target)
+
+
 def check(func: PrimFunc, given: list[np.ndarray], bits: int, block: int, **knobs: object) -> None:
     """The configuration is of the space, no sum leaves registers, and results are as near as float32 can be."""
-    config = Config("matmul_nbits", {**default_config(func, HOST).knobs, **knobs})
+    default = floats(func)
+    check_config(func, given, bits, block, Config(default.template, {**default.knobs, **knobs}))
+
+
+def check_config(func: PrimFunc, given: list[np.ndarray], bits: int, block: int, config: Config) -> None:
     assert space_for(func, HOST).with_default(config).default == config
     applied = apply_config(func, config, HOST)
     kernel = compile_func(applied.func, HOST, name="k")
@@ -108,3 +124,83 @@ def test_each_line_of_a_step_is_asked_for_once() -> None:
         config = Config("matmul_nbits", {**default.knobs, "ahead": ahead})
         fetches.append(compile_func(apply_config(func, config, V4).func, V4, name="k").asm.count("prefetcht0"))
     assert fetches == [0, 4 + 4]  # four vectors of words in a word's step, four of scales in a group's
+
+
+BYTES = Target("llvm -mcpu=icelake-server -num-cores=1")  # dots of four bytes
+has_dots = pytest.mark.skipif("avx512vnni" not in HOST.features, reason="runs dot products of bytes")
+
+
+@has_dots
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@spread(2, "zeros", ["", "uint8"])
+def test_rows_as_bytes(bits: int, zeros: str) -> None:
+    func, given = product(1, 5 * HOST.lanes("float32") + 3, 128, bits, 32, zeros)
+    check_config(func, given, bits, 32, default_config(func, HOST))
+
+
+@has_dots
+@pytest.mark.parametrize("m", [2, 3, 5, 13])
+def test_more_rows_as_bytes(m: int) -> None:
+    func, given = product(m, 64, 256, 4, 128, "uint8", "float16")
+    default = default_config(func, HOST)
+    assert default.template == "matmul_nbits_bytes"
+    for knobs in ({}, {"rows": 1, "streams": 4, "ahead": 0}, {"rows": 2, "streams": 2, "ahead": 16}):
+        check_config(func, given, 4, 128, Config(default.template, {**default.knobs, **knobs}))
+
+
+@pytest.mark.parametrize(("bits", "zeros", "m", "block"), [(4, "float32", 1, 32), (4, "", 17, 32), (8, "", 1, 512)])
+def test_what_is_not_split_into_bytes(bits: int, zeros: str, m: int, block: int) -> None:
+    """Zero points that are no integers, many rows, and groups whose sums could pass 32 bits."""
+    func, _ = product(m, 64, 512, bits, block, zeros)
+    assert default_config(func, BYTES).template == "matmul_nbits"
+
+
+def test_another_formula_is_not_split_into_bytes() -> None:
+    """Blocks of the same names that subtract something else."""
+    func, _ = product(1, 64, 128, 4, 32)
+    assert default_config(func, BYTES).template == "matmul_nbits_bytes"
+    other = func.with_body(rewrite(func.body, lambda x: const(7.0, "float32") if is_middle(x) else x))
+    assert default_config(other, BYTES).template == "matmul_nbits"
+
+
+def is_middle(x: object) -> bool:
+    return isinstance(x, FloatImm) and x.value == 8.0
+
+
+@has_dots
+def test_groups_of_any_size_of_numbers() -> None:
+    """Zeros, denormals, the largest and smallest numbers; what is no finite number makes its row, and no other, NaN."""
+    func, given = product(5, 32, 256, 4, 32)
+    x = np.random.default_rng(2).standard_normal((5, 256)).astype("f4")
+    largest = np.float32(127 * 65536 + 127 * 256 + 127) / np.float32(1 << 22)  # of the integers, in each power of two
+    for g, scale in enumerate([0.0, 1e-44, 1e-38, 1e-30, 1e30, 1.0, 1.0, 1.0]):
+        x[:, 32 * g : 32 * g + 32] *= np.float32(scale)
+    x[:, 160], x[:, 192], x[:, 224] = (
+        largest,
+        np.nextafter(largest, np.float32(2)),
+        -np.nextafter(np.float32(2), largest),
+    )
+    x[3, 40], x[4, 70] = np.inf, np.nan
+    out = run(func, given, x)
+    real = dequantize_nbits(given[0], given[1], None, 4, 32).astype("f8").T
+    assert np.isnan(out[3:]).all()
+    bound = 256 * EPS * (np.abs(x[:3].astype("f8")) @ np.abs(real)) / 2
+    assert (np.abs(out[:3] - x[:3].astype("f8") @ real) <= bound).all()
+    x[:3, :160] = 0  # without the large numbers, beside which others do not count
+    out = run(func, given, x)
+    bound = 256 * EPS * (np.abs(x[:3].astype("f8")) @ np.abs(real)) / 2
+    assert (np.abs(out[:3] - x[:3].astype("f8") @ real) <= bound).all()
+
+
+def run(func: PrimFunc, given: list[np.ndarray], x: np.ndarray) -> np.ndarray:
+    applied = apply_config(func, default_config(func, HOST), HOST)
+    kernel = compile_func(applied.func, HOST, name="k")
+    out = np.full(func.buffers[-1].const_shape(), np.nan, "f4")
+    arrays = [a if p is None else p.pack(a) for p, a in zip(applied.packs, [x, *given, out], strict=True)]
+    Module({"k": kernel.kernel}, native_object(), threads=2)(*arrays)
+    return arrays[-1]
+
+
+def test_words_of_four_bytes_as_the_interpreter_adds_them() -> None:
+    words = np.array([0x01FF02FE], "u4"), np.array([0x80FF017F - (1 << 32)], "i4")
+    assert NUMPY["dot_bytes"](np.int32(5), *words) == 5 + 254 * 127 + 2 * 1 - 255 - 128

@@ -1,0 +1,323 @@
+"""Few rows times weights of 2, 4 or 8 bits in groups, where the dot product of four bytes is one instruction (VNNI).
+
+Before the product the numbers of each group of a row become integers of 24 bits times a power of two, the same for the
+group, and the integers three signed bytes each. Four fields of a weight's word are unpacked by one mask, and times four
+bytes of a row summed up exactly:
+
+    for group in parallel: for m: unit[m], digits[m] = a[m, group]                     # a = unit * (d2, d1, d0)
+    for n panel in parallel:
+        for group:
+            for word: for fields of it: s2, s1, s0[m, :] += dot of four(fields, digits[m])
+            tile[m, :] += float32(65536 * s2 + 256 * s1 + s0) * unit[m] * scale[:]
+
+A number is rounded by 2^-23 of the largest of its group. One row and groups of 32 weights of 4 bits take 1.3 operations
+for 16 weights, in float32 3.2: it is memory that holds them back. Four rows take 0.81 of the time (Emerald Rapids).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from autosched import te
+from autosched.codegen.cpu.byte_dot import DOT_BYTES, GROUP
+from autosched.codegen.cpu.cut import WHOLE_TILE
+from autosched.codegen.cpu.types import Isa
+from autosched.ir.structural import structural_equal
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import blocks_of, spatial
+from autosched.templates.core_nests import load, one_of, store, typed
+from autosched.templates.cpu.core_nests import Core
+from autosched.templates.cpu.matmul_nbits import AHEAD_KIB, WORD_BYTES, NBits, find_nbits
+from autosched.templates.nests import index, loop, unrolled
+from autosched.templates.pack import Pack, repack
+from autosched.tir import PrimFunc, as_int
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.calls import reinterpret
+from autosched.tir.expr import Call, PrimExpr, Var, const
+from autosched.tir.stmt import BufferStore, IfThenElse, LoopKind, Stmt, seq
+from autosched.topi.nbits import matmul_nbits
+
+MOST_ROWS = 16  # more rows share weights that are unpacked to floats once
+DIGITS = 3  # bytes of an integer
+TOP_BIT = 22  # of the integers; their largest one is that of three digits of 127
+ROUND_UP = 0x10101  # added to the bits of a float32: where that one would be passed, the next power of two is taken
+INFINITE = 0x7F800000  # bits of a float32
+LEAST_EXPONENT = TOP_BIT + 1  # of the largest number of a group, so that the unit is no denormal
+BIAS, MANTISSA_BITS = 127, 23
+MOST_SUM = 1 << 31
+MOST_POINT = 255  # of zero points that are given
+
+
+class MatmulNBitsBytes:
+    """Floats times integers in groups, by dot products of bytes."""
+
+    name = "matmul_nbits_bytes"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        found = find_nbits(func)
+        if found is None or not Isa.of(target).has_byte_dots or not _is_plain(func, found):
+            return None
+        m, n = (as_int(iv.dom.extent) for iv in spatial(found.chain.anchor))
+        depth = found.weight.const_shape()[1] * found.per_word
+        block = depth // found.factors[-1].const_shape()[1]
+        largest = MOST_POINT if len(found.factors) > 1 else (1 << found.bits) - 1
+        if m > MOST_ROWS or block % target.lanes("float32") or block * (largest << TOP_BIT - 7) >= MOST_SUM:
+            return None
+        sizes = {"M": m, "N": n, "K": depth, "block": block, "bits": found.bits}
+        return Anchor(found.chain.anchor.name_hint, "matmul_nbits", sizes, found)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        machine = {"lanes": target.lanes("float32"), "registers": target.num_registers}
+        space = load_space(target.backend, self.name, {**anchor.sizes, **machine})
+        return space.with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        m, n = anchor.sizes["M"], anchor.sizes["N"]
+        most = max(1, (target.num_registers - 4) // (DIGITS + 1))
+        tiles = -(-m // most)
+        rows = -(-m // tiles)
+        panels = -(-n // target.lanes("float32"))
+        streams = next(s for s in (4, 2, 1) if panels % s == 0 and (s == 1 or rows * s <= most))
+        return Config(self.name, {"rows": rows, "streams": streams, "ahead": AHEAD_KIB})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        found: NBits = anchor.details
+        packs: list[Pack | None] = [None] * len(func.params)
+        packed, before = [], func
+        for buffer in (found.weight, *found.factors):
+            place = next(i for i, b in enumerate(before.buffers) if b is buffer)
+            packs[place] = pack = Pack(buffer.const_shape(), (target.lanes("float32"), 0), (0, 2, 1))
+            func = repack(func, buffer, pack)
+            packed.append(func.buffers[place])
+        core = Core(func, [found.chain.before[-1].name_hint, anchor.block], target)
+        writer = _Writer(found, anchor, config, target, packed, core)
+        applied = core.applied(seq(writer.split(), writer.product()), writer.buffers)
+        return dataclasses.replace(applied, packs=tuple(packs))
+
+
+def _is_plain(func: PrimFunc, found: NBits) -> bool:
+    """Whether it computes what `topi.matmul_nbits` does, with the middle or bytes as zero points."""
+    blocks = blocks_of(func)[:2]
+    *points, scales = found.factors
+    if len(points) > 1 or any(p.dtype != "uint8" for p in points) or len(found.chain.before) != 1:
+        return False
+    groups = scales.const_shape()[1]
+    depth = found.weight.const_shape()[1] * found.per_word
+    if depth % groups or not any(found.x is b for b in func.buffers) or len(found.x.shape) != 2:
+        return False
+    x, weight, scale, *point = (te.placeholder(b.shape, b.dtype, name=b.name)
+                                for b in (found.x, found.weight, scales, *points))  # fmt: skip
+    product = matmul_nbits(x, weight, scale, point[0] if point else None, found.bits, depth // groups)
+    kind = spatial(found.chain.anchor)[0].var.dtype
+    expected = blocks_of(te.create_prim_func([x, weight, scale, *point, product], index_dtype_override=kind))
+    return structural_equal(blocks, expected, map_free_vars=True)
+
+
+class _Writer:
+    """The statements of one configuration."""
+
+    def __init__(self, found: NBits, anchor: Anchor, config: Config, target: Target, packed: list[Buffer], core: Core):
+        self.found, self.core, self.s = found, core, anchor.sizes
+        self.weight, *self.points, self.scales = packed
+        self.out = found.chain.anchor.writes[0].buffer
+        self.rows, self.streams, self.ahead = (int(config[name]) for name in ("rows", "streams", "ahead"))
+        self.lanes = target.lanes("float32")
+        m, block = self.s["M"], self.s["block"]
+        self.groups, self.words, self.fields = self.s["K"] // block, block // found.per_word, 8 // found.bits
+        self.panels = -(-self.s["N"] // self.lanes)
+        self.digits = one_of("digits", "int32", self.groups, m, DIGITS, self.fields, self.words, scope="global")
+        self.starts = one_of("starts", "int32", self.groups, m, 2, scope="global")
+        self.units = one_of("units", "float32", self.groups, m, scope="global")
+        self.tops, self.top = (one_of(name, "uint32", n) for name, n in (("tops", self.lanes), ("top", 1)))
+        self.whole = one_of("whole", "int32", block)
+        self.totals, self.total = (one_of(name, "int32", 2, n) for name, n in (("totals", self.lanes), ("total", 1)))
+        self.tile = one_of("tile", "float32", self.rows, self.streams, self.lanes)
+        self.sums = one_of("sums", "int32", self.rows, self.streams, DIGITS, self.lanes)
+        self.bytes = one_of("fields", "uint32", self.streams, self.fields, self.lanes)
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """Those between."""
+        own = (self.weight, *self.points, self.scales, self.out)
+        return [b for b in vars(self).values() if isinstance(b, Buffer) and b not in own]
+
+    def vector(self, body: Callable[[Var], Stmt]) -> Stmt:
+        return loop("lane", self.lanes, body, LoopKind.VECTORIZED)
+
+    def split(self) -> Stmt:
+        """Units and digits of all rows."""
+        return loop("g", self.groups, lambda g: loop(
+            "m", self.s["M"], lambda m: self.group(g, m), annotations={WHOLE_TILE: 1}), LoopKind.PARALLEL)  # fmt: skip
+
+    def group(self, g: Var, m: Var) -> Stmt:
+        """Unit, digits and their sums of one row's group."""
+        block = self.s["block"]
+
+        def element(k: PrimExpr) -> PrimExpr:
+            at = typed(self.found.x, (m, E.add(E.mul(g, index(block)), k)))
+            return E.cast("float32", self.core.value(BufferLoad(self.found.x, at)))
+
+        def steps(body: Callable[[PrimExpr, Var], Stmt]) -> Stmt:
+            return loop("step", block // self.lanes, lambda n: self.vector(
+                lambda lane: body(E.add(E.mul(n, index(self.lanes)), lane), lane)))  # fmt: skip
+
+        def largest(k: PrimExpr, lane: Var) -> Stmt:
+            size = E.bitwise("bitwise_and", reinterpret("uint32", element(k)), _word(0x7FFFFFFF))
+            return store(self.tops, E.maximum(load(self.tops, lane), size), lane)
+
+        top = load(self.top, 0)
+        raised = E.bitwise("shift_right", E.add(top, _word(ROUND_UP)), _word(MANTISSA_BITS))
+        exponent = E.minimum(E.maximum(raised, _word(LEAST_EXPONENT)), _word(255))
+        unit = _power(E.sub(exponent, _word(TOP_BIT)))
+        inverse = _power(E.sub(_word(2 * BIAS + TOP_BIT), exponent))
+        is_number = E.compare(E.LT, top, _word(INFINITE))
+
+        def rounded(k: PrimExpr, lane: Var) -> Stmt:
+            whole = E.cast("int32", E.call("nearbyint", E.mul(element(k), inverse), dtype="float32"))
+            upper = _without_digit(load(self.whole, k))
+            return seq(
+                store(self.whole, whole, k),
+                store(self.totals, E.add(load(self.totals, 0, lane), load(self.whole, k)), 0, lane),
+                store(self.totals, E.add(load(self.totals, 1, lane), upper), 1, lane),
+            )
+
+        zero = const(0, "int32")
+        upper = load(self.total, 1, 0)
+        lowest = E.sub(load(self.total, 0, 0), E.mul(upper, const(256, "int32")))
+        times = -1 if self.points else -(1 << self.found.bits - 1)
+        return seq(
+            self.vector(lambda lane: store(self.tops, _word(0), lane)),
+            steps(largest),
+            store(self.top, _word(0), 0),
+            unrolled("lane", (self.lanes,), lambda lane: store(
+                self.top, E.maximum(load(self.top, 0), load(self.tops, lane)), 0)),
+            store(self.units, E.select(is_number, unit, const(math.nan, "float32")), g, m),
+            unrolled("i", (2,), lambda i: self.vector(lambda lane: store(self.totals, zero, i, lane))),
+            steps(rounded),
+            unrolled("i", (2,), lambda i: store(self.total, zero, i, 0)),
+            unrolled("i lane", (2, self.lanes), lambda i, lane: store(
+                self.total, E.add(load(self.total, i, 0), load(self.totals, i, lane)), i, 0)),
+            store(self.starts, E.mul(lowest, const(times, "int32")), g, m, 0),
+            store(self.starts, E.mul(upper, const(times, "int32")), g, m, 1),
+            loop("field", self.fields, lambda f: loop("word", self.words, lambda w: self.bytes_of(g, m, f, w),
+                LoopKind.VECTORIZED), LoopKind.UNROLLED),
+        )  # fmt: skip
+
+    def bytes_of(self, g: Var, m: Var, field: Var, word: Var) -> Stmt:
+        """The digits of the four numbers that meet a field of each byte of a word."""
+        first = E.add(E.mul(word, index(self.found.per_word)), field)
+        left: list[PrimExpr] = [load(self.whole, E.add(first, index(self.fields * j))) for j in range(GROUP)]
+        stores = []
+        for digit in range(DIGITS):
+            kept = [E.bitwise("bitwise_and", x, const(255, "int32")) for x in left]
+            value = kept[0]
+            for j, x in enumerate(kept[1:], 1):
+                value = E.bitwise("bitwise_or", value, E.bitwise("shift_left", x, const(8 * j, "int32")))
+            stores.append(store(self.digits, value, g, m, digit, field, word))
+            left = [_without_digit(x) for x in left]
+        return seq(*stores)
+
+    def product(self) -> Stmt:
+        """The tiles of all panels."""
+        m = self.s["M"]
+        tiles = [(first, min(self.rows, m - first)) for first in range(0, m, self.rows)]
+        return loop("panel", self.panels // self.streams, lambda panel: seq(
+            *(self.one_tile(panel, first, rows) for first, rows in tiles)), LoopKind.PARALLEL)  # fmt: skip
+
+    def one_tile(self, panel: Var, first: int, rows: int) -> Stmt:
+        """Some rows times the panels side by side."""
+
+        def over(body: Callable[[Var, Var, Var], Stmt]) -> Stmt:
+            return unrolled("i stream", (rows, self.streams), lambda i, s: self.vector(lambda lane: body(i, s, lane)))
+
+        def at(stream: Var) -> PrimExpr:
+            return E.add(E.mul(panel, index(self.streams)), stream)
+
+        def start(g: Var, i: Var, s: Var, lane: Var) -> Stmt:
+            row = E.add(i, index(first))
+            lower = [load(self.starts, g, row, n) for n in range(2)]
+            if self.points:
+                point = E.cast("int32", load(self.points[0], at(s), g, lane))
+                lower = [E.mul(point, x) for x in lower]  # type: ignore[misc]
+            values = [*lower, const(0, "int32")]
+            return seq(*(store(self.sums, x, i, s, n, lane) for n, x in enumerate(values)))
+
+        def unpacked(g: Var, w: Var, s: Var, f: Var, lane: Var) -> Stmt:
+            word: PrimExpr = load(self.weight, at(s), E.add(E.mul(g, index(self.words)), w), lane)
+            if self.fields > 1:
+                moved = E.bitwise("shift_right", word, E.cast("uint32", E.mul(f, index(self.found.bits))))
+                ones = ((1 << self.found.bits) - 1) * 0x01010101
+                word = E.bitwise("bitwise_and", moved, _word(ones))
+            return store(self.bytes, word, s, f, lane)
+
+        def added(g: Var, w: Var, i: Var, s: Var, f: Var, n: Var) -> Stmt:
+            digits = load(self.digits, g, E.add(i, index(first)), n, f, w)
+
+            def body(lane: Var) -> Stmt:
+                sums = load(self.sums, i, s, n, lane)
+                value = Call(DOT_BYTES, (sums, load(self.bytes, s, f, lane), digits), "int32")
+                return store(self.sums, value, i, s, n, lane)
+
+            return self.vector(body)
+
+        def word(g: Var, w: Var) -> Stmt:
+            return seq(
+                unrolled("stream field", (self.streams, self.fields),
+                         lambda s, f: self.vector(lambda lane: unpacked(g, w, s, f, lane))),
+                unrolled("field i digit stream", (self.fields, rows, DIGITS, self.streams),
+                         lambda f, i, n, s: added(g, w, i, s, f, n)),
+            )  # fmt: skip
+
+        def scaled(g: Var, i: Var, s: Var, lane: Var) -> Stmt:
+            lowest, middle, highest = (load(self.sums, i, s, n, lane) for n in range(DIGITS))
+            upper = E.add(E.bitwise("shift_left", highest, const(8, "int32")), middle)
+            whole = E.add(
+                E.mul(E.cast("float32", upper), const(256.0, "float32")), E.cast("float32", lowest)
+            )  # fmt: skip
+            real = E.mul(whole, load(self.units, g, E.add(i, index(first))))
+            scale = E.cast("float32", load(self.scales, at(s), g, lane))
+            return store(self.tile, E.add(load(self.tile, i, s, lane), E.mul(real, scale)), i, s, lane)
+
+        def written(i: Var, s: Var, lane: Var) -> Stmt:
+            n = E.add(E.mul(at(s), index(self.lanes)), lane)
+            done = BufferStore(
+                self.out, load(self.tile, i, s, lane), typed(self.out, (E.add(i, index(first)), n))
+            )  # fmt: skip
+            return IfThenElse(E.compare(E.LT, n, index(self.s["N"])), done) if self.s["N"] % self.lanes else done
+
+        words = self.ahead * 1024 // (WORD_BYTES * self.streams * self.lanes)
+        ahead = {b.name: max(1, words // self.words) for b in (*self.points, self.scales)} if self.ahead else {}
+        of_words = {"prefetch": {self.weight.name: max(1, words)}} if self.ahead else {}
+        return seq(
+            over(lambda i, s, lane: store(self.tile, const(0.0, "float32"), i, s, lane)),
+            loop("g", self.groups, lambda g: seq(
+                over(lambda i, s, lane: start(g, i, s, lane)),
+                loop("word", self.words, lambda w: word(g, w), annotations=of_words),
+                over(lambda i, s, lane: scaled(g, i, s, lane)),
+            ), annotations={WHOLE_TILE: 1, "prefetch": ahead}),
+            over(written),
+        )  # fmt: skip
+
+
+def _word(value: int) -> PrimExpr:
+    return const(value, "uint32")
+
+
+def _power(exponent: PrimExpr) -> PrimExpr:
+    """The power of two of a float32 whose exponent has these bits."""
+    return reinterpret("float32", E.bitwise("shift_left", exponent, _word(MANTISSA_BITS)))
+
+
+def _without_digit(x: PrimExpr) -> PrimExpr:
+    """What is left of an integer without its lowest digit, of -128 to 127, in units of the next one."""
+    return E.bitwise("shift_right", E.add(x, const(128, "int32")), const(8, "int32"))
+
+
+__all__ = ["MatmulNBitsBytes"]
