@@ -5,7 +5,7 @@ from __future__ import annotations
 from autosched.errors import TargetError, UsageError
 from autosched.ir import IRModule
 from autosched.relax.expr import Function
-from autosched.relax.transform.narrow_products import NARROW, PRECISION, WIDE, holds_bfloat16
+from autosched.relax.transform.narrow_products import NARROW, PRECISION, WIDE, computes_in_bfloat16
 from autosched.target import Target
 from autosched.templates import product_types, widened_dtypes
 from autosched.templates.tf32 import TF32
@@ -28,8 +28,8 @@ def with_precision(module: IRModule, precision: str | None, target: Target) -> I
 
 
 def precision_of(module: IRModule, target: Target) -> str:
-    """What products round their factors to: as was asked for, else bfloat16 in models that hold it, on CPUs."""
+    """What products round their factors to: as was asked for, else bfloat16 in models of it, on CPUs."""
     asked, there = module.attrs.get(PRECISION), (*widened_dtypes(target), *product_types(target))
     if asked is not None:
         return str(asked) if asked in there else WIDE
-    return NARROW if NARROW in there and holds_bfloat16(module) else WIDE
+    return NARROW if NARROW in there and computes_in_bfloat16(module) else WIDE

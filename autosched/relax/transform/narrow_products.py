@@ -27,7 +27,7 @@ import numpy as np
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
-from autosched.relax.expr import Call, Constant, Expr, Function, Tuple, Var
+from autosched.relax.expr import Binding, Call, Constant, Expr, Function, Tuple, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, bindings_of, map_functions, users
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
@@ -198,11 +198,28 @@ def NarrowProducts(  # noqa: N802
     return graph_pass("NarrowProducts")(lambda module: narrow_products(module, narrows, streams, attends))
 
 
-def holds_bfloat16(module: IRModule, name: str = "main") -> bool:
-    """Whether a function has parameters or constants of bfloat16: its products are meant to be of it."""
+def computes_in_bfloat16(module: IRModule, name: str = "main") -> bool:
+    """Whether a function has parameters or constants of bfloat16 and no product of float32 that would be rounded.
+
+    Batched products over one element are not: so positions are multiplied by frequencies.
+    """
     function = module[name]
     values: list[Var | Constant] = [*function.params, *_constants(function)]
-    return any(info.dtype == NARROW for v in values for info in tensor_infos(v.struct_info))
+    if all(info.dtype != NARROW for v in values for info in tensor_infos(v.struct_info)):
+        return False
+    return not any(map(_is_wide_product, function.bindings()))
+
+
+def _is_wide_product(binding: Binding) -> bool:
+    call = binding.value
+    definition = definition_of(call) if isinstance(call, Call) else None
+    if definition is None or not isinstance(call, Call) or not call.args or not _is_wide(call.args[0]):
+        return False
+    if definition.name == "matmul":
+        x, y = (a.struct_info for a in call.args)
+        assert isinstance(x, TensorStructInfo) and isinstance(y, TensorStructInfo), "operands of a product are tensors"
+        return y.ndim == 2 or x.shape is None or x.dims[-1:] != (1,)
+    return definition.name.startswith("nn.conv") or call.op_name in ATTENTION
 
 
 def _constants(function: Function) -> list[Constant]:
@@ -213,4 +230,4 @@ def _constants(function: Function) -> list[Constant]:
     return found
 
 
-__all__ = ["NARROW", "PRECISION", "NarrowProducts", "holds_bfloat16", "narrow_products"]
+__all__ = ["NARROW", "PRECISION", "NarrowProducts", "computes_in_bfloat16", "narrow_products"]

@@ -134,6 +134,24 @@ def test_models_of_bfloat16_run_their_products_on_it() -> None:
     np.testing.assert_allclose(got.astype("f4"), wanted.astype("f4"), atol=0.03)
 
 
+@pytest.mark.parametrize("width", [1, DEPTH])
+def test_a_value_of_bfloat16_leaves_float32_products_as_they_are(width: int) -> None:
+    """Gemma's relatives keep a scale in bfloat16."""
+    x = Var("x", TensorStructInfo((5, width), "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            scale = builder.emit(op.astype(Constant(np.array(8.0).astype("bfloat16")), "float32"))
+            value = builder.emit(op.multiply(x, scale))
+            out = builder.emit_output(op.matmul(value, Constant(WEIGHTS[0][:width])))
+        builder.emit_func_output(out)
+    module = builder.get()
+    assert precision_of(module, CPU) == "float32"
+    data = RNG.standard_normal((5, width)).astype("f4")
+    got = autosched.build(module, records=[])(data).numpy()
+    np.testing.assert_allclose(got, 8 * data.astype("f8") @ WEIGHTS[0][:width], rtol=1e-5, atol=1e-5)
+
+
 def test_what_there_is_not_is_refused() -> None:
     with pytest.raises(UsageError, match="precision 'int3'"):
         autosched.build(model(), precision="int3")
