@@ -206,6 +206,16 @@ def _further_decomposed(program: ExportedProgram) -> ExportedProgram:
     return program.run_decompositions(table) if table else program
 
 
+def _needed(graph: fx.Graph) -> list[fx.Node]:
+    """The calls that outputs and writes need, in order; numbers that PyTorch's checks alone read are left out."""
+    needed: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        is_end = node.op == "output" or (node.op == "call_function" and writes(node))
+        if is_end or not needed.isdisjoint(node.users):
+            needed.add(node)
+    return [n for n in graph.nodes if n.op == "call_function" and n in needed]
+
+
 def _is_known(node: fx.Node, custom: CustomConverters) -> bool:
     if node.op != "call_function" or is_control(node.target):
         return True
@@ -241,9 +251,8 @@ class Importer:
         self.placeholders()
         with builder.function("main"):
             with builder.dataflow():
-                for node in self.program.graph.nodes:
-                    if node.op == "call_function":
-                        self.call(node)
+                for node in _needed(self.program.graph):
+                    self.call(node)
                 outputs = self.outputs()
                 if len(outputs) == 1 and unwrap:
                     result: Value = builder.emit_output(outputs[0])

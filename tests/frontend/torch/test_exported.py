@@ -165,3 +165,23 @@ def test_a_loop_of_data_over_open_sizes_is_refused():
     sizes = ({0: torch.export.Dim("n", min=2, max=9)},)
     with pytest.raises(ImportModelError, match="how often the loop runs"):
         from_exported_program(torch.export.export(Growing(), (torch.ones(3),), dynamic_shapes=sizes))
+
+
+class Sized(nn.Module):
+    def forward(self, x: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+        n = size.item()
+        torch._check(n >= 0)
+        return x * n
+
+
+def test_numbers_that_are_checked_alone_are_left_out():
+    class Checked(nn.Module):
+        def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+            torch._check(lengths.max().item() <= x.shape[1])
+            return x * (torch.arange(x.shape[1])[None] < lengths[:, None])
+
+    inputs = torch.rand(2, 5), torch.tensor([5, 3])
+    got = autosched.build(torch.export.export(Checked(), inputs))(*(x.numpy() for x in inputs))
+    np.testing.assert_array_equal(got.numpy(), Checked()(*inputs))
+    with pytest.raises(ImportModelError, match="a Python number that the model computes"):
+        from_exported_program(torch.export.export(Sized(), (torch.rand(5), torch.tensor(3))))
