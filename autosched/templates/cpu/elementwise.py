@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from autosched.errors import ScheduleError
 from autosched.ir.node import preorder
@@ -18,6 +19,7 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import alike_axes, blocks_of, extents, is_injective, is_reduction, reduced, spatial
 from autosched.tir import Block, BufferLoad, BufferStore, FloorMod, IntImm, PrimFunc, Var, as_int
+from autosched.tir import expr as E
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
@@ -71,8 +73,14 @@ def _scheduled(func: PrimFunc, width: int, target: Target, may_flatten: bool) ->
 
 
 def _are_stages(blocks: Sequence[Block], func: PrimFunc) -> bool:
-    """Whether each block but the last computes what the next one alone reads, each element at its own place."""
+    """Whether each block but the last computes what the next one alone reads, each element at its own place.
+
+    A block that leaves its buffer is none: it stays as it is, for the code generator to refuse.
+    """
     if len(blocks) < 2 or not all(is_injective(b) and spatial(b) for b in blocks):
+        return False
+    shapes = [[E.const_int(d) for d in b.writes[0].buffer.shape] for b in blocks]
+    if shapes != [[E.const_int(iv.dom.extent) for iv in b.iter_vars] for b in blocks] or None in chain(*shapes):
         return False
     writers = {b.writes[0].buffer: n for n, b in enumerate(blocks[:-1])}
     if len(writers) < len(blocks) - 1 or any(b in writers for b in func.buffers):

@@ -175,18 +175,19 @@ def test_reverse_refuses_what_has_no_inverse(shape: str, index: str) -> None:
         Schedule(from_source(AFFINE.format(shape=shape, index=index))).reverse_compute_inline("C")
 
 
-def test_what_leaves_its_buffer_is_not_inlined() -> None:
-    text = """
+@pytest.mark.parametrize("read", [8, 4])
+def test_what_leaves_its_buffer_is_not_inlined(read: int) -> None:
+    text = f"""
 @T.prim_func
-def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer(({read},), "float32")):
     C = T.alloc_buffer((4,), "float32")
     for i in range(8):
         with T.block("c"):
             vi = T.axis.spatial(8, i)
             C[vi] = A[vi]
-    for i in range(8):
+    for i in range({read}):
         with T.block("b"):
-            vi = T.axis.spatial(8, i)
+            vi = T.axis.spatial({read}, i)
             B[vi] = C[vi]
 """
     with pytest.raises(ScheduleError, match="block 'c' writes 'C' from 0 to 7 along dimension 0, which has 4 elements"):
