@@ -83,7 +83,8 @@ class Copies:
     _BLOCK_BYTES, _MOST_BYTES, _LEAST_COPIES = 16384, 16384, 8
 
     def __init__(self, data: np.ndarray):
-        self._data, self._left = data, iter(np.empty((0, 1)))
+        self._data = data
+        self._left: Iterator[np.ndarray] = iter(())
         self._is_small, self._is_number = data.nbytes <= self._MOST_BYTES, not data.ndim
 
     def make(self) -> np.ndarray:

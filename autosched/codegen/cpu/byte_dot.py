@@ -24,9 +24,7 @@ from autosched.tir.functor import free_vars
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
 GROUP = 4  # bytes in a lane
-DOT_BYTES = (
-    "dot_bytes"  # (int32 sum, uint32 of four unsigned bytes, int32 of four signed ones) -> the sum with products
-)
+DOT_BYTES = "dot_bytes"  # (int32 sum, word of four unsigned bytes, word of four signed ones) -> sum with products
 LEAST_LANES = 4  # of the instructions
 _I16 = ir.IntType(16)
 _BYTE_SUMS = {  # lanes to the instruction that adds the products of two bytes, in 16 bits, for each half

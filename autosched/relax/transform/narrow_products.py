@@ -212,8 +212,10 @@ def computes_in_bfloat16(module: IRModule, name: str = "main") -> bool:
 
 def _is_wide_product(binding: Binding) -> bool:
     call = binding.value
-    definition = definition_of(call) if isinstance(call, Call) else None
-    if definition is None or not isinstance(call, Call) or not call.args or not _is_wide(call.args[0]):
+    if not isinstance(call, Call) or not call.args or not _is_wide(call.args[0]):
+        return False
+    definition = definition_of(call)
+    if definition is None:
         return False
     if definition.name == "matmul":
         x, y = (a.struct_info for a in call.args)

@@ -242,10 +242,10 @@ class _Writer:
 
         def start(g: Var, i: Var, s: Var, lane: Var) -> Stmt:
             row = E.add(i, index(first))
-            lower = [load(self.starts, g, row, n) for n in range(2)]
+            lower: list[PrimExpr] = [load(self.starts, g, row, n) for n in range(2)]
             if self.points:
                 point = E.cast("int32", load(self.points[0], at(s), g, lane))
-                lower = [E.mul(point, x) for x in lower]  # type: ignore[misc]
+                lower = [E.mul(point, x) for x in lower]
             values = [*lower, const(0, "int32")]
             return seq(*(store(self.sums, x, i, s, n, lane) for n, x in enumerate(values)))
 
