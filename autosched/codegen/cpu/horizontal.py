@@ -6,7 +6,7 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter
-from autosched.codegen.cpu.types import I32
+from autosched.codegen.cpu.types import I32, is_signed
 from autosched.tir import expr as E
 from autosched.tir.access import is_own
 from autosched.tir.buffer import BufferLoad
@@ -17,6 +17,7 @@ from autosched.tir.functor import free_vars
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
 _OPS = (E.Add, E.Mul, E.Max, E.Min)
+_INTEGERS = ("int32", "uint32", "int64", "uint64")
 _LEAST = 4  # elements that are worth vectors
 
 
@@ -26,7 +27,9 @@ def lane_reduction(emitter: Emitter, loop: For) -> BufferLoad | None:
     if loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) or emitter.lanes != 1 or not isinstance(body, BufferStore):
         return None
     value = body.value
-    if not isinstance(value, _OPS) or not is_float(value.dtype) or count is None or count < _LEAST:
+    if not isinstance(value, _OPS) or not (is_float(value.dtype) or value.dtype in _INTEGERS):
+        return None
+    if count is None or count < _LEAST:
         return None
     own, part = value.a, value.b
     if not is_own(own, body) or not isinstance(part, BufferLoad) or part.buffer is body.buffer:
@@ -59,9 +62,9 @@ def emit_lane_reduction(emitter: Emitter, loop: For, part: BufferLoad) -> None:
         emitter.env[loop.loop_var] = Affine(start + k, (), 1)
         values.append(emitter.value(part))
     emitter.lanes = 1
-    kind = type(loop.body.value)
+    kind, dtype = type(loop.body.value), part.buffer.dtype
     while len(values) > 1:
-        pairs = [combine(emitter, kind, *values[i : i + 2]) for i in range(0, len(values) - 1, 2)]
+        pairs = [combine(emitter, kind, dtype, *values[i : i + 2]) for i in range(0, len(values) - 1, 2)]
         values = pairs + values[len(values) // 2 * 2 :]
     vector = values[0]
     half = lanes // 2
@@ -70,16 +73,21 @@ def emit_lane_reduction(emitter: Emitter, loop: For, part: BufferLoad) -> None:
         other = emitter.builder.shuffle_vector(
             vector, ir.Constant(vector.type, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), moved)
         )
-        vector = combine(emitter, kind, vector, other)
+        vector = combine(emitter, kind, dtype, vector, other)
         half //= 2
     total = emitter.builder.extract_element(vector, I32(0))
     before = emitter.value(loop.body.value.a)
-    emitter.store(loop.body.buffer, combine(emitter, kind, before, total), loop.body.indices)
+    emitter.store(loop.body.buffer, combine(emitter, kind, dtype, before, total), loop.body.indices)
 
 
-def combine(emitter: Emitter, kind: type[E.PrimExpr], x: ir.Value, y: ir.Value) -> ir.Value:
-    """One step of a reduction of floats; a NaN stays one, of maxima where they are lasting ones."""
+def combine(emitter: Emitter, kind: type[E.PrimExpr], dtype: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    """One step of a reduction; a NaN stays one, of maxima where they are lasting ones."""
     b = emitter.builder
+    if not is_float(dtype):
+        if kind in (E.Add, E.Mul):
+            return b.add(x, y) if kind is E.Add else b.mul(x, y)
+        compare = b.icmp_signed if is_signed(dtype) else b.icmp_unsigned
+        return b.select(compare(">" if issubclass(kind, E.Max) else "<", y, x), y, x)
     if kind is E.Add:
         return b.fadd(x, y)
     if kind is E.Mul:

@@ -35,3 +35,20 @@ def test_rows_reduce_by_trees(reducer, exact, length, width, dtype):
 def test_lanes_are_not_taken_one_by_one():
     asm = _reduce(te.sum, 1024, 32).asm
     assert asm.count("addss") <= 3
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize(("length", "width"), [(64, 32), (24, 8), (37, 16)])
+@pytest.mark.parametrize(("reducer", "exact"), [(te.sum, np.sum), (te.max, np.max), (te.min, np.min)])
+def test_rows_of_integers_reduce_by_trees(reducer, exact, length, width, dtype):
+    kernel = _reduce(reducer, length, width, dtype)
+    bits = np.random.default_rng(0).integers(0, 1 << 64, (3, length), "uint64")
+    x = bits.astype(dtype)  # of both signs, or above those that a signed number has
+    out = np.zeros(3, dtype)
+    Module({"reduced": kernel.kernel}, native_object())(x, out)
+    np.testing.assert_array_equal(out, exact(x, axis=1, **({"dtype": dtype} if exact is np.sum else {})))
+
+
+def test_lanes_of_integers_are_not_taken_one_by_one():
+    asm = _reduce(te.max, 1024, 32, "uint32").asm
+    assert "cmov" not in asm

@@ -172,3 +172,22 @@ def test_sums_of_bytes_are_divided_without_looking_how_large_they_are(scale: flo
     Module({"k": kernel.kernel}, native_for(target), threads=1)(*given, out)
     x, y = (values.astype("float32") * np.float32(f) for values, f in zip(given, (0.015625, 0.0078125), strict=True))
     np.testing.assert_array_equal(out, np.clip(np.rint(np.maximum(x - y, 0) / step), 0, 255).astype("uint8"))
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_vectors_of_floats_as_int32(mcpu: str, dtype: str) -> None:
+    """Towards 0, the nearest integer out of range, 0 for no number; not one by one."""
+    rng = np.random.default_rng(0)
+    edges = [*EDGES, -(2.0**31) - 1, 2.0**31 - 1, 2.0**31 - 0.5, np.nextafter(np.float32(2.0**31), np.float32(0))]
+    x = np.concatenate([edges, rng.uniform(-3e9, 3e9, 500), rng.uniform(-9, 9, 500)]).astype(dtype)
+    target = Target(f"llvm -mcpu={mcpu} -num-cores=1")
+    a = te.placeholder(x.shape, dtype, name="a")
+    func = te.create_prim_func([a, topi.cast(a, "int32")])
+    kernel = compile_func(apply_config(func, default_config(func, target), target).func, target, name="k")
+    assert mcpu != "x86-64-v4" or "vcvttp" in kernel.asm
+    if target.features <= host_cpu().runnable:
+        out = np.zeros(x.shape, "int32")
+        Module({"k": kernel.kernel}, native_for(target), threads=1)(x, out)
+        wanted = np.clip(np.nan_to_num(np.trunc(x.astype("float64")), nan=0.0), -(2.0**31), 2.0**31 - 1)
+        np.testing.assert_array_equal(out, wanted.astype("int32"))
