@@ -266,6 +266,10 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         R.EliminateCommonSubexpr,
         lambda: graph({"x": (2, 3)}, lambda bb, x: op.add(bb.emit(op.exp(x)), bb.emit(op.exp(x)))), fewer("exp"),
     ),
+    "ConvolvePlanes": (
+        R.ConvolvePlanes, lambda: graph({"x": (1, 4, 3, 5, 5)}, lambda bb, x: op.nn.conv3d(x, W(4, 4, 1, 3, 3))),
+        lacks("nn.conv3d"),
+    ),
     "ExpandConvolutions": (
         R.ExpandConvolutions, lambda: graph({"x": (1, 4, 9)}, lambda bb, x: op.nn.conv1d(x, W(4, 4, 3))),
         lacks("nn.conv1d"),

@@ -78,6 +78,11 @@ def multiplies_bytes(target: Target) -> bool:
     return bool(getattr(_package(target.backend), "MULTIPLIES_BYTES", False))
 
 
+def convolves_planes(target: Target) -> bool:
+    """Whether a back end convolves volumes fastest as batches of images: its CONVOLVES_PLANES."""
+    return bool(getattr(_package(target.backend), "CONVOLVES_PLANES", False))
+
+
 def widens_bytes(target: Target) -> bool:
     """Whether a back end multiplies bytes faster as 16-bit integers: its `widens_bytes`, on others none does."""
     find = getattr(_package(target.backend), "widens_bytes", None)

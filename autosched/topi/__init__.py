@@ -26,7 +26,7 @@ from autosched.topi.broadcast import (
     where,
 )
 from autosched.topi.conv2d import conv2d
-from autosched.topi.conv_nd import conv_nd, conv_transpose_nd
+from autosched.topi.conv_nd import conv_nd, conv_transpose_nd, plane_windows
 from autosched.topi.create import arange, counted, full, full_like, listed
 from autosched.topi.indexing import gather, gather_nd, take
 from autosched.topi.layout import layout_transform

@@ -29,6 +29,7 @@ from autosched.topi.broadcast import where as where
 from autosched.topi.conv2d import conv2d as conv2d
 from autosched.topi.conv_nd import conv_nd as conv_nd
 from autosched.topi.conv_nd import conv_transpose_nd as conv_transpose_nd
+from autosched.topi.conv_nd import plane_windows as plane_windows
 from autosched.topi.create import arange as arange
 from autosched.topi.create import counted as counted
 from autosched.topi.create import full as full

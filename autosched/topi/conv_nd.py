@@ -116,6 +116,29 @@ def conv_transpose_nd(
     return _compute(shape, body, f"conv{g.rank}d_transpose")
 
 
+def plane_windows(
+    data: Tensor, count: int, depth: int, kernel: int, stride: int, padding: tuple[int, int], dilation: int, groups: int
+) -> Tensor:
+    """The planes that windows over volumes read, as channels of images.
+
+    data     [N * depth, C, H, W]
+    returns  [N * count, C * kernel, H, W]; a group's channels are those of its first plane, then those of the next
+    """
+    images, channels, *size = image_shape(data)
+    per_group = channels // groups
+
+    def body(i: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> PrimExpr:
+        tap, group = c // per_group % kernel, c // (per_group * kernel)
+        at = i % count * stride + tap * dilation - padding[0]
+        value = data(i // count * depth + at, group * per_group + c % per_group, y, x)
+        inside = [at >= 0] if padding[0] else []
+        inside += [at < depth] if padding[1] else []
+        return if_then_else(te.all(*inside), value, const(0, data.dtype)) if inside else value
+
+    shape = (known(images // depth * count), channels * kernel, *size)
+    return te.compute(dims(shape), body, name="plane_windows")
+
+
 def _spread(data: Tensor, steps: Sequence[int], padding: Sequence[int]) -> Tensor:
     """The data with `step - 1` zeros between neighbours and zeros around; negative padding cuts off."""
     rank = len(steps)

@@ -17,6 +17,7 @@ from autosched.relax.transform import (
     AnnotateTIROpPattern,
     CanonicalizeBindings,
     ChooseLayouts,
+    ConvolvePlanes,
     CopyOutputs,
     DeadCodeElimination,
     EliminateCommonSubexpr,
@@ -46,6 +47,7 @@ from autosched.relax.transform.narrow_products import NARROW, WIDE
 from autosched.relax.verify import verify
 from autosched.target import Target
 from autosched.templates import (
+    convolves_planes,
     layout_blocks,
     multiplies_bytes,
     narrows_attention,
@@ -84,11 +86,12 @@ def graph_passes(
     heads: tuple[Pass, ...] = (FuseByteAttention(partial(narrows_attention, target)),) if fuses_bytes else ()
     if widens_bytes(target):
         bytes_ += (WidenBytes(),)
+    planes: tuple[Pass, ...] = (ConvolvePlanes(), DeadCodeElimination()) if convolves_planes(target) else ()
     return (
         UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, *heads, ExpandConvolutions(), SliceInputs(),
         FoldConstant(),
         RemoveIdentity(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
-        FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),
+        FoldBatchnormToConv2D(), *planes, SplitConcats(), EliminateCommonSubexpr(),
         *attention, *narrow, *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(), *sums,
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(with_sums=options.fuse_sums), FuseTIR(), CopyOutputs(),

@@ -1,4 +1,7 @@
-"""Convolutions over one and three dimensions, and transposed convolutions over one to three, in plain layouts."""
+"""Convolutions over one and three dimensions, and transposed convolutions over one to three, in plain layouts.
+
+`plane_windows` is what makes a convolution over three dimensions one over images.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ from typing import NotRequired, TypedDict, Unpack
 import numpy as np
 
 from autosched import topi
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidValueError, ShapeError
 from autosched.ir.node import Attrs
 from autosched.relax.op.conv2d import window_limits
 from autosched.relax.op.registry import Canonical, Limit, OpDef, Sample, define_op, sample
 from autosched.relax.op.types import common_dtype, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, to_dim
 from autosched.te import Tensor
+from autosched.tir.expr import as_int
+from autosched.topi.conv2d import out_size
 from autosched.topi.conv_nd import Spatial, conv_shape, conv_transpose_shape
-from autosched.topi.shapes import ImageShape
+from autosched.topi.shapes import ImageShape, known
 
 Array = np.ndarray
 AXES = {1: "W", 2: "HW", 3: "DHW"}
@@ -221,5 +226,60 @@ conv3d_transpose = _transposed(
     [
         sample((1, 2, 2, 3, 2), (2, 3, 2, 2, 3), strides=2, padding=(0, 1, 1)),
         sample((1, 2, 2, 3, 2), (2, 3, 2, 2, 3), out_dtype="float64"),
+    ],
+)
+
+
+class PlaneAttrs(TypedDict):
+    """How windows lie along the planes of a volume: `padding` is (before, after)."""
+
+    depth: int
+    kernel: int
+    stride: int
+    padding: tuple[int, int]
+    dilation: int
+    groups: int
+
+
+def _plane_count(a: PlaneAttrs) -> int:
+    return as_int(out_size(a["depth"], a["kernel"], a["stride"], a["dilation"], *a["padding"]))
+
+
+def _planes_type(data: StructInfo, **attrs: Unpack[PlaneAttrs]) -> TensorStructInfo:
+    t = tensor(data, "data")
+    if t.ndim != 4 or attrs["depth"] < 1 or min(attrs["padding"]) < 0:
+        raise ShapeError(f"plane_windows takes images of volumes with planes, not {t!r} of {attrs['depth']}")
+    n, channels, *size = t.image_shape
+    if channels % attrs["groups"]:
+        raise ShapeError(f"plane_windows: {channels} channels are not {attrs['groups']} groups")
+    volumes = known(n // attrs["depth"])
+    return TensorStructInfo((known(volumes * _plane_count(attrs)), channels * attrs["kernel"], *size), t.dtype)
+
+
+def _planes_compute(data: Tensor, **attrs: Unpack[PlaneAttrs]) -> Tensor:
+    return topi.plane_windows(data, _plane_count(attrs), **attrs)
+
+
+def _planes_reference(data: Array, **attrs: Unpack[PlaneAttrs]) -> Array:
+    depth, step, groups = attrs["depth"], attrs["dilation"], attrs["groups"]
+    count, stride = _plane_count(attrs), attrs["stride"]
+    volumes = data.reshape(-1, depth, groups, data.shape[1] // groups, *data.shape[2:])
+    padded = np.pad(volumes, [(0, 0), attrs["padding"], *[(0, 0)] * 4])
+    taps = [padded[:, k * step : k * step + (count - 1) * stride + 1 : stride] for k in range(attrs["kernel"])]
+    return np.stack(taps, axis=3).reshape(-1, data.shape[1] * attrs["kernel"], *data.shape[2:])
+
+
+# The planes that a window over a volume [N, D, C, H, W] reads, as channels of images: [N * D, C, H, W] becomes
+# [N * OD, groups * kernel * C / groups, H, W].
+plane_windows = define_op(
+    "nn.plane_windows",
+    inputs=("data",),
+    attributes={"depth": 1, "kernel": 1, "stride": 1, "padding": (0, 0), "dilation": 1, "groups": 1},
+    infer_type=_planes_type,
+    compute=_planes_compute,
+    reference=_planes_reference,
+    samples=[
+        sample((5, 2, 3, 4), depth=5, kernel=3, padding=(1, 1)),
+        sample((12, 4, 2, 3), depth=6, kernel=2, stride=2, padding=(0, 1), dilation=3, groups=2),
     ],
 )

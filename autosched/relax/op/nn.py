@@ -3,7 +3,14 @@
 from autosched.relax.op.attention import attention, attention_bias
 from autosched.relax.op.attention_bytes import attention_bytes
 from autosched.relax.op.conv2d import conv2d
-from autosched.relax.op.conv_nd import conv1d, conv1d_transpose, conv2d_transpose, conv3d, conv3d_transpose
+from autosched.relax.op.conv_nd import (
+    conv1d,
+    conv1d_transpose,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+    plane_windows,
+)
 from autosched.relax.op.manipulate import pad
 from autosched.relax.op.more_nn import (
     batch_flatten,
@@ -27,5 +34,5 @@ __all__ = [
     "batch_norm", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
     "cross_entropy_with_logits", "dropout", "gelu", "gelu_tanh", "group_norm", "hard_sigmoid", "instance_norm",
     "layer_norm", "leakyrelu", "log_softmax", "lrn", "matmul_nbits", "max_pool2d", "nll_loss", "pad", "pixel_shuffle",
-    "prelu", "relu", "relu6", "rms_norm", "selu", "silu", "softmax", "softplus",
+    "plane_windows", "prelu", "relu", "relu6", "rms_norm", "selu", "silu", "softmax", "softplus",
 ]  # fmt: skip

@@ -22,6 +22,7 @@ from autosched.relax.transform.choose_layouts import ChooseLayouts, choose_layou
 from autosched.relax.transform.combine_matmul import CombineParallelMatmul, combine_parallel_matmul
 from autosched.relax.transform.common_subexpr import EliminateCommonSubexpr, eliminate_common_subexpr
 from autosched.relax.transform.convert_layout import ConvertLayout, convert_layout
+from autosched.relax.transform.convolve_planes import ConvolvePlanes, convolve_planes
 from autosched.relax.transform.copy_outputs import CopyOutputs, copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination, dead_code_elimination
 from autosched.relax.transform.decompose import DecomposeOpsForInference, decompose_ops

@@ -32,6 +32,8 @@ from autosched.relax.transform.common_subexpr import EliminateCommonSubexpr as E
 from autosched.relax.transform.common_subexpr import eliminate_common_subexpr as eliminate_common_subexpr
 from autosched.relax.transform.convert_layout import ConvertLayout as ConvertLayout
 from autosched.relax.transform.convert_layout import convert_layout as convert_layout
+from autosched.relax.transform.convolve_planes import ConvolvePlanes as ConvolvePlanes
+from autosched.relax.transform.convolve_planes import convolve_planes as convolve_planes
 from autosched.relax.transform.copy_outputs import CopyOutputs as CopyOutputs
 from autosched.relax.transform.copy_outputs import copy_outputs as copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination as DeadCodeElimination

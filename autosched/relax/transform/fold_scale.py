@@ -17,7 +17,11 @@ from autosched.relax.struct_info import TensorStructInfo, same_info
 from autosched.relax.transform.decompose import decompose_ops
 
 Array = np.ndarray
-LINEAR = {"relax.nn.conv2d": 1, "relax.matmul": -1}  # operator -> the output axis that its weight scales
+LINEAR = {
+    "relax.nn.conv2d": 1,
+    "relax.nn.conv3d": 1,
+    "relax.matmul": -1,
+}  # operator -> the output axis that its weight scales
 PRODUCTS = (*LINEAR, "relax.multiply")
 
 
@@ -82,7 +86,7 @@ class _Folder(Rewriter):
         weight, info = product.args[1], product.struct_info
         if not isinstance(weight, Constant) or not isinstance(info, TensorStructInfo):
             return None
-        if not same_info(info, outer.struct_info) or product.attrs.get("data_layout", "NCHW") != "NCHW":
+        if not same_info(info, outer.struct_info) or product.attrs.get("data_layout", "NCHW") not in ("NCHW", "NCDHW"):
             return None
         axis = LINEAR[product.op_name]
         if weight.data.ndim < 2 or info.ndim < 2:

@@ -58,6 +58,7 @@ TEMPLATES: tuple[Template, ...] = (
 
 WIDENED = ("float16", "bfloat16")  # no CPU that is met computes with them
 MULTIPLIES_BYTES = True
+CONVOLVES_PLANES = True  # no template takes windows over three dimensions
 # Without vdpbf16ps words of two bfloat16 are unpacked again for each tile; with more rows products take longer than the
 # way of a weight twice as large.
 MOST_UNPACKED_ROWS = 16
