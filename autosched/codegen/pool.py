@@ -13,6 +13,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
@@ -43,6 +44,11 @@ def write_frame(stream: IO[bytes], value: object) -> None:
 
 def read_frame(stream: IO[bytes]) -> Any:
     """Receive one value. Raises EOFError where the other side has ended."""
+    return pickle.loads(read_bytes(stream))
+
+
+def read_bytes(stream: IO[bytes]) -> bytes:
+    """Receive one value's pickle. Raises EOFError where the other side has ended."""
     head = stream.read(_LENGTH)
     if len(head) < _LENGTH:
         raise EOFError("the other process has ended")
@@ -50,13 +56,14 @@ def read_frame(stream: IO[bytes]) -> Any:
     data = stream.read(size)
     if len(data) < size:
         raise EOFError("the other process has ended within a message")
-    return pickle.loads(data)
+    return data
 
 
 class SharedWork(Generic[K, T, R]):
     """Items that this process and helpers do, each taking the next one; helpers begin while items are still added.
 
-    What a helper cannot be sent, or fails to answer, is done in this process.
+    What a helper cannot be sent, or fails to answer, is done in this process. A helper has its next item before it is
+    done with one: this process, which is busy, would take some milliseconds to answer it.
 
     here     does an item in this process; `message` makes of an item what a helper is sent
     finished called after each item
@@ -129,6 +136,11 @@ class SharedWork(Generic[K, T, R]):
                 self._changed.wait()
             return self._take(self._todo) if self._todo else None
 
+    def _ahead(self) -> tuple[K, T, Hashable] | None:
+        """An item for a helper that has one to do, where enough are left for all others."""
+        with self._changed:
+            return self._take(self._todo) if len(self._todo) > self.helpers + 1 else None
+
     def _take(self, items: list[tuple[K, T, Hashable]]) -> tuple[K, T, Hashable]:
         """The first item of the kin that this thread's last one had; else of a kin that no other is at; else any."""
         me = threading.get_ident()
@@ -145,19 +157,25 @@ class SharedWork(Generic[K, T, R]):
         except Exception as error:  # noqa: BLE001  (this process does the work)
             _log.debug("no helper: %s", error)
             return
+        given: deque[tuple[K, T, Hashable]] = deque()
         with contextlib.closing(helper):
-            while (item := self._next()) is not None:
+            while (item := self._ahead() if given else self._next()) is not None or given:
                 try:
-                    helper.ask(self._message(item[1]))
-                    answer = helper.answers()[-1]
+                    if item is not None:
+                        given.append(item)
+                        helper.ask(self._message(item[1]))
+                        if len(given) < 2:
+                            continue
+                    answer = helper.answer()
                 except Exception as error:  # noqa: BLE001  (an item that cannot be pickled, an answer that cannot be read, …)
                     _log.debug("a helper failed: %r", error)
-                    self._left.append(item)
+                    self._left += given
                     return
+                done = given.popleft()
                 if isinstance(answer, NotDone):
-                    self._left.append(item)
+                    self._left.append(done)
                     continue
-                self._results[item[0]] = answer
+                self._results[done[0]] = answer
                 self._finished()
 
 
@@ -197,14 +215,11 @@ class Helper:
         write_frame(self._process.stdin, message)
         self._owed += 1
 
-    def answers(self) -> list[Any]:
-        """Wait for what it was asked; in that order. Raises EOFError where it has ended before."""
+    def answer(self) -> Any:
+        """Wait for the first answer that it owes. Raises EOFError where it has ended before."""
         assert self._process.stdout is not None, "it is a pipe"
-        found = []
-        while self._owed:
-            self._owed -= 1
-            found.append(read_frame(self._process.stdout))
-        return found
+        self._owed -= 1
+        return read_frame(self._process.stdout)
 
     def close(self) -> None:
         """Let it end, and wait until it has; what it is still doing is not waited for."""

@@ -171,8 +171,30 @@ def test_a_helper_that_was_started_ahead_has_imported_what_its_requests_need():
         pool.start_spare(module)
         helper = pool.take_spare()
         helper.ask((Imported("colorsys"), Target("cpu").to_json(), "key"))
-        assert helper.answers() == [there]
+        assert helper.answer() == there
         helper.close()
+
+
+class Large:
+    """A request and an answer larger than a pipe holds."""
+
+    name, kin = "large", None
+
+    def __init__(self, letter: bytes):
+        self.text = letter * (1 << 20)
+
+    def make(self, target: object, key: str) -> bytes:
+        return self.text
+
+
+def test_a_helper_reads_what_it_is_asked_while_it_answers():
+    from autosched.codegen import pool
+
+    helper = pool.Helper()
+    for letter in (b"a", b"b", b"c"):
+        helper.ask((Large(letter), Target("cpu").to_json(), "key"))
+    assert [helper.answer()[:1] for _ in range(3)] == [b"a", b"b", b"c"]
+    helper.close()
 
 
 def test_a_helper_that_nobody_takes_is_ended():

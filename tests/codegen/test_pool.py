@@ -22,8 +22,8 @@ class _Helper:
     def ask(self, message):
         self._asked.append(message)
 
-    def answers(self):
-        return [self._answer(self._asked.pop(0)) for _ in range(len(self._asked))]
+    def answer(self):
+        return self._answer(self._asked.pop(0))
 
     def close(self):
         pass
@@ -88,6 +88,27 @@ def test_helpers_begin_while_items_are_added(monkeypatch):
     shared.add(1, 1)
     assert done.wait(60)
     assert shared.finish() == {1: -1}
+
+
+def test_a_helper_has_its_next_item_before_it_is_done_with_one(monkeypatch):
+    """Except at the end, where what is left is for whoever is free."""
+    waiting, done = [], threading.Event()
+    helper = _Helper(lambda message: waiting.append(len(helper._asked)) or -message)
+    monkeypatch.setattr(pool, "take_spare", lambda: helper)
+    shared: pool.SharedWork[int, int, int] = pool.SharedWork(
+        lambda n: done.wait(60) and n, lambda n: n, lambda: len(waiting) == 7 and done.set()
+    )
+    for n in range(8):
+        shared.add(n, n)
+    thread = threading.Thread(target=lambda: shared._work(shared._todo))  # begins one, and waits
+    thread.start()
+    while len(shared._todo) == 8:
+        pass
+    shared.start_helper()
+    assert done.wait(60)
+    thread.join()
+    assert waiting == [1, 1, 1, 1, 0, 0, 0]
+    assert shared.finish() == {0: 0} | {n: -n for n in range(1, 8)}
 
 
 def test_work_that_is_given_up_ends_its_helpers(monkeypatch):
