@@ -2,11 +2,13 @@
 
 layouts such as NHWC -> NCHW between transpositions
 conv1d            -> conv2d over images of one row
-conv2d_transpose  -> conv2d with an output channel for each place in a stride, and the interleaving of these images
+conv2d_transpose  -> conv2d with an output channel for each place in a stride, and the interleaving of these images;
+                     likewise over one and three dimensions
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import starmap
 
 import numpy as np
@@ -25,23 +27,31 @@ from autosched.topi.shapes import known
 Array = np.ndarray
 ROWS = 2  # the axis that conv1d gets
 MOST_ZEROS = 4  # so many times as large as a kernel its stride may be: the weights for each phase are filled up to that
+CONVOLUTION_OF = {  # what a transposed convolution becomes
+    "relax.nn.conv1d_transpose": op.nn.conv1d, "relax.nn.conv2d_transpose": op.nn.conv2d,
+    "relax.nn.conv3d_transpose": op.nn.conv3d,
+}  # fmt: skip
 LAYOUT_OF = {  # operators over images, and the attribute that names the layout of their data
     "relax.nn.conv2d": "data_layout", "relax.nn.max_pool2d": "layout", "relax.nn.avg_pool2d": "layout",
     "relax.nn.adaptive_avg_pool2d": "layout",
 }  # fmt: skip
 
 
-def phase_weights(weight: Array, strides: tuple[int, int]) -> Array:
+def phase_weights(weight: Array, strides: Sequence[int]) -> Array:
     """Weights [C, O, KH, KW] of a transposed convolution as [O * SH * SW, C, ceil(KH / SH), ceil(KW / SW)].
 
     Output pixel q * S + r sums data[q - m] * weight[r + m * S] over m: a convolution for each r, its taps in reverse.
+    The same holds for one and three dimensions.
     """
     c, o, *kernel = weight.shape
     taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
-    padded = np.zeros((c, o, taps[0] * strides[0], taps[1] * strides[1]), weight.dtype)
-    padded[:, :, : kernel[0], : kernel[1]] = weight
-    split = padded.reshape(c, o, taps[0], strides[0], taps[1], strides[1])[:, :, ::-1, :, ::-1]
-    return np.ascontiguousarray(split.transpose(1, 3, 5, 0, 2, 4)).reshape(-1, c, *taps)
+    padded = np.zeros((c, o, *(t * s for t, s in zip(taps, strides, strict=True))), weight.dtype)
+    padded[tuple(map(slice, weight.shape))] = weight
+    backwards = (slice(None, None, -1), slice(None))
+    split = padded.reshape(c, o, *(n for pair in zip(taps, strides, strict=True) for n in pair))
+    split = split[(slice(None), slice(None), *backwards * len(taps))]
+    tap_axes = range(2, split.ndim, 2)
+    return np.ascontiguousarray(split.transpose(1, *(t + 1 for t in tap_axes), 0, *tap_axes)).reshape(-1, c, *taps)
 
 
 class _Expander(Rewriter):
@@ -50,7 +60,7 @@ class _Expander(Rewriter):
             return plain
         if call.op_name == "relax.nn.conv1d":
             return self.conv1d(call)
-        if call.op_name == "relax.nn.conv2d_transpose" and isinstance(call.args[1], Constant):
+        if call.op_name in CONVOLUTION_OF and isinstance(call.args[1], Constant):
             return self.transposed(call)
         return call
 
@@ -79,9 +89,9 @@ class _Expander(Rewriter):
 
     def transposed(self, call: Call) -> Expr:
         groups, strides, padding = (call.attrs[k] for k in ("groups", "strides", "padding"))
-        data, weight = call.args[0], call.args[1].data
+        data, weight, rank = call.args[0], call.args[1].data, len(strides)
         shape = image_shape_of(call)
-        if not shape or call.attrs["dilation"] != (1, 1):
+        if not shape or call.attrs["dilation"] != (1,) * rank:
             return call
         n, channels, *size = shape
         if any(s > MOST_ZEROS * k for s, k in zip(strides, weight.shape[2:], strict=True)):
@@ -94,9 +104,12 @@ class _Expander(Rewriter):
         beyond = [known(q - have) for q, have in zip(count, image_shape_of(data)[2:], strict=True)]
         if not all(isinstance(more, int) and more >= 0 for more in beyond):
             return call
-        images = self.emit(op.nn.conv2d(data, Constant(phases), padding=(*reach, *beyond), groups=groups))
+        convolved = CONVOLUTION_OF[call.op_name](
+            data, Constant(phases), padding=(*reach, *beyond), groups=groups, out_dtype=call.attrs["out_dtype"]
+        )
+        images = self.emit(self.conv1d(convolved) if rank == 1 else convolved)
         split = self.emit(op.reshape(images, ShapeExpr((n, channels, *strides, *count))))
-        mixed = self.emit(op.permute_dims(split, axes=(0, 1, 4, 2, 5, 3)))
+        mixed = self.emit(op.permute_dims(split, axes=(0, 1, *(a for i in range(2, 2 + rank) for a in (i + rank, i)))))
         whole = self.emit(
             op.reshape(mixed, ShapeExpr((n, channels, *(q * s for q, s in zip(count, strides, strict=True)))))
         )
@@ -104,13 +117,14 @@ class _Expander(Rewriter):
             return whole
         if all(isinstance(out, int) for out in size):
             ends = tuple(before + out for before, out in zip(padding, size, strict=False))
-            return op.strided_slice(whole, axes=(2, 3), begin=tuple(padding[:2]), end=ends)
-        rows = self.emit(op.sized_slice(whole, ShapeExpr((padding[0], size[0])), axis=2))
-        return op.sized_slice(rows, ShapeExpr((padding[1], size[1])), axis=3)
+            return op.strided_slice(whole, axes=tuple(range(2, 2 + rank)), begin=tuple(padding[:rank]), end=ends)
+        for axis, (before, out) in enumerate(zip(padding, size, strict=False), 2):
+            whole = self.emit(op.sized_slice(whole, ShapeExpr((before, out)), axis=axis))
+        return whole
 
 
 def expand_convolutions(module: IRModule) -> IRModule:
-    """Replace `nn.conv1d` by `nn.conv2d`, and so `nn.conv2d_transpose` with constant weights and no dilation.
+    """Replace `nn.conv1d` by `nn.conv2d`, and transposed convolutions with constant weights and no dilation.
 
     A transposed convolution whose stride is many times its kernel stays: nearly all of its phases are zero.
     """

@@ -1,8 +1,11 @@
 """expand_convolutions."""
 
+import numpy as np
 import pytest
 
-from autosched.relax import op
+import autosched
+from autosched import relax
+from autosched.relax import TensorStructInfo, op
 from autosched.relax.transform import ExpandConvolutions
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph
 
@@ -36,6 +39,42 @@ def test_transposed_convolution_by_phases(kernel, attrs):
     after = ExpandConvolutions()(before)
     assert_same_results(before, after)
     assert "nn.conv2d" in calls(after) and "nn.conv2d_transpose" not in calls(after)
+
+
+@pytest.mark.parametrize(
+    ("data", "weight", "attrs"),
+    [
+        ((2, 4, 9), (4, 3, 4), {"strides": 2, "padding": 1}),
+        ((1, 4, 7), (4, 2, 5), {"strides": 3, "padding": (0, 2), "output_padding": 2, "groups": 2}),
+        ((2, 4, 3, 4, 5), (4, 3, 2, 2, 2), {"strides": 2}),
+        ((1, 4, 3, 2, 4), (4, 3, 3, 1, 3), {"strides": (2, 1, 3), "padding": (1, 0, 1), "output_padding": (1, 0, 0)}),
+        ((1, 4, 2, 3, 4), (4, 2, 3, 3, 3), {"strides": (1, 2, 2), "padding": 1, "groups": 2}),
+    ],
+)
+def test_transposed_convolution_over_lines_and_volumes(data, weight, attrs):
+    w = W(*weight)
+    transposed = op.nn.conv1d_transpose if len(data) == 3 else op.nn.conv3d_transpose
+    before = graph({"x": data}, lambda bb, x: transposed(x, w, **attrs))
+    after = ExpandConvolutions()(before)
+    assert_same_results(before, after)
+    assert not any("transpose" in name for name in calls(after))
+    executable = autosched.build(before, checks=True)
+    x = np.random.default_rng(2).standard_normal(data).astype(np.float32)
+    want = transposed.run_reference([x, w.data], transposed(relax.const(x), w, **attrs).attrs)
+    np.testing.assert_allclose(executable.run([x])[0].numpy(), want, rtol=0, atol=1e-4)
+
+
+def test_transposed_convolution_of_another_type():
+    """Bytes are summed in the type that the call asks for."""
+    weight = relax.const(np.full((2, 3, 2, 2), 100, np.int8))
+    x = relax.Var("x", TensorStructInfo((1, 2, 3, 3), "int8"))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            result = bb.emit_output(op.nn.conv2d_transpose(x, weight, strides=2, out_dtype="int32"))
+        bb.emit_func_output(result)
+    out = autosched.build(bb.get()).run([np.full((1, 2, 3, 3), 100, np.int8)])[0].numpy()
+    assert out.dtype == np.int32 and np.all(out == 20_000)
 
 
 def test_what_is_left():
