@@ -1,9 +1,10 @@
-"""Convolutions that have no fast kernels of their own become two-dimensional ones that do.
+"""Convolutions that have no fast kernels of their own become two-dimensional ones that do, of as few taps as they need.
 
 layouts such as NHWC -> NCHW between transpositions
 conv1d            -> conv2d over images of one row
 conv2d_transpose  -> conv2d with an output channel for each place in a stride, and the interleaving of these images;
                      likewise over one and three dimensions
+any convolution   -> without the taps that meet nothing but padding, as those of 3x3 around images of one pixel
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from autosched.topi.shapes import known
 Array = np.ndarray
 ROWS = 2  # the axis that conv1d gets
 MOST_ZEROS = 4  # so many times as large as a kernel its stride may be: the weights for each phase are filled up to that
+CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 CONVOLUTION_OF = {  # what a transposed convolution becomes
     "relax.nn.conv1d_transpose": op.nn.conv1d, "relax.nn.conv2d_transpose": op.nn.conv2d,
     "relax.nn.conv3d_transpose": op.nn.conv3d,
@@ -54,12 +56,54 @@ def phase_weights(weight: Array, strides: Sequence[int]) -> Array:
     return np.ascontiguousarray(split.transpose(1, *(t + 1 for t in tap_axes), 0, *tap_axes)).reshape(-1, c, *taps)
 
 
+def taps_within(size: int, out: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> range:
+    """The taps of a window along one axis from the first to the last that meets data at any of `out` places.
+
+    Those that are left out take their part of the padding with them, which so stays positive.
+    """
+    before, after = pads
+    met = [
+        k
+        for k in range(kernel)
+        if max(0, -((k * dilation - before) // stride)) <= min(out - 1, (size - 1 + before - k * dilation) // stride)
+    ]
+    if not met:
+        return range(kernel)
+    return range(min(met[0], before // dilation), max(met[-1], kernel - 1 - after // dilation) + 1)
+
+
+def trimmed(call: Call) -> Call:
+    """A plain convolution without taps at the edges of its window that meet padding alone; itself if it has none.
+
+    Padding is zeros here: that of quantised data may be another value.
+    """
+    data, weight = call.args
+    strides, padding, dilation = (call.attrs[name] for name in ("strides", "padding", "dilation"))
+    rank, sizes = len(strides), (*image_shape_of(data)[2:], *image_shape_of(call)[2:])
+    if not isinstance(weight, Constant) or weight.data.ndim != rank + 2 or len(sizes) != 2 * rank:
+        return call
+    if not all(isinstance(n, int) for n in sizes) or min(padding) < 0 or call.attrs.get("pad_value", 0):
+        return call
+    kernel, axes = weight.data.shape[2:], range(rank)
+    taps = [
+        taps_within(sizes[a], sizes[rank + a], kernel[a], strides[a], dilation[a], (padding[a], padding[rank + a]))
+        for a in axes
+    ]
+    if all(len(t) == k for t, k in zip(taps, kernel, strict=True)):
+        return call
+    before = [padding[a] - taps[a].start * dilation[a] for a in axes]
+    after = [padding[rank + a] - (kernel[a] - taps[a].stop) * dilation[a] for a in axes]
+    left = np.ascontiguousarray(weight.data[(slice(None), slice(None), *(slice(t.start, t.stop) for t in taps))])
+    return remake(call, [data, Constant(left)], {"padding": (*before, *after)})
+
+
 class _Expander(Rewriter):
     def call(self, call: Call, var: Var) -> Expr:
         if call.op_name in LAYOUT_OF and (plain := self.plain(call)) is not call:
             return plain
-        if call.op_name == "relax.nn.conv1d":
-            return self.conv1d(call)
+        if call.op_name in CONVOLUTIONS:
+            call = trimmed(call)
+            return self.conv1d(call) if call.op_name == "relax.nn.conv1d" else call
         if call.op_name in CONVOLUTION_OF and isinstance(call.args[1], Constant):
             return self.transposed(call)
         return call
@@ -71,6 +115,7 @@ class _Expander(Rewriter):
             return call
         args = [self.emit(op.permute_dims(a, o)) if o else a for a, o in zip(call.args, orders, strict=False)]
         result = remake(call, args, attrs)
+        result = trimmed(result) if call.op_name in CONVOLUTIONS else result
         return op.permute_dims(self.emit(result), inverse(orders[2])) if orders[2] else result
 
     def conv1d(self, call: Call) -> Expr:
@@ -126,6 +171,7 @@ class _Expander(Rewriter):
 def expand_convolutions(module: IRModule) -> IRModule:
     """Replace `nn.conv1d` by `nn.conv2d`, and transposed convolutions with constant weights and no dilation.
 
+    Constant weights lose the taps that meet padding alone.
     A transposed convolution whose stride is many times its kernel stays: nearly all of its phases are zero.
     """
     return map_functions(module, lambda function: _Expander().rewrite(function))

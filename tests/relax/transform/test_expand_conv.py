@@ -1,5 +1,7 @@
 """expand_convolutions."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import autosched
 from autosched import relax
 from autosched.relax import TensorStructInfo, op
 from autosched.relax.transform import ExpandConvolutions
+from autosched.relax.transform.expand_conv import taps_within
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph
 
 W = Weights()
@@ -83,6 +86,58 @@ def test_what_is_left():
     assert ExpandConvolutions()(dilated) is dilated
     plain = graph({"x": (1, 3, 5, 5)}, lambda bb, x: op.nn.conv2d(x, dense))
     assert ExpandConvolutions()(plain) is plain
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "attrs", "left"),
+    [
+        ((1, 1), (3, 3), {"padding": 1}, (1, 1)),
+        ((2, 2), (3, 3), {"padding": 1, "strides": 2}, (2, 2)),
+        ((1, 4), (3, 5), {"padding": (1, 2), "groups": 2}, (1, 5)),
+        ((2, 3), (7, 3), {"padding": (3, 4, 5, 0)}, (5, 3)),
+        ((3, 1), (4, 4), {"padding": (0, 3, 2, 1), "strides": (3, 1)}, (3, 2)),
+        ((2, 1), (3, 2), {"padding": (4, 0, 4, 2), "strides": (1, 2), "dilation": (3, 1)}, (1, 1)),
+    ],
+)
+def test_taps_that_meet_padding_alone_are_left_out(size, kernel, attrs, left):
+    weight = W(6, 4 // attrs.get("groups", 1), *kernel)
+    before = graph({"x": (2, 4, *size)}, lambda bb, x: op.nn.conv2d(x, weight, **attrs))
+    after = ExpandConvolutions()(before)
+    assert_same_results(before, after)
+    (call,) = [b.value for b in after["main"].bindings() if b.value.op_name == "relax.nn.conv2d"]
+    assert call.args[1].data.shape[2:] == left and min(call.attrs["padding"]) >= 0
+
+
+@pytest.mark.parametrize(
+    ("data", "weight", "left"), [((1, 3, 1), (4, 3, 3), (1,)), ((1, 1, 2, 2, 8), (4, 1, 9, 9, 1), (3, 3, 1))]
+)
+def test_windows_over_lines_and_volumes_are_cut_too(data, weight, left):
+    w, convolve = W(*weight), op.nn.conv1d if len(data) == 3 else op.nn.conv3d
+    before = graph({"x": data}, lambda bb, x: convolve(x, w, padding=tuple(k // 2 for k in weight[2:])))
+    after = ExpandConvolutions()(before)
+    assert_same_results(before, after)
+    kept = [a.data.shape for b in after["main"].bindings() for a in b.value.args if isinstance(a, relax.Constant)]
+    assert kept == [(*weight[:2], *left)]
+
+
+def test_taps_that_meet_padding_of_another_value_stay():
+    before = graph({"x": (1, 3, 1, 1)}, lambda bb, x: op.nn.conv2d(x, W(4, 3, 3, 3), padding=1, pad_value=7))
+    assert ExpandConvolutions()(before) is before
+
+
+def test_every_tap_that_meets_data_stays():
+    """Along one axis, against counting."""
+    for size, kernel, stride, dilation, before, after in itertools.product(
+        (1, 2, 5), (1, 3, 4), (1, 2, 7), (1, 2), (0, 1, 4), (0, 2, 3)
+    ):
+        room = size + before + after - (kernel - 1) * dilation
+        out = (room - 1) // stride + 1
+        if room < 1:
+            continue
+        met = [k for k in range(kernel) if any(0 <= o * stride + k * dilation - before < size for o in range(out))]
+        taps = taps_within(size, out, kernel, stride, dilation, (before, after))
+        assert set(met) <= set(taps)
+        assert before - taps.start * dilation >= 0 and after - (kernel - taps.stop) * dilation >= 0
 
 
 @pytest.mark.parametrize("stride", [9, 2**31 - 1])
