@@ -27,7 +27,7 @@ from autosched.templates.chain import Chain
 from autosched.templates.classify import Contraction, extents, is_injective, reduced, spatial
 from autosched.templates.cpu.byte_products import widens_bytes
 from autosched.templates.cpu.conv2d import match_blocked_conv
-from autosched.templates.cpu.winograd_cost import Layer, Plan, best_plan, winograd_cycles
+from autosched.templates.cpu.winograd_cost import Core, Layer, Plan, best_plan, winograd_cycles
 from autosched.templates.cpu.winograd_stages import (
     COLUMNS,
     HALF,
@@ -90,7 +90,7 @@ class Winograd:
 
     def estimate(self, anchor: Anchor, config: Config, target: Target) -> float:
         """Cycles that a configuration is expected to take on one core."""
-        cycles = winograd_cycles(_layer(anchor), _plan(config), target, target.cache)
+        cycles = winograd_cycles(_layer(anchor), _plan(config), Core.of(target))
         return cycles if _group(anchor.details[0]) == 1 else WORD_CYCLES * cycles
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:

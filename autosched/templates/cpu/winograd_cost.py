@@ -83,18 +83,36 @@ class Plan:
         """Tiles in a block; several blocks are of one size."""
         return self.rows * self.row_tiles(tiles)
 
-    def n_tasks(self, layer: Layer, target: Target) -> int:
+    def n_tasks(self, layer: Layer, lanes: int) -> int:
         """Pieces of parallel work: blocks of tiles, each of them times the chunks of output channels."""
         tiles = layer.tiles(self.m)
         blocks = ceil_div(tiles, self.block_tiles(tiles))
         if self.tasks == "tiles":
             return blocks
-        return blocks * ceil_div(layer.outputs, self.vectors * target.lanes("float32") * self.panels)
+        return blocks * ceil_div(layer.outputs, self.vectors * lanes * self.panels)
 
 
-def winograd_cycles(layer: Layer, plan: Plan, target: Target, caches: CacheSizes) -> float:
+@dataclass(frozen=True, slots=True)
+class Core:
+    """What the estimate reads of a target, for thousands of plans: asking the target takes as long as all else.
+
+    lanes    floats in a vector
+    is_mesh  whether it is one of a mesh of cores, see COLD_BYTES_PER_MESH_CYCLE
+    """
+
+    lanes: int
+    registers: int
+    caches: CacheSizes
+    is_mesh: bool
+
+    @staticmethod
+    def of(target: Target) -> Core:
+        return Core(target.lanes("float32"), target.num_registers, target.cache, target.mcpu in MESHES)
+
+
+def winograd_cycles(layer: Layer, plan: Plan, core: Core) -> float:
     """Products, transforms, and what the caches beyond the second bring, partly while computing."""
-    lanes, size = target.lanes("float32"), (plan.m + TAPS - 1) ** 2
+    lanes, caches, size = core.lanes, core.caches, (plan.m + TAPS - 1) ** 2
     tiles = layer.tiles(plan.m)
     block = min(plan.block_tiles(tiles), tiles)
     blocks = -(-tiles // block)
@@ -121,35 +139,35 @@ def winograd_cycles(layer: Layer, plan: Plan, target: Target, caches: CacheSizes
         written = 2 * size * blocks * block * layer.channels * FLOAT_BYTES
         transforms += APART * written / L3_BYTES_PER_CYCLE if held > room else 0.0
     traffic = again * (beyond / L3_BYTES_PER_CYCLE + (1 - beyond) / (4 * L2_BYTES_PER_CYCLE))
-    weights = weight_cycles(size * layer.channels * layer.outputs, blocks, products, target)
+    weights = weight_cycles(size * layer.channels * layer.outputs, blocks, products, core)
     return products + transforms + 0.15 * traffic + weights
 
 
 def direct_cycles(points: int, vectors: int, steps: int, target: Target) -> float:
     """Direct convolution of so many points of the image, vectors of output channels and steps of the reduction."""
-    products = points * vectors * steps / FMA_PER_CYCLE / DIRECT_EFFICIENCY
-    return products + weight_cycles(vectors * target.lanes("float32") * steps, 1, products, target)
+    core, products = Core.of(target), points * vectors * steps / FMA_PER_CYCLE / DIRECT_EFFICIENCY
+    return products + weight_cycles(vectors * core.lanes * steps, 1, products, core)
 
 
-def cold_bytes_per_cycle(target: Target, weight_bytes: int) -> int:
+def cold_bytes_per_cycle(core: Core, weight_bytes: int) -> int:
     """What one core reads of a layer's weights that no cache of its own holds."""
-    if target.mcpu in MESHES and weight_bytes > MANY_WEIGHTS * target.cache.l2_bytes:
+    if core.is_mesh and weight_bytes > MANY_WEIGHTS * core.caches.l2_bytes:
         return COLD_BYTES_PER_MESH_CYCLE
-    return COLD_BYTES_PER_WIDE_CYCLE if target.lanes("float32") >= 16 else COLD_BYTES_PER_CYCLE
+    return COLD_BYTES_PER_WIDE_CYCLE if core.lanes >= 16 else COLD_BYTES_PER_CYCLE
 
 
-def weight_cycles(weights: int, times: int, products: float, target: Target) -> float:
+def weight_cycles(weights: int, times: int, products: float, core: Core) -> float:
     """Beyond computing: weights are cold when they come first, and from the third cache when they come again."""
-    first = weights * FLOAT_BYTES / cold_bytes_per_cycle(target, weights * FLOAT_BYTES)
+    first = weights * FLOAT_BYTES / cold_bytes_per_cycle(core, weights * FLOAT_BYTES)
     again = (times - 1) * weights * FLOAT_BYTES / L3_BYTES_PER_CYCLE
     return 0.25 * first + 0.3 * again + 0.75 * max(0.0, first + again - products)
 
 
-def plans(layer: Layer, m: int, target: Target) -> Iterator[Plan]:
+def plans(layer: Layer, m: int, core: Core) -> Iterator[Plan]:
     """Tiles and blocks worth a thought."""
-    lanes, tiles = target.lanes("float32"), layer.tiles(m)
+    lanes, tiles = core.lanes, layer.tiles(m)
     for rows, vectors in itertools.product(range(1, min(tiles, 14) + 1), range(1, 5)):
-        if not fits(rows, vectors, target.num_registers, layer.is_whole) or (vectors - 1) * lanes >= layer.outputs:
+        if not fits(rows, vectors, core.registers, layer.is_whole) or (vectors - 1) * lanes >= layer.outputs:
             continue
         panels = next((p for p in (1, 2, 4, 8) if vectors * lanes * p % layer.block == 0), None)
         if panels is None:
@@ -170,7 +188,7 @@ def best_plan(layer: Layer, largest: int, target: Target) -> tuple[float, Plan]:
 
     largest  the tile sizes of the wanted accuracy are those up to it
     """
-    threads, caches = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS), target.cache
-    worth = (p for m in (2, 4) if m <= largest for p in plans(layer, m, target))
-    found = [(winograd_cycles(layer, p, target, caches), p) for p in worth]
-    return min(found, key=lambda x: x[0] * unevenness(x[1].n_tasks(layer, target), threads))
+    threads, core = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS), Core.of(target)
+    worth = (p for m in (2, 4) if m <= largest for p in plans(layer, m, core))
+    found = [(winograd_cycles(layer, p, core), p) for p in worth]
+    return min(found, key=lambda x: x[0] * unevenness(x[1].n_tasks(layer, core.lanes), threads))

@@ -7,6 +7,7 @@ import pytest
 from autosched.target import Target
 from autosched.templates.cpu.winograd_cost import (
     LEAST_TASKS,
+    Core,
     Layer,
     Plan,
     best_plan,
@@ -30,10 +31,10 @@ def test_pieces_that_do_not_divide_leave_threads_waiting():
 
 
 def test_pieces_are_blocks_of_tiles_and_where_few_chunks_of_channels():
-    layer, cpu = LAYERS[0], target("x86-64-v3", 2)
-    assert Plan(4, 6, 2, 11, 1, "tiles").n_tasks(layer, cpu) == 11
-    assert Plan(4, 6, 2, 3, 1, "channels").n_tasks(layer, cpu) == 3 * 4
-    assert Plan(4, 6, 2, 3, 2, "channels").n_tasks(layer, cpu) == 3 * 2
+    layer, lanes = LAYERS[0], 8
+    assert Plan(4, 6, 2, 11, 1, "tiles").n_tasks(layer, lanes) == 11
+    assert Plan(4, 6, 2, 3, 1, "channels").n_tasks(layer, lanes) == 3 * 4
+    assert Plan(4, 6, 2, 3, 2, "channels").n_tasks(layer, lanes) == 3 * 2
 
 
 @pytest.mark.parametrize("cores", [2, 4])
@@ -42,8 +43,8 @@ def test_pieces_are_blocks_of_tiles_and_where_few_chunks_of_channels():
 def test_the_default_divides_among_the_threads(layer: Layer, mcpu: str, cores: int) -> None:
     cpu = target(mcpu, cores)
     cycles, plan = best_plan(layer, 4, cpu)
-    assert cycles == winograd_cycles(layer, plan, cpu, cpu.cache)  # of one core: what is compared with other templates
-    assert unevenness(plan.n_tasks(layer, cpu), cores) <= 1.04
+    assert cycles == winograd_cycles(layer, plan, Core.of(cpu))  # of one core: what is compared with other templates
+    assert unevenness(plan.n_tasks(layer, cpu.lanes("float32")), cores) <= 1.04
 
 
 def test_one_core_gets_what_two_would():
