@@ -14,8 +14,9 @@ from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import replace_buffers
 from autosched.tir.schedule.check import body_statements, require_complete_or_reduction
 from autosched.tir.schedule.place import where_block
-from autosched.tir.schedule.region import Part, touched_part
+from autosched.tir.schedule.region import Interval, Part, touched_part
 from autosched.tir.schedule.tree import Tree
+from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, SeqStmt, Stmt, seq
 
 SCOPES = (
@@ -55,6 +56,7 @@ def require_scope(scope: str, action: str) -> None:
 
 def copy_nest(name: str, source: Buffer, target: Buffer, box: Part) -> Stmt:
     """Loops ax0, ax1 … that copy a box, or all of dimensions whose extents are no numbers."""
+    box = tuple(None if i is not None and _reaches_all(i, n) else i for i, n in zip(box, source.shape, strict=True))
     iter_vars, values, loops = [], [], []
     for d, (interval, size) in enumerate(zip(box, source.shape, strict=True)):
         v = Var(f"v{d}", size.dtype)
@@ -66,7 +68,7 @@ def copy_nest(name: str, source: Buffer, target: Buffer, box: Part) -> Stmt:
     guards = [
         c
         for interval, value, size in zip(box, values, source.shape, strict=True)
-        if interval is not None and interval.const_base is None
+        if interval is not None and None in (interval.const_base, E.const_int(size))
         for c in (E.compare(E.GE, value, 0), E.compare(E.LT, value, size))
     ]
     block = Block(
@@ -77,6 +79,12 @@ def copy_nest(name: str, source: Buffer, target: Buffer, box: Part) -> Stmt:
     for loop, width in reversed(loops):
         body = For(loop, IntImm(0, loop.dtype), width, LoopKind.SERIAL, body)
     return body
+
+
+def _reaches_all(interval: Interval, size: PrimExpr) -> bool:
+    """Whether an interval has all of a dimension whose extent is no number and lies below its end."""
+    most = Analyzer().bound(size)[1]
+    return E.const_int(size) is None and interval.const_base == 0 and most is not None and interval.width >= most
 
 
 def _common_parent(tree: Tree, statements: Sequence[Stmt]) -> Stmt:

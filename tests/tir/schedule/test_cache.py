@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from autosched import te
 from autosched.errors import ScheduleError
 from autosched.tir import Schedule
+from autosched.tir.expr import SizeVar
+from autosched.tir.function import specialize
 from autosched.tir.verify import verify
 from tests.tir.programs import assert_same_result, dense, matmul, softmax
 
@@ -123,3 +126,18 @@ def test_refusals(call, reason: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ScheduleError, match=reason):
         call(sch)
     assert sch.func is before
+
+
+def test_copies_of_what_gets_shorter_with_a_size_stay_inside() -> None:
+    """The extent 40 - n is 40 at most: loops of that many would leave the buffer."""
+    n = SizeVar("n", "int64")
+    a = te.placeholder((40 - n, 8), "float32", name="a")
+    given = te.placeholder((n,), "bool", name="given")
+    b = te.compute((40 - n, 8), lambda i, j: a[i, j] * 2.0, name="b")
+    func = te.create_prim_func([a, given, b])
+    for copy in (lambda s: s.cache_read("b", 0, "global"), lambda s: s.cache_write("b", 0, "global")):
+        sch = Schedule(func)
+        i, _ = sch.get_loops(copy(sch))
+        sch.split(i, [None, 8])
+        for size in (3, 8, 39):
+            assert_same_result(specialize(func, {n: size}), specialize(sch.func, {n: size}))
