@@ -62,19 +62,20 @@ def products_in_tiles(emitter: Emitter, loop: Stmt) -> tuple[Nest, tuple[_Operan
     if nest is None or not has_tiles(emitter.isa, nest):
         return None
     row, column = (loops[-1:] for loops in (nest.rows, nest.columns))
+    within = () if nest.group is None else (nest.group,)
     wanted = (
         (nest.store, row, column, ()),
-        (nest.a, row, (nest.words,), (nest.group,)),
-        (nest.b, (nest.words,), column, (nest.group,)),
+        (nest.a, row, (nest.words,), within),
+        (nest.b, (nest.words,), column, within),
     )
     found = []
-    for access, down, along, within in wanted:
+    for access, down, along, inside in wanted:
         place, size = emitter.places.get(access.buffer), item_bytes(access.buffer.dtype)
         if place is None or id(access.indices) in emitter.guards:
             return None
         if any(_distance(emitter, nest, access, x) != WORD_BYTES // size for x in along):
             return None
-        if any(_distance(emitter, nest, access, x) != 1 for x in within):
+        if any(_distance(emitter, nest, access, x) != 1 for x in inside):
             return None
         rows = [_distance(emitter, nest, access, x) for x in down]
         if None in rows:
@@ -91,7 +92,7 @@ def _distance(emitter: Emitter, nest: Nest, access: BufferLoad | BufferStore, lo
 
 def _inner(nest: Nest) -> tuple[For, ...]:
     """The loops that tile registers replace."""
-    return *nest.rows, *nest.columns, nest.words, nest.group
+    return *nest.rows, *nest.columns, nest.words, *(() if nest.group is None else (nest.group,))
 
 
 def products_from_zeros(emitter: Emitter, first: Stmt, second: Stmt) -> tuple[Nest, tuple[_Operand, ...]] | None:
@@ -194,7 +195,6 @@ class _Products:
 
     def products(self) -> None:
         """One step: the tiles of the side that stays are loaded for the first tile of the other side."""
-        name = "tdpbusd" if self.nest.is_of_bytes else "tdpbf16ps"
         rows, columns = range(len(self.group.rows)), range(len(self.group.columns))
         if self.sizes.rows_stay:
             pairs = [(r, c) for c in columns for r in rows]
@@ -207,7 +207,7 @@ class _Products:
                 if is_new:
                     self.move("tileloadd64", register, operand, at)
             registers = [I8(n) for n in (self.sizes.sum_at(r, c), row, column)]
-            call_intrinsic(self.emitter.builder, f"llvm.x86.{name}", VOID, registers)
+            call_intrinsic(self.emitter.builder, f"llvm.x86.{self.nest.product}", VOID, registers)
 
     def move(self, name: str, register: int, operand: _Operand, at: Mapping[Var, int]) -> None:
         """A tile from memory or to it."""

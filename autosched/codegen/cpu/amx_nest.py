@@ -5,8 +5,12 @@
             for j in 16:  # amx
                 for g in 4: acc[m, n] += int32(a[m, 64 * k + 4 * j + g]) * int32(b[k, j, n, g])
 
-a holds unsigned bytes and b signed ones, or both pairs of bfloat16, whose products are summed in float32. A tile
-register has 16 rows of 64 bytes.
+a holds unsigned bytes and b signed ones, or both pairs of bfloat16, whose products are summed in float32. Where both
+hold words of four bytes the innermost loop is a call, and either may be the signed ones:
+
+            for j in 16: acc[m, n] = dot_bytes(acc[m, n], b[k, j, n], a[m, 16 * k + j])  # amx
+
+A tile register has 16 rows of 64 bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autosched.codegen.cpu.narrow_products import added_product, bfloat_factors, byte_factors
+from autosched.codegen.cpu.narrow_products import added_product, added_words, bfloat_factors, byte_factors
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
@@ -117,13 +121,19 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nest:
-    """The loops of a sum of products, outer to inner, by what they run over, and what is multiplied."""
+    """The loops of a sum of products, outer to inner, by what they run over, and what is multiplied.
+
+    product  the instruction
+    group    the loop over elements of a word; None where words are multiplied by a call
+    """
+
+    product: str
 
     steps: tuple[Step, ...]
     rows: tuple[For, ...]
     columns: tuple[For, ...]
     words: For
-    group: For
+    group: For | None
     store: BufferStore
     a: BufferLoad
     b: BufferLoad
@@ -162,31 +172,33 @@ def _tiles(loops: tuple[For, ...]) -> Tiles:
 def find_nest(outermost: Stmt) -> Nest | None:
     """The nest of loops that begins here, where the loop over words has the annotation and all is as it should be."""
     loops, store = _loops(outermost)
-    found = added_product(store)
-    if len(loops) < 2 or not loops[-2][0].annotations.get(AMX) or found is None:
+    of_words = added_words(store)
+    n_inner = 1 if of_words else 2
+    if not isinstance(store, BufferStore) or len(loops) < n_inner or not loops[-n_inner][0].annotations.get(AMX):
         return None
-    assert isinstance(store, BufferStore), "added_product looked"
-    *outer, (words, no_fetch), (group, none_either) = loops
+    outer, inner = loops[:-n_inner], loops[-n_inner:]
     spatial = [loop for loop, _ in outer if _varies(store.indices, loop)]
-    factors = byte_factors(found[1]) or _rows_first(bfloat_factors(found[1]), spatial)
-    if factors is None or any(loads(i) for f in factors for i in f.indices):
+    found = _word_product(of_words, spatial) if of_words else _product(store, spatial)
+    if found is None or any(loads(i) for f in found[1:] for i in f.indices):
         return None
-    a, b = factors
-    rows, columns = (tuple(x for x in spatial if _varies(f.indices, x)) for f in factors)
+    product, a, b = found
+    rows, columns = (tuple(x for x in spatial if _varies(f.indices, x)) for f in (a, b))
     if len(rows) + len(columns) != len(spatial) or set(rows) & set(columns):
         return None
-    inner = (*spatial, words, group)
-    counts = [const_int(x.extent) for x in inner]
-    if None in counts or any(const_int(x.start) != 0 for x in inner):
+    words, group = inner[0][0], None if of_words else inner[1][0]
+    replaced = (*spatial, *(x for x, _ in inner))
+    if any(const_int(x.extent) is None or const_int(x.start) != 0 for x in replaced):
         return None
-    if not 0 < (counts[-2] or 0) <= WORDS or counts[-1] != WORD_BYTES // item_bytes(a.buffer.dtype):
+    if not 0 < (const_int(words.extent) or 0) <= WORDS:
+        return None
+    if group is not None and const_int(group.extent) != WORD_BYTES // item_bytes(a.buffer.dtype):
         return None
     steps = tuple((loop, fetches) for loop, fetches in outer if loop not in spatial)
-    if no_fetch or none_either or any(fetches for loop, fetches in outer if loop in spatial):
+    if any(fetches for loop, fetches in loops if loop in replaced):
         return None
     if any(loop.kind == LoopKind.THREAD_BINDING for loop, _ in loops):
         return None
-    nest = Nest(steps, rows, columns, words, group, store, a, b)
+    nest = Nest(product, steps, rows, columns, words, group, store, a, b)
     return nest if nest.groups else None
 
 
@@ -202,6 +214,27 @@ def _loops(stmt: Stmt) -> tuple[list[Step], Stmt]:
                 fetches, stmt = first, stmt.seq[-1]
         loops.append((loop, fetches))
     return loops, stmt
+
+
+def _product(store: BufferStore, spatial: list[For]) -> tuple[str, BufferLoad, BufferLoad] | None:
+    """(the instruction, what the rows are read from, what the columns are) of a sum of products."""
+    found = added_product(store)
+    if found is None:
+        return None
+    if factors := byte_factors(found[1]):
+        return "tdpbusd", *factors
+    factors = _rows_first(bfloat_factors(found[1]), spatial)
+    return None if factors is None else ("tdpbf16ps", *factors)
+
+
+def _word_product(
+    factors: tuple[BufferLoad, BufferLoad], spatial: list[For]
+) -> tuple[str, BufferLoad, BufferLoad] | None:
+    """The same of a sum of dot products of four bytes, (unsigned, signed)."""
+    ordered = _rows_first(factors, spatial)
+    if ordered is None:
+        return None
+    return "tdpbusd" if ordered[0] is factors[0] else "tdpbsud", *ordered
 
 
 def _varies(indices: tuple[PrimExpr, ...], loop: For) -> bool:

@@ -14,7 +14,7 @@ from llvmlite import ir
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.dot import PAIR_SUMS
 from autosched.codegen.cpu.emitter import Emitter
-from autosched.codegen.cpu.narrow_products import added_product, byte_factors
+from autosched.codegen.cpu.narrow_products import DOT_BYTES, added_product, byte_factors
 from autosched.codegen.cpu.types import I8, I32, call_intrinsic, constant, lanes_of, splat, value_type
 from autosched.ir.node import preorder
 from autosched.tir import expr as E
@@ -24,7 +24,6 @@ from autosched.tir.functor import free_vars
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
 GROUP = 4  # bytes in a lane
-DOT_BYTES = "dot_bytes"  # (int32 sum, word of four unsigned bytes, word of four signed ones) -> sum with products
 LEAST_LANES = 4  # of the instructions
 _I16 = ir.IntType(16)
 _BYTE_SUMS = {  # lanes to the instruction that adds the products of two bytes, in 16 bits, for each half

@@ -1,4 +1,7 @@
-"""The form of sums of products: x[i] = x[i] + a * b, of bytes or int16 as int32, or of bfloat16 as float32."""
+"""The form of sums of products: x[i] = x[i] + a * b, of bytes or int16 as int32, or of bfloat16 as float32.
+
+Four products of bytes that lie side by side in words are also a call: x[i] = dot_bytes(x[i], a, b).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.stmt import BufferStore, Stmt
 
+DOT_BYTES = "dot_bytes"  # (int32 sum, word of four unsigned bytes, word of four signed ones) -> sum with products
 BITS = 16  # of bfloat16: the upper half of a float32
 
 
@@ -27,6 +31,16 @@ def byte_factors(product: E.Mul) -> tuple[BufferLoad, BufferLoad] | None:
     loads = {x.value.dtype: x.value for x in casts}
     found = loads.get("uint8"), loads.get("int8")
     return found if product.dtype == "int32" and None not in found else None  # type: ignore[return-value]
+
+
+def added_words(stmt: Stmt) -> tuple[BufferLoad, BufferLoad] | None:
+    """(the word of unsigned bytes, that of signed ones) of which a statement adds the dot product; None for others."""
+    if not isinstance(stmt, BufferStore) or not isinstance(stmt.value, E.Call) or stmt.value.op != DOT_BYTES:
+        return None
+    before, unsigned, signed = stmt.value.args
+    if not isinstance(before, BufferLoad) or not is_own(before, stmt):
+        return None
+    return (unsigned, signed) if isinstance(unsigned, BufferLoad) and isinstance(signed, BufferLoad) else None
 
 
 def short_factors(product: E.Mul) -> tuple[BufferLoad, BufferLoad] | None:
@@ -55,4 +69,4 @@ def _bits(e: PrimExpr) -> BufferLoad | None:
     return x if isinstance(x, BufferLoad) and x.buffer.dtype == "uint16" else None
 
 
-__all__ = ["BITS", "added_product", "bfloat_factors", "byte_factors", "short_factors"]
+__all__ = ["BITS", "DOT_BYTES", "added_product", "added_words", "bfloat_factors", "byte_factors", "short_factors"]

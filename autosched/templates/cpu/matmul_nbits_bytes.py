@@ -10,6 +10,9 @@ bytes of a row summed up exactly:
             for word: for fields of it: s2, s1, s0[m, :] += dot of four(fields, digits[m])
             tile[m, :] += float32(65536 * s2 + 256 * s1 + s0) * unit[m] * scale[:]
 
+Where the CPU has tile registers (AMX) several rows' digits are multiplied there, one digit of all rows a tile, or all
+three where those have 16 rows together; the fields of a group and its sums then pass through the first-level cache.
+
 A number is rounded by 2^-23 of the largest of its group. One row and groups of 32 weights of 4 bits take 1.3 operations
 for 16 weights, in float32 3.2: it is memory that holds them back. Four rows take 0.81 of the time (Emerald Rapids).
 """
@@ -18,11 +21,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from autosched import te
-from autosched.codegen.cpu.byte_dot import DOT_BYTES, GROUP
+from autosched.codegen.cpu.amx_nest import AMX, ROWS
+from autosched.codegen.cpu.byte_dot import GROUP
 from autosched.codegen.cpu.cut import WHOLE_TILE
+from autosched.codegen.cpu.narrow_products import DOT_BYTES
 from autosched.codegen.cpu.types import Isa
 from autosched.ir.structural import structural_equal
 from autosched.space import Config, ConfigSpace, load_space
@@ -30,6 +35,7 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, spatial
 from autosched.templates.core_nests import load, one_of, store, typed
+from autosched.templates.cpu.amx_tile import tile_words
 from autosched.templates.cpu.core_nests import Core
 from autosched.templates.cpu.matmul_nbits import AHEAD_KIB, WORD_BYTES, NBits, find_nbits
 from autosched.templates.nests import index, loop, unrolled
@@ -50,6 +56,10 @@ INFINITE = 0x7F800000  # bits of a float32
 LEAST_EXPONENT = TOP_BIT + 1  # of the largest number of a group, so that the unit is no denormal
 BIAS, MANTISSA_BITS = 127, 23
 MOST_SUM = 1 << 31
+LEAST_TILE_ROWS = 3  # that are multiplied in tile registers
+FEW_FIELDS = (
+    512  # of a group and a panel: with four panels of more, or more sums, two side by side take 0.7 of the time
+)
 MOST_POINT = 255  # of zero points that are given
 
 
@@ -72,7 +82,8 @@ class MatmulNBitsBytes:
         return Anchor(found.chain.anchor.name_hint, "matmul_nbits", sizes, found)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        machine = {"lanes": target.lanes("float32"), "registers": target.num_registers}
+        words = tile_words(anchor.sizes["block"] // GROUP, GROUP, target)
+        machine = {"lanes": target.lanes("float32"), "registers": target.num_registers, "tile_words": words}
         space = load_space(target.backend, self.name, {**anchor.sizes, **machine})
         return space.with_default(self.default(anchor, target))
 
@@ -82,8 +93,12 @@ class MatmulNBitsBytes:
         tiles = -(-m // most)
         rows = -(-m // tiles)
         panels = -(-n // target.lanes("float32"))
+        block = anchor.sizes["block"]
+        in_tiles = m >= LEAST_TILE_ROWS and tile_words(block // GROUP, GROUP, target) > 0
+        if in_tiles:
+            rows, most = m, m * (4 if DIGITS * m <= ROWS and block * target.lanes("float32") <= FEW_FIELDS else 2)
         streams = next(s for s in (4, 2, 1) if panels % s == 0 and (s == 1 or rows * s <= most))
-        return Config(self.name, {"rows": rows, "streams": streams, "ahead": AHEAD_KIB})
+        return Config(self.name, {"rows": rows, "streams": streams, "ahead": AHEAD_KIB, "tiles": in_tiles})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -130,17 +145,22 @@ class _Writer:
         self.rows, self.streams, self.ahead = (int(config[name]) for name in ("rows", "streams", "ahead"))
         self.lanes = target.lanes("float32")
         m, block = self.s["M"], self.s["block"]
+        self.in_tiles = bool(config.get("tiles", False))
+        self.tile_words = tile_words(block // GROUP, GROUP, target) if self.in_tiles else 0
+        many = self.in_tiles and self.rows * self.streams > target.num_registers // 2
         self.groups, self.words, self.fields = self.s["K"] // block, block // found.per_word, 8 // found.bits
         self.panels = -(-self.s["N"] // self.lanes)
-        self.digits = one_of("digits", "int32", self.groups, m, DIGITS, self.fields, self.words, scope="global")
+        self.digits = one_of("digits", "int32", self.groups, DIGITS * m, block // GROUP, scope="global")
         self.starts = one_of("starts", "int32", self.groups, m, 2, scope="global")
         self.units = one_of("units", "float32", self.groups, m, scope="global")
         self.tops, self.top = (one_of(name, "uint32", n) for name, n in (("tops", self.lanes), ("top", 1)))
         self.whole = one_of("whole", "int32", block)
         self.totals, self.total = (one_of(name, "int32", 2, n) for name, n in (("totals", self.lanes), ("total", 1)))
-        self.tile = one_of("tile", "float32", self.rows, self.streams, self.lanes)
-        self.sums = one_of("sums", "int32", self.rows, self.streams, DIGITS, self.lanes)
-        self.bytes = one_of("fields", "uint32", self.streams, self.fields, self.lanes)
+        tile, between = ("global" if is_outside else "local" for is_outside in (many, self.in_tiles))
+        self.sums = one_of("sums", "int32", DIGITS * self.rows, self.streams, self.lanes, scope=between)
+        words = block // GROUP if self.in_tiles else self.fields
+        self.bytes = one_of("fields", "uint32", self.streams, words, self.lanes, scope=between)
+        self.tile = one_of("tile", "float32", self.rows, self.streams, self.lanes, scope=tile)
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -220,9 +240,13 @@ class _Writer:
             value = kept[0]
             for j, x in enumerate(kept[1:], 1):
                 value = E.bitwise("bitwise_or", value, E.bitwise("shift_left", x, const(8 * j, "int32")))
-            stores.append(store(self.digits, value, g, m, digit, field, word))
+            stores.append(store(self.digits, value, g, *self.place(index(digit), m, self.s["M"], field, word)))
             left = [_without_digit(x) for x in left]
         return seq(*stores)
+
+    def place(self, digit: PrimExpr, row: PrimExpr, rows: int, field: PrimExpr, word: PrimExpr) -> tuple[PrimExpr, ...]:
+        """The row of a digit and the word that meets a field of a word."""
+        return E.add(E.mul(digit, index(rows)), row), E.add(E.mul(field, index(self.words)), word)
 
     def product(self) -> Stmt:
         """The tiles of all panels."""
@@ -240,14 +264,21 @@ class _Writer:
         def at(stream: Var) -> PrimExpr:
             return E.add(E.mul(panel, index(self.streams)), stream)
 
-        def start(g: Var, i: Var, s: Var, lane: Var) -> Stmt:
+        def starts(g: Var, i: Var, s: Var, lane: Var) -> list[PrimExpr]:
             row = E.add(i, index(first))
             lower: list[PrimExpr] = [load(self.starts, g, row, n) for n in range(2)]
             if self.points:
                 point = E.cast("int32", load(self.points[0], at(s), g, lane))
                 lower = [E.mul(point, x) for x in lower]
-            values = [*lower, const(0, "int32")]
-            return seq(*(store(self.sums, x, i, s, n, lane) for n, x in enumerate(values)))
+            return lower
+
+        def sum_at(i: Var, s: Var, n: PrimExpr | int, lane: Var) -> tuple[PrimExpr, ...]:
+            digit = index(n) if isinstance(n, int) else n
+            return E.add(E.mul(digit, index(self.rows)), i), s, lane
+
+        def start(g: Var, i: Var, s: Var, lane: Var) -> Stmt:
+            values = [*starts(g, i, s, lane), const(0, "int32")]
+            return seq(*(store(self.sums, x, *sum_at(i, s, n, lane)) for n, x in enumerate(values)))
 
         def unpacked(g: Var, w: Var, s: Var, f: Var, lane: Var) -> Stmt:
             word: PrimExpr = load(self.weight, at(s), E.add(E.mul(g, index(self.words)), w), lane)
@@ -255,28 +286,33 @@ class _Writer:
                 moved = E.bitwise("shift_right", word, E.cast("uint32", E.mul(f, index(self.found.bits))))
                 ones = ((1 << self.found.bits) - 1) * 0x01010101
                 word = E.bitwise("bitwise_and", moved, _word(ones))
-            return store(self.bytes, word, s, f, lane)
+            place = E.add(E.mul(f, index(self.words)), w) if self.in_tiles else f
+            return store(self.bytes, word, s, place, lane)
 
         def added(g: Var, w: Var, i: Var, s: Var, f: Var, n: Var) -> Stmt:
-            digits = load(self.digits, g, E.add(i, index(first)), n, f, w)
+            digits = load(self.digits, g, *self.place(n, E.add(i, index(first)), self.s["M"], f, w))
 
             def body(lane: Var) -> Stmt:
-                sums = load(self.sums, i, s, n, lane)
-                value = Call(DOT_BYTES, (sums, load(self.bytes, s, f, lane), digits), "int32")
-                return store(self.sums, value, i, s, n, lane)
+                place = sum_at(i, s, n, lane)
+                value = Call(DOT_BYTES, (load(self.sums, *place), load(self.bytes, s, f, lane), digits), "int32")
+                return store(self.sums, value, *place)
 
             return self.vector(body)
 
         def word(g: Var, w: Var) -> Stmt:
-            return seq(
-                unrolled("stream field", (self.streams, self.fields),
-                         lambda s, f: self.vector(lambda lane: unpacked(g, w, s, f, lane))),
+            unpack = unrolled("stream field", (self.streams, self.fields),
+                              lambda s, f: self.vector(lambda lane: unpacked(g, w, s, f, lane)))  # fmt: skip
+            return unpack if self.in_tiles else seq(
+                unpack,
                 unrolled("field i digit stream", (self.fields, rows, DIGITS, self.streams),
                          lambda f, i, n, s: added(g, w, i, s, f, n)),
             )  # fmt: skip
 
         def scaled(g: Var, i: Var, s: Var, lane: Var) -> Stmt:
-            lowest, middle, highest = (load(self.sums, i, s, n, lane) for n in range(DIGITS))
+            sums: list[PrimExpr] = [load(self.sums, *sum_at(i, s, n, lane)) for n in range(DIGITS)]
+            if self.in_tiles:
+                sums[:2] = [E.add(x, y) for x, y in zip(sums, starts(g, i, s, lane), strict=False)]
+            lowest, middle, highest = sums
             upper = E.add(E.bitwise("shift_left", highest, const(8, "int32")), middle)
             whole = E.add(
                 E.mul(E.cast("float32", upper), const(256.0, "float32")), E.cast("float32", lowest)
@@ -295,15 +331,40 @@ class _Writer:
         words = self.ahead * 1024 // (WORD_BYTES * self.streams * self.lanes)
         ahead = {b.name: max(1, words // self.words) for b in (*self.points, self.scales)} if self.ahead else {}
         of_words = {"prefetch": {self.weight.name: max(1, words)}} if self.ahead else {}
+        first_sums = [
+            store(self.sums, const(0, "int32"), 0, 0, 0)
+        ]  # so that memory for them is not a group's, but all's
         return seq(
+            *(first_sums if self.in_tiles else ()),
             over(lambda i, s, lane: store(self.tile, const(0.0, "float32"), i, s, lane)),
             loop("g", self.groups, lambda g: seq(
-                over(lambda i, s, lane: start(g, i, s, lane)),
+                *([] if self.in_tiles else [over(lambda i, s, lane: start(g, i, s, lane))]),
                 loop("word", self.words, lambda w: word(g, w), annotations=of_words),
+                *(self.in_registers(g) if self.in_tiles else ()),
                 over(lambda i, s, lane: scaled(g, i, s, lane)),
             ), annotations={WHOLE_TILE: 1, "prefetch": ahead}),
             over(written),
         )  # fmt: skip
+
+    def in_registers(self, g: Var) -> Iterator[Stmt]:
+        """The sums of a group's fields and all digits, in tile registers."""
+        rows, words = DIGITS * self.rows, self.tile_words
+        each = rows if rows <= ROWS else self.rows
+
+        def over(first: int, body: Callable[[PrimExpr, Var, Var], Stmt]) -> Stmt:
+            return loop("row", each, lambda r: loop("stream", self.streams, lambda s: self.vector(
+                lambda lane: body(E.add(r, index(first)), s, lane)), LoopKind.UNROLLED), LoopKind.UNROLLED)  # fmt: skip
+
+        def added(step: Var, row: PrimExpr, s: Var, word: Var, lane: Var) -> Stmt:
+            at = E.add(E.mul(step, index(words)), word)
+            factors = load(self.bytes, s, at, lane), load(self.digits, g, row, at)
+            return store(self.sums, Call(DOT_BYTES, (load(self.sums, row, s, lane), *factors), "int32"), row, s, lane)
+
+        for first in range(0, rows, each):
+            yield over(first, lambda row, s, lane: store(self.sums, const(0, "int32"), row, s, lane))
+            yield loop("step", self.s["block"] // GROUP // words, lambda step, first=first: over(
+                first, lambda row, s, lane: loop("word", words, lambda word: added(step, row, s, word, lane),
+                LoopKind.UNROLLED, annotations={AMX: 1})))  # type: ignore[misc]  # fmt: skip
 
 
 def _word(value: int) -> PrimExpr:

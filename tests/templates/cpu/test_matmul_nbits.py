@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autosched.codegen import compile_func
-from autosched.codegen.native import native_object
+from autosched.codegen.native import native_for, native_object
 from autosched.relax import Constant, TensorStructInfo, Var
 from autosched.relax.op import nn
 from autosched.relax.op.nbits import dequantize_nbits
@@ -56,16 +56,18 @@ def check(func: PrimFunc, given: list[np.ndarray], bits: int, block: int, **knob
     check_config(func, given, bits, block, Config(default.template, {**default.knobs, **knobs}))
 
 
-def check_config(func: PrimFunc, given: list[np.ndarray], bits: int, block: int, config: Config) -> None:
-    assert space_for(func, HOST).with_default(config).default == config
-    applied = apply_config(func, config, HOST)
-    kernel = compile_func(applied.func, HOST, name="k")
-    fits = bits > 2 and len(given) == 2 and HOST.num_registers == 32  # else masks and zero points are read again
-    assert kernel.report().sum_spills == 0 or not fits
+def check_config(
+    func: PrimFunc, given: list[np.ndarray], bits: int, block: int, config: Config, target: Target = HOST
+) -> None:
+    assert space_for(func, target).with_default(config).default == config
+    applied = apply_config(func, config, target)
+    kernel = compile_func(applied.func, target, name="k")
+    fits = bits > 2 and len(given) == 2 and target.num_registers == 32  # else masks and zero points are read again
+    assert kernel.report().sum_spills == 0 or not fits or config.get("tiles", False)
     x = np.random.default_rng(1).standard_normal(func.buffers[0].const_shape()).astype("f4")
     out = np.full(func.buffers[-1].const_shape(), np.nan, "f4")
     arrays = [a if p is None else p.pack(a) for p, a in zip(applied.packs, [x, *given, out], strict=True)]
-    Module({"k": kernel.kernel}, native_object(), threads=2)(*arrays)
+    Module({"k": kernel.kernel}, native_for(target), threads=2)(*arrays)
     real = dequantize_nbits(given[0], given[1], given[2] if len(given) > 2 else None, bits, block).astype("f8").T
     bound = x.shape[1] * EPS * (np.abs(x) @ np.abs(real)) / 2
     assert (np.abs(arrays[-1] - x.astype("f8") @ real) <= bound).all()
@@ -144,8 +146,65 @@ def test_more_rows_as_bytes(m: int) -> None:
     func, given = product(m, 64, 256, 4, 128, "uint8", "float16")
     default = default_config(func, HOST)
     assert default.template == "matmul_nbits_bytes"
-    for knobs in ({}, {"rows": 1, "streams": 4, "ahead": 0}, {"rows": 2, "streams": 2, "ahead": 16}):
-        check_config(func, given, 4, 128, Config(default.template, {**default.knobs, **knobs}))
+    for knobs in ({"rows": 1, "streams": 4, "ahead": 0}, {"rows": 2, "streams": 2, "ahead": 16}):
+        check_config(func, given, 4, 128, Config(default.template, {**default.knobs, **knobs, "tiles": False}))
+
+
+has_tiles = pytest.mark.skipif(not {"amx-tile", "amx-int8"} <= HOST.features, reason="runs products in tile registers")
+
+
+@has_tiles
+@pytest.mark.parametrize(
+    ("m", "n", "bits", "block", "zeros"),
+    [
+        (1, 64, 4, 32, ""), (2, 19, 8, 128, "uint8"), (4, 91, 4, 32, "uint8"), (5, 64, 4, 48, ""), (5, 128, 2, 64, ""),
+        (5, 16, 8, 32, ""), (6, 91, 4, 32, "uint8"), (7, 32, 4, 128, ""), (11, 19, 2, 32, "uint8"),
+        (16, 32, 8, 64, "uint8"), (16, 91, 4, 96, ""),
+    ],
+)  # fmt: skip
+def test_rows_in_tile_registers(m: int, n: int, bits: int, block: int, zeros: str) -> None:
+    """Of all digits and of one at a time, in one step and several, with columns behind the last."""
+    func, given = product(m, n, 2 * block, bits, block, zeros, "float16")
+    panels = -(-n // 16)
+    streams = next(s for s in (4, 2, 1) if panels % s == 0)
+    check_config(func, given, bits, block, Config("matmul_nbits_bytes", {
+        "rows": m, "streams": streams, "ahead": 4, "tiles": True}))  # fmt: skip
+
+
+@has_tiles
+def test_the_default_for_several_rows_is_in_tile_registers() -> None:
+    found = {m: default_config(product(m, 64, 128, 4, 32)[0], HOST).knobs for m in (1, 2, 3, 5, 6, 16)}
+    assert {m: (knobs["tiles"], knobs["streams"]) for m, knobs in found.items()} == {
+        1: (False, 4), 2: (False, 2), 3: (True, 4), 5: (True, 4), 6: (True, 2), 16: (True, 2),
+    }  # fmt: skip
+
+
+def test_a_group_takes_one_product_in_tiles_for_each_panel_and_digit() -> None:
+    """The registers are configured once, the scales multiplied by vectors."""
+    target = Target("llvm -mcpu=sapphirerapids -num-cores=1")
+    for m, streams, products in ((5, 4, 4), (16, 2, 6)):
+        func, _ = product(m, 64, 256, 4, 32)
+        config = default_config(func, target)
+        assert config["tiles"] and config["streams"] == streams
+        asm = compile_func(apply_config(func, config, target).func, target, name="k").asm
+        found = [asm.count(f"\t{name}") for name in ("tdpbsud", "tilestored", "ldtilecfg", "vpdpbusd")]
+        assert found == [products, products, 1, 0]
+
+
+NARROW = Target("llvm -mcpu=x86-64-v3 -mattr=+avxvnni -num-cores=1")
+
+
+@pytest.mark.skipif(not NARROW.features <= HOST.features, reason="runs AVX-VNNI")
+@pytest.mark.parametrize(
+    ("m", "bits", "zeros"), [(1, 4, ""), (1, 8, "uint8"), (2, 2, "uint8"), (3, 4, "uint8"), (16, 4, "")]
+)
+def test_rows_as_bytes_in_vectors_of_256_bits(m: int, bits: int, zeros: str) -> None:
+    func, given = product(m, 83, 128, bits, 32, zeros)
+    config = default_config(func, NARROW)
+    assert config.template == "matmul_nbits_bytes"
+    check_config(func, given, bits, 32, config, NARROW)
+    asm = compile_func(apply_config(func, config, NARROW).func, NARROW, name="k").asm
+    assert "{vex}" in asm and "vpdpbusd" in asm and "zmm" not in asm
 
 
 @pytest.mark.parametrize(("bits", "zeros", "m", "block"), [(4, "float32", 1, 32), (4, "", 17, 32), (8, "", 1, 512)])
@@ -181,19 +240,28 @@ def test_groups_of_any_size_of_numbers() -> None:
         -np.nextafter(np.float32(2), largest),
     )
     x[3, 40], x[4, 70] = np.inf, np.nan
-    out = run(func, given, x)
+    default = default_config(func, HOST)
+    in_vectors = Config(default.template, {**default.knobs, "rows": 3, "streams": 1, "tiles": False})
+    for config in (default, in_vectors):
+        check_extremes(func, given, x, config)
+
+
+def check_extremes(func: PrimFunc, given: list[np.ndarray], x: np.ndarray, config: Config) -> None:
+    """x as `test_groups_of_any_size_of_numbers` makes it."""
+    x = x.copy()
+    out = run(func, given, x, config)
     real = dequantize_nbits(given[0], given[1], None, 4, 32).astype("f8").T
     assert np.isnan(out[3:]).all()
     bound = 256 * EPS * (np.abs(x[:3].astype("f8")) @ np.abs(real)) / 2
     assert (np.abs(out[:3] - x[:3].astype("f8") @ real) <= bound).all()
     x[:3, :160] = 0  # without the large numbers, beside which others do not count
-    out = run(func, given, x)
+    out = run(func, given, x, config)
     bound = 256 * EPS * (np.abs(x[:3].astype("f8")) @ np.abs(real)) / 2
     assert (np.abs(out[:3] - x[:3].astype("f8") @ real) <= bound).all()
 
 
-def run(func: PrimFunc, given: list[np.ndarray], x: np.ndarray) -> np.ndarray:
-    applied = apply_config(func, default_config(func, HOST), HOST)
+def run(func: PrimFunc, given: list[np.ndarray], x: np.ndarray, config: Config) -> np.ndarray:
+    applied = apply_config(func, config, HOST)
     kernel = compile_func(applied.func, HOST, name="k")
     out = np.full(func.buffers[-1].const_shape(), np.nan, "f4")
     arrays = [a if p is None else p.pack(a) for p, a in zip(applied.packs, [x, *given, out], strict=True)]
