@@ -69,6 +69,16 @@ SINGLE: dict[str, Callable[[], onnx.ModelProto]] = {
     "conv same lower": lambda: single(
         "Conv", (1, 2, 5, 6), weights={"w": np.ones((3, 2, 2, 2), "f")}, auto_pad="SAME_LOWER", strides=[2, 1]
     ),
+    "columns to images": lambda: single(
+        "Col2Im", (2, 3 * 6, 5 * 4), 18, {"s": np.array([9, 8]), "w": np.array([2, 3])},
+        strides=[2, 3], pads=[1, 2, 1, 2], dilations=[2, 1],
+    ),
+    "columns to images, windows side by side": lambda: single(
+        "Col2Im", (2, 3 * 6, 4 * 3), 18, {"s": np.array([8, 9]), "w": np.array([2, 3])}, strides=[2, 3]
+    ),
+    "columns to a line": lambda: single(
+        "Col2Im", (1, 2 * 4, 6), 18, {"s": np.array([9]), "w": np.array([4])}, dilations=[1], strides=[1], pads=[0, 0]
+    ),
     "conv3d": lambda: single(
         "Conv", (1, 4, 4, 5, 3), weights={"w": waves(2, 2, 3, 1, 2), "b": waves(2)}, group=2, pads=[1, 0, 0, 1, 0, 1]
     ),
@@ -170,6 +180,12 @@ SINGLE: dict[str, Callable[[], onnx.ModelProto]] = {
 @pytest.mark.parametrize("name", SINGLE)
 def test_single_operator(name: str) -> None:
     check(SINGLE[name]())
+
+
+def test_columns_become_images_in_kernels() -> None:
+    """Windows side by side are in another order only; none needs a library."""
+    names = [operators(from_onnx(SINGLE[name]())["main"]) for name in SINGLE if name.startswith("columns to")]
+    assert [("nn.col2im" in n, "permute_dims" in n) for n in names] == [(True, False), (False, True), (True, False)]
 
 
 def test_shape_computations_become_constants() -> None:

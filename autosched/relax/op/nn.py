@@ -2,6 +2,7 @@
 
 from autosched.relax.op.attention import attention, attention_bias
 from autosched.relax.op.attention_bytes import attention_bytes
+from autosched.relax.op.col2im import col2im
 from autosched.relax.op.conv2d import conv2d
 from autosched.relax.op.conv_nd import (
     conv1d,
@@ -31,7 +32,7 @@ from autosched.relax.op.unary import gelu, gelu_tanh, hard_sigmoid, leakyrelu, r
 
 __all__ = [
     "adaptive_avg_pool2d", "attention", "attention_bias", "attention_bytes", "avg_pool2d", "batch_flatten",
-    "batch_norm", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
+    "batch_norm", "col2im", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
     "cross_entropy_with_logits", "dropout", "gelu", "gelu_tanh", "group_norm", "hard_sigmoid", "instance_norm",
     "layer_norm", "leakyrelu", "log_softmax", "lrn", "matmul_nbits", "max_pool2d", "nll_loss", "pad", "pixel_shuffle",
     "plane_windows", "prelu", "relu", "relu6", "rms_norm", "selu", "silu", "softmax", "softplus",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from autosched.frontend.onnx.node import Node, info_of
@@ -9,7 +10,10 @@ from autosched.frontend.onnx.registry import converter
 from autosched.frontend.size_arithmetic import larger, plain
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr
+from autosched.relax.op.col2im import windows_along
 from autosched.relax.struct_info import Dim
+
+MOST_TERMS = 64  # of a pixel's sum over windows, which are written out
 
 
 def window_padding(
@@ -85,6 +89,30 @@ def conv_transpose(node: Node) -> Expr:
         groups=groups,
     )  # fmt: skip
     return _biased(node, out, shape[1] * groups)
+
+
+@converter("Col2Im")
+def col2im(node: Node) -> Expr:
+    """Images from the columns of their windows; windows side by side only change their order."""
+    size, window, info = node.integers(1), node.integers(2), node.info(0)
+    rank = len(size)
+    strides, dilations = (list(node.attr(name, [1] * rank)) for name in ("strides", "dilations"))
+    pads = window_padding(node, size, window, strides, dilations)
+    if info.ndim != 3 or math.prod(window) > MOST_TERMS or info.dtype == "bool":
+        raise node.no_kernel(f"columns of shape {list(info.dims)} and windows {list(window)}")
+    both = [before + after for before, after in zip(pads[:rank], pads[rank:], strict=True)]
+    places = [*map(windows_along, size, window, strides, both, dilations)]
+    n, columns, count = info.dims[0], *node.sizes_from(0, 1)
+    if columns % math.prod(window) or count != math.prod(places):
+        raise node.fail(f"{columns} columns of {count} places, for images {list(size)} in windows {list(window)}")
+    apart = node.emit(op.reshape(node.input(0), ShapeExpr((n, columns // math.prod(window), *window, *places))))
+    if list(window) == strides and not any(pads) and [k * p for k, p in zip(window, places, strict=True)] == list(size):
+        order = (0, 1, *(axis for a in range(2, 2 + rank) for axis in (a + rank, a)))
+        moved = node.emit(op.permute_dims(apart, axes=order))
+        return op.reshape(moved, ShapeExpr((n, columns // math.prod(window), *size)))
+    return op.nn.col2im(
+        apart, size=size, strides=tuple(strides), padding=tuple(pads[:rank]), dilation=tuple(dilations)
+    )  # fmt: skip
 
 
 def _rank(node: Node) -> int:
