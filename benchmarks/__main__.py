@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import tables
+from benchmarks.first_build import first_build
 from benchmarks.machine import Table, describe, result_file, write
 from benchmarks.tables import Settings
 
@@ -22,7 +23,7 @@ SUITES: dict[str, Callable[[Settings], Table]] = {
     "dense": tables.dense,
     "mlp": tables.mlp,
     "throughput": tables.tuning_throughput,
-    "build": tables.first_build,
+    "build": first_build,
     "load": tables.artifact_load,
     "models": tables.models,
 }

@@ -184,23 +184,3 @@ print(time.perf_counter() - t)
     size = artifact.stat().st_size / 1e6
     table.rows.append((f"{statistics.median(times):.3f}", f"{max(times):.3f}", f"{size:.0f}"))
     return table
-
-
-def first_build(settings: Settings) -> Table:
-    """First build of ResNet-18, untuned, kernel cache empty."""
-    path = save(get_model("resnet18"), settings.folder, "build_resnet18")
-    code = f"""
-import time; t = time.perf_counter()
-import autosched
-from autosched.driver import load_model
-from autosched.records import FallbackContext
-if __name__ == "__main__":
-    autosched.build(load_model({str(path)!r}), target="cpu", records=FallbackContext())
-    print(time.perf_counter() - t)
-"""
-    times = []
-    for i in range(3):
-        times += fresh(code, {"AUTOSCHED_CACHE_DIR": str(settings.folder / f"cache{i}")}, runs=1)
-    table = Table("First build of ResNet-18, untuned, from nothing, s (bar: <= 30)", ("median", "max"))
-    table.rows.append((f"{statistics.median(times):.1f}", f"{max(times):.1f}"))
-    return table

@@ -1,4 +1,4 @@
-"""Networks written in PyTorch for the benchmarks: MLP, ResNet-18, MobileNetV2 and a BERT-like encoder.
+"""Networks written in PyTorch for the benchmarks: MLP, ResNets, MobileNetV2 and a BERT-like encoder.
 
 The definitions follow the papers; they need no torchvision and no downloads.
 """
@@ -39,17 +39,23 @@ class BasicBlock(nn.Module):
         return result
 
 
-def resnet18(width: int = 64, classes: int = 1000) -> nn.Module:
+def resnet18(width: int = 64, classes: int = 1000, repeats: tuple[int, int, int, int] = (2, 2, 2, 2)) -> nn.Module:
     """ResNet-18 for 224x224 images; `width` channels behind the first layer. Source: He et al. 2015, table 1."""
     layers: list[nn.Module] = [
         nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
     ]  # fmt: skip
     channels_in = width
-    for channels, stride in ((width, 1), (2 * width, 2), (4 * width, 2), (8 * width, 2)):
-        layers += [BasicBlock(channels_in, channels, stride), BasicBlock(channels, channels, 1)]
-        channels_in = channels
+    for stage, repeat in enumerate(repeats):
+        for index in range(repeat):
+            layers.append(BasicBlock(channels_in, width << stage, 2 if stage and index == 0 else 1))
+            channels_in = width << stage
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, classes)]
     return nn.Sequential(*layers)
+
+
+def resnet34() -> nn.Module:
+    """ResNet-34 for 224x224 images. Source: He et al. 2015, table 1."""
+    return resnet18(repeats=(3, 4, 6, 3))
 
 
 class Bottleneck(nn.Module):
@@ -74,17 +80,22 @@ class Bottleneck(nn.Module):
         return out
 
 
-def resnet50() -> nn.Module:
+def resnet50(repeats: tuple[int, int, int, int] = (3, 4, 6, 3)) -> nn.Module:
     """ResNet-50 for 224x224 images, 1000 classes, strides in the 3x3 convolutions. Source: He et al. 2015, table 1."""
     layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     layers.append(nn.MaxPool2d(3, 2, 1))
     channels_in = 64
-    for channels, repeat, stride in ((256, 3, 1), (512, 4, 2), (1024, 6, 2), (2048, 3, 2)):
+    for stage, repeat in enumerate(repeats):
         for index in range(repeat):
-            layers.append(Bottleneck(channels_in, channels, stride if index == 0 else 1))
-            channels_in = channels
+            layers.append(Bottleneck(channels_in, 256 << stage, 2 if stage and index == 0 else 1))
+            channels_in = 256 << stage
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)]
     return nn.Sequential(*layers)
+
+
+def resnet101() -> nn.Module:
+    """ResNet-101 for 224x224 images. Source: He et al. 2015, table 1."""
+    return resnet50(repeats=(3, 4, 23, 3))
 
 
 class InvertedResidual(nn.Module):
