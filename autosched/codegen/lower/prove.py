@@ -268,5 +268,6 @@ def unproved(phases: Sequence[LoweredPhase]) -> list[Access]:
         analyzer = Analyzer(trust_checks=True)
         for var, extent, start in zip(phase.task_vars, phase.extents, phase.starts, strict=True):
             analyzer.bind(var, Range(const(start, var.dtype), to_expr(extent)))
-        prover.stmt(phase.body, _Known(analyzer, (), True, frozenset(phase.task_vars)))
+        exact = frozenset(v for v, n in zip(phase.task_vars, phase.extents, strict=True) if const_int(n) is not None)
+        prover.stmt(phase.body, _Known(analyzer, (), True, exact))
     return prover.found

@@ -1,7 +1,7 @@
 """ONNX models that are compiled when they are called: for the sizes of their inputs, and for values that decide.
 
 What is known of a call, the shapes of its inputs first, picks a stage (`frontend.onnx.stages`) that was compiled for
-it, or compiles it now; what the stage gives, and the contents of what it asks for, pick the next one.
+it, or compiles it now; what the stage gives, and the contents of what it asks for, pick the next one (`following`).
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from autosched.driver.build.following import Following, Past, Step, is_array, may_be_open, places_of, sizes_at
+from autosched.driver.build.sized import SizedModel
 from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.driver.model_files import Ranges
 from autosched.env import AUTOSCHED_SYMBOLIC_SIZES
 from autosched.errors import (
     ArtifactError,
+    ImportModelError,
     InvalidTypeError,
     ShapeError,
     UsageError,
@@ -29,35 +32,26 @@ from autosched.frontend.onnx.functions import own_functions
 from autosched.frontend.onnx.importer import fill_tables, opset_of, refuse_unsupported
 from autosched.frontend.onnx.library import LibraryCall, run_library
 from autosched.frontend.onnx.model_inputs import ModelInput, model_inputs
-from autosched.frontend.onnx.stages import Fixed, Form, Kept, Made, Stage, import_stage
+from autosched.frontend.onnx.stages import Fixed, Form, Kept, Made, OpenSizes, Stage, import_stage
 from autosched.ir import IRModule
 from autosched.json_types import Json
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.artifact import Contents, from_contents, save_contents
-from autosched.runtime.built_sizes import BuiltSizes
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.memory import dtype_name
 from autosched.runtime.names import given_by_name
+from autosched.tir.expr import SizeVar
 
 if TYPE_CHECKING:
     import onnx
 
 
-Build = Callable[[IRModule], Executable]
+Build = Callable[[IRModule], "Executable | DynamicExecutable | SizedModel"]
 Value: TypeAlias = "np.ndarray | NDArray | list[Value] | dict[object, object] | None"  # of a tensor, a sequence, a map
 MOST_STAGES = 10_000  # of one call: a loop whose condition stays true
 PLAIN = "biuf"  # kinds of types whose arrays are the same for users as for kernels
 SHORT_BYTES = 256  # contents up to this size are part of a key as they are, longer ones by their hash
-
-
-@dataclass
-class _Step:
-    """A stage that was compiled, and those that came next, by what decided."""
-
-    stage: Stage
-    executable: Executable | None
-    known: tuple[str, ...]
-    following: BuiltSizes[_Step] = field(default_factory=BuiltSizes)
 
 
 class LateModel:
@@ -68,14 +62,16 @@ class LateModel:
     target  as JSON, for what is saved
     bounds  sizes of inputs and ranges of them, by name
     reason  why one build does not serve all sizes, where they are open
+    is_open whether one stage may serve all sizes of inputs
     Raises  UsageError for bounds of an unknown input, ShapeError for those that do not fit one
     """
 
     def __init__(
-        self, model: onnx.ModelProto, build: Build, target: str, bounds: Ranges | None = None, reason: str = ""
-    ):
+        self, model: onnx.ModelProto, build: Build, target: str, bounds: Ranges | None = None, reason: str = "",
+        is_open: bool = True,
+    ):  # fmt: skip
         fill_tables()
-        self.reason, self.manifest = reason, {"target": target}
+        self.reason, self.manifest, self._is_open = reason, {"target": target}, is_open
         self.model, self._build = model, build
         self.inputs: tuple[ModelInput, ...] = model_inputs(model.graph)
         self.output_names: tuple[str, ...] = tuple(o.name for o in model.graph.output)
@@ -83,11 +79,12 @@ class LateModel:
         _check_bounds(self.bounds, self.inputs)
         self._opset, self._functions = opset_of(model), own_functions(model)
         refuse_unsupported(model.graph, self._opset, self._functions, libraries=True)
-        self._first: BuiltSizes[_Step] = BuiltSizes()
+        self._past = Past()
+        self._start = Step(Stage(None, (), {}, (), (), None), None)
         self._direct: dict[
             Hashable, Callable[[Sequence[np.ndarray]], tuple[NDArray, ...]]
         ] = {}  # by `_forms_of` inputs
-        self.steps: list[_Step] = []  # all that were made, for reports
+        self.steps: list[Step] = []  # all that were made, for reports
 
     def __call__(self, *args: Any, **named: object) -> Any:
         """Run the model on inputs by position or name; gives arrays (texts as NumPy's objects), a tuple where there are
@@ -108,22 +105,28 @@ class LateModel:
     def _remember(self, key: Hashable, args: Sequence[np.ndarray]) -> None:
         """Where inputs of these forms, which fit, need one stage and nothing else, go there at once the next time."""
         there = dict(zip((value.name for value in self.inputs), args))
-        step = self._first.get(_key_of(there), lambda: self._make(there, ()))
+        step = self._next(self._start, there, list(there), {})
         forms, executable = step.stage.results, step.executable
-        if forms is None or executable is None or len(args) != len(self.inputs):
+        if forms is None or executable is None or len(args) != len(self.inputs) or step.stage.sizes:
             return
+        run: Callable[[Sequence[Any]], tuple[NDArray, ...]]
+        if isinstance(executable, DynamicExecutable):
+            graph, run = executable.form, _of_arguments(executable)
+            inputs, outputs = (tuple(graph.values[n] for n in side) for side in (graph.inputs, graph.outputs))
+        else:
+            inputs, outputs, run = executable.inputs, executable.outputs, executable.run
         numbers = [form.index for form in forms if isinstance(form, Made)]
-        if numbers != [*range(len(executable.outputs))] or len(numbers) != len(forms):
+        if numbers != [*range(len(outputs))] or len(numbers) != len(forms):
             return
-        if not set(step.stage.inputs) <= there.keys() or any(math.prod(v.shape) == 0 for v in executable.outputs):
+        if not set(step.stage.inputs) <= there.keys() or any(math.prod(v.shape) == 0 for v in outputs):
             return
-        if any(np.dtype(v.dtype).kind not in PLAIN for v in (*executable.inputs, *executable.outputs)):
+        if any(np.dtype(v.dtype).kind not in PLAIN for v in (*inputs, *outputs)):
             return
         positions = [list(there).index(name) for name in step.stage.inputs]
         if len(self._direct) >= AUTOSCHED_SYMBOLIC_SIZES.get():
             self._direct.clear()
         in_order = positions == [*range(len(args))]
-        self._direct[key] = executable.run if in_order else lambda args: executable.run([args[i] for i in positions])
+        self._direct[key] = run if in_order else lambda args: run([args[i] for i in positions])
 
     def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Value]:
         """Inputs by name, as arrays of the model's types and sizes; see `__call__`."""
@@ -145,10 +148,20 @@ class LateModel:
 
     def _run(self, values: Mapping[str, Value]) -> list[Value]:
         """The outputs; what a stage computed and nobody else has is an NDArray."""
+        symbols: dict[SizeVar, int] = {}
+        try:
+            return self._run_stages(values, symbols)
+        except ShapeError:  # no stage for many sizes takes these
+            if not symbols:
+                raise
+        return self._run_stages(values, None)
+
+    def _run_stages(self, values: Mapping[str, Value], symbols: dict[SizeVar, int] | None) -> list[Value]:
+        """The same. The open sizes of the call are added to `symbols`; where that is None, none are open."""
         there = dict(values)
-        step = self._first.get(_key_of(there), lambda: self._make(there, ()))
+        step = self._next(self._start, there, list(there), symbols)
         for _ in range(MOST_STAGES):
-            stage, arrays = step.stage, self._outputs(step, there)
+            stage, arrays = step.stage, self._outputs(step, there, symbols)
             made = [x.view() for x in arrays]
             if stage.results is not None:
                 return _results(stage.results, arrays, made, there)
@@ -158,22 +171,50 @@ class LateModel:
                 results = run_library(call, [_filled(form, made, there) for form in forms])
                 computed |= dict(zip(call.node.output, results))
             there |= {name: value for name, value in computed.items() if name}
-            key = (tuple(_contents(there[name]) for name in stage.needs), tuple(map(_form_of, computed.values())))
-            known = (*step.known, *stage.needs)
-            step = step.following.get(key, lambda there=there, known=known: self._make(there, known))  # type: ignore[misc]
+            step = self._next(step, there, [name for name in computed if name], symbols)
         raise WrongInputError(f"the model has more than {MOST_STAGES} stages for these inputs")
 
-    def _outputs(self, step: _Step, there: Mapping[str, Value]) -> tuple[NDArray, ...]:
-        if step.executable is None:
-            return ()
-        return step.executable.run([_item(there, name) for name in step.stage.inputs])
+    def _next(
+        self, step: Step, there: Mapping[str, Value], computed: Sequence[str], symbols: dict[SizeVar, int] | None
+    ) -> Step:
+        """The stage after one, for the values that are new and for the contents that it needs."""
+        needs = step.stage.needs
+        forms = tuple((name, _type_of(there[name])) for name in computed)
+        contents = tuple(_form_of(there[n]) if may_be_open(there[n]) else _contents(there[n]) for n in needs)
 
-    def _make(self, there: Mapping[str, Value], known: tuple[str, ...]) -> _Step:
-        """Import and compile the next stage for what is there."""
-        stage = import_stage(self.model.graph, self._opset, self._functions, there, known)
+        def begin() -> Following:
+            is_closed = step is self._start and not self._is_open
+            return Following(places_of(there, computed, needs), step, needs, self._past, is_closed)
+
+        following = step.following.get((forms, contents), begin)
+        sizes = sizes_at(there, following.places)
+        return following.step(sizes, symbols, lambda known, opened: self._make(there, known, opened))
+
+    def _outputs(
+        self, step: Step, there: Mapping[str, Value], symbols: Mapping[SizeVar, int] | None
+    ) -> tuple[NDArray, ...]:
+        given = [_item(there, name) for name in step.stage.inputs]
+        match step.executable:
+            case Executable() as executable:
+                return executable.run(given)
+            case DynamicExecutable() as executable:
+                hidden = (np.empty((symbols or {})[s], np.bool_) for s in step.stage.sizes)
+                return _as_tuple(executable(*given, *hidden))
+        return ()
+
+    def _make(self, there: Mapping[str, Value], known: tuple[str, ...], opened: OpenSizes | None) -> Step:
+        """Import and compile the next stage for what is there, and for all that is open in it.
+
+        Raises ImportModelError where it cannot be imported or compiled so.
+        """
+        stage = import_stage(self.model.graph, self._opset, self._functions, there, known, opened)
         if stage.module is not None and self.steps:
             refuse_to_compile(self.model.graph.name or "main", {})
-        step = _Step(stage, None if stage.module is None else self._build(stage.module), known)
+        built = None if stage.module is None else self._build(stage.module)
+        if isinstance(built, SizedModel):
+            raise ImportModelError(built.reason)
+        behind = replace(opened, shapes={**opened.shapes, **stage.shapes}) if opened else OpenSizes()
+        step = Step(stage, built, known, behind)
         self.steps.append(step)
         return step
 
@@ -182,7 +223,7 @@ class LateModel:
         if any(not value.is_static for value in self.inputs):
             return
         there = {value.name: value.example() for value in self.inputs}
-        self._first.get(_key_of(there), lambda: self._make(there, ()))
+        self._next(self._start, there, list(there), {})
 
     @property
     def calls(self) -> tuple[LibraryCall, ...]:
@@ -190,7 +231,7 @@ class LateModel:
         return tuple({(c.name, c.op_name): c for step in self.steps for c, _ in step.stage.calls}.values())
 
     @property
-    def executables(self) -> tuple[Executable, ...]:
+    def executables(self) -> tuple[Executable | DynamicExecutable, ...]:
         """What was compiled, in order."""
         return tuple(step.executable for step in self.steps if step.executable is not None)
 
@@ -253,6 +294,14 @@ def _pair(size: int | range) -> tuple[int, int]:
     return (size[0], size[-1]) if isinstance(size, range) else (int(size), int(size))
 
 
+def _of_arguments(executable: DynamicExecutable) -> Callable[[Sequence[Any]], tuple[NDArray, ...]]:
+    return lambda args: _as_tuple(executable(*args))
+
+
+def _as_tuple(found: NDArray | tuple[NDArray, ...]) -> tuple[NDArray, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
 def _plain(value: object) -> Value:
     """An input as an array, a list of arrays, or None."""
     if value is None:
@@ -310,12 +359,13 @@ def _forms_of(args: Sequence[Any]) -> Hashable:
     return forms if len(forms) == len(args) else None
 
 
-def _key_of(there: Mapping[str, Value]) -> Hashable:
-    return tuple((name, _form_of(value)) for name, value in there.items())
+def _type_of(value: Any) -> Hashable:
+    """What a stage is compiled for beside sizes: dtype and rank; of what is no array `_form_of`."""
+    return (value.ndim, dtype_name(value.dtype)) if is_array(value) else _form_of(value)
 
 
 def _form_of(value: Any) -> Hashable:
-    """What a stage is compiled for: shape and dtype, of each item of a sequence."""
+    """Shape and dtype, of each item of a sequence."""
     if isinstance(value, list):
         return tuple(map(_form_of, value))
     if isinstance(value, dict):

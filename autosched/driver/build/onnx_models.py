@@ -51,7 +51,7 @@ def build_onnx(
         if not target.is_cpu:
             raise
     reason = made.reason if isinstance(made, SizedModel) else str(made)
-    late = LateModel(model, build, target.to_json(), ranged, reason)
+    late = LateModel(model, build, target.to_json(), ranged, reason, is_open=not isinstance(made, SizedModel))
     late.prepare()
     return late
 

@@ -3,13 +3,15 @@
 An input that says sizes or axes, an operator that a library computes, a dimension that follows from data: each ends a
 stage. A stage is a module of what can be compiled with what is known so far; it says which values' contents the next
 one needs, and which nodes a library computes in between.
+
+Sizes and integers that differ from call to call can be symbols (`OpenSizes`): one stage serves all of them then.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +22,14 @@ from autosched.frontend.onnx.functions import Functions, inputs_of
 from autosched.frontend.onnx.importer import Importer, is_known, is_tensor
 from autosched.frontend.onnx.library import LibraryCall, check_library, has_library
 from autosched.frontend.onnx.node import Held, NoKernelError, ValueNeededError
+from autosched.frontend.onnx.sizes import Sizes, sizes
+from autosched.ir import preorder
 from autosched.ir.module import IRModule
-from autosched.relax.expr import Constant, Expr, Tuple, Var
+from autosched.relax.expr import Constant, Expr, Function, Tuple, Var
 from autosched.relax.rewrite import used_vars
-from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+from autosched.relax.struct_info import Dim, TensorStructInfo, tensor_infos
 from autosched.relax.transform.dead_code import remove_unused_bindings
+from autosched.tir.expr import SizeVar
 
 if TYPE_CHECKING:
     import onnx
@@ -55,6 +60,29 @@ Form = Made | Kept | Fixed | tuple["Form", ...] | None
 
 
 @dataclass(frozen=True)
+class OpenSizes:
+    """What a stage takes for any size: symbols, which are 1 at least, in values that are there before it.
+
+    shapes    the dimensions of tensors, by name
+    contents  the integers in a vector or a scalar, by name
+    symbols   all symbols
+    """
+
+    shapes: Mapping[str, tuple[Dim, ...]] = field(default_factory=dict)
+    contents: Mapping[str, tuple[Dim, ...]] = field(default_factory=dict)
+    symbols: tuple[SizeVar, ...] = ()
+
+
+class ContentsNeededError(ImportModelError):
+    """Integers that were to be open have to be known.
+
+    name  of the value
+    """
+
+    name = ""
+
+
+@dataclass(frozen=True)
 class Stage:
     """One step of a model.
 
@@ -64,6 +92,8 @@ class Stage:
     needs    those whose contents the next stage is imported with
     calls    what libraries compute afterwards, with where their inputs come from
     results  the model's outputs, of the last stage; None of others
+    sizes    symbols that no input's shape says: the module takes an array of so many elements for each, behind `inputs`
+    shapes   of those of `gives` whose dimensions are symbols
     """
 
     module: IRModule | None
@@ -72,18 +102,26 @@ class Stage:
     needs: tuple[str, ...]
     calls: tuple[tuple[LibraryCall, tuple[Form, ...]], ...]
     results: tuple[Form, ...] | None
+    sizes: tuple[SizeVar, ...] = ()
+    shapes: Mapping[str, tuple[Dim, ...]] = field(default_factory=dict)
 
 
 def import_stage(
-    graph: onnx.GraphProto, opset: int, functions: Functions, values: Mapping[str, object], known: Sequence[str]
+    graph: onnx.GraphProto,
+    opset: int,
+    functions: Functions,
+    values: Mapping[str, object],
+    known: Sequence[str],
+    open_sizes: OpenSizes | None = None,
 ) -> Stage:
     """The next stage.
 
-    values  what is there: the model's inputs, what earlier stages gave (arrays, lists of them, None)
-    known   those whose contents may be used
-    Raises ImportModelError for what no later stage can do either.
+    values      what is there: the model's inputs, what earlier stages gave (arrays, lists of them, None)
+    known       those whose contents may be used
+    open_sizes  what is open in them; the stage is for these values alone where nothing is
+    Raises ImportModelError for what no later stage can do either, ContentsNeededError for what cannot be open.
     """
-    return _StageImporter(graph, opset, functions, values, known).stage()
+    return _StageImporter(graph, opset, functions, values, known, open_sizes or OpenSizes()).stage()
 
 
 class _StageImporter(Importer):
@@ -94,9 +132,10 @@ class _StageImporter(Importer):
         functions: Functions,
         values: Mapping[str, object],
         known: Sequence[str],
+        open_sizes: OpenSizes,
     ):
         super().__init__(graph, opset, functions, None, False, True)
-        self.there, self.known = dict(values), set(known)
+        self.there, self.known, self.open = dict(values), set(known), open_sizes
         self.given: dict[Var, str] = {}
         self.blocked: set[str] = set()
         self.waiting: list[onnx.NodeProto] = []
@@ -126,24 +165,44 @@ class _StageImporter(Importer):
         main = remove_unused_bindings(module["main"])
         used = {v for binding in main.bindings() for v in used_vars(binding.value)}
         main = dataclasses.replace(main, params=tuple(p for p in main.params if p in used))
+        inputs, unsaid = tuple(self.given[p] for p in main.params), self.unsaid(main)
+        hidden = (Var(self.name(f"size of {s.name}"), TensorStructInfo((s,), "bool")) for s in unsaid)
+        main = dataclasses.replace(main, params=(*main.params, *hidden))
+        if self.open.symbols:  # rules about sizes know that none is 0
+            main = main.with_attr("size_bounds", {s.name: (1, None) for s in self.open.symbols})
         module["main"] = main
-        return dataclasses.replace(stage, module=module, inputs=tuple(self.given[p] for p in main.params))
+        return dataclasses.replace(stage, module=module, inputs=inputs, sizes=unsaid)
+
+    def unsaid(self, main: Function) -> tuple[SizeVar, ...]:
+        """The symbols that a function uses and that are no dimension of an input."""
+        if not self.open.symbols:
+            return ()
+        said = {d for p in main.params for d in getattr(p.struct_info, "dims", ()) if isinstance(d, SizeVar)}
+        used = {x for node in (*main.params, *(v for b in main.bindings() for v in (b.var, b.value)))
+                for part in (node, node.struct_info) if part is not None for x in preorder(part)
+                if isinstance(x, SizeVar)}  # fmt: skip
+        return tuple(s for s in self.open.symbols if s in used and s not in said)
 
     def expression(self, name: str, value: Any) -> Any:
         """A value that is there, as the importer takes it."""
         is_known = name in self.known
         if value is None:
             return None
+        if name in self.open.contents:
+            return sizes(self.open.contents[name], value.ndim == 0, str(value.dtype))
         if isinstance(value, list) and all(self.takes(item) for item in value):
             names = [f"{name}.{i}" for i in range(len(value))]
             if is_known:
                 self.known |= set(names)
             return Tuple(tuple(self.expression(n, item) for n, item in zip(names, value)))
+        if name in self.open.shapes and not (self.takes(value) and value.size and not is_known):
+            raise ImportModelError(f"'{name}' is of open sizes, and no kernel takes it so")
         if not self.takes(value):
             return Held(value, is_known)
+        shape = self.open.shapes.get(name, value.shape)
         if is_known or not value.size:
             return Constant(value)
-        var = Var(self.name(name), TensorStructInfo(value.shape, str(value.dtype)))
+        var = Var(self.name(name), TensorStructInfo(shape, str(value.dtype)))
         self.given[var] = name
         return var
 
@@ -168,7 +227,7 @@ class _StageImporter(Importer):
             if self.depth:
                 raise
             assert error.value is not None
-            self.need(error.value, error)
+            self.need(proto, error.value, error)
             self.block(proto)
         except NoKernelError as error:
             if self.depth:
@@ -195,11 +254,19 @@ class _StageImporter(Importer):
         self.blocked |= {output for output in proto.output if output}
         self.waiting.append(proto)
 
-    def need(self, value: Expr, error: ValueNeededError) -> None:
-        """Remember a value whose contents are needed, by its name."""
+    def need(self, proto: onnx.NodeProto, value: Expr, error: ValueNeededError) -> None:
+        """Remember a value whose contents a node needs, by its name."""
         for name, known in reversed(self.values.items()):
             if known is value:
                 self.needed[name] = value
+                return
+        for name in inputs_of(proto):  # sizes are tensors only where they are read as such
+            if name in self.open.contents:
+                unknown = ContentsNeededError(error.message, where=error.where)
+                unknown.name = name
+                raise unknown
+            if isinstance(found := self.values.get(name), Sizes):
+                self.values[name] = self.needed[name] = self.bind(found.as_tensor())
                 return
         raise ImportModelError(error.message, where=error.where, hint=error.hint) from error
 
@@ -220,16 +287,30 @@ class _StageImporter(Importer):
         ready = [(call, forms) for call in self.called if (forms := self.inputs_of_call(call)) is not None]
         if needs or ready:  # what is there already decides first: nothing is compiled twice
             gives: dict[str, Form] = {name: Kept(own) for name, own in needs.items() if name != own}
-            return Stage(None, (), gives, tuple(needs), tuple(ready), None)
+            shapes = {name: self.open.shapes[needs[name]] for name in gives if needs[name] in self.open.shapes}
+            return Stage(None, (), gives, tuple(needs), tuple(ready), None, shapes=shapes)
         if not self.needed and not self.called:
             raise ImportModelError("the model's nodes wait for each other")
         wanted = dict.fromkeys(self.needed)
         wanted |= dict.fromkeys(v for proto in self.waiting for v in inputs_of(proto))
         wanted |= dict.fromkeys(o.name for o in self.graph.output)
         found = {n: self.values[n] for n in wanted if n in self.values and n not in self.done and n not in self.blocked}
+        found = {n: self.bind(v.as_tensor()) if isinstance(v, Sizes) else v for n, v in found.items()}
         gives = {n: self.form(v, outputs) for n, v in found.items() if not is_known(v)}
         calls = tuple((call, tuple(self.form(self.values[n], outputs) for n in call.inputs)) for call in self.called)
-        return Stage(None, (), gives, tuple(self.needed), calls, None)
+        return Stage(None, (), gives, tuple(self.needed), calls, None, shapes=self.open_shapes(found, gives))
+
+    def open_shapes(self, found: Mapping[str, Any], gives: Mapping[str, Form]) -> dict[str, tuple[Dim, ...]]:
+        """The shapes of given values that have symbols. Raises ImportModelError for those in a sequence."""
+        shapes: dict[str, tuple[Dim, ...]] = {}
+        for name in gives if self.open.symbols else ():
+            infos = tensor_infos(found[name].struct_info) if isinstance(found[name], Expr) else ()
+            is_open = [not all(isinstance(d, int) for d in info.dims) for info in infos]
+            if any(is_open) and isinstance(found[name], Tuple):
+                raise ImportModelError(f"the items of '{name}' are of open sizes")
+            if any(is_open):
+                shapes[name] = infos[0].dims
+        return shapes
 
     def inputs_of_call(self, call: LibraryCall) -> tuple[Form, ...] | None:
         """Where a library's inputs come from; None where one is computed by kernels."""
@@ -242,6 +323,8 @@ class _StageImporter(Importer):
         match value:
             case None:
                 return None
+            case Sizes():
+                return self.form(self.bind(value.as_tensor()), outputs)
             case Held():
                 return self.held(value)
             case Constant():
@@ -263,5 +346,7 @@ class _StageImporter(Importer):
 
 def _like(value: object) -> object:
     """An array of the dtype of a value, to see whether a library takes such."""
+    if isinstance(value, Sizes):
+        return np.zeros(0, value.dtype)
     infos = tensor_infos(value.struct_info) if isinstance(value, Expr) else ()
     return np.zeros(0, infos[0].dtype) if infos else getattr(value, "value", None)

@@ -20,7 +20,7 @@ from autosched.tir.axis import IterVar
 from autosched.tir.checked_index import position
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr
-from autosched.topi.shapes import axis_names, dims, int_shape
+from autosched.topi.shapes import as_int, axis_names, dims, int_shape, open_shape
 
 MOST_UNROLLED = 8  # updates that are written out, one after the other
 _JOIN: dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
@@ -145,7 +145,8 @@ def _nd_type(data: StructInfo, indices: StructInfo, updates: StructInfo, reducti
     t, i, u = tensor(data), positions_type(indices), tensor(updates)
     check_mode(mode)
     _check_reduction(reduction)
-    depth = i.static_shape[-1]
+    if not i.dims or not isinstance(depth := i.dims[-1], int):
+        raise ShapeError(f"positions of shape {i.dims}: the number of dimensions that they are in has to be known")
     if depth > t.ndim:
         raise ShapeError(f"index vectors of {depth} for {t.ndim} dimensions")
     wanted = (*i.dims[:-1], *t.dims[depth:])
@@ -156,9 +157,8 @@ def _nd_type(data: StructInfo, indices: StructInfo, updates: StructInfo, reducti
 
 
 def _nd_compute(data: Tensor, indices: Tensor, updates: Tensor, reduction: str, mode: str) -> Tensor:
-    shape, index_shape = int_shape(data), int_shape(indices)
-    depth, lead = index_shape[-1], index_shape[:-1]
-    n = math.prod(lead)
+    shape, lead = open_shape(data), open_shape(indices)[:-1]
+    depth, n = as_int(indices.shape[-1]), math.prod(lead)
     if n == 0:
         return _compute(data.shape, lambda *i: data(*i), "T_scatter")
 
@@ -166,8 +166,8 @@ def _nd_compute(data: Tensor, indices: Tensor, updates: Tensor, reduction: str, 
         """Where in `indices` the k-th vector is."""
         found, rest = [], k
         for size in reversed(lead):
-            found.append(E.floormod(rest, E.const(size, "int64")))
-            rest = E.floordiv(rest, E.const(size, "int64"))
+            found.append(E.floormod(rest, E.to_expr(size, "int64")))
+            rest = E.floordiv(rest, E.to_expr(size, "int64"))
         return found[::-1]
 
     def target(k: PrimExpr) -> PrimExpr:

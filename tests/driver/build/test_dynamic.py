@@ -380,6 +380,27 @@ def test_kernels_over_symbols_are_not_for_sizes_of_zero() -> None:
     assert "'n' may be 0" in autosched.build(module, shapes={"x": (range(0, 5), 6)}).reason
 
 
+@pytest.mark.parametrize("part", [lambda n: (0, n), lambda n: (n, 40 - n)], ids=["up to", "from"])
+def test_a_product_of_a_slice_up_to_a_size_or_from_one(part: Any) -> None:
+    size = n()
+    builder, given = BlockBuilder(), relax.Var("given", relax.TensorStructInfo((size,), "bool"))
+    x, w = relax.Var("x", relax.TensorStructInfo((40, 16), "float32")), weight(16, 32)
+    with builder.function("main", [x, given]):
+        with builder.dataflow():
+            rows = builder.emit(OP.sized_slice(builder.emit(NN.relu(x)), relax.ShapeExpr(part(size)), axis=0))
+            out = builder.emit_output(OP.matmul(rows, w))
+        builder.emit_func_output(out)
+    made = autosched.build(builder.get())
+    assert isinstance(made, DynamicExecutable)
+    data = RNG.standard_normal((40, 16)).astype("float32")
+    for number in (1, 7, 8, 33, 39):
+        begin, count = part(number)
+        want = np.maximum(data[begin : begin + count], 0) @ w.data
+        np.testing.assert_allclose(made(data, np.zeros(number, bool)).numpy(), want, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ShapeError):
+        made(data, np.zeros(41, bool))
+
+
 def test_means_over_a_batch_divide_by_its_size() -> None:
     module = model((n(), 6), lambda b, x: b.emit(OP.mean(x, axis=0)))
     built = autosched.build(module)

@@ -272,3 +272,105 @@ def test_bounds_that_fit_no_input_are_refused(shapes: Any, message: str) -> None
     graph = model([node("NonZero", "x", "y")], {"x": (FLOAT, ["n", 4])}, ["y"])
     with pytest.raises((ShapeError, UsageError), match=message):
         autosched.build(graph, shapes=shapes)
+
+
+# --- stages for all sizes --------------------------------------------------------------------------------------------
+
+
+def compiles_nothing_from_the_third_call(built: LateModel, calls: Sequence[tuple[Sequence[np.ndarray], Any]]) -> None:
+    """Results are right, and no stage is made for the sizes of later calls."""
+    for number, (given, wanted) in enumerate(calls):
+        if number == 2:
+            made = len(built.steps)
+        results = built(*given)
+        for result, want in zip(results if isinstance(results, tuple) else (results,), wanted, strict=True):
+            assert numbers(result).dtype == want.dtype
+            np.testing.assert_allclose(numbers(result), want, rtol=1e-5, atol=1e-6)
+    assert len(built.steps) == made
+
+
+def test_as_many_as_data_says() -> None:
+    rng = np.random.default_rng(1)
+    weight = rng.standard_normal((8, 5)).astype("f4")
+    nodes = [node("Greater", "s zero", "c"), node("NonZero", "c", "n"), node("Squeeze", "n first", "i"),
+             node("Gather", "x i", "g", axis=0), node("MatMul", "g w", "p"), node("Softmax", "p", "y"),
+             node("Transpose", "n", "t"), node("ScatterND", "x t r", "z"), node("Neg", "g", "r")]  # fmt: skip
+    inputs = {"x": (FLOAT, [40, 8]), "s": (FLOAT, [40])}
+    built = late(nodes, inputs, ["y", "z"], {"zero": np.zeros((), "f4"), "first": np.array([0]), "w": weight})
+    calls = []
+    for _ in range(6):
+        x, s = rng.standard_normal((40, 8)).astype("f4"), rng.standard_normal(40).astype("f4")
+        e = np.exp(x[s > 0] @ weight)
+        calls.append(((x, s), (e / e.sum(1, keepdims=True), np.where((s > 0)[:, None], -x, x))))
+    compiles_nothing_from_the_third_call(built, calls)
+    none = built(calls[0][0][0], -np.ones(40, "f4"))
+    assert none[0].shape == (0, 5)
+    np.testing.assert_array_equal(numbers(none[1]), calls[0][0][0])
+
+
+def test_two_counts_of_one_condition_are_one_size() -> None:
+    nodes = [node("NonZero", "c", "n"), node("NonZero", "c", "m"), node("Transpose", "n", "t"),
+             node("Transpose", "m", "u"), node("GatherND", "x t", "a"), node("GatherND", "z u", "b"),
+             node("Mul", "a b", "y")]  # fmt: skip
+    built = late(nodes, {"x": (FLOAT, [12, 3]), "z": (FLOAT, [12, 3]), "c": (TensorProto.BOOL, [12])}, ["y"])
+    x, z = X[0, 0, 0] + np.arange(36, dtype="f4").reshape(12, 3), np.arange(36, dtype="f4").reshape(12, 3) - 9
+    conditions = [np.arange(12) % k == 0 for k in (2, 3, 4, 5)]
+    compiles_nothing_from_the_third_call(built, [((x, z, c), (x[c] * z[c],)) for c in conditions])
+
+
+def test_stages_behind_stages_for_all_sizes() -> None:
+    """Each of three filters says how many rows the next one sees."""
+    nodes, last = [], "x"
+    for i in range(3):
+        nodes += [node("ReduceSum", f"{last} second", f"s{i}", keepdims=0), node("Greater", f"s{i} zero", f"c{i}"),
+                  node("NonZero", f"c{i}", f"n{i}"), node("Squeeze", f"n{i} first", f"i{i}"),
+                  node("Gather", f"{last} i{i}", f"g{i}", axis=0), node("MatMul", f"g{i} w", f"x{i}")]  # fmt: skip
+        last = f"x{i}"
+    turn = np.array([[0, -1], [1, 0]], "f4")
+    weights = {"zero": np.zeros((), "f4"), "first": np.array([0]), "second": np.array([1]), "w": turn}
+    built = late(nodes, {"x": (FLOAT, [200, 2])}, [last], weights)
+    calls = []
+    for seed in range(6):
+        x = wanted = np.random.default_rng(seed).standard_normal((200, 2)).astype("f4")
+        for _ in range(3):
+            wanted = wanted[wanted.sum(1) > 0] @ turn
+        calls.append(((x,), (wanted,)))
+    compiles_nothing_from_the_third_call(built, calls)
+
+
+def test_the_k_best_of_an_input() -> None:
+    built = late([node("TopK", "x k", "v i", axis=1)], {"x": (FLOAT, [6, 9]), "k": (INT64, [1])}, ["v", "i"])
+    x = np.random.default_rng(2).permutation(54).reshape(6, 9).astype("f4")
+    order = np.argsort(-x, 1)
+    ks = (3, 5, 1, 9, 4)
+    wanted = [(np.take_along_axis(x, order[:, :k], 1), order[:, :k]) for k in ks]
+    compiles_nothing_from_the_third_call(built, [((x, np.array([k])), w) for k, w in zip(ks, wanted)])
+    assert numbers(built(x, np.array([0]))[0]).shape == (6, 0)
+    with pytest.raises((ImportModelError, ShapeError)):
+        built(x, np.array([10]))
+
+
+def test_pieces_and_slices_whose_sizes_are_inputs() -> None:
+    nodes = [node("Relu", "x", "r"), node("Split", "r s", "a b", axis=0), node("Neg", "b", "z"),
+             node("Slice", "r from to first", "d"), node("MatMul", "d w", "y")]  # fmt: skip
+    inputs = {"x": (FLOAT, [20, 4]), "s": (INT64, [2]), "from": (INT64, [1]), "to": (INT64, [1])}
+    w = X[0, :, :].T.copy()
+    built = late(nodes, inputs, ["a", "z", "y"], {"first": np.array([0]), "w": w})
+    x = np.random.default_rng(3).standard_normal((20, 4)).astype("f4")
+    r = np.maximum(x, 0)
+    for a, begin, end in ((5, 2, 9), (7, 3, 11), (1, 1, 20), (19, 8, 10), (6, 5, 17), (0, 0, 4), (20, -3, 99)):
+        given = (x, np.array([a, 20 - a]), np.array([begin]), np.array([end]))
+        for result, wanted in zip(built(*given), (r[:a], -r[a:], r[begin:end] @ w), strict=True):
+            np.testing.assert_allclose(numbers(result), wanted, rtol=1e-5, atol=1e-6)
+    for sizes in ([5, 14], [5, 16], [-1, 21]):
+        with pytest.raises((ImportModelError, ShapeError)):
+            built(x, np.array(sizes), np.array([2]), np.array([9]))
+
+
+def test_a_condition_that_keeps_rows() -> None:
+    built = late(
+        [node("Compress", "x c", "y", axis=0)], {"x": (FLOAT, [6, 3]), "c": (TensorProto.BOOL, [6])}, ["y"]
+    )  # fmt: skip
+    x = np.arange(18, dtype="f4").reshape(6, 3)
+    for c in (x[:, 0] > 5, x[:, 0] > 11, x[:, 0] > 99):
+        np.testing.assert_array_equal(numbers(built(x, c)), x[c])

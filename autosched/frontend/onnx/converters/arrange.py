@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from autosched.frontend.onnx.registry import converter
 from autosched.frontend.size_arithmetic import TO_THE_END, beside, cut, is_same, plain, sliced, tiled
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple, TupleGetItem
+from autosched.relax.struct_info import Dim
 
 
 @converter("Transpose")
@@ -34,6 +36,8 @@ def concat(node: Node) -> Expr:
 def split(node: Node) -> Expr | tuple[Expr, ...]:
     axis = node.axis(node.attr("axis", 0))
     whole = node.info(0).dims[axis]
+    if node.has(1) and not all(isinstance(d, int) for d in node.sizes_of(1)):
+        return _open_pieces(node, axis, node.sizes_of(1))
     if not isinstance(whole, int):
         raise node.fail(f"pieces of a dimension '{whole}' whose size is not known")
     sizes = node.integers(1) if node.has(1) else node.attr("split")
@@ -58,6 +62,19 @@ def split(node: Node) -> Expr | tuple[Expr, ...]:
     if isinstance(pieces, Tuple):
         return tuple(pieces.fields)
     return tuple(TupleGetItem(pieces, i) for i in range(node.num_outputs))
+
+
+def _open_pieces(node: Node, axis: int, sizes: Sequence[Dim]) -> tuple[Expr, ...]:
+    """Pieces whose sizes are known in a call; a run sees that they are all of the dimension."""
+    if len(sizes) != node.num_outputs or any(isinstance(d, int) and d < 1 for d in sizes):
+        raise node.fail(f"sizes {list(map(str, sizes))} for {node.num_outputs} pieces")
+    pieces, x, begin = [], node.input(0), cast(Dim, 0)
+    dims = node.info(0).dims
+    for size in sizes[:-1]:
+        pieces.append(sliced(x, axis, (begin, size)))
+        begin = plain(begin + size)
+    rest = node.emit(sliced(x, axis, (begin, plain(dims[axis] - begin))))
+    return (*pieces, op.reshape(rest, ShapeExpr((*dims[:axis], sizes[-1], *dims[axis + 1 :]))))
 
 
 def _pieces(node: Node, axis: int, sizes: Sequence[int]) -> tuple[Expr, ...]:

@@ -43,7 +43,9 @@ def _with_batches(node: Node, indices: Expr, batch_dims: int) -> Expr:
 
 @converter("Compress")
 def compress(node: Node) -> Expr:
-    """The elements, or slices along an axis, where a condition holds that is known at import."""
+    """The elements, or slices along an axis, where a condition holds that is known at import; else a library's."""
+    if not isinstance(node.input(1), Constant):
+        raise node.no_kernel("how much is kept follows from data")
     kept = np.flatnonzero(node.array(1))
     axis = node.attr("axis")
     if axis is None:

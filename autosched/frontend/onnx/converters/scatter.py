@@ -24,7 +24,7 @@ def scatter_elements(node: Node) -> Expr:
 def scatter_nd(node: Node) -> Expr:
     """Slices put at positions; none where there are no positions."""
     data, indices, updates = (node.input(i) for i in range(3))
-    if 0 in node.shape(1) or 0 in node.shape(2):
+    if node.is_empty(1) or node.is_empty(2):
         return data
     return op.scatter_nd(data, indices, updates, reduction=REDUCTIONS[node.attr("reduction", "none")])
 

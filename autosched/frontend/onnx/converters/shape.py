@@ -114,7 +114,7 @@ def squeeze(node: Node) -> Expr:
 
 @converter("Expand")
 def expand(node: Node) -> Expr:
-    info = node.info(0)
-    if not info.is_static:
-        return node.seen(expanded(node, node.integers(1)), f"{list(info.dims)} as {list(node.integers(1))}")
+    info, target = node.info(0), node.sizes_of(1)
+    if not info.is_static or not all(isinstance(d, int) for d in target):
+        return node.seen(expanded(node, target), f"{list(info.dims)} as {list(map(str, target))}")
     return op.broadcast_to(node.input(0), ShapeExpr(np.broadcast_shapes(info.static_shape, node.integers(1))))

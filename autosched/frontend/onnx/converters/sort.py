@@ -6,13 +6,17 @@ import numpy as np
 
 from autosched.frontend.onnx.node import Node, constant
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.size_arithmetic import sliced
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, TupleGetItem
+from autosched.relax.struct_info import Dim
 
 
 @converter("TopK")
 def topk(node: Node) -> tuple[Expr, ...]:
-    k = node.integers(1)[0] if node.opset >= 10 else node.attr("k")
+    k = node.sizes_of(1)[0] if node.opset >= 10 else node.attr("k")
+    if not isinstance(k, int):
+        return _first(node, k)
     if k < 0:
         raise node.fail(f"the {k} best")
     if not k:
@@ -23,6 +27,16 @@ def topk(node: Node) -> tuple[Expr, ...]:
     )
     both = node.emit(best)
     return TupleGetItem(both, 0), TupleGetItem(both, 1)
+
+
+def _first(node: Node, k: Dim) -> tuple[Expr, ...]:
+    """The best of all that are sorted, where how many is known in a call."""
+    axis = node.axis(node.attr("axis", -1))
+    whole = node.info(0).dims[axis]
+    if not isinstance(whole, int):
+        raise node.fail(f"the {k} best of a dimension '{whole}' whose size is not known")
+    both = node.emit(op.topk(node.input(0), k=whole, axis=axis, largest=bool(node.attr("largest", 1)), dtype="int64"))
+    return tuple(sliced(node.emit(TupleGetItem(both, i)), axis, (0, k)) for i in (0, 1))
 
 
 @converter("CumSum")
