@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from autosched.errors import OutOfMemoryError
 
 ALIGNMENT = 64
 _HUGE_PAGE = 2 << 20
+_GATHERED = 4 * _HUGE_PAGE
 _LARGE = 1 << 30  # bytes from which the machine is asked what it has
 
 
@@ -71,6 +73,23 @@ def aligned_copy(data: np.ndarray) -> np.ndarray:
     result = empty_aligned(data.shape, data.dtype)
     np.copyto(result, data)
     return result
+
+
+def gathered(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """The arrays, those of up to some huge pages copied into one block, of which then nearly all pages are huge.
+
+    Weights that are read once a run come up to three times as fast from huge pages: the CPU's prefetchers go on at the
+    ends of pages only where those are huge. Larger arrays have such pages of their own.
+    """
+    small = {id(a): a for a in arrays if 0 < a.nbytes < _GATHERED and not a.dtype.hasobject}
+    sizes = [a.nbytes + -a.nbytes % ALIGNMENT for a in small.values()]
+    if sum(sizes) < 2 * _HUGE_PAGE:
+        return tuple(arrays)
+    block, moved = empty_block(sum(sizes)), {}
+    for (key, array), end in zip(small.items(), accumulate(sizes), strict=True):
+        moved[key] = np.ndarray(array.shape, array.dtype, block.data, end - array.nbytes - -array.nbytes % ALIGNMENT)
+        np.copyto(moved[key], array)
+    return tuple(moved.get(id(a), a) for a in arrays)
 
 
 class Copies:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import OutOfMemoryError
-from autosched.runtime.memory import ALIGNMENT, Copies, as_aligned, empty_aligned, empty_block, machine_bytes
+from autosched.runtime.memory import ALIGNMENT, Copies, as_aligned, empty_aligned, empty_block, gathered, machine_bytes
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5), (1 << 20, 2)])
@@ -16,6 +16,23 @@ def test_arrays_begin_at_cache_lines(shape):
 def test_large_blocks_begin_at_huge_pages():
     assert empty_block(5 << 20).ctypes.data % (2 << 20) == 0
     assert empty_block(0).ctypes.data % 64 == 0
+
+
+def test_small_arrays_share_huge_pages():
+    rng = np.random.default_rng(0)
+    shapes = [(700, 1000), (3,), (), (0, 4), (900, 1000), (4, 1024, 1024)]
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    arrays += [arrays[0], np.arange(5, dtype=np.int8), np.array(["a"], object)]
+    together = gathered(arrays)
+    for a, b in zip(arrays, together, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_array_equal(a, b)
+    moved = [b for a, b in zip(arrays, together, strict=True) if a is not b]
+    assert len(moved) == 6 and together[6] is together[0] and together[5] is arrays[5]
+    places = [b.ctypes.data for b in moved]
+    assert min(places) % (2 << 20) == 0 and all(p % ALIGNMENT == 0 for p in places)
+    assert max(places) - min(places) < sum(b.nbytes for b in moved)
+    assert gathered(arrays[1:4]) == tuple(arrays[1:4])  # too few bytes for a huge page
 
 
 def test_more_than_the_machine_has_is_refused():

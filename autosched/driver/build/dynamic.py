@@ -36,6 +36,7 @@ from autosched.relax.to_graph_form import to_graph_form
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.graph_form import SizeLimit, SizeRange
+from autosched.runtime.memory import gathered
 from autosched.runtime.size_expr import solved
 from autosched.space import Config
 from autosched.target import Target
@@ -283,6 +284,7 @@ class _Maker:
             "report": [*rows, *map(self._sized_row, self.sized)],
             "functions": stored_functions(compiled),
         }  # fmt: skip
+        constants = gathered(constants)
         made = DynamicExecutable(kernels, called, form_graph, constants, native_for(target), manifest, params)
         made.compile_s = compile_s
         return made

@@ -39,6 +39,7 @@ from autosched.relax.transform import BindParams, LayoutOracle
 from autosched.runtime import Executable
 from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
+from autosched.runtime.memory import gathered
 from autosched.runtime.team import most_threads
 from autosched.target import Target, choose_threads
 from autosched.templates.accuracy import with_accuracy
@@ -199,7 +200,7 @@ def assemble(
         "report": [dict(row) for row in report.rows],
         "functions": texts,
     }
-    executable = Executable(kernels, graph, constants, native_for(target), manifest, params)
+    executable = Executable(kernels, graph, gathered(constants), native_for(target), manifest, params)
     executable.compile_s = compile_s  # not in the manifest: equal builds give equal bytes
     return executable
 

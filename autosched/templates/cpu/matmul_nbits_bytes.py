@@ -57,9 +57,7 @@ LEAST_EXPONENT = TOP_BIT + 1  # of the largest number of a group, so that the un
 BIAS, MANTISSA_BITS = 127, 23
 MOST_SUM = 1 << 31
 LEAST_TILE_ROWS = 3  # that are multiplied in tile registers
-FEW_FIELDS = (
-    512  # of a group and a panel: with four panels of more, or more sums, two side by side take 0.7 of the time
-)
+FEW_FIELDS = 512  # of a group and a panel: four panels side by side of more, or of more sums, are slower than two
 MOST_POINT = 255  # of zero points that are given
 
 
