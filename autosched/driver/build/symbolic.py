@@ -226,6 +226,6 @@ def refuse_to_compile(name: str, sizes: Mapping[str, int]) -> None:
     if AUTOSCHED_STRICT.get():
         shown = ", ".join(f"{size}={value}" for size, value in sizes.items())
         raise UsageError(
-            f"'{name}' was never called with {shown}, and AUTOSCHED_STRICT forbids to compile it now",
+            f"'{name}' was never called with {shown or 'such values'}, and AUTOSCHED_STRICT forbids to compile it now",
             hint="call it with these sizes before AUTOSCHED_STRICT is set, or build it for fixed ones",
         )

@@ -308,6 +308,14 @@ def test_as_many_as_data_says() -> None:
     np.testing.assert_array_equal(numbers(none[1]), calls[0][0][0])
 
 
+def test_nothing_is_compiled_late_where_that_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node("NonZero", "c", "n"), node("Transpose", "n", "t"), node("GatherND", "x t", "y")]
+    built = late(nodes, {"x": (FLOAT, [4]), "c": (TensorProto.BOOL, [4])}, ["y"])
+    monkeypatch.setenv("AUTOSCHED_STRICT", "1")
+    with pytest.raises(UsageError, match="never called with such values"):
+        built(np.ones(4, "f4"), np.array([True, False, True, False]))
+
+
 def test_two_counts_of_one_condition_are_one_size() -> None:
     nodes = [node("NonZero", "c", "n"), node("NonZero", "c", "m"), node("Transpose", "n", "t"),
              node("Transpose", "m", "u"), node("GatherND", "x t", "a"), node("GatherND", "z u", "b"),
