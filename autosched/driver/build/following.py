@@ -117,34 +117,39 @@ class Following:
         with self.past.lock:
             self.past.add(self.places, sizes)
             self._divide(sizes)
-        refused: Hashable = None
-        while symbols is not None and not self.is_closed:
-            key = self._key(sizes)
-            if key in self._refused or not (symbols or any(isinstance(part, _Group) for part in key)):
-                break
-            try:
-                step, made = self._opened(key, make)
-            except ContentsNeededError as error:
-                if error.name not in self._exact and any(error.name == p.name for p in self.places):
-                    self._exact.add(error.name)
-                    continue
-                refused = key
-            except AutoschedError:
-                refused = key
-            else:
-                values = {part: size for part, size in zip(key, sizes) if isinstance(part, _Group)}
-                symbols |= dict(zip(made, values.values(), strict=True))
-                return step
-            break
+        step, refused = (None, None) if symbols is None or self.is_closed else self._for_all_sizes(sizes, symbols, make)
+        if step is not None:
+            return step
         known = (*self.before.known, *self.needs, *self.before.open.contents)
-        key_of_all = (*sizes, *(symbols or {}).values())
+        key = (*sizes, *(symbols or {}).values())
         if symbols:
             symbols.clear()
-        step = self._steps.get(key_of_all, lambda: make(known, None))
+        step = self._steps.get(key, lambda: make(known, None))
         if refused is not None:  # unless the values fit nothing at all, which has raised its error now
             self._refused.add(refused)
             self.is_closed = len(self._refused) >= MOST_REFUSED and not len(self._open_steps)
         return step
+
+    def _for_all_sizes(
+        self, sizes: Sequence[int], symbols: dict[SizeVar, int], make: Make
+    ) -> tuple[Step | None, Hashable]:
+        """(the stage for all values of what is open, None), or (None, the key for which there is none now)."""
+        while True:
+            key = self._key(sizes)
+            if key in self._refused or not (symbols or any(isinstance(part, _Group) for part in key)):
+                return None, None
+            try:
+                step, made = self._opened(key, make)
+            except ContentsNeededError as error:
+                if error.name in self._exact or all(error.name != p.name for p in self.places):
+                    return None, key
+                self._exact.add(error.name)
+            except AutoschedError:
+                return None, key
+            else:
+                values = {part: size for part, size in zip(key, sizes) if isinstance(part, _Group)}
+                symbols |= dict(zip(made, values.values(), strict=True))
+                return step, None
 
     def _divide(self, sizes: Sequence[int]) -> None:
         """Put places into groups whose sizes were the same in all calls."""

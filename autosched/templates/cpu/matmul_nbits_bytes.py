@@ -329,9 +329,8 @@ class _Writer:
         words = self.ahead * 1024 // (WORD_BYTES * self.streams * self.lanes)
         ahead = {b.name: max(1, words // self.words) for b in (*self.points, self.scales)} if self.ahead else {}
         of_words = {"prefetch": {self.weight.name: max(1, words)}} if self.ahead else {}
-        first_sums = [
-            store(self.sums, const(0, "int32"), 0, 0, 0)
-        ]  # so that memory for them is not a group's, but all's
+        # The sums are memory of all groups, not of one: they are named before the loop.
+        first_sums = [store(self.sums, const(0, "int32"), 0, 0, 0)]
         return seq(
             *(first_sums if self.in_tiles else ()),
             over(lambda i, s, lane: store(self.tile, const(0.0, "float32"), i, s, lane)),
