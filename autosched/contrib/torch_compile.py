@@ -20,7 +20,7 @@ import numpy as np
 from autosched.driver.build.entry import build
 from autosched.errors import AutoschedError, UsageError
 from autosched.frontend.torch.aten_graph import Output, decompositions, import_aten_graph
-from autosched.frontend.torch.graph import array_of
+from autosched.frontend.torch.graph import array_of, tensor_of
 from autosched.ir.node import Attrs
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime import Executable, NDArray
@@ -199,9 +199,4 @@ def _versions(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
 
 def _tensor(array: object) -> torch.Tensor:
     """A result as a tensor of PyTorch's, in the same memory."""
-    import torch
-
-    data = array.view() if isinstance(array, NDArray) else np.asarray(array)
-    if data.dtype.kind == "V":  # bfloat16
-        return torch.from_numpy(data.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(data)
+    return tensor_of(array.view() if isinstance(array, NDArray) else np.asarray(array))

@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from autosched.relax import op
-from autosched.relax.expr import Expr, ShapeExpr
+from autosched.relax.expr import Call, Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import Dim, TensorStructInfo, tensor_infos, to_dim
 from autosched.tir.expr import GE, IntImm, Mul, PrimExpr, Var, maximum, minimum
 from autosched.tir.functor import free_vars
@@ -239,6 +241,19 @@ def info_of(x: Expr) -> TensorStructInfo:
     """The type of a tensor."""
     (info,) = tensor_infos(x.struct_info)
     return info
+
+
+def is_empty(x: Expr) -> bool:
+    """Whether a tensor is known to have no elements."""
+    return any(isinstance(d, int) and d == 0 for d in info_of(x).dims)
+
+
+def empty(call: Expr) -> Constant | None:
+    """The constant that a call gives whose result has no elements."""
+    info = call.struct_info
+    if isinstance(call, Call) and isinstance(info, TensorStructInfo) and info.is_static and 0 in info.static_shape:
+        return Constant(np.zeros(info.static_shape, info.dtype))
+    return None
 
 
 def cut(whole: Dim, begin: Dim, end: Dim, step: int = 1) -> tuple[Dim, Dim] | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from autosched.errors import AutoschedError
-from autosched.frontend.onnx.stages import ContentsNeededError, OpenSizes, Stage
+from autosched.frontend.stages import ContentsNeededError, OpenSizes, Stage
 from autosched.runtime import Executable
 from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.dynamic import DynamicExecutable
@@ -186,6 +186,7 @@ class Following:
             open_sizes = OpenSizes(
                 {**before.shapes, **{name: found for (name, is_content), found in opened.items() if not is_content}},
                 {**before.contents, **{name: found for (name, is_content), found in opened.items() if is_content}},
+                before.numbers,
                 (*before.symbols, *symbols.values()),
             )
             known = (*self.before.known, *(name for name in self.needs if name not in open_sizes.contents))

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosched.driver.build.staged import StagedModel, Value
 from autosched.driver.model_files import is_program as is_exported
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
+from autosched.frontend.stages import OpenSizes, Stage
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.artifact import Contents, from_contents, save_contents
 from autosched.runtime.built_sizes import BuiltSizes
+from autosched.runtime.memory import dtype_name
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -37,22 +40,30 @@ def is_program(what: object) -> bool:
 def build_program(what: object, build: Build, shapes: Shapes | None = None, target: str = "") -> object:
     """A program, built; one with dynamic dimensions that `shapes` leaves open for all sizes, or when it is called.
 
-    For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram. A program of
-    known sizes that changes buffers is a StatefulProgram.
+    For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram. One whose
+    sizes follow from data is a LateProgram. A program of known sizes that changes buffers is a StatefulProgram.
     """
+    from autosched.frontend.torch.emitter import DataNeededError
     from autosched.frontend.torch.exported import from_exported_program, import_with_states, is_bound
     from autosched.frontend.torch.files import read_program_file
 
-    program = read_program_file(what) if isinstance(what, str | Path) else what
-    if not is_bound(program, shapes or {}):
-        try:
-            if shapes:
-                return SizedProgram(program, build, shapes, target)
-            module = from_exported_program(program, unwrap_unit_return_tuple=True)
-        except ImportModelError:
-            return SizedProgram(program, build, shapes or {}, target)
-        return build(module)
-    module, states = import_with_states(program, shapes)
+    program: Any = read_program_file(what) if isinstance(what, str | Path) else what
+    try:
+        if not is_bound(program, shapes or {}):
+            try:
+                if shapes:
+                    return SizedProgram(program, build, shapes, target)
+                module = from_exported_program(program, unwrap_unit_return_tuple=True)
+            except DataNeededError:
+                raise
+            except ImportModelError:
+                return SizedProgram(program, build, shapes or {}, target)
+            return build(module)
+        module, states = import_with_states(program, shapes)
+    except DataNeededError:
+        late = LateProgram(program, build, shapes or {}, target)
+        late.prepare()
+        return late
     built = build(module)
     return StatefulProgram(built, states) if states else built
 
@@ -93,31 +104,22 @@ class StatefulProgram:
         return f"<autosched StatefulProgram with {', '.join(self.states)}>"
 
 
-class SizedProgram:
-    """A program with dynamic dimensions: built at the first call with each set of sizes. Several threads may call it.
+class _HeldProgram:
+    """A program that is compiled when it is called.
 
     inputs  by name their dimensions: numbers, or what PyTorch calls them
     shapes  sizes of some inputs that are fixed
     target  as JSON, for what is saved
     """
 
-    def __init__(self, program: ExportedProgram, build: Build, shapes: Shapes, target: str = ""):
+    def __init__(self, program: ExportedProgram, shapes: Shapes, target: str):
         from autosched.frontend.torch.exported import dynamic_inputs
 
-        self.program, self._build, self._shapes, self.manifest = program, build, dict(shapes), {"target": target}
+        self.program, self.shapes, self.manifest = program, dict(shapes), {"target": target}
         self.inputs = dynamic_inputs(program)
-        self._built: BuiltSizes[Executable] = BuiltSizes()
 
-    def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
-        """Run on inputs by position or name; gives what the built program gives.
-
-        Raises InvalidTypeError for missing or unknown inputs, ShapeError for sizes that do not fit each other or the
-        bounds that the program was exported with.
-        """
-        values = self._values(args, named)
-        return self.built_for({name: tuple(v.shape) for name, v in values.items()})(**values)
-
-    def _values(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, np.ndarray]:
+    def values_of(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, np.ndarray]:
+        """The inputs by name. Raises InvalidTypeError for missing or unknown ones."""
         if len(args) > len(self.inputs):
             raise InvalidTypeError(f"{len(args)} inputs instead of {len(self.inputs)}")
         given = {**dict(zip(self.inputs, args)), **named}
@@ -127,24 +129,14 @@ class SizedProgram:
             )
         return {name: as_numpy(given[name], f"input '{name}'") for name in self.inputs}
 
-    def built_for(self, shapes: Shapes) -> Executable:
-        """The program for inputs of these shapes, built now where it is not yet."""
-        from autosched.frontend.torch.exported import from_exported_program, sizes_of
+    def sizes_of(self, shapes: Shapes) -> dict[str, int]:
+        """The sizes of the program's symbols for inputs of these shapes. Raises ShapeError for what does not fit."""
+        from autosched.frontend.torch.exported import sizes_of
 
-        for name, shape in self._shapes.items():
+        for name, shape in self.shapes.items():
             if tuple(shapes[name]) != tuple(shape):
                 raise ShapeError(f"input '{name}' was fixed as {list(shape)}, not {list(shapes[name])}")
-        sizes = sizes_of(self.program, shapes)
-
-        def make() -> Executable:
-            start = time.perf_counter()
-            module = from_exported_program(self.program, unwrap_unit_return_tuple=True, shapes=shapes)
-            made: Executable = self._build(module)
-            text = ", ".join(f"{name}={size}" for name, size in sorted(sizes.items()))
-            _log.info("built for %s in %.1f s", text, time.perf_counter() - start)
-            return made
-
-        return self._built.get(tuple(sorted(sizes.items())), make)
+        return sizes_of(self.program, shapes)
 
     def save(self, path: str | Path) -> None:
         """Write the program itself: where it is loaded, which takes PyTorch, it is compiled when it is called.
@@ -159,7 +151,7 @@ class SizedProgram:
 
         data = io.BytesIO()
         torch.export.save(self.program, data)
-        shapes = {name: list(map(int, shape)) for name, shape in self._shapes.items()}
+        shapes = {name: list(map(int, shape)) for name, shape in self.shapes.items()}
         manifest = {"source": "", **self.manifest, "runs": "torch", "shapes": shapes}
         held = (np.frombuffer(data.getvalue(), np.uint8),)
         return Contents("source", {}, b"", {}, held, {"entry": "", "manifest": manifest})
@@ -169,4 +161,75 @@ class SizedProgram:
         return from_contents, (self.contents(),)
 
     def __repr__(self) -> str:
-        return f"<autosched SizedProgram of {', '.join(f'{n}{list(d)}' for n, d in self.inputs.items())}>"
+        dims = ", ".join(f"{name}{list(dims)}" for name, dims in self.inputs.items())
+        return f"<autosched {type(self).__name__} of {dims}>"
+
+
+class SizedProgram(_HeldProgram):
+    """A program with dynamic dimensions: built at the first call with each set of sizes. Several threads may call it.
+
+    shapes, target  as of `_HeldProgram`
+    """
+
+    def __init__(self, program: ExportedProgram, build: Build, shapes: Shapes, target: str = ""):
+        super().__init__(program, shapes, target)
+        self._build = build
+        self._built: BuiltSizes[Executable] = BuiltSizes()
+
+    def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
+        """Run on inputs by position or name; gives what the built program gives.
+
+        Raises InvalidTypeError for missing or unknown inputs, ShapeError for sizes that do not fit each other or the
+        bounds that the program was exported with.
+        """
+        values = self.values_of(args, named)
+        return self.built_for({name: tuple(v.shape) for name, v in values.items()})(**values)
+
+    def built_for(self, shapes: Shapes) -> Executable:
+        """The program for inputs of these shapes, built now where it is not yet."""
+        from autosched.frontend.torch.exported import from_exported_program
+
+        sizes = self.sizes_of(shapes)
+
+        def make() -> Executable:
+            start = time.perf_counter()
+            module = from_exported_program(self.program, unwrap_unit_return_tuple=True, shapes=shapes)
+            made: Executable = self._build(module)
+            text = ", ".join(f"{name}={size}" for name, size in sorted(sizes.items()))
+            _log.info("built for %s in %.1f s", text, time.perf_counter() - start)
+            return made
+
+        return self._built.get(tuple(sorted(sizes.items())), make)
+
+
+class LateProgram(_HeldProgram, StagedModel):
+    """A program whose sizes follow from data: compiled stage by stage when it is called. Several threads may call it.
+
+    shapes, target  as of `_HeldProgram`
+    """
+
+    def __init__(self, program: ExportedProgram, build: Build, shapes: Shapes, target: str = ""):
+        from autosched.frontend.torch.stages import StagedProgram
+
+        _HeldProgram.__init__(self, program, shapes, target)
+        StagedModel.__init__(self, "main", list(self.inputs), build)
+        self._stages, self._fitting = StagedProgram(program), BuiltSizes[dict[str, int]]()
+        self._dtypes = self._stages.input_dtypes()
+
+    def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Value]:
+        values = self.values_of(args, named)
+        for name, value in values.items():
+            if dtype_name(value.dtype) != self._dtypes[name]:
+                raise InvalidTypeError(f"input '{name}' has dtype {value.dtype} instead of {self._dtypes[name]}")
+        shapes = {name: value.shape for name, value in values.items()}
+        self._fitting.get(tuple(shapes.values()), lambda: self.sizes_of(shapes))
+        return {**values}
+
+    def import_stage(self, there: Mapping[str, Value], known: tuple[str, ...], opened: OpenSizes | None) -> Stage:
+        return self._stages.stage(there, known, opened)
+
+    def prepare(self) -> None:
+        """Compile the first stages where all sizes are known, so that what is wrong is said before a call."""
+        if all(isinstance(d, int) for dims in self.inputs.values() for d in dims):
+            there: dict[str, Value] = {n: np.zeros(dims, self._dtypes[n]) for n, dims in self.inputs.items()}
+            self._next(self._start, there, list(there), {})

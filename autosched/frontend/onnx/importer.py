@@ -30,6 +30,7 @@ from autosched.frontend.onnx.old_opsets import updated
 from autosched.frontend.onnx.registry import CONVERTERS
 from autosched.frontend.onnx.sizes import BROADCASTS, Sizes, alike, of_sizes
 from autosched.frontend.size_arithmetic import size_of_text
+from autosched.frontend.stages import is_known
 from autosched.ir.module import IRModule
 from autosched.ir.node import Span
 from autosched.relax.block_builder import BlockBuilder
@@ -463,13 +464,6 @@ class Importer:
 def is_tensor(value: object) -> bool:
     """Whether kernels can take an array."""
     return isinstance(value, np.ndarray) and str(value.dtype) in KERNEL_DTYPES
-
-
-def is_known(x: object) -> bool:
-    """Whether the contents of a node's input may be used at import."""
-    if isinstance(x, Tuple):
-        return all(map(is_known, x.fields))
-    return x is None or isinstance(x, Constant) or (isinstance(x, Held) and x.is_known)
 
 
 def contents_of(x: object) -> Any:

@@ -72,6 +72,19 @@ class LibraryCall:
         """Who computes it, for reports."""
         return "NumPy" if self.op_name in LIBRARY else "onnx.reference"
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The values that it gives."""
+        return tuple(self.node.output)
+
+    def check(self, inputs: Sequence[object]) -> None:
+        """Refuse what no library computes. Raises ImportModelError."""
+        check_library(self, inputs)
+
+    def run(self, inputs: Sequence[object]) -> tuple[object, ...]:
+        """The outputs, as `run_library` gives them."""
+        return run_library(self, inputs)
+
     @cached_property
     def attributes(self) -> Mapping[str, Any]:
         """The node's attributes."""

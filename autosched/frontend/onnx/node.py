@@ -11,6 +11,7 @@ import numpy as np
 
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx.contents import MOST_CONSTANT_BYTES
+from autosched.frontend.size_arithmetic import empty, info_of, is_empty
 from autosched.relax.expr import Call, Constant, Expr, Tuple
 from autosched.relax.op.registry import definition_of, is_constant, python_argument
 from autosched.relax.struct_info import Dim, TensorStructInfo, tensor_infos
@@ -83,14 +84,6 @@ def fold(call: Expr) -> Expr | None:
     if isinstance(result, tuple):
         return Tuple(tuple(Constant(np.ascontiguousarray(r)) for r in result))
     return Constant(_compact(result))
-
-
-def empty(call: Expr) -> Constant | None:
-    """The constant that a call gives whose result has no elements."""
-    info = call.struct_info
-    if isinstance(call, Call) and isinstance(info, TensorStructInfo) and info.is_static and 0 in info.static_shape:
-        return Constant(np.zeros(info.static_shape, info.dtype))
-    return None
 
 
 def _compact(x: np.ndarray) -> np.ndarray:
@@ -207,17 +200,6 @@ class Node:
     def number(self, index: int) -> float:
         """A constant input as a number."""
         return float(self.array(index).reshape(-1)[0])
-
-
-def is_empty(x: Expr) -> bool:
-    """Whether a tensor is known to have no elements."""
-    return any(isinstance(d, int) and d == 0 for d in info_of(x).dims)
-
-
-def info_of(x: Expr) -> TensorStructInfo:
-    """The type of a tensor."""
-    (info,) = tensor_infos(x.struct_info)
-    return info
 
 
 def constant(value: object, dtype: str) -> Constant:

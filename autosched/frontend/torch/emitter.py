@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from autosched.errors import ImportModelError
-from autosched.frontend.size_arithmetic import agreeing, are_same, info_of
+from autosched.frontend.size_arithmetic import agreeing, are_same, empty, info_of
 from autosched.ir.node import Span
 from autosched.relax import op
 from autosched.relax.block_builder import BlockBuilder
@@ -28,6 +28,10 @@ RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2}  # of kinds, w
 DEFAULT_DTYPES = (("bool", bool), ("int64", int), ("float32", float))  # of Python numbers
 
 
+class DataNeededError(ImportModelError):
+    """Sizes or numbers follow from what the model computes."""
+
+
 @dataclass
 class Emitter:
     """Binds expressions in the function that is being written.
@@ -43,12 +47,16 @@ class Emitter:
     source: fx.Node | None = None
 
     def __call__(self, expr: Expr) -> Expr:
-        """Bind a value."""
-        return self.builder.emit(with_origin(expr, Span(self.node, 0)) if self.node else expr)
+        """Bind a value; one without elements is a constant."""
+        return empty(expr) or self.builder.emit(with_origin(expr, Span(self.node, 0)) if self.node else expr)
 
     def fail(self, message: str, hint: str | None = None) -> ImportModelError:
         """The error to raise for something that the node asks and we do not have."""
         return ImportModelError(message, where=f"node '{self.node}'", hint=hint)
+
+    def needs_data(self, message: str) -> DataNeededError:
+        """The error to raise where a size or a number follows from what the model computes."""
+        return DataNeededError(message, where=f"node '{self.node}'")
 
     def dtype(self, value: object) -> str:
         """Our name of a torch.dtype. Raises ImportModelError for one that we do not have."""

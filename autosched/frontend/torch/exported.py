@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.frontend.size_arithmetic import larger, plain, size_of_text, smaller
 from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
-from autosched.frontend.torch.emitter import Value, info_of
+from autosched.frontend.torch.emitter import DataNeededError, Value, info_of
 from autosched.frontend.torch.graph import (
     CustomConverters,
     array_of,
@@ -109,7 +109,7 @@ def _importer(
         raise InvalidTypeError(
             f"from_exported_program takes a torch.export.ExportedProgram, not a {type(exported_program).__name__}"
         )
-    program = _decomposed(exported_program) if decompose else exported_program
+    program = decomposed(exported_program) if decompose else exported_program
     sizes = sizes_of(exported_program, shapes) if shapes else {}
     return Importer(program, keep_params, custom, sizes, states_as_inputs)
 
@@ -183,11 +183,17 @@ def _number(bound: object) -> int | None:
     return int(bound) if is_number else None  # type: ignore[call-overload]
 
 
-def _decomposed(program: ExportedProgram) -> ExportedProgram:
-    """The program with what we have no converter for taken apart, as far as PyTorch knows how."""
+def decomposed(program: ExportedProgram, without_writes: bool = False) -> ExportedProgram:
+    """The program with what we have no converter for taken apart, as far as PyTorch knows how.
+
+    without_writes  also where tensors are changed in place and nobody else shows their memory
+    """
     import torch
 
-    if all(_is_known(n, {}) and (not writes(n) or is_plain_write(n)) for n in all_nodes(program)):
+    def is_fine(node: fx.Node) -> bool:
+        return _is_known(node, {}) and (not writes(node) or (is_plain_write(node) and not without_writes))
+
+    if all(map(is_fine, all_nodes(program))):
         return program
     table = torch.export.default_decompositions()
     shares_memory = any(writes(n) and not is_plain_write(n) for n in all_nodes(program))
@@ -206,10 +212,15 @@ def _further_decomposed(program: ExportedProgram) -> ExportedProgram:
     return program.run_decompositions(table) if table else program
 
 
-def _needed(graph: fx.Graph) -> list[fx.Node]:
-    """The calls that outputs and writes need, in order; numbers that PyTorch's checks alone read are left out."""
+def needed_calls(graph: fx.Graph, ready: Container[fx.Node] = ()) -> list[fx.Node]:
+    """The calls that outputs and writes need, in order; numbers that PyTorch's checks alone read are left out.
+
+    ready  nodes that are computed already, with what these alone need
+    """
     needed: set[fx.Node] = set()
     for node in reversed(graph.nodes):
+        if node in ready:
+            continue
         is_end = node.op == "output" or (node.op == "call_function" and writes(node))
         if is_end or not needed.isdisjoint(node.users):
             needed.add(node)
@@ -251,7 +262,7 @@ class Importer:
         self.placeholders()
         with builder.function("main"):
             with builder.dataflow():
-                for node in _needed(self.program.graph):
+                for node in needed_calls(self.program.graph):
                     self.call(node)
                 outputs = self.outputs()
                 if len(outputs) == 1 and unwrap:
@@ -389,7 +400,7 @@ class Importer:
         try:
             value = run_converter(self.emitter, name, args, _without_devices(kwargs))
         except ImportModelError as error:
-            if not self.symbols or error.hint:
+            if not self.symbols or error.hint or isinstance(error, DataNeededError):
                 raise
             hint = f"its sizes {', '.join(self.symbols)} are dynamic: give shapes of inputs (--shapes)"
             raise ImportModelError(error.message, where=error.where, hint=hint) from error

@@ -67,6 +67,15 @@ def array_of(tensor: torch.Tensor, name: str) -> np.ndarray:
         raise ImportModelError(f"tensor '{name}' of shape {list(tensor.shape)} cannot be read: {error}") from None
 
 
+def tensor_of(array: np.ndarray) -> torch.Tensor:
+    """An array as a tensor of PyTorch's, in the same memory."""
+    import torch
+
+    if array.dtype.kind == "V":  # bfloat16
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
 def constant_of(array: np.ndarray) -> Constant | Complex:
     """Values that are known, as the graph's operators take them."""
     return complex_constant(array) if array.dtype.kind == "c" else Constant(array)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.frontend.size_arithmetic import TO_THE_END, cut, is_same, plain, sliced
+from autosched.frontend.size_arithmetic import TO_THE_END, cut, is_same, plain, sliced, tiled
 from autosched.frontend.torch.emitter import Emitter, Ints, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
@@ -89,7 +89,7 @@ def embedding(t: Emitter, weight: Expr, indices: Expr, *_: object, **__: object)
 def one_hot(t: Emitter, input: Expr, num_classes: int = -1) -> Expr:
     """[*, num_classes] of int64; a class that there is not is an error when the model runs."""
     if num_classes <= 0:
-        raise t.fail("one_hot with as many classes as the values say is not supported")
+        raise t.needs_data("one_hot with as many classes as the values say")
     known = t(op.take(constant(np.arange(num_classes), "int64"), input, axis=0, mode="positive"))
     return op.one_hot(known, constant(1, "int64"), constant(0, "int64"), depth=num_classes)
 
@@ -119,7 +119,7 @@ def integer_positions(t: Emitter, indices: Sequence[Expr | None]) -> list[Expr |
         elif isinstance(index, Constant):
             result += [constant(p, "int64") for p in np.nonzero(index.data)]
         else:
-            raise t.fail("an index by a mask that the model computes has a result of unknown size")
+            raise t.needs_data("an index by a mask that the model computes has a result of unknown size")
     return result
 
 
@@ -258,18 +258,47 @@ def roll(t: Emitter, input: Expr, shifts: Ints, dims: Ints = ()) -> Expr:
     return t.reshape(x, shape)
 
 
-@converter("nonzero", "masked_select", "nonzero_static")
-def of_unknown_size(t: Emitter, input: Expr, *_: object, **__: object) -> Expr:
-    if isinstance(input, Constant) and not _:
+@converter("nonzero")
+def nonzero(t: Emitter, input: Expr) -> Expr:
+    if isinstance(input, Constant):
         return constant(np.argwhere(input.data), "int64")
-    raise t.fail("the size of the result depends on what the model computes, which is not supported")
+    return of_unknown_size(t)
+
+
+@converter(
+    "masked_select", "nonzero_static", "nonzero_numpy", "bincount", "_unique", "_unique2",
+    "unique_dim", "unique_consecutive", "unique_dim_consecutive",
+)  # fmt: skip
+def of_unknown_size(t: Emitter, *_: object, **__: object) -> Expr:
+    raise t.needs_data("the size of the result depends on what the model computes")
+
+
+@converter("repeat_interleave")
+def repeat_interleave(
+    t: Emitter, input: Expr, repeats: Expr | Dim | None = None, dim: int | None = None, output_size: Dim | None = None
+) -> Expr:
+    """Each element so many times, one number for all or one each; of repeats alone the positions that this takes."""
+    if repeats is None:
+        if isinstance(input, Constant):
+            return constant(np.repeat(np.arange(len(input.data)), input.data), info_of(input).dtype)
+        return of_unknown_size(t)
+    x = t.reshape(input, (-1,)) if dim is None else input
+    axis, shape = positive(dim or 0, len(t.shape(x))), t.shape(x)
+    if isinstance(repeats, Constant) and isinstance(shape[axis], int):
+        each = np.broadcast_to(repeats.data, (shape[axis],))
+        return chosen(t, x, axis, np.repeat(np.arange(shape[axis]), each))
+    if isinstance(repeats, Expr):
+        return of_unknown_size(t)
+    apart = t.reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    wide = t(tiled(apart, [repeats if i == axis + 1 else 1 for i in range(len(shape) + 1)], t))
+    return t.reshape(wide, (*shape[:axis], plain(shape[axis] * repeats), *shape[axis + 1 :]))
 
 
 @converter("_local_scalar_dense", "item")
 def item(t: Emitter, input: Expr) -> Any:
     if isinstance(input, Constant):
         return input.data.item()
-    raise t.fail("a Python number that the model computes is not supported")
+    raise t.needs_data("a Python number that the model computes")
 
 
 @converter("rand", "randn", "randperm", "bernoulli", "rand_like", "randn_like", "randint", "multinomial", "normal")

@@ -13,6 +13,7 @@ from autosched.frontend.torch.emitter import Emitter, Ints, common_dtype, consta
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr, TupleGetItem
+from autosched.relax.op.manipulate import split_sizes
 from autosched.relax.struct_info import Dim
 from autosched.tir.expr import PrimExpr
 
@@ -147,6 +148,8 @@ def split(t: Emitter, input: Expr, split_size: Ints | None = None, dim: int = 0,
             cuts.append(at)
     if not cuts:
         return (input,)
+    if 0 in split_sizes(extent, cuts):
+        return _open_pieces(t, input, split_sizes(extent, cuts), axis)
     pieces = t(op.split(input, indices_or_sections=cuts, axis=positive(dim, len(t.shape(input)))))
     return tuple(TupleGetItem(pieces, i) for i in range(len(cuts) + 1))
 

@@ -1,0 +1,257 @@
+"""An exported program imported stage by stage (`frontend.stages`), for those whose sizes or numbers follow from data.
+
+PyTorch computes operators whose result is as large as their data says (`nonzero`, `unique`, an index by a mask); a
+number that the program takes out of a tensor (`item`) is read between two stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autosched.errors import ImportModelError, WrongInputError
+from autosched.frontend.size_arithmetic import is_empty
+from autosched.frontend.stages import ContentsNeededError, Form, OpenSizes, Stage, StageWriter
+from autosched.frontend.torch.complex_values import Complex
+from autosched.frontend.torch.control import is_control
+from autosched.frontend.torch.emitter import DataNeededError, info_of
+from autosched.frontend.torch.exported import Importer, decomposed, needed_calls
+from autosched.frontend.torch.graph import array_of, constant_of, operator_name, tensor_of
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.tir.expr import PrimExpr
+from autosched.tir.functor import free_vars
+
+if TYPE_CHECKING:
+    from torch import fx
+    from torch.export import ExportedProgram
+
+NUMBERS_OF_TENSORS = ("_local_scalar_dense", "item")
+PARTS = ("real", "imag")
+
+
+@dataclass(frozen=True, eq=False)
+class TorchCall:
+    """A node to be computed by PyTorch.
+
+    names  of the node's result, or of the items of it that are read, with their numbers
+    """
+
+    node: fx.Node
+    inputs: tuple[str, ...]
+    names: tuple[tuple[str, int | None], ...]
+
+    @staticmethod
+    def of(node: fx.Node) -> TorchCall:
+        """The call of a node. Raises ImportModelError where its results are read as a whole."""
+        items = [u for u in node.users if operator_name(u.target) == "getitem"]
+        if items and len(items) < len(node.users):
+            raise ImportModelError(f"{operator_name(node.target)}: its results are read as a whole", where=node.name)
+        names = tuple((u.name, u.args[1]) for u in items) or ((node.name, None),)
+        return TorchCall(node, tuple(dict.fromkeys(n.name for n in node.all_input_nodes)), names)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The values that it gives."""
+        return tuple(name for name, _ in self.names)
+
+    @property
+    def name(self) -> str:
+        return str(self.node.name)
+
+    @property
+    def op_name(self) -> str:
+        return operator_name(self.node.target)
+
+    @property
+    def library_name(self) -> str:
+        return "PyTorch"
+
+    def check(self, inputs: Sequence[object]) -> None:
+        """PyTorch has computed with these types when the program was exported."""
+
+    def run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs. Raises WrongInputError for values that the operator does not take."""
+        import torch
+
+        values = {n: tensor_of(x) if isinstance(x, np.ndarray) else x for n, x in zip(self.inputs, inputs, strict=True)}
+        args, kwargs = torch.fx.node.map_arg((self.node.args, self.node.kwargs), lambda n: values[n.name])
+        try:
+            with torch.no_grad():
+                found = self.node.target(*args, **kwargs)
+        except (RuntimeError, ValueError, LookupError, TypeError) as error:
+            text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise WrongInputError(f"{self.op_name}: {text}", where=f"node '{self.name}'") from error
+        return tuple(array_of(found if i is None else found[i], name) for name, i in self.names)
+
+
+class StagedProgram:
+    """A program whose stages can be imported. Raises ImportModelError for operators without converter."""
+
+    def __init__(self, program: ExportedProgram):
+        self.program = decomposed(program, without_writes=True)
+        if self.program.graph_signature.buffers_to_mutate:
+            raise ImportModelError("the program changes its buffers, and sizes in it follow from data")
+        Importer(self.program, False, {}, {}).refuse()
+
+    def input_dtypes(self) -> dict[str, str]:
+        """The dtypes of the program's inputs by name. Raises ImportModelError for one that is not supported."""
+        importer = Importer(self.program, False, {}, {})
+        importer.placeholders()
+        return {var.name: info_of(var).dtype for var in importer.inputs}
+
+    def stage(self, values: Mapping[str, object], known: Sequence[str], open_sizes: OpenSizes | None = None) -> Stage:
+        """The next stage.
+
+        values      what is there: the program's inputs, what earlier stages gave (arrays, lists of them, numbers)
+        known       those whose contents may be used
+        open_sizes  what is open in them; the stage is for these values alone where nothing is
+        Raises ImportModelError for what no later stage can do either, ContentsNeededError for what cannot be open.
+        """
+        return _StageImporter(self.program, values, known, open_sizes or OpenSizes()).stage()
+
+
+class _StageImporter(StageWriter, Importer):
+    def __init__(
+        self, program: ExportedProgram, values: Mapping[str, object], known: Sequence[str], open_sizes: OpenSizes
+    ):
+        Importer.__init__(self, program, False, {}, {})
+        StageWriter.__init__(self, values, known, open_sizes)
+        self.waiting: list[fx.Node] = []
+        self.depth = 0
+
+    def stage(self) -> Stage:
+        """Import what can be imported, and see what comes next."""
+        return self.write(self.emitter.builder, lambda name: name.replace(" ", "_"), self.imported)
+
+    def imported(self, outputs: list[Expr]) -> Stage:
+        """Import what can be, and say what comes next."""
+        self.placeholders()
+        ready = {node for node in self.program.graph.nodes if self.is_there(node)}
+        self.values |= {node: self.found(node.name) for node in ready}
+        for node in needed_calls(self.program.graph, ready):
+            self.call(node)
+        (end,) = (n for n in self.program.graph.nodes if n.op == "output")
+        if not any(node.name in self.blocked for node in end.all_input_nodes):
+            return self.last(self.outputs(), outputs)
+        wanted = [n.name for node in (*self.waiting, end) for n in node.all_input_nodes]
+        wanted += [f"{name}.{part}" for name in wanted for part in PARTS]
+        values: dict[str, object] = {}
+        for node, value in self.values.items():
+            if isinstance(value, Complex):
+                parts = value.real, value.imaginary(self.emitter)
+                values |= {f"{node.name}.{part}": x for part, x in zip(PARTS, parts)}
+            else:
+                values[node.name] = value
+        return self.next(values, wanted, lambda value: value, outputs)
+
+    def input(self, node: fx.Node) -> None:
+        """The program's inputs are among the values that are there."""
+        if node.name not in self.there:
+            super().input(node)
+
+    def is_there(self, node: fx.Node) -> bool:
+        return node.name in self.there or f"{node.name}.{PARTS[0]}" in self.there
+
+    def found(self, name: str) -> Any:
+        """A value that is there, as converters take it."""
+        if name not in self.there:
+            return Complex(*(self.found(f"{name}.{part}") for part in PARTS))
+        if name in self.open.numbers:
+            return self.open.numbers[name]
+        return self.expression(name, self.there[name])
+
+    def expression(self, name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            names = [f"{name}.{i}" for i in range(len(value))]
+            self.known |= set(names) if name in self.known else set()
+            return tuple(self.expression(n, item) for n, item in zip(names, value))
+        if not isinstance(value, np.ndarray):
+            return value
+        if name in self.open.contents:
+            dims, dtype = ShapeExpr(self.open.contents[name]), str(value.dtype)
+            return self.emitter(op.size_values(dims, is_scalar=value.ndim == 0, dtype=dtype))
+        return self.taken(name, name.replace(".", "_"), value)
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def call(self, node: fx.Node) -> None:
+        if self.depth:
+            super().call(node)
+        elif any(n.name in self.blocked for n in node.all_input_nodes):
+            self.block(node)
+        elif operator_name(node.target) in NUMBERS_OF_TENSORS and node.args[0].name in self.open.contents:
+            (self.values[node],) = self.open.contents[node.args[0].name]
+        elif any(isinstance(x, Expr) and is_empty(x) for x in self.inputs_of(node)):
+            self.without_elements(node)
+        else:
+            self.now_or_later(node)
+
+    def inputs_of(self, node: fx.Node) -> list[Any]:
+        return [self.values.get(n) for n in node.all_input_nodes]
+
+    def without_elements(self, node: fx.Node) -> None:
+        """Import a node of which an input has no elements; PyTorch computes it, unless its results have none either."""
+        call = TorchCall.of(node)
+        if all(isinstance(x, Constant | int | float) for x in self.inputs_of(node)):
+            found = call.run([x.data if isinstance(x, Constant) else x for x in self.inputs_of(node)])
+            by_name = dict(zip(call.outputs, found))
+            self.values |= {n: constant_of(by_name[n.name]) for n in (node, *node.users) if n.name in by_name}
+            return
+        try:
+            super().call(node)
+        except ImportModelError:
+            pass
+        else:
+            value = self.values[node]
+            if all(isinstance(x, Expr) and is_empty(x) for x in (value if isinstance(value, tuple) else (value,))):
+                return
+        self.called.append(call)
+        self.block(node)
+
+    def now_or_later(self, node: fx.Node) -> None:
+        """Import a node; leave it to a later stage where data is missing."""
+        try:
+            super().call(node)
+        except DataNeededError as error:
+            if is_control(node.target):
+                raise ImportModelError(error.message, where=error.where) from error
+            if operator_name(node.target) in NUMBERS_OF_TENSORS:
+                self.needed[node.args[0].name] = self.values[node.args[0]]
+            elif any(isinstance(self.values[n], Complex) for n in node.all_input_nodes):
+                raise ImportModelError(f"{node.target} of complex numbers", where=error.where) from error
+            else:
+                self.called.append(TorchCall.of(node))
+            self.block(node)
+        except ImportModelError as error:
+            if (name := self.open_number_of(node)) is None:
+                raise
+            unknown = ContentsNeededError(error.message, where=error.where)
+            unknown.name = name
+            raise unknown from error
+
+    def open_number_of(self, node: fx.Node) -> str | None:
+        """The name of an open number that a node computes with, if any."""
+        sizes = [x for n in node.all_input_nodes if isinstance(x := self.values.get(n), PrimExpr)]
+        used = {v for x in sizes for v in free_vars(x)}
+        return next((n for n, dims in self.open.contents.items() if not used.isdisjoint(dims)), None)
+
+    def subgraph(self, graph_module: fx.GraphModule, args: Sequence[object]) -> tuple[Any, ...]:
+        self.depth += 1
+        try:
+            return super().subgraph(graph_module, args)
+        finally:
+            self.depth -= 1
+
+    def block(self, node: fx.Node) -> None:
+        """Leave a node to a later stage, and all that read what it gives."""
+        self.blocked.add(node.name)
+        self.waiting.append(node)
+
+    def form(self, value: Any, outputs: list[Expr]) -> Form:
+        if isinstance(value, Complex):
+            raise ImportModelError("complex numbers among several values, between which sizes follow from data")
+        return super().form(value, outputs)

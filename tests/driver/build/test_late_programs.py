@@ -1,0 +1,250 @@
+"""Exported programs whose sizes or numbers follow from data: compiled stage by stage, once for all sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+
+import autosched
+from autosched.driver.build.torch_programs import LateProgram
+from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, WrongInputError
+from autosched.records import FallbackContext
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+def late(model: nn.Module, given: Tensors, **options: Any) -> LateProgram:
+    built = autosched.build(export(model.eval(), given, **options), target="cpu", records=FallbackContext())
+    assert isinstance(built, LateProgram)
+    return built
+
+
+def agrees(built: Any, model: nn.Module, given: Tensors) -> None:
+    """Values, dtypes and shapes are PyTorch's."""
+    found = built(*(x.numpy() for x in given))
+    with torch.no_grad():
+        wanted = model(*given)
+    pairs = zip(found if isinstance(found, tuple) else (found,), wanted if isinstance(wanted, tuple) else (wanted,),
+                strict=True)  # fmt: skip
+    for ours, theirs in pairs:
+        array = np.asarray(ours)
+        assert str(array.dtype) == str(theirs.dtype).removeprefix("torch.") and array.shape == tuple(theirs.shape)
+        np.testing.assert_allclose(array, theirs.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def serves_all_sizes(model: nn.Module, calls: Sequence[Tensors], first: int = 2, **options: Any) -> LateProgram:
+    """Calls agree, and no stage is made behind the first ones."""
+    built = late(model, calls[0], **options)
+    for number, given in enumerate(calls):
+        if number == first:
+            made = len(built.steps)
+        agrees(built, model, given)
+    assert len(built.steps) == made
+    return built
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def mask(count: int, size: int = 10, seed: int = 0) -> torch.Tensor:
+    """So many elements hold."""
+    return torch.randperm(size, generator=torch.Generator().manual_seed(seed)) < count
+
+
+class Masked(nn.Module):
+    """Rows that a mask chooses, in and out of a linear layer, their positions, a sum over them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor, m: torch.Tensor) -> Tensors:
+        positions = m.nonzero()
+        return torch.softmax(self.linear(x)[m], -1), positions, (x * 2)[positions[:, 0]].sum(0)
+
+
+@pytest.fixture(scope="module")
+def masked() -> LateProgram:
+    return serves_all_sizes(
+        _MASKED, [(random(10, 8, seed=i), mask(n, seed=i)) for i, n in enumerate((5, 6, 3, 9, 2))]
+    )  # fmt: skip
+
+
+torch.manual_seed(0)
+_MASKED = Masked()
+
+
+@pytest.mark.parametrize("count", (0, 1, 10, 4))
+def test_none_one_all(masked: LateProgram, count: int) -> None:
+    agrees(masked, _MASKED, (random(10, 8), mask(count)))
+
+
+def test_threads_with_other_counts(masked: LateProgram) -> None:
+    def call(number: int) -> None:
+        agrees(masked, _MASKED, (random(10, 8, seed=number), mask(number % 11, seed=number)))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(call, range(80)))
+
+
+def test_it_is_saved_and_compiled_where_it_is_loaded(masked: LateProgram, tmp_path: Path) -> None:
+    masked.save(tmp_path / "model.asx")
+    loaded = autosched.load(tmp_path / "model.asx")
+    assert isinstance(loaded, LateProgram)
+    for count in (3, 0, 7):
+        agrees(loaded, _MASKED, (random(10, 8), mask(count)))
+
+
+def test_a_mask_of_the_wrong_size_is_refused(masked: LateProgram) -> None:
+    with pytest.raises(ShapeError, match="m"):
+        masked(np.zeros((10, 8), "f4"), np.ones(9, bool))
+    with pytest.raises(InvalidTypeError, match="dtype int64 instead of bool"):
+        masked(np.zeros((10, 8), "f4"), np.ones(10, np.int64))
+    with pytest.raises(InvalidTypeError, match="'m' is missing"):
+        masked(np.zeros((10, 8), "f4"))
+
+
+def test_what_pytorch_computes_is_told(masked: LateProgram) -> None:
+    assert {(call.op_name, call.library_name) for call in masked.calls} == {
+        ("index", "PyTorch"),
+        ("nonzero", "PyTorch"),
+    }
+
+
+class Taken(nn.Module):
+    def forward(self, x: torch.Tensor, k: torch.Tensor) -> Tensors:
+        n = k.item()
+        torch._check(n >= 0)
+        torch._check(n <= x.shape[0])
+        return x[:n] * 2, x[:n].sum(0), torch.arange(n), x * n, torch.tensor(3) * n
+
+
+@pytest.mark.parametrize("dtype", (torch.int64, torch.int32))
+def test_a_number_out_of_a_tensor_is_a_size(dtype: torch.dtype) -> None:
+    calls = [(random(10, 8, seed=n), torch.tensor(n, dtype=dtype)) for n in (3, 4, 5, 10, 1)]
+    agrees(serves_all_sizes(Taken(), calls), Taken(), (random(10, 8), torch.tensor(0, dtype=dtype)))
+
+
+class Split(nn.Module):
+    """Pieces of sizes that a tensor says."""
+
+    def forward(self, x: torch.Tensor, sizes: torch.Tensor) -> Tensors:
+        pieces = torch.split(x * 2, sizes.tolist(), 0)
+        return torch.cat([piece * (i + 1) for i, piece in enumerate(pieces)], 0), pieces[1].sum(0)
+
+
+def test_pieces_of_sizes_that_a_tensor_says() -> None:
+    calls = [(random(10, 8), torch.tensor(k)) for k in ([3, 4, 3], [5, 1, 4], [2, 2, 6], [1, 8, 1])]
+    built = serves_all_sizes(Split(), calls)
+    for sizes in ([10, 0, 0], [0, 4, 6]):
+        agrees(built, Split(), (random(10, 8), torch.tensor(sizes)))
+
+
+class Counted(nn.Module):
+    def forward(self, x: torch.Tensor, r: torch.Tensor) -> Tensors:
+        chosen = x[torch.repeat_interleave(r)] + 1
+        values, places, counts = torch.unique(r, return_inverse=True, return_counts=True)
+        return chosen, values * 2, places, counts, torch.masked_select(x, x > 0).sum(), torch.bincount(r)
+
+
+def test_operators_whose_results_are_as_large_as_data_says() -> None:
+    calls = [
+        (random(4, 8, seed=r[0]), torch.tensor(r)) for r in ([3, 4, 3, 1], [5, 1, 4, 2], [2, 9, 6, 2], [1, 8, 7, 3])
+    ]
+    built = serves_all_sizes(Counted(), calls)
+    agrees(built, Counted(), (random(4, 8), torch.tensor([0, 0, 0, 0])))
+    with pytest.raises(WrongInputError, match="repeat"):
+        built(np.zeros((4, 8), "f4"), np.array([1, -1, 2, 2]))
+
+
+class Written(nn.Module):
+    """Values put where a mask holds, positions as `where` gives them."""
+
+    def forward(self, x: torch.Tensor, m: torch.Tensor) -> Tensors:
+        y = torch.zeros_like(x)
+        y[m] = x[m] * 3 + 1
+        i, j = torch.where(x > 0)
+        return y, i, j, x[i, j]
+
+
+def test_values_are_written_where_a_mask_holds() -> None:
+    built = late(Written(), (random(10, 8), mask(5)))
+    for count in (5, 6, 0, 1, 10, 3):
+        agrees(built, Written(), (random(10, 8, seed=count), mask(count)))
+
+
+class Repeated(nn.Module):
+    """A filter behind a filter, over rows whose number is open too."""
+
+    def forward(self, x: torch.Tensor, m: torch.Tensor) -> Tensors:
+        y = x[m]
+        z = y[y[:, 0] > 0]
+        return torch.cat([z, y, x], 0), z @ x.T
+
+
+def test_filters_beside_open_dimensions() -> None:
+    n = Dim("n", min=2, max=64)
+    calls = [(random(size, 6, seed=size), mask(size - 3, size)) for size in (10, 12, 14, 20, 9)]
+    built = serves_all_sizes(Repeated(), calls, 3, dynamic_shapes=({0: n}, {0: n}))
+    with pytest.raises(ShapeError, match="the program was exported for 2 to 64"):
+        built(np.zeros((65, 6), "f4"), np.ones(65, bool))
+    with pytest.raises(ShapeError, match="shape"):
+        built(np.zeros((12, 6), "f4"), np.ones(9, bool))
+
+
+def test_bfloat16_goes_through_pytorch_and_back() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+            return ((x * 2)[m] + 1).float()
+
+    built, model = late(Model(), (random(10, 8).bfloat16(), mask(5))), Model()
+    for count in (5, 3, 0):
+        x = random(10, 8, seed=count).bfloat16()
+        found = built(x.view(torch.int16).numpy().view("bfloat16"), mask(count).numpy())
+        np.testing.assert_allclose(np.asarray(found), model(x, mask(count)).numpy(), rtol=1e-2)
+
+
+def test_complex_numbers_go_from_stage_to_stage() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+            turned = torch.polar(torch.ones_like(x), x)
+            n = k.item()
+            torch._check(n > 0)
+            torch._check(n < x.shape[0])
+            return torch.view_as_real(turned[:n] * turned[:n])
+
+    built = late(Model(), (random(10, 8), torch.tensor(4)))
+    for n in (4, 5, 6):
+        agrees(built, Model(), (random(10, 8, seed=n), torch.tensor(n)))
+
+
+def test_a_branch_whose_sizes_follow_from_data_is_refused() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, lambda x: x[x > 0].sum(), lambda x: x.sum(), (x,))
+
+    with pytest.raises(ImportModelError, match="an index by a mask"):
+        autosched.build(export(Model(), (random(4),)), target="cpu")
+
+
+def test_buffers_that_change_beside_such_sizes_are_refused() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count.add_(1)
+            return x[x > 0] + self.count
+
+    with pytest.raises(ImportModelError, match="changes its buffers"):
+        autosched.build(export(Model(), (random(4),)), target="cpu")
