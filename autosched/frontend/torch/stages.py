@@ -6,6 +6,7 @@ number that the program takes out of a tensor (`item`) is read between two stage
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import ImportModelError, WrongInputError
-from autosched.frontend.size_arithmetic import is_empty
+from autosched.frontend.size_arithmetic import is_empty, is_same, plain
 from autosched.frontend.stages import ContentsNeededError, Form, OpenSizes, Stage, StageWriter
 from autosched.frontend.torch.complex_values import Complex
 from autosched.frontend.torch.control import is_control
 from autosched.frontend.torch.emitter import DataNeededError, info_of
-from autosched.frontend.torch.exported import Importer, decomposed, needed_calls
+from autosched.frontend.torch.exported import SIZES, Importer, decomposed, needed_calls
 from autosched.frontend.torch.graph import array_of, constant_of, operator_name, tensor_of
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.relax.struct_info import Dim, TensorStructInfo
 from autosched.tir.expr import PrimExpr
 from autosched.tir.functor import free_vars
 
@@ -121,6 +123,7 @@ class _StageImporter(StageWriter, Importer):
         Importer.__init__(self, program, False, {}, {})
         StageWriter.__init__(self, values, known, open_sizes)
         self.waiting: list[fx.Node] = []
+        self.equal: list[tuple[PrimExpr, Dim]] = []
         self.depth = 0
 
     def stage(self) -> Stage:
@@ -132,8 +135,12 @@ class _StageImporter(StageWriter, Importer):
         self.placeholders()
         ready = {node for node in self.program.graph.nodes if self.is_there(node)}
         self.values |= {node: self.found(node.name) for node in ready}
-        for node in needed_calls(self.program.graph, ready):
-            self.call(node)
+        needed = {*needed_calls(self.program.graph, ready)}
+        for node in self.program.graph.nodes:
+            if node in needed:
+                self.call(node)
+            elif node.op == "call_function" and operator_name(node.target) == "_assert_scalar":
+                self.learn(node.args[0])
         (end,) = (n for n in self.program.graph.nodes if n.op == "output")
         if not any(node.name in self.blocked for node in end.all_input_nodes):
             return self.last(self.outputs(), outputs)
@@ -176,6 +183,32 @@ class _StageImporter(StageWriter, Importer):
             return self.emitter(op.size_values(dims, is_scalar=value.ndim == 0, dtype=dtype))
         return self.taken(name, name.replace(".", "_"), value)
 
+    # --- sizes that the program says to be equal ---------------------------------------------------------------------
+
+    def learn(self, condition: object) -> None:
+        """Remember that two sizes are equal, where PyTorch's check of it says so; `agreeing_sizes` asks each call."""
+        if getattr(condition, "target", None) is not operator.eq:
+            return
+        first, second = map(self.number_of, condition.args)
+        if isinstance(first, PrimExpr) and second is not None:
+            self.equal.append((first, second))
+
+    def number_of(self, x: Any) -> Dim | None:
+        """What an argument of a check is, where that is known here or follows from open sizes."""
+        if isinstance(x, int) or x in self.values:
+            found = x if isinstance(x, int) else self.values[x]
+            return found if isinstance(found, int | PrimExpr) else None
+        name = operator_name(x.target)
+        args = [self.number_of(a) for a in x.args] if name in SIZES else [None]
+        return None if None in args else plain(SIZES[name](*args))
+
+    def agreeing_sizes(self, value: Any) -> Any:
+        """A tensor under sizes that the program has said its own to be equal to."""
+        if not isinstance(value, Expr) or not self.equal or not isinstance(value.struct_info, TensorStructInfo):
+            return value
+        dims = [next((b for a, b in self.equal if is_same(d, a)), d) for d in value.struct_info.dims]
+        return self.emitter.reshape(value, dims)
+
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def call(self, node: fx.Node) -> None:
@@ -216,6 +249,7 @@ class _StageImporter(StageWriter, Importer):
         """Import a node; leave it to a later stage where data is missing."""
         try:
             super().call(node)
+            self.values[node] = self.agreeing_sizes(self.values[node])
         except DataNeededError as error:
             if is_control(node.target):
                 raise ImportModelError(error.message, where=error.where) from error

@@ -149,6 +149,31 @@ def test_pieces_of_sizes_that_a_tensor_says() -> None:
         agrees(built, Split(), (random(10, 8), torch.tensor(sizes)))
 
 
+class Experts(nn.Module):
+    """Rows in the order of their experts, each group through its own layer, and back: as many rows as before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x: torch.Tensor, expert: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        order = expert.argsort(stable=True)
+        counts = nn.functional.one_hot(expert, 3).sum(0)
+        pieces = x[order].split(counts.tolist(), 0)
+        y = torch.cat([layer(piece) for layer, piece in zip(self.layers, pieces, strict=True)], 0)
+        return torch.zeros_like(x).index_add(0, order, y * weight[order][:, None])
+
+
+def test_a_sum_of_sizes_that_the_program_says_to_be_known() -> None:
+    torch.manual_seed(0)
+    model, counts = Experts(), ([3, 4, 5], [5, 1, 6], [2, 2, 8], [1, 8, 3])
+    given = [torch.randperm(12, generator=torch.Generator().manual_seed(k[0])) for k in counts]
+    experts = [torch.repeat_interleave(torch.arange(3), torch.tensor(k))[at] for k, at in zip(counts, given)]
+    calls = [(random(12, 8, seed=i), expert, random(12, seed=i)) for i, expert in enumerate(experts)]
+    built = serves_all_sizes(model, calls)
+    agrees(built, model, (calls[0][0], torch.zeros(12, dtype=torch.int64), calls[0][2]))
+
+
 class Counted(nn.Module):
     def forward(self, x: torch.Tensor, r: torch.Tensor) -> Tensors:
         chosen = x[torch.repeat_interleave(r)] + 1
