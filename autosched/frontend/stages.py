@@ -24,6 +24,7 @@ from autosched.relax.expr import Constant, Expr, Function, Tuple, Var
 from autosched.relax.rewrite import used_vars
 from autosched.relax.struct_info import Dim, TensorStructInfo, tensor_infos
 from autosched.relax.transform.dead_code import remove_unused_bindings
+from autosched.runtime.size_expr import Size
 from autosched.tir.expr import PrimExpr, SizeVar
 
 
@@ -111,6 +112,16 @@ class ContentsNeededError(ImportModelError):
     name = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Check:
+    """What the model says of open sizes: this one is at least `low`, and exactly that where `is_exact`."""
+
+    size: Size
+    low: int
+    is_exact: bool
+    message: str
+
+
 @dataclass(frozen=True)
 class Stage:
     """One step of a model.
@@ -124,6 +135,7 @@ class Stage:
     sizes    symbols that no input's shape says: the module takes an array of so many elements for each, behind `inputs`
     shapes   of those of `gives` whose dimensions are symbols
     numbers  those of `gives` that follow from symbols
+    checks   of symbols, before it runs
     """
 
     module: IRModule | None
@@ -135,6 +147,7 @@ class Stage:
     sizes: tuple[SizeVar, ...] = ()
     shapes: Mapping[str, tuple[Dim, ...]] = field(default_factory=dict)
     numbers: Mapping[str, PrimExpr] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
 
 
 class StageWriter:
@@ -147,6 +160,7 @@ class StageWriter:
     blocked  values that a later stage gives
     needed   those whose contents the next stage needs
     called   what libraries compute behind it
+    checks   of sizes
     """
 
     def __init__(self, there: Mapping[str, object], known: Sequence[str], open_sizes: OpenSizes):
@@ -156,6 +170,7 @@ class StageWriter:
         self.blocked: set[str] = set()
         self.needed: dict[str, Expr] = {}
         self.called: list[OutsideCall] = []
+        self.checks: list[Check] = []
 
     def write(
         self, builder: BlockBuilder, label: Callable[[str], str], finished: Callable[[list[Expr]], Stage]
@@ -168,7 +183,7 @@ class StageWriter:
         outputs: list[Expr] = []
         with builder.function("main"):
             with builder.dataflow():
-                stage = finished(outputs)
+                stage = dataclasses.replace(finished(outputs), checks=tuple(self.checks))
                 results = [builder.emit_output(x) for x in outputs or [Constant(np.zeros(1, np.float32))]]
             builder.emit_func_output(Tuple(tuple(results)) if len(results) > 1 else results[0], list(self.given))
         if not outputs:

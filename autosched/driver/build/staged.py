@@ -20,7 +20,7 @@ from autosched.driver.build.sized import SizedModel
 from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.env import AUTOSCHED_SYMBOLIC_SIZES
 from autosched.errors import ImportModelError, ShapeError, WrongInputError
-from autosched.frontend.stages import Fixed, Form, Kept, Made, Number, OpenSizes, OutsideCall, Stage
+from autosched.frontend.stages import Check, Fixed, Form, Kept, Made, Number, OpenSizes, OutsideCall, Stage
 from autosched.ir import IRModule
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, array
@@ -128,7 +128,9 @@ class StagedModel(ABC):
         there = dict(values)
         step = self._next(self._start, there, list(there), symbols)
         for _ in range(MOST_STAGES):
-            stage, arrays = step.stage, self._outputs(step, there, symbols)
+            stage = step.stage
+            _check(stage.checks, symbols or {})
+            arrays = self._outputs(step, there, symbols)
             made = [x.view() for x in arrays]
             if stage.results is not None:
                 return _results(stage.results, arrays, made, there, symbols)
@@ -207,6 +209,15 @@ def _of_arguments(executable: DynamicExecutable) -> Callable[[Sequence[Any]], tu
 
 def _as_tuple(found: NDArray | tuple[NDArray, ...]) -> tuple[NDArray, ...]:
     return found if isinstance(found, tuple) else (found,)
+
+
+def _check(checks: Sequence[Check], symbols: Mapping[SizeVar, int]) -> None:
+    """Raises WrongInputError where a size is not as the model says."""
+    values = {s.name: value for s, value in symbols.items()} if checks else {}
+    for check in checks:
+        size = size_at(check.size, values)
+        if size < check.low or (check.is_exact and size > check.low):
+            raise WrongInputError(check.message)
 
 
 def _item(there: Mapping[str, Any], name: str) -> Any:

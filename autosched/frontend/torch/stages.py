@@ -15,7 +15,7 @@ import numpy as np
 
 from autosched.errors import ImportModelError, WrongInputError
 from autosched.frontend.size_arithmetic import is_empty, is_same, plain
-from autosched.frontend.stages import ContentsNeededError, Form, OpenSizes, Stage, StageWriter
+from autosched.frontend.stages import Check, ContentsNeededError, Form, OpenSizes, Stage, StageWriter
 from autosched.frontend.torch.complex_values import Complex
 from autosched.frontend.torch.control import is_control
 from autosched.frontend.torch.emitter import DataNeededError, info_of
@@ -26,6 +26,7 @@ from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import Dim, TensorStructInfo
 from autosched.tir.expr import PrimExpr
 from autosched.tir.functor import free_vars
+from autosched.tir.size_expr import to_size
 
 if TYPE_CHECKING:
     from torch import fx
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 NUMBERS_OF_TENSORS = ("_local_scalar_dense", "item")
 PARTS = ("real", "imag")
+LIMITS: Mapping[Any, tuple[int, int]] = {  # a comparison: the sign and the least of the difference
+    operator.ge: (1, 0), operator.gt: (1, 1), operator.le: (-1, 0), operator.lt: (-1, 1), operator.eq: (1, 0),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +144,7 @@ class _StageImporter(StageWriter, Importer):
             if node in needed:
                 self.call(node)
             elif node.op == "call_function" and operator_name(node.target) == "_assert_scalar":
-                self.learn(node.args[0])
+                self.learn(node)
         (end,) = (n for n in self.program.graph.nodes if n.op == "output")
         if not any(node.name in self.blocked for node in end.all_input_nodes):
             return self.last(self.outputs(), outputs)
@@ -183,22 +187,40 @@ class _StageImporter(StageWriter, Importer):
             return self.emitter(op.size_values(dims, is_scalar=value.ndim == 0, dtype=dtype))
         return self.taken(name, name.replace(".", "_"), value)
 
-    # --- sizes that the program says to be equal ---------------------------------------------------------------------
+    # --- what the program says of sizes ------------------------------------------------------------------------------
 
-    def learn(self, condition: object) -> None:
-        """Remember that two sizes are equal, where PyTorch's check of it says so; `agreeing_sizes` asks each call."""
-        if getattr(condition, "target", None) is not operator.eq:
+    def learn(self, check: fx.Node) -> None:
+        """See to a check of the program, as far as it compares sizes that are new here. Sizes may be equal by it.
+
+        Raises WrongInputError where it does not hold.
+        """
+        condition, message = check.args
+        if getattr(condition, "target", None) not in LIMITS or not self.new_numbers(condition):
             return
         first, second = map(self.number_of, condition.args)
-        if isinstance(first, PrimExpr) and second is not None:
-            self.equal.append((first, second))
+        if first is None or second is None:
+            return
+        sign, low = LIMITS[condition.target]
+        rest, is_exact = plain((first - second) * sign), condition.target is operator.eq
+        if isinstance(rest, PrimExpr):
+            self.checks.append(Check(to_size(rest), low, is_exact, message))
+            if is_exact and isinstance(first, PrimExpr):
+                self.equal.append((first, second))
+        elif rest < low or (is_exact and rest > low):
+            raise WrongInputError(message)
+
+    def new_numbers(self, x: fx.Node) -> bool:
+        """Whether a number follows from others that no earlier stage had."""
+        if x in self.values:
+            return not self.is_there(x)
+        return any(self.new_numbers(n) for n in x.all_input_nodes)
 
     def number_of(self, x: Any) -> Dim | None:
         """What an argument of a check is, where that is known here or follows from open sizes."""
         if isinstance(x, int) or x in self.values:
             found = x if isinstance(x, int) else self.values[x]
             return found if isinstance(found, int | PrimExpr) else None
-        name = operator_name(x.target)
+        name = operator_name(getattr(x, "target", ""))
         args = [self.number_of(a) for a in x.args] if name in SIZES else [None]
         return None if None in args else plain(SIZES[name](*args))
 

@@ -134,6 +134,24 @@ def test_a_number_out_of_a_tensor_is_a_size(dtype: torch.dtype) -> None:
     agrees(serves_all_sizes(Taken(), calls), Taken(), (random(10, 8), torch.tensor(0, dtype=dtype)))
 
 
+def test_what_the_program_says_of_a_number_is_checked() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+            n = k.item()
+            torch._check(n > 1)
+            torch._check(n <= 7)
+            return torch.arange(n) + x[: n // 2].sum()
+
+    built = late(Model(), (random(10), torch.tensor(4)))
+    for n in (8, 4, 1, 0, 6, 7, 9, 1, 8, 5):  # known at first, then open
+        given = (random(10).numpy(), np.array(n))
+        if 1 < n <= 7:
+            agrees(built, Model(), (random(10), torch.tensor(n)))
+        else:
+            with pytest.raises(WrongInputError, match="Runtime assertion failed for expression"):
+                built(*given)
+
+
 class Split(nn.Module):
     """Pieces of sizes that a tensor says."""
 
