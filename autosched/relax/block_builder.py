@@ -281,9 +281,9 @@ class BlockBuilder:
             known = self._by_form[type(func)] = {}
             for gv, f in self._module.functions_items():
                 if type(f) is type(func):
-                    known.setdefault(structural_key(f), []).append(gv)
-        alike = self._by_form[type(func)].setdefault(structural_key(func), [])
-        for gv in alike:  # the key knows no names: functions that call different ones may share it
+                    known.setdefault(structural_key(f, valued=False), []).append(gv)
+        alike = self._by_form[type(func)].setdefault(structural_key(func, valued=False), [])
+        for gv in alike:  # the key knows no names and no weights: functions that differ in them may share it
             if structural_equal(self._module[gv], func) and not _has_own_sizes(func):
                 return gv
         gvar = GlobalVar(self._function_names(func_name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from autosched.relax.struct_info import (
     TupleStructInfo,
 )  # fmt: skip
 from autosched.tir.function import PrimFunc
+
+_NUMBERED = re.compile(r"([lg]v)\d+")
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,12 @@ class _Arguments:
 
 
 def _identifier(name: str) -> str:
+    """A buffer's name for a value's, without the number by which a builder tells it from others.
+
+    Kernels of one form are one in the cache, wherever in a model their arguments are computed.
+    """
+    if numbered := _NUMBERED.fullmatch(name):
+        return numbered[1]
     text = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
     return text if text[:1].isalpha() or text[:1] == "_" else f"v_{text}"
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from autosched import relax, topi
+from autosched.ir.module import GlobalVar
 from autosched.relax import BlockBuilder, TensorStructInfo, Var, op
 from autosched.tir.evaluate import evaluate
 
@@ -151,3 +152,17 @@ def test_the_module_is_a_copy() -> None:
     with bb.function("g", []):
         bb.emit_func_output(relax.const(1.0))
     assert len(first) == 1 and len(bb.get()) == 2
+
+
+def test_functions_that_differ_in_weights_alone_are_two() -> None:
+    bb = BlockBuilder()
+
+    def scaled(factor: float) -> GlobalVar:
+        inner = BlockBuilder()
+        x = var("x", 2)
+        with inner.function("scaled", [x]):
+            inner.emit_func_output(op.multiply(x, relax.const(np.full(2, factor, "float32"))))
+        return bb.add_func(inner.get()["scaled"].without_attr("global_symbol"), "scaled")
+
+    two, three, two_again = scaled(2), scaled(3), scaled(2)
+    assert two is two_again and two is not three

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import autosched
+from autosched.codegen.cache import function_texts
 from autosched.driver.build import choose
 from autosched.driver.build.graph import prepare
+from autosched.driver.build.schedules import prim_funcs
 from autosched.errors import OutOfMemoryError
 from autosched.frontend.onnx import from_onnx
 from autosched.records import FallbackContext
-from autosched.relax import op
+from autosched.relax import BlockBuilder, op
 from autosched.relax.expr import Expr, ShapeExpr, Var
 from autosched.runtime import Executable
 from autosched.target import Target
@@ -57,3 +59,20 @@ def test_each_choice_is_given_as_soon_as_it_is_made(monkeypatch) -> None:
     choices = choose.choose_all(prepared, Target("cpu"), None, threads=1, chosen=lambda c: events.append(c.name))
     assert len(choices) > 1
     assert events == [event for name in choices for event in ("asked", name)]
+
+
+@pytest.mark.parametrize("pool", [lambda x: op.nn.max_pool2d(x, (2, 2)), lambda x: op.mean(x, [2, 3])])
+def test_a_kernel_is_the_same_wherever_in_the_model_it_stands(pool: Callable[[Expr], Expr]) -> None:
+    """The deeper model of a family finds the kernels of the other one in the cache."""
+
+    def behind(n: int) -> tuple[str, str]:
+        def model(bb: BlockBuilder, x: Expr) -> Expr:
+            for _ in range(n):
+                x = bb.emit(op.nn.softmax(x))
+            return bb.emit(pool(x))
+
+        kernels = prim_funcs(prepare(graph({"x": (1, 16, 8, 8)}, model), Target("cpu"), {}))
+        (func,) = (f for name, f in kernels.items() if "softmax" not in name)
+        return function_texts(func)
+
+    assert behind(2) == behind(5)
