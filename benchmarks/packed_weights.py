@@ -3,7 +3,8 @@
     python -m benchmarks.packed_weights [--only "int4, groups of 32"] [--threads 1] [--time 2]
 
 Layers of one model follow each other, so that the weights of all of them pass through before one is met again. The
-bound is what the same bytes take that are only read, in order, by a generated kernel. ONNX Runtime runs the same model.
+bound is what as many bytes in huge pages take that are only read, in order, by a generated kernel; the share is the
+median over rounds, in which all have a turn. ONNX Runtime runs the same model.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import autosched
 from autosched.driver.bench.peaks import load_function
 from autosched.driver.bench.peers import peer_program
 from autosched.driver.bench.programs import Program, autosched_program
-from autosched.driver.bench.rounds import measure
+from autosched.driver.bench.rounds import compare, measure
 from autosched.frontend.onnx import from_onnx
 from autosched.target import Target
 from autosched.templates.cpu.peaks import peak_read
@@ -86,19 +87,20 @@ def measure_row(row: Row, threads: int, time_s: float) -> tuple[str, ...]:
             "reading": reading(size_bytes, threads),
             "onnxruntime": peer_program("onnxruntime", path, threads),
         }
-        ours, alone, peer = (timing.median_s for timing in measure(list(programs.values()), time_s))
+        timings = measure(list(programs.values()), time_s)
+    ours, alone, peer = (timing.median_s for timing in timings)
+    share = compare(timings[0], timings[1])
     x = np.random.default_rng(1).standard_normal([d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim])
     wanted = exact(model, x)
     error = np.abs(narrow.first_result(built, [x.astype(np.float32)]) - wanted).max() / np.abs(wanted).max()
-    share = alone / ours
-    bars = "" if row.bar is None else f"{row.bar}{'' if share >= row.bar else ' missed'}"
+    bars = "" if row.bar is None else f"{row.bar}{'' if share.ratio >= row.bar else ' missed'}"
     times = (f"{t * 1e3:.4g}" for t in (ours, alone, peer))
     return (
         row.name,
         *times,
         f"{ours / peer:.3f}",
         f"{size_bytes / ours / 1e9:.1f}",
-        f"{share:.2f}",
+        f"{share.ratio:.2f} ± {(share.high - share.low) / 2:.2f}",
         f"{error:.1e}",
         bars,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
+import mmap
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
@@ -28,15 +30,30 @@ def empty_aligned(shape: Sequence[int], dtype: str | np.dtype[np.generic]) -> np
 
 
 def empty_block(size_bytes: int) -> np.ndarray:
-    """Make a block of at least `size_bytes` bytes, aligned to 64 bytes, or to a huge page where it fills one.
+    """Make a block for long use of at least `size_bytes` bytes, aligned to 64 bytes, or to a huge page if it fills one.
 
-    NumPy asks the kernel for huge pages for large blocks; the alignment lets the first one begin at once.
+    A large block is of pages that nothing had before: they can be huge. What is freed and given again keeps the small
+    pages that it has.
     """
-    block, start = _block(size_bytes)
+    block, start = _block(size_bytes, _new_pages if size_bytes >= 2 * _HUGE_PAGE else _any_bytes)
     return block[start : start + max(size_bytes, 1)]
 
 
-def _block(size_bytes: int) -> tuple[np.ndarray, int]:
+def _any_bytes(size_bytes: int) -> np.ndarray:
+    return np.empty(size_bytes, np.uint8)
+
+
+def _new_pages(size_bytes: int) -> np.ndarray:
+    """Pages of the system, huge ones where it has them."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return _any_bytes(size_bytes)
+    pages = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a system without huge pages
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
+
+
+def _block(size_bytes: int, made: Callable[[int], np.ndarray] = _any_bytes) -> tuple[np.ndarray, int]:
     """A larger block, and where in it the aligned one begins.
 
     Raises OutOfMemoryError, for more than this machine has too: the system would give it, and end who writes to it.
@@ -45,8 +62,8 @@ def _block(size_bytes: int) -> tuple[np.ndarray, int]:
     try:
         if size_bytes >= _LARGE and size_bytes > machine_bytes():
             raise MemoryError
-        block = np.empty(size_bytes + alignment, np.uint8)
-    except (MemoryError, ValueError):  # NumPy says ValueError where no address is so large
+        block = made(size_bytes + alignment)
+    except (MemoryError, ValueError, OverflowError, OSError):  # by where it comes from
         raise OutOfMemoryError(f"{size_bytes} bytes of memory are needed, which this machine has not") from None
     return block, -address_of(block) % alignment
 
@@ -76,20 +93,34 @@ def aligned_copy(data: np.ndarray) -> np.ndarray:
 
 
 def gathered(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """The arrays, those of up to some huge pages copied into one block, of which then nearly all pages are huge.
+    """The arrays in huge pages: those of up to some such pages together in one block, each larger one in its own.
 
     Weights that are read once a run come up to three times as fast from huge pages: the CPU's prefetchers go on at the
-    ends of pages only where those are huge. Larger arrays have such pages of their own.
+    ends of pages only where those are huge.
     """
-    small = {id(a): a for a in arrays if 0 < a.nbytes < _GATHERED and not a.dtype.hasobject}
+    plain = {id(a): a for a in arrays if a.nbytes and not a.dtype.hasobject}
+    moved = {key: in_new_pages(a) for key, a in plain.items() if a.nbytes >= _GATHERED}
+    small = {key: a for key, a in plain.items() if key not in moved}
     sizes = [a.nbytes + -a.nbytes % ALIGNMENT for a in small.values()]
-    if sum(sizes) < 2 * _HUGE_PAGE:
-        return tuple(arrays)
-    block, moved = empty_block(sum(sizes)), {}
-    for (key, array), end in zip(small.items(), accumulate(sizes), strict=True):
-        moved[key] = np.ndarray(array.shape, array.dtype, block.data, end - array.nbytes - -array.nbytes % ALIGNMENT)
-        np.copyto(moved[key], array)
+    if sum(sizes) >= 2 * _HUGE_PAGE:
+        block = empty_block(sum(sizes))
+        for (key, array), end in zip(small.items(), accumulate(sizes), strict=True):
+            start = end - array.nbytes - -array.nbytes % ALIGNMENT
+            moved[key] = np.ndarray(array.shape, array.dtype, block.data, start)
+            np.copyto(moved[key], array)
     return tuple(moved.get(id(a), a) for a in arrays)
+
+
+def in_new_pages(array: np.ndarray) -> np.ndarray:
+    """The array if `empty_block` made its memory or a block of it would have no huge page, otherwise a copy in one."""
+    owner: object = array
+    while isinstance(owner, np.ndarray | memoryview):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    if array.nbytes < 2 * _HUGE_PAGE or array.dtype.hasobject or isinstance(owner, mmap.mmap):
+        return array
+    copy = np.ndarray(array.shape, array.dtype, empty_block(array.nbytes).data)
+    np.copyto(copy, array)
+    return copy
 
 
 class Copies:

@@ -1,8 +1,21 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from autosched.errors import OutOfMemoryError
-from autosched.runtime.memory import ALIGNMENT, Copies, as_aligned, empty_aligned, empty_block, gathered, machine_bytes
+from autosched.runtime.memory import (
+    ALIGNMENT,
+    Copies,
+    as_aligned,
+    empty_aligned,
+    empty_block,
+    gathered,
+    in_new_pages,
+    machine_bytes,
+)
+
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5), (1 << 20, 2)])
@@ -20,7 +33,7 @@ def test_large_blocks_begin_at_huge_pages():
 
 def test_small_arrays_share_huge_pages():
     rng = np.random.default_rng(0)
-    shapes = [(700, 1000), (3,), (), (0, 4), (900, 1000), (4, 1024, 1024)]
+    shapes = [(700, 1000), (3,), (), (0, 4), (900, 1000), (8, 512, 1024)]
     arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
     arrays += [arrays[0], np.arange(5, dtype=np.int8), np.array(["a"], object)]
     together = gathered(arrays)
@@ -28,11 +41,39 @@ def test_small_arrays_share_huge_pages():
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         np.testing.assert_array_equal(a, b)
     moved = [b for a, b in zip(arrays, together, strict=True) if a is not b]
-    assert len(moved) == 6 and together[6] is together[0] and together[5] is arrays[5]
-    places = [b.ctypes.data for b in moved]
+    assert len(moved) == 7 and together[6] is together[0]
+    large = together[5]  # has a block of its own, once
+    assert large.ctypes.data % (2 << 20) == 0 and gathered([large])[0] is large and in_new_pages(large) is large
+    places = [b.ctypes.data for b in moved if b is not large]
     assert min(places) % (2 << 20) == 0 and all(p % ALIGNMENT == 0 for p in places)
-    assert max(places) - min(places) < sum(b.nbytes for b in moved)
+    assert max(places) - min(places) < sum(b.nbytes for b in moved if b is not large)
     assert gathered(arrays[1:4]) == tuple(arrays[1:4])  # too few bytes for a huge page
+
+
+@pytest.mark.skipif(not HUGE_PAGES.exists() or "[never]" in HUGE_PAGES.read_text(), reason="no huge pages here")
+def test_a_large_block_is_of_huge_pages_where_freed_memory_had_small_ones() -> None:
+    """The C library gives freed memory again, which keeps the pages that it was filled with."""
+    whole = np.empty(31 << 20, np.uint8)  # from now on it takes blocks of this size from its heap
+    del whole
+    filled = [np.ones(3 << 20, np.uint8) for _ in range(16)]
+    del filled
+    for size in (5 << 20, 9 << 20):
+        block = empty_block(size)
+        block[:] = 1
+        assert huge_bytes(block.ctypes.data) >= size // (2 << 20) * (2 << 20)
+
+
+def huge_bytes(address: int) -> int:
+    """Those in huge pages of the mapping that holds an address."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first = line.split()[0]
+        if not first.endswith(":"):
+            low, high = (int(part, 16) for part in first.split("-"))
+            inside = low <= address < high
+        elif inside and first == "AnonHugePages:":
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def test_more_than_the_machine_has_is_refused():

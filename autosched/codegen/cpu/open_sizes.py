@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from autosched.codegen.cpu.cut import outside_vars
-from autosched.codegen.cpu.prefetch import PREFETCH
+from autosched.codegen.cpu.prefetch import PREFETCH, PREFETCH_L2
 from autosched.ir.node import map_children, preorder
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
@@ -74,7 +74,9 @@ def open_sizes(stmt: Stmt, buffers: Sequence[Buffer], a: Analyzer) -> Opened:
 def _open_loops(stmt: Stmt, sizes: dict[Var, int]) -> Stmt:
     """The statement with the extents of loops around other code as variables, which are added to `sizes`."""
     if isinstance(stmt, For):
-        if PREFETCH in stmt.annotations:  # what is asked for ahead follows from the extents inside
+        if not stmt.annotations.keys().isdisjoint(
+            (PREFETCH, PREFETCH_L2)
+        ):  # what is asked for ahead follows from the extents inside
             return stmt
         count = const_int(stmt.extent)
         if count is not None and stmt.kind == LoopKind.SERIAL and count >= _least(stmt):

@@ -612,7 +612,7 @@ class DeviceEmitter(TileEmitter):
             return
         super().emit_effect(e)
 
-    def prefetch(self, place: Place, at: Affine) -> None:
+    def prefetch(self, place: Place, at: Affine, level: int = 1) -> None:
         """Other threads hide the latency of memory."""
 
     def apply(self, op: str, args: list[ir.Value]) -> ir.Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 from autosched.codegen import compile_func
 from autosched.codegen.native import native_object
 from autosched.runtime.graph import graph_of_kernel
-from autosched.runtime.memory import empty_aligned
+from autosched.runtime.memory import empty_block
 from autosched.runtime.program import Program
 from autosched.target import Target
 from autosched.templates.registry import PeakFunctions, peak_functions
@@ -100,7 +101,10 @@ def load_function(func: PrimFunc, target: Target, threads: int) -> tuple[Program
     kernel = compile_func(func, target, name="peak").kernel
     graph = graph_of_kernel(kernel, "peak")
     program = Program(graph, {"peak": kernel}, (), native_object(), threads)
-    buffers = {number: empty_aligned(value.shape, value.dtype) for number, value in enumerate(graph.values)}
+    buffers = {}
+    for number, value in enumerate(graph.values):
+        block = empty_block(math.prod(value.shape) * np.dtype(value.dtype).itemsize)
+        buffers[number] = np.ndarray(value.shape, value.dtype, block.data)
     for number, buffer in buffers.items():
         buffer.fill(np.float32(0.5))
         program.place(number, buffer)

@@ -16,6 +16,7 @@ from autosched.relax.expr import Call, Constant, Function, MatchCast, SeqExpr, T
 from autosched.relax.op.call import CALL_TIR as OP_CALL_TIR
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime.kernel import Kernel
+from autosched.runtime.memory import in_new_pages
 from autosched.target import Target, choose_threads
 from autosched.templates import Packing, apply_config, default_config, schedule_attrs
 from autosched.tir import PrimFunc
@@ -103,7 +104,7 @@ class _Rewriter:
         found = [x for b in func.bindings() for x in self.arguments(b.value, constants) or ()]
         wanted = {(id(c.data), p): (c.data, p) for _, c, p in found if p is not None and isinstance(c, Constant)}
         with ThreadPoolExecutor(choose_threads()) as pool:
-            arrays = pool.map(lambda pair: pair[1].pack(np.asarray(pair[0])), wanted.values())
+            arrays = pool.map(lambda pair: in_new_pages(pair[1].pack(np.asarray(pair[0]))), wanted.values())
             self.packed |= {key: Constant(array) for key, array in zip(wanted, arrays, strict=True)}
 
     def binding(self, binding: Binding, constants: Mapping[Var, Constant]) -> list[Binding]:

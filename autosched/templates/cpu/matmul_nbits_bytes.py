@@ -28,6 +28,7 @@ from autosched.codegen.cpu.amx_nest import AMX, ROWS
 from autosched.codegen.cpu.byte_dot import GROUP
 from autosched.codegen.cpu.cut import WHOLE_TILE
 from autosched.codegen.cpu.narrow_products import DOT_BYTES
+from autosched.codegen.cpu.prefetch import PREFETCH, PREFETCH_L2
 from autosched.codegen.cpu.types import Isa
 from autosched.ir.structural import structural_equal
 from autosched.space import Config, ConfigSpace, load_space
@@ -58,6 +59,7 @@ BIAS, MANTISSA_BITS = 127, 23
 MOST_SUM = 1 << 31
 LEAST_TILE_ROWS = 3  # that are multiplied in tile registers
 FEW_FIELDS = 512  # of a group and a panel: four panels side by side of more, or of more sums, are slower than two
+FAR_KIB = 16  # of weights that are asked for into the second level of caches
 MOST_POINT = 255  # of zero points that are given
 
 
@@ -96,7 +98,9 @@ class MatmulNBitsBytes:
         if in_tiles:
             rows, most = m, m * (4 if DIGITS * m <= ROWS and block * target.lanes("float32") <= FEW_FIELDS else 2)
         streams = next(s for s in (4, 2, 1) if panels % s == 0 and (s == 1 or rows * s <= most))
-        return Config(self.name, {"rows": rows, "streams": streams, "ahead": AHEAD_KIB, "tiles": in_tiles})
+        return Config(
+            self.name, {"rows": rows, "streams": streams, "ahead": AHEAD_KIB, "far": FAR_KIB, "tiles": in_tiles}
+        )
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -141,6 +145,7 @@ class _Writer:
         self.weight, *self.points, self.scales = packed
         self.out = found.chain.anchor.writes[0].buffer
         self.rows, self.streams, self.ahead = (int(config[name]) for name in ("rows", "streams", "ahead"))
+        self.far = int(config.get("far", 0))
         self.lanes = target.lanes("float32")
         m, block = self.s["M"], self.s["block"]
         self.in_tiles = bool(config.get("tiles", False))
@@ -260,7 +265,8 @@ class _Writer:
             return unrolled("i stream", (rows, self.streams), lambda i, s: self.vector(lambda lane: body(i, s, lane)))
 
         def at(stream: Var) -> PrimExpr:
-            return E.add(E.mul(panel, index(self.streams)), stream)
+            """Each stream has panels one behind the other: it goes on from one tile to the next."""
+            return E.add(E.mul(stream, index(self.panels // self.streams)), panel)
 
         def starts(g: Var, i: Var, s: Var, lane: Var) -> list[PrimExpr]:
             row = E.add(i, index(first))
@@ -326,9 +332,12 @@ class _Writer:
             )  # fmt: skip
             return IfThenElse(E.compare(E.LT, n, index(self.s["N"])), done) if self.s["N"] % self.lanes else done
 
-        words = self.ahead * 1024 // (WORD_BYTES * self.streams * self.lanes)
-        ahead = {b.name: max(1, words // self.words) for b in (*self.points, self.scales)} if self.ahead else {}
-        of_words = {"prefetch": {self.weight.name: max(1, words)}} if self.ahead else {}
+        of_words, of_groups = {}, {}
+        for annotation, kib in ((PREFETCH, self.ahead), (PREFETCH_L2, self.far)):
+            words = kib * 1024 // (WORD_BYTES * self.streams * self.lanes)
+            if kib:
+                of_words[annotation] = {self.weight.name: max(1, words)}
+                of_groups[annotation] = {b.name: max(1, words // self.words) for b in (*self.points, self.scales)}
         # The sums are memory of all groups, not of one: they are named before the loop.
         first_sums = [store(self.sums, const(0, "int32"), 0, 0, 0)]
         return seq(
@@ -339,7 +348,7 @@ class _Writer:
                 loop("word", self.words, lambda w: word(g, w), annotations=of_words),
                 *(self.in_registers(g) if self.in_tiles else ()),
                 over(lambda i, s, lane: scaled(g, i, s, lane)),
-            ), annotations={WHOLE_TILE: 1, "prefetch": ahead}),
+            ), annotations={WHOLE_TILE: 1, **of_groups}),
             over(written),
         )  # fmt: skip
 

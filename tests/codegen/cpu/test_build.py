@@ -245,9 +245,9 @@ def test_a_prefetch_annotation_becomes_prefetch_instructions():
         return loop("j", 64, lambda j: BufferStore(c, c[j] + b[k, j], (j,)), "vectorized")
 
     b, c = buffer("B", 40, 64), buffer("C", 64)
-    func = function([b, c], loop("k", 40, update, annotations={"prefetch": {"B": 8}}))
+    func = function([b, c], loop("k", 40, update, annotations={"prefetch": {"B": 8}, "prefetch_l2": {"B": 30}}))
     compiled = compile_func(func, "llvm -mcpu=x86-64-v3", name="column_sums")
-    assert compiled.asm.count("prefetcht0") == 4  # 64 floats are 4 cache lines
+    assert compiled.asm.count("prefetcht0") == compiled.asm.count("prefetcht1") == 4  # 64 floats are 4 cache lines
     x, y = np.ones((40, 64), "f"), np.zeros(64, "f")
     run(compiled, [x, y])
     assert (y == 40).all()

@@ -150,6 +150,19 @@ def test_more_rows_as_bytes(m: int) -> None:
         check_config(func, given, 4, 128, Config(default.template, {**default.knobs, **knobs, "tiles": False}))
 
 
+def test_panels_of_a_stream_follow_each_other_and_words_are_asked_for_in_two_levels() -> None:
+    """What is asked for ahead of a tile's end is what the next tile reads."""
+    func, given = product(1, 16 * 24, 256, 4, 32)
+    default = default_config(func, BYTES)
+    assert (default["streams"], default["ahead"], default["far"]) == (4, 4, 16)
+    kernel = compile_func(apply_config(func, default, BYTES).func, BYTES, name="k")
+    assert [kernel.asm.count(f"prefetcht{n}") for n in range(3)] == [4 + 4, 4 + 4, 0]  # words, and scales
+    assert "stream * 6 + panel" in kernel.source or "panel + stream * 6" in kernel.source
+    if HOST.features >= BYTES.features:
+        for streams in (1, 2, 4):
+            check_config(func, given, 4, 32, Config(default.template, {**default.knobs, "streams": streams}))
+
+
 has_tiles = pytest.mark.skipif(not {"amx-tile", "amx-int8"} <= HOST.features, reason="runs products in tile registers")
 
 
