@@ -18,12 +18,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from autosched.driver.build.entry import build
-from autosched.errors import AutoschedError, UsageError
-from autosched.frontend.torch.aten_graph import Output, decompositions, import_aten_graph
+from autosched.driver.build.staged import Build, StagedModel, Value
+from autosched.errors import AutoschedError, ImportModelError, ShapeError, UsageError
+from autosched.frontend.stages import OpenSizes, Stage
+from autosched.frontend.torch.aten_graph import Output, StagedGraph, decompositions, import_aten_graph
+from autosched.frontend.torch.emitter import DataNeededError
 from autosched.frontend.torch.graph import array_of, tensor_of
 from autosched.ir.node import Attrs
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime import Executable, NDArray
+from autosched.runtime.array import as_numpy
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +135,14 @@ class _Compiled:
         if run is None:
             return tuple(self.graph(*inputs))
         counters.runs += 1
-        return run(given)
+        try:
+            return run(given)
+        except (ImportModelError, ShapeError) as error:  # of a graph that is compiled stage by stage
+            if self.strict:
+                raise
+            _in_pytorch(self.graph, error.line, strict=False)
+            self.built[key] = None
+            return tuple(self.graph(*inputs))
 
     def see_changes(self, inputs: Sequence[Input]) -> None:
         """Forget what was built where a constant has changed; one that did is no constant any more."""
@@ -152,6 +163,9 @@ class _Compiled:
             given = [self.described(i, x) for i, x in enumerate(inputs)]
             imported = import_aten_graph(self.graph, given)
             executable = None if imported.module is None else build(imported.module, **self.options)
+        except DataNeededError:
+            counters.builds += 1
+            return _LateGraph(self.graph, given, lambda module: build(module, **self.options)).run_on
         except AutoschedError as error:
             if self.strict:
                 raise
@@ -169,6 +183,26 @@ class _Compiled:
         if index in self.constants:
             return np.array(array)
         return TensorStructInfo(array.shape, str(array.dtype))
+
+
+class _LateGraph(StagedModel):
+    """A graph whose sizes follow from data; the sizes of its inputs are known."""
+
+    def __init__(self, graph: torch.fx.GraphModule, given: Sequence[object], build: Build):
+        self._stages = StagedGraph(graph, given)
+        super().__init__("a graph of torch.compile", self._stages.names, build)
+
+    def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Value]:
+        return {name: as_numpy(x) for name, x in zip(self.input_names, args, strict=True)}
+
+    def import_stage(self, there: Mapping[str, Value], known: tuple[str, ...], opened: OpenSizes | None) -> Stage:
+        return self._stages.stage(there, known, opened)
+
+    def run_on(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
+        """What the graph gives."""
+        arrays = [_array(x) for x in inputs if hasattr(x, "shape")]
+        found = self.results(dict(zip(self.input_names, arrays, strict=True)))
+        return tuple([x if isinstance(x, int | float | None) else _tensor(x) for x in found])
 
 
 def _run(

@@ -163,3 +163,36 @@ def test_the_name_is_an_entry_point():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "autosched" in torch._dynamo.list_backends()
+
+
+DATA_SIZES = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
+
+
+@torch.no_grad()
+def test_sizes_that_follow_from_data():
+    def function(x: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        count = m.sum().item()
+        torch._check(count >= 0)
+        torch._check(count <= 10)
+        return torch.softmax(x[m] @ x.T, -1), x[:count] + 1
+
+    with torch._dynamo.config.patch(DATA_SIZES):
+        fast = compiled(function)
+        for n in (3, 5, 7, 0, 1, 10, 4):
+            given = torch.randn(10, 8), torch.arange(10) < n
+            for ours, theirs in zip(fast(*given), function(*given), strict=True):
+                agree(ours, theirs)
+    assert counters.graphs == 1 and counters.builds == 1 and counters.runs == 7 and not counters.fallbacks
+
+
+@torch.no_grad()
+def test_a_later_stage_that_cannot_be_compiled_runs_in_pytorch():
+    def function(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        return torch.bernoulli(x[m] * 0 + 1)
+
+    given = torch.rand(10, 8), torch.arange(10) < 4
+    with torch._dynamo.config.patch(DATA_SIZES):
+        fast = compiled(function, strict=False)
+        with pytest.warns(UserWarning, match="random numbers"):
+            agree(fast(*given), torch.ones(4, 8))
+        agree(fast(*given), torch.ones(4, 8))

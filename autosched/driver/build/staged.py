@@ -78,7 +78,7 @@ class StagedModel(ABC):
         if key is not None and (direct := self._direct.get(key)) is not None:
             found = direct(args)
             return found[0] if len(found) == 1 else found
-        results = tuple(map(_shown, self._run(self.check_inputs(args, named))))
+        results = self.results(self.check_inputs(args, named))
         if key is not None:
             self._remember(key, args)
         return results[0] if len(results) == 1 else results
@@ -108,6 +108,10 @@ class StagedModel(ABC):
             self._direct.clear()
         in_order = positions == [*range(len(args))]
         self._direct[key] = run if in_order else lambda args: run([args[i] for i in positions])
+
+    def results(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
+        """The outputs for inputs by name, as users get them."""
+        return tuple(map(_shown, self._run(values)))
 
     def run(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
         """The outputs for inputs by name, as NumPy has them."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autosched.errors import ImportModelError
+from autosched.frontend.stages import OpenSizes, Stage
 from autosched.frontend.torch.complex_values import Complex
 from autosched.frontend.torch.exported import Importer
 from autosched.frontend.torch.graph import (
@@ -21,6 +22,7 @@ from autosched.frontend.torch.graph import (
 )  # fmt: skip
 from autosched.frontend.torch.registry import CONVERTERS
 from autosched.frontend.torch.rules import all_rules
+from autosched.frontend.torch.stages import StageImporter
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Constant, Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
@@ -100,12 +102,56 @@ class _GraphImporter(Importer):
                 self.values[node] = constant_of(value) if isinstance(value, np.ndarray) else value
         for node in self.program.graph.nodes:
             if node.op == "get_attr" and not hasattr(self.value(node), "graph"):
-                self.values[node] = self.attribute(node.target)
+                self.values[node] = attribute_of(self.program, node.target)
 
-    def attribute(self, path: str) -> Constant | Complex:
-        value = self.program
-        for part in path.split("."):
-            value = getattr(value, part)
-        if not hasattr(value, "detach"):
-            raise ImportModelError(f"the graph holds '{path}', a {type(value).__name__}, which is not supported")
-        return constant_of(array_of(value, path))
+
+class StagedGraph:
+    """A graph whose sizes follow from data, of which stages can be imported; `inputs` as of `import_aten_graph`.
+
+    names  of the inputs that are given by type
+    """
+
+    def __init__(self, graph_module: Any, inputs: Sequence[object]):
+        self.program = graph_module
+        self._inputs = tuple(inputs)
+        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        self.names = tuple(n.name for n, x in zip(nodes, inputs, strict=True) if isinstance(x, TensorStructInfo))
+
+    def stage(self, values: Mapping[str, object], known: Sequence[str], open_sizes: OpenSizes | None = None) -> Stage:
+        """The next stage, as of `StagedProgram`."""
+        return _GraphStage(self.program, self._inputs, values, known, open_sizes or OpenSizes()).stage()
+
+
+class _GraphStage(StageImporter):
+    def __init__(
+        self, program: Any, inputs: Sequence[object], values: Mapping[str, object], known: Sequence[str],
+        open_sizes: OpenSizes,
+    ):  # fmt: skip
+        super().__init__(program, values, known, open_sizes)
+        self._inputs = inputs
+
+    def placeholders(self) -> None:
+        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        for node, value in zip(nodes, self._inputs, strict=True):
+            if not isinstance(value, TensorStructInfo):
+                self.values[node] = constant_of(value) if isinstance(value, np.ndarray) else value
+        for node in self.program.graph.nodes:
+            if node.op == "get_attr" and not hasattr(self.value(node), "graph"):
+                self.values[node] = attribute_of(self.program, node.target)
+
+    def outputs(self) -> list[Any]:
+        (end,) = (n for n in self.program.graph.nodes if n.op == "output")
+        values = map_arguments(end.args[0], self.values.__getitem__)
+        for value in values if isinstance(values, tuple | list) else [values]:
+            refuse_complex(self.emitter, value)
+        return list(values) if isinstance(values, tuple | list) else [values]
+
+
+def attribute_of(program: object, path: str) -> Constant | Complex:
+    """The tensor that a graph holds. Raises ImportModelError for anything else."""
+    value: Any = program
+    for part in path.split("."):
+        value = getattr(value, part)
+    if not hasattr(value, "detach"):
+        raise ImportModelError(f"the graph holds '{path}', a {type(value).__name__}, which is not supported")
+    return constant_of(array_of(value, path))

@@ -117,10 +117,12 @@ class StagedProgram:
         open_sizes  what is open in them; the stage is for these values alone where nothing is
         Raises ImportModelError for what no later stage can do either, ContentsNeededError for what cannot be open.
         """
-        return _StageImporter(self.program, values, known, open_sizes or OpenSizes()).stage()
+        return StageImporter(self.program, values, known, open_sizes or OpenSizes()).stage()
 
 
-class _StageImporter(StageWriter, Importer):
+class StageImporter(StageWriter, Importer):
+    """Writes one stage of a program's graph; `values`, `known` and `open_sizes` as of `StagedProgram.stage`."""
+
     def __init__(
         self, program: ExportedProgram, values: Mapping[str, object], known: Sequence[str], open_sizes: OpenSizes
     ):
