@@ -1,10 +1,13 @@
 """Products with weights of 2, 4 and 8 bits, against float64, with every kind of tile."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from autosched.codegen import compile_func
 from autosched.codegen.native import native_for, native_object
+from autosched.errors import IndexOutOfRangeError
 from autosched.relax import Constant, TensorStructInfo, Var
 from autosched.relax.op import nn
 from autosched.relax.op.nbits import dequantize_nbits
@@ -16,9 +19,12 @@ from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for
 from autosched.templates.cpu.matmul_nbits import MatmulNBits
 from autosched.tir import PrimFunc
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import FloatImm, const
 from autosched.tir.functor import rewrite
 from autosched.tir.intrinsics import NUMPY
+from autosched.tir.stmt import BufferStore
 from tests.spread import spread
 
 pytestmark = pytest.mark.host(runs=True)
@@ -202,6 +208,39 @@ def test_a_group_takes_one_product_in_tiles_for_each_panel_and_digit() -> None:
         asm = compile_func(apply_config(func, config, target).func, target, name="k").asm
         found = [asm.count(f"\t{name}") for name in ("tdpbsud", "tilestored", "ldtilecfg", "vpdpbusd")]
         assert found == [products, products, 1, 0]
+
+
+@has_dots
+@pytest.mark.parametrize("tiles", [False, pytest.param(True, marks=has_tiles)])
+@pytest.mark.parametrize("moved", ["", "B_packed", "C_packed", "digits", "fields", "matmul_nbits"])
+def test_every_access_is_checked_where_that_is_wanted(tiles: bool, moved: str) -> None:
+    """A correct kernel gives its numbers; one that goes one element too far says where, and touches nothing there."""
+    func, given = product(4, 64, 64, 4, 32)
+    config = Config("matmul_nbits_bytes", {
+        "rows": 4 if tiles else 1, "streams": 4, "ahead": 4, "far": 16, "tiles": tiles})  # fmt: skip
+    applied = apply_config(func, config, HOST)
+
+    def too_far(x: object) -> object:
+        if isinstance(x, BufferLoad | BufferStore) and x.buffer.name == moved:
+            return dataclasses.replace(x, indices=(*x.indices[:-2], x.indices[-2] + 1, x.indices[-1]))
+        return x
+
+    checked = applied.func.with_body(rewrite(applied.func.body, too_far)).with_attr(CHECKED, True)
+    kernel = compile_func(checked, HOST, name="k").kernel
+    assert kernel.checks
+    x = np.random.default_rng(1).standard_normal((4, 64)).astype("f4")
+    out = np.zeros((4 + 8, 64), "f4")  # with rows behind the result that stay as they are
+    arrays = [a if p is None else p.pack(a) for p, a in zip(applied.packs, [x, *given, out[:4]], strict=True)]
+    module = Module({"k": kernel}, native_object(), threads=1)
+    if moved:
+        with pytest.raises(IndexOutOfRangeError, match=rf"(load of|store to) {moved}\["):
+            module(*arrays)
+        assert not out[4:].any()
+        return
+    module(*arrays)
+    real = dequantize_nbits(given[0], given[1], None, 4, 32).astype("f8").T
+    bound = 64 * EPS * (np.abs(x) @ np.abs(real)) / 2
+    assert (np.abs(out[:4] - x.astype("f8") @ real) <= bound).all()
 
 
 NARROW = Target("llvm -mcpu=x86-64-v3 -mattr=+avxvnni -num-cores=1")
