@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable
 
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict, Span
@@ -24,48 +25,64 @@ from autosched.relax.expr import (
 )  # fmt: skip
 from autosched.relax.names import UniqueNames
 from autosched.relax.op.call import call_tir, tir_inputs, tir_target
-from autosched.relax.struct_info import TupleStructInfo
+from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo
 from autosched.relax.transform.canonicalize_bindings import canonicalize_function
 from autosched.relax.transform.fusion_groups import Group, find_groups
 
 
 class _Extraction:
-    """The function of one group: parameters for what comes from outside, in order of first use."""
+    """The function of one group: parameters for what comes from outside, in order of first use.
+
+    arguments  what comes from outside; constants are told apart by their array
+    calls      for each call the numbers of what it reads and of its result: values as they occur
+    """
 
     def __init__(self, group: Group):
         self.group = group
-        self.outside: dict[object, Var] = {}  # value from outside (constants by their array) -> parameter
         self.arguments: list[Expr] = []
-        self.inside: dict[Var, Var] = {}
-        self.names = UniqueNames()
+        self.calls: list[tuple[tuple[int, ...], int]] = []
+        numbers: dict[object, int] = {}
+        for m in group.members:
+            reads = []
+            for x in tir_inputs(m.call):
+                key = x.identity if isinstance(x, Constant) else x
+                if key not in numbers:
+                    numbers[key] = len(numbers)
+                    self.arguments.append(x)
+                reads.append(numbers[key])
+            numbers[m.var] = len(numbers)
+            self.calls.append((tuple(reads), numbers[m.var]))
 
-    def value(self, x: Expr) -> Expr:
-        if isinstance(x, Var) and x in self.inside:
-            return self.inside[x]
-        key = x.identity if isinstance(x, Constant) else x
-        if key not in self.outside:
-            name = f"param_{len(self.outside)}" if isinstance(x, Constant) else "x"
-            if isinstance(x, Var) and not isinstance(x, DataflowVar):
-                name = x.name
-            self.outside[key] = Var(self.names(name), x.struct_info)
-            self.arguments.append(x)
-        return self.outside[key]
+    def form(self) -> Hashable | None:
+        """Equal only for groups whose functions are equal; None where that is not seen at once."""
+        infos = [x.struct_info for x in (*self.arguments, *(m.call for m in self.group.members))]
+        types = [(i.dtype, i.static_shape) for i in infos if isinstance(i, TensorStructInfo) and i.is_static]
+        if len(types) < len(infos):
+            return None
+        return tuple(tir_target(m.call) for m in self.group.members), tuple(self.calls), tuple(types)
 
     def function(self) -> Function:
-        bindings = []
+        names, bindings = UniqueNames(), []
+        variables: dict[int, Var] = {}
+        params: list[Var] = []
         last = self.group.members[-1]
-        for m in self.group.members:
-            call = m.call
-            info = call.struct_info
+        for m, (reads, result) in zip(self.group.members, self.calls, strict=True):
+            for number in reads:
+                if number not in variables:
+                    x = self.arguments[len(params)]
+                    name = f"param_{len(params)}" if isinstance(x, Constant) else "x"
+                    if isinstance(x, Var) and not isinstance(x, DataflowVar):
+                        name = x.name
+                    variables[number] = Var(names(name), x.struct_info)
+                    params.append(variables[number])
+            info = m.call.struct_info
             out = list(info.fields) if isinstance(info, TupleStructInfo) else info
-            new = call_tir(tir_target(call), Tuple(tuple(self.value(a) for a in tir_inputs(call))), out)
+            new = call_tir(tir_target(m.call), Tuple(tuple(variables[number] for number in reads)), out)
             kind = Var if m is last else DataflowVar
-            var = kind(self.names("gv" if m is last else "lv"), m.var.struct_info)
-            self.inside[m.var] = var
-            bindings.append(VarBinding(var, new))
-        result = self.inside[last.var]
-        body = SeqExpr((DataflowBlock(tuple(bindings)),), result)
-        return Function(tuple(self.outside.values()), body, result.struct_info, True, FrozenDict({"Primitive": True}))
+            variables[result] = kind(names("gv" if m is last else "lv"), m.var.struct_info)
+            bindings.append(VarBinding(variables[result], new))
+        body = SeqExpr((DataflowBlock(tuple(bindings)),), variables[self.calls[-1][1]])
+        return Function(tuple(params), body, body.body.struct_info, True, FrozenDict({"Primitive": True}))
 
 
 def _group_name(group: Group) -> str:
@@ -81,9 +98,15 @@ def _origin(group: Group) -> Span | None:
 def _fuse_function(function: Function, groups: list[Group], builder: BlockBuilder) -> Function:
     calls: dict[Var, Call] = {}
     inner: set[Var] = set()
+    made: dict[Hashable, GlobalVar] = {}
     for group in groups:
         extraction = _Extraction(group)
-        gvar: GlobalVar = builder.add_func(extraction.function(), _group_name(group))
+        form = extraction.form()
+        gvar = made.get(form)
+        if gvar is None:
+            gvar = builder.add_func(extraction.function(), _group_name(group))
+        if form is not None:
+            made[form] = gvar
         last = group.members[-1]
         info, origin = last.var.struct_info, _origin(group)
         calls[last.var] = Call(gvar, tuple(extraction.arguments), struct_info=info, span=origin)

@@ -61,6 +61,14 @@ def test_equal_groups_share_one_function():
     assert calls(fused) == ["fused_matmul_relu"] * 2 and len(fused) == 2
 
 
+def test_groups_that_differ_in_what_their_calls_read_share_nothing():
+    def build(bb, x):
+        a = bb.emit(op.subtract(op.matmul(x, W(6, 6)), x))
+        return op.subtract(a, op.matmul(a, W(6, 6)))
+
+    assert len(set(_names(MATRIX, build))) == 2
+
+
 def test_groups_that_differ_in_what_they_call_share_nothing():
     def build(bb, x):
         first = bb.emit(op.nn.relu(op.matmul(x, W(6, 6))))
