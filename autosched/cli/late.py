@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from autosched.driver.build.entry import BuildOptions
     from autosched.driver.build.late import LateModel
     from autosched.driver.build.sized import SizedModel
+    from autosched.driver.build.torch_programs import LateProgram
     from autosched.ir import IRModule
     from autosched.runtime.dynamic import DynamicExecutable
     from autosched.runtime.relax_vm import VMExecutable
@@ -33,20 +34,22 @@ def symbols(module: IRModule) -> list[str]:
 
 def build_late(
     error: ImportModelError | None, path: Path, shapes: Ranges | None, *, target: str, **options: Unpack[BuildOptions]
-) -> LateModel | SizedModel:
+) -> LateModel | LateProgram | SizedModel:
     """The model whose import ended with this error, if any: built for all sizes of a batch, or when it is called.
 
     Raises the error where that would not help.
     """
-    from autosched.driver import build_onnx_file, can_wait
+    from autosched.driver import build_late_file, can_wait
 
-    if error is not None and (path.suffix.lower() != ".onnx" or not can_wait(error)):
+    if error is not None and not can_wait(error):
         raise error
-    late: LateModel | SizedModel = build_onnx_file(path, shapes, target=target, **options)
+    late: LateModel | LateProgram | SizedModel = build_late_file(path, shapes, target=target, **options)
     return late
 
 
-def tell(late: LateModel | SizedModel | DynamicExecutable | VMExecutable, common: Common, name: str = "") -> None:
+def tell(
+    late: LateModel | LateProgram | SizedModel | DynamicExecutable | VMExecutable, common: Common, name: str = ""
+) -> None:
     """Say what is compiled when, and what libraries compute; `name`: for which of several targets."""
     from autosched.driver.build.sized import SizedModel
     from autosched.runtime.dynamic import DynamicExecutable
@@ -69,11 +72,10 @@ def tell(late: LateModel | SizedModel | DynamicExecutable | VMExecutable, common
     if isinstance(late, SizedModel):  # the whole model, for each set of sizes
         say(f"{lead}compiled when it is called, for each size: {reason}", quiet=common.is_quiet)
         return
-    open_dims = dict.fromkeys(str(d or "?") for i in late.inputs for d in i.dims or ("?",) if not isinstance(d, int))
-    sizes = f", for each size of {', '.join(open_dims)}" if open_dims else ""
+    sizes = f", for each size of {', '.join(late.open_dims)}" if late.open_dims else ""
     rest = f"{count(len(late.executables), 'part')} compiled now, the rest" if late.executables else "compiled"
     what = f"{rest} when it is called{sizes}: the first call{' with new ones' * bool(sizes)} takes seconds"
-    what += f" ({reason})" * bool(reason and open_dims)
+    what += f" ({reason})" * bool(reason and late.open_dims)
     say(f"{lead}{what}", quiet=common.is_quiet)
     names: dict[str, list[str]] = {}
     for call in late.calls:
@@ -83,7 +85,7 @@ def tell(late: LateModel | SizedModel | DynamicExecutable | VMExecutable, common
 
 
 def run_late(
-    late: LateModel | SizedModel | DynamicExecutable | VMExecutable,
+    late: LateModel | LateProgram | SizedModel | DynamicExecutable | VMExecutable,
     *,
     archive: Path | None,
     files: Sequence[str],
@@ -104,15 +106,15 @@ def run_late(
         return _run_dynamic(late, archive, files, fill, seed)
     if isinstance(late, SizedModel):
         return _run_sized(late, archive, files)
-    given = _read([i.name for i in late.inputs], archive, files)
-    missing = [i for i in late.inputs if i.name not in given]
-    if unclear := [i.name for i in missing if not i.is_static]:
+    given = _read(late.input_names, archive, files)
+    missing = [name for name in late.input_names if name not in given]
+    examples = {name: zeros for name in missing if (zeros := late.example(name)) is not None}
+    if unclear := [name for name in missing if name not in examples]:
         raise UsageError(f"the sizes of input '{unclear[0]}' are not known", hint="give --shapes, or arrays with -i")
     if missing and fill is None and (archive or files):
-        raise UsageError(f"no data for input '{missing[0].name}'", hint="give it, or use --fill random")
-    for value in missing:
-        zeros = value.example()
-        given[value.name] = inputs.make_array(value.name, zeros.shape, str(zeros.dtype), fill or "random", seed)
+        raise UsageError(f"no data for input '{missing[0]}'", hint="give it, or use --fill random")
+    for name, zeros in examples.items():
+        given[name] = inputs.make_array(name, zeros.shape, str(zeros.dtype), fill or "random", seed)
     results = late.run(late.check_inputs((), given))
     if strange := [n for n, x in zip(late.output_names, results) if not _is_array(x)]:
         raise UsageError(f"output '{strange[0]}' is no array of numbers", hint="call the model from Python")

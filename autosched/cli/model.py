@@ -18,6 +18,7 @@ from autosched.errors import ImportModelError, UsageError
 if TYPE_CHECKING:
     from autosched.driver.build.late import LateModel
     from autosched.driver.build.sized import SizedModel
+    from autosched.driver.build.torch_programs import LateProgram
     from autosched.ir import IRModule
     from autosched.runtime import Executable
     from autosched.runtime.relax_vm import VMExecutable
@@ -103,7 +104,7 @@ def open_executable(
     checks: bool = False,
     take: Callable[[Wanted], object] | None = None,
     variant: str = "",
-) -> Executable | LateModel | SizedModel | VMExecutable:
+) -> Executable | LateModel | LateProgram | SizedModel | VMExecutable:
     """Load an artifact, or import and build a model with what the databases know; the others are compiled at calls.
 
     An artifact is loaded without the compiler, unless its kernels are built again with all accesses checked.
@@ -125,7 +126,7 @@ def open_executable(
             names = ", ".join(loaded.variants)
             say(f"{path}: kernels for {loaded.variant}, of {names}", quiet=common.verbosity < 1)
         if hasattr(loaded, "check_inputs") and not isinstance(loaded, Executable):
-            late: LateModel = loaded
+            late: LateModel | LateProgram = loaded
             return late
         if hasattr(loaded, "values_of"):
             sized: SizedModel = loaded

@@ -20,9 +20,8 @@ import numpy as np
 from autosched.driver.build.entry import build
 from autosched.driver.build.staged import Build, StagedModel, Value
 from autosched.errors import AutoschedError, ImportModelError, ShapeError, UsageError
-from autosched.frontend.stages import OpenSizes, Stage
+from autosched.frontend.stages import DataNeededError, OpenSizes, Stage
 from autosched.frontend.torch.aten_graph import Output, StagedGraph, decompositions, import_aten_graph
-from autosched.frontend.torch.emitter import DataNeededError
 from autosched.frontend.torch.graph import array_of, tensor_of
 from autosched.ir.node import Attrs
 from autosched.relax.struct_info import TensorStructInfo
@@ -194,6 +193,9 @@ class _LateGraph(StagedModel):
 
     def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Value]:
         return {name: as_numpy(x) for name, x in zip(self.input_names, args, strict=True)}
+
+    def example(self, name: str) -> np.ndarray | None:
+        return None
 
     def import_stage(self, there: Mapping[str, Value], known: tuple[str, ...], opened: OpenSizes | None) -> Stage:
         return self._stages.stage(there, known, opened)

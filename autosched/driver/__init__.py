@@ -14,7 +14,7 @@ from autosched.lazy_names import lazy_names
 if TYPE_CHECKING:
     from autosched.driver.bench.entry import BenchReport
     from autosched.driver.build.lower import lower
-    from autosched.driver.onnx_files import build_onnx_file, can_wait
+    from autosched.driver.late_files import build_late_file, can_wait
     from autosched.driver.options import TuneOptions
     from autosched.driver.tasks import extract_tasks
     from autosched.driver.tune.first import tune_first
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from autosched.driver.tune.task_list import list_tasks
 
 __all__ = [
-    "BenchReport", "BuildReport", "TuneOptions", "TuneReport", "build", "build_onnx_file", "build_report", "can_wait",
+    "BenchReport", "BuildReport", "TuneOptions", "TuneReport", "build", "build_late_file", "build_report", "can_wait",
     "extract_tasks", "list_tasks", "load_model", "lower", "name_targets", "split_ranges", "tune_first",
 ]  # fmt: skip
 

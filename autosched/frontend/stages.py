@@ -103,6 +103,10 @@ class OpenSizes:
     symbols: tuple[SizeVar, ...] = ()
 
 
+class DataNeededError(ImportModelError):
+    """Sizes or numbers follow from what the model computes: it can be imported in stages."""
+
+
 class ContentsNeededError(ImportModelError):
     """Integers that were to be open have to be known.
 

@@ -39,6 +39,29 @@ def test_build_without_shapes_and_run(model: Path, tmp_path: Path, capsys: Captu
     refuse(capsys, ["run", str(model), "-i", str(tmp_path / "bad.npz")], "share the dimension 'batch'", code=2)
 
 
+def test_a_program_of_pytorch(tmp_path: Path, capsys: Capture) -> None:
+    import torch
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x.nonzero(), x[x > 0] * 2
+
+    path, x = tmp_path / "m.pt2", np.array([[1, 0, 2], [0, -1, 3]], "f4")
+    shapes = ({0: torch.export.Dim("batch", min=2, max=9)},)
+    torch.export.save(torch.export.export(Model(), (torch.ones(3, 3),), dynamic_shapes=shapes), path)
+    assert main(["build", str(path)]) == 0
+    assert "compiled when it is called, for each size of" in capsys.readouterr().err
+    np.savez(tmp_path / "in.npz", x=x)
+    for what in (path.with_suffix(".asx"), path):
+        assert main(["run", str(what), "-i", str(tmp_path / "in.npz"), "-o", str(tmp_path / "out.npz")]) == 0
+        with np.load(tmp_path / "out.npz") as out:
+            np.testing.assert_array_equal(out["output0"], np.argwhere(x))
+            np.testing.assert_array_equal(out["output1"], x[x > 0] * 2)
+    refuse(capsys, ["run", str(path)], "sizes of input 'x' are not known")
+    assert main(["build", str(path), "--shapes", "x:2x3"]) == 0
+    assert "computed by a library: nonzero by PyTorch (nonzero)" in capsys.readouterr().err
+
+
 def test_the_shape_of_one_input_gives_those_that_share_it(model: Path, capsys: Capture) -> None:
     assert main(["build", str(model), "--shapes", "x:2x3"]) == 0
     assert "computed by a library: NonZero by NumPy (n_n)" in capsys.readouterr().err

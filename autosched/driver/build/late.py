@@ -44,7 +44,9 @@ class LateModel(StagedModel):
         self.inputs: tuple[ModelInput, ...] = model_inputs(model.graph)
         super().__init__(model.graph.name or "main", [value.name for value in self.inputs], build, is_open)
         self.reason, self.manifest, self.model = reason, {"target": target}, model
-        self.output_names: tuple[str, ...] = tuple(o.name for o in model.graph.output)
+        dims = (d for value in self.inputs for d in value.dims or ("?",) if not isinstance(d, int))
+        self.open_dims = tuple(dict.fromkeys(str(d or "?") for d in dims))
+        self.output_names = tuple(o.name for o in model.graph.output)
         self.bounds = {name: tuple(sizes) for name, sizes in (bounds or {}).items()}
         _check_bounds(self.bounds, self.inputs)
         self._opset, self._functions = opset_of(model), own_functions(model)
@@ -62,6 +64,10 @@ class LateModel(StagedModel):
             if declared.name in self.bounds and value is not None:
                 _check_sizes(declared, value.shape, self.bounds[declared.name])
         return result
+
+    def example(self, name: str) -> np.ndarray | None:
+        value = self.inputs[self.input_names.index(name)]
+        return value.example() if value.is_static else None
 
     def import_stage(self, there: Mapping[str, Value], known: tuple[str, ...], opened: OpenSizes | None) -> Stage:
         return import_stage(self.model.graph, self._opset, self._functions, there, known, opened)

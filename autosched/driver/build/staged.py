@@ -47,6 +47,10 @@ class StagedModel(ABC):
     is_open      whether one stage may serve all sizes of inputs
     """
 
+    reason = ""  # why one build does not serve all sizes, where those of inputs are open
+    open_dims: tuple[str, ...] = ()  # the inputs' sizes that are open, by their names
+    output_names: tuple[str, ...]
+
     def __init__(self, model_name: str, input_names: Sequence[str], build: Build, is_open: bool = True):
         self.model_name, self.input_names, self._build, self._is_open = model_name, tuple(input_names), build, is_open
         self._past = Past()
@@ -59,6 +63,10 @@ class StagedModel(ABC):
     @abstractmethod
     def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Value]:
         """Inputs by name, as arrays of the model's types and sizes; see `__call__`."""
+
+    @abstractmethod
+    def example(self, name: str) -> np.ndarray | None:
+        """Zeros of an input's type, where its sizes are known."""
 
     @abstractmethod
     def import_stage(self, there: Mapping[str, Value], known: tuple[str, ...], opened: OpenSizes | None) -> Stage:

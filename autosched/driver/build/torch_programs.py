@@ -15,7 +15,7 @@ import numpy as np
 from autosched.driver.build.staged import StagedModel, Value
 from autosched.driver.model_files import is_program as is_exported
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
-from autosched.frontend.stages import OpenSizes, Stage
+from autosched.frontend.stages import DataNeededError, OpenSizes, Stage
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.artifact import Contents, from_contents, save_contents
@@ -43,22 +43,21 @@ def build_program(what: object, build: Build, shapes: Shapes | None = None, targ
     For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram. One whose
     sizes follow from data is a LateProgram. A program of known sizes that changes buffers is a StatefulProgram.
     """
-    from autosched.frontend.torch.emitter import DataNeededError
-    from autosched.frontend.torch.exported import from_exported_program, import_with_states, is_bound
+    from autosched.frontend.torch.exported import from_exported_program, has_sizes_of_data, import_with_states, is_bound
     from autosched.frontend.torch.files import read_program_file
 
     program: Any = read_program_file(what) if isinstance(what, str | Path) else what
     try:
         if not is_bound(program, shapes or {}):
             try:
-                if shapes:
-                    return SizedProgram(program, build, shapes, target)
                 module = from_exported_program(program, unwrap_unit_return_tuple=True)
             except DataNeededError:
                 raise
             except ImportModelError:
+                if has_sizes_of_data(program):
+                    raise DataNeededError("sizes follow from data") from None
                 return SizedProgram(program, build, shapes or {}, target)
-            return build(module)
+            return SizedProgram(program, build, shapes, target) if shapes else build(module)
         module, states = import_with_states(program, shapes)
     except DataNeededError:
         late = LateProgram(program, build, shapes or {}, target)
@@ -209,12 +208,24 @@ class LateProgram(_HeldProgram, StagedModel):
     """
 
     def __init__(self, program: ExportedProgram, build: Build, shapes: Shapes, target: str = ""):
+        from autosched.frontend.torch.exported import size_value, sizes_of
         from autosched.frontend.torch.stages import StagedProgram
 
         _HeldProgram.__init__(self, program, shapes, target)
         StagedModel.__init__(self, "main", list(self.inputs), build)
         self._stages, self._fitting = StagedProgram(program), BuiltSizes[dict[str, int]]()
         self._dtypes = self._stages.input_dtypes()
+        known = sizes_of(program, shapes)
+        self._dims = {
+            name: tuple(d if isinstance(d, int) else size_value(d, known) or str(d) for d in dims)
+            for name, dims in self.inputs.items()
+        }
+        self.open_dims = tuple(dict.fromkeys(d for x in self._dims.values() for d in x if isinstance(d, str)))
+        self.output_names = tuple(f"output{n}" for n in range(self._stages.n_outputs))
+
+    def example(self, name: str) -> np.ndarray | None:
+        dims = [d for d in self._dims[name] if isinstance(d, int)]
+        return np.zeros(dims, self._dtypes[name]) if len(dims) == len(self._dims[name]) else None
 
     def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Value]:
         values = self.values_of(args, named)
@@ -230,6 +241,6 @@ class LateProgram(_HeldProgram, StagedModel):
 
     def prepare(self) -> None:
         """Compile the first stages where all sizes are known, so that what is wrong is said before a call."""
-        if all(isinstance(d, int) for dims in self.inputs.values() for d in dims):
-            there: dict[str, Value] = {n: np.zeros(dims, self._dtypes[n]) for n, dims in self.inputs.items()}
+        if not self.open_dims:
+            there: dict[str, Value] = {name: self.example(name) for name in self.inputs}
             self._next(self._start, there, list(there), {})

@@ -10,6 +10,7 @@ import numpy as np
 
 from autosched.errors import ImportModelError
 from autosched.frontend.size_arithmetic import agreeing, are_same, empty, info_of
+from autosched.frontend.stages import DataNeededError
 from autosched.ir.node import Span
 from autosched.relax import op
 from autosched.relax.block_builder import BlockBuilder
@@ -26,10 +27,6 @@ Value: TypeAlias = Any  # of a node of PyTorch's graph: an Expr, a Complex, a nu
 Ints: TypeAlias = "int | Sequence[int]"  # the same in all dimensions, or one each
 RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2}  # of kinds, when dtypes meet
 DEFAULT_DTYPES = (("bool", bool), ("int64", int), ("float32", float))  # of Python numbers
-
-
-class DataNeededError(ImportModelError):
-    """Sizes or numbers follow from what the model computes."""
 
 
 @dataclass

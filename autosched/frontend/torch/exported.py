@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.frontend.size_arithmetic import larger, plain, size_of_text, smaller
+from autosched.frontend.stages import DataNeededError
 from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
-from autosched.frontend.torch.emitter import DataNeededError, Value, info_of
+from autosched.frontend.torch.emitter import Value, info_of
 from autosched.frontend.torch.graph import (
     CustomConverters,
     array_of,
@@ -164,6 +165,13 @@ def is_bound(program: object, shapes: Mapping[str, Sequence[int]]) -> bool:
     for dims in dynamic_inputs(program).values():
         symbols |= {str(s) for d in dims if not isinstance(d, int) for s in d.node.expr.free_symbols}
     return symbols <= set(sizes_of(program, shapes))
+
+
+def has_sizes_of_data(program: ExportedProgram) -> bool:
+    """Whether sizes or numbers in a program follow from data, by what PyTorch noted of them."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return any(free_unbacked_symbols(node.meta.get("val")) for node in program.graph.nodes)
 
 
 def size_bounds(program: ExportedProgram, names: Iterable[str]) -> dict[str, tuple[int, int | None]]:

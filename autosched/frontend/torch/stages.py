@@ -15,10 +15,10 @@ import numpy as np
 
 from autosched.errors import ImportModelError, WrongInputError
 from autosched.frontend.size_arithmetic import is_empty, is_same, plain
-from autosched.frontend.stages import Check, ContentsNeededError, Form, OpenSizes, Stage, StageWriter
+from autosched.frontend.stages import Check, ContentsNeededError, DataNeededError, Form, OpenSizes, Stage, StageWriter
 from autosched.frontend.torch.complex_values import Complex
 from autosched.frontend.torch.control import is_control
-from autosched.frontend.torch.emitter import DataNeededError, info_of
+from autosched.frontend.torch.emitter import info_of
 from autosched.frontend.torch.exported import SIZES, Importer, decomposed, needed_calls
 from autosched.frontend.torch.graph import array_of, constant_of, operator_name, tensor_of
 from autosched.relax import op
@@ -102,6 +102,7 @@ class StagedProgram:
         if self.program.graph_signature.buffers_to_mutate:
             raise ImportModelError("the program changes its buffers, and sizes in it follow from data")
         Importer(self.program, False, {}, {}).refuse()
+        self.n_outputs = sum(isinstance(name, str) for name in self.program.graph_signature.user_outputs)
 
     def input_dtypes(self) -> dict[str, str]:
         """The dtypes of the program's inputs by name. Raises ImportModelError for one that is not supported."""

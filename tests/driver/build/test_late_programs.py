@@ -244,6 +244,27 @@ def test_filters_beside_open_dimensions() -> None:
         built(np.zeros((12, 6), "f4"), np.ones(9, bool))
 
 
+class Turned(nn.Module):
+    """An operator that is imported for known sizes alone, before a size that follows from data."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = x.cummax(0).values
+        return z[z[:, 0] > 0] + y[0]
+
+
+@pytest.mark.parametrize("shapes", (None, {"x": (6, 4)}))
+def test_known_sizes_alone_before_sizes_of_data(shapes: dict[str, tuple[int, ...]] | None) -> None:
+    n, m = Dim("n", min=2, max=64), Dim("m", min=2, max=64)
+    program = export(Turned(), (random(6, 4), random(3, 4)), dynamic_shapes=({0: n}, {0: m}))
+    built = autosched.build(program, target="cpu", records=FallbackContext(), shapes=shapes)
+    assert isinstance(built, LateProgram)
+    for rows, others in ((6, 3), (6, 5), (9, 5) if shapes is None else (6, 4)):
+        agrees(built, Turned(), (random(rows, 4, seed=others), random(others, 4)))
+    if shapes is not None:
+        with pytest.raises(ShapeError, match="was fixed as"):
+            built(np.ones((7, 4), "f4"), np.ones((3, 4), "f4"))
+
+
 def test_bfloat16_goes_through_pytorch_and_back() -> None:
     class Model(nn.Module):
         def forward(self, x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
