@@ -275,7 +275,7 @@ def of_unknown_size(t: Emitter, *_: object, **__: object) -> Expr:
 
 @converter("repeat_interleave")
 def repeat_interleave(
-    t: Emitter, input: Expr, repeats: Expr | Dim | None = None, dim: int | None = None, output_size: Dim | None = None
+    t: Emitter, input: Expr, repeats: Expr | Dim | None = None, dim: int | None = None, **_: object
 ) -> Expr:
     """Each element so many times, one number for all or one each; of repeats alone the positions that this takes."""
     if repeats is None:
