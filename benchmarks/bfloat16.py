@@ -52,14 +52,13 @@ def autocast(program: Program) -> Program:
     return dataclasses.replace(program, run=run)
 
 
-def measure_row(row: Row, threads: int, time_s: float) -> tuple[str, ...]:
+def measure_row(row: Row, target: Target, threads: int, time_s: float) -> tuple[str, ...]:
     """A line of the table."""
     model = row.model()
     inputs = make_inputs(model, seed=0)
     module = from_onnx(model)
     built = {
-        kind: autosched.build(module, target=Target("cpu"), threads=threads, precision=kind)
-        for kind in (BF16, "float32")
+        kind: autosched.build(module, target=target, threads=threads, precision=kind) for kind in (BF16, "float32")
     }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"

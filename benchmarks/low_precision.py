@@ -56,14 +56,14 @@ def rows() -> Sequence[Row]:
     return (*products, *convs, *networks)
 
 
-def measure_row(row: Row, threads: int, time_s: float) -> tuple[str, ...]:
+def measure_row(row: Row, target: Target, threads: int, time_s: float) -> tuple[str, ...]:
     """A line of the table."""
     with tempfile.TemporaryDirectory() as folder:
         plain, whole = Path(folder) / "plain.onnx", Path(folder) / "int8.onnx"
         model = row.model()
         onnx.save(model, plain)
         quantize(plain, [make_inputs(model, seed=seed) for seed in range(SAMPLES)], whole)
-        built = {name: _build(path, threads) for name, path in (("int8", whole), ("float32", plain))}
+        built = {name: _build(path, target, threads) for name, path in (("int8", whole), ("float32", plain))}
         programs = {name: autosched_program(name, ex, threads) for name, ex in built.items()}
         for peer in PEERS:
             programs[peer] = peer_program(peer, whole, threads)
@@ -74,8 +74,8 @@ def measure_row(row: Row, threads: int, time_s: float) -> tuple[str, ...]:
     return (*cells, f"{off:.1e}", *(f"{share:.1%} of {largest}" for share in agreements), bars)
 
 
-def _build(path: Path, threads: int) -> Any:
-    return autosched.build(from_onnx(onnx.load(path)), target=Target("cpu"), threads=threads)
+def _build(path: Path, target: Target, threads: int) -> Any:
+    return autosched.build(from_onnx(onnx.load(path)), target=target, threads=threads)
 
 
 def _agreement(

@@ -12,6 +12,7 @@ import onnx
 
 from autosched.driver.bench.programs import Program
 from autosched.driver.bench.rounds import Comparison, compare, measure
+from autosched.target import Target
 from benchmarks.machine import Table, result_file, write
 
 
@@ -51,19 +52,21 @@ def first_result(executable: Any, inputs: Iterable[np.ndarray]) -> np.ndarray:
 
 def run(
     module: str, suite: str, title: str, columns: Sequence[str], note: str, rows: Iterable[Row],
-    line: Callable[[Row, int, float], tuple[str, ...]],
+    line: Callable[[Row, Target, int, float], tuple[str, ...]],
 ) -> None:  # fmt: skip
     """The command of a table: flags, a line for each row, the file where all rows were measured."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=title)
     parser.add_argument("--only", default="", help="rows whose names hold this")
+    parser.add_argument("--target", default="cpu", help='for ours: "llvm -mcpu=x86-64-v3" (%(default)s)')
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--time", type=float, default=2.0, help="seconds for each program of each row")
     args = parser.parse_args()
+    target = Target(args.target)
     heading = f"{title}, {args.threads} thread{'s' * (args.threads > 1)}"
     table = Table(heading, tuple(columns), notes=[note])
     for row in (row for row in rows if args.only in row.name):
-        table.rows.append(line(row, args.threads, args.time))
+        table.rows.append(line(row, target, args.threads, args.time))
         print(" | ".join(table.rows[-1]), flush=True)
     print(table.markdown())
-    if not args.only:
+    if not args.only and target == Target("cpu"):
         write(result_file(suite, args.threads), f"python -m {module} --threads {args.threads}", [table])
