@@ -74,10 +74,8 @@ def open_sizes(stmt: Stmt, buffers: Sequence[Buffer], a: Analyzer) -> Opened:
 def _open_loops(stmt: Stmt, sizes: dict[Var, int]) -> Stmt:
     """The statement with the extents of loops around other code as variables, which are added to `sizes`."""
     if isinstance(stmt, For):
-        if not stmt.annotations.keys().isdisjoint(
-            (PREFETCH, PREFETCH_L2)
-        ):  # what is asked for ahead follows from the extents inside
-            return stmt
+        if not stmt.annotations.keys().isdisjoint((PREFETCH, PREFETCH_L2)):
+            return stmt  # what is asked for ahead follows from the extents inside
         count = const_int(stmt.extent)
         if count is not None and stmt.kind == LoopKind.SERIAL and count >= _least(stmt):
             size = Var(f"n_{stmt.loop_var.name}", stmt.loop_var.dtype)

@@ -29,6 +29,7 @@ from autosched.relax.struct_info import TensorStructInfo
 
 if TYPE_CHECKING:
     import torch
+    from torch import fx
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,8 @@ class _GraphImporter(Importer):
                 for node in self.program.graph.nodes:
                     if node.op == "call_function":
                         self.call(node)
-                (end,) = (n for n in self.program.graph.nodes if n.op == "output")
-                values = map_arguments(end.args[0], self.values.__getitem__)
                 tensors: list[Expr] = []
-                for value in values if isinstance(values, tuple | list) else [values]:
-                    refuse_complex(self.emitter, value)
+                for value in _outputs(self):
                     results.append(Output(len(tensors)) if isinstance(value, Expr) else value)
                     tensors += [value] if isinstance(value, Expr) else []
                 outputs = tuple(builder.emit_output(t) for t in tensors or [Constant(np.zeros(1, np.float32))])
@@ -92,17 +90,11 @@ class _GraphImporter(Importer):
         return ImportedGraph(builder.get() if tensors else None, tuple(results))
 
     def placeholders(self) -> None:
-        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
-        for node, value in zip(nodes, self.given, strict=True):
+        for node, value in zip(_inputs(self.program), self.given, strict=True):
             if isinstance(value, TensorStructInfo):
-                var = Var(node.name, value)
+                self.values[node] = var = Var(node.name, value)
                 self.inputs.append(var)
-                self.values[node] = var
-            else:
-                self.values[node] = constant_of(value) if isinstance(value, np.ndarray) else value
-        for node in self.program.graph.nodes:
-            if node.op == "get_attr" and not hasattr(self.value(node), "graph"):
-                self.values[node] = attribute_of(self.program, node.target)
+        self.values |= _fixed(self, self.given)
 
 
 class StagedGraph:
@@ -114,8 +106,8 @@ class StagedGraph:
     def __init__(self, graph_module: Any, inputs: Sequence[object]):
         self.program = graph_module
         self._inputs = tuple(inputs)
-        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
-        self.names = tuple(n.name for n, x in zip(nodes, inputs, strict=True) if isinstance(x, TensorStructInfo))
+        nodes = zip(_inputs(graph_module), inputs, strict=True)
+        self.names = tuple(n.name for n, x in nodes if isinstance(x, TensorStructInfo))
 
     def stage(self, values: Mapping[str, object], known: Sequence[str], open_sizes: OpenSizes | None = None) -> Stage:
         """The next stage, as of `StagedProgram`."""
@@ -131,20 +123,35 @@ class _GraphStage(StageImporter):
         self._inputs = inputs
 
     def placeholders(self) -> None:
-        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
-        for node, value in zip(nodes, self._inputs, strict=True):
-            if not isinstance(value, TensorStructInfo):
-                self.values[node] = constant_of(value) if isinstance(value, np.ndarray) else value
-        for node in self.program.graph.nodes:
-            if node.op == "get_attr" and not hasattr(self.value(node), "graph"):
-                self.values[node] = attribute_of(self.program, node.target)
+        self.values |= _fixed(self, self._inputs)
 
     def outputs(self) -> list[Any]:
-        (end,) = (n for n in self.program.graph.nodes if n.op == "output")
-        values = map_arguments(end.args[0], self.values.__getitem__)
-        for value in values if isinstance(values, tuple | list) else [values]:
-            refuse_complex(self.emitter, value)
-        return list(values) if isinstance(values, tuple | list) else [values]
+        return _outputs(self)
+
+
+def _inputs(program: Any) -> list[fx.Node]:
+    return [n for n in program.graph.nodes if n.op == "placeholder"]
+
+
+def _fixed(importer: Importer, inputs: Sequence[object]) -> dict[fx.Node, Any]:
+    """The values of inputs that are not given by type, and of the tensors that the graph holds."""
+    nodes = zip(_inputs(importer.program), inputs, strict=True)
+    given = {n: x for n, x in nodes if not isinstance(x, TensorStructInfo)}
+    held = [n for n in importer.program.graph.nodes if n.op == "get_attr" and not hasattr(importer.value(n), "graph")]
+    return {
+        **{n: constant_of(x) if isinstance(x, np.ndarray) else x for n, x in given.items()},
+        **{n: attribute_of(importer.program, n.target) for n in held},
+    }
+
+
+def _outputs(importer: Importer) -> list[Any]:
+    """What the graph gives. Raises ImportModelError for complex numbers."""
+    (end,) = (n for n in importer.program.graph.nodes if n.op == "output")
+    values = map_arguments(end.args[0], importer.values.__getitem__)
+    found = list(values) if isinstance(values, tuple | list) else [values]
+    for value in found:
+        refuse_complex(importer.emitter, value)
+    return found
 
 
 def attribute_of(program: object, path: str) -> Constant | Complex:
