@@ -411,14 +411,29 @@ class Analyzer:
             if not isinstance(atom, E.FloorMod) or not isinstance(atom.b, IntImm) or key not in x.terms:
                 continue
             c = atom.b.value
-            quotient = self._floordiv(self.linear(atom.a), c, atom.dtype)
-            if quotient.const or len(quotient.terms) != 1:
-                continue
-            ((qk, (one, _)),) = quotient.terms.items()
-            if one == 1 and qk in x.terms and x.terms[qk][0] == k * c:
-                del x.terms[key], x.terms[qk]
-                x.add(self.linear(atom.a), k)
+            whole = self.linear(atom.a)
+            for quotient in (self._floordiv(whole, c, atom.dtype), self._joined_quotient(whole, c, atom.dtype)):
+                if quotient is None or quotient.const or len(quotient.terms) != 1:
+                    continue
+                ((qk, (one, _)),) = quotient.terms.items()
+                if one == 1 and qk in x.terms and x.terms[qk][0] == k * c:
+                    del x.terms[key], x.terms[qk]
+                    x.add(whole, k)
+                    break
         return x
+
+    def _joined_quotient(self, x: Linear, c: int, dtype: str) -> Linear | None:
+        """(i * 4 + j // 8) // 14 as (i * 32 + j) // 112: what the coarser digit of one number is where it was cut."""
+        parts = [
+            (key, atom, atom.b.value)
+            for key, (k, atom) in x.terms.items()
+            if k == 1 and isinstance(atom, E.FloorDiv) and isinstance(atom.b, IntImm) and atom.b.value > 0
+        ]
+        if len(parts) != 1 or len(x.terms) == 1:
+            return None
+        ((key, atom, d),) = parts
+        rest = Linear(x.const, {other: term for other, term in x.terms.items() if other != key})
+        return self._floordiv(rest.scaled(d).add(self.linear(atom.a)), c * d, dtype)
 
     # --- whole expressions ----------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ RANGES = {X: (0, 6), Y: (0, 4)}
         (tir.minimum(X, const(10)), X),
         (tir.maximum(X, const(-1)), X),
         (floormod(X, 6), X),
+        (floordiv(X * 4 + Y, 6) * 6 + floormod(X * 2 + floordiv(Y, 2), 3) * 2 + floormod(Y, 2), X * 4 + Y),
     ],
 )  # fmt: skip
 def test_simplifies(before: PrimExpr, after: PrimExpr) -> None:
