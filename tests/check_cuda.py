@@ -34,6 +34,7 @@ from autosched.templates import apply_config, default_config, templates_for
 from autosched.templates.tf32 import with_tf32
 from autosched.tir import PrimFunc
 from autosched.topi.attention import attention
+from autosched.topi.conv_nd import Spatial
 from autosched.topi.sort import argsort, cumsum, take_along
 from benchmarks.machine import commit
 
@@ -78,6 +79,23 @@ def _conv(
     else:
         made = topi.nn.group_conv2d_nchw(data, weight, stride, pad, 1, groups)
     return create_prim_func([data, weight, topi.relu(made)])
+
+
+def _transposed_conv(channels: int, size: int, out: int, dtype: str = "float32") -> PrimFunc:
+    """Windows of 4 by 4 that double the size."""
+    data = _tensor(1, channels, size, size, dtype=dtype, name="data")
+    weight = _tensor(channels, out, 4, 4, dtype=dtype, name="weight")
+    spatial = Spatial((2, 2), (1, 1, 1, 1), (1, 1))
+    return create_prim_func([data, weight, topi.relu(topi.conv_transpose_nd(data, weight, spatial, (0, 0), 1))])
+
+
+def _conv_nd(size: Sequence[int], channels: int, out: int, stride: int, dtype: str = "float32") -> PrimFunc:
+    """Windows of three in each dimension, padded by one."""
+    n = len(size)
+    data = _tensor(1, channels, *size, dtype=dtype, name="data")
+    weight = _tensor(out, channels, *(3,) * n, dtype=dtype, name="weight")
+    spatial = Spatial((stride,) * n, (1,) * 2 * n, (1,) * n)
+    return create_prim_func([data, weight, topi.relu(topi.conv_nd(data, weight, spatial, 1))])
 
 
 def _pooled(x: Tensor) -> Tensor:
@@ -160,8 +178,15 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "max pool 3x3 s2 112x112 64": lambda: _of((1, 64, 112, 112), _pooled),
     "winograd conv 3x3 28x28 128-128 batch 32": lambda: _conv(128, 28, 128, 3, 1, batch=32),
     "conv g4 3x3 28x28 32-64": lambda: _conv(32, 28, 64, 3, 1, 4),
+    "conv transposed 4x4 s2 14x14 256-128": lambda: _transposed_conv(256, 14, 128),
+    "tensor cores conv transposed 4x4 s2 14x14 256-128 float16": lambda: _transposed_conv(256, 14, 128, "float16"),
+    "conv 1d 3 s2 3000 80-384": lambda: _conv_nd((3000,), 80, 384, 2),
+    "tensor cores conv 1d 3 s2 3000 80-384 float16": lambda: _conv_nd((3000,), 80, 384, 2, "float16"),
+    "conv 3d 3x3x3 8x28x28 32-64": lambda: _conv_nd((8, 28, 28), 32, 64, 1),
+    "tensor cores conv 3d 3x3x3 8x28x28 32-64 bfloat16": lambda: _conv_nd((8, 28, 28), 32, 64, 1, "bfloat16"),
     "softmax 128x1000": lambda: _of((128, 1000), lambda x: topi.softmax(x, -1)),
     "softmax 128x1024": lambda: _of((128, 1024), lambda x: topi.softmax(x, -1)),
+    "sum 4096x1024 float16": lambda: _of((4096, 1024), lambda x: topi.sum(x, -1), "float16"),
     "sum 64x70": lambda: _of((64, 70), lambda x: topi.sum(x, -1)),
     "global pool 1x512x7x7": lambda: _of((1, 512, 7, 7), lambda x: topi.mean(x, (2, 3))),
     "column sums 1000x37": lambda: _of((1000, 37), lambda x: topi.sum(x, 0)),

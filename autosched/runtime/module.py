@@ -14,7 +14,7 @@ from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundEr
 from autosched.lazy_names import lazy_names
 from autosched.runtime.array import NDArray, from_dlpack
 from autosched.runtime.artifact import Contents, export_path, save_contents
-from autosched.runtime.backends import GraphProgram, open_program
+from autosched.runtime.backends import GraphProgram, backend_of, default_device, open_program
 from autosched.runtime.device import CPU, Device, cpu
 from autosched.runtime.graph import Graph, Storage, check_graph, graph_of_kernel
 from autosched.runtime.kernel import ArgSpec, Kernel
@@ -142,6 +142,24 @@ def _as_array(arg: object) -> object:
         return arg
     found = from_dlpack(arg)
     return found.view() if found.device.device_type == CPU else found
+
+
+class DeviceCode:
+    """The kernels of a module for a device, as TVM's modules have them: in a module that the host's imports.
+
+    Here the module itself has them. This shows their source, and `save` writes a file that `load_module` reads.
+    """
+
+    imported_modules: tuple[Module, ...] = ()
+    imports = imported_modules
+
+    def __init__(self, module: Module, kind: str):
+        self.type_key = self.kind = kind
+        self.get_source = self.inspect_source = module.get_source
+        self.save = module.save
+
+    def __repr__(self) -> str:
+        return f"<autosched.runtime.DeviceCode for {self.type_key}>"
 
 
 class Module:
@@ -313,9 +331,11 @@ class Module:
         return True
 
     @property
-    def imported_modules(self) -> list[Module]:
-        """The modules whose functions are found after this one's own."""
-        return list(self._imports)
+    def imported_modules(self) -> list[Module | DeviceCode]:
+        """The code for a device, where there is one, and the modules whose functions are found after this one's."""
+        device = default_device(backend_of(self.kernels.values()))
+        own = [] if device.device_type == CPU else [DeviceCode(self, device.type)]
+        return [*own, *self._imports]
 
     imports = imported_modules
 

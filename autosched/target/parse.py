@@ -16,7 +16,11 @@ from autosched.target.kinds import KINDS, TargetKind
 
 AttrValue = int | str | tuple[str, ...]
 
-POSITIVE = ("num-cores", "vector-width", "l1-bytes", "l2-bytes", "l3-bytes")
+POSITIVE = (
+    "num-cores", "vector-width", "l1-bytes", "l2-bytes", "l3-bytes", "max_num_threads", "max_threads_per_block",
+    "thread_warp_size", "max_shared_memory_per_block", "shared_memory_per_block", "registers_per_block",
+    "l2_cache_size_bytes",
+)  # fmt: skip
 
 # Short names for a kind with attributes. "cpu" is this machine: `Target` fills in its CPU's name.
 TAGS: dict[str, dict[str, Json]] = {

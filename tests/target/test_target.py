@@ -161,6 +161,7 @@ def test_fingerprint_follows_the_target_and_reads_back():
         ("llvm -mcpu=haswell -mattr=+nonsense", "unknown instruction set 'nonsense'"),
         ("llvm -mcpu=haswell -mattr=+avx512ff", "did you mean avx512f"),
         ("llvm -num-cores=0", "-num-cores=0 is not a positive number"),
+        ("cuda -max_threads_per_block=-4", "-max_threads_per_block=-4 is not a positive number"),
         ("llvm -l1-bytes=-1", "-l1-bytes=-1 is not a positive number"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,3 +90,25 @@ def test_threads_share_a_sum() -> None:
     out = on_device(np.zeros(n))
     made(on_device(x), out)
     np.testing.assert_allclose(out.numpy(), x.sum(1), rtol=1e-5)
+
+
+def test_vectors_of_any_length_and_the_device_part_of_their_module(tmp_path: Path) -> None:
+    """TVM's first walk-through of te: its device module is printed, written, read and imported again."""
+    n = te.var("n")
+    a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+    c = te.compute(a.shape, lambda i: a[i] + b[i], name="C")
+    s = te.create_schedule(c.op)
+    block, thread = s[c].split(c.op.axis[0], factor=64)
+    s[c].bind(block, te.thread_axis("blockIdx.x"))
+    s[c].bind(thread, te.thread_axis("threadIdx.x"))
+    add = autosched.build(s, [a, b, c], autosched.target.Target("cuda", host="llvm"), name="myadd")
+    (code,) = add.imported_modules
+    assert code.type_key == "cuda" and "cuda.threadIdx.x" in code.get_source() and ".entry" in code.get_source("ptx")
+    code.save(str(tmp_path / "myadd.ptx"))
+    loaded = autosched.runtime.load_module(str(tmp_path / "myadd.ptx"))
+    for length in (1, 64, 1000):
+        x, y = RNG.random(length), RNG.random(length)
+        for function in (add, loaded):
+            out = on_device(np.zeros(length))
+            function(on_device(x), on_device(y), out)
+            np.testing.assert_allclose(out.numpy(), x.astype("f") + y.astype("f"), rtol=1e-6)

@@ -6,7 +6,8 @@
 
 Everything between the reductions of a row stays in the block's shared memory, or is computed again where it is needed.
 Where threads divide a row evenly, each of them keeps its elements in registers (`held`): those of arguments that
-several blocks of the computation read, which then are read once, and those between that serve their own places only.
+several blocks of the computation read, which then are read once, those that a sum reads, which come in whole vectors,
+and those between that serve their own places only.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def _inline_rest(sch: Schedule, blocks: tuple[Block, ...]) -> None:
 
 
 def _hold(sch: Schedule, row_axes: int, held: Held) -> list[str]:
-    """Keep what several blocks read of a row in registers, and values between; the blocks that fill them."""
+    """Keep what several blocks or a sum read of a row in registers, and values between; the blocks that fill them."""
     require(held.steps * held.threads * held.vector == held.length, "threads divide a row evenly")
     blocks = blocks_of(sch.func)
     readers: dict[Buffer, list[Block]] = {}
@@ -175,7 +176,7 @@ def _hold(sch: Schedule, row_axes: int, held: Held) -> list[str]:
         if buffer in written:
             name = written[buffer].name_hint
             sch.set_scope(name, 0, "local")
-        elif len({id(b) for b in using}) > 1:
+        elif len({id(b) for b in using}) > 1 or (held.vector > 1 and is_reduction(using[0])):
             reader = using[0].name_hint
             name = sch.get(sch.cache_read(reader, read_index(sch, reader, buffer.name), "local")).name_hint
         else:

@@ -98,6 +98,15 @@ def test_a_row_is_read_once() -> None:
     assert kernel.ptx.count("ld.global") == 3 * 2  # two vectors of the row, of the scale and of the bias
 
 
+def test_sums_read_whole_vectors() -> None:
+    """Neighbours of a thread by one access each would take the sectors of memory four times."""
+    func = of((7, 512), lambda x: topi.sum(x, -1))
+    kernel = compile_func(apply_config(func, held(func), TARGET).func, TARGET, name="k").kernel
+    assert isinstance(kernel, CudaKernel)
+    assert kernel.ptx.count("ld.global") == kernel.ptx.count("ld.global.nc.v4") == 512 // (4 * held(func)["block_size"])
+    check(func, held(func), lambda v: np.asarray(v.sum(-1)))
+
+
 def test_rows_that_threads_do_not_divide_are_not_kept() -> None:
     func = norm(4, 250)
     assert not default_config(func, TARGET)["held"]
