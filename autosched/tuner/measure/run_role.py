@@ -17,7 +17,7 @@ from autosched.task import Measurement, Status
 from autosched.tuner.measure.base import MeasureOptions
 from autosched.tuner.measure.reference import CHECKED_AGAINST as CHECKED_AGAINST
 from autosched.tuner.measure.sampling import LEAST_ROUNDS, calls_per_repeat, sample, take_turns, time_calls
-from autosched.tuner.measure.workbench import Workbench
+from autosched.tuner.measure.workbench import ColdMemory, Workbench
 
 if TYPE_CHECKING:
     from autosched.runtime.kernel import Kernel
@@ -119,12 +119,13 @@ class RunRole:
         self._native: ThreadPool | None = None
         self._references: dict[str, Any] = {}
         self._bench: tuple[str, Bench] | None = None
+        self._cold = ColdMemory()
         self._checked: Any = None  # what the last message has loaded and found right
 
     def open_bench(self, reference: Any, backend: str = "cpu") -> Bench:
         """Lay out what a stored reference holds, for kernels of a back end."""
         if backend == "cpu":
-            return Workbench(reference.load())
+            return Workbench(reference.load(), self._cold)
         from autosched.tuner.measure.device import DeviceBench
 
         return DeviceBench(reference.load())
