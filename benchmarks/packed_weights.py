@@ -4,7 +4,8 @@
 
 Layers of one model follow each other, so that the weights of all of them pass through before one is met again. The
 bound is what as many bytes in huge pages take that are only read, in order, by a generated kernel; the share is the
-median over rounds, in which all have a turn. ONNX Runtime runs the same model.
+median over rounds, in which all have a turn. ONNX Runtime runs the same model. In rows with "bytes" activations may be
+rounded to 8 bits in each group (accuracy_level 4), elsewhere they stay float32.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from benchmarks.narrow import Row
 
 WIDTH, LAYERS = 4096, 8
 BAR = 0.9
-ROWS = tuple((bits, group, m) for bits, group in ((4, 32), (4, 128), (8, 32)) for m in (1, 4, 16))
+FORMS = ((4, 32, 0), (4, 32, 4), (4, 128, 0), (4, 128, 4), (8, 32, 0), (8, 32, 4))  # bits, group, accuracy level
+ROWS = tuple((*form, m) for form in FORMS for m in (1, 4, 16))
 COLUMNS = ("weights", "ms", "reading alone, ms", "ORT ms", "ours / ORT", "GB/s", "share of reading", "error", "bars")
 
 
-def packed_chain(bits: int, group: int, m: int) -> onnx.ModelProto:
+def packed_chain(bits: int, group: int, level: int, m: int) -> onnx.ModelProto:
     """LAYERS products [m, WIDTH] @ [WIDTH, WIDTH] by ONNX Runtime's MatMulNBits."""
     generator = np.random.default_rng(0)
     groups = WIDTH // group
@@ -43,6 +45,7 @@ def packed_chain(bits: int, group: int, m: int) -> onnx.ModelProto:
         packed = generator.integers(0, 256, (WIDTH, groups, group * bits // 8)).astype(np.uint8)
         scales = generator.uniform(0.5, 1.5, WIDTH * groups) / (1 << bits - 2) / np.sqrt(WIDTH)
         words = {"K": WIDTH, "N": WIDTH, "bits": bits, "block_size": group, "domain": "com.microsoft"}
+        words |= {"accuracy_level": level}
         return builder.call(
             "MatMulNBits", x, builder.constant(packed), builder.constant(scales.astype(np.float32)), **words
         )
@@ -74,14 +77,14 @@ def exact(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def measure_row(row: Row, threads: int, time_s: float) -> tuple[str, ...]:
+def measure_row(row: Row, target: Target, threads: int, time_s: float) -> tuple[str, ...]:
     """A line of the table."""
     model = row.model()
     size_bytes = weight_bytes(model)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "packed.onnx"
         onnx.save(model, path)
-        built = autosched.build(from_onnx(model), target=Target("cpu"), threads=threads)
+        built = autosched.build(from_onnx(model), target=target, threads=threads)
         programs = {
             "ours": autosched_program("ours", built, threads),
             "reading": reading(size_bytes, threads),
@@ -108,14 +111,18 @@ def measure_row(row: Row, threads: int, time_s: float) -> tuple[str, ...]:
 
 def rows() -> Sequence[Row]:
     return [
-        Row(f"int{bits}, groups of {group}, M={m}", lambda b=bits, g=group, m=m: packed_chain(b, g, m),  # type: ignore[misc]
+        Row(f"int{bits}, groups of {group},{' bytes,' if level else ''} M={m}",
+            lambda b=bits, g=group, a=level, m=m: packed_chain(b, g, a, m),  # type: ignore[misc]
             BAR if (bits, m) == (4, 1) else None)
-        for bits, group, m in ROWS
+        for bits, group, level, m in ROWS
     ]  # fmt: skip
 
 
 if __name__ == "__main__":
-    note = f"{LAYERS} products with {WIDTH}x{WIDTH} weights; error: the largest to float64, by the largest output"
+    note = (
+        f"{LAYERS} products with {WIDTH}x{WIDTH} weights; error: the largest to float64, by the largest output; bytes:"
+        " activations may be rounded to 8 bits in each group (accuracy_level 4, ONNX Runtime's too), else float32"
+    )
     narrow.run(
         "benchmarks.packed_weights", "packed-weights", "Weights of 4 and 8 bits", COLUMNS, note, rows(), measure_row
     )

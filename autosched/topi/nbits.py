@@ -9,6 +9,7 @@ from autosched.tir.expr import PrimExpr, bitwise, cast, const, const_int
 from autosched.topi.shapes import dims
 
 WORD_BITS = 32
+ACTIVATION_BITS = "activation_bits"  # the annotation of a product whose activations may be rounded
 FEW_ROWS = (
     4  # so many rows and fewer are summed up group by group: a scale is multiplied in once a group, not per weight
 )
@@ -20,12 +21,23 @@ def field(word: PrimExpr, k: PrimExpr | IterVar, bits: int) -> PrimExpr:
     return cast("float32", bitwise("bitwise_and", bitwise("shift_right", word, at), const((1 << bits) - 1, "uint32")))
 
 
-def matmul_nbits(x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, block: int) -> Tensor:
+def matmul_nbits(
+    x: Tensor,
+    weight: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    bits: int,
+    block: int,
+    activation_bits: int = WORD_BITS,
+) -> Tensor:
     """[..., M, K] times the transposed dequantised weight, in float32.
 
     weight  uint32 [N, K * bits / 32]: integers of `bits` bits, the first one in a word's lowest bits
     scales  [N, K / block]; zeros alike, in units of the integers; 2^(bits - 1) where there are none
+
+    With 8 activation bits a schedule may round each block of a row to 255 steps; this computes with x as it is.
     """
+    attrs = {ACTIVATION_BITS: activation_bits} if activation_bits < WORD_BITS else {}
     per_word = WORD_BITS // bits
     *outer, depth = dims(x.shape)
     n = dims(weight.shape)[0]
@@ -51,11 +63,15 @@ def matmul_nbits(x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None
             (outer[0], n),
             lambda i, j: te.sum(partial(i, j, group) * cast("float32", scales(j, group)), axis=group),
             name="matmul_nbits",
+            attrs=attrs,
         )
     real = te.compute(
         (n, depth), lambda j, k: whole(j, k, k // block) * cast("float32", scales(j, k // block)), name="dequantized"
     )
     k = te.reduce_axis((0, depth), name="k")
     return te.compute(
-        (*outer, n), lambda *i: te.sum(cast("float32", x(*i[:-1], k)) * real(i[-1], k), axis=k), name="matmul_nbits"
+        (*outer, n),
+        lambda *i: te.sum(cast("float32", x(*i[:-1], k)) * real(i[-1], k), axis=k),
+        name="matmul_nbits",
+        attrs=attrs,
     )

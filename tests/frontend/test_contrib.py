@@ -103,6 +103,15 @@ def test_packed_weights_stay_packed() -> None:
     assert call.op_name == "relax.nn.matmul_nbits" and call.args[1].data.nbytes == 5 * 64 // 2
 
 
+@pytest.mark.parametrize(("level", "bits"), [(None, 32), (0, 32), (1, 32), (3, 32), (4, 8)])
+def test_what_activations_may_be_rounded_to(level: int | None, bits: int) -> None:
+    made = packed_product(64, 5, 32)
+    if level is not None:
+        made.graph.node[0].attribute.append(onnx.helper.make_attribute("accuracy_level", level))
+    (call,) = (b.value for b in from_onnx(made)["main"].bindings() if isinstance(b.value, relax.Call))
+    assert call.attrs["activation_bits"] == bits
+
+
 def test_blocks_that_do_not_divide_the_depth_become_floats() -> None:
     import onnxruntime
 

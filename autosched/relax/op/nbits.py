@@ -13,15 +13,20 @@ from autosched.relax.struct_info import Expr, StructInfo, TensorStructInfo, same
 from autosched.te import Tensor
 from autosched.topi.nbits import WORD_BITS
 
-BITS = (2, 4, 8)
+BITS, ACTIVATION_BITS = (2, 4, 8), (8, 32)
 ZERO_TYPES = ("uint8", "float16", "float32")
 Array = np.ndarray
 
 
-def _type(x: StructInfo, weight: StructInfo, scales: StructInfo, bits: int, block: int) -> TensorStructInfo:
+def _type(
+    x: StructInfo, weight: StructInfo, scales: StructInfo, bits: int, block: int, activation_bits: int
+) -> TensorStructInfo:
     rows, packed, factors = float_same(x), tensor(weight), tensor(scales)
     if bits not in BITS:
         raise InvalidValueError(f"weights of {bits} bits", hint=f"there are {', '.join(map(str, BITS))}")
+    if activation_bits not in ACTIVATION_BITS:
+        hint = f"{' or '.join(map(str, ACTIVATION_BITS))}: 32 for activations as they are"
+        raise InvalidValueError(f"activations of {activation_bits} bits", hint=hint)
     per_word = WORD_BITS // bits
     if block < 1 or block % per_word:
         raise InvalidValueError(f"groups of {block}", hint=f"a multiple of {per_word} for weights of {bits} bits")
@@ -41,13 +46,19 @@ def _type(x: StructInfo, weight: StructInfo, scales: StructInfo, bits: int, bloc
 
 
 def _zeros_type(
-    x: StructInfo, weight: StructInfo, scales: StructInfo, zeros: StructInfo, bits: int, block: int
+    x: StructInfo,
+    weight: StructInfo,
+    scales: StructInfo,
+    zeros: StructInfo,
+    bits: int,
+    block: int,
+    activation_bits: int,
 ) -> TensorStructInfo:
     if tensor(zeros).dims != tensor(scales).dims:
         raise ShapeError(f"zero points {tensor(zeros)!r} for scales {tensor(scales)!r}")
     if tensor(zeros).dtype not in ZERO_TYPES:
         raise InvalidTypeError(f"zero points of {tensor(zeros).dtype}", hint=f"use one of {', '.join(ZERO_TYPES)}")
-    return _type(x, weight, scales, bits, block)
+    return _type(x, weight, scales, bits, block, activation_bits)
 
 
 def dequantize_nbits(weight: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Array:
@@ -59,13 +70,17 @@ def dequantize_nbits(weight: Array, scales: Array, zeros: Array | None, bits: in
     return real.reshape(weight.shape[0], -1)
 
 
-def _reference(x: Array, weight: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Array:
+def _reference(
+    x: Array, weight: Array, scales: Array, zeros: Array | None, bits: int, block: int, activation_bits: int
+) -> Array:
     real = dequantize_nbits(weight, scales, zeros, bits, block)
     return (x.astype(np.float64) @ real.T.astype(np.float64)).astype(x.dtype)
 
 
-def _compute(x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, block: int) -> Tensor:
-    made = topi.matmul_nbits(x, weight, scales, zeros, bits, block)
+def _compute(
+    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, block: int, activation_bits: int
+) -> Tensor:
+    made = topi.matmul_nbits(x, weight, scales, zeros, bits, block, activation_bits)
     return made if x.dtype == "float32" else topi.cast(made, x.dtype)
 
 
@@ -77,7 +92,7 @@ def _sample(m: int, n: int, k: int, bits: int, block: int, *more: object) -> Sam
 _plain = define_op(
     "nn.matmul_nbits",
     inputs=("x", "weight", "scales"),
-    attributes={"bits": 4, "block": 32},
+    attributes={"bits": 4, "block": 32, "activation_bits": 32},
     infer_type=_type,
     compute=lambda x, weight, scales, **more: _compute(x, weight, scales, None, **more),
     reference=lambda x, weight, scales, **more: _reference(x, weight, scales, None, **more),
@@ -86,7 +101,7 @@ _plain = define_op(
 _with_zeros = define_op(
     "nn.matmul_nbits_zeros",
     inputs=("x", "weight", "scales", "zeros"),
-    attributes={"bits": 4, "block": 32},
+    attributes={"bits": 4, "block": 32, "activation_bits": 32},
     infer_type=_zeros_type,
     compute=_compute,
     reference=_reference,
@@ -96,19 +111,20 @@ _with_zeros = define_op(
 
 
 def matmul_nbits(
-    x: Expr, weight: Expr, scales: Expr, zeros: Expr | None = None, bits: int = 4, block: int = 32
-) -> Call:
+    x: Expr, weight: Expr, scales: Expr, zeros: Expr | None = None, bits: int = 4, block: int = 32,
+    activation_bits: int = 32,
+) -> Call:  # fmt: skip
     """x times the transposed weight, which has integers of 2, 4 or 8 bits: (integer - zero) * scale of its group.
 
-    x       [..., M, K], floats, which stay as they are
+    x       [..., M, K], floats, which stay as they are; with activation_bits=8 the numbers of a block of a row may be
+            rounded to multiples of a 127th of the largest one, which saves few rows two thirds of the work
     weight  uint32 [N, K * bits / 32], a row's integers one after the other from the lowest bits on
     scales  float32 or float16 [N, K / block]
     zeros   alike, uint8 or floats, in units of the integers; 2^(bits - 1) where there are none
     Raises ShapeError, InvalidTypeError, InvalidValueError
     """
-    if zeros is None:
-        return _plain(x, weight, scales, bits=bits, block=block)
-    return _with_zeros(x, weight, scales, zeros, bits=bits, block=block)
+    attrs = {"bits": bits, "block": block, "activation_bits": activation_bits}
+    return _plain(x, weight, scales, **attrs) if zeros is None else _with_zeros(x, weight, scales, zeros, **attrs)
 
 
 __all__ = ["dequantize_nbits", "matmul_nbits"]

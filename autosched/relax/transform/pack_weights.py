@@ -14,6 +14,7 @@ from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, Var
+from autosched.relax.op.nbits import ACTIVATION_BITS
 from autosched.relax.op.registry import definition_of
 from autosched.relax.rewrite import Rewriter, bindings_of, map_functions
 from autosched.relax.struct_info import TensorStructInfo
@@ -40,9 +41,10 @@ def quantize_nbits(weight: Array, bits: int, block: int) -> tuple[Array, Array]:
 
 
 class _Packer(Rewriter):
-    def __init__(self, constants: dict[Var, Constant], bits: int, block: int):
+    def __init__(self, constants: dict[Var, Constant], bits: int, block: int, activation_bits: int):
         super().__init__()
         self.constants, self.bits, self.block = constants, bits, block
+        self.activation_bits = activation_bits
 
     def call(self, call: Call, var: Var) -> Expr:
         definition = definition_of(call)
@@ -57,26 +59,35 @@ class _Packer(Rewriter):
         if data.ndim != 2 or data.dtype != np.float32 or data.shape[0] % self.block or not np.isfinite(data).all():
             return call
         words, scales = quantize_nbits(np.ascontiguousarray(data.T), self.bits, self.block)
-        return op.nn.matmul_nbits(x, Constant(words), Constant(scales), bits=self.bits, block=self.block)
+        return op.nn.matmul_nbits(
+            x, Constant(words), Constant(scales),
+            bits=self.bits, block=self.block, activation_bits=self.activation_bits,
+        )  # fmt: skip
 
 
-def pack_weights(module: IRModule, bits: int = 4, block: int = 32) -> IRModule:
-    """See above. Products whose depth is no multiple of a group, and weights that are not finite, stay as they are."""
+def pack_weights(module: IRModule, bits: int = 4, block: int = 32, activation_bits: int = 32) -> IRModule:
+    """See above; `activation_bits` as of `nn.matmul_nbits`.
+
+    Products whose depth is no multiple of a group, and weights that are not finite, stay as they are.
+    """
 
     def convert(function: Function) -> Function:
         known = {b.var: b.value for b in bindings_of(function.body) if isinstance(b.value, Constant)}
-        return _Packer(known, bits, block).rewrite(function)
+        return _Packer(known, bits, block, activation_bits).rewrite(function)
 
     return map_functions(module, convert)
 
 
-def PackWeights(bits: int = 4, block: int = 32) -> Pass:  # noqa: N802
+def PackWeights(bits: int = 4, block: int = 32, activation_bits: int = 32) -> Pass:  # noqa: N802
     """See `pack_weights`. Raises InvalidValueError for other sizes of integers and groups than there are."""
     if bits not in BITS:
         raise InvalidValueError(f"PackWeights: {bits} bits", hint=f"use one of {', '.join(map(str, BITS))}")
     if block < WORD_BITS // bits or block % (WORD_BITS // bits):
         raise InvalidValueError(f"PackWeights: groups of {block}", hint=f"a multiple of {WORD_BITS // bits}")
-    return graph_pass("PackWeights")(lambda module: pack_weights(module, bits, block))
+    if activation_bits not in ACTIVATION_BITS:
+        hint = f"use {' or '.join(map(str, ACTIVATION_BITS))}"
+        raise InvalidValueError(f"PackWeights: activations of {activation_bits} bits", hint=hint)
+    return graph_pass("PackWeights")(lambda module: pack_weights(module, bits, block, activation_bits))
 
 
 __all__ = ["PackWeights", "pack_weights", "quantize_nbits"]

@@ -28,6 +28,7 @@ from autosched.templates.pack import Pack, repack
 from autosched.tir import Block, Buffer, BufferLoad, BufferStore, PrimFunc, as_int
 from autosched.tir.functor import loads
 from autosched.tir.schedule import LoopRV, Schedule
+from autosched.topi.nbits import ACTIVATION_BITS, WORD_BITS
 
 GROUP_SUMS, DEQUANTIZED = "group_sums", "dequantized"
 AHEAD_KIB = 4  # of weights
@@ -37,13 +38,17 @@ MOST_UNPACKED_ROWS = 16  # more rows than these share a panel that is unpacked o
 
 @dataclass(frozen=True)
 class NBits:
-    """chain: before the product the group sums or the dequantised weight; factors: zero points, if any, and scales."""
+    """chain: before the product the group sums or the dequantised weight; factors: zero points, if any, and scales.
+
+    activation_bits  to which the data may be rounded; 32: they stay as they are
+    """
 
     chain: Chain
     x: Buffer
     weight: Buffer
     factors: tuple[Buffer, ...]
     per_word: int
+    activation_bits: int = WORD_BITS
 
     @property
     def bits(self) -> int:
@@ -207,7 +212,8 @@ def find_nbits(func: PrimFunc) -> NBits | None:
         return None
     others = (x.buffer for x in _reads(anchor if unpacks.name_hint == DEQUANTIZED else unpacks))
     x = next(b for b in others if b not in (weight, *factors, *(w.buffer for k in (unpacks, anchor) for w in k.writes)))
-    return NBits(chain, x, weight, factors, depth // weight.const_shape()[1])
+    activation_bits = int(anchor.annotations.get(ACTIVATION_BITS, WORD_BITS))
+    return NBits(chain, x, weight, factors, depth // weight.const_shape()[1], activation_bits)
 
 
 def _factors(unpacks: Block, anchor: Block, weight: Buffer) -> tuple[Buffer, ...]:

@@ -15,6 +15,9 @@ three where those have 16 rows together; the fields of a group and its sums then
 
 A number is rounded by 2^-23 of the largest of its group. One row and groups of 32 weights of 4 bits take 1.3 operations
 for 16 weights, in float32 3.2: it is memory that holds them back. Four rows take 0.81 of the time (Emerald Rapids).
+
+Where a model allows bytes (`activation_bits`), there is one digit, whose unit is a 127th of the largest number of the
+group: a third of the products and of their sums.
 """
 
 from __future__ import annotations
@@ -51,6 +54,8 @@ from autosched.topi.nbits import matmul_nbits
 
 MOST_ROWS = 16  # more rows share weights that are unpacked to floats once
 DIGITS = 3  # bytes of an integer
+LARGEST_DIGIT = 127
+LEAST_LARGEST = 2.0**-119  # of the largest number of a group of one digit, so that no unit is a denormal
 TOP_BIT = 22  # of the integers; their largest one is that of three digits of 127
 ROUND_UP = 0x10101  # added to the bits of a float32: where that one would be passed, the next power of two is taken
 INFINITE = 0x7F800000  # bits of a float32
@@ -76,9 +81,11 @@ class MatmulNBitsBytes:
         depth = found.weight.const_shape()[1] * found.per_word
         block = depth // found.factors[-1].const_shape()[1]
         largest = MOST_POINT if len(found.factors) > 1 else (1 << found.bits) - 1
-        if m > MOST_ROWS or block % target.lanes("float32") or block * (largest << TOP_BIT - 7) >= MOST_SUM:
+        digits = _digits(found)
+        most = largest << TOP_BIT - 7 if digits > 1 else largest * (LARGEST_DIGIT + 1)
+        if m > MOST_ROWS or block % target.lanes("float32") or block * most >= MOST_SUM:
             return None
-        sizes = {"M": m, "N": n, "K": depth, "block": block, "bits": found.bits}
+        sizes = {"M": m, "N": n, "K": depth, "block": block, "bits": found.bits, "digits": digits}
         return Anchor(found.chain.anchor.name_hint, "matmul_nbits", sizes, found)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -88,15 +95,15 @@ class MatmulNBitsBytes:
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        m, n = anchor.sizes["M"], anchor.sizes["N"]
-        most = max(1, (target.num_registers - 4) // (DIGITS + 1))
+        m, n, digits = (anchor.sizes[name] for name in ("M", "N", "digits"))
+        most = max(1, (target.num_registers - 4) // (digits + 1))
         tiles = -(-m // most)
         rows = -(-m // tiles)
         panels = -(-n // target.lanes("float32"))
         block = anchor.sizes["block"]
         in_tiles = m >= LEAST_TILE_ROWS and tile_words(block // GROUP, GROUP, target) > 0
         if in_tiles:
-            rows, most = m, m * (4 if DIGITS * m <= ROWS and block * target.lanes("float32") <= FEW_FIELDS else 2)
+            rows, most = m, m * (4 if digits * m <= ROWS and block * target.lanes("float32") <= FEW_FIELDS else 2)
         streams = next(s for s in (4, 2, 1) if panels % s == 0 and (s == 1 or rows * s <= most))
         return Config(
             self.name, {"rows": rows, "streams": streams, "ahead": AHEAD_KIB, "far": FAR_KIB, "tiles": in_tiles}
@@ -131,10 +138,16 @@ def _is_plain(func: PrimFunc, found: NBits) -> bool:
         return False
     x, weight, scale, *point = (te.placeholder(b.shape, b.dtype, name=b.name)
                                 for b in (found.x, found.weight, scales, *points))  # fmt: skip
-    product = matmul_nbits(x, weight, scale, point[0] if point else None, found.bits, depth // groups)
+    zeros, block = point[0] if point else None, depth // groups
+    product = matmul_nbits(x, weight, scale, zeros, found.bits, block, found.activation_bits)
     kind = spatial(found.chain.anchor)[0].var.dtype
     expected = blocks_of(te.create_prim_func([x, weight, scale, *point, product], index_dtype_override=kind))
     return structural_equal(blocks, expected, map_free_vars=True)
+
+
+def _digits(found: NBits) -> int:
+    """Bytes that a number becomes."""
+    return DIGITS if found.activation_bits > 8 else 1
 
 
 class _Writer:
@@ -153,14 +166,18 @@ class _Writer:
         many = self.in_tiles and self.rows * self.streams > target.num_registers // 2
         self.groups, self.words, self.fields = self.s["K"] // block, block // found.per_word, 8 // found.bits
         self.panels = -(-self.s["N"] // self.lanes)
-        self.digits = one_of("digits", "int32", self.groups, DIGITS * m, block // GROUP, scope="global")
-        self.starts = one_of("starts", "int32", self.groups, m, 2, scope="global")
+        self.n_digits = self.s["digits"]
+        self.n_starts = min(self.n_digits, 2)  # sums of the lowest digits, and of what is left without them
+        self.digits = one_of("digits", "int32", self.groups, self.n_digits * m, block // GROUP, scope="global")
+        self.starts = one_of("starts", "int32", self.groups, m, self.n_starts, scope="global")
         self.units = one_of("units", "float32", self.groups, m, scope="global")
         self.tops, self.top = (one_of(name, "uint32", n) for name, n in (("tops", self.lanes), ("top", 1)))
         self.whole = one_of("whole", "int32", block)
-        self.totals, self.total = (one_of(name, "int32", 2, n) for name, n in (("totals", self.lanes), ("total", 1)))
+        self.totals, self.total = (
+            one_of(name, "int32", self.n_starts, n) for name, n in (("totals", self.lanes), ("total", 1))
+        )
         tile, between = ("global" if is_outside else "local" for is_outside in (many, self.in_tiles))
-        self.sums = one_of("sums", "int32", DIGITS * self.rows, self.streams, self.lanes, scope=between)
+        self.sums = one_of("sums", "int32", self.n_digits * self.rows, self.streams, self.lanes, scope=between)
         words = block // GROUP if self.in_tiles else self.fields
         self.bytes = one_of("fields", "uint32", self.streams, words, self.lanes, scope=between)
         self.tile = one_of("tile", "float32", self.rows, self.streams, self.lanes, scope=tile)
@@ -196,24 +213,19 @@ class _Writer:
             return store(self.tops, E.maximum(load(self.tops, lane), size), lane)
 
         top = load(self.top, 0)
-        raised = E.bitwise("shift_right", E.add(top, _word(ROUND_UP)), _word(MANTISSA_BITS))
-        exponent = E.minimum(E.maximum(raised, _word(LEAST_EXPONENT)), _word(255))
-        unit = _power(E.sub(exponent, _word(TOP_BIT)))
-        inverse = _power(E.sub(_word(2 * BIAS + TOP_BIT), exponent))
+        unit, inverse = _power_unit(top) if self.n_digits > 1 else _byte_unit(top)
         is_number = E.compare(E.LT, top, _word(INFINITE))
 
         def rounded(k: PrimExpr, lane: Var) -> Stmt:
             whole = E.cast("int32", E.call("nearbyint", E.mul(element(k), inverse), dtype="float32"))
-            upper = _without_digit(load(self.whole, k))
-            return seq(
-                store(self.whole, whole, k),
-                store(self.totals, E.add(load(self.totals, 0, lane), load(self.whole, k)), 0, lane),
-                store(self.totals, E.add(load(self.totals, 1, lane), upper), 1, lane),
-            )
+            parts = [load(self.whole, k), _without_digit(load(self.whole, k))][: self.n_starts]
+            totals = (store(self.totals, E.add(load(self.totals, i, lane), x), i, lane) for i, x in enumerate(parts))
+            return seq(store(self.whole, whole, k), *totals)
 
         zero = const(0, "int32")
-        upper = load(self.total, 1, 0)
-        lowest = E.sub(load(self.total, 0, 0), E.mul(upper, const(256, "int32")))
+        totals: list[PrimExpr] = [load(self.total, i, 0) for i in range(self.n_starts)]
+        if self.n_starts > 1:
+            totals[0] = E.sub(totals[0], E.mul(totals[1], const(256, "int32")))
         times = -1 if self.points else -(1 << self.found.bits - 1)
         return seq(
             self.vector(lambda lane: store(self.tops, _word(0), lane)),
@@ -222,13 +234,12 @@ class _Writer:
             unrolled("lane", (self.lanes,), lambda lane: store(
                 self.top, E.maximum(load(self.top, 0), load(self.tops, lane)), 0)),
             store(self.units, E.select(is_number, unit, const(math.nan, "float32")), g, m),
-            unrolled("i", (2,), lambda i: self.vector(lambda lane: store(self.totals, zero, i, lane))),
+            unrolled("i", (self.n_starts,), lambda i: self.vector(lambda lane: store(self.totals, zero, i, lane))),
             steps(rounded),
-            unrolled("i", (2,), lambda i: store(self.total, zero, i, 0)),
-            unrolled("i lane", (2, self.lanes), lambda i, lane: store(
+            unrolled("i", (self.n_starts,), lambda i: store(self.total, zero, i, 0)),
+            unrolled("i lane", (self.n_starts, self.lanes), lambda i, lane: store(
                 self.total, E.add(load(self.total, i, 0), load(self.totals, i, lane)), i, 0)),
-            store(self.starts, E.mul(lowest, const(times, "int32")), g, m, 0),
-            store(self.starts, E.mul(upper, const(times, "int32")), g, m, 1),
+            *(store(self.starts, E.mul(x, const(times, "int32")), g, m, i) for i, x in enumerate(totals)),
             loop("field", self.fields, lambda f: loop("word", self.words, lambda w: self.bytes_of(g, m, f, w),
                 LoopKind.VECTORIZED), LoopKind.UNROLLED),
         )  # fmt: skip
@@ -238,7 +249,7 @@ class _Writer:
         first = E.add(E.mul(word, index(self.found.per_word)), field)
         left: list[PrimExpr] = [load(self.whole, E.add(first, index(self.fields * j))) for j in range(GROUP)]
         stores = []
-        for digit in range(DIGITS):
+        for digit in range(self.n_digits):
             kept = [E.bitwise("bitwise_and", x, const(255, "int32")) for x in left]
             value = kept[0]
             for j, x in enumerate(kept[1:], 1):
@@ -270,7 +281,7 @@ class _Writer:
 
         def starts(g: Var, i: Var, s: Var, lane: Var) -> list[PrimExpr]:
             row = E.add(i, index(first))
-            lower: list[PrimExpr] = [load(self.starts, g, row, n) for n in range(2)]
+            lower: list[PrimExpr] = [load(self.starts, g, row, n) for n in range(self.n_starts)]
             if self.points:
                 point = E.cast("int32", load(self.points[0], at(s), g, lane))
                 lower = [E.mul(point, x) for x in lower]
@@ -281,7 +292,7 @@ class _Writer:
             return E.add(E.mul(digit, index(self.rows)), i), s, lane
 
         def start(g: Var, i: Var, s: Var, lane: Var) -> Stmt:
-            values = [*starts(g, i, s, lane), const(0, "int32")]
+            values = [*starts(g, i, s, lane), *[const(0, "int32")] * (self.n_digits - self.n_starts)]
             return seq(*(store(self.sums, x, *sum_at(i, s, n, lane)) for n, x in enumerate(values)))
 
         def unpacked(g: Var, w: Var, s: Var, f: Var, lane: Var) -> Stmt:
@@ -308,19 +319,18 @@ class _Writer:
                               lambda s, f: self.vector(lambda lane: unpacked(g, w, s, f, lane)))  # fmt: skip
             return unpack if self.in_tiles else seq(
                 unpack,
-                unrolled("field i digit stream", (self.fields, rows, DIGITS, self.streams),
+                unrolled("field i digit stream", (self.fields, rows, self.n_digits, self.streams),
                          lambda f, i, n, s: added(g, w, i, s, f, n)),
             )  # fmt: skip
 
         def scaled(g: Var, i: Var, s: Var, lane: Var) -> Stmt:
-            sums: list[PrimExpr] = [load(self.sums, *sum_at(i, s, n, lane)) for n in range(DIGITS)]
+            sums: list[PrimExpr] = [load(self.sums, *sum_at(i, s, n, lane)) for n in range(self.n_digits)]
             if self.in_tiles:
-                sums[:2] = [E.add(x, y) for x, y in zip(sums, starts(g, i, s, lane), strict=False)]
-            lowest, middle, highest = sums
-            upper = E.add(E.bitwise("shift_left", highest, const(8, "int32")), middle)
-            whole = E.add(
-                E.mul(E.cast("float32", upper), const(256.0, "float32")), E.cast("float32", lowest)
-            )  # fmt: skip
+                sums[: self.n_starts] = [E.add(x, y) for x, y in zip(sums, starts(g, i, s, lane), strict=False)]
+            whole = E.cast("float32", sums[0])
+            if self.n_digits > 1:
+                upper = E.add(E.bitwise("shift_left", sums[2], const(8, "int32")), sums[1])
+                whole = E.add(E.mul(E.cast("float32", upper), const(256.0, "float32")), whole)
             real = E.mul(whole, load(self.units, g, E.add(i, index(first))))
             scale = E.cast("float32", load(self.scales, at(s), g, lane))
             return store(self.tile, E.add(load(self.tile, i, s, lane), E.mul(real, scale)), i, s, lane)
@@ -354,7 +364,7 @@ class _Writer:
 
     def in_registers(self, g: Var) -> Iterator[Stmt]:
         """The sums of a group's fields and all digits, in tile registers."""
-        rows, words = DIGITS * self.rows, self.tile_words
+        rows, words = self.n_digits * self.rows, self.tile_words
         each = rows if rows <= ROWS else self.rows
 
         def over(first: int, body: Callable[[PrimExpr, Var, Var], Stmt]) -> Stmt:
@@ -380,6 +390,19 @@ def _word(value: int) -> PrimExpr:
 def _power(exponent: PrimExpr) -> PrimExpr:
     """The power of two of a float32 whose exponent has these bits."""
     return reinterpret("float32", E.bitwise("shift_left", exponent, _word(MANTISSA_BITS)))
+
+
+def _power_unit(top: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """(unit, its reciprocal) of integers of three digits, for the bits of the largest number."""
+    raised = E.bitwise("shift_right", E.add(top, _word(ROUND_UP)), _word(MANTISSA_BITS))
+    exponent = E.minimum(E.maximum(raised, _word(LEAST_EXPONENT)), _word(255))
+    return _power(E.sub(exponent, _word(TOP_BIT))), _power(E.sub(_word(2 * BIAS + TOP_BIT), exponent))
+
+
+def _byte_unit(top: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """The same of one digit."""
+    largest = E.maximum(reinterpret("float32", top), const(LEAST_LARGEST, "float32"))
+    return E.mul(largest, const(1 / LARGEST_DIGIT, "float32")), E.div(const(float(LARGEST_DIGIT), "float32"), largest)
 
 
 def _without_digit(x: PrimExpr) -> PrimExpr:

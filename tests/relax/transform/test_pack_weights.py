@@ -11,6 +11,7 @@ from autosched.relax.op.nbits import dequantize_nbits
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform import PackWeights
 from autosched.relax.transform.pack_weights import quantize_nbits
+from autosched.target import Target
 
 pytestmark = pytest.mark.host(runs=True)
 
@@ -69,3 +70,18 @@ def test_sizes_that_there_are_not_are_refused() -> None:
         PackWeights(3)
     with pytest.raises(InvalidValueError, match="PackWeights: groups of 12"):
         PackWeights(4, 12)
+    with pytest.raises(InvalidValueError, match="PackWeights: activations of 7 bits"):
+        PackWeights(4, 32, 7)
+
+
+@pytest.mark.skipif("avx512vnni" not in Target("cpu").features, reason="elsewhere activations stay as they are")
+def test_activations_are_rounded_where_that_was_allowed_alone() -> None:
+    """Two kernels that differ in nothing else, side by side in one cache."""
+    weight, x = (RNG.standard_normal(shape).astype("f4") for shape in ((64, 24), (3, 64)))
+    words, scales = quantize_nbits(np.ascontiguousarray(weight.T), 4, 32)
+    exact = x @ dequantize_nbits(words, scales, None, 4, 32).T
+    off = {}
+    for bits in (32, 8):
+        built = autosched.build(PackWeights(4, 32, activation_bits=bits)(model(weight, 3)), records=[])
+        off[bits] = np.abs(built(x).numpy() - exact).max() / np.abs(exact).max()
+    assert off[32] < 1e-5 < 1e-4 < off[8] < 0.02

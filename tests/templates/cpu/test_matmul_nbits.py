@@ -35,14 +35,15 @@ EPS = float(np.finfo("f4").eps)
 
 
 def product(
-    m: int, n: int, k: int, bits: int, block: int, zeros: str = "", scales: str = "float32"
+    m: int, n: int, k: int, bits: int, block: int, zeros: str = "", scales: str = "float32", activation_bits: int = 32
 ) -> tuple[PrimFunc, list[np.ndarray]]:
     """(the kernel's function, its weight, scales and zero points)"""
     rng = np.random.default_rng(0)
     given = [rng.integers(0, 1 << 32, (n, k * bits // 32), "uint32"), rng.random((n, k // block)).astype(scales)]
     if zeros:
         given.append(rng.integers(0, 1 << bits, (n, k // block)).astype(zeros))
-    call = nn.matmul_nbits(Var("x", TensorStructInfo((m, k), "float32")), *map(Constant, given), bits=bits, block=block)
+    x, sizes = Var("x", TensorStructInfo((m, k), "float32")), {"bits": bits, "block": block}
+    call = nn.matmul_nbits(x, *map(Constant, given), **sizes, activation_bits=activation_bits)
     definition = definition_of(call)
     assert definition is not None and definition.compute is not None
     return make_te_call(definition.compute, call.args, call.attrs).func, given
@@ -319,6 +320,79 @@ def run(func: PrimFunc, given: list[np.ndarray], x: np.ndarray, config: Config) 
     arrays = [a if p is None else p.pack(a) for p, a in zip(applied.packs, [x, *given, out], strict=True)]
     Module({"k": kernel.kernel}, native_object(), threads=2)(*arrays)
     return arrays[-1]
+
+
+def with_bytes(x: np.ndarray, given: list[np.ndarray], bits: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """(the product of activations that are bytes in each block, the sum of its terms' sizes), in float64."""
+    blocks = x.reshape(len(x), -1, block)
+    largest = np.maximum(np.abs(blocks).max(-1, keepdims=True), np.float32(2.0**-119))
+    whole = np.rint(blocks * (np.float32(127) / largest)).astype("f8")
+    rounded = (whole * largest.astype("f8") / 127).reshape(x.shape)
+    real = dequantize_nbits(given[0], given[1], given[2] if len(given) > 2 else None, bits, block).astype("f8").T
+    return rounded @ real, np.abs(rounded) @ np.abs(real)
+
+
+@has_dots
+@pytest.mark.parametrize("tiles", [False, pytest.param(True, marks=has_tiles)])
+@pytest.mark.parametrize(
+    ("m", "n", "bits", "block", "zeros"),
+    [
+        (1, 83, 4, 32, ""), (2, 64, 2, 16, "uint8"), (3, 19, 4, 256, "uint8"), (5, 91, 8, 48, ""),
+        (16, 64, 4, 32, "uint8"), (16, 64, 4, 128, ""),
+    ],
+)  # fmt: skip
+def test_activations_that_may_be_bytes(m: int, n: int, bits: int, block: int, zeros: str, tiles: bool) -> None:
+    """They are rounded to 127ths of the largest of their group; sums are as near as float32 can be."""
+    func, given = product(m, n, 2 * block, bits, block, zeros, "float16", activation_bits=8)
+    default = default_config(func, HOST)
+    assert default.template == "matmul_nbits_bytes"
+    if tiles and block < 32:
+        return
+    rows = m if tiles else min(m, 3)
+    config = Config(default.template, {**default.knobs, "tiles": tiles, "rows": rows, "streams": 1})
+    x = np.random.default_rng(1).standard_normal((m, 2 * block)).astype("f4")
+    wanted, size = with_bytes(x, given, bits, block)
+    for chosen in (default, config):
+        out = run(func, given, x.copy(), chosen)
+        assert (np.abs(out - wanted) <= 64 * EPS * size).all()
+    exact = x.astype("f8") @ dequantize_nbits(*given, *[None] * (3 - len(given)), bits, block).astype("f8").T
+    assert 0 < np.abs(out - exact).max() < 0.02 * np.abs(exact).max()  # it was rounded, and no further
+
+
+@has_dots
+def test_bytes_of_groups_of_any_size_of_numbers() -> None:
+    """Zeros, denormals, the largest numbers and scales of 0; what is not finite makes its row, and no other, NaN."""
+    func, given = product(5, 32, 256, 4, 32, activation_bits=8)
+    given[1][:, 6] = 0
+    x = np.random.default_rng(2).standard_normal((5, 256)).astype("f4")
+    for g, scale in enumerate([0.0, 1e-44, 1e-38, 1e-30, 1e30, 1.0, 1.0, 1.0]):
+        x[:, 32 * g : 32 * g + 32] *= np.float32(scale)
+    x[3, 40], x[4, 70] = np.inf, np.nan
+    for knobs in ({}, {"rows": 3, "streams": 1, "tiles": False}):
+        default = default_config(func, HOST)
+        config = Config(default.template, {**default.knobs, **knobs})
+        for large in (True, False):
+            x[:3, 128:160] *= large  # beside which others do not count
+            out = run(func, given, x.copy(), config)
+            wanted, size = with_bytes(x[:3], given, 4, 32)
+            assert np.isnan(out[3:]).all() and (np.abs(out[:3] - wanted) <= 64 * EPS * size).all()
+
+
+@has_tiles
+def test_bytes_take_a_third_of_the_products() -> None:
+    target, counts = Target("llvm -mcpu=sapphirerapids -num-cores=1"), []
+    for activation_bits in (8, 32):
+        func, _ = product(16, 64, 256, 4, 64, activation_bits=activation_bits)
+        config = default_config(func, target)
+        asm = compile_func(apply_config(func, config, target).func, target, name="k").asm
+        counts.append(asm.count("\ttdpbsud") / config["streams"])
+    assert counts == [1, 3]
+
+
+@pytest.mark.parametrize(("activation_bits", "m"), [(8, 17), (32, 1)])
+def test_many_rows_and_other_products_keep_their_activations(activation_bits: int, m: int) -> None:
+    func, given = product(m, 32, 64, 4, 32, activation_bits=activation_bits)
+    check_config(func, given, 4, 32, default_config(func, HOST))
 
 
 def test_words_of_four_bytes_as_the_interpreter_adds_them() -> None:

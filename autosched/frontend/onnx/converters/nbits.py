@@ -13,15 +13,18 @@ from autosched.relax.op.nbits import BITS, dequantize_nbits
 
 Array = np.ndarray
 WORD_BYTES = 4
+BYTES_LEVEL = 4  # of accuracy: activations may be rounded to bytes, block by block
 
 
 @converter(DOMAIN + "MatMulNBits")
 def matmul_n_bits(node: Node) -> Expr:
     """A times weights that stay packed and are unpacked in the product.
 
+    With accuracy_level 4 activations may be bytes in the product; at other levels they stay what they are.
     Those whose blocks are no whole words, or do not divide K, become floats at import.
     """
     only(node, [0, 1, 2, 3, 5], ["K", "N", "bits", "block_size"])
+    activations = 8 if node.attr("accuracy_level", 0) == BYTES_LEVEL else 32
     k, n, bits, block = (node.attr(name) for name in ("K", "N", "bits", "block_size"))
     bits = 4 if bits is None else bits
     if bits not in BITS or not block or block < 1 or not k or not n or min(k, n) < 1:
@@ -40,7 +43,9 @@ def matmul_n_bits(node: Node) -> Expr:
     if whole_words and blocks * block == k:
         words = np.ascontiguousarray(packed).view("<u4")
         points = None if zeros is None else Constant(zeros)
-        product = op.nn.matmul_nbits(x, Constant(words), Constant(scales), points, bits=bits, block=block)
+        product = op.nn.matmul_nbits(
+            x, Constant(words), Constant(scales), points, bits=bits, block=block, activation_bits=activations
+        )
         result = node.emit(product)
     else:
         node.require_small(4 * n * blocks * block)
