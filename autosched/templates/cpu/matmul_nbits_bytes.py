@@ -163,7 +163,7 @@ class _Writer:
         m, block = self.s["M"], self.s["block"]
         self.in_tiles = bool(config.get("tiles", False))
         self.tile_words = tile_words(block // GROUP, GROUP, target) if self.in_tiles else 0
-        many = self.in_tiles and self.rows * self.streams > target.num_registers // 2
+        self.many = self.in_tiles and self.rows * self.streams > target.num_registers // 2
         self.groups, self.words, self.fields = self.s["K"] // block, block // found.per_word, 8 // found.bits
         self.panels = -(-self.s["N"] // self.lanes)
         self.n_digits = self.s["digits"]
@@ -176,7 +176,7 @@ class _Writer:
         self.totals, self.total = (
             one_of(name, "int32", self.n_starts, n) for name, n in (("totals", self.lanes), ("total", 1))
         )
-        tile, between = ("global" if is_outside else "local" for is_outside in (many, self.in_tiles))
+        tile, between = ("global" if is_outside else "local" for is_outside in (self.many, self.in_tiles))
         self.sums = one_of("sums", "int32", self.n_digits * self.rows, self.streams, self.lanes, scope=between)
         words = block // GROUP if self.in_tiles else self.fields
         self.bytes = one_of("fields", "uint32", self.streams, words, self.lanes, scope=between)
@@ -273,7 +273,11 @@ class _Writer:
         """Some rows times the panels side by side."""
 
         def over(body: Callable[[Var, Var, Var], Stmt]) -> Stmt:
-            return unrolled("i stream", (rows, self.streams), lambda i, s: self.vector(lambda lane: body(i, s, lane)))
+            def row(i: Var) -> Stmt:
+                return unrolled("stream", (self.streams,), lambda s: self.vector(lambda lane: body(i, s, lane)))
+
+            # Of many rows at once LLVM keeps more on its way than there are registers, on the stack.
+            return loop("i", rows, row, LoopKind.SERIAL if self.many else LoopKind.UNROLLED)
 
         def at(stream: Var) -> PrimExpr:
             """Each stream has panels one behind the other: it goes on from one tile to the next."""

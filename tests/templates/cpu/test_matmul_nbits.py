@@ -1,6 +1,7 @@
 """Products with weights of 2, 4 and 8 bits, against float64, with every kind of tile."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -209,6 +210,15 @@ def test_a_group_takes_one_product_in_tiles_for_each_panel_and_digit() -> None:
         asm = compile_func(apply_config(func, config, target).func, target, name="k").asm
         found = [asm.count(f"\t{name}") for name in ("tdpbsud", "tilestored", "ldtilecfg", "vpdpbusd")]
         assert found == [products, products, 1, 0]
+
+
+@pytest.mark.parametrize("activation_bits", [8, 32])
+def test_sums_of_many_rows_take_no_registers_that_are_not_there(activation_bits: int) -> None:
+    """Row by row: products of 64 sums with their units were kept on the stack."""
+    target = Target("llvm -mcpu=sapphirerapids -num-cores=1")
+    func, _ = product(16, 64, 256, 4, 32, activation_bits=activation_bits)
+    kernel = compile_func(apply_config(func, default_config(func, target), target).func, target, name="k")
+    assert not re.findall(r"vmov[au]ps\t%zmm\d+, -?\d*\(%rsp\)", kernel.asm)
 
 
 @has_dots
