@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from autosched.errors import SpaceError
 from autosched.space import Config, ConfigSpace, boolean, choice, split
+from autosched.space.config_space import unique_rows
 
 
 def small() -> ConfigSpace:
@@ -159,3 +160,13 @@ def test_a_tied_space_of_a_billion_is_not_listed() -> None:
     space = ConfigSpace("t", knobs, [f"k{i} * k{i + 1} <= 48" for i in range(9)])
     assert space.count() > 10**8 and not space.count_is_exact and space.combinations == 8**10
     assert len(set(space.sample(0, 100))) == 100
+
+
+@pytest.mark.parametrize("sizes", [(3, 2, 4), (2,), (2**40, 3, 2**40)])  # the last do not fit one number
+def test_rows_come_once_in_the_order_of_their_first(sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    few = np.stack([rng.integers(0, size, 9) for size in sizes], axis=1)
+    rows = few[rng.integers(0, len(few), 200)]
+    wanted = np.array(list(dict.fromkeys(map(tuple, rows.tolist()))))
+    assert (unique_rows(rows) == wanted).all()
+    assert unique_rows(rows[:0]).shape == (0, len(sizes))
