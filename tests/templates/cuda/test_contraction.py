@@ -14,6 +14,7 @@ from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.templates.cuda.product_form import find_matrix_form
+from autosched.testing.gpu import run_in_all_ways
 from autosched.tir import PrimFunc
 from autosched.tir.interpret import interpret
 from autosched.topi.conv_nd import Spatial, conv_nd, conv_transpose_nd
@@ -219,3 +220,16 @@ def test_parts_are_as_many_as_make_the_busiest_multiprocessor_least_busy() -> No
     config = default_config(func, Target("nvidia/nvidia-h200"))
     tiles = -(-512 // config["rows"]) * -(-32 * 49 // config["columns"]) * config["splits"]
     assert config["splits"] > 1 and tiles % 132 > 0.9 * 132
+
+
+def test_four_pixels_whose_image_has_a_hundred() -> None:
+    """Digits of four places at once, which libnvvm joins to one remainder; it is wrong where it divides vectors."""
+    data, weight = te.placeholder((8, 16, 10, 10), name="data"), te.placeholder((32, 16, 1, 1), name="weight")
+    func = te.create_prim_func([data, weight, topi.nn.conv2d(data, weight, 1, 0, 1, "NCHW")])
+    config = default_config(func, TARGET)
+    assert config.template == "contraction" and config["per_column"] == 4
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((8, 16, 10, 10)).astype("f"), rng.standard_normal((32, 16, 1, 1)).astype("f")
+    start = [np.full((8, 32, 10, 10), 7, "float32")]
+    for way, (out,) in run_in_all_ways(apply_config(func, config, TARGET).func, TARGET, [x, w], start):
+        np.testing.assert_allclose(out, np.einsum("bchw,oc->bohw", x, w[:, :, 0, 0]), rtol=1e-4, atol=1e-4, err_msg=way)
