@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.target.cuda_host import cuda_attribute, cuda_device_count, cuda_name, cuda_total_memory, cuda_version
@@ -21,6 +21,10 @@ _NAMES = {
     **{"vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "ext_dev": 12, "hexagon": 14, "webgpu": 15},
 }
 _NAME_OF = {code: name for name, code in reversed(list(_NAMES.items()))}  # of several names the first
+
+
+if TYPE_CHECKING:
+    from autosched.runtime.cuda.driver import Driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,14 @@ class Device:
             return self.device_id == 0
         if self.device_type != CUDA:
             return False
-        from autosched.runtime.cuda.devices import is_replaced
+        return self._stand_in is not None or self.device_id < cuda_device_count()
 
-        return is_replaced() or self.device_id < cuda_device_count()
+    @property
+    def _stand_in(self) -> Driver | None:
+        """What stands for a CUDA device now, for tests."""
+        from autosched.runtime.cuda.devices import stand_in
+
+        return stand_in(self.device_id) if self.device_type == CUDA else None
 
     def sync(self, stream: object = None) -> None:
         """Wait until the device has finished; a CPU's work is finished when a call returns.
@@ -95,11 +104,15 @@ class Device:
     # What the driver says; None for a CPU and for a device that does not exist.
 
     def _attribute(self, name: str) -> int | None:
+        if (other := self._stand_in) is not None:
+            return other.attribute(name)
         return cuda_attribute(self.device_id, name) if self.device_type == CUDA and self.exist else None
 
     @property
     def device_name(self) -> str | None:
         """The product's name."""
+        if (other := self._stand_in) is not None:
+            return other.name
         return cuda_name(self.device_id) if self.device_type == CUDA and self.exist else None
 
     @property
@@ -143,6 +156,8 @@ class Device:
     @property
     def total_global_memory(self) -> int | None:
         """Bytes of device memory."""
+        if (other := self._stand_in) is not None:
+            return other.free_bytes()[1]
         return cuda_total_memory(self.device_id) if self.device_type == CUDA and self.exist else None
 
     @property

@@ -115,9 +115,10 @@ class Function:
             return InvalidValueError(
                 f"{what} is not row-major", where=self.signature, hint="pass numpy.ascontiguousarray(…)"
             )
-        kind = "a CPU" if self.device.device_type == CPU else f"the {self.device.type}"
-        place = f"is not on {kind} device"
-        return InvalidValueError(f"{what} {place}", where=self.signature, hint=f"copy it to {self.device}")
+        place = data.device if isinstance(data, NDArray) else "the host"
+        return InvalidValueError(
+            f"{what} is on {place} instead of {self.device}", where=self.signature, hint=f"copy it to {self.device}"
+        )
 
 
 def _call_order(graph: Graph) -> list[int]:

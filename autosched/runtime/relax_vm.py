@@ -13,7 +13,8 @@ import numpy as np
 from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, refuse
 from autosched.runtime.array import NDArray
 from autosched.runtime.artifact import Contents, export_path, from_source, save_contents, source_contents
-from autosched.runtime.device import Device, cpu
+from autosched.runtime.backends import default_device
+from autosched.runtime.device import Device
 from autosched.runtime.executable import Executable
 from autosched.runtime.module import Module
 from autosched.runtime.profiler_vm import VirtualMachineProfiler
@@ -27,10 +28,14 @@ if TYPE_CHECKING:
     from autosched.runtime.registry import PackedFunc
     from autosched.runtime.values import Value
     from autosched.runtime.vm_program import Instruction
+    from autosched.target import Target
 
 
 class LateBuild(Protocol):
     """Makes the program of a function with symbolic shapes from its arguments."""
+
+    @property
+    def target(self) -> Target: ...
 
     @property
     def source(self) -> tuple[str, str]:
@@ -76,6 +81,11 @@ class VMExecutable:
         """The executable itself: what TVM's module object is."""
         return self
 
+    def places(self) -> set[Device]:
+        """The devices that the functions run on."""
+        late = set() if self.late is None else {default_device(self.late.target.backend)}
+        return late | self.program.places()
+
     def names(self) -> list[str]:
         """The names of the functions."""
         return [*self.program.functions, *self.symbolic]
@@ -105,7 +115,7 @@ class VMExecutable:
         return self.program.functions[name].params
 
     def __getitem__(self, name: str) -> PackedFunc:
-        return VirtualMachine(self, cpu())[name]
+        return VirtualMachine(self)[name]
 
     def __call__(self, *args: object, **named: object) -> Value:
         """Run `main` on arguments by position or name."""
@@ -179,9 +189,9 @@ class VirtualMachine(Machine):
         out = vm["main"](data, *params["main"])
 
     rt_mod      the executable, or what `load_module` gave
-    device      one device or a list of them
+    device      one device or a list of them; those that the kernels run on where none is given
     memory_cfg  accepted, as kernels own their memory
-    Raises      TypeError for another kind of executable or device; TVMError for a device that does not exist here
+    Raises      as of `runtime.vm`
     """
 
     def __new__(cls, rt_mod: Any, device: Device | Sequence[Device] = (), *_: object, **__: object) -> Any:
@@ -194,7 +204,10 @@ class VirtualMachine(Machine):
         self, rt_mod: object, device: Device | Sequence[Device] = (), memory_cfg: object = None, profile: bool = False
     ):
         executable = VMExecutable.of(rt_mod)
-        super().__init__(executable.program, device if device != () else cpu(), memory_cfg)
+        places = executable.places()
+        super().__init__(executable.program, device if device != () else list(places), memory_cfg)
+        for place in places:
+            self._require(place)
         self.executable = executable
         self._saved: dict[str, Callable[[], Value]] = {}
         self._results: dict[str, Value] = {}

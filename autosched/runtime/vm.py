@@ -214,6 +214,8 @@ class VirtualMachine:
     exe         an Executable, or what it is made of
     device      one device or several; the CPU is added where it is missing
     memory_cfg  None, "naive", "pooled" or a dictionary from devices to those: accepted, as kernels own their memory
+    Raises      TypeError for another kind of executable or device; TVMError for a device that does not exist here, and
+                where the one that kernels run on is not among them
     """
 
     NAIVE_ALLOCATOR = 1
@@ -229,8 +231,16 @@ class VirtualMachine:
             if not found.exist:
                 raise TVMError(f"device {found} does not exist here")
         self._program = self._exec.program
+        for place in self._program.places():
+            self._require(place)
         self._inputs: dict[str, list[Value]] = {}
         self._outputs: Value = None
+
+    def _require(self, place: Device) -> None:
+        """See that kernels run on one of the machine's devices."""
+        if place not in self.devices:
+            others = " and ".join(map(str, self.devices))
+            raise TVMError(f"this program runs on {place}, and the VM has {others}", hint=f"make the VM on {place}")
 
     @property
     def module(self) -> VirtualMachine:

@@ -20,6 +20,8 @@ from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError,
 from autosched.json_types import Json
 from autosched.runtime.array import NDArray, array, as_numpy, empty
 from autosched.runtime.artifact_check import check_read_graph, check_tensor
+from autosched.runtime.backends import default_device
+from autosched.runtime.device import Device
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import Kernel, check_count
@@ -127,6 +129,10 @@ class Program:
         for number, segment in enumerate(self.segments):
             for key, kernel in segment.kernels.items():
                 yield f"{number}.{key}", kernel
+
+    def places(self) -> set[Device]:
+        """The devices that the kernels run on."""
+        return {default_device(kernel.backend) for _, kernel in self.kernels()}
 
     def library(self) -> Module:
         """The machine code, as a module."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from autosched.errors import TargetError
 
 WARP = 32
+MOST_THREADS_ALONG = (1024, 1024, 64)  # of a block in x, y and z
 STATIC_SHARED = 49152  # bytes of shared memory that a kernel may declare; more has to be asked for at launch
 _KIB, _MIB = 1 << 10, 1 << 20
 
@@ -59,6 +60,27 @@ class GpuFacts:
     def has_wgmma(self) -> bool:
         """Whether warp groups multiply from shared memory (sm_90a)."""
         return self.arch == "sm_90a"
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The facts by the names and in the units of the driver's attributes, as `cuda_host` asks for them."""
+        x, y, z = MOST_THREADS_ALONG
+        return {
+            "max_threads_per_block": self.max_threads_per_block,
+            "max_block_dim_x": x,
+            "max_block_dim_y": y,
+            "max_block_dim_z": z,
+            "max_shared_memory_per_block": self.static_shared,
+            "warp_size": self.warp_size,
+            "clock_rate": round(self.clock_hz / 1e3),
+            "multi_processor_count": self.sm_count,
+            "l2_cache_size": self.l2_bytes,
+            "compute_major": self.compute_capability[0],
+            "compute_minor": self.compute_capability[1],
+            "max_shared_memory_per_multiprocessor": self.shared_per_sm,
+            "max_registers_per_multiprocessor": self.registers_per_sm,
+            "max_shared_memory_per_block_optin": self.max_shared_memory_per_block,
+        }
 
     def peak_flops(self, dtype: str) -> float:
         """Floating-point (or integer) operations a second, a multiply-add counted as two.

@@ -165,47 +165,16 @@ def to_ptx(
     try:
         return _to_ptx(texts, arch, by_value, fastmath)
     except CodegenError as error:
-        for said, other_words in _OTHER_WORDS.items():
-            apart = [other_words(text) for text in texts]
-            if said in str(error) and apart != list(texts):
-                return to_ptx(apart, arch, by_value, fastmath=fastmath)
-        raise
+        apart = [_HALF_ACCESS.sub(r"\1 volatile half\2, half addrspace(3)*", text) for text in texts]
+        if _UNSELECTED not in str(error) or apart == list(texts):
+            raise
+        return _to_ptx(apart, arch, by_value, fastmath)
 
 
 # Before sm_100 libnvvm joins neighbouring halves in shared memory to vectors that it then has no instruction for (nine
 # loads in a row, for instance). Volatile accesses it leaves alone.
+_UNSELECTED = "unsupported operation"
 _HALF_ACCESS = re.compile(r"(load|store) half( [^\s,]+)?, half addrspace\(3\)\*")
-# There it also makes one remainder of x / a % b * a + x % a, with a scalar divisor where x is a vector.
-_DIVISION = re.compile(
-    r"^ *%\"?([^\s\"]+)\"? = ([us](?:div|rem)) <(\d+) x (i\d+)> ([^,<]+), ([^,<]+|<.*>)$", re.MULTILINE
-)
-
-
-def _halves_apart(text: str) -> str:
-    return _HALF_ACCESS.sub(r"\1 volatile half\2, half addrspace(3)*", text)
-
-
-def _lanes_divided(text: str) -> str:
-    """Each division of vectors as divisions of their lanes."""
-
-    def apart(found: re.Match[str]) -> str:
-        name, op, count, item, *operands = found.groups()
-        lines, vector, made = list[str](), f"<{count} x {item}>", "undef"
-        for lane in range(int(count)):
-            for which, operand in zip("xy", operands):
-                lines.append(f'%"{name}.{which}{lane}" = extractelement {vector} {operand}, i32 {lane}')
-            lines.append(f'%"{name}.q{lane}" = {op} {item} %"{name}.x{lane}", %"{name}.y{lane}"')
-            last = lane == int(count) - 1
-            whole = f'%"{name}"' if last else f'%"{name}.v{lane}"'
-            lines.append(f'{whole} = insertelement {vector} {made}, {item} %"{name}.q{lane}", i32 {lane}')
-            made = whole
-        return "\n".join(f"  {line}" for line in lines)
-
-    return _DIVISION.sub(apart, text)
-
-
-# What libnvvm says of code that it means to be wrong, and how that is written instead.
-_OTHER_WORDS = {"unsupported operation": _halves_apart, "Broken function found": _lanes_divided}
 
 
 def _to_ptx(texts: Sequence[str], arch: str, by_value: Mapping[str, range] | None, fastmath: bool) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from autosched.errors import DeviceError, InvalidTypeError
 from autosched.runtime.cuda.driver import Memory, Region
 from autosched.runtime.cuda.kernel import CudaKernel, Launch, TensorMap, image_for
-from autosched.target.cuda_host import cuda_device_count, has_cuda_driver
+from autosched.target.cuda_host import cuda_attribute, cuda_device_count, has_cuda_driver
 
 if TYPE_CHECKING:
     from cuda.core import Buffer, Event, Kernel, LaunchConfig, ObjectCode, Stream
@@ -86,6 +86,9 @@ class CoreDriver:
     def _use(self) -> None:
         """Make the device current in this thread, which may be another one than before."""
         self._device.set_current()
+
+    def attribute(self, name: str) -> int | None:
+        return cuda_attribute(self.index, name)
 
     # Memory
 

@@ -48,6 +48,11 @@ def is_replaced() -> bool:
     return bool(_makers)
 
 
+def stand_in(index: int) -> Driver | None:
+    """What stands for a device now; None where NVIDIA's driver is asked."""
+    return driver_of(index) if is_replaced() else None
+
+
 def first_capability() -> tuple[int, int] | None:
     """The compute capability of the first device; None where there is none. Nothing but the driver is asked."""
     return driver_of(0).compute_capability if is_replaced() else cuda_capability(0)

@@ -45,6 +45,9 @@ class Driver(Protocol):
     name: str
     compute_capability: tuple[int, int]
 
+    def attribute(self, name: str) -> int | None:
+        """What the device is, by the names of `target.cuda_host`; None for what is not known of it."""
+
     def allocate(self, size_bytes: int) -> Memory:
         """Raises DeviceError that says what was asked for and what is free."""
 

@@ -48,6 +48,16 @@ def test_the_targets_own_ptx_serves_later_devices() -> None:
         image_for(only_here, "GPU", (10, 0))
 
 
+@pytest.mark.usefixtures("emulated")
+def test_what_an_emulated_device_says() -> None:
+    device = cuda(0)
+    assert (device.compute_version, device.warp_size, device.multi_processor_count) == ("9.0", 32, 132)
+    assert (device.max_threads_per_block, device.max_thread_dimensions) == (1024, (1024, 1024, 64))
+    assert (device.max_shared_memory_per_block, device.max_clock_rate) == (49152, 1830000)
+    assert device.total_global_memory == 8 << 30
+    assert device.device_name == "the emulated device"
+
+
 @no_driver
 @pytest.mark.parametrize("use", [lambda: driver_of(0), lambda: CoreDriver(3), lambda: empty((3,), device=cuda(0))])
 def test_without_a_driver(use) -> None:  # type: ignore[no-untyped-def]

@@ -29,6 +29,17 @@ class M:
             R.output(out)
         return out
 """
+OPEN = """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        n = T.int64()
+        with R.dataflow():
+            out = R.nn.relu(x)
+            R.output(out)
+        return out
+"""
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(12, 7)).astype("float32")
 
@@ -151,10 +162,13 @@ def test_functions_on_device_arrays() -> None:
     module(x, other)  # other addresses each call
     np.testing.assert_array_equal(other.numpy(), out.numpy())
     assert module.time_evaluator(module.entry_func.name, cuda(0), number=2)(x, out).mean > 0
-    with pytest.raises(ValueError, match="is not on the cuda device"):
-        module(np.zeros(300, "float32"), out)
-    with pytest.raises(ValueError, match="is not on the cuda device"):
-        module(array(np.zeros(300, "float32")), out)
+    for place, given in (
+        ("the host", np.zeros(300, "float32")),
+        ("cpu:0", array(np.zeros(300, "float32"))),
+        ("cuda:1", array(np.zeros(300, "float32"), cuda(1))),
+    ):
+        with pytest.raises(ValueError, match=f"argument 0 'a' is on {place} instead of cuda:0"):
+            module(given, out)
 
 
 def test_kernels_of_two_back_ends_do_not_mix(model: Executable) -> None:
@@ -173,3 +187,25 @@ def test_the_vm_on_a_device() -> None:
     out = machine["main"](array(x, cuda(0)), array(W, cuda(0)))
     assert str(out.device) == "cuda:0"
     np.testing.assert_allclose(out.numpy(), expected(x), rtol=1e-5)
+
+
+def test_the_vm_wants_the_device_that_its_kernels_run_on() -> None:
+    from autosched import relax
+
+    built = relax.build(from_source(SCRIPT), "nvidia/nvidia-h200")
+    x = inputs()
+    out = built["main"](array(x, cuda(0)), array(W, cuda(0)))  # on its own device where none is named
+    np.testing.assert_allclose(out.numpy(), expected(x), rtol=1e-5)
+    for given, others in ((cpu(0), "cpu:0"), ([cpu(0)], "cpu:0"), (cuda(1), "cuda:1 and cpu:0")):
+        with pytest.raises(TVMError, match=f"runs on cuda:0, and the VM has {others}"):
+            relax.VirtualMachine(built, given)
+
+
+def test_the_vm_wants_the_device_of_functions_that_are_built_when_they_are_called() -> None:
+    from autosched import relax
+
+    built = relax.build(from_source(OPEN), "nvidia/nvidia-h200")
+    with pytest.raises(TVMError, match="runs on cuda:0, and the VM has cpu:0"):
+        relax.VirtualMachine(built, cpu(0))
+    x = array(np.full((3, 4), -2, "float32"), cuda(0))
+    np.testing.assert_array_equal(relax.VirtualMachine(built, cuda(0))["main"](x).numpy(), np.zeros((3, 4)))

@@ -222,7 +222,7 @@ def test_parts_are_as_many_as_make_the_busiest_multiprocessor_least_busy() -> No
     assert config["splits"] > 1 and tiles % 132 > 0.9 * 132
 
 
-def test_four_pixels_whose_image_has_a_hundred() -> None:
+def test_four_pixels_whose_image_has_a_hundred(capfd: pytest.CaptureFixture[str]) -> None:
     """Digits of four places at once, which libnvvm joins to one remainder; it is wrong where it divides vectors."""
     data, weight = te.placeholder((8, 16, 10, 10), name="data"), te.placeholder((32, 16, 1, 1), name="weight")
     func = te.create_prim_func([data, weight, topi.nn.conv2d(data, weight, 1, 0, 1, "NCHW")])
@@ -233,3 +233,4 @@ def test_four_pixels_whose_image_has_a_hundred() -> None:
     start = [np.full((8, 32, 10, 10), 7, "float32")]
     for way, (out,) in run_in_all_ways(apply_config(func, config, TARGET).func, TARGET, [x, w], start):
         np.testing.assert_allclose(out, np.einsum("bchw,oc->bohw", x, w[:, :, 0, 0]), rtol=1e-4, atol=1e-4, err_msg=way)
+    assert not capfd.readouterr().err  # libnvvm tells stderr what it refuses

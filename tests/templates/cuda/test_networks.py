@@ -28,7 +28,7 @@ def test_all_kernels(name: str, dtype: str) -> None:
     assert not [problem for task in tasks for problem in problems_of(task)]
 
 
-def test_neighbouring_halves_in_shared_memory_become_machine_code() -> None:
+def test_neighbouring_halves_in_shared_memory_become_machine_code(capfd: pytest.CaptureFixture[str]) -> None:
     """libnvvm makes vectors of nine halves in a row, for which it has no instruction before sm_100."""
     from autosched import te, topi
     from autosched.codegen.cuda.build import generate
@@ -44,3 +44,4 @@ def test_neighbouring_halves_in_shared_memory_become_machine_code() -> None:
     knobs = {"wide": 4, "high": 5, "channels": 8, "per_channel": 1, "per_pixel": 1, "step": 8}
     made = generate(apply_config(func, Config("conv2d", knobs), target).func, "kernel")
     assert "ld.volatile.shared" in to_ptx(made.texts, "compute_90a")
+    assert not capfd.readouterr().err

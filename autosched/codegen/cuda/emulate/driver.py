@@ -24,6 +24,7 @@ from autosched.codegen.cuda.emulate.launch import Checks, Order, run_launch
 from autosched.errors import DeviceError
 from autosched.runtime.cuda.driver import Region
 from autosched.runtime.cuda.kernel import CudaKernel, Launch, image_for
+from autosched.target.gpus import gpu_facts, usual_arch
 from autosched.tir.dtypes import item_bytes
 
 if TYPE_CHECKING:
@@ -73,6 +74,10 @@ class EmulatorDriver:
         self._blocks: weakref.WeakValueDictionary[int, EmulatedMemory] = weakref.WeakValueDictionary()
         self.n_launches = 0
         self._captured: list[tuple[_Entry, Launch, tuple[int | np.generic | Region, ...]]] | None = None
+
+    def attribute(self, name: str) -> int | None:
+        """That of the architecture's usual device."""
+        return gpu_facts(usual_arch(self.compute_capability)).attributes.get(name)
 
     def allocate(self, size_bytes: int) -> EmulatedMemory:
         free, total = self.free_bytes()
