@@ -9,6 +9,7 @@ from autosched.script.decorate import function_decorator, visible_names
 from autosched.script.dialect import Inert, inert_name
 from autosched.script.parser.macro import Macro, read_macro
 from autosched.script.parser.module import ModuleOrFunction
+from autosched.tir.ptx import FUNCTIONS
 
 DIALECT = "T"
 
@@ -46,4 +47,6 @@ inline = macro  # TVM's newer name
 
 
 def __getattr__(name: str) -> Inert:
+    if name.startswith("ptx_") and name not in FUNCTIONS:
+        raise AttributeError(f"T has no {name}")
     return inert_name(DIALECT, name)

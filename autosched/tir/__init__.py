@@ -70,6 +70,7 @@ from autosched.tir.schedule import BlockRV, ExprRV, LoopRV, Schedule, Trace
 
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.calls import *  # noqa: F403
+from autosched.tir.ptx import *  # noqa: F403
 
 ForKind = LoopKind  # TVM's name
 

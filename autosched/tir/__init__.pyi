@@ -59,7 +59,6 @@ from autosched.tir.buffer import Buffer as Buffer
 from autosched.tir.buffer import BufferLoad as BufferLoad
 from autosched.tir.buffer import ProducerLoad as ProducerLoad
 from autosched.tir.buffer import decl_buffer as decl_buffer
-from autosched.tir.calls import *
 from autosched.tir.data_layout import BijectiveLayout as BijectiveLayout
 from autosched.tir.data_layout import Layout as Layout
 from autosched.tir.data_layout import bijective_layout as bijective_layout
@@ -125,6 +124,7 @@ from autosched.tir.function import PrimFunc as PrimFunc
 from autosched.tir.function import make_root as make_root
 from autosched.tir.index_map import IndexMap as IndexMap
 from autosched.tir.interpret import interpret as interpret
+from autosched.tir.ptx import *
 from autosched.tir.schedule import BlockRV as BlockRV
 from autosched.tir.schedule import BlockRV as _SBlockRV
 from autosched.tir.schedule import ExprRV as ExprRV

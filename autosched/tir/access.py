@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from autosched.ir.node import Node, children, preorder
 from autosched.tir.axis import Range
-from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import IntImm, PrimExpr, Var, add, as_int, const_int
+from autosched.tir.buffer import Buffer, BufferData, BufferLoad
+from autosched.tir.expr import Call, IntImm, PrimExpr, Var, add, as_int, const_int
 from autosched.tir.functor import free_vars
+from autosched.tir.ptx import FUNCTIONS
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LetStmt, Stmt
 
@@ -61,11 +62,14 @@ def infer_regions(
     writes: dict[Buffer, list[Indices]] = {}
     nested: list[Block] = []
     own = set(local)
+    addressed: dict[Buffer, None] = {}  # any element of them may be read and written
     for node in _nodes_outside_blocks(body, nested):
         if isinstance(node, BufferLoad) and node.buffer not in own:
             reads.setdefault(node.buffer, []).append(node.indices)
         elif isinstance(node, BufferStore) and node.buffer not in own:
             writes.setdefault(node.buffer, []).append(node.indices)
+        elif isinstance(node, Call) and node.op in FUNCTIONS:
+            addressed |= {x.buffer: None for x in preorder(node) if isinstance(x, BufferData) and x.buffer not in own}
     if init is not None:
         written = {(b, *map(form_key, i)) for b, all_i in writes.items() for i in all_i}
         for buffer in list(reads):
@@ -81,8 +85,10 @@ def infer_regions(
     inner = {n.var for n in statements if isinstance(n, LetStmt)}
     statements += preorder(init, scalars=False) if init is not None else ()
     inner |= {n.loop_var for n in statements if isinstance(n, For)}
-    read_regions = [union_point_regions(b, i, inner) for b, i in reads.items()]
-    write_regions = [union_point_regions(b, i, inner) for b, i in writes.items()]
+    read_regions = [union_point_regions(b, i, inner) for b, i in reads.items() if b not in addressed]
+    write_regions = [union_point_regions(b, i, inner) for b, i in writes.items() if b not in addressed]
+    read_regions += map(full_region, addressed)
+    write_regions += map(full_region, addressed)
     for block in nested:
         read_regions += [full_region(r.buffer) for r in block.reads if r.buffer not in own and r.buffer not in reads]
         write_regions += [full_region(w.buffer) for w in block.writes if w.buffer not in own and w.buffer not in writes]

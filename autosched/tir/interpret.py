@@ -23,6 +23,7 @@ from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrinsics import NUMPY
 from autosched.tir.match import inline_matches
+from autosched.tir.ptx import FUNCTIONS
 from autosched.tir.share import bind_shared_values
 from autosched.tir.stmt import (
     Allocate,
@@ -240,6 +241,11 @@ class _Compiler:
         return lambda f: op(a(f), b(f))
 
     def call(self, x: E.Call) -> Value:
+        if x.op in FUNCTIONS and x.op != "tvm_storage_sync":
+            raise InvalidTypeError(
+                f"the interpreter runs one thread after the other, and T.{x.op} is for several",
+                hint="build it for a cuda target; autosched.codegen.cuda.emulate runs that without a GPU",
+            )
         args = [self.expr(a) for a in x.args if not isinstance(a, E.StringImm)]
         if x.op == "if_then_else":
             c, t, e = args

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 
 from llvmlite import ir
@@ -10,13 +12,14 @@ from autosched.codegen.cpu.types import I32
 
 F32 = ir.FloatType()
 
-# kind: (shape and types of the instruction, words of A, of B, type of a sum)
+# kind: shape, layouts and types (D, A, B, C) of the instruction
 _PRODUCTS = {
-    "f16": ("m16n8k16.row.col.f32.f16.f16.f32", F32),
-    "bf16": ("m16n8k16.row.col.f32.bf16.bf16.f32", F32),
-    "tf32": ("m16n8k8.row.col.f32.tf32.tf32.f32", F32),
-    "s8": ("m16n8k32.row.col.s32.s8.s8.s32", I32),
+    "f16": "m16n8k16.row.col.f32.f16.f16.f32",
+    "bf16": "m16n8k16.row.col.f32.bf16.bf16.f32",
+    "tf32": "m16n8k8.row.col.f32.tf32.tf32.f32",
+    "s8": "m16n8k32.row.col.s32.s8.s8.s32",
 }
+_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "s8": 8, "u8": 8, "f32": 32, "s32": 32}
 
 
 def _assembly(
@@ -31,15 +34,27 @@ def _assembly(
     return [builder.extract_value(value, i) for i in range(len(results))]
 
 
+def mma_words(kind: str) -> tuple[int, int, int]:
+    """How many words of 32 bits a lane has of C, A and B."""
+    shape, _, _, *types = _PRODUCTS.get(kind, kind).split(".")
+    m, n, k = map(int, re.split("[mnk]", shape)[1:])
+    bits = [_BITS[t] for t in types]
+    return m * n * bits[3] // 1024, m * k * bits[1] // 1024, n * k * bits[2] // 1024
+
+
 def mma(
     builder: ir.IRBuilder, kind: str, c: Sequence[ir.Value], a: Sequence[ir.Value], b: Sequence[ir.Value]
 ) -> list[ir.Value]:
-    """c + a * b of a tile: four sums, four words of A and two of B in each lane."""
-    name, element = _PRODUCTS[kind]
+    """c + a * b of a tile, whose words each lane has: floats where sums are float32, else bits."""
+    name = _PRODUCTS.get(kind, kind)
+    element = F32 if name.endswith(".f32") else I32
     letter = "f" if element is F32 else "r"
-    text = f"mma.sync.aligned.{name} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
-    constraints = ",".join([f"={letter}"] * 4 + ["r"] * 6 + [letter] * 4)
-    return _assembly(builder, text, [element] * 4, constraints, [*a, *b, *c])
+    numbers = itertools.count()
+    results, *operands = (f"{{{', '.join(f'${next(numbers)}' for _ in part)}}}" for part in (c, a, b, c))
+    text = f"mma.sync.aligned.{name} {results}, {', '.join(operands)};"
+    constraints = ",".join([f"={letter}"] * len(c) + ["r"] * (len(a) + len(b)) + [letter] * len(c))
+    factors = [builder.bitcast(x, I32) if x.type == F32 else x for x in (*a, *b)]
+    return _assembly(builder, text, [element] * len(c), constraints, [*factors, *c])
 
 
 def ldmatrix(builder: ir.IRBuilder, count: int, transposed: bool, address: ir.Value) -> list[ir.Value]:

@@ -42,14 +42,16 @@ from autosched.codegen.cuda.instructions import (
     cp_async_wait,
     ldmatrix,
     mma,
+    mma_words,
     to_tf32,
 )
 from autosched.codegen.cuda.nvvm_builder import NvvmBuilder
 from autosched.codegen.cuda.warpgroup import emit_warpgroup
 from autosched.codegen.lower.barriers import SYNC
 from autosched.codegen.lower.cross_thread import COMBINE, WARP, is_lane_reduction
-from autosched.codegen.lower.fragments import LDMATRIX, MMA, TO_TF32
-from autosched.codegen.lower.software_pipeline import COMMIT, COPY, ROLLED, WAIT
+from autosched.codegen.lower.fragments import TO_TF32
+from autosched.codegen.lower.instructions import COMMIT, COPY, LDMATRIX, MMA, SHUFFLE, WAIT, WARP_SYNC
+from autosched.codegen.lower.software_pipeline import ROLLED
 from autosched.codegen.lower.warpgroups import OPERATIONS
 from autosched.errors import CodegenError
 from autosched.ir.node import preorder
@@ -65,6 +67,7 @@ VECTOR_BYTES = 16  # the most that one instruction loads or stores
 SHARED_SPACE = 3  # the address space of a block's memory
 GLOBAL_SPACE = 1
 SHARED_ALIGNMENT = 1024  # of a block's memory: copies of boxes permute pieces by addresses
+_UP, _XOR = 1, 3  # modes of `shfl.sync`
 MOST_OFFSET = (1 << 23) - 1  # bytes that an instruction adds to an address
 ISA = Isa(8 * VECTOR_BYTES, has_fma=True, num_registers=255)
 
@@ -410,6 +413,9 @@ class DeviceEmitter(TileEmitter):
             return self.combine_lanes(op.value, self.value(e.args[1]), e.dtype, const_int(width) or 1)
         if e.op == TO_TF32:
             return to_tf32(self.builder, self.value(e.args[0]))
+        if e.op == SHUFFLE:
+            mode, value, lane, width = e.args
+            return self.shuffle(const_int(mode) or 0, self.value(value), self.value(lane), const_int(width) or 1)
         return super().call(e)
 
     def combine_lanes(self, op: str, value: ir.Value, dtype: str, width: int) -> ir.Value:
@@ -424,24 +430,29 @@ class DeviceEmitter(TileEmitter):
 
     def exchanged(self, value: ir.Value, distance: int) -> ir.Value:
         """The value of the lane whose number differs in one bit; the warp's lanes that exist all come here."""
+        return self.shuffle(_XOR, value, I32(distance), WARP)
+
+    def shuffle(self, mode: int, value: ir.Value, lane: ir.Value, width: int) -> ir.Value:
+        """The value of another lane by `shfl.sync`, among `width` neighbours."""
         b = self.builder
+        clamp = I32((WARP - width) << 8 | (0 if mode == _UP else WARP - 1))
         kind = value.type
         bits = {"half": 16, "float": 32, "double": 64}.get(str(kind)) or kind.width
         integer = ir.IntType(bits)
         plain = value if isinstance(kind, ir.IntType) else b.bitcast(value, integer)
         if bits == 64:
-            low = self.shuffled(b.trunc(plain, I32), distance)
-            high = self.shuffled(b.trunc(b.lshr(plain, I64(32)), I32), distance)
+            low = self.shuffled(mode, b.trunc(plain, I32), lane, clamp)
+            high = self.shuffled(mode, b.trunc(b.lshr(plain, I64(32)), I32), lane, clamp)
             plain = b.or_(b.zext(low, I64), b.shl(b.zext(high, I64), I64(32)))
         else:
-            moved = self.shuffled(plain if bits == 32 else b.zext(plain, I32), distance)
+            moved = self.shuffled(mode, plain if bits == 32 else b.zext(plain, I32), lane, clamp)
             plain = moved if bits == 32 else b.trunc(moved, integer)
         return plain if isinstance(kind, ir.IntType) else b.bitcast(plain, kind)
 
-    def shuffled(self, word: ir.Value, distance: int) -> ir.Value:
-        """A 32-bit word of the lane at a distance, by `shfl.sync.bfly`."""
+    def shuffled(self, mode: int, word: ir.Value, lane: ir.Value, clamp: ir.Value) -> ir.Value:
+        """A 32-bit word of another lane."""
         kind = ir.LiteralStructType((I32, ir.IntType(1)))
-        arguments = [self.members(), I32(3), word, I32(distance), I32(0x1F)]
+        arguments = [self.members(), I32(mode), word, lane, clamp]
         return self.builder.extract_value(call_intrinsic(self.builder, "llvm.nvvm.shfl.sync.i32", kind, arguments), 0)
 
     def members(self) -> ir.Value:
@@ -465,28 +476,51 @@ class DeviceEmitter(TileEmitter):
 
     def tensor_core(self, e: E.Call) -> None:
         if e.op == MMA:
-            kind, c, a, b = e.args
-            assert isinstance(kind, E.StringImm), "the name of the operands' type"
-            places = [self.registers(x, n) for x, n in ((c, 4), (a, 4), (b, 2))]
-            values = [[self.builder.load(p) for p in pointers] for pointers in places]
+            kind, target, a, b = e.args
+            assert isinstance(kind, E.StringImm), "the name of the operands' types"
+            values = [self.words(x, n) for x, n in zip((target, a, b), mma_words(kind.value), strict=True)]
             results = mma(self.builder, kind.value, *values)
-            targets = places[0]
         else:
             target, count, transposed, source = e.args
             n = const_int(count) or 0
             assert isinstance(source, BufferLoad), "the place of a row"
             results = ldmatrix(self.builder, n, bool(const_int(transposed)), self.shared_address(source, 16))
-            targets = self.registers(target, n)
-        for pointer, value in zip(targets, results, strict=True):
-            self.builder.store(value, pointer)
+        self.set_words(target, results)
 
     def registers(self, first: PrimExpr, count: int) -> list[ir.Value]:
         """Pointers to registers that lie side by side from the first one."""
         assert isinstance(first, BufferLoad), "the first of them"
         place = self.places[first.buffer]
         at = self.offset(place, first.indices)
-        assert isinstance(at, Affine), "registers have constant indices"
+        if not isinstance(at, Affine):
+            raise CodegenError(f"the place in the registers '{first.buffer.name}' is no constant")
         return [self.address(place, Affine(at.const + i, at.terms)) for i in range(count)]
+
+    def words(self, first: PrimExpr, count: int) -> list[ir.Value]:
+        """Words from the first register on: several smaller elements are one."""
+        n = 4 // item_bytes(first.dtype)
+        found = [self.builder.load(p) for p in self.registers(first, count * n)]
+        return found if n == 1 else [self.packed(found[i : i + n]) for i in range(0, len(found), n)]
+
+    def packed(self, parts: list[ir.Value]) -> ir.Value:
+        """Values side by side in a word."""
+        vector = ir.Constant(ir.VectorType(parts[0].type, len(parts)), ir.Undefined)
+        for i, part in enumerate(parts):
+            vector = self.builder.insert_element(vector, part, I32(i))
+        return self.builder.bitcast(vector, I32)
+
+    def set_words(self, first: PrimExpr, words: list[ir.Value]) -> None:
+        """Store words into registers from the first one."""
+        n = 4 // item_bytes(first.dtype)
+        pointers = self.registers(first, len(words) * n)
+        b, element = self.builder, pointers[0].type.pointee
+        for i, word in enumerate(words):
+            if n == 1:
+                b.store(word if word.type == element else b.bitcast(word, element), pointers[i])
+                continue
+            parts = b.bitcast(word, ir.VectorType(element, n))
+            for k in range(n):
+                b.store(b.extract_element(parts, I32(k)), pointers[i * n + k])
 
     def shared_address(self, element: BufferLoad, align: int) -> ir.Value:
         """The address of an element within shared memory, as 32 bits."""
@@ -599,6 +633,10 @@ class DeviceEmitter(TileEmitter):
     def emit_effect(self, e: PrimExpr) -> None:
         if isinstance(e, E.Call) and e.op == SYNC:
             call_intrinsic(self.builder, "llvm.nvvm.barrier0", VOID, [])
+            self.scopes = [{} for _ in self.scopes]
+            return
+        if isinstance(e, E.Call) and e.op == WARP_SYNC:
+            call_intrinsic(self.builder, "llvm.nvvm.bar.warp.sync", VOID, [self.members()])
             self.scopes = [{} for _ in self.scopes]
             return
         if isinstance(e, E.Call) and e.op in (MMA, LDMATRIX):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from autosched.codegen.lower.cross_thread import is_lane_reduction
-from autosched.codegen.lower.software_pipeline import COPY, WAIT
+from autosched.codegen.lower.instructions import COPY, WAIT
 from autosched.errors import CodegenError
 from autosched.ir.node import preorder
 from autosched.tir.atomic import ATOMIC_ADD, added
@@ -164,6 +164,12 @@ class _Placer:
     def whole(self, stmt: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
         """A statement that no barrier may stand in."""
         used = self.accesses(stmt)
+        if any(isinstance(x, Stmt) and is_barrier(x) for x in preorder(stmt)):
+            raise CodegenError(
+                "a barrier of the block stands under a condition, or in a loop, that its threads do not go through "
+                "together",
+                hint="move it out, or make the condition the same for the whole block",
+            )
         if not isinstance(stmt, BufferStore) and any(is_lane_reduction(x) for x in preorder(stmt)):
             raise CodegenError(
                 "a reduction that threads share stands under a condition, or in a loop, that they do not go through "
@@ -189,8 +195,10 @@ class _Placer:
         if isinstance(stmt, BufferStore | Evaluate) or (isinstance(stmt, For) and stmt.kind == LoopKind.VECTORIZED):
             return False
         nodes = list(preorder(stmt))
-        stores = [n for n in nodes if isinstance(n, BufferStore) and n.buffer in self.ranges]
-        loads = [n for n in nodes if isinstance(n, BufferLoad) and n.buffer in self.ranges]
+        copied = {id(x.args[0]) for x in nodes if isinstance(x, Call) and x.op == COPY}
+        used = [n for n in nodes if isinstance(n, BufferStore | BufferLoad) and n.buffer in self.ranges]
+        stores = [n for n in used if isinstance(n, BufferStore) or id(n) in copied]
+        loads = [n for n in used if isinstance(n, BufferLoad) and id(n) not in copied]
         return any(
             Access(*self.ranges[x.buffer], True).conflicts(Access(*self.ranges[y.buffer], False))
             and not (x.buffer is y.buffer and list(map(form_key, x.indices)) == list(map(form_key, y.indices)))
@@ -248,7 +256,7 @@ def _after(access: Access, loop: For) -> Access:
 
 def _version(access: BufferLoad | BufferStore) -> tuple[Var, int, int] | None:
     """Which of several versions of a buffer is used, where the first index is (v + c) % n."""
-    first = access.indices[0] if access.indices else None
+    first = access.indices[0] if len(access.indices) > 1 else None  # the only index is one of elements
     if not isinstance(first, FloorMod) or not isinstance(first.b, IntImm):
         return None
     form = Analyzer().linear(first.a)

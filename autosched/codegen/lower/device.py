@@ -25,6 +25,7 @@ What a schedule may use (what templates are written with):
 - scopes "wmma.matrix_a", "wmma.matrix_b" and "wmma.accumulator": tensor cores; see `fragments.py`.
 - annotations "software_pipeline_stage", "software_pipeline_order" and "software_pipeline_async_stages" of a loop: its
   statements work on different iterations; copies of 4, 8 or 16 bytes are asynchronous; see `software_pipeline.py`.
+- `T.ptx_*`, `T.tvm_warp_shuffle*`, `T.tvm_storage_sync` in a script; see `ptx.py`.
 - `B[i] = T.atomic_add(B[i], x)` on device and shared memory, where threads meet at an element.
 - all dtypes: sums of float16 and bfloat16 in "local" buffers are float32; bfloat16 is computed as float32.
 - a reduction loop bound to threadIdx.x/y/z: its threads combine their sums with shuffles and shared memory; see
@@ -54,6 +55,7 @@ from autosched.codegen.lower.inits import lower_inits
 from autosched.codegen.lower.launches import LoweredLaunch, nests, split_launches
 from autosched.codegen.lower.narrow import INDEX, largest_sizes, narrow_indices
 from autosched.codegen.lower.partition import partition_loops
+from autosched.codegen.lower.ptx import lower_ptx
 from autosched.codegen.lower.register_tiles import (
     IN_REGISTERS,
     drop_register_guards,
@@ -77,7 +79,7 @@ from autosched.tir.extrema import keep_nans
 from autosched.tir.function import PrimFunc, shape_vars
 from autosched.tir.functor import free_vars, replace_buffers
 from autosched.tir.share import bind_shared_values
-from autosched.tir.stmt import BlockRealize, BufferStore, SeqStmt, Stmt
+from autosched.tir.stmt import Allocate, BlockRealize, BufferStore, SeqStmt, Stmt
 
 MOST_REGISTER_BYTES = 1024  # of one buffer: a thread has 255 registers of 4 bytes
 STATIC_SHARED_BYTES = 48 * 1024  # a block's shared memory that needs no size at the launch
@@ -108,19 +110,26 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     outside = frozenset(func.buffers) | used_by_nests(func.body)
     root = lower_cross_thread(lower_asserts(keep_nans(bind_shared_values(func.body))), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
+    body, addressed = lower_ptx(body)
     became = {b: b for b in (*func.buffers, *buffers)}
     most = largest_sizes((*func.buffers, *buffers))
     symbols = {v: Var(v.name, INDEX) for v in shape_vars(func)}
     sizes = {new: most[v] for v, new in symbols.items()}
     for change in (partial(narrow_indices, sizes=symbols), widen_sums, lower_halves):
-        body, new = change(body, became.values())
+        body, new = change(body, [b for b in became.values() if change is not widen_sums or b not in addressed])
         became = {old: new.get(b, b) for old, b in became.items()}
+        addressed = frozenset(new.get(b, b) for b in addressed)
     if any(free_vars(s) - sizes.keys() for b in func.buffers for s in became[b].shape):
         raise CodegenError(
             "sizes that come with the call are indices of 32 bits, and the function has more elements than these count",
             hint="build it for known sizes",
         )
     marked = {became[b]: swizzled(became[b]) for b in buffers_to_swizzle(func.body)}
+    if moved := addressed & {*marked, *(became.get(b, b) for b in alignments)}:
+        raise CodegenError(
+            f"'{next(iter(moved)).name}' is addressed by its pointer and has storage_swizzle or storage_align",
+            hint="write the places into the offsets",
+        )
     body = replace_buffers(body, marked)
     became = {old: marked.get(b, b) for old, b in became.items()}
     buffers = tuple(became[b] for b in buffers)
@@ -145,9 +154,14 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         sharing = DeviceSharing(launch)
         local = frozenset(b for b in mine if b.scope == IN_REGISTERS or is_fragment(b))
         whole, mine, local = lower_vthreads(launch.body, mine, local)
-        whole, sharing.unguarded = drop_register_guards(whole, launch.block_vars | launch.thread_vars, local)
+        whole, sharing.unguarded = drop_register_guards(
+            whole, launch.block_vars | launch.thread_vars, local - addressed
+        )
         whole = tidy(guard_reductions(whole), launch.analyzer())
-        whole = compact_buffers(whole, mine, alignments, sharing)
+        whole = compact_buffers(whole, [b for b in mine if b not in addressed], alignments, sharing)
+        for buffer in (b for b in mine if b in addressed and not sharing.whole(b, b.shape, False)):
+            sharing.scope(buffer, buffer.shape, (), True)  # refuses what does not fit
+            whole = Allocate(buffer, whole)
         scratch += sharing.left
         whole = fix_register_indices(tidy(whole, launch.analyzer()), launch.analyzer())
         whole = zero_fill(

@@ -32,6 +32,7 @@ import numpy as np
 
 from autosched.codegen.lower.cross_thread import COMBINE
 from autosched.codegen.lower.cross_thread import LANES as COMBINED
+from autosched.codegen.lower.instructions import LDMATRIX, MMA
 from autosched.codegen.lower.launches import LoweredLaunch
 from autosched.codegen.lower.shared_memory import constant_strides
 from autosched.errors import CodegenError
@@ -53,7 +54,7 @@ _START = {
     "add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf, "lasting max": -math.inf, "lasting min": math.inf,
 }  # fmt: skip
 ROWS, COLUMNS = 16, 8  # of a tile of the result
-MMA, LDMATRIX, TO_TF32 = "mma_sync", "ldmatrix", "to_tf32"
+TO_TF32 = "to_tf32"
 EXP2_APPROX = "exp2_approx"  # 2^x of float32 by one instruction: 2 units in the last place, 0 for tiny results
 
 # by the element's dtype: (elements of a 32-bit word, name of the operands' type)

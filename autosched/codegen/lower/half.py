@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from autosched.codegen.lower.instructions import PLACES
 from autosched.ir.node import map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
@@ -122,7 +123,8 @@ class _Narrow:
 
     def expression(self, e: PrimExpr) -> PrimExpr:
         """The expression; one of the types as float32."""
-        if isinstance(e, Call) and (e.op == "prefetch" or any(isinstance(x, BufferData) for x in preorder(e))):
+        of_places = isinstance(e, Call) and e.op in ("prefetch", *PLACES)
+        if of_places or isinstance(e, Call) and any(isinstance(x, BufferData) for x in preorder(e)):
             return replace_buffers(e, self.bits)  # an instruction that takes the bits, or their place
         new = map_children(e, self.child)
         match new:

@@ -20,6 +20,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from autosched.codegen.lower.instructions import COMMIT, COPY, COPY_BYTES, WAIT
 from autosched.codegen.lower.loops import guarded
 from autosched.codegen.lower.shared_memory import constant_strides, is_shared
 from autosched.errors import CodegenError
@@ -33,8 +34,6 @@ from autosched.tir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse,
 
 STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
 ROLLED = "rolled"  # the annotation of a loop that stays one: several iterations at once would hold too many registers
-COPY, COMMIT, WAIT = "cp_async", "cp_async_commit", "cp_async_wait"
-_COPY_BYTES = (4, 8, 16)
 
 
 def pipeline_loops(stmt: Stmt, item_bytes: Mapping[str, int], can_wait: bool = True) -> Stmt:
@@ -170,7 +169,7 @@ def _copy(
         return None
     count = 1 if lanes is None else const_int(lanes.extent) or 0
     size = count * item_bytes[body.buffer.dtype]
-    if size not in _COPY_BYTES:
+    if size not in COPY_BYTES:
         return None
     first: Mapping[Var, PrimExpr] = {}
     if lanes is not None:

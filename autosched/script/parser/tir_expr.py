@@ -12,7 +12,7 @@ from autosched.errors import AutoschedError
 from autosched.script.intrinsics import DTYPES, RESULT_LIKE
 from autosched.script.parser import values
 from autosched.script.parser.state import Meaning, State, arguments
-from autosched.tir import calls
+from autosched.tir import calls, ptx
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import check_dtype, is_float, is_int
@@ -36,6 +36,7 @@ BITS: dict[type[ast.operator], tuple[str, Callable[[int, int], int]]] = {
     ast.BitXor: ("bitwise_xor", operator.xor), ast.LShift: ("shift_left", operator.lshift),
     ast.RShift: ("shift_right", operator.rshift),
 }  # fmt: skip
+PREFIXES = ("ptx_", "mma_", "tvm_")  # of names that are instructions of a GPU
 MOST_POWER = 64  # exponents of Python's numbers: what is larger is no size
 _BUILTINS: dict[str, Callable[..., Meaning]] = {
     "abs": abs,
@@ -280,9 +281,12 @@ class ExprReader:
             return special(node)
         if name in RESULT_LIKE:
             return self._intrinsic(node, name)
+        if name in ptx.FUNCTIONS:
+            return self._instruction(node, name)
         if name in calls.__all__ or name in _MORE:
             return self._apply(node, getattr(calls, name) if name in calls.__all__ else _MORE[name])
-        raise self.state.error(node.func, f"unknown function T.{name}")
+        known = f"; known are {', '.join(f'T.{n}' for n in ptx.__all__)}" if name.startswith(PREFIXES) else ""
+        raise self.state.error(node.func, f"unknown function T.{name}{known}")
 
     def _python_call(self, node: ast.Call) -> Meaning:
         """A function of Python that the text names, with what its arguments are."""
@@ -307,6 +311,14 @@ class ExprReader:
             raise
         except Exception as error:  # whatever the user's function raises belongs to this line
             raise self.state.error(node, f"{type(error).__name__}: {error}") from error
+
+    def _instruction(self, node: ast.Call, name: str) -> PrimExpr:
+        """`T.ptx_…(…)`: the dtype of the result comes first, or by its name."""
+        function = ptx.FUNCTIONS[name]
+        words = [w for w in node.keywords if w.arg == "dtype"] if name in ptx.TYPED else []
+        rest = [w for w in node.keywords if w not in words]
+        whole = ast.copy_location(ast.Call(node.func, [*(w.value for w in words), *node.args], rest), node)
+        return self.as_expr(node, self._apply(whole, function))
 
     def _choice(self, node: ast.Call) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
         args = arguments(self.state, node, "condition", "true_value", "false_value", "dtype", required=3)

@@ -10,6 +10,7 @@ from autosched.script.intrinsics import RESULT_LIKE
 from autosched.script.printer.context import Context
 from autosched.script.printer.literals import float_constant, int_constant, string
 from autosched.tir import expr as E
+from autosched.tir import ptx
 from autosched.tir.axis import IterVar, Range, Reduce
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad, ProducerLoad
 from autosched.tir.dtypes import is_int
@@ -113,6 +114,9 @@ def _call(ctx: Context, e: E.Call) -> tuple[str, int]:
             return f"{ctx.t(e.op)}({exprs(ctx, e.args)})", ATOM
     if e.op in ("call_extern", "call_pure_extern"):
         return f"{ctx.t(e.op)}({', '.join([string(e.dtype), *(expr(ctx, a) for a in e.args)])})", ATOM
+    if e.op in ptx.FUNCTIONS:
+        first = [string(e.dtype)] if e.op in ptx.TYPED else []
+        return f"{ctx.t(e.op)}({', '.join([*first, *(expr(ctx, a) for a in e.args)])})", ATOM
     items = [string(e.dtype), string(f"tir.{e.op}"), *(expr(ctx, a) for a in e.args)]
     return f"{ctx.t('call_intrin')}({', '.join(items)})", ATOM
 
