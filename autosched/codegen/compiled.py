@@ -45,6 +45,10 @@ class CompiledKernel(ABC):
         source = re.sub(rf"^# {re.escape(old)}\(", lambda _: f"# {name}(", self.kernel.source)
         return replace(self, kernel=replace(self.kernel, name=name, source=source))
 
+    def at(self, numbers: tuple[int, ...]) -> Self:
+        """The same for values of the kernel's symbols; a kernel without symbols is as it is."""
+        return replace(self, kernel=self.kernel.at(numbers)) if numbers else self
+
     @property
     def source(self) -> str:
         return self.kernel.source

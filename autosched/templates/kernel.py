@@ -7,6 +7,7 @@ workload and default, what it needs of the function as scheduled, and machine co
 from __future__ import annotations
 
 import hashlib
+import json
 import pickle
 import sys
 import zlib
@@ -18,6 +19,7 @@ from autosched.codegen.backends import codegen_backend
 from autosched.codegen.cache import function_texts, load, toolchain
 from autosched.codegen.compile import Request
 from autosched.codegen.compiled import CompiledKernel, code_name
+from autosched.codegen.lower.flops import symbolic_work
 from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
 from autosched.target import Target
@@ -29,8 +31,11 @@ from autosched.templates.workload import describe
 from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import const_int
 from autosched.tir.function import PrimFunc
-from autosched.tir.in_place import overwritable
+from autosched.tir.in_place import IN_PLACE, overwritable
+from autosched.tir.outer_sizes import Form, open_outer_sizes
+from autosched.tir.separable import BLOCKS
 from autosched.tir.serialize import to_json
+from autosched.tir.size_expr import SIZES, WORK, to_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,14 @@ class Scheduled:
     text      the function as JSON, from which it can be built again
     in_place  which outputs may be written over which inputs, see `overwritable`
     kernel    its kernel's key in the cache
+    numbers   of the function's form, whose kernel that is; none for a kernel of its own
     """
 
     packs: tuple[Packing | None, ...]
     text: str
     in_place: frozenset[tuple[int, int]]
     kernel: str
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +130,38 @@ class KernelRequest:
             return None
         scheduled: Scheduled = pickle.loads(zlib.decompress(data))  # bytes that only this user can have stored
         compiled = load(scheduled.kernel)
-        return None if compiled is None else Made(scheduled, compiled)
+        return None if compiled is None else Made(scheduled, compiled.at(scheduled.numbers))
 
     def make(self, target: Target, key: str) -> Made:
         """Schedule the function and compile it. Raises ScheduleError, SpaceError and what `compile_func` raises."""
         applied = self.applied or apply_config(self.func, self.config, target)
         func = applied.func.with_attr(schedule_attrs(self.config, applied))
         func = func.with_attr(CHECKED, True) if self.checks else func
-        request = Request(func, self.name, applied.trace, self.config.to_json())
-        kernel = request.key(target)
-        compiled = request.load(kernel) or request.make(target, kernel)
-        scheduled = Scheduled(applied.packs, to_json(func), overwritable(func), kernel)
+        form = None if self.checks or not target.is_cpu else form_of(func)
+        compiled, kernel = self._compile(func if form is None else form.func, applied.trace, target)
+        if form is not None and compiled.kernel.checks:  # not all that its numbers say is known of the symbols
+            form = None
+            compiled, kernel = self._compile(func, applied.trace, target)
+        numbers = () if form is None else form.numbers
+        scheduled = Scheduled(applied.packs, to_json(func), overwritable(func), kernel, numbers)
         if is_own(self.config, target):
             kernel_cache().put(key, zlib.compress(pickle.dumps(scheduled), 1))
-        return Made(scheduled, compiled)
+        return Made(scheduled, compiled.at(numbers))
+
+    def _compile(self, func: PrimFunc, trace: str, target: Target) -> tuple[CompiledKernel, str]:
+        """A scheduled function's kernel, from the cache or new, with its key there."""
+        request = Request(func, self.name, trace, self.config.to_json())
+        key = request.key(target)
+        return request.load(key) or request.make(target, key), key
+
+
+def form_of(func: PrimFunc) -> Form | None:
+    """A scheduled function's form with what its kernel needs to know; None where it has none."""
+    form = None if BLOCKS in func.attrs or SIZES in func.attrs else open_outer_sizes(func)
+    if form is None:
+        return None
+    known = {IN_PLACE: tuple(sorted(overwritable(func))), WORK: json.dumps(to_size(symbolic_work(form.func)))}
+    return replace(form, func=form.func.with_attr(known))
 
 
 def _key(what: str, func: PrimFunc, target: Target, *more: str) -> str:

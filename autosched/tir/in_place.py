@@ -64,6 +64,9 @@ def _accesses(node: Node, path: tuple[Node, ...], values: Mapping[Var, PrimExpr]
         yield from _accesses(child, path, values)
 
 
+IN_PLACE = "autosched.in_place"  # attribute of a function for which the pairs below are known already
+
+
 @functools.lru_cache(maxsize=64)
 def overwritable(func: PrimFunc) -> frozenset[tuple[int, int]]:
     """Pairs (position of an input, of an output) among the function's buffers that may be the same memory.
@@ -71,6 +74,8 @@ def overwritable(func: PrimFunc) -> frozenset[tuple[int, int]]:
     Such an output has one writer, which stores each element once; whoever reads the input reads that same element for
     it, or has read all of it in the rows that one iteration of the common loops works on, before they are written.
     """
+    if IN_PLACE in func.attrs:
+        return frozenset((int(i), int(o)) for i, o in func.attrs[IN_PLACE])
     written = {n.buffer for n in preorder(func.body) if isinstance(n, BufferStore)}
     inputs = [(i, b) for i, b in enumerate(func.buffers) if b not in written]
     outputs = [(i, b) for i, b in enumerate(func.buffers) if b in written]

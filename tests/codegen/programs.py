@@ -50,7 +50,8 @@ def run(compiled: CompiledKernel, arrays: Sequence[np.ndarray[Any, Any]], pieces
     kernel = compiled.kernel
     addresses = load_objects([kernel])
     scratch = aligned((kernel.scratch_size(pieces) + 64,), "uint8")
-    slots = (ctypes.c_void_p * (len(arrays) + 1))(*(a.ctypes.data for a in arrays), scratch.ctypes.data)
+    given = (*(a.ctypes.data for a in arrays), scratch.ctypes.data, *kernel.numbers)
+    slots = (ctypes.c_void_p * len(given))(*given)
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
     for phase in kernel.phases:
         body = prototype(addresses[phase.symbol])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from autosched.codegen import compile_func
 from autosched.ir import structural_equal
+from autosched.templates.kernel import form_of
 from autosched.tir import PrimFunc, Schedule, interpret
 from autosched.tir.verify import verify
 from tests.codegen.programs import run
@@ -67,6 +68,18 @@ def test_compiled(target: str, random) -> None:  # type: ignore[no-untyped-def]
     arrays = [a.copy() for a in program.arguments]
     run(compile_func(sch.func, target, name="random"), arrays, pieces=2)
     assert_equal(arrays, program)
+
+
+@settings(QUICK, max_examples=20)
+@given(random=CHOICES)
+def test_compiled_as_a_form(random) -> None:  # type: ignore[no-untyped-def]
+    program = random_program(random.randrange)
+    sch = scheduled(program, random.randrange, 12)
+    form = form_of(sch.func)
+    if form is not None:
+        arrays = [a.copy() for a in program.arguments]
+        run(compile_func(form.func, name="random").at(form.numbers), arrays, pieces=2)
+        assert_equal(arrays, program)
 
 
 @pytest.mark.parametrize("stage", sorted(set(STAGES)))

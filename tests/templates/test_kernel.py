@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from autosched import te
 from autosched.codegen import cache, counters
 from autosched.codegen.compile import Compilation
 from autosched.runtime.cache import kernel_cache
+from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import apply_config, default_config, kernel
@@ -21,6 +24,7 @@ from autosched.templates.workload import describe
 from autosched.tir import PrimFunc
 from autosched.tir.in_place import overwritable
 from autosched.tir.serialize import from_json, to_json
+from tests.codegen.programs import run
 
 HOST = Target("cpu")
 
@@ -179,3 +183,48 @@ def test_a_request_can_be_sent():
     read = pickle.loads(pickle.dumps(asked))
     assert read.key(HOST) == asked.key(HOST)
     assert dataclasses.fields(read) == dataclasses.fields(asked)
+
+
+def scaled(channels: int) -> PrimFunc:
+    x = te.placeholder((1, channels, 7, 7, 16), name="x")
+    scale = te.placeholder((1, channels, 1, 1, 16), name="scale")
+    out = te.compute(x.shape, lambda n, c, y, x_, b: x[n, c, y, x_, b] * scale[0, c, 0, 0, b], name="out")
+    return te.create_prim_func([x, scale, out], "int64")
+
+
+def test_functions_that_differ_in_outer_numbers_have_one_kernel(empty_cache):
+    first = made(request(scaled(20)))
+    second = made(request(scaled(25)))
+    assert first.scheduled.kernel == second.scheduled.kernel and second.compiled.from_cache
+    assert [m.scheduled.numbers for m in (first, second)] == [(20, 7), (25, 7)]
+    for channels, one in ((20, first), (25, second)):
+        shape = (1, channels, 7, 7, 16)
+        assert [arg.shape for arg in one.compiled.kernel.args] == [shape, (1, channels, 1, 1, 16), shape]
+        x, scale, out = (np.random.default_rng(0).random(arg.shape, "float32") for arg in one.compiled.kernel.args)
+        run(one.compiled, [x, scale, out])
+        np.testing.assert_array_equal(out, x * scale)
+    again = made(request(scaled(25)))
+    assert again.from_cache and again.compiled.kernel == second.compiled.kernel
+
+
+def test_checked_kernels_have_numbers(empty_cache):
+    assert made(request(scaled(20), checks=True)).scheduled.numbers == ()
+
+
+def test_numbers_of_a_form_in_a_manifest(empty_cache):
+    kernel = as_cpu(made(request(scaled(20))).compiled.kernel)
+    entry = json.loads(json.dumps(kernel.to_manifest()))
+    CpuKernel.check_manifest("it", entry)
+    assert CpuKernel.read_manifest(entry, kernel.code) == kernel
+    for wrong in (
+        {"numbers": [21]},
+        {"numbers": [20, 1]},
+        {"numbers": [0]},
+        {"numbers": [-20]},
+        {"numbers": [2.5]},
+        {"phases": [[symbol, n + 1] for symbol, n in entry["phases"]]},
+        {"args": [[*arg[:3], [2, *arg[3][1:]]] for arg in entry["args"]]},
+        {"scratch_bytes": 64 + entry["scratch_bytes"]},
+    ):
+        with pytest.raises(ValueError, match="of it|it has"):
+            CpuKernel.check_manifest("it", {**entry, **wrong})

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -148,6 +148,7 @@ class CpuKernel(Kernel):
         return {
             **({"block": list(self.block)} if self.block else {}),
             **({"sized": self.sized.to_manifest()} if self.sized else {}),
+            **({"numbers": list(self.numbers)} if self.sized and self.numbers else {}),
             **self.shared_manifest(),
             "phases": [[phase.symbol, phase.n_tasks] for phase in self.phases],
             "scratch_bytes_per_worker": self.scratch_bytes_per_worker,
@@ -164,7 +165,7 @@ class CpuKernel(Kernel):
             object_code=code,
             features=tuple(str(name) for name in entry.get("features", ())),
             block=tuple(int(n) for n in entry.get("block", ())),
-            numbers=(0, 1) if entry.get("block") else (),
+            numbers=(0, 1) if entry.get("block") else tuple(int(n) for n in entry.get("numbers", ())),
             sized=Sized.from_manifest(entry["sized"]) if entry.get("sized") else None,
         )
 
@@ -186,6 +187,24 @@ class CpuKernel(Kernel):
             sized = Sized.from_manifest(entry["sized"])
             if (len(sized.pieces), len(sized.shapes)) != (len(entry["phases"]), len(entry["args"])):
                 raise ValueError(f"the sizes of {what} are not those of its phases and arguments")
+            if numbers := entry.get("numbers"):
+                _check_numbers(what, sized, numbers, entry)
+
+
+def _check_numbers(what: str, sized: Sized, numbers: Sequence[Json], entry: Mapping[str, Json]) -> None:
+    """See that all that a kernel says of itself is what it is for its symbols' values. Raises ValueError."""
+    for number in numbers:
+        check_count(f"a size of {what}", number)
+    if len(numbers) != len(sized.names) or min(numbers) < 1:
+        raise ValueError(f"{what} has the sizes {list(numbers)} for {len(sized.names)} symbols")
+    values = dict(zip(sized.names, numbers, strict=True))
+    said = [n for _, n in entry["phases"]], [tuple(arg[3]) for arg in entry["args"]]
+    bytes_said = entry["scratch_bytes"], entry["scratch_bytes_per_worker"]
+    if (
+        said != ([*shape_at(sized.pieces, values)], [tuple(shape_at(shape, values)) for shape in sized.shapes])
+        or bytes_said != (size_at(sized.shared, values), size_at(sized.own, values))
+    ):  # fmt: skip
+        raise ValueError(f"the sizes of {what} are not those of its phases, arguments and scratch")
 
 
 def as_cpu(kernel: Kernel) -> CpuKernel:

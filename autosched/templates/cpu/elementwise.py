@@ -237,10 +237,12 @@ def _flat_axes(block: Block, width: int) -> tuple[int, int]:
 
 
 def _task_loop(sch: Schedule, outer: list[LoopRV], inner_elements: int) -> LoopRV:
-    """The outer loops as one, in pieces of at least TASK_ELEMENTS elements."""
+    """The outer loops as one, in pieces of at most TASK_ELEMENTS elements.
+
+    Of several loops a piece is no more than one iteration of the first, so that its size says nothing of their number.
+    """
+    counts = [n for n in (as_int(sch.get(loop).extent) for loop in outer) if n > 1]
     fused = sch.fuse(*outer) if len(outer) > 1 else outer[0]
-    pieces = max(1, TASK_ELEMENTS // max(inner_elements, 1))
-    extent = as_int(sch.get(fused).extent)
-    while pieces > 1 and extent % pieces:
-        pieces -= 1
+    within = math.prod(counts[1:] if len(counts) > 1 else counts)
+    pieces = _largest_divisor(within, TASK_ELEMENTS // max(inner_elements, 1))
     return sch.split(fused, [None, pieces])[0] if pieces > 1 else fused
