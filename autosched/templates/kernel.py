@@ -117,8 +117,8 @@ class KernelRequest:
 
     @property
     def kin(self) -> Hashable:
-        """Kernels of one configuration and first arguments of one shape share most of their code."""
-        return self.config, tuple(tuple(map(const_int, buffer.shape)) for buffer in self.func.buffers[:2])
+        """Kernels of one configuration and first arguments of like shapes share most of their code, or all of it."""
+        return self.config, tuple(tuple(map(const_int, buffer.shape[2:])) for buffer in self.func.buffers[:2])
 
     def key(self, target: Target) -> str:
         """A key that is equal exactly where scheduling and compiling give the same."""

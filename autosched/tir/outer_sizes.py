@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from autosched.ir.node import Node, preorder
+from autosched.ir.node import FrozenDict, Node, preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar, Range
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
@@ -35,8 +35,10 @@ class Form:
 def open_outer_sizes(func: PrimFunc) -> Form | None:
     """The form of a scheduled function of numbers; None where no number of it can be left open.
 
-    Left open are the extents of serial and parallel loops that reach each place of a dimension in order, together with
-    all axes of blocks and dimensions of buffers that these are bound to.
+    Left open are the extents of parallel loops, and of serial ones around others, that reach each place of a dimension
+    in order, together with all axes of blocks and dimensions of buffers that these are bound to. Strides of what a
+    piece of work goes along stay numbers, and so does everything where a loop is annotated: lines that are fetched
+    ahead are so many a step (1.1 times the time of 1x1 convolutions with symbols).
     """
     found = _Classes(func)
     symbols: dict[Hashable, tuple[Var, int]] = {}
@@ -62,8 +64,10 @@ class _Classes:
         self._extents: dict[Hashable, int] = {}
         self._fixed: set[Hashable] = set()
         self._loops: set[Hashable] = set()
+        self._moving: dict[Var, bool] = {}  # by loop: whether it runs within a piece of work
+        self._meant: dict[Var, PrimExpr] = {}  # by axis: its value
         self._values: dict[Var, int] = {}  # extents of the loops that values of axes are made of
-        self._is_opaque = False  # whether buffers are used in ways that loads and stores do not show
+        self._is_closed = False  # whether all numbers stay: of what is annotated, or used in ways not seen
         for buffer in func.buffers:
             self._declare(buffer)
         self._visit(func.body)
@@ -76,7 +80,7 @@ class _Classes:
 
     def open_ones(self) -> Iterator[tuple[Hashable, list[int]]]:
         """The classes that can be left open, by what stands for them, with their members' extents."""
-        if self._is_opaque:
+        if self._is_closed:
             return
         members: dict[Hashable, list[Hashable]] = {}
         for member in self._extents:
@@ -110,20 +114,27 @@ class _Classes:
                     self._add(x.loop_var, x.extent)
                     self._values[x.loop_var] = self._extents[x.loop_var]
                     self._loops.add(x.loop_var)
-                    if const_int(x.start) != 0 or x.kind not in (LoopKind.SERIAL, LoopKind.PARALLEL):
+                    self._moving[x.loop_var] = x.kind != LoopKind.PARALLEL
+                    is_outer = x.kind == LoopKind.PARALLEL or _holds_loops(x)
+                    self._is_closed |= bool(x.annotations)
+                    if const_int(x.start) != 0 or not is_outer:
                         self._fix([x.loop_var])
                 case BufferData():
-                    self._is_opaque = True
+                    self._is_closed = True
                 case BlockRealize():
-                    self._is_opaque |= bool(x.block.match_buffers)
+                    self._is_closed |= bool(x.block.match_buffers)
                     for buffer in x.block.alloc_buffers:
                         self._declare(buffer)
                     self._fix(free_vars(x.predicate))
                     for axis, value in zip(x.block.iter_vars, x.iter_values, strict=True):
                         self._bind(axis, value)
                 case BufferLoad() | BufferStore():
+                    is_stepped = False
                     for dimension, index in enumerate(x.indices):
                         self._access((x.buffer, dimension), index)
+                        if is_stepped:
+                            self._fix([(x.buffer, dimension)])
+                        is_stepped |= self._moves(index)
                 case BufferRegion():
                     for dimension, r in enumerate(x.region):
                         if const_int(r.extent) == 1:
@@ -143,6 +154,7 @@ class _Classes:
     def _bind(self, axis: IterVar, value: PrimExpr) -> None:
         """An axis goes with the one loop whose extent decides its own in proportion; others are fixed."""
         self._add(axis.var, axis.dom.extent)
+        self._meant[axis.var] = value
         if const_int(axis.dom.min) != 0:
             self._fix([axis.var, *free_vars(value)])
             return
@@ -156,29 +168,48 @@ class _Classes:
         if not leading and extent > 1:
             self._fix([axis.var])
 
+    def _moves(self, index: PrimExpr) -> bool:
+        """Whether an index changes within a piece of work: the stride of its dimension is better a number."""
+        moving = {v: 1 for v, moves in self._moving.items() if moves}
+        top = _largest(index, self._values, self._meant)
+        return top is None or top != _largest(index, {**self._values, **moving}, self._meant)
+
     def _is_in_proportion(self, value: PrimExpr, v: Var, extent: int) -> bool:
         return v in self._values and all(self._reach(value, v, times) == times * extent for times in (1, 2, 3))
 
     def _reach(self, value: PrimExpr, v: Var, times: int) -> int | None:
         """How many places a value has if a loop comes so many times as often."""
-        top = _largest(value, {**self._values, v: self._values.get(v, 1) * times})
+        top = _largest(value, {**self._values, v: self._values.get(v, 1) * times}, {})
         return None if top is None else top + 1
 
 
-def _largest(value: PrimExpr, extents: Mapping[Var, int]) -> int | None:
-    """The largest value of a sum of loops' variables, their products, quotients and remainders by numbers."""
+def _holds_loops(loop: For) -> bool:
+    """Whether a serial loop holds another one: the number of an innermost loop decides how it is unrolled."""
+    return loop.kind == LoopKind.SERIAL and any(
+        isinstance(x, For) and x is not loop and x.kind == LoopKind.SERIAL and const_int(x.extent) != 1
+        for x in preorder(loop, scalars=False)
+    )
+
+
+def _largest(value: PrimExpr, extents: Mapping[Var, int], meant: Mapping[Var, PrimExpr]) -> int | None:
+    """The largest value of a sum of loops' variables, their products, quotients and remainders by numbers.
+
+    meant  what variables without an extent stand for
+    """
     match value:
         case IntImm():
             return value.value if value.value >= 0 else None
         case Var():
+            if value in meant:
+                return _largest(meant[value], extents, meant)
             return extents[value] - 1 if value in extents else None
         case E.Add() | E.Mul():
-            a, b = _largest(value.a, extents), _largest(value.b, extents)
+            a, b = _largest(value.a, extents, meant), _largest(value.b, extents, meant)
             if a is None or b is None:
                 return None
             return a + b if isinstance(value, E.Add) else a * b
         case E.FloorDiv() | E.FloorMod():
-            a, by = _largest(value.a, extents), const_int(value.b)
+            a, by = _largest(value.a, extents, meant), const_int(value.b)
             if a is None or by is None or by < 1:
                 return None
             return a // by if isinstance(value, E.FloorDiv) else min(a, by - 1)
@@ -219,4 +250,4 @@ def _opened(func: PrimFunc, found: _Classes, symbols: Mapping[Hashable, tuple[Va
         return x
 
     buffer_map = {p: of(b) for p, b in func.buffer_map.items()}
-    return replace(func, buffer_map=type(func.buffer_map)(buffer_map), body=rewrite(func.body, step))
+    return replace(func, buffer_map=FrozenDict(buffer_map), body=rewrite(func.body, step))
