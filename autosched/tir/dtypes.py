@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError
@@ -16,6 +18,7 @@ def is_float(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
+@functools.lru_cache(maxsize=64)
 def item_bytes(dtype: str) -> int:
     """Bytes of one value."""
     if dtype == "bool":

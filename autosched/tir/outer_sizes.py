@@ -184,9 +184,12 @@ class _Classes:
 
 
 def _holds_loops(loop: For) -> bool:
-    """Whether a serial loop holds another one: the number of an innermost loop decides how it is unrolled."""
+    """Whether a serial loop holds others: the number of an innermost one decides how it is unrolled."""
     return loop.kind == LoopKind.SERIAL and any(
-        isinstance(x, For) and x is not loop and x.kind == LoopKind.SERIAL and const_int(x.extent) != 1
+        isinstance(x, For)
+        and x is not loop
+        and x.kind in (LoopKind.SERIAL, LoopKind.UNROLLED)
+        and const_int(x.extent) != 1
         for x in preorder(loop, scalars=False)
     )
 

@@ -47,7 +47,10 @@ class IndexEmitter:
 
     def known(self, key: Hashable) -> Any:
         """A value made before at a place that comes before this one on every path, or None."""
-        return next((scope[key] for scope in reversed(self.scopes) if key in scope), None)
+        for scope in reversed(self.scopes):
+            if key in scope:
+                return scope[key]
+        return None
 
     def remember(self, key: Hashable, value: T) -> T:
         self.scopes[-1][key] = value
