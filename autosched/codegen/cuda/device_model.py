@@ -1,8 +1,10 @@
-"""How long a launch takes on a device, by what its threads execute: a model with few constants, all of them here.
+"""How long a launch takes on a device, by what its threads execute: a model with few constants.
 
 Each part of a multiprocessor is busy for so many cycles; the launch takes as long as the busiest part of the busiest
-multiprocessor, or as memory, or as the chain of waits that a block has. **Nothing of it was measured here**: rates and
-sizes are those of `GpuFacts`, latencies and widths of published measurements.
+multiprocessor, or as memory, or as the chain of waits that a block has. **Nothing of it was measured here**. What a
+device is (rates, sizes, clock, bandwidth) are its `GpuFacts`, by which kernels are chosen too. What the model assumes
+beyond them, latencies and widths of published measurements, stands below and nowhere else: a device that is measured
+changes these numbers.
 
 Blocks that share a multiprocessor hide each other's beginnings and ends. Where one is alone there (products of
 warpgroups, whose stages fill shared memory), each wave of blocks starts with the first copies on their way and ends
@@ -26,6 +28,7 @@ from autosched.target.gpus import GpuFacts
 
 WARPS_PER_CYCLE = 4  # instructions that an SM issues
 SPECIAL_PER_CYCLE = 16.0  # lanes of exp2, rsqrt, …
+SPECIAL_SHARE = 0.25  # of a function's instructions
 INTEGERS_PER_CYCLE = 64.0  # lanes
 HALVES = 2.0  # plain float16 operations, of the rate of float32
 SECTOR_BYTES = 32
@@ -163,8 +166,8 @@ def predict(
     arithmetic = (
         kinds.get("float32", 0) / lanes
         + (kinds.get("float16", 0) + kinds.get("bfloat16", 0)) / (HALVES * lanes)
-        + kinds.get("float64", 0) / gpu.rates.get("float64", 2)
-        + kinds.get("special", 0) / SPECIAL_PER_CYCLE / 4  # one in four of a function's instructions is special
+        + kinds.get("float64", 0) / gpu.rates["float64"]
+        + kinds.get("special", 0) * SPECIAL_SHARE / SPECIAL_PER_CYCLE
     )
     cycles = {
         "issue": issued / gpu.warp_size / WARPS_PER_CYCLE,
