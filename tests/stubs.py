@@ -43,8 +43,11 @@ def stub(package: str) -> str | None:
         found[name] = (module, attribute) if attribute else tuple(module.rsplit(".", 1))  # type: ignore[assignment]
     lines, values = [], []
     for own, (module, name) in found.items():
+        if name == "*":
+            lines.append(f"from {module} import *\n")
+            continue
         hidden = own if own == name else f"_{own}"  # only `x as x` gives a name on
-        lines.append(f"from {module} import {name} as {hidden}\n".replace("* as *", "*") if module else "")
+        lines.append(f"from {module} import {name} as {hidden}\n" if module else "")
         values.append(f"{own}: Any\n" if not module else f"{own} = {hidden}\n" if hidden != own else "")
     typing = "from typing import Any\n" if any(": Any" in value for value in values) else ""
     return HEADER + typing + "".join(sorted(lines)) + "".join(sorted(values))
@@ -61,7 +64,9 @@ def _exports(path: Path) -> dict[str, tuple[str, str]] | None:
             continue
         if isinstance(statement, ast.ImportFrom) and statement.module:
             if statement.module.startswith("autosched"):
-                found |= {a.asname or a.name: (statement.module, a.name) for a in statement.names}
+                module = statement.module  # a package may take all names of several
+                own = {a.asname or (a.name if a.name != "*" else f"* of {module}"): a.name for a in statement.names}
+                found |= {name: (module, there) for name, there in own.items()}
         elif isinstance(statement, ast.Assign):
             names, values = (ast.unparse(x).strip("()") for x in (statement.targets[0], statement.value))
             pairs = list(zip(names.split(", "), values.split(", "), strict=False))

@@ -22,3 +22,8 @@ def test_each_name_of_the_main_package_s_stub_is_there() -> None:
     names = [line.rpartition(" as ")[2].strip() for line in text.splitlines() if " as " in line]
     assert len(names) > 50
     assert [name for name in names if not {name, name.removeprefix("_")} & {*dir(package)}] == []
+
+
+def test_all_names_of_two_modules() -> None:
+    text = stub("autosched.tir") or ""
+    assert "from autosched.tir.calls import *\n" in text and "from autosched.tir.ptx import *\n" in text

@@ -59,6 +59,7 @@ from autosched.tir.buffer import Buffer as Buffer
 from autosched.tir.buffer import BufferLoad as BufferLoad
 from autosched.tir.buffer import ProducerLoad as ProducerLoad
 from autosched.tir.buffer import decl_buffer as decl_buffer
+from autosched.tir.calls import *
 from autosched.tir.data_layout import BijectiveLayout as BijectiveLayout
 from autosched.tir.data_layout import Layout as Layout
 from autosched.tir.data_layout import bijective_layout as bijective_layout
