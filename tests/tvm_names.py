@@ -19,6 +19,7 @@ from autosched.relax.transform.gradient_rules import RULES
 from autosched.relay.op import more_nn
 from autosched.runtime import Device, Executable, GraphModule, Module, NDArray, relax_vm, vm
 from autosched.runtime.debugger import GraphModuleDebug
+from autosched.tir import ptx
 
 ABSENT = {
     "tir.transform": absent_passes.ABSENT, "relax.transform": absent_relax_passes.ABSENT,
@@ -75,6 +76,7 @@ def generated() -> str:
     lines += [f"| `te` | {listed([n for n in public(te) if n[0].islower()])} |"]
     lines += [f"| `tir.analysis` | {listed([n for n in public(tir.analysis) if n[0].islower()])} |"]
     lines += [f"| `tir.stmt_functor` | {listed([n for n in public(tir.stmt_functor) if n[0].islower()])} |"]
+    lines += [f"| instructions of a GPU in `T` and `tir` ([cuda.md](cuda.md)) | {listed(ptx.__all__)} |"]
     lines += [f"| `topi` | {listed([n for n in public(topi) if n[0].islower()])} |"]
     lines += [f"| `relay` | {listed([n for n in public(relay.op) if n[0].islower()])} |"]
     own = [

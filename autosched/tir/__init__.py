@@ -70,7 +70,10 @@ from autosched.tir.schedule import BlockRV, ExprRV, LoopRV, Schedule, Trace
 
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.calls import *  # noqa: F403
-from autosched.tir.ptx import *  # noqa: F403
+from autosched.tir.ptx import (
+    mma_fill, mma_store, ptx_commit_group, ptx_cp_async, ptx_ldmatrix, ptx_mma, ptx_wait_group, tvm_storage_sync,
+    tvm_warp_activemask, tvm_warp_shuffle, tvm_warp_shuffle_down, tvm_warp_shuffle_up, tvm_warp_shuffle_xor,
+)  # fmt: skip
 
 ForKind = LoopKind  # TVM's name
 

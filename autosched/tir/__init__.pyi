@@ -125,7 +125,19 @@ from autosched.tir.function import PrimFunc as PrimFunc
 from autosched.tir.function import make_root as make_root
 from autosched.tir.index_map import IndexMap as IndexMap
 from autosched.tir.interpret import interpret as interpret
-from autosched.tir.ptx import *
+from autosched.tir.ptx import mma_fill as mma_fill
+from autosched.tir.ptx import mma_store as mma_store
+from autosched.tir.ptx import ptx_commit_group as ptx_commit_group
+from autosched.tir.ptx import ptx_cp_async as ptx_cp_async
+from autosched.tir.ptx import ptx_ldmatrix as ptx_ldmatrix
+from autosched.tir.ptx import ptx_mma as ptx_mma
+from autosched.tir.ptx import ptx_wait_group as ptx_wait_group
+from autosched.tir.ptx import tvm_storage_sync as tvm_storage_sync
+from autosched.tir.ptx import tvm_warp_activemask as tvm_warp_activemask
+from autosched.tir.ptx import tvm_warp_shuffle as tvm_warp_shuffle
+from autosched.tir.ptx import tvm_warp_shuffle_down as tvm_warp_shuffle_down
+from autosched.tir.ptx import tvm_warp_shuffle_up as tvm_warp_shuffle_up
+from autosched.tir.ptx import tvm_warp_shuffle_xor as tvm_warp_shuffle_xor
 from autosched.tir.schedule import BlockRV as BlockRV
 from autosched.tir.schedule import BlockRV as _SBlockRV
 from autosched.tir.schedule import ExprRV as ExprRV

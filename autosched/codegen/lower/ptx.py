@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from autosched.codegen.lower.barriers import barrier
+from autosched.codegen.lower.barriers import SYNC, barrier
 from autosched.codegen.lower.instructions import (
     COMMIT,
     COPY,
@@ -29,15 +29,17 @@ from autosched.codegen.lower.instructions import (
     WARP_SYNC,
 )
 from autosched.codegen.lower.loops import enter
+from autosched.codegen.lower.software_pipeline import STAGE
+from autosched.codegen.lower.warpgroups import STAGES
 from autosched.errors import CodegenError
 from autosched.ir.node import map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir import ptx
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import Call, FloatImm, IntImm, PrimExpr, StringImm, Var, const_int
+from autosched.tir.expr import Call, FloatImm, IntImm, PrimExpr, StringImm, Var, as_int, const_int
 from autosched.tir.functor import free_vars, rewrite
-from autosched.tir.simplify import Analyzer, split_conditions
+from autosched.tir.simplify import Analyzer, form_key, split_conditions
 from autosched.tir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, Stmt, While, seq
 
 LANES = 32
@@ -71,7 +73,23 @@ def lower_ptx(body: Stmt) -> tuple[Stmt, frozenset[Buffer]]:
             f"a condition or a loop reads '{found[0]}', which an instruction writes by its pointer",
             hint="copy the element to another buffer first",
         )
+    for loop in (n for n in preorder(new) if isinstance(n, For)):
+        moved = (
+            STAGE in loop.annotations or STAGES in loop.annotations or loop.thread.startswith(("vthread", "cthread"))
+        )
+        if moved and any(_is_instruction(x, lowering.addressed) for x in preorder(loop)):
+            raise CodegenError(
+                f"the loop '{loop.loop_var.name}' is of virtual threads or a pipeline, and has calls of T.ptx_*",
+                hint="write what each iteration does into the script",
+            )
     return new, frozenset(lowering.addressed)
+
+
+def _is_instruction(x: object, addressed: set[Buffer]) -> bool:
+    """Whether something is, or works on, what a script orders by itself."""
+    if isinstance(x, BufferLoad | BufferStore):
+        return x.buffer in addressed
+    return isinstance(x, Call) and x.op in (COMMIT, WAIT, SHUFFLE, WARP_SYNC, SYNC)
 
 
 def _asked(stmt: object) -> Iterable[object]:
@@ -281,9 +299,10 @@ class _Lowering:
 
     def fill(self, e: Call, a: Analyzer) -> Stmt:
         count = _number(e, 0, "the number of registers")
-        first = self.place(e, 1, e.dtype, ("local",), count, a, writes=True)
+        buffer = self.place(e, 1, e.dtype, ("local",), count, a, writes=True).buffer
         zero = FloatImm(0.0, e.dtype) if "float" in e.dtype else IntImm(0, e.dtype)
-        return seq(*(BufferStore(first.buffer, zero, _behind(first, IntImm(i))) for i in range(count)))
+        places = [_element(e.args[2], buffer, IntImm(i), a) for i in range(count)]
+        return seq(*(BufferStore(buffer, zero, at) for at in places))
 
     def store_tile(self, e: Call, a: Analyzer) -> Stmt:
         lane = E.floormod(self.together(e.op).loop_var, LANES)
@@ -294,14 +313,16 @@ class _Lowering:
         if isinstance(pointer, Call) and pointer.op == "tvm_access_ptr":
             _, pointer, offset, *_ = pointer.args
         whole = Call(e.op, (pointer, offset, *e.args[3:5]), e.dtype)
-        to = self.place(whole, 0, e.dtype, ("global", "shared", "shared.dyn"), 15 * stride + 16, a, writes=True)
-        source = self.place(whole, 2, e.dtype, ("local",), 8, a)
+        scopes = ("global", "shared", "shared.dyn")
+        to = self.place(whole, 0, e.dtype, scopes, 15 * stride + 16, a, writes=True).buffer
+        source = self.place(whole, 2, e.dtype, ("local",), 8, a).buffer
         stores = []
         for i in range(8):
             row = E.add(E.floordiv(lane, 4), i % 4 // 2 * 8)
             column = E.add(E.mul(E.floormod(lane, 4), 2), i % 2 + i // 4 * 8)
-            at = _behind(to, E.add(E.mul(row, stride), column))
-            stores.append(BufferStore(to.buffer, BufferLoad(source.buffer, _behind(source, IntImm(i))), at))
+            at = _element(offset, to, E.add(E.mul(row, stride), column), a)
+            own = BufferLoad(source, _element(e.args[4], source, IntImm(i), a))
+            stores.append(BufferStore(to, own, at))
         return seq(*stores)
 
     def place(
@@ -333,14 +354,35 @@ class _Lowering:
         self.addressed.add(buffer)
         if writes:
             self.written.add(buffer)
-        zeros = tuple(IntImm(0, s.dtype) for s in buffer.shape[:-1])
-        return BufferLoad(buffer, (*zeros, a.simplify(E.cast(buffer.shape[-1].dtype, offset))))
+        offset = a.simplify(E.cast(buffer.shape[-1].dtype, offset))
+        return BufferLoad(buffer, _indices(buffer, offset, count, a) or _flat(buffer, offset))
 
 
-def _behind(first: BufferLoad, more: PrimExpr) -> tuple[PrimExpr, ...]:
-    """The place some elements behind another one."""
-    *zeros, offset = first.indices
-    return (*zeros, E.add(offset, E.cast(offset.dtype, more)))
+def _flat(buffer: Buffer, offset: PrimExpr) -> tuple[PrimExpr, ...]:
+    """Indices with the whole offset as the last one, which lead to the same address."""
+    return (*(IntImm(0, s.dtype) for s in buffer.shape[:-1]), offset)
+
+
+def _indices(buffer: Buffer, offset: PrimExpr, count: int, a: Analyzer) -> tuple[PrimExpr, ...] | None:
+    """The indices of an offset; None where they take divisions of their own, or the elements are in several rows."""
+    found: list[PrimExpr] = []
+    rest = offset
+    for extent in reversed(buffer.shape[1:]):
+        found.insert(0, a.simplify(E.floormod(rest, E.cast(rest.dtype, extent))))
+        rest = a.simplify(E.floordiv(rest, E.cast(rest.dtype, extent)))
+    found.insert(0, rest)
+    divisions = {form_key(x) for x in preorder(offset) if isinstance(x, E.FloorDiv | E.FloorMod)}
+    new = (x for i in found for x in preorder(i) if isinstance(x, E.FloorDiv | E.FloorMod))
+    _, high = a.bound(found[-1])
+    if any(form_key(x) not in divisions for x in new) or high is None or high + count > as_int(buffer.shape[-1]):
+        return None
+    return tuple(found)
+
+
+def _element(first: PrimExpr, buffer: Buffer, offset: PrimExpr, a: Analyzer) -> tuple[PrimExpr, ...]:
+    """The indices of the element `offset` behind a place of the flattened buffer."""
+    whole = a.simplify(E.add(first, E.cast(first.dtype, offset)))
+    return _indices(buffer, whole, 1, a) or _flat(buffer, whole)
 
 
 def _is_choice(x: object) -> bool:

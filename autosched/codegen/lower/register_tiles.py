@@ -12,7 +12,7 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, all_of, const_int
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer, Linear, split_conditions
-from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse, LoopKind, Stmt
+from autosched.tir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LoopKind, Stmt
 
 IN_REGISTERS = "local"
 
@@ -131,6 +131,8 @@ def _without(stmt: Stmt, common: dict[Buffer, set[object]], fixed: frozenset[Var
         return new
     stores = [store for store, _ in _stores(new.then_case, ())]
     reads = {x.buffer for x in preorder(new.then_case) if isinstance(x, BufferLoad)}
+    if any(isinstance(n, Evaluate) for n in preorder(new.then_case)):
+        return new  # an instruction runs where the condition holds
     if not stores or any(b.scope == "global" for b in reads) or any(s.buffer not in common for s in stores):
         return new
     kept = []

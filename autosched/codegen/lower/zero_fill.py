@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autosched.codegen.lower.instructions import COPY
 from autosched.codegen.lower.loops import enter, guarded
 from autosched.codegen.lower.shared_memory import is_shared
 from autosched.ir.node import map_children, preorder
@@ -33,6 +34,8 @@ def zero_fill(stmt: Stmt, analyzer: Analyzer, threads: Mapping[Var, int]) -> Stm
     for node in preorder(stmt):
         if isinstance(node, BufferStore) and is_shared(node.buffer):
             stores[node.buffer] = stores.get(node.buffer, 0) + 1
+        elif isinstance(node, Call) and node.op == COPY and isinstance(node.args[0], BufferLoad):
+            stores[node.args[0].buffer] = 2  # what it writes is to stay
     copied = frozenset(buffer for buffer, count in stores.items() if count == 1)
     return _Filler(copied, threads).visit(stmt, analyzer) if copied else stmt
 
