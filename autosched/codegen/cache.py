@@ -124,8 +124,8 @@ def load(key: str) -> CompiledKernel | None:
         return None
 
 
-def store(key: str, compiled: CompiledKernel) -> None:
+def store(key: str, kernel: Kernel) -> None:
     """Keep a kernel under a key."""
-    entry = {"kernel": compiled.kernel.to_manifest()}
+    entry = {"kernel": kernel.to_manifest()}
     head = zlib.compress(json.dumps(entry, sort_keys=True).encode(), 1)
-    kernel_cache().put(key, len(head).to_bytes(8, "little") + head + compiled.kernel.code)
+    kernel_cache().put(key, len(head).to_bytes(8, "little") + head + kernel.code)

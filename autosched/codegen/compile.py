@@ -111,7 +111,7 @@ class Request:
             )
         counters.COMPILES.add()
         if key is not None:
-            cache.store(key, compiled)
+            cache.store(key, compiled.kernel)
         return compiled
 
 

@@ -29,6 +29,7 @@ from autosched.tuner.scheduler import SchedulerOptions, TaskScheduler, TaskState
 from autosched.tuner.search import Search, make_search
 
 FINALISTS = 3  # that meet the default once more, interleaved, before a winner is named
+COMPARED = 1 / 3  # what comparing one takes, of a trial's time: it is built already
 BATCH = 8
 TASK_UNTIL = 0.005  # a task of which less is expected gets no more; where the model never stops for it, no task does
 UNKNOWN_GAIN = 0.3  # expected of a task of which nothing is known
@@ -279,8 +280,9 @@ class Tuning:
     # ---- the report
 
     def naming_s(self) -> float:
-        """What comparing the finalists of all tasks with trials will take."""
-        return sum((1 + FINALISTS) * task.trial_s for task in self.tasks if task.report.n_trials)
+        """What comparing the finalists of all tasks with new trials will take; those without any will get some."""
+        compared = [task for task in self.tasks if task.report.n_trials or not task.trials]
+        return COMPARED * sum((1 + FINALISTS) * task.trial_s for task in compared)
 
     def fill_report(self) -> None:
         """Bring the report's numbers up to date."""

@@ -132,6 +132,7 @@ class Built:
              (inputs) or gives (outputs); None: as it is
     build_s  seconds of processor time that building took
     features by name what is known of it before it runs, for models to learn from: its loop nest, its instructions
+    key      under which the kernel cache would have it; "" where its compiler does not say
     """
 
     candidate: Candidate
@@ -139,6 +140,7 @@ class Built:
     packs: Packs = ()
     build_s: float = 0.0
     features: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

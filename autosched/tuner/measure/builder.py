@@ -63,6 +63,16 @@ class Describes(Protocol):
         ...
 
 
+@runtime_checkable
+class Keyed(Protocol):
+    """A compiler that can say where the kernel cache would have what it compiled last."""
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Build:
     """A message: compile the function learnt under a key; `is_kept`: builds to come may want the kernel."""
@@ -97,7 +107,7 @@ class BuildRole:
         self._funcs[key] = value
 
     def do(self, message: _Build | _NativeLoop) -> object:
-        """Compile; gives (kernel, packs, processor seconds, features), or the native loop's object code."""
+        """Compile; gives (kernel, packs, processor seconds, features, key), or the native loop's object code."""
         if isinstance(message, _NativeLoop):
             return self._compiler.native_loop()
         start = time.process_time()
@@ -109,7 +119,7 @@ class BuildRole:
             self._compiler.keep()
         build_s = time.process_time() - start
         features = self._compiler.describe(self._target) if isinstance(self._compiler, Describes) else {}
-        return kernel, packs, build_s, features
+        return kernel, packs, build_s, features, self._compiler.key if isinstance(self._compiler, Keyed) else ""
 
 
 class LocalBuilder:
@@ -192,8 +202,7 @@ class LocalBuilder:
         for position, reply in self._pool.run(jobs, meanwhile, coming):
             candidate = candidates[position]
             if reply.status is Status.OK:
-                kernel, packs, build_s, features = reply.value
-                yield Built(candidate, kernel, packs, build_s, features)
+                yield Built(candidate, *reply.value)
             else:
                 yield Failed(candidate, Measurement(reply.status, error=reply.error))
 

@@ -81,10 +81,15 @@ class TemplateCompiler:
 
         assert self._last is not None, "called after `compile`"
         loops = tuple(np.round(loop_features(self._last, target), 3).tolist())
-        compiled = self._kernels[next(reversed(self._kernels))]
+        compiled = self._kernels[self.key]
         if known := compiled.features():
             return {LOOPS: loops, **known}
         return {LOOPS: loops} | ({INSTRUCTIONS: compiled.instructions()} if self.is_counted(compiled) else {})
+
+    @property
+    def key(self) -> str:
+        """Where the kernel cache would have what was compiled last."""
+        return next(reversed(self._kernels))
 
     @staticmethod
     def is_counted(compiled: CompiledKernel) -> bool:
@@ -95,9 +100,9 @@ class TemplateCompiler:
         """Put the kernel that was compiled last into the kernel cache, where a build will look for it."""
         from autosched.codegen import cache
 
-        key = next(reversed(self._kernels))
-        if not self._kernels[key].from_cache:
-            cache.store(key, self._kernels[key])
+        compiled = self._kernels[self.key]
+        if not compiled.from_cache:
+            cache.store(self.key, compiled.kernel)
 
     def _look_at(self, func: PrimFunc, target: Target) -> tuple[str, PrimFunc, tuple[tuple[Template, Anchor], ...]]:
         """(kernel's name, the function without it, templates that fit); looked up once for all its candidates."""

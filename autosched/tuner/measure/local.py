@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from autosched.codegen import cache
 from autosched.errors import InvalidValueError
 from autosched.records.scratch import Scratch
 from autosched.target import Target
@@ -26,7 +27,7 @@ from autosched.tuner.measure.nursery import Nursery, has_nurseries
 from autosched.tuner.measure.reference import References
 from autosched.tuner.measure.runner import LocalRunner
 
-_MOST_KEPT = 8  # candidates whose machine code is kept
+_MOST_KEPT = 5  # candidates of a task whose machine code is kept, beside the first one
 
 
 class LocalMeasurer:
@@ -38,7 +39,7 @@ class LocalMeasurer:
     compiler  "module:class" of what builds a candidate (see `builder.Compiler`); the default goes by templates
     evaluate  gives float64 results of a task's function; None: `tir.evaluate`
     references  how candidates are run and checked; None: as kernels of PrimFuncs
-    keeps     whether what is compared is compiled for the kernel cache; else what was measured is compared as it is
+    keeps     whether what is compared goes to the kernel cache
     preload   "module:function" that does what all workers begin with, once for all where the system allows it; "": none
     Raises    AutoschedError if a worker cannot start.
     """
@@ -55,7 +56,8 @@ class LocalMeasurer:
         preload: str = "",
     ):
         self.target, self.options = Target(target), options or MeasureOptions()
-        self._keeps, self._fastest = keeps, list[tuple[float, Built]]()  # with their times, the fastest first
+        self._keeps = keeps
+        self._fastest: dict[int, list[tuple[float, Built]]] = {}  # by the task's id, with their times
         self.foresight: Foresight | None = None
         self._scratch = Scratch("measure")
         self._folder = self._scratch.folder
@@ -170,8 +172,10 @@ class LocalMeasurer:
             for candidate in candidates:
                 if (known := self._known(candidate)) is None:
                     left.append(candidate)
-                else:
-                    yield dataclasses.replace(known, candidate=candidate)
+                    continue
+                if self._keeps:
+                    cache.store(known.key, known.kernel)
+                yield dataclasses.replace(known, candidate=candidate)
             if left:
                 yield from self._build(builder, runner, left, are_kept=self._keeps)
 
@@ -191,15 +195,16 @@ class LocalMeasurer:
         self._parts()[0].pool.rest()
 
     def _remember(self, built: Built, measurement: Measurement) -> None:
-        """Keep the machine code of the default, which is the first one, and of the fastest."""
-        if not self._keeps and measurement.is_ok:
-            first, *others = [*self._fastest, (measurement.median_s, built)]
-            self._fastest = [first, *sorted(others, key=lambda pair: pair[0])[:_MOST_KEPT]]
+        """Keep the machine code of a task's default, which is the first one, and of the fastest."""
+        if measurement.is_ok and (built.key or not self._keeps):
+            kept = self._fastest.setdefault(id(built.candidate.task), [])
+            kept.append((measurement.median_s, built))
+            kept[1:] = sorted(kept[1:], key=lambda pair: pair[0])[:_MOST_KEPT]
 
     def _known(self, candidate: Candidate) -> Built | None:
         """What was built for a candidate, as far as it was kept."""
-        of = (one for _, one in self._fastest if one.candidate.task is candidate.task)
-        return next((one for one in of if one.candidate.config == candidate.config), None)
+        kept = (one for _, one in self._fastest.get(id(candidate.task), ()))
+        return next((one for one in kept if one.candidate.config == candidate.config), None)
 
     def _parts(self) -> tuple[LocalBuilder, LocalRunner]:
         if self._builder is None or self._runner is None:

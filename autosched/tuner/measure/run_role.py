@@ -16,7 +16,14 @@ from autosched.target.host import host_cpu
 from autosched.task import Measurement, Status
 from autosched.tuner.measure.base import MeasureOptions
 from autosched.tuner.measure.reference import CHECKED_AGAINST as CHECKED_AGAINST
-from autosched.tuner.measure.sampling import LEAST_ROUNDS, calls_per_repeat, sample, take_turns, time_calls
+from autosched.tuner.measure.sampling import (
+    LEAST_ROUNDS,
+    calls_per_repeat,
+    ratio_of_rounds,
+    sample,
+    take_turns,
+    time_calls,
+)
 from autosched.tuner.measure.workbench import ColdMemory, Workbench
 
 if TYPE_CHECKING:
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from autosched.tuner.measure.base import Packs
 
 NATIVE = "native"
+_BEHIND = 1.1  # a kernel that surely takes so many times the first one's time is compared no further
 _INTERLEAVE_S = 2.0  # kernels that are compared share so much time, after LEAST_ROUNDS rounds
 _COLD_CACHES = 1.5  # the rotating copies together are so many times the last cache
 _LOOKS_S = 5e-3  # how often a companion looks whether it is to go on
@@ -224,20 +232,28 @@ def interleave(
     """Time kernels in turn, in a new random order each round; gives per kernel the seconds per call of each round.
 
     Each makes one call before its clock starts, which brings its data back into the caches that the others used.
-    There are `rounds` of them, fewer where they take longer than 2 s.
+    There are `rounds` of them, fewer where they take longer than 2 s, and of a kernel that is surely behind the first.
     """
     start = time.perf_counter()
     numbers = [calls_per_repeat(kernel.run, options.repeat_s) for kernel in kernels]
     times: list[list[float]] = [[] for _ in kernels]
 
+    behind: set[int] = set()
+
     def turn(i: int) -> None:
+        if i in behind:
+            return
         if not times[i] or times[i][-1] < _FILLS_CACHES_S:
             kernels[i].run(1)
         times[i].append(time_calls(kernels[i].run, numbers[i]) / numbers[i])
 
     def is_done() -> bool:
-        n = len(times[0])
-        return n >= rounds or (n >= LEAST_ROUNDS and time.perf_counter() - start > _INTERLEAVE_S)
+        if (n := len(times[0])) < LEAST_ROUNDS:
+            return n >= rounds
+        others = set(range(1, len(times)))
+        behind.update(i for i in others - behind if ratio_of_rounds(times[i], times[0])[1] > _BEHIND)
+        is_decided = bool(others) and others == behind
+        return n >= rounds or is_decided or time.perf_counter() - start > _INTERLEAVE_S
 
     take_turns(len(kernels), turn, is_done, rng)
     return times

@@ -24,7 +24,8 @@ from autosched.tuner.measure.worker import Reply, Setup
 from autosched.tuner.measure.worker_pool import WorkerPool
 
 _ASKED_SHARE = 3  # a reference that the worker makes takes several runs
-_MOST_STORED = 16  # references whose files are kept at the same time
+_STORED = 16  # references whose files are kept at the same time, whatever their size
+_MOST_STORED, _MOST_STORED_BYTES = 1000, 512 << 20  # … and of smaller ones: a tuning comes back to its tasks
 
 
 class LocalRunner:
@@ -81,7 +82,7 @@ class LocalRunner:
             key = self._keys[name]
             self._stored[key] = self._stored.pop(key)  # the last one used is the last to go
             return key
-        while len(self._stored) >= _MOST_STORED:
+        while self._is_full():
             self._stored.pop(next(iter(self._stored))).remove()
         self._n_stored += 1
         key = self._keys[name] = f"{name}_{self._n_stored}"  # never given again: workers remember what it stands for
@@ -95,6 +96,13 @@ class LocalRunner:
             ) from error
         self.reference_s = time.perf_counter() - start
         return key
+
+    def _is_full(self) -> bool:
+        """Whether the references in files are as many, or as large, as may be."""
+        if len(self._stored) < _STORED:
+            return False
+        size = sum(path.stat().st_size for path in self._folder.iterdir() if path.is_file())
+        return len(self._stored) >= _MOST_STORED or size >= _MOST_STORED_BYTES
 
     def run(
         self, built: Sequence[Built], best_s: float | None = None, *, is_checked: bool = False

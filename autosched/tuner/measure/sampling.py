@@ -130,10 +130,12 @@ def judge(
     how: Sequence[JsonObject],
     checked_against: str = CHECKED_AGAINST,
 ) -> list[Compared]:
-    """Make the result of rounds of times: times[i][round] of configs[i], and the baseline's."""
+    """Make the result of rounds of times: times[i][round] of configs[i], of the first rounds alone for some, and the
+    baseline's, of all rounds.
+    """
     found = []
     for config, own, facts in zip(configs, times, how, strict=True):
         how_measured = {**facts, "interleaved": len(configs), "baseline_s": statistics.median(baseline)}
         measurement = Measurement(Status.OK, tuple(own), checked_against, how=how_measured)
-        found.append(Compared(config, measurement, *ratio_of_rounds(own, baseline)))
+        found.append(Compared(config, measurement, *ratio_of_rounds(own, baseline[: len(own)])))
     return found

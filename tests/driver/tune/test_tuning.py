@@ -83,3 +83,14 @@ def test_shares_are_of_the_whole_model_before_all_of_it_is_measured(tmp_path: Pa
     assert [task.share for task in tuning.report.tasks] == [0.5, 0.5]
     gain_s = tuning.report.expected_gain_s
     assert gain_s is not None and abs(gain_s - 2e-3 * tuning.scheduler.expected_gain()) < 1e-12
+
+
+def test_time_for_the_end_is_kept_for_tasks_that_are_still_to_come(tmp_path: Path) -> None:
+    task = make_task(matmul(), CPU, name="main", cache="warm")
+    with open_store(tmp_path / "r.db") as store:
+        tuning = Tuning([task, make_task(matmul(k=96), CPU, name="b", cache="warm")], CPU, 1, store, TuneOptions(), {})
+        before = tuning.naming_s()
+        tuning.remember(0, Trial(tuning.tasks[0].default, Measurement(Status.OK, (1e-5,))))
+        assert 0 < tuning.naming_s() == before / 2  # known already: nothing new is compared
+        tuning.tasks[0].report.n_trials = 1
+        assert tuning.naming_s() == before

@@ -17,9 +17,11 @@ from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Status, Task, Workload
+from autosched.templates.kernel import KernelRequest
 from autosched.templates.registry import default_config, space_for
 from autosched.tir import PrimFunc
 from autosched.tuner.measure import MeasureOptions
+from autosched.tuner.measure.builder import LocalBuilder
 from autosched.tuner.measure.local import LocalMeasurer
 
 pytestmark = pytest.mark.early
@@ -103,6 +105,23 @@ def test_losers_leave_no_compiled_kernels(tmp_path: Path, monkeypatch: pytest.Mo
         assert kernel_cache().entries() == before
         assert all(one.measurement.is_ok for one in measurer.compare(task_of(func), [default, others[0]], rounds=2))
     assert len(kernel_cache().entries()) == len(before) + 2
+
+
+def test_what_was_measured_is_compared_as_it_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finalist is compiled once; a build finds it in the kernel cache all the same."""
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
+    tasks, names = [task_of(dense()), task_of(softmax())], list[str]()
+    defaults = [default_config(task.func, TARGET) for task in tasks]
+    with LocalMeasurer(TARGET, MeasureOptions(builders=1, run_timeout_s=5)) as measurer:
+        for task, default in zip(tasks, defaults, strict=True):
+            assert [trial.is_ok for trial in measurer.measure(task, [default])] == [True]
+        monkeypatch.setattr(LocalBuilder, "build", lambda *_, **__: names.append("built") or ())
+        for task, default in zip(tasks, defaults, strict=True):
+            (found,) = measurer.compare(task, [default], rounds=2)
+            assert found.measurement.is_ok and not names
+    for task, default in zip(tasks, defaults, strict=True):
+        request = KernelRequest(task.func, str(task.func.attrs.get("global_symbol", "main")), default)
+        assert request.make(TARGET, request.key(TARGET)).from_cache
 
 
 def test_the_runner_never_imports_numba() -> None:

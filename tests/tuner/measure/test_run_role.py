@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from autosched.task import Measurement, Status
 from autosched.tuner.measure import run_role
 from autosched.tuner.measure.base import CandidateError, MeasureOptions
-from autosched.tuner.measure.run_role import Entry, Interleave, Run, RunRole
+from autosched.tuner.measure.run_role import Entry, Interleave, Run, RunRole, interleave
 
 OPTIONS = MeasureOptions(repeat_s=1e-5, budget_s=1e-3)
 
@@ -111,6 +112,27 @@ def test_what_was_found_wrong_is_not_kept(role: Role, log: list[str]) -> None:
     with pytest.raises(CandidateError):
         role.do(message("bad", is_checked=True))
     assert log == ["load bad", "check"]
+
+
+class Steady(Loaded):
+    """Takes the same time in every call."""
+
+    def __init__(self, call_s: float):
+        super().__init__()
+        self.call_s = call_s
+
+    def run(self, number: int = 1) -> float:
+        return self.call_s * number
+
+
+@pytest.mark.parametrize(
+    ("calls_s", "rounds"),
+    [((1e-6,), [20]), ((1e-6, 1.05e-6, 1.2e-6, 0.9e-6), [20, 20, 6, 20]), ((1e-6, 2e-6, 1.2e-6), [6, 6, 6])],
+    ids=["alone", "one is behind", "all are behind"],
+)
+def test_what_is_surely_behind_is_compared_no_further(calls_s: Sequence[float], rounds: Sequence[int]) -> None:
+    found = interleave([Steady(s) for s in calls_s], OPTIONS, 20, random.Random(0))
+    assert [len(times) for times in found] == rounds
 
 
 @pytest.fixture

@@ -124,6 +124,12 @@ def test_a_common_drift_does_not_hide_a_difference() -> None:
     assert faster.trial.config == config("b") and faster.trial.median_s == faster.measurement.median_s
 
 
+def test_fewer_rounds_are_compared_with_the_same_of_the_baseline() -> None:
+    base, short = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0, 9.0], [1.2] * 6
+    _, found = judge([config("a"), config("b")], [base, short], base, [HOW] * 2)
+    assert found.ratio == found.low == found.high == 1.2
+
+
 def test_a_failure_is_never_faster() -> None:
     found = Compared(config("a"), Measurement(Status.CRASH, error="SIGSEGV"))
     assert not found.is_faster and found.ratio == float("inf")
