@@ -80,7 +80,11 @@ def _without_gemm(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def llama_cpp(decoder: Decoder, prompt: int, kind: str) -> Writes:
-    """One thread of llama.cpp. Raises ImportError where `llama-cpp-python` or `gguf` is missing, NotOfferedError."""
+    """One thread of llama.cpp. Raises ImportError where `llama-cpp-python` or `gguf` is missing, NotOfferedError.
+
+    It runs without its "extra buffer types", which keep weights in another order: beside PyTorch, tile registers (AMX)
+    end the process of llama-cpp-python 0.3.36 with an illegal instruction.
+    """
     import llama_cpp as api
 
     if decoder.shape.style != "llama":
@@ -90,8 +94,11 @@ def llama_cpp(decoder: Decoder, prompt: int, kind: str) -> Writes:
         write_gguf(decoder, kind, path)
         api.llama_log_set(_silent(api), None)
         api.llama_backend_init()
-        model = api.llama_model_load_from_file(str(path).encode(), api.llama_model_default_params())
-        assert model, "llama.cpp does not load the file"
+        loading = api.llama_model_default_params()
+        loading.use_extra_bufts = False
+        model = api.llama_model_load_from_file(str(path).encode(), loading)
+    if not model:
+        raise RuntimeError("llama.cpp does not load the file")
     params = api.llama_context_default_params()
     params.n_ctx, params.n_batch, params.n_threads, params.n_threads_batch = decoder.shape.capacity, 512, 1, 1
     context = api.llama_init_from_model(model, params)
@@ -104,8 +111,9 @@ def llama_cpp(decoder: Decoder, prompt: int, kind: str) -> Writes:
         for turn in range(count):
             new = words if turn == 0 else found[-1:]
             start = time.perf_counter()
-            batch = api.llama_batch_get_one((api.llama_token * len(new))(*new), len(new))
-            assert api.llama_decode(context, batch) == 0, "llama.cpp does not decode"
+            tokens = (api.llama_token * len(new))(*new)  # a batch only points to them
+            if status := api.llama_decode(context, api.llama_batch_get_one(tokens, len(new))):
+                raise RuntimeError(f"llama.cpp does not decode: {status}")
             scores = np.ctypeslib.as_array(api.llama_get_logits_ith(context, -1), (n_words,))
             found.append(int(scores.argmax()))
             spent[turn > 0] += time.perf_counter() - start

@@ -68,21 +68,22 @@ def test_own_cuda_kernel(capsys: pytest.CaptureFixture[str]) -> None:
 def test_generate(style: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The prompt and each word from the cache give what PyTorch gives; every kind of weights runs."""
     torch = pytest.importorskip("torch")
+    from examples import decoder as parts
     from examples import generate
 
     sizes = {"width": 64, "heads": 4, "layers": 1, "words": 96}
     words = [w for name, size in sizes.items() for w in (f"--{name}", str(size))]
     made = generate.main(["--style", style, *words, "--prompt", "4", "--count", "5", "--alone"])
     torch.manual_seed(0)
-    shape = generate.Shape(style, **sizes, capacity=9)
-    decoder = generate.Decoder(shape)
+    shape = parts.Shape(style, **sizes, capacity=9)
+    decoder = parts.Decoder(shape)
 
     def step(*inputs: np.ndarray) -> tuple[np.ndarray, ...]:
         with torch.no_grad():
             return tuple(x.numpy() for x in decoder(*map(torch.from_numpy, inputs)))
 
     text = np.random.default_rng(0).integers(0, shape.words, 4).tolist()
-    assert made["float32"] == generate.Generator(shape, step, step).run(text, 5)[0]
+    assert made["float32"] == parts.Generator(shape, step, step).run(text, 5)[0]
     assert list(made) == list(generate.KINDS) and all(len(found) == 5 for found in made.values())
     assert capsys.readouterr().out.count("tokens/s") == 4
 
