@@ -20,6 +20,7 @@ from autosched.codegen.cache import function_texts, load, toolchain
 from autosched.codegen.compile import Request
 from autosched.codegen.compiled import CompiledKernel, code_name
 from autosched.codegen.lower.flops import symbolic_work
+from autosched.errors import AutoschedError
 from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
 from autosched.target import Target
@@ -137,22 +138,30 @@ class KernelRequest:
         applied = self.applied or apply_config(self.func, self.config, target)
         func = applied.func.with_attr(schedule_attrs(self.config, applied))
         func = func.with_attr(CHECKED, True) if self.checks else func
-        form = None if self.checks or not target.is_cpu else form_of(func)
-        compiled, kernel = self._compile(func if form is None else form.func, applied.trace, target)
-        if form is not None and compiled.kernel.checks:  # not all that its numbers say is known of the symbols
-            form = None
-            compiled, kernel = self._compile(func, applied.trace, target)
-        numbers = () if form is None else form.numbers
+        request = Request(func, self.name, applied.trace, self.config.to_json())
+        kernel, numbers = request.key(target), tuple[int, ...]()
+        compiled = request.load(kernel)
+        if compiled is None and target.is_cpu and not self.checks and (found := self._form(request, target)):
+            compiled, kernel, numbers = found
+        compiled = compiled or request.make(target, kernel)
         scheduled = Scheduled(applied.packs, to_json(func), overwritable(func), kernel, numbers)
         if is_own(self.config, target):
             kernel_cache().put(key, zlib.compress(pickle.dumps(scheduled), 1))
         return Made(scheduled, compiled.at(numbers))
 
-    def _compile(self, func: PrimFunc, trace: str, target: Target) -> tuple[CompiledKernel, str]:
-        """A scheduled function's kernel, from the cache or new, with its key there."""
-        request = Request(func, self.name, trace, self.config.to_json())
-        key = request.key(target)
-        return request.load(key) or request.make(target, key), key
+    def _form(self, request: Request, target: Target) -> tuple[CompiledKernel, str, tuple[int, ...]] | None:
+        """The kernel of a scheduled function's form, its key and the numbers for it; None where it has no good one."""
+        form = form_of(request.func)
+        if form is None:
+            return None
+        opened = replace(request, func=form.func)
+        key = opened.key(target)
+        try:
+            compiled = opened.load(key) or opened.make(target, key)
+        except AutoschedError:  # what some step does for numbers alone
+            return None
+        is_proved = not compiled.kernel.checks  # numbers may prove what symbols do not
+        return (compiled, key, form.numbers) if is_proved else None
 
 
 def form_of(func: PrimFunc) -> Form | None:

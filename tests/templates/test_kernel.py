@@ -12,18 +12,22 @@ import pytest
 
 from autosched import te
 from autosched.codegen import cache, counters
-from autosched.codegen.compile import Compilation
+from autosched.codegen.compile import Compilation, Request, compile_func
+from autosched.codegen.compiled import CompiledKernel
+from autosched.errors import CodegenError
 from autosched.runtime.cache import kernel_cache
 from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import apply_config, default_config, kernel
+from autosched.templates.base import schedule_attrs
 from autosched.templates.kernel import Facts, KernelRequest, Made
 from autosched.templates.registry import template_named
 from autosched.templates.workload import describe
 from autosched.tir import PrimFunc
 from autosched.tir.in_place import overwritable
 from autosched.tir.serialize import from_json, to_json
+from autosched.tir.size_expr import SIZES
 from tests.codegen.programs import run
 
 HOST = Target("cpu")
@@ -205,6 +209,27 @@ def test_functions_that_differ_in_outer_numbers_have_one_kernel(empty_cache):
         np.testing.assert_array_equal(out, x * scale)
     again = made(request(scaled(25)))
     assert again.from_cache and again.compiled.kernel == second.compiled.kernel
+
+
+def test_a_kernel_of_its_own_numbers_that_is_there_is_taken(empty_cache):
+    asked = request(scaled(20))
+    applied = apply_config(asked.func, asked.config, HOST)
+    func = applied.func.with_attr(schedule_attrs(asked.config, applied))
+    own = compile_func(func, HOST, name=asked.name, trace=applied.trace, config=asked.config.to_json())
+    found = made(asked)
+    assert found.from_cache and found.scheduled.numbers == () and found.compiled.kernel == own.kernel
+
+
+def test_a_form_that_cannot_be_compiled(empty_cache, monkeypatch):
+    def refuse_symbols(self: Request, target: Target, key: str) -> CompiledKernel:
+        if SIZES in self.func.attrs:
+            raise CodegenError("symbols")
+        return make(self, target, key)
+
+    make = Request.make
+    monkeypatch.setattr(Request, "make", refuse_symbols)
+    asked = request(scaled(20))
+    assert asked.make(HOST, asked.key(HOST)).scheduled.numbers == ()
 
 
 def test_checked_kernels_have_numbers(empty_cache):
