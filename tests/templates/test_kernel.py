@@ -207,6 +207,7 @@ def test_functions_that_differ_in_outer_numbers_have_one_kernel(empty_cache):
         x, scale, out = (np.random.default_rng(0).random(arg.shape, "float32") for arg in one.compiled.kernel.args)
         run(one.compiled, [x, scale, out])
         np.testing.assert_array_equal(out, x * scale)
+        assert one.compiled.source.startswith("# dense(x: float32[1, n0, 7, 7, 16], scale: float32[1, n0, 1, 1, 16], ")
     again = made(request(scaled(25)))
     assert again.from_cache and again.compiled.kernel == second.compiled.kernel
 

@@ -74,7 +74,8 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     shared_text, own_text = (f"({writer.show(x)})" if sizes else str(x) for x in (shared_bytes, own_bytes))
     body = "\n".join(writer.lines).replace("SHARED + worker * OWN", f"{shared_text} + worker * {own_text}")
     body = body.replace("block * SHARED +", f"block * {shared_bytes} +")
-    source = source_header(name, args, machine_text, trace, config) + "\n" + body.rstrip() + "\n"
+    shapes = [[writer.show(extent) for extent in buffer.shape] for buffer in lowered.buffers] if sizes else ()
+    source = source_header(name, args, machine_text, trace, config, shapes) + "\n" + body.rstrip() + "\n"
     digest = code_digest(func, body, target.to_json(), GENERATOR)
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
     machine = Machine.of(target)
@@ -185,11 +186,17 @@ def arg_specs(func: PrimFunc) -> tuple[ArgSpec, ...]:
     return tuple(specs)
 
 
-def source_header(name: str, args: tuple[ArgSpec, ...], machine: str, trace: str, config: str) -> str:
-    """The comment lines at the top of the source; `machine` says what the code is for."""
-    shapes = ", ".join(f"{a.name}: {a.dtype}[{', '.join(map(str, a.shape))}]" for a in args)
+def source_header(
+    name: str, args: tuple[ArgSpec, ...], machine: str, trace: str, config: str, shapes: Sequence[Sequence[str]] = (),
+) -> str:  # fmt: skip
+    """The comment lines at the top of the source; `machine` says what the code is for.
+
+    shapes  of the arguments as the source writes them, where symbols are in them
+    """
+    extents = shapes or [[*map(str, a.shape)] for a in args]
+    given = ", ".join(f"{a.name}: {a.dtype}[{', '.join(shape)}]" for a, shape in zip(args, extents, strict=True))
     lines = [
-        f"# {name}({shapes})",
+        f"# {name}({given})",
         f"# {machine} | autosched {GENERATOR}",
         f"# configuration: {config or 'default'}",
     ]
