@@ -35,7 +35,7 @@ def path_of(package: str) -> Path:
 def stub(package: str) -> str | None:
     """The text of a package's stub; None where it defines something of its own."""
     path = path_of(package).with_suffix(".py")
-    found = _exports(path) if path.exists() else None
+    found = exports(path) if path.exists() else None
     if found is None:
         return None
     for name, where in NAMES.get(package, {}).items():
@@ -53,7 +53,7 @@ def stub(package: str) -> str | None:
     return HEADER + typing + "".join(sorted(lines)) + "".join(sorted(values))
 
 
-def _exports(path: Path) -> dict[str, tuple[str, str]] | None:
+def exports(path: Path) -> dict[str, tuple[str, str]] | None:
     """Name -> (module, its name there) of what a package imports; None where it holds more than imports."""
     found: dict[str, tuple[str, str]] = {}
     body = ast.parse(path.read_text(encoding="utf-8")).body
