@@ -117,13 +117,13 @@ def test_what_this_machine_is_taken_for_is_in_the_key(monkeypatch, variable):
              "codegen/cpu/tile.py", "te/prim_func.py", "space/config.py"]
 )  # fmt: skip
 def test_another_source_is_another_key(monkeypatch, file):
+    key = request().key(HOST)
     before = cache.toolchain.__wrapped__("cpu", "templates")
     files = cache.sources_below("templates")
     files[file] += b"\n# mended\n"
     monkeypatch.setattr(cache, "sources_below", lambda package: files)
     after = cache.toolchain.__wrapped__("cpu", "templates")
     assert after != before
-    key = request().key(HOST)
     monkeypatch.setattr(kernel, "toolchain", lambda *_: after)
     assert request().key(HOST) != key
 
