@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.target.cuda_host import cuda_attribute, cuda_device_count, cuda_name, cuda_total_memory, cuda_version
 
+if TYPE_CHECKING:
+    from autosched.runtime.cuda.driver import Driver
+
 RPC_SESS_MASK = 128  # a remote device's type is its own plus this, times the session's number
 CPU, CUDA = 1, 2
 
@@ -21,10 +24,6 @@ _NAMES = {
     **{"vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "ext_dev": 12, "hexagon": 14, "webgpu": 15},
 }
 _NAME_OF = {code: name for name, code in reversed(list(_NAMES.items()))}  # of several names the first
-
-
-if TYPE_CHECKING:
-    from autosched.runtime.cuda.driver import Driver
 
 
 @dataclass(frozen=True, slots=True)

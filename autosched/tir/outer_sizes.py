@@ -63,10 +63,9 @@ class _Classes:
         self._parents: dict[Hashable, Hashable] = {}
         self._extents: dict[Hashable, int] = {}
         self._fixed: set[Hashable] = set()
-        self._loops: set[Hashable] = set()
         self._moving: dict[Var, bool] = {}  # by loop: whether it runs within a piece of work
         self._meant: dict[Var, PrimExpr] = {}  # by axis: its value
-        self._values: dict[Var, int] = {}  # extents of the loops that values of axes are made of
+        self._values: dict[Var, int] = {}  # the extents of loops, without those of axes
         self._is_closed = False  # whether all numbers stay: of what is annotated, or used in ways not seen
         for buffer in func.buffers:
             self._declare(buffer)
@@ -86,20 +85,20 @@ class _Classes:
         for member in self._extents:
             members.setdefault(self.root(member), []).append(member)
         for root, some in members.items():
-            if not self._fixed.intersection(some) and self._loops.intersection(some):
+            if self._fixed.isdisjoint(some) and not self._values.keys().isdisjoint(some):
                 yield root, [self._extents[x] for x in some]
 
     def _add(self, member: Hashable, extent: PrimExpr) -> None:
         number = const_int(extent)
         self._extents[member] = 1 if number is None else number
         if number is None or number < 1 or extent.dtype != INDEX:
-            self._fixed.add(member)
+            self._fix([member])
 
     def _declare(self, buffer: Buffer) -> None:
         for dimension, extent in enumerate(buffer.shape):
             self._add((buffer, dimension), extent)
             if buffer.strides or buffer.elem_offset is not None:
-                self._fixed.add((buffer, dimension))
+                self._fix([(buffer, dimension)])
 
     def _join(self, a: Hashable, b: Hashable) -> None:
         self._parents[self.root(a)] = self.root(b)
@@ -113,7 +112,6 @@ class _Classes:
                 case For():
                     self._add(x.loop_var, x.extent)
                     self._values[x.loop_var] = self._extents[x.loop_var]
-                    self._loops.add(x.loop_var)
                     self._moving[x.loop_var] = x.kind != LoopKind.PARALLEL
                     is_outer = x.kind == LoopKind.PARALLEL or _holds_loops(x)
                     self._is_closed |= bool(x.annotations)
