@@ -4,7 +4,7 @@ Sections run in the order of their importance, each in a process of its own with
 address spoils the process that meets it. Rows are written as they come, to `benchmarks/results/gpu-<device>.jsonl`, and
 the tables that they make at the end. Times are the device's own (events), ours and the peer's in turn in one run, on
 normal random numbers. `--emulate` runs every section's code at tiny sizes on the emulator, without times that mean
-anything.
+anything. `--prepare nvidia/nvidia-h200` builds what is measured, where no GPU is: the kernel cache can then travel.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from typing import Any
 from autosched.errors import AutoschedError, DeviceError
 from autosched.runtime.cuda.devices import driver_of, use_driver
 from autosched.target.gpus import device_named, usual_arch
-from benchmarks.gpu_sections import SECTIONS, Bench, Row
+from benchmarks.gpu_sections import SECTIONS, Bench, Prepared, Row
 from benchmarks.machine import RESULTS, Table
 
 TOTAL_S = 540.0
 STARTING_S = 8.0  # what a section's process takes before it measures
 LEAST_SHARE = 0.6  # of its limit, which each section has though all before it take theirs
+MEASURE_BUILDING = ("tuning", "recording")  # what they build is not to be in the kernel cache
 COLUMNS = ("what", "ours", "peer", "ours/peer", "rate", "note")
 
 
@@ -51,6 +52,8 @@ def run_section(name: str, bench: Bench, out: Path, limit_s: float) -> None:
             try:
                 for row in case.run(bench):
                     _write(file, name, row)
+            except Prepared:
+                _write(file, name, Row(case.name, note="built"))
             except AutoschedError as error:
                 _write(file, name, Row(case.name, note=f"{type(error).__name__}: {error.line[:200]}"))
 
@@ -116,6 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help=f"sections, of {', '.join(SECTIONS)}")
     parser.add_argument("--seconds", type=float, default=TOTAL_S, help="for all sections together")
     parser.add_argument("--emulate", action="store_true", help="tiny sizes on the emulator: is the code right?")
+    parser.add_argument("--prepare", default="", metavar="TARGET", help="only build into the kernel cache; needs no GPU")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--section", help=argparse.SUPPRESS)
     parser.add_argument("--target", default="", help=argparse.SUPPRESS)
@@ -126,6 +130,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no section {unknown[0]}: there are {', '.join(SECTIONS)}")
     if options.section:
         run_section(options.section, Bench(options.target), options.out, options.limit)
+        return 0
+    if options.prepare:
+        bench = Bench(options.prepare, only_builds=True)
+        for name in (name for name in names if name not in MEASURE_BUILDING):
+            run_section(name, bench, options.out or Path(os.devnull), 3600.0)
         return 0
     if options.emulate:
         out = options.out or RESULTS / "gpu-emulated.jsonl"

@@ -35,7 +35,8 @@ from autosched.tir import PrimFunc, Var
 from autosched.topi.sort import argsort, cumsum, take_along
 from benchmarks.machine import RESULTS
 
-ROUNDS, ROUND_S = 7, 0.01
+ROUNDS, ROUND_S, MOST_CALLS = 7, 0.01, 200
+PEER_ERROR = 2e-2  # of the largest number: sums of float16 in another order are within it
 SANITIZER_S = 18  # for each of its tools
 RNG = np.random.default_rng(0)
 
@@ -84,12 +85,21 @@ class Section:
     cases: Callable[[Bench], Iterable[Case]]
 
 
+class Prepared(Exception):
+    """What a case builds is in the kernel cache now."""
+
+
 @dataclass(frozen=True)
 class Bench:
-    """Where things run; `is_tiny`: on the emulator, for the code's sake."""
+    """Where things run.
+
+    is_tiny      on the emulator, for the code's sake
+    only_builds  cases end, by `Prepared`, as soon as their kernels are built
+    """
 
     target_text: str
     is_tiny: bool = False
+    only_builds: bool = False
 
     @property
     def target(self) -> Target:
@@ -112,12 +122,14 @@ class Bench:
 
 
 def normal(shape: Sequence[int], dtype: str = "float32") -> np.ndarray:
-    return RNG.standard_normal(tuple(shape)).astype(dtype)
+    return RNG.standard_normal(tuple(shape), dtype="float32").astype(dtype)
 
 
 def prepared(bench: Bench, func: PrimFunc) -> tuple[Any, list[Any]]:
     """A built function and its arguments on the device: inputs of normal numbers, outputs of zeros."""
     module = autosched.build(func, target=bench.target, records=FallbackContext())
+    if bench.only_builds:
+        raise Prepared
     function = module.entry_func
     arrays = [
         array(normal(arg.shape, arg.dtype) if arg.role == "input" else np.zeros(arg.shape, arg.dtype), cuda(0))
@@ -137,12 +149,54 @@ def torch_seconds(torch: Any, call: Callable[[], Any], number: int) -> float:
     return float(first.elapsed_time(last)) * 1e-3
 
 
+def replayed(function: Any, arrays: Sequence[Any]) -> Callable[[int], float]:
+    """The device's time of so many calls of ours in one CUDA graph, so that no launch waits for the host."""
+    function(*arrays)
+    program, driver = function.program, driver_of(0)
+    nodes = range(len(program.graph.nodes))
+
+    @functools.cache
+    def graph(number: int) -> Callable[[], None]:
+        made = driver.capture(lambda: program.run_nodes(nodes, number))
+        assert made is not None, "every device has graphs"
+        made()
+        return made
+
+    def seconds(number: int) -> float:
+        replay, first = graph(number), driver.record()
+        replay()
+        return driver.seconds_between(first, driver.record())
+
+    return seconds
+
+
+def torch_replayed(torch: Any, call: Callable[[], Any]) -> Callable[[int], float]:
+    """The same for PyTorch's."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+
+    @functools.cache
+    def graph(number: int) -> Any:
+        made = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(made):
+            for _ in range(number):
+                call()
+        made.replay()
+        return made
+
+    return lambda number: torch_seconds(torch, graph(number).replay, 1)
+
+
 def in_turn(bench: Bench, ours: Callable[[int], float], peer: Callable[[int], float] | None) -> tuple[float, Any]:
     """Median seconds of a call of both, measured in turn."""
     ours(1)
-    number = 1 if bench.is_tiny else max(1, min(1000, int(ROUND_S / max(ours(3) / 3, 1e-7))))
+    number = 1 if bench.is_tiny else max(1, min(MOST_CALLS, int(ROUND_S / max(ours(3) / 3, 1e-7))))
+    ours(number)
     if peer is not None:
-        peer(2)
+        peer(number)
     times: tuple[list[float], list[float]] = [], []
     for _ in range(2 if bench.is_tiny else ROUNDS):
         times[0].append(ours(number) / number)
@@ -151,22 +205,31 @@ def in_turn(bench: Bench, ours: Callable[[int], float], peer: Callable[[int], fl
     return statistics.median(times[0]), statistics.median(times[1]) if peer is not None else None
 
 
+def difference(torch: Any, ours: Any, theirs: Any) -> str:
+    """How far two results are apart, over the largest number of the second: what is more than rounding says so."""
+    ours, theirs = (x.detach().to("cuda", torch.float64) for x in (ours, theirs))
+    most = float(theirs.abs().max())
+    error = float((ours - theirs).abs().max()) / max(most, 1e-30)
+    return f"{error:.1e} from the peer's" + ("" if error <= PEER_ERROR else ": WRONG")
+
+
 def against(
     bench: Bench, name: str, func: PrimFunc, peer: Callable[[Any, list[Any]], Callable[[], Any]] | None,
     flops: float = 0, size_bytes: float = 0,
 ) -> list[Row]:  # fmt: skip
     """A function beside PyTorch's on the same data: `peer` gives, of torch and its inputs, what is called."""
     function, arrays = prepared(bench, func)
-    torch, call = bench.torch, None
+    torch, timed, note = bench.torch, None, ""
     if torch is not None and peer is not None:
-        tensors = [torch.from_dlpack(a) for a in arrays[:-1]]
-        call = peer(torch, tensors)
-    timed = None if call is None else functools.partial(torch_seconds, torch, call)
-    ours, theirs = in_turn(bench, lambda number: function.seconds(arrays, number), timed)
+        call = peer(torch, [torch.from_dlpack(a) for a in arrays[:-1]])
+        function(*arrays)
+        note = difference(torch, torch.from_dlpack(arrays[-1]), call())
+        timed = torch_replayed(torch, call)
+    ours, theirs = in_turn(bench, replayed(function, arrays), timed)
     rate = (
         f"{flops / ours / 1e12:.2f} TFLOP/s" if flops else f"{size_bytes / ours / 1e9:.0f} GB/s" if size_bytes else ""
     )
-    return [Row(name, ours, theirs, rate)]
+    return [Row(name, ours, theirs, rate, note)]
 
 
 # Functions
@@ -348,11 +411,14 @@ def _sanitize(bench: Bench) -> list[Row]:
         "    function, arrays = prepared(b, f); function(*arrays); arrays[-1].numpy()\n"
     )
     for name in ("memcheck", "racecheck", "synccheck"):
-        command = [tool, "--tool", name, "--error-exitcode", "7", sys.executable, "-c", code]
+        command = [tool, "--tool", name, "--error-exitcode", "7"]
+        command += ["--report-api-errors", "no"] if name == "memcheck" else []  # libraries ask for what may be missing
+        command += [sys.executable, "-c", code]
         folder = Path(__file__).parents[1]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=SANITIZER_S, check=False, cwd=folder)
-            verdict = "clean" if done.returncode == 0 else f"exit {done.returncode}: {done.stdout[-200:]}"
+            found = [line.strip("= ") for line in done.stdout.splitlines() if line.startswith("=========")]
+            verdict = "clean" if done.returncode == 0 else f"exit {done.returncode}: {' / '.join(found[1:6])[:300]}"
         except subprocess.TimeoutExpired:
             verdict = f"no answer after {SANITIZER_S} s"
         rows.append(Row(name, note=verdict))
@@ -399,7 +465,7 @@ def _beside(
 ) -> Row:  # fmt: skip
     """One configuration and another one, as the peer, on the same data; weights are arguments, packed or not."""
     made = [prepared(bench, apply_config(func, config, bench.target).func) for config in configs]
-    ours_s, peer_s = in_turn(bench, *(functools.partial(f.seconds, arrays) for f, arrays in made))
+    ours_s, peer_s = in_turn(bench, *(replayed(f, arrays) for f, arrays in made))
     return Row(name, ours_s, peer_s, f"{flops / ours_s / 1e12:.2f} TFLOP/s", note)
 
 
@@ -586,6 +652,8 @@ def _model(bench: Bench, name: str, batch: int, dtype: str) -> Iterable[Row]:
     imported = from_exported_program(torch.export.export(module, (example,)), unwrap_unit_return_tuple=True)
     start = time.perf_counter()
     model = autosched.build(imported, target=bench.target, records=FallbackContext())
+    if bench.only_builds:
+        raise Prepared
     note = f"{len(model.kernels)} kernels, built in {time.perf_counter() - start:.1f} s"
     executor = model.create_executor()
     executor.set_input(model.inputs[0].name, example.numpy())
@@ -595,6 +663,8 @@ def _model(bench: Bench, name: str, batch: int, dtype: str) -> Iterable[Row]:
     if bench.torch is None:
         return
     module, given = module.cuda(), example.cuda()
+    with torch.no_grad():
+        note += ", " + difference(torch, torch.from_dlpack(executor.get_output(0)), module(given))
     for peer, call in (("eager", module), ("max-autotune", torch.compile(module, mode="max-autotune"))):
 
         def seconds(number: int, call: Any = call) -> float:
@@ -668,7 +738,7 @@ def _measure_all(bench: Bench, func: PrimFunc, configs: Iterable[Any], limit_s: 
             entry = module.entry_func
             if arrays is None:
                 arrays = [array(normal(arg.shape, arg.dtype), cuda(0)) for arg in entry.args]
-            seconds, _ = in_turn(bench, functools.partial(entry.seconds, arrays), None)
+            seconds, _ = in_turn(bench, replayed(entry, arrays), None)
             yield Measured(config, seconds)
         except AutoschedError as error:
             yield Measured(config, None, error.line[:100])
@@ -707,8 +777,7 @@ def _triton(bench: Bench) -> list[Row]:
     size = bench.size(2048)
     found = tune_matmul(bench.torch, size)
     function, arrays = prepared(bench, matmul_func(size, size, size, "float16"))
-    seconds = functools.partial(torch_seconds, bench.torch, found.call)
-    ours, theirs = in_turn(bench, lambda number: function.seconds(arrays, number), seconds)
+    ours, theirs = in_turn(bench, replayed(function, arrays), torch_replayed(bench.torch, found.call))
     rate = f"{found.configs / found.seconds:.1f} a second"
     return [
         Row("Triton: configurations, its own autotuner", rate=rate, note=f"{found.configs} configurations"),
