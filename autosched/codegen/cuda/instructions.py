@@ -187,10 +187,14 @@ def cluster_wait(builder: ir.IRBuilder) -> None:
 
 
 def mbarrier_arrive_at(builder: ir.IRBuilder, barrier: ir.Value, condition: ir.Value, rank: ir.Value) -> None:
-    """Arrive at the mbarrier that a block of the cluster has at the same place, where the condition is not 0."""
+    """Arrive at the mbarrier that a block of the cluster has at the same place, where the condition is not 0.
+
+    What it tells is that a place in shared memory is free. Nothing that was stored goes with it, so its scope is the
+    block: the cluster's would wait for the whole device's memory.
+    """
     text = (
         "{ .reg .pred p; .reg .b32 there; setp.ne.b32 p, $1, 0; mapa.shared::cluster.u32 there, $0, $2; "
-        "@p mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+        "@p mbarrier.arrive.shared::cluster.b64 _, [there]; }"
     )
     _assembly(builder, text, [], "r,r,r,~{memory}", [barrier, condition, rank])
 
@@ -207,12 +211,10 @@ def mbarrier_expect(builder: ir.IRBuilder, barrier: ir.Value, count: int) -> Non
     _assembly(builder, text, [], "r,~{memory}", [barrier])
 
 
-def mbarrier_wait(builder: ir.IRBuilder, barrier: ir.Value, parity: ir.Value, in_cluster: bool = False) -> None:
-    """Wait until the phase of this parity has ended; `in_cluster`: other blocks arrive there."""
-    scope = ".acquire.cluster" if in_cluster else ""
+def mbarrier_wait(builder: ir.IRBuilder, barrier: ir.Value, parity: ir.Value) -> None:
+    """Wait until the phase of this parity has ended; what copies of boxes have brought is seen then."""
     text = (
-        f"{{ .reg .pred p; AGAIN: mbarrier.try_wait.parity{scope}.shared::cta.b64 p, [$0], $1; "
-        "@p bra DONE; bra AGAIN; DONE: }"
+        "{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @p bra DONE; bra AGAIN; DONE: }"
     )
     _assembly(builder, text, [], "r,r,~{memory}", [barrier, parity])
 

@@ -65,8 +65,7 @@ def emit_warpgroup(emitter: Emitter, e: E.Call) -> None:
             else:
                 instructions.mbarrier_arrive(b, barrier, condition)
         case _ if e.op == MBARRIER_WAIT:
-            in_cluster = bool(const_int(e.args[2]))
-            instructions.mbarrier_wait(b, _barrier(emitter, e.args[0]), _word(emitter, e.args[1]), in_cluster)
+            instructions.mbarrier_wait(b, _barrier(emitter, e.args[0]), _word(emitter, e.args[1]))
             emitter.scopes = [{} for _ in emitter.scopes]  # what was loaded before is not what is there now
         case _ if e.op == CLUSTER_ARRIVE:
             instructions.cluster_arrive(b)

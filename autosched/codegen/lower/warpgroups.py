@@ -146,7 +146,6 @@ class _Specializer:
         threads = groups * GROUP
         first = E.floordiv(self.thread, GROUP)
         blocks = tuple(a for a in self.launch.axes if not a.tag.startswith("threadIdx"))
-        in_cluster = IntImm(int(self.n_ctas > 1), "bool")
         self.launch.axes = (*blocks, ThreadAxis("threadIdx.x", self.thread, threads + WARP))
         self.analyzer = self.launch.analyzer()
         count, stages = const_int(self.loop.extent), int(self.loop.annotations[STAGES])
@@ -188,7 +187,7 @@ class _Specializer:
         is_telling = E.And(is_first_lane, E.compare(E.GT, turn, E.const(0, turn.dtype)))
         ranks: list[tuple[PrimExpr, ...]] = [(IntImm(i),) for i in range(self.n_ctas)] if self.n_ctas > 1 else [()]
         multiply = self.like_loop(
-            _call(MBARRIER_WAIT, BufferLoad(ready, (stage,)), E.floormod(round_, 2), in_cluster),
+            _call(MBARRIER_WAIT, BufferLoad(ready, (stage,)), E.floormod(round_, 2)),
             product,
             *(_call(MBARRIER_ARRIVE, BufferLoad(free, (last,)), is_telling, *rank) for rank in ranks),
         )
@@ -198,7 +197,7 @@ class _Specializer:
         consumer = accumulators.visit(self.replaced(body, multiply, {group.var: first} if group else {}))
         size = sum(_bytes(c.target) for c in copies)
         fetch = self.like_loop(
-            _call(MBARRIER_WAIT, BufferLoad(free, (stage,)), E.floormod(round_ + 1, 2), in_cluster),
+            _call(MBARRIER_WAIT, BufferLoad(free, (stage,)), E.floormod(round_ + 1, 2)),
             _call(MBARRIER_EXPECT, BufferLoad(ready, (stage,)), IntImm(size)),
             *(s for c in copies for s in self.boxes(c, versions[c.target], stage, ready)),
         )
