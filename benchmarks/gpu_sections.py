@@ -385,9 +385,10 @@ def _pooled(x: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))[:, :, ::2, ::2].max((4, 5))
 
 
-def attention_func(length: int, width: int, *, causal: bool) -> PrimFunc:
-    heads = 2
-    q, k, v = (te.placeholder((1, heads, length, width), dtype="float16", name=x) for x in "qkv")
+def attention_func(length: int, width: int, causal: bool, heads: int = 2, queries: int | None = None) -> PrimFunc:
+    rows = length if queries is None else queries
+    sizes = (("q", rows), ("k", length), ("v", length))
+    q, k, v = (te.placeholder((1, heads, n, width), dtype="float16", name=x) for x, n in sizes)
     made = topi.attention(q, k, v, None, width**-0.5, "TopLeft" if causal else None, layouts=("BHSD",) * 4)
     return create_prim_func([q, k, v, made])
 
@@ -530,10 +531,7 @@ def _attention_case(length: int, width: int, causal: bool, queries: int | None =
     name, rows = (name, length) if queries is None else (f"{name}, {queries} queries", queries)
 
     def run(bench: Bench) -> list[Row]:
-        lengths = (("q", rows), ("k", length), ("v", length))
-        q, k, v = (te.placeholder((1, heads, n, width), dtype="float16", name=x) for x, n in lengths)
-        made = topi.attention(q, k, v, None, width**-0.5, "TopLeft" if causal else None, layouts=("BHSD",) * 4)
-        func = create_prim_func([q, k, v, made])
+        func = attention_func(length, width, causal, heads, queries)
 
         def peer(torch: Any, tensors: list[Any]) -> Callable[[], Any]:
             return lambda: torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=causal)

@@ -63,6 +63,15 @@ def bind_tiles(sch: Schedule, m_tile: LoopRV, n_tile: LoopRV, group: int) -> Non
     sch.bind(sch.fuse(far, n_tile, near), BLOCK_X)
 
 
+def turn_tiles(sch: Schedule, m_tile: LoopRV, n_tile: LoopRV, group: int, blocks: int) -> None:
+    """Let so many blocks go through all tiles in the order of `bind_tiles`, each through every `blocks`-th one."""
+    far, near = sch.split(m_tile, [None, group])
+    sch.reorder(far, n_tile, near)
+    turn, block = sch.split(sch.fuse(far, n_tile, near), [None, blocks])
+    sch.reorder(block, turn)
+    sch.bind(block, BLOCK_X)
+
+
 def group_of_tiles(count: int) -> int:
     """How many tiles of rows neighbouring blocks take: 8 at most, and a part of all."""
     return next(group for group in (8, 4, 2, 1) if count % group == 0)

@@ -32,6 +32,7 @@ from autosched.templates.cuda.threads import (
     fused,
     group_of_tiles,
     read_index,
+    turn_tiles,
 )
 from autosched.templates.product import Operands, find_operands
 from autosched.tir import PrimFunc, as_int
@@ -47,6 +48,7 @@ from autosched.tir.stmt import BufferRegion, BufferStore
 ARCH = "sm_90a"
 ROW_BYTES = 128  # of a tile along its innermost dimension
 BOX_BYTES = 16  # rows of arguments are multiples of this
+PERSISTENT = "persistent"
 LEAST_TILE = 64
 LEAST_WORK = 1 << 27  # products; smaller ones have too few tiles to keep the device busy for long
 TILES = (
@@ -190,8 +192,8 @@ class WarpgroupMatmul:
         sch = Schedule(func)
         out = schedule_epilogue(sch, chain)
         sch.set_scope(anchor.block, 0, "wgmma.accumulator")
-        _schedule(sch, anchor, operands, out, config)
         slots = target.gpu.sm_count // (config.get("cluster_rows", 1) * config.get("cluster_columns", 1))
+        _schedule(sch, anchor, operands, out, config, slots)
         made = share_last_wave(sch.func, func, anchor.block, out, config, slots)
         return Applied(made, packs, sch.trace.to_json_text())
 
@@ -219,7 +221,9 @@ def _turned(func: PrimFunc, natural: Buffer) -> PrimFunc:
     return replace(func, buffer_map=FrozenDict(buffers), body=rewrite(func.body, step))
 
 
-def _schedule(sch: Schedule, anchor: Anchor, operands: Operands, out: str, config: Config) -> None:
+def _schedule(
+    sch: Schedule, anchor: Anchor, operands: Operands, out: str, config: Config, slots: int
+) -> None:  # fmt: skip
     block = anchor.block
     *batch, m, n = sch.get_loops(out)
     below, beside = config.get("cluster_rows", 1), config.get("cluster_columns", 1)
@@ -228,7 +232,10 @@ def _schedule(sch: Schedule, anchor: Anchor, operands: Operands, out: str, confi
     sch.reorder(*batch, m_tile, n_tile, m_block, n_block, warpgroup, m_in, n_in)
     if batch:
         sch.bind(fused(sch, batch, out), BLOCK_Z)
-    bind_tiles(sch, m_tile, n_tile, config["group"])
+    if config.get(PERSISTENT, False):
+        turn_tiles(sch, m_tile, n_tile, config["group"], slots)
+    else:
+        bind_tiles(sch, m_tile, n_tile, config["group"])
     sch.bind(m_block, CLUSTER_Y)
     sch.bind(n_block, CLUSTER_X)
     sch.bind(warpgroup, THREAD_Y)

@@ -49,6 +49,25 @@ def test_float16(sizes, transposed, monkeypatch):
         np.testing.assert_allclose(out, expected, rtol=4e-3, atol=2e-2, err_msg=str(config))
 
 
+@pytest.mark.parametrize("order", ["late", "ahead"])
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_few_blocks_go_through_all_tiles(monkeypatch, cluster, order):
+    """Each of two blocks, or clusters, has one tile more than the others, or ends with a turn without one."""
+    monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
+    real = warpgroup_matmul._schedule
+    monkeypatch.setattr(warpgroup_matmul, "_schedule", lambda *args: real(*args[:-1], 2))
+    func, rng = product(330, 136, 200), np.random.default_rng(0)
+    a, b, bias = (rng.integers(-3, 4, x.const_shape()).astype("e") for x in func.buffers[:3])
+    knobs = {"rows": 64, "columns": 64, "groups": 1, "lines": 1, "stages": 3, "group": 2, "wave_parts": 1}
+    knobs |= {"cluster_rows": cluster, "cluster_columns": 1, "persistent": True}
+    applied = apply_config(func, Config("warpgroup_matmul", knobs), TARGET)
+    kernel = compile_func(applied.func, TARGET, use_cache=False).kernel
+    assert kernel.launches[0].grid == (2, cluster, 1)
+    out = np.zeros((330, 200), "e")
+    emulate.run_kernel(kernel, [a, b, bias, out], order=order)
+    np.testing.assert_array_equal(out, np.maximum(a.astype("d") @ b.astype("d") + bias, 0).astype("e"))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_large_products_need_few_instructions_for_their_bytes(dtype):
     for func in (product(4096, 4096, 4096, dtype=dtype), plain(4096, 4096, 4096, dtype)):
