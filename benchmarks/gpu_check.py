@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from autosched.errors import AutoschedError, DeviceError
 from autosched.runtime.cuda.devices import driver_of, use_driver
 from autosched.target.gpus import device_named, usual_arch
 from benchmarks.gpu_sections import SECTIONS, Bench, Prepared, Row
-from benchmarks.machine import RESULTS, Table
+from benchmarks.machine import RESULTS, Table, commit
 
 TOTAL_S = 540.0
 STARTING_S = 8.0  # what a section's process takes before it measures
@@ -93,6 +94,17 @@ def run_all(names: Sequence[str], target: str, out: Path, total_s: float) -> Non
                 _write(file, name, Row("the whole section", note=problem))
 
 
+def limits() -> str:
+    """What the device's clocks and power are limited to, as nvidia-smi says."""
+    asked = "clocks.max.sm,clocks.max.mem,power.limit"
+    try:
+        command = ["nvidia-smi", "--id=0", f"--query-gpu={asked}", "--format=csv,noheader"]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return "at most {}, memory {}, {}; ".format(*map(str.strip, found.split(",")))
+
+
 def tables(out: Path, head: str) -> str:
     """The rows of a run as tables."""
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
@@ -156,7 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("AUTOSCHED_TUNE", "off")
     run_all(names, target, out, options.seconds)
     capability = ".".join(map(str, driver.compute_capability))
-    head = f"{driver.name}, compute capability {capability}, target {target}; normal random numbers"
+    head = f"{driver.name}, compute capability {capability}, target {target}; {limits()}normal random numbers"
+    head += f"; {datetime.date.today().isoformat()}" + (f", commit {commit()}" if commit() else "")
     text = tables(out, head)
     out.with_suffix(".md").write_text(text, encoding="utf-8")
     print(text)
