@@ -131,7 +131,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help=f"sections, of {', '.join(SECTIONS)}")
     parser.add_argument("--seconds", type=float, default=TOTAL_S, help="for all sections together")
     parser.add_argument("--emulate", action="store_true", help="tiny sizes on the emulator: is the code right?")
-    parser.add_argument("--prepare", default="", metavar="TARGET", help="only build into the kernel cache; needs no GPU")
+    parser.add_argument(
+        "--prepare", default="", metavar="TARGET", help="only build into the kernel cache; needs no GPU"
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--section", help=argparse.SUPPRESS)
     parser.add_argument("--target", default="", help=argparse.SUPPRESS)
