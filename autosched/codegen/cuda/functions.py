@@ -6,6 +6,7 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix
+from autosched.codegen.cuda import normal
 from autosched.codegen.lower.fragments import EXP2_APPROX
 from autosched.errors import CodegenError
 
@@ -18,6 +19,7 @@ _LIBDEVICE = {
         "log2", "log10", "log1p", "tanh", "erf", "erfc", "pow", "atan2", "fmod", "hypot", "expm1",
     )},
 }  # fmt: skip
+_OWN = {"erf": normal.erf, "normcdf": normal.normcdf}  # of float32: libdevice's have branches, or are longer
 # libdevice's reduction of large float32 arguments keeps a table on the stack, which costs all arguments
 _THROUGH_DOUBLE = ("sin", "cos", "tan")
 
@@ -55,6 +57,8 @@ def _scalar(emitter: Emitter, op: str, args: list[ir.Value]) -> ir.Value:
         return _sigmoid(emitter, args[0])
     if op in _THROUGH_DOUBLE and isinstance(kind, ir.FloatType):
         return b.fptrunc(_scalar(emitter, op, [b.fpext(args[0], ir.DoubleType())]), kind)
+    if op in _OWN and isinstance(kind, ir.FloatType):
+        return _OWN[op](b, args[0])
     if op in _LIBDEVICE:
         name = f"__nv_{_LIBDEVICE[op]}" + ("f" if isinstance(element_of(kind), ir.FloatType) else "")
         return call_intrinsic(b, name, kind, args)
