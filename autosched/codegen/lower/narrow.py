@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 
-from autosched.ir.node import map_children, preorder
+from autosched.ir.node import Node, map_children, preorder
 from autosched.runtime.cuda.kernel import MOST_ELEMENTS
 from autosched.runtime.size_expr import shape_at
 from autosched.tir import expr as E
@@ -35,9 +35,9 @@ def narrow_indices(
     sizes = sizes or {}
     used = dict.fromkeys(buffers)
     nodes = list(preorder(body))
-    is_wide = any(isinstance(n, For) and n.loop_var.dtype == "int64" for n in nodes) or bool(sizes)
     loops = {n.loop_var: Var(n.loop_var.name, INDEX) for n in nodes if isinstance(n, For)}
     to_narrow = _Narrow({**loops, **sizes})
+    is_wide = bool(sizes) or any(map(to_narrow.is_wide, nodes))
     is_known = all(to_narrow.is_index(s) for b in used for s in (*b.shape, *b.strides))
     if not is_wide or not is_known or any(_elements(b) >= MOST_ELEMENTS for b in used):
         return body, {}
@@ -98,6 +98,12 @@ class _Narrow:
         if isinstance(x, Stmt):
             return self.statement(x)
         return self.value(x) if isinstance(x, PrimExpr) and not isinstance(x, BufferData) else x
+
+    def is_wide(self, n: Node) -> bool:
+        """Whether a loop variable, or an index of narrow ones, has 64 bits."""
+        if isinstance(n, BufferLoad | BufferStore):
+            return any(isinstance(x, E.Cast) and x.dtype == "int64" for i in n.indices for x in preorder(i))
+        return isinstance(n, For) and n.loop_var.dtype == "int64"
 
     def is_index(self, e: PrimExpr) -> bool:
         """Whether an expression is made of loop variables and small numbers alone."""

@@ -73,3 +73,14 @@ def test_the_most_that_symbols_can_be():
     most = largest_sizes((decl_buffer((n, 8), name="G"), decl_buffer((n * 2 + 5, m), name="H")))
     assert most[n] == MOST_ELEMENTS // 8 - 1
     assert 7 * most[m] < MOST_ELEMENTS <= 7 * (most[m] + 1)
+
+
+def test_indices_that_are_converted_are_wide():
+    """Templates that write their loops have variables of 32 bits, and indices of the buffers' own type."""
+    var = Var("i", "int32")
+    store = BufferStore(B, A[Cast("int64", var * 2)], (Cast("int64", var),))
+    nest = For(var, IntImm(0, "int32"), IntImm(32, "int32"), LoopKind.SERIAL, store)
+    new, _ = narrow_indices(nest, (A, B))
+    indices = [i for n in preorder(new) if isinstance(n, BufferLoad | BufferStore) for i in n.indices]
+    assert {i.dtype for i in indices} == {"int32"}
+    assert not any(isinstance(n, Cast) for n in preorder(new))
