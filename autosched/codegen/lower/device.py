@@ -53,6 +53,8 @@ from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.half import lower_halves, widen_sums
 from autosched.codegen.lower.inits import lower_inits
 from autosched.codegen.lower.launches import LoweredLaunch, nests, split_launches
+from autosched.codegen.lower.loops import WARP_STAGES
+from autosched.codegen.lower.merge_dimensions import merge_dimensions
 from autosched.codegen.lower.narrow import INDEX, largest_sizes, narrow_indices
 from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.ptx import lower_ptx
@@ -79,7 +81,7 @@ from autosched.tir.extrema import keep_nans
 from autosched.tir.function import PrimFunc, shape_vars
 from autosched.tir.functor import free_vars, replace_buffers
 from autosched.tir.share import bind_shared_values
-from autosched.tir.stmt import Allocate, BlockRealize, BufferStore, SeqStmt, Stmt
+from autosched.tir.stmt import Allocate, BlockRealize, BufferStore, For, SeqStmt, Stmt
 
 MOST_REGISTER_BYTES = 1024  # of one buffer: a thread has 255 registers of 4 bytes
 STATIC_SHARED_BYTES = 48 * 1024  # a block's shared memory that needs no size at the launch
@@ -104,6 +106,8 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     instructions   use those that other machines lack; without, every lane computes the tile of its warp by itself
     """
     func = store_atomics(func)
+    if any(isinstance(n, For) and WARP_STAGES in n.annotations for n in preorder(func.body)):
+        func = merge_dimensions(func)
     if not isinstance(func.body, BlockRealize):
         raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
     alignments = buffer_alignments(func.body)

@@ -7,6 +7,7 @@ from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import For, IfThenElse, SeqStmt, Stmt
 
 NOTHING = SeqStmt(())
+WARP_STAGES = "warp_specialized_stages"  # the annotation of a loop that a warp copies for: see `warpgroups.py`
 
 
 def is_nothing(stmt: Stmt) -> bool:

@@ -28,9 +28,8 @@ from autosched.codegen.lower.instructions import (
     WAIT,
     WARP_SYNC,
 )
-from autosched.codegen.lower.loops import enter
+from autosched.codegen.lower.loops import WARP_STAGES, enter
 from autosched.codegen.lower.software_pipeline import STAGE
-from autosched.codegen.lower.warpgroups import STAGES
 from autosched.errors import CodegenError
 from autosched.ir.node import map_children, preorder
 from autosched.tir import expr as E
@@ -74,9 +73,8 @@ def lower_ptx(body: Stmt) -> tuple[Stmt, frozenset[Buffer]]:
             hint="copy the element to another buffer first",
         )
     for loop in (n for n in preorder(new) if isinstance(n, For)):
-        moved = (
-            STAGE in loop.annotations or STAGES in loop.annotations or loop.thread.startswith(("vthread", "cthread"))
-        )
+        notes = loop.annotations
+        moved = STAGE in notes or WARP_STAGES in notes or loop.thread.startswith(("vthread", "cthread"))
         if moved and any(_is_instruction(x, lowering.addressed) for x in preorder(loop)):
             raise CodegenError(
                 f"the loop '{loop.loop_var.name}' is of virtual threads or a pipeline, and has calls of T.ptx_*",

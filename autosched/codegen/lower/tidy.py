@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from autosched.codegen.lower.loops import NOTHING, const_range, enter, is_nothing
+from autosched.codegen.lower.loops import NOTHING, WARP_STAGES, const_range, enter, is_nothing
 from autosched.ir.node import FrozenDict, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
@@ -103,7 +103,7 @@ def _loop(loop: For, a: Analyzer) -> Stmt:
     count = const_int(extent)
     if count is not None and count <= 0:
         return NOTHING
-    if count == 1 and loop.kind != LoopKind.THREAD_BINDING:
+    if count == 1 and loop.kind != LoopKind.THREAD_BINDING and WARP_STAGES not in loop.annotations:
         body = loop.body
         if const_int(start) is None:
             return tidy(substitute(body, {loop.loop_var: start}), a)

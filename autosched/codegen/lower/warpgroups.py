@@ -45,6 +45,7 @@ from dataclasses import dataclass, field
 from autosched.codegen.lower.barriers import barrier
 from autosched.codegen.lower.fragments import COLUMNS, GROUP_ACCUMULATOR, Fragments, Nest, Place, stripped, whole_tiles
 from autosched.codegen.lower.launches import LoweredLaunch, ThreadAxis
+from autosched.codegen.lower.loops import WARP_STAGES
 from autosched.codegen.lower.partition import KEEP_WHOLE
 from autosched.codegen.lower.shared_memory import is_shared
 from autosched.codegen.lower.software_pipeline import ROLLED
@@ -59,7 +60,6 @@ from autosched.tir.functor import free_vars, substitute
 from autosched.tir.simplify import Analyzer, Linear, form_key, split_conditions
 from autosched.tir.stmt import Allocate, Evaluate, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
 
-STAGES = "warp_specialized_stages"  # the annotation of a loop
 WGMMA, WGMMA_WAIT, TENSOR_COPY = "wgmma", "wgmma_wait", "tensor_copy"
 CLUSTER_ARRIVE, CLUSTER_WAIT = "cluster_arrive", "cluster_wait"
 MBARRIER_INIT, MBARRIER_ARRIVE, MBARRIER_EXPECT, MBARRIER_WAIT, MBARRIER_FENCE = (
@@ -83,7 +83,7 @@ def lower_warpgroups(body: Stmt, launch: LoweredLaunch, arguments: Sequence[Buff
     The launch gets its threads, tensor maps and the buffers that mbarriers guard. Raises CodegenError for what has no
     such form.
     """
-    loops = [n for n in preorder(body) if isinstance(n, For) and STAGES in n.annotations]
+    loops = [n for n in preorder(body) if isinstance(n, For) and WARP_STAGES in n.annotations]
     if not loops:
         return body
     if len(loops) > 1:
@@ -91,7 +91,7 @@ def lower_warpgroups(body: Stmt, launch: LoweredLaunch, arguments: Sequence[Buff
     threads = [a for a in launch.axes if a.tag.startswith("threadIdx") and a.extent > 1]
     if any(a.tag != "threadIdx.y" for a in threads):
         raise CodegenError(
-            f"a loop with '{STAGES}' is in a launch with threads along {', '.join(a.tag for a in threads)}",
+            f"a loop with '{WARP_STAGES}' is in a launch with threads along {', '.join(a.tag for a in threads)}",
             hint="bind warpgroups to threadIdx.y, and nothing to the other axes",
         )
     return _Specializer(launch, list(arguments), loops[0]).run(body)
@@ -126,7 +126,7 @@ class _Accumulators(Fragments):
 
     def declare(self, buffer: Buffer, body: Stmt) -> Place:
         if buffer not in self.places:
-            raise CodegenError(f"the accumulator '{buffer.name}' is not computed in the loop with '{STAGES}'")
+            raise CodegenError(f"the accumulator '{buffer.name}' is not computed in the loop with '{WARP_STAGES}'")
         return self.places[buffer]
 
 
@@ -148,7 +148,7 @@ class _Specializer:
         blocks = tuple(a for a in self.launch.axes if not a.tag.startswith("threadIdx"))
         self.launch.axes = (*blocks, ThreadAxis("threadIdx.x", self.thread, threads + WARP))
         self.analyzer = self.launch.analyzer()
-        count, stages = const_int(self.loop.extent), int(self.loop.annotations[STAGES])
+        count, stages = const_int(self.loop.extent), int(self.loop.annotations[WARP_STAGES])
         of_block = {a.var for a in blocks} >= free_vars(self.loop.extent)
         if not of_block or const_int(self.loop.start) != 0 or stages < 1:
             raise CodegenError(
@@ -265,7 +265,7 @@ class _Specializer:
 
     def like_loop(self, *parts: Stmt) -> Stmt:
         """The loop with another body; its first iterations stay part of it."""
-        notes = {k: v for k, v in self.loop.annotations.items() if k != STAGES}
+        notes = {k: v for k, v in self.loop.annotations.items() if k != WARP_STAGES}
         rolled = {} if const_int(self.loop.extent) else {ROLLED: True}  # no rest, between whose products others wait
         new = FrozenDict({**notes, KEEP_WHOLE: True, **rolled})
         return dataclasses.replace(self.loop, body=seq(*parts), kind=LoopKind.SERIAL, annotations=new)

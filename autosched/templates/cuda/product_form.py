@@ -344,7 +344,7 @@ def _element(form: MatrixForm, load: BufferLoad, axes: Axes, group: PrimExpr, at
     return Call("if_then_else", (E.all_of(*inside), value, zero), value.dtype)
 
 
-def _block(
+def block_nest(
     name: str, axes: Sequence[IterVar], body: BufferStore, init: BufferStore | None = None,
     condition: PrimExpr | None = None,
 ) -> Stmt:  # fmt: skip
@@ -360,21 +360,21 @@ def _block(
     return stmt
 
 
-def _axes(names: str, extents: Sequence[PrimExpr], kind: str = SPATIAL) -> list[IterVar]:
+def block_axes(names: str, extents: Sequence[PrimExpr], kind: str = SPATIAL) -> list[IterVar]:
     return [IterVar(Range(index(0), n), Var(name, INDEX), kind) for name, n in zip(names.split(), extents, strict=True)]
 
 
 def _nest(name: str, buffer: Buffer, value: Callable[[Sequence[Var]], PrimExpr]) -> Stmt:
-    axes = _axes("g i j", buffer.shape)
+    axes = block_axes("g i j", buffer.shape)
     variables = tuple(iv.var for iv in axes)
-    return _block(name, axes, BufferStore(buffer, value(variables), variables))
+    return block_nest(name, axes, BufferStore(buffer, value(variables), variables))
 
 
 def _sum_of_products(
     form: MatrixForm, product: Buffer, rows: Buffer, columns: Buffer, shape: Shape, part: int, wide: str
 ) -> Stmt:
-    axes = _axes("s g m n" if shape.splits > 1 else "g m n", product.shape)
-    (term,) = _axes("k", [index(part)], REDUCE)
+    axes = block_axes("s g m n" if shape.splits > 1 else "g m n", product.shape)
+    (term,) = block_axes("k", [index(part)], REDUCE)
     out = tuple(iv.var for iv in axes)
     g, m, n = out[-3:]
     k: PrimExpr = E.add(E.mul(out[0], part), term.var) if shape.splits > 1 else term.var
@@ -383,16 +383,16 @@ def _sum_of_products(
     own = BufferLoad(product, out)
     body = BufferStore(product, E.Add(own, E.Mul(E.cast(wide, a), E.cast(wide, b))), out)
     zero = E.const(0.0 if is_float(wide) else 0, wide)
-    return _block(PRODUCT, [*axes, term], body, BufferStore(product, zero, out))
+    return block_nest(PRODUCT, [*axes, term], body, BufferStore(product, zero, out))
 
 
 def _total(total: Buffer, product: Buffer, splits: int) -> Stmt:
-    axes, (part,) = _axes("g m n", total.shape), _axes("s", [index(splits)], REDUCE)
+    axes, (part,) = block_axes("g m n", total.shape), block_axes("s", [index(splits)], REDUCE)
     out = tuple(iv.var for iv in axes)
     own = BufferLoad(total, out)
     body = BufferStore(total, E.Add(own, BufferLoad(product, (part.var, *out))), out)
     zero = E.const(0.0 if is_float(total.dtype) else 0, total.dtype)
-    return _block(TOTAL, [*axes, part], body, BufferStore(total, zero, out))
+    return block_nest(TOTAL, [*axes, part], body, BufferStore(total, zero, out))
 
 
 def result_of(
@@ -410,10 +410,10 @@ def result_of(
 
 
 def _result(form: MatrixForm, product: Buffer) -> Stmt:
-    axes = _axes("g m n", product.shape)
+    axes = block_axes("g m n", product.shape)
     g, m, n = (iv.var for iv in axes)
     values = {**decoded(form.groups, g), **decoded(form.rows, m), **decoded(form.columns, n)}
     value, out, at = result_of(form, values, BufferLoad(product, (g, m, n)))
     sizes = ((m, form.sizes["M"], axes[1]), (n, form.sizes["N"], axes[2]))
     inside = [E.compare(E.LT, v, size) for v, size, iv in sizes if size < as_int(iv.dom.extent)]
-    return _block(RESULT, axes, BufferStore(out, value, at), condition=E.all_of(*inside) if inside else None)
+    return block_nest(RESULT, axes, BufferStore(out, value, at), condition=E.all_of(*inside) if inside else None)

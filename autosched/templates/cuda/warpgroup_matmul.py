@@ -15,11 +15,13 @@ from dataclasses import replace
 from autosched.ir.node import FrozenDict, preorder
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
+from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
 from autosched.templates.cuda.core_tiles import L2_BYTES_PER_CYCLE
 from autosched.templates.cuda.last_wave import KNOB, best_parts, share_last_wave, with_wide_sums
+from autosched.templates.cuda.pointwise import find_pointwise
 from autosched.templates.cuda.product_form import MatrixPack
 from autosched.templates.cuda.tensor_matmul import takes
 from autosched.templates.cuda.threads import (
@@ -51,6 +53,7 @@ BOX_BYTES = 16  # rows of arguments are multiples of this
 PERSISTENT = "persistent"
 LEAST_TILE = 64
 LEAST_WORK = 1 << 27  # products; smaller ones have too few tiles to keep the device busy for long
+LEAST_POINTWISE = 1 << 24  # of convolutions, whose operands others gather: an H200 waits .3 µs for each 32 terms
 TILES = (
     (128, 256, 2), (192, 192, 3), (128, 192, 2), (192, 128, 3), (128, 128, 2), (128, 64, 2), (64, 128, 1), (64, 64, 1),
 )  # fmt: skip
@@ -59,6 +62,8 @@ _DIVIDES = ("sigmoid", "sqrt", "rsqrt")
 _FEW_REGISTERS = (E.Add, E.Sub, E.Mul, E.Max, E.Min, E.Cast, E.Var, E.IntImm, E.FloatImm, BufferLoad)
 PAIRS = ((1, 1), (2, 1), (1, 2))  # clusters along rows and columns: of two blocks, all multiprocessors have a place
 TENSOR_REACHED = 0.8  # of the data sheet's rate by the best kernels: large products meet the limit of power
+SHORT_STEPS = 8  # tiles of k, of which storing the results takes a part of the time that shows
+BARRIER_BYTES, GROUP_THREADS, FEWEST_REGISTERS = 1024, 128, 48  # of a block; of a warpgroup; of a thread beside sums
 BETWEEN_TILES = 4000.0  # cycles that a multiprocessor's tensor cores wait: first copies, and results on their way
 
 
@@ -99,8 +104,17 @@ class WarpgroupMatmul:
     name = "warpgroup_matmul"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        if target.gpu.arch != ARCH:
+            return None
+        found = self._match(func)
+        if found is None and (view := find_pointwise(func)) is not None:
+            found = self._match(view.func, LEAST_POINTWISE)
+        return found
+
+    def _match(self, func: PrimFunc, least_work: int = 0) -> Anchor | None:
+        """The product that a function is, of `least_work` terms or more."""
         c = find_contraction(func)
-        if target.gpu.arch != ARCH or c is None or not (operands := find_operands(func, c)):
+        if c is None or not (operands := find_operands(func, c)):
             return None
         rows, columns = operands.rows, operands.columns
         dtype, chain = rows.buffer.dtype, chain_around(func, c.block)
@@ -110,7 +124,7 @@ class WarpgroupMatmul:
         *batch, m, n = (as_int(iv.dom.extent) for iv in spatial(c.block))
         m_var, n_var = (iv.var for iv in spatial(c.block)[-2:])
         batches, k, item = math.prod(batch), as_int(k_axis.dom.extent), item_bytes(dtype)
-        if min(m, n) < LEAST_TILE or k * item <= ROW_BYTES or batches * m * n * k < LEAST_WORK:
+        if min(m, n) < LEAST_TILE or k * item < ROW_BYTES or batches * m * n * k < (least_work or LEAST_WORK):
             return None
         if batches > MOST_GRID_YZ or m > MOST_GRID_YZ or rows.buffer is columns.buffer or len(batch) > 3:
             return None
@@ -137,48 +151,22 @@ class WarpgroupMatmul:
         return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        """The tile, cluster and parts of the last wave by which the busiest SM is done first.
-
-        An SM multiplies a tile of R x C, and reads (R + C) elements of it for each term from the second cache; what
-        blocks of a cluster share is read once.
-        """
-        batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
-        gpu, item = target.gpu, anchor.sizes["bytes"]
-        least = registers_of(anchor.details[1])
-        tiles = [t for t in TILES if registers_left(t) >= least]
-        rate = gpu.rates[anchor.details[0].rows.buffer.dtype.replace("float32", "tfloat32")]
-
-        steps = k * item // ROW_BYTES if k * item % ROW_BYTES == 0 else 0
-
-        def shared(choice: tuple[tuple[int, int, int], tuple[int, int]]) -> tuple[int, float]:
-            (rows, columns, _), (below, beside) = choice
-            clusters = batch * -(-m // (rows * below)) * -(-n // (columns * beside))
-            read = (rows / beside + columns / below) * item
-            step = max(rows * columns / (rate * TENSOR_REACHED), read / L2_BYTES_PER_CYCLE)
-            slots = gpu.sm_count // (below * beside)
-            return best_parts(clusters, slots, k * step, BETWEEN_TILES, rows * columns, steps, gpu)
-
-        chosen = min(
-            (
-                (t, c) for t in tiles for c in PAIRS
-                if t[0] <= m and t[1] <= n and (c[0] - 1) * t[0] < m and (c[1] - 1) * t[1] < n
-            ),
-            key=lambda choice: shared(choice)[1],
-        )  # fmt: skip
-        (rows, columns, groups), (below, beside) = chosen
-        tile_bytes = (rows + columns) * ROW_BYTES
-        room = target.gpu.max_shared_memory_per_block - 1024
-        stages = min(8, room // tile_bytes, max(2, -(-k * anchor.sizes["bytes"] // ROW_BYTES)))
+        """The tile, cluster and parts of the last wave by which the busiest SM is done first."""
+        m, k = (anchor.sizes[s] for s in ("M", "K"))
+        ((rows, columns, groups), (below, beside)), parts, _ = _best(anchor, target)
+        stages, _ = _resident((rows, columns, groups), -(-k * anchor.sizes["bytes"] // ROW_BYTES), target.gpu)
         group = group_of_tiles(-(-m // (rows * below)))
         knobs = {"rows": rows, "columns": columns, "groups": groups, "lines": 1, "stages": stages, "group": group}
         knobs |= {"cluster_rows": below, "cluster_columns": beside}
-        return Config(self.name, {**knobs, KNOB: shared(chosen)[0]})
+        return Config(self.name, {**knobs, KNOB: parts, PERSISTENT: False})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
-        anchor = self.match(func, target)
+        view = None if self._match(func) else find_pointwise(func)
+        func = func if view is None else view.func
+        anchor = self._match(func, least_work=1)
         assert anchor is not None, "apply is called on a function that matched"
         func = with_wide_sums(func, anchor.details[1].anchor) if config.get(KNOB, 1) > 1 else func
-        anchor = self.match(func, target)
+        anchor = self._match(func, least_work=1)
         assert anchor is not None, "sums in float32 match as well"
         operands, chain = anchor.details
         packs: tuple[MatrixPack | None, ...] = (None,) * len(func.params)
@@ -186,7 +174,7 @@ class WarpgroupMatmul:
             natural = operands.columns.buffer
             packs = tuple(_turning(natural) if b is natural else None for b in func.buffers)
             func = _turned(func, natural)
-            anchor = self.match(func, target)
+            anchor = self._match(func, least_work=1)
             assert anchor is not None, "what lies along k matches as well"
             operands, chain = anchor.details
         sch = Schedule(func)
@@ -195,7 +183,55 @@ class WarpgroupMatmul:
         slots = target.gpu.sm_count // (config.get("cluster_rows", 1) * config.get("cluster_columns", 1))
         _schedule(sch, anchor, operands, out, config, slots)
         made = share_last_wave(sch.func, func, anchor.block, out, config, slots)
-        return Applied(made, packs, sch.trace.to_json_text())
+        return Applied(made if view is None else view.restored(made), packs, sch.trace.to_json_text())
+
+
+def _best(anchor: Anchor, target: Target) -> tuple[tuple[tuple[int, int, int], tuple[int, int]], int, float]:
+    """((tile, cluster), parts of the last wave, cycles until the busiest SM is done), of what is done first.
+
+    An SM multiplies a tile of R x C, and reads (R + C) elements of it for each term from the second cache; what
+    blocks of a cluster share is read once.
+    """
+    batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
+    gpu, item = target.gpu, anchor.sizes["bytes"]
+    least = registers_of(anchor.details[1])
+    tiles = [t for t in TILES if registers_left(t) >= least]
+    rate = gpu.rates[anchor.details[0].rows.buffer.dtype.replace("float32", "tfloat32")]
+
+    steps = k * item // ROW_BYTES if k * item % ROW_BYTES == 0 else 0
+
+    def shared(choice: tuple[tuple[int, int, int], tuple[int, int]]) -> tuple[int, float]:
+        (rows, columns, _), (below, beside) = choice
+        clusters = batch * -(-m // (rows * below)) * -(-n // (columns * beside))
+        read = (rows / beside + columns / below) * item
+        step = max(rows * columns / (rate * TENSOR_REACHED), read / L2_BYTES_PER_CYCLE)
+        slots = gpu.sm_count // (below * beside)
+        start = BETWEEN_TILES / _resident(choice[0], -(-k * item // ROW_BYTES), gpu)[1]
+        return best_parts(clusters, slots, k * step, start, rows * columns, steps, gpu)
+
+    chosen = min(
+        (
+            (t, c) for t in tiles for c in PAIRS
+            if t[0] <= m and t[1] <= n and (c[0] - 1) * t[0] < m and (c[1] - 1) * t[1] < n
+        ),
+        key=lambda choice: shared(choice)[1],
+    )  # fmt: skip
+    return chosen, *shared(chosen)
+
+
+def _resident(tile: tuple[int, int, int], steps: int, gpu: GpuFacts) -> tuple[int, int]:
+    """(stages, blocks of a multiprocessor) for sums of so many tiles of k: of short ones two blocks run side by side.
+
+    While one of them stores its results, the other one's copies and products go on.
+    """
+    rows, columns, groups = tile
+    tile_bytes = (rows + columns) * ROW_BYTES
+    stages = min(8, (gpu.max_shared_memory_per_block - BARRIER_BYTES) // tile_bytes, max(2, steps))
+    half = (gpu.shared_per_sm // 2 - gpu.reserved_shared - BARRIER_BYTES) // tile_bytes
+    registers = (GROUP_THREADS * groups + 32) * (rows * columns // (GROUP_THREADS * groups) + FEWEST_REGISTERS)
+    if steps <= SHORT_STEPS and half >= 2 and 2 * registers <= gpu.registers_per_sm:
+        return min(stages, half), 2
+    return stages, 1
 
 
 def _turning(buffer: Buffer) -> MatrixPack:
