@@ -1,4 +1,4 @@
-"""DLPack for device memory and bfloat16, which NumPy cannot do: capsules made and read through ctypes.
+"""DLPack for device memory and bfloat16, which NumPy cannot do: capsules changed and read through ctypes.
 
 Source  dlpack.h of DLPack 0.8 (the unversioned `DLManagedTensor`, which every library reads).
 """
@@ -6,7 +6,6 @@ Source  dlpack.h of DLPack 0.8 (the unversioned `DLManagedTensor`, which every l
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
 from typing import Any, Protocol
 
@@ -50,34 +49,15 @@ class _Managed(ctypes.Structure):
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
 _Managed._fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
 
-_Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_new = ctypes.pythonapi.PyCapsule_New
-_new.restype, _new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, _Destructor)
-# A capsule's destructor is given its address while it is being destroyed: no reference may be taken then.
 _is_valid, _pointer = ctypes.pythonapi.PyCapsule_IsValid, ctypes.pythonapi.PyCapsule_GetPointer
-_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p)
-_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p)
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 _rename = ctypes.pythonapi.PyCapsule_SetName
 _rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
 
-_numbers = itertools.count(1)
-_given: dict[
-    int, tuple[object, ...]
-] = {}  # by their contexts, the tensors that others hold, with what keeps them alive
 
-
-def _give_back_now(managed: Any) -> None:
-    _given.pop(managed.contents.context, None)
-
-
-def _destroy_now(capsule: int) -> None:
-    """A capsule that was not taken over gives its tensor back itself."""
-    if _is_valid(capsule, _NAME):
-        managed = ctypes.cast(_pointer(capsule, _NAME), ctypes.POINTER(_Managed))
-        managed.contents.deleter(managed)
-
-
-_give_back, _destroy = _Deleter(_give_back_now), _Destructor(_destroy_now)
+def _managed(capsule: object) -> Any:
+    return ctypes.cast(_pointer(capsule, _NAME), ctypes.POINTER(_Managed))
 
 
 class RowMajor(Protocol):
@@ -96,24 +76,33 @@ class RowMajor(Protocol):
     def dtype(self) -> str: ...
 
 
+class _Carrier:
+    """What a NumPy array is made of that has an array's shape and keeps it alive; its memory is never touched."""
+
+    def __init__(self, array: RowMajor):
+        self.array, self.place = array, ctypes.c_int64()
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": array.shape,
+            "typestr": "|i1",
+            "data": (ctypes.addressof(self.place), False),
+        }
+
+
 def to_capsule(array: RowMajor, device: Device) -> object:
-    """A DLPack capsule that shares the memory of an array on a device."""
+    """A DLPack capsule that shares the memory of an array on a device.
+
+    It is NumPy's capsule of another array, with its tensor changed. What gives a tensor back may be called while an
+    exception is on its way, when no Python function can run: NumPy's is written in C.
+    """
     kind = np.dtype(array.dtype)
     code = _BFLOAT if kind.name == BFLOAT16 else _CODES[kind.kind]
-    shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
-    managed = _Managed()
-    managed.tensor = _DLTensor(
-        data=array.address,
-        device=_DLDevice(device.device_type, device.device_id),
-        ndim=array.ndim,
-        dtype=_DLDataType(code, kind.itemsize * 8, 1),
-        shape=ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)),
-        strides=None,
-        byte_offset=0,
-    )
-    managed.context, managed.deleter = next(_numbers), _give_back
-    _given[managed.context] = managed, shape, array
-    return _new(ctypes.addressof(managed), _NAME, _destroy)
+    capsule = np.asarray(_Carrier(array)).__dlpack__()
+    tensor = _managed(capsule).contents.tensor
+    tensor.data, tensor.byte_offset = array.address, 0
+    tensor.device = _DLDevice(device.device_type, device.device_id)
+    tensor.dtype = _DLDataType(code, kind.itemsize * 8, 1)
+    return capsule
 
 
 class Taken:
@@ -129,10 +118,7 @@ class Taken:
 
 def device_type_of(capsule: object) -> int:
     """DLPack's code of the device that an unused capsule's memory is on; 0 for anything else."""
-    if not _is_valid(id(capsule), _NAME):
-        return 0
-    managed = ctypes.cast(_pointer(id(capsule), _NAME), ctypes.POINTER(_Managed))
-    return int(managed.contents.tensor.device.device_type)
+    return int(_managed(capsule).contents.tensor.device.device_type) if _is_valid(capsule, _NAME) else 0
 
 
 def take_capsule(capsule: object) -> tuple[Taken, tuple[int, ...], str, Device]:
@@ -140,9 +126,9 @@ def take_capsule(capsule: object) -> tuple[Taken, tuple[int, ...], str, Device]:
 
     Raises InvalidTypeError for what is no unused capsule, InvalidValueError for what is not row-major or not on CUDA.
     """
-    if not _is_valid(id(capsule), _NAME):
+    if not _is_valid(capsule, _NAME):
         raise InvalidTypeError("from_dlpack: the capsule is used up, or holds no tensor")
-    managed = ctypes.cast(_pointer(id(capsule), _NAME), ctypes.POINTER(_Managed))
+    managed = _managed(capsule)
     tensor = managed.contents.tensor
     if tensor.device.device_type != CUDA:
         raise InvalidValueError(f"from_dlpack: memory of device type {tensor.device.device_type}, not of CUDA's")

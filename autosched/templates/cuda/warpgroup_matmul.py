@@ -152,13 +152,16 @@ class WarpgroupMatmul:
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile, cluster and parts of the last wave by which the busiest SM is done first."""
-        m, k = (anchor.sizes[s] for s in ("M", "K"))
+        batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
         ((rows, columns, groups), (below, beside)), parts, _ = _best(anchor, target)
-        stages, _ = _resident((rows, columns, groups), -(-k * anchor.sizes["bytes"] // ROW_BYTES), target.gpu)
+        steps, gpu = -(-k * anchor.sizes["bytes"] // ROW_BYTES), target.gpu
+        stages, resident = _resident((rows, columns, groups), steps, gpu)
         group = group_of_tiles(-(-m // (rows * below)))
         knobs = {"rows": rows, "columns": columns, "groups": groups, "lines": 1, "stages": stages, "group": group}
         knobs |= {"cluster_rows": below, "cluster_columns": beside}
-        return Config(self.name, {**knobs, KNOB: parts, PERSISTENT: False})
+        tiles = -(-m // (rows * below)) * -(-n // (columns * beside))
+        has_turns = batch * parts * resident == 1 and tiles > gpu.sm_count // (below * beside)
+        return Config(self.name, {**knobs, KNOB: parts, PERSISTENT: has_turns})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         view = None if self._match(func) else find_pointwise(func)
