@@ -84,7 +84,7 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(hidden)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embed(tokens) + self.position(torch.arange(tokens.shape[1]))
+        x = self.embed(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
         x = self.norm(self.layers(x))
         return x[:, -1] @ self.embed.weight.T
 
