@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -267,6 +269,38 @@ class CoreDriver:
                 graph.launch(self._stream)
 
         return replay
+
+    def capture_parts(self, works: Sequence[Callable[[], None]]) -> Callable[[], list[float]]:
+        self._use()
+        flags = self._cuda.CUevent_flags.CU_EVENT_DEFAULT
+        marks = [self._call(self._cuda.cuEventCreate(flags)) for _ in range(len(works) + 1)]
+
+        def mark(event: object) -> None:
+            """A node of the graph: without the flag it would say what comes before what, and keep no time."""
+            stream = self._cuda.CUstream(int(self._streams.builder.stream.handle))
+            external = self._cuda.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL
+            self._call(self._cuda.cuEventRecordWithFlags(event, stream, int(external)))
+
+        def work() -> None:
+            mark(marks[0])
+            for part, event in zip(works, marks[1:], strict=True):
+                part()
+                mark(event)
+
+        replay = self.capture(work)
+        assert replay is not None, "a device has graphs"
+
+        def run() -> list[float]:
+            replay()
+            self.synchronize()
+            return [1e-3 * self._call(self._cuda.cuEventElapsedTime(*pair)) for pair in itertools.pairwise(marks)]
+
+        weakref.finalize(run, self._destroy, marks)
+        return run
+
+    def _destroy(self, events: Sequence[object]) -> None:
+        for event in events:
+            self._cuda.cuEventDestroy(event)
 
     def stream_handle(self) -> int:
         return int(self._stream.handle) or LEGACY_HANDLE

@@ -84,6 +84,9 @@ class Driver(Protocol):
     def capture(self, work: Callable[[], None]) -> Callable[[], None] | None:
         """What launches all that `work` launches at once (a CUDA graph); None where there is no such thing."""
 
+    def capture_parts(self, works: Sequence[Callable[[], None]]) -> Callable[[], list[float]]:
+        """What launches all that these launch at once, waits, and gives the seconds that each took on the device."""
+
     def on_stream(self, stream: object) -> contextlib.AbstractContextManager[None]:
         """Use a caller's stream meanwhile: a handle, or an object with `__cuda_stream__` or `cuda_stream`.
 

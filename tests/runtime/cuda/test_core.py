@@ -56,6 +56,10 @@ def test_a_kernel_runs_is_captured_and_timed() -> None:
     np.testing.assert_array_equal(y.numpy(), 0)  # nothing has run yet
     replay()
     np.testing.assert_array_equal(y.numpy(), 2 * X)
+    y[:] = 0
+    times = driver.capture_parts([work, work, work])
+    assert all(0 < seconds < 1e-3 for run in range(2) for seconds in times())
+    np.testing.assert_array_equal(y.numpy(), 2 * X)
 
 
 def test_torch_shares_memory_and_streams() -> None:

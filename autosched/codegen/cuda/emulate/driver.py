@@ -10,6 +10,7 @@ side in one block of memory.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -193,6 +194,19 @@ class EmulatorDriver:
                 self.launch(entry, launch, addresses)
 
         return replay
+
+    def capture_parts(self, works: Sequence[Callable[[], None]]) -> Callable[[], list[float]]:
+        parts = [self.capture(work) for work in works]
+
+        def run() -> list[float]:
+            marks = [self.record()]
+            for part in parts:
+                assert part is not None, "what launches the same"
+                part()
+                marks.append(self.record())
+            return [self.seconds_between(*pair) for pair in itertools.pairwise(marks)]
+
+        return run
 
     def stream_handle(self) -> int:
         """All streams are the default one."""
