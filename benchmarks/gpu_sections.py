@@ -566,7 +566,24 @@ def memory_bound(bench: Bench) -> Iterable[Case]:
 
         func = functools.partial(of, shape, compute)
         yield Case(name, lambda b, n=name, f=func, p=peer, m=moved: against(b, n, f(), p, size_bytes=m))  # type: ignore[misc]
+    few: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+        "mean of images": ((s(32, 2), 64, s(128, 4), s(128, 4)), (2, 3)),
+        "mean of one image": ((1, 64, s(512, 8), s(512, 8)), (2, 3)),
+        "mean of three columns": ((s(8_000_000, 50), 3), (0,)),
+        "mean of four rows": ((4, s(8_000_000, 50)), (1,)),
+    }
+    for name, (sizes, axes) in few.items():
+        yield _mean_case(name, sizes, axes)
     yield _depthwise_case(s(32, 1), s(144, 3), s(56, 7))
+
+
+def _mean_case(name: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> Case:
+    def peer(torch: Any, tensors: list[Any]) -> Callable[[], Any]:
+        return lambda: tensors[0].mean(axes)
+
+    func = of(shape, lambda x: topi.mean(x, axes))
+    size_bytes = 4.0 * float(np.prod(shape))
+    return Case(name, lambda bench: against(bench, name, func, peer, size_bytes=size_bytes))
 
 
 def _depthwise_case(batch: int, channels: int, size: int) -> Case:

@@ -2,16 +2,17 @@
 
 Each reduction is a launch of its own with the element-wise block behind it. A short one is a thread's; the terms of a
 long one are shared by threads: those of x where the terms lie side by side in memory, else those of y, and x runs over
-results that lie side by side.
+results that lie side by side. Few long sums are cut into parts, for blocks of their own (`sum_parts.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
+from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import (
     blocks_of,
@@ -23,6 +24,16 @@ from autosched.templates.classify import (
 )
 from autosched.templates.cuda.elementwise import widest_vector
 from autosched.templates.cuda.pairs import is_over_pairs
+from autosched.templates.cuda.sum_parts import (
+    KNOB,
+    LINE_BYTES,
+    MOST_PARTS,
+    THREADS,
+    Parts,
+    best_parts,
+    can_be_cut,
+    in_parts,
+)
 from autosched.templates.cuda.threads import (
     BLOCK_X,
     THREAD_X,
@@ -33,6 +44,7 @@ from autosched.templates.cuda.threads import (
     fused,
     inline_injective,
     ordered_loops,
+    power_of_two_above,
     power_of_two_below,
 )
 from autosched.tir import Block, BufferLoad, BufferStore, PrimFunc, as_int
@@ -43,6 +55,7 @@ from autosched.tir.schedule import LoopRV, Schedule
 LEAST_TERMS = 64  # of a sum that is worth sharing
 DEFAULT_THREADS = 256
 SUM_BYTES = 4  # of a sum of smaller floats, of which a vector has as many as of its terms
+MOST_LANES = 8  # neighbouring terms of a thread, each with a sum of its own
 SECTOR_BYTES = 32  # that device memory gives at once
 MOST_SHARED = 256  # threads that share a result by default: more of them wait longer for each other than for memory
 
@@ -75,11 +88,35 @@ def widest(block: Block) -> int:
     return math.gcd(most, as_int(axis.dom.extent), *rows)
 
 
+def lanes_of(block: Block) -> int:
+    """How many neighbouring terms one access to the largest argument takes; 1 where they lie apart."""
+    reads, axis = _largest_reads(block), reduced(block)[-1]
+    if not reads or any(x.indices[-1] is not axis.var for x in reads):
+        return 1
+    rows = [as_int(x.buffer.shape[-1]) for x in reads]
+    most = min(MOST_LANES, VECTOR_BYTES // max(item_bytes(x.buffer.dtype) for x in reads))
+    return math.gcd(most, as_int(axis.dom.extent), *rows)
+
+
+def _sizes(block: Block) -> dict[str, int]:
+    """What a reduction is like.
+
+    single, cut   whether it has one value, and whether parts of it can be combined
+    """
+    items = [item_bytes(x.buffer.dtype) for x in _largest_reads(block)]
+    return {
+        "results": math.prod(extents(spatial(block))), "terms": math.prod(extents(reduced(block))),
+        "contiguous": int(terms_are_contiguous(block)), "widest": widest(block), "bytes": max(items, default=4),
+        "lanes": lanes_of(block) if terms_are_contiguous(block) else 1,
+        "single": int(isinstance(block.body, BufferStore)), "cut": int(can_be_cut(block)),
+    }  # fmt: skip
+
+
 class GeneralReduction:
     """Functions of reductions and element-wise blocks, where no other template knows the form."""
 
     name = "reduction"
-    version: int = 3
+    version: int = 4
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         blocks = blocks_of(func)
@@ -89,60 +126,103 @@ class GeneralReduction:
         if not all(is_injective(b) or (is_reduction(b) and b.init is not None) for b in blocks):
             return None
         largest = max(reductions, key=lambda b: math.prod(extents(reduced(b))))
-        terms, results = math.prod(extents(reduced(largest))), math.prod(extents(spatial(largest)))
-        sizes = {"results": results, "terms": terms, "contiguous": int(terms_are_contiguous(largest))}
-        items = [item_bytes(x.buffer.dtype) for x in _largest_reads(largest)]
-        sizes |= {"widest": widest(largest), "bytes": max(items, default=4)}
-        return Anchor(largest.name_hint, "reduce", sizes)
+        return Anchor(largest.name_hint, "reduce", _sizes(largest))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu
         values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
+        values["most_parts"] = MOST_PARTS
         return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
+        """One launch, or two where those of few results are expected to take less time."""
+        s, gpu = anchor.sizes, target.gpu
+        alone = self._of_one_launch(s, gpu)
+        if not s["cut"] or s["terms"] < LEAST_TERMS:
+            return alone
+        vector = 1 if s["contiguous"] else s["widest"]
+        groups = -(-s["results"] // vector)
+        together = 1
+        if not s["contiguous"]:
+            together = min(max(1, LINE_BYTES // (vector * s["bytes"])), power_of_two_above(groups))
+        shared = alone["shared"]
+        threads = groups * shared if shared > 1 else groups
+        parts = best_parts(
+            s["results"], s["terms"] // s["lanes"], s["bytes"] * s["lanes"], together, threads, gpu, vector
+        )
+        if parts == 1:
+            return alone
+        knobs = {"shared": THREADS // together, "block_size": THREADS, "vector": vector, KNOB: parts}
+        return Config(self.name, knobs)
+
+    def _of_one_launch(self, s: Mapping[str, int], gpu: GpuFacts) -> Config:
         """Threads enough to fill the device; where terms lie far apart, at least a sector of results for a block."""
-        gpu, terms, results = target.gpu, anchor.sizes["terms"], anchor.sizes["results"]
-        if terms < LEAST_TERMS:
-            return Config(self.name, {"shared": 1, "block_size": DEFAULT_THREADS, "vector": 1})
-        vector = anchor.sizes["widest"]
+        terms, results, vector = s["terms"], s["results"], s["widest"]
+        if terms < LEAST_TERMS or not s["single"]:
+            return self._config(1, DEFAULT_THREADS, 1)
         wanted = max(1, gpu.sm_count * gpu.max_threads_per_sm // 2 // max(results, 1))
-        if anchor.sizes["contiguous"]:
+        if s["contiguous"]:
             shared = min(power_of_two_below(max(1, terms // 8)), power_of_two_below(wanted), DEFAULT_THREADS)
-            return Config(self.name, {"shared": max(shared, gpu.warp_size), "block_size": DEFAULT_THREADS, "vector": 1})
+            return self._config(max(shared, gpu.warp_size), DEFAULT_THREADS, 1)
         shared = min(power_of_two_below(max(1, terms // 8)), power_of_two_below(wanted * vector))
-        least = max(1, SECTOR_BYTES // (vector * anchor.sizes["bytes"]))
+        least = max(1, SECTOR_BYTES // (vector * s["bytes"]))
         together = next((n for n in (16, 8, 4, 2) if n > least and results >= n * vector * gpu.sm_count), least)
         shared = min(shared, MOST_SHARED * least // together)
-        return Config(
-            self.name, {"shared": shared, "block_size": max(gpu.warp_size, shared * together), "vector": vector}
-        )
+        return self._config(shared, min(max(gpu.warp_size, shared * together), gpu.max_threads_per_block), vector)
+
+    def _of_parts(self, s: Mapping[str, int], gpu: GpuFacts) -> Config:
+        """How parts are combined: by all multiprocessors, where there are results enough."""
+        config = self._of_one_launch(s, gpu)
+        if config["shared"] > 1:
+            return config
+        threads = power_of_two_below(max(gpu.warp_size, s["results"] // gpu.sm_count))
+        return config.with_knobs(block_size=min(DEFAULT_THREADS, threads))
+
+    def _config(self, shared: int, block_size: int, vector: int) -> Config:
+        return Config(self.name, {"shared": shared, "block_size": block_size, "vector": vector, KNOB: 1})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         sch = Schedule(func)
         inline_injective(sch, func)
+        cut = _in_parts(sch.func, config)
+        if cut:
+            sch = Schedule(cut[-1].func)
+        partial, final = {c.partial: c for c in cut}, {c.final for c in cut}
         outputs = [b for b in func.buffers]
         blocks = list(blocks_of(sch.func))
         while blocks:
             block = blocks.pop(0)
+            if block.name_hint in partial:
+                found = partial[block.name_hint]
+                behind = blocks.pop(0) if found.n_lanes > 1 else None
+                self._bind_reduction(sch, block, behind, config, found)
+                continue
             behind = blocks[0] if blocks and _hangs_on(blocks[0], block, outputs) else None
+            own = self._of_parts(_sizes(block), target.gpu) if block.name_hint in final else config
             if not is_reduction(block):
                 self._bind_elements(sch, block, config)
             elif behind is not None:
                 blocks.pop(0)
-                self._bind_reduction(sch, block, behind, config)
+                self._bind_reduction(sch, block, behind, own)
             else:
-                self._bind_reduction(sch, block, None, config)
+                self._bind_reduction(sch, block, None, own)
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
 
     def _bind_elements(self, sch: Schedule, block: Block, config: Config) -> None:
         outer, _ = ordered_loops(sch, block)
         bind_flat(sch, fused(sch, outer, block.name_hint), config["block_size"], math.gcd(4, widest_vector(block)))
 
-    def _bind_reduction(self, sch: Schedule, block: Block, behind: Block | None, config: Config) -> None:
-        """Results to blocks and one axis of threads, the terms to the other; `behind` is computed with its result."""
+    def _bind_reduction(
+        self, sch: Schedule, block: Block, behind: Block | None, config: Config, parts: Parts | None = None
+    ) -> None:
+        """Results to blocks and one axis of threads, the terms to the other; `behind` is computed with its result.
+
+        parts   what the block's results are parts of: a block takes those of one place, `behind` combines their lanes
+        """
         vector = math.gcd(config["vector"], widest(block))
         shared = min(config["shared"], power_of_two_below(math.prod(extents(reduced(block)))))
+        if not isinstance(block.body, BufferStore):
+            shared = 1  # of several values: threads do not combine them
         along = THREAD_X if terms_are_contiguous(block) else THREAD_Y
         across = THREAD_Y if along == THREAD_X else THREAD_X
         last = block if behind is None else behind
@@ -152,7 +232,8 @@ class GeneralReduction:
         if vector > 1:
             whole, lane = sch.split(whole, [None, vector])
             sch.vectorize(lane)
-        together = dividing(config["block_size"] // shared, as_int(sch.get(whole).extent), shared)
+        results = as_int(sch.get(whole).extent) // (parts.count if parts is not None else 1)
+        together = dividing(config["block_size"] // shared, results, shared)
         group, result = sch.split(whole, [None, together])
         sch.bind(group, BLOCK_X)
         sch.bind(result, across if shared > 1 else THREAD_X)
@@ -160,7 +241,7 @@ class GeneralReduction:
             sch.compute_at(block.name_hint, result, preserve_unit_loops=True)
             sch.set_scope(block.name_hint, 0, "local")  # all threads that share a sum have it
             terms = list(_terms(sch, block))
-            if lane is not None:
+            if lane is not None or (parts is not None and parts.n_lanes > 1):
                 lane = sch.get_loops(block.name_hint)[-len(terms) - 1]
                 sch.vectorize(lane)
         whole_sum = sch.fuse(*terms) if len(terms) > 1 else terms[0]
@@ -172,6 +253,20 @@ class GeneralReduction:
             sch.reorder(*steps, lane)
         if behind is not None and shared > 1:
             sch.bind(sch.add_unit_loop(sch.get_block(behind.name_hint)), along)
+
+
+def _in_parts(func: PrimFunc, config: Config) -> list[Parts]:
+    """The function with its long reductions in parts: what was done, one after the other."""
+    done: list[Parts] = []
+    wanted, least = config.get(KNOB, 1), 2 * config["shared"]
+    for block in blocks_of(func) if wanted > 1 else ():
+        if is_reduction(block) and can_be_cut(block):
+            n_lanes = lanes_of(block) if terms_are_contiguous(block) else 0
+            most = math.prod(extents(reduced(block))) // (least * max(n_lanes, 1))
+            if most > 1:
+                parts = min(wanted, power_of_two_below(most))
+                done.append(in_parts(done[-1].func if done else func, block.name_hint, parts, n_lanes))
+    return done
 
 
 def _terms(sch: Schedule, block: Block) -> Sequence[LoopRV]:

@@ -22,9 +22,10 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import require
-from autosched.templates.classify import blocks_of, is_injective, is_reduction
+from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, spatial
 from autosched.templates.cuda.elementwise import widest_vector
 from autosched.templates.cuda.pairs import is_over_pairs
+from autosched.templates.cuda.sum_parts import best_parts, can_be_cut
 from autosched.templates.cuda.threads import (
     BLOCK_X,
     THREAD_X,
@@ -43,6 +44,7 @@ from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
 
 ELEMENTS_PER_THREAD = 8  # of a row: enough accesses in flight, few enough steps of the reduction
+MOST_THREADS = 512  # of a row by default
 LEAST_THREADS = 128  # in a block: short rows share one
 MOST_HELD = 32  # elements of a row in a thread's registers
 
@@ -77,6 +79,8 @@ class RowReduction:
         anchor = match_rows(func, squares=True)
         if anchor is None or not _needs_own_row(anchor.details) or is_over_pairs(func, target):
             return None
+        if _has_few_results(anchor, target):
+            return None
         return anchor
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -88,7 +92,7 @@ class RowReduction:
     def default(self, anchor: Anchor, target: Target) -> Config:
         gpu, rows, length = target.gpu, anchor.sizes["rows"], anchor.sizes["length"]
         threads = power_of_two_below(max(1, length // ELEMENTS_PER_THREAD))
-        threads = min(max(threads, gpu.warp_size), 512)
+        threads = min(max(threads, gpu.warp_size), MOST_THREADS)
         together = max(1, LEAST_THREADS // threads)
         while together > 1 and rows // together < gpu.sm_count:
             together //= 2
@@ -129,6 +133,18 @@ class RowReduction:
 def _widest(anchor: Anchor) -> int:
     """Bytes of the widest value of a row."""
     return max(item_bytes(b.writes[0].buffer.dtype) for b in anchor.details.blocks)
+
+
+def _has_few_results(anchor: Anchor, target: Target) -> bool:
+    """Whether rows are few long sums alone, which `reduction` shares among more blocks."""
+    rows, length, blocks = anchor.sizes["rows"], anchor.sizes["length"], anchor.details.blocks
+    (first, *others) = [b for b in blocks if is_reduction(b)]
+    behind = blocks[blocks.index(first) + 1 :]
+    if others or not can_be_cut(first) or any(math.prod(extents(spatial(b))) != rows for b in behind):
+        return False
+    threads = rows * min(power_of_two_below(max(1, length // ELEMENTS_PER_THREAD)), MOST_THREADS)
+    size = min(item_bytes(x.buffer.dtype) for x in loads(first.body) if x.buffer is not first.writes[0].buffer)
+    return best_parts(rows, length, size, 1, threads, target.gpu) > 1
 
 
 def _needs_own_row(rows: Rows) -> bool:

@@ -20,8 +20,9 @@ from autosched.ir.structural import structural_equal
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates.base import Applied
-from autosched.templates.cuda.last_wave import KNOB
+from autosched.templates.cuda.last_wave import KNOB as WAVE_PARTS
 from autosched.templates.cuda.parts import over_parts
+from autosched.templates.cuda.sum_parts import KNOB as SUM_PARTS
 from autosched.tir import PrimFunc
 from autosched.tir.function import shape_vars, size_vars, specialize
 from autosched.tir.schedule import Schedule
@@ -67,8 +68,9 @@ def _choices(func: PrimFunc, target: Target) -> Iterator[tuple[PrimFunc, Config]
 
 
 def _of_any_size(config: Config) -> Config:
-    """The configuration without what is chosen for one number of tiles."""
-    return config.with_knobs(**{KNOB: 1}) if config.get(KNOB, 1) != 1 else config
+    """The configuration without what is chosen for one number of tiles or terms."""
+    chosen = {knob: 1 for knob in (WAVE_PARTS, SUM_PARTS) if config.get(knob, 1) != 1}
+    return config.with_knobs(**chosen) if chosen else config
 
 
 def _scheduled(known: PrimFunc, func: PrimFunc, config: Config, target: Target) -> Applied:

@@ -1,7 +1,10 @@
-"""The `reduction` template where its results are those of several rows, and where axes have a single element."""
+"""The `reduction` template: results of several rows, axes of a single element, long sums in parts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import ml_dtypes  # noqa: F401  (NumPy's bfloat16)
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ from autosched.codegen import compile_func
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
-from autosched.templates import apply_config
+from autosched.templates import apply_config, default_config
 from autosched.testing.gpu import run_serially
 from autosched.tir import PrimFunc
 from autosched.tuner.measure.make_reference import make_reference
@@ -47,3 +50,101 @@ def test_results_behind_a_sum_stay_with_their_threads(func: PrimFunc, knobs: tup
         else:
             emulate.run_kernel(kernel, [*inputs, out], order=order)
         np.testing.assert_allclose(out, reference.outputs[0].reshape(out.shape), rtol=1e-4, atol=1e-5)
+
+
+def reduced(shape: tuple[int, ...], compute: Callable[[te.Tensor], te.Tensor], dtype: str = "float32") -> PrimFunc:
+    x = te.placeholder(shape, dtype=dtype, name="x")
+    return create_prim_func([x, compute(x)])
+
+
+CUT = {
+    "all": ((701, 41), lambda x: topi.sum(x), "float32"),
+    "all of a row": ((4099,), lambda x: topi.max(x), "float32"),
+    "mean of images": ((2, 5, 30, 32), lambda x: topi.mean(x, (2, 3)), "float32"),
+    "statistics of channels": ((2, 5, 30, 32), lambda x: topi.variance(x, (0, 2, 3)), "float32"),
+    "columns": ((901, 64), lambda x: topi.sum(x, 0), "float32"),
+    "three columns": ((2001, 3), lambda x: topi.min(x, 0), "float32"),
+    "few rows": ((3, 2003), lambda x: topi.relu(topi.sum(x, 1, True)), "float32"),
+    "squares": ((3, 2048), lambda x: topi.sqrt(topi.sum(topi.multiply(x, x), 1)), "float32"),
+    "product": ((1, 3000), lambda x: topi.prod(x), "float64"),
+    "NaN": ((2, 2048), lambda x: topi.max(x, None, False, True), "float32"),
+    "halves": ((64, 512), lambda x: topi.sum(x), "float16"),
+    "halves, far": ((512, 64), lambda x: topi.mean(x, 0), "bfloat16"),
+    "bytes": ((31, 100), lambda x: topi.max(x), "int8"),
+    "integers": ((3, 9, 91), lambda x: topi.sum(x, (0, 2)), "int32"),
+}
+
+
+@pytest.mark.parametrize("case", CUT)
+@pytest.mark.parametrize("knobs", [(32, 64, 4, 4), (8, 64, 1, 8)], ids=str)
+def test_parts_of_long_sums_are_combined(case: str, knobs: tuple[int, ...]) -> None:
+    func = reduced(*CUT[case])
+    config = Config("reduction", dict(zip(("shared", "block_size", "vector", "sum_parts"), knobs, strict=True)))
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="kernel").kernel
+    assert len(kernel.launches) >= 2
+    reference = make_reference(func)
+    inputs = [np.asarray(x) for x in reference.inputs]
+    expected = reference.outputs[0]
+    if case == "NaN":
+        inputs[0][1, 1031], expected = np.nan, np.full_like(expected, np.nan)
+    tolerance = {"float16": 2e-3, "bfloat16": 1e-2}.get(CUT[case][2], 2e-5)
+    for order in ("late", "ahead"):
+        out = np.full(func.buffers[-1].const_shape(), 77, func.buffers[-1].dtype)
+        emulate.run_kernel(kernel, [*inputs, out], order=order)
+        found, wanted = out.astype(float), expected.astype(float).reshape(out.shape)
+        atol = tolerance * float(np.max(np.abs(wanted), initial=1, where=~np.isnan(wanted)))
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=atol)
+
+
+def test_sums_of_halves_are_rounded_once() -> None:
+    func = reduced((4096,), lambda x: topi.sum(x), "float16")
+    config = Config("reduction", {"shared": 32, "block_size": 32, "vector": 1, "sum_parts": 8})
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="kernel").kernel
+    x, out = np.zeros(4096, np.float16), np.zeros((), np.float16)
+    x[:512], x[512:1024], x[3] = 4, -4, 5  # the first part has 2049, which is no float16
+    emulate.run_kernel(kernel, [x, out])
+    assert out == 1
+
+
+def test_what_a_sum_begins_with_counts_once() -> None:
+    x, k = te.placeholder((2, 1024), name="x"), te.reduce_axis((0, 1024), "k")
+    func = create_prim_func([x, te.compute((2,), lambda i: te.sum(x[i, k], axis=k, init=5.0))])
+    config = Config("reduction", {"shared": 32, "block_size": 32, "vector": 1, "sum_parts": 4})
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="kernel").kernel
+    out = np.zeros(2, np.float32)
+    emulate.run_kernel(kernel, [np.ones((2, 1024), np.float32), out])
+    np.testing.assert_array_equal(out, 1029)
+
+
+H200 = Target("nvidia/nvidia-h200")
+LONG = {
+    "all": ((8192, 4096), lambda x: topi.mean(x)),
+    "few rows": ((4, 10_000_000), lambda x: topi.sum(x, 1)),
+    "images": ((1, 64, 512, 512), lambda x: topi.mean(x, (2, 3))),
+    "three columns": ((1_000_000, 3), lambda x: topi.sum(x, 0)),
+    "columns": ((8192, 4096), lambda x: topi.sum(x, 0)),
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_long_sums_of_few_results_have_blocks_for_the_whole_device(case: str) -> None:
+    func = reduced(*LONG[case])
+    config = default_config(func, H200)
+    assert config.template == "reduction"
+    kernel = compile_func(apply_config(func, config, H200).func, H200, name="kernel").kernel
+    first, _ = kernel.launches
+    assert np.prod(first.grid) >= 2 * H200.gpu.sm_count
+
+
+def test_sums_that_one_launch_does_stay_one() -> None:
+    for shape in (8192, 4096), (3, 1000), (256, 512):
+        assert default_config(reduced(shape, lambda x: topi.sum(x, 1)), H200).template == "rows"
+    assert default_config(reduced((9, 9), lambda x: topi.sum(x)), H200)["sum_parts"] == 1
+
+
+def test_a_long_argmax_is_built() -> None:
+    func = reduced((2, 700), lambda x: topi.argmax(x, 1))
+    kernel = compile_func(apply_config(func, default_config(func, TARGET), TARGET).func, TARGET, name="kernel").kernel
+    x, out = np.random.default_rng(0).standard_normal((2, 700)).astype(np.float32), np.zeros(2, np.int64)
+    emulate.run_kernel(kernel, [x, out])
+    np.testing.assert_array_equal(out, x.argmax(1))
