@@ -17,7 +17,7 @@ from autosched.codegen.cuda.compiled import CompiledCudaKernel
 from autosched.codegen.cuda.source import LaunchWriter
 from autosched.codegen.lower.device import LoweredDevice, lower_device
 from autosched.codegen.lower.flops import count_flops
-from autosched.codegen.lower.launches import LoweredLaunch
+from autosched.codegen.lower.launches import MIN_BLOCKS, LoweredLaunch
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
 from autosched.runtime.cuda.kernel import MOST_BLOCKS, CudaKernel, Launch, LaunchResources, Resources, Sized
@@ -42,7 +42,6 @@ LEAST = {  # compute capability of instructions
 }  # fmt: skip
 ONLY_SM_90A = ("wgmma.",)
 CLUSTERS = (9, 0)  # the first compute capability with clusters of blocks
-MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: it limits a thread's registers
 
 
 @dataclass(frozen=True, slots=True)

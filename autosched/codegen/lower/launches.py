@@ -37,6 +37,7 @@ from autosched.tir.stmt import (
 )
 
 AXES = ("x", "y", "z")
+MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: so many fit a multiprocessor, by few enough registers each
 _NAMES = {"blockIdx": "b", "threadIdx": "t", "clusterCtaIdx": "c"}
 
 
