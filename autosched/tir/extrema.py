@@ -34,6 +34,12 @@ class LastingMin(E.Min):
     __slots__ = ()
 
 
+class NumberMax(E.Max):
+    """The larger one; the number where one is a NaN, as in IEEE 754-2008. GPUs have it as one instruction."""
+
+    __slots__ = ()
+
+
 def keep_nans(body: S) -> S:
     """The statement with the steps of annotated reductions as such, the result so far first."""
 

@@ -6,13 +6,13 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter
-from autosched.codegen.cpu.types import I32, is_signed
+from autosched.codegen.cpu.types import I32, call_intrinsic, is_signed, suffix
 from autosched.tir import expr as E
 from autosched.tir.access import is_own
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import const_int
-from autosched.tir.extrema import LastingMax, LastingMin
+from autosched.tir.extrema import LastingMax, LastingMin, NumberMax
 from autosched.tir.functor import free_vars
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
@@ -94,4 +94,6 @@ def combine(emitter: Emitter, kind: type[E.PrimExpr], dtype: str, x: ir.Value, y
         return b.fmul(x, y)
     if issubclass(kind, LastingMax | LastingMin):
         return emitter.lasting(x, y, ">" if issubclass(kind, E.Max) else "<")
+    if issubclass(kind, NumberMax):
+        return call_intrinsic(b, f"llvm.maxnum.{suffix(x.type)}", x.type, [x, y])
     return b.select(b.fcmp_ordered(">" if kind is E.Max else "<", y, x), y, x)

@@ -28,7 +28,7 @@ from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import is_float, is_int
 from autosched.tir.expr import PrimExpr
-from autosched.tir.extrema import LastingMax, LastingMin
+from autosched.tir.extrema import LastingMax, LastingMin, NumberMax
 
 WORD_BYTES = 8  # of a check's words
 _COMPARE = {E.EQ: "==", E.NE: "!=", E.LT: "<", E.LE: "<=", E.GT: ">", E.GE: ">="}
@@ -145,6 +145,8 @@ class ValueEmitter(MemoryEmitter):
                     return b.fdiv(x, y)
                 case LastingMax() | LastingMin():
                     return self.lasting(x, y, ">" if isinstance(e, E.Max) else "<")
+                case NumberMax():
+                    return call_intrinsic(b, f"llvm.maxnum.{suffix(x.type)}", x.type, [x, y])
                 case E.Max():  # the first operand where one is no number
                     return b.select(b.fcmp_ordered(">", y, x), y, x)
                 case E.Min():

@@ -101,22 +101,6 @@ def cp_async_wait(builder: ir.IRBuilder, groups: int) -> None:
     _assembly(builder, f"cp.async.wait_group {groups};", [], "~{memory}", [])
 
 
-def mbarrier_inval(builder: ir.IRBuilder, barrier: ir.Value) -> None:
-    """Give back the memory of an mbarrier."""
-    _assembly(builder, "mbarrier.inval.shared.b64 [$0];", [], "r,~{memory}", [barrier])
-
-
-def mbarrier_copies(builder: ir.IRBuilder, barrier: ir.Value) -> None:
-    """Let the phase end only when the copies that this thread has begun by `cp_async` have ended."""
-    _assembly(builder, "cp.async.mbarrier.arrive.shared.b64 [$0];", [], "r,~{memory}", [barrier])
-
-
-def mbarrier_test(builder: ir.IRBuilder, barrier: ir.Value, parity: ir.Value) -> None:
-    """Wait until the phase of this parity has ended, as sm_80 can: the thread asks again and again."""
-    text = "{ .reg .pred p; AGAIN: mbarrier.test_wait.parity.shared.b64 p, [$0], $1; @p bra DONE; bra AGAIN; DONE: }"
-    _assembly(builder, text, [], "r,r,~{memory}", [barrier, parity])
-
-
 # dtype: (type of the instruction, letter of its operand)
 ATOMIC_ADDS = {
     "float32": ("f32", "f"), "float64": ("f64", "d"), "float16": ("noftz.f16", "h"), "int32": ("s32", "r"),
@@ -171,6 +155,54 @@ def wgmma(
 def wgmma_wait(builder: ir.IRBuilder, c: Sequence[ir.Value]) -> list[ir.Value]:
     """The sums when all products have ended."""
     return _tied(builder, "wgmma.wait_group.sync.aligned 0;", "f" if c[0].type == F32 else "r", c, [])
+
+
+def wgmma_begin(
+    builder: ir.IRBuilder, kind: str, columns: int, c: Sequence[ir.Value] | int, a: Sequence[ir.Value], b: ir.Value,
+    b_along_n: bool, upper: int, products: Sequence[tuple[int, int, int]],
+) -> list[ir.Value]:  # fmt: skip
+    """Begin c + a * b of 16-bit floats by the four warps of a warpgroup, as one group of products.
+
+    c         sums of each thread, as for `wgmma`; a number: so many that begin at 0
+    a         the lower half of its descriptor, or registers: 4 for each 64 x 16 of it, tiles of 64 rows one after the
+              other
+    b, upper  the lower half of its descriptor, the upper half of both
+    products  (tile of 64 rows, what is added to a in units of 16 bytes or its first register, what is added to b) of
+              each instruction, in the order of the sums
+    """
+    name, _ = _GROUP_PRODUCTS[kind]
+    n, per_tile, fresh = (c, columns // 2, True) if isinstance(c, int) else (len(c), columns // 2, False)
+    first = n if fresh else 2 * n  # the number of the first operand that is not a sum
+    in_registers, last = len(a) > 1, first + len(a)
+    lines = ["{ .reg .pred p, q; .reg .b32 x; .reg .b64 da, db;"]
+    lines.append("setp.ne.b32 p, 1, 0; setp.ne.b32 q, 0, 0; wgmma.fence.sync.aligned;")
+    begun: set[int] = set()
+    for tile, from_a, from_b in products:
+        sums = ", ".join(f"${i}" for i in range(tile * per_tile, (tile + 1) * per_tile))
+        keeps = "q" if fresh and tile not in begun else "p"
+        begun.add(tile)
+        if in_registers:
+            operand = f"{{{', '.join(f'${first + from_a + i}' for i in range(4))}}}"
+            tail = f"1, 1, {int(b_along_n)}"
+        else:
+            lines.append(f"add.s32 x, ${first}, {from_a}; mov.b64 da, {{x, {upper}}};")
+            operand, tail = "da", f"1, 1, 0, {int(b_along_n)}"
+        lines.append(f"add.s32 x, ${last}, {from_b}; mov.b64 db, {{x, {upper}}};")
+        lines.append(f"wgmma.mma_async.sync.aligned.m64n{columns}{name} {{{sums}}}, {operand}, db, {keeps}, {tail};")
+    lines.append("wgmma.commit_group.sync.aligned; }")
+    ties = [] if isinstance(c, int) else [str(i) for i in range(n)]
+    constraints = ",".join([*["=f"] * n, *ties, *["r"] * len(a), "r", "~{memory}"])
+    own = [] if isinstance(c, int) else list(c)
+    return _assembly(builder, " ".join(lines), [F32] * n, constraints, [*own, *a, b])
+
+
+def wgmma_end(builder: ir.IRBuilder, left: int, registers: Sequence[ir.Value]) -> list[ir.Value]:
+    """The registers of products, sums and operands, when only the last `left` groups of products still run."""
+    letters = ["f" if x.type == F32 else "r" for x in registers]
+    ties = [str(i) for i in range(len(registers))]
+    constraints = ",".join([*(f"={letter}" for letter in letters), *ties, "~{memory}"])
+    text = f"wgmma.wait_group.sync.aligned {left};"
+    return _assembly(builder, text, [x.type for x in registers], constraints, registers)
 
 
 def _tied(
@@ -233,12 +265,6 @@ def mbarrier_wait(builder: ir.IRBuilder, barrier: ir.Value, parity: ir.Value) ->
         "{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @p bra DONE; bra AGAIN; DONE: }"
     )
     _assembly(builder, text, [], "r,r,~{memory}", [barrier, parity])
-
-
-def bulk_copy(builder: ir.IRBuilder, size: int, target: ir.Value, source: ir.Value, barrier: ir.Value) -> None:
-    """Begin to copy bytes, a multiple of 16, from device to shared memory and tell an mbarrier of them."""
-    text = f"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], {size}, [$2];"
-    _assembly(builder, text, [], "r,l,r,~{memory}", [target, source, barrier])
 
 
 def tensor_copy(

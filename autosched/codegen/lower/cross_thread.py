@@ -28,14 +28,15 @@ from autosched.tir.access import is_own
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, all_of, const_int
-from autosched.tir.extrema import LastingMax, LastingMin
+from autosched.tir.extrema import LastingMax, LastingMin, NumberMax
 from autosched.tir.functor import free_vars, loads, rewrite, substitute
 from autosched.tir.simplify import split_conditions
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, SeqStmt, Stmt, seq
 
 LANES = "lanes"  # lanes(op, value, width): a value of `width` neighbours along threadIdx.x, combined
 COMBINE: Mapping[str, type[E.BinaryOp]] = {
-    "add": E.Add, "mul": E.Mul, "lasting max": LastingMax, "lasting min": LastingMin, "max": E.Max, "min": E.Min,
+    "add": E.Add, "mul": E.Mul, "lasting max": LastingMax, "lasting min": LastingMin,
+    "number max": NumberMax, "max": E.Max, "min": E.Min,
 }  # fmt: skip
 WARP = 32
 MANY_PARTS, AT_LAST = 32, 8  # so many parts become so few before every thread combines those

@@ -21,7 +21,8 @@ What a schedule may use (what templates are written with):
 - `storage_align`, `unroll`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that a tile does not
   divide are guarded; guards that would only spare unused registers are dropped.
 - scope "wgmma.accumulator" with the annotation "warp_specialized_stages" of a loop, on sm_90a: products of warpgroups,
-  fed by a warp that only copies; see `warpgroups.py`.
+  fed by a warp that only copies; see `warpgroups.py`. With the annotation "warp_copied_stages" instead: several
+  products that follow on each other, with the scope "wgmma.matrix_a"; see `warpgroup_chain.py`.
 - scopes "wmma.matrix_a", "wmma.matrix_b" and "wmma.accumulator": tensor cores; see `fragments.py`.
 - annotations "software_pipeline_stage", "software_pipeline_order" and "software_pipeline_async_stages" of a loop: its
   statements work on different iterations; copies of 4, 8 or 16 bytes are asynchronous; see `software_pipeline.py`.
@@ -43,7 +44,7 @@ import numpy as np
 
 from autosched.codegen.lower.align import buffer_alignments
 from autosched.codegen.lower.asserts import lower_asserts
-from autosched.codegen.lower.barriers import guarded_by_mbarriers, place_barriers
+from autosched.codegen.lower.barriers import place_barriers
 from autosched.codegen.lower.compact import Sharing, compact_buffers
 from autosched.codegen.lower.cross_thread import lower_cross_thread
 from autosched.codegen.lower.dissolve import dissolve_blocks
@@ -69,6 +70,7 @@ from autosched.codegen.lower.software_pipeline import pipeline_loops
 from autosched.codegen.lower.swizzle import buffers_to_swizzle, swizzle, swizzled
 from autosched.codegen.lower.tidy import tidy
 from autosched.codegen.lower.vthreads import lower_vthreads
+from autosched.codegen.lower.warpgroup_chain import lower_warpgroup_chain
 from autosched.codegen.lower.warpgroups import lower_warpgroups
 from autosched.codegen.lower.zero_fill import zero_fill
 from autosched.errors import CodegenError
@@ -114,8 +116,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     outside = frozenset(func.buffers) | used_by_nests(func.body)
     root = lower_cross_thread(lower_asserts(keep_nans(bind_shared_values(func.body))), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
-    lowered = lower_ptx(body)
-    body, addressed, buffers = lowered.body, lowered.addressed, (*buffers, *lowered.mbarriers)
+    body, addressed = lower_ptx(body)
     became = {b: b for b in (*func.buffers, *buffers)}
     most = largest_sizes((*func.buffers, *buffers))
     symbols = {v: Var(v.name, INDEX) for v in shape_vars(func)}
@@ -175,6 +176,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         whole = pipeline_loops(whole, {b.dtype: item_bytes(b.dtype) for b in _used(whole)}, instructions)
         if instructions:
             whole = lower_warpgroups(whole, launch, [became[b] for b in func.buffers])
+            whole = lower_warpgroup_chain(whole, launch, [became[b] for b in func.buffers])
             whole = lower_fragments(whole, launch)
         else:
             whole = without_instructions(whole)
@@ -208,11 +210,10 @@ def _finish(launch: LoweredLaunch, body: Stmt) -> None:
             hint="compute what follows the product in registers",
         )
     sizes = {b.dtype: item_bytes(b.dtype) for b in shared}
-    alone = frozenset() if launch.by_mbarrier else guarded_by_mbarriers(body)
-    body, offsets, total = plan_shared(body, sizes, alone)
-    guarded = {b: at for b, at in offsets.items() if b not in launch.by_mbarrier}
-    ranges = {b: ("shared", at, at + buffer_size(b, sizes[b.dtype])) for b, at in guarded.items()}
-    launch.body = place_barriers(body, ranges, launch.thread_vars, launch.threads)
+    body, offsets, total = plan_shared(body, sizes)
+    ranges = {b: ("shared", at, at + buffer_size(b, sizes[b.dtype])) for b, at in offsets.items()}
+    # whole warps part where one of them copies, and what they share is guarded
+    launch.body = body if launch.by_mbarrier else place_barriers(body, ranges, launch.thread_vars)
     launch.shared, launch.shared_bytes = offsets, total
     launch.wants_dynamic = total > STATIC_SHARED_BYTES
 

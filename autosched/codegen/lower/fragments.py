@@ -46,12 +46,14 @@ from autosched.tir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse,
 
 MATRIX_A, MATRIX_B, ACCUMULATOR = "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator"
 GROUP_ACCUMULATOR = "wgmma.accumulator"  # of a warpgroup, see `warpgroups.py`
+GROUP_MATRIX_A = "wgmma.matrix_a"  # the same, see `warpgroup_chain.py`
 ROW_VALUES = "wmma.rows"
-SCOPES = (MATRIX_A, MATRIX_B, ACCUMULATOR, GROUP_ACCUMULATOR, ROW_VALUES)
+SCOPES = (MATRIX_A, MATRIX_B, ACCUMULATOR, GROUP_ACCUMULATOR, GROUP_MATRIX_A, ROW_VALUES)
 LANES = 32
 ROW_LANES = 4  # lanes that have elements of one row
 _START = {
     "add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf, "lasting max": -math.inf, "lasting min": math.inf,
+    "number max": -math.inf,
 }  # fmt: skip
 ROWS, COLUMNS = 16, 8  # of a tile of the result
 TO_TF32 = "to_tf32"
@@ -84,7 +86,7 @@ def lower_fragments(body: Stmt, launch: LoweredLaunch) -> Stmt:
     buffers = {n.buffer for n in preorder(body) if isinstance(n, BufferLoad | BufferStore) and is_fragment(n.buffer)}
     if not buffers:
         return body
-    if any(b.scope == GROUP_ACCUMULATOR for b in buffers):
+    if any(b.scope in (GROUP_ACCUMULATOR, GROUP_MATRIX_A) for b in buffers):
         raise CodegenError(
             "a product of a warpgroup is not in a loop with copies of its own",
             hint='annotate the loop over tiles of the reduction with "warp_specialized_stages"',
@@ -144,6 +146,7 @@ class Fragments:
     places: dict[Buffer, Place] = field(default_factory=dict)
 
     accumulator = ACCUMULATOR
+    matrix_a = MATRIX_A
     rows = ROWS  # of a tile of the result
 
     def first_row(self) -> PrimExpr:
@@ -197,14 +200,14 @@ class Fragments:
 
     def declare_rows(self, buffer: Buffer, shape: Sequence[int]) -> Place:
         """The registers of a value for each row: those of two rows of a tile in each lane."""
-        if buffer.dtype != "float32" or shape[-1] % ROWS or any(s != 1 for s in shape[:-1]):
+        if buffer.dtype != "float32" or shape[-1] % self.rows or any(s != 1 for s in shape[:-1]):
             raise CodegenError(
                 f"the rows' values '{buffer.name}' are {buffer.dtype} {list(shape)}",
-                hint=f"have a float32 for each row of a tile, a multiple of {ROWS} of them",
+                hint=f"have a float32 for each row of a tile, a multiple of {self.rows} of them",
             )
-        count = shape[-1] // ROWS
+        count = shape[-1] // self.rows
         registers = Buffer(buffer.name, (IntImm(count), IntImm(2)), buffer.dtype, scope="local")
-        self.places[buffer] = Place(registers, (count, 1), (ROWS, 1))
+        self.places[buffer] = Place(registers, (count, 1), (self.rows, 1))
         return self.places[buffer]
 
     def is_transposed(self, buffer: Buffer, body: Stmt) -> bool:
@@ -226,7 +229,7 @@ class Fragments:
                 raise CodegenError(f"loop '{loop.loop_var.name}' around a fragment has no constant extent from 0")
         if operands:
             return self.product(nest, operands)
-        if target.scope in (MATRIX_A, MATRIX_B):
+        if target.scope in (self.matrix_a, MATRIX_B):
             return self.load(nest)
         return self.elements(nest)
 
@@ -352,23 +355,26 @@ class Fragments:
         term = value.b if own[0] else value.a
         if sum(own) != 1 or any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in preorder(term)):
             raise CodegenError(f"'{store.buffer.name}' is combined with itself")
-        part = Buffer(f"{store.buffer.name}_part", (IntImm(1),), store.buffer.dtype, scope="local")
-        at, start = (IntImm(0),), E.const(_START[name], store.buffer.dtype)
-        load, kind = BufferLoad(part, at), COMBINE[name]
-        update: Stmt = BufferStore(part, kind(load, lowered(term)), at)
+        # those of even and of odd columns apart: two chains of operations that wait for each other
+        part = Buffer(f"{store.buffer.name}_part", (IntImm(2),), store.buffer.dtype, scope="local")
+        which, start = Var("which", self.lane.dtype), E.const(_START[name], store.buffer.dtype)
+        kind, (even, odd) = COMBINE[name], (BufferLoad(part, (IntImm(i),)) for i in range(2))
+        update: Stmt = BufferStore(part, kind(BufferLoad(part, (which,)), lowered(term)), (which,))
         if condition is not None:
             update = IfThenElse(condition, update)
         result = BufferLoad(self.places[store.buffer].registers, of_row)
-        together = Call(COMBINED, (StringImm(name), load, IntImm(ROW_LANES)), part.dtype)
+        together = Call(COMBINED, (StringImm(name), even, IntImm(ROW_LANES)), part.dtype)
 
         def around(inner: Callable[[Stmt], Stmt]) -> Stmt:
             # one element after the other: lanes of a vector cannot be added up in one register
             body = inner(update)
             assert isinstance(body, For) and isinstance(body.body, For), "loops over tiles and pairs"
             pairs = replace(body.body, kind=LoopKind.UNROLLED)
+            pairs = substitute(pairs, {which: pairs.loop_var})
             return Allocate(part, seq(
-                BufferStore(part, start, at), replace(body, body=pairs), BufferStore(part, together, at),
-                BufferStore(result.buffer, kind(result, load), of_row),
+                *(BufferStore(part, start, x.indices) for x in (even, odd)), replace(body, body=pairs),
+                BufferStore(part, kind(even, odd), even.indices), BufferStore(part, together, even.indices),
+                BufferStore(result.buffer, kind(result, even), of_row),
             ))  # fmt: skip
 
         return around
@@ -383,10 +389,10 @@ class Fragments:
             for x in used
             for i, j in zip(x.indices[-2:], source.indices[-2:] if x.buffer is source.buffer else source.indices[-2:-1])
         )
-        if nest.store.buffer.scope != MATRIX_A or bits is None or nest.conditions or not same:
+        if nest.store.buffer.scope != self.matrix_a or bits is None or nest.conditions or not same:
             raise CodegenError(
                 f"the fragment '{nest.store.buffer.name}' is filled from the accumulator '{source.buffer.name}'",
-                hint='that can be a 16-bit "wmma.matrix_a", with an element for each of the accumulator',
+                hint=f'that can be a 16-bit "{self.matrix_a}", with an element for each of the accumulator',
             )
         (rows, n_rows, row_rest), (steps, n_steps, step_rest) = (
             self.parts(i, nest.loops) for i in nest.store.indices[-2:]
@@ -396,8 +402,8 @@ class Fragments:
             raise CodegenError(f"'{nest.store.buffer.name}' is filled from the accumulator in another order")
         depth = 8 * place.per_word
         it, kt = Var("row_tile", self.lane.dtype), Var("step", self.lane.dtype)
-        (row_tile, count), (step, n) = self.tiles(n_rows, ROWS, row_rest), self.tiles(n_steps, depth, step_rest)
-        row_from, _ = self.tiles(n_rows, ROWS, others[0][2])
+        (row_tile, count), (step, n) = self.tiles(n_rows, self.rows, row_rest), self.tiles(n_steps, depth, step_rest)
+        row_from, _ = self.tiles(n_rows, self.rows, others[0][2])
         column_from, _ = self.tiles(n_steps, COLUMNS, others[1][2])
         statements: list[Stmt] = []
         for w in range(4):
@@ -410,10 +416,10 @@ class Fragments:
                 def step_of(x: object, at: tuple[PrimExpr, ...] = at, of_row: tuple[PrimExpr, ...] = of_row) -> object:
                     if isinstance(x, BufferLoad) and is_fragment(x.buffer):
                         own = self.places[x.buffer].registers
-                        return BufferLoad(own, at if x.buffer.scope == ACCUMULATOR else of_row)
+                        return BufferLoad(own, at if x.buffer.scope == self.accumulator else of_row)
                     return x
 
-                row = it * ROWS + (half * 8 + E.floordiv(self.lane, ROW_LANES))
+                row = it * self.rows + half * 8 + self.first_row()
                 k = kt * depth + (block * 8 + e + E.floormod(self.lane, ROW_LANES) * 2)
                 values = {**self.solved(rows, row), **self.solved(steps, k)}
                 value = substitute(rewrite(nest.store.value, step_of), values)
@@ -422,7 +428,7 @@ class Fragments:
                 word = part if word is None else E.bitwise("bitwise_or", word, part)
             assert word is not None, "a word has elements"
             statements.append(BufferStore(place.registers, word, (it + row_tile, kt + step, IntImm(w))))
-        assert values_place.tile == (ROWS, COLUMNS), "the source is an accumulator"
+        assert values_place.tile == (self.rows, COLUMNS), "the source is an accumulator"
         return _loop(it, count, _loop(kt, n, seq(*statements)))
 
     def load(self, nest: Nest) -> Stmt:
@@ -430,7 +436,7 @@ class Fragments:
         place = self.places[nest.store.buffer]
         source = stripped(nest.store.value)
         loads = (x for x in preorder(nest.store.value) if isinstance(x, BufferLoad))
-        accumulated = [x for x in loads if x.buffer.scope == ACCUMULATOR]
+        accumulated = [x for x in loads if x.buffer.scope == self.accumulator]
         if accumulated:
             return self.from_accumulator(nest, accumulated[0])
         if nest.conditions or not isinstance(source, BufferLoad):

@@ -44,14 +44,6 @@ from dataclasses import dataclass, field
 
 from autosched.codegen.lower.barriers import barrier
 from autosched.codegen.lower.fragments import COLUMNS, GROUP_ACCUMULATOR, Fragments, Nest, Place, stripped, whole_tiles
-from autosched.codegen.lower.instructions import (
-    MBARRIER_ARRIVE,
-    MBARRIER_EXPECT,
-    MBARRIER_FENCE,
-    MBARRIER_INIT,
-    MBARRIER_WAIT,
-    MBARRIERS,
-)
 from autosched.codegen.lower.launches import LoweredLaunch, ThreadAxis
 from autosched.codegen.lower.loops import WARP_STAGES
 from autosched.codegen.lower.partition import KEEP_WHOLE
@@ -70,13 +62,19 @@ from autosched.tir.stmt import Allocate, Evaluate, For, IfThenElse, LoopKind, Se
 
 WGMMA, WGMMA_WAIT, TENSOR_COPY = "wgmma", "wgmma_wait", "tensor_copy"
 CLUSTER_ARRIVE, CLUSTER_WAIT = "cluster_arrive", "cluster_wait"
-OPERATIONS = (WGMMA, WGMMA_WAIT, TENSOR_COPY, CLUSTER_ARRIVE, CLUSTER_WAIT, MBARRIER_FENCE, *MBARRIERS)
+MBARRIER_INIT, MBARRIER_ARRIVE, MBARRIER_EXPECT, MBARRIER_WAIT, MBARRIER_FENCE = (
+    "mbarrier_init", "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "mbarrier_fence",
+)  # fmt: skip
+OPERATIONS = (
+    WGMMA, WGMMA_WAIT, TENSOR_COPY, MBARRIER_INIT, MBARRIER_ARRIVE, MBARRIER_EXPECT, MBARRIER_WAIT, MBARRIER_FENCE,
+    CLUSTER_ARRIVE, CLUSTER_WAIT,
+)  # fmt: skip
 GROUP, WARP, ROWS = 128, 32, 64  # threads of a warpgroup and of a warp, rows of one instruction
 SLAB_BYTES = 128  # of a row in shared memory
 MOST_COLUMNS = 256
 
 # by the element's dtype: (bytes, name of the instruction's operands)
-_KINDS = {"float16": (2, "f16"), "uint16": (2, "bf16"), "float32": (4, "tf32"), "int8": (1, "s8")}
+KINDS = {"float16": (2, "f16"), "uint16": (2, "bf16"), "float32": (4, "tf32"), "int8": (1, "s8")}
 
 
 def lower_warpgroups(body: Stmt, launch: LoweredLaunch, arguments: Sequence[Buffer]) -> Stmt:
@@ -96,11 +94,11 @@ def lower_warpgroups(body: Stmt, launch: LoweredLaunch, arguments: Sequence[Buff
             f"a loop with '{WARP_STAGES}' is in a launch with threads along {', '.join(a.tag for a in threads)}",
             hint="bind warpgroups to threadIdx.y, and nothing to the other axes",
         )
-    return _Specializer(launch, list(arguments), loops[0]).run(body)
+    return _Specializer(launch, list(arguments), loop=loops[0]).run(body)
 
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
+class BoxCopy:
     """A box of an argument that becomes a shared buffer.
 
     base    index of the box' first element
@@ -115,7 +113,7 @@ class _Copy:
     shared: tuple[ThreadAxis, ...] = ()
 
 
-class _Accumulators(Fragments):
+class Accumulators(Fragments):
     """Registers of a warpgroup: lane 32 w + l holds rows 16 w + l / 4 and eight below of each 64."""
 
     __slots__ = ()
@@ -133,14 +131,193 @@ class _Accumulators(Fragments):
 
 
 @dataclass(slots=True)
-class _Specializer:
+class Boxes:
+    """Copies of a launch as boxes of its arguments."""
+
     launch: LoweredLaunch
     arguments: list[Buffer]
-    loop: For
     analyzer: Analyzer = field(default_factory=Analyzer)
     thread: Var = field(default_factory=lambda: Var("tx", "int32"))
     around: tuple[For, ...] = ()  # loops over the tiles of a block, the outermost first
     guards: dict[Hashable, PrimExpr] = field(default_factory=dict)  # conditions that say whether a block has a tile
+
+    @property
+    def cluster(self) -> tuple[ThreadAxis, ...]:
+        """The axes of the cluster; a block's rank counts along the first one first."""
+        return tuple(a for a in self.launch.axes if a.tag.startswith("clusterCtaIdx") and a.extent > 1)
+
+    @property
+    def n_ctas(self) -> int:
+        """Blocks of a cluster."""
+        return math.prod(self.launch.cluster)
+
+    def is_guard(self, condition: PrimExpr) -> bool:
+        """Whether a condition says that a block has one more tile: false in its last turns alone."""
+        form, loops = difference(condition, self.analyzer), {x.loop_var for x in self.around}
+        used = free_vars(condition)
+        if form is None or not used & loops:
+            return False
+        block_vars = {a.var for a in self.launch.axes if a.tag.startswith("blockIdx")}
+        grows = all(factor > 0 for factor, atom in form.terms.values() if free_vars(atom) & loops)
+        if not grows or not used <= loops | block_vars:
+            return False
+        self.guards[form_key(condition)] = condition
+        return True
+
+    def copy(self, part: Stmt, group: ThreadAxis | None) -> BoxCopy:
+        """A statement of the loop as a copy of a box."""
+        nest = Nest.of(part)
+        if nest is None or not is_shared(nest.store.buffer):
+            raise CodegenError("a statement before the product is no copy into a shared buffer")
+        store, value = nest.store, nest.store.value
+        conditions = list(nest.conditions)
+        if isinstance(value, Call) and value.op == "if_then_else" and _is_zero(value.args[2]):
+            conditions += split_conditions(value.args[0])
+            value = value.args[1]
+        name = store.buffer.name
+        if not isinstance(value, BufferLoad) or value.buffer not in self.arguments:
+            raise CodegenError(
+                f"the shared buffer '{name}' is no plain copy of an argument",
+                hint="compute what feeds the product first",
+            )
+        value = BufferLoad(value.buffer, tuple(map(_as_narrow, value.indices)))
+        zero = {x.loop_var: E.const(0, x.loop_var.dtype) for x in nest.loops}
+        base = tuple(self.analyzer.simplify(substitute(i, zero)) for i in value.indices)
+        wanted = [self.steps(i, zero) for i in store.indices[-2:]]
+        found = [self.steps(i, zero) for i in value.indices]
+        dims = [[d for d, x in enumerate(found) if w and x == w] for w in wanted]
+        rest = [d for d, x in enumerate(found) if x and all(d not in ds for ds in dims)]
+        sizes = [const_int(s) or 0 for s in store.buffer.shape]
+        covered = [1 + sum(c * (_extent(nest, v) - 1) for v, c in w.items()) for w in wanted]
+        if (
+            any(len(ds) != 1 for ds in dims) or rest or dims[1][0] != value.buffer.ndim - 1 or covered != sizes[-2:]
+            or any(s != 1 for s in sizes[:-2])
+        ):  # fmt: skip
+            raise CodegenError(
+                f"the copy into the shared buffer '{name}' is no box of '{value.buffer.name}'",
+                hint="leave its loops as compute_at makes them, and choose tiles that are no larger than the argument",
+            )
+        used = {v for i in base for v in free_vars(i)}
+        alike = tuple(a for a in self.cluster if a.var not in used)
+        made = BoxCopy(store.buffer, value.buffer, base, (dims[0][0], dims[1][0]), alike)
+        for c in conditions:
+            is_one_thread = isinstance(c, E.EQ) and group is not None and c.a is group.var
+            if (
+                not is_one_thread
+                and not any(self.is_bound(c, value.indices[d], value.buffer.shape[d]) for d in range(value.buffer.ndim))
+                and not self.is_guard(c)
+            ):
+                raise CodegenError(f"the copy into the shared buffer '{name}' has the condition {c}")
+        self.check_box(made)
+        return made
+
+    def steps(self, index: PrimExpr, zero: dict[Var, PrimExpr]) -> dict[Var, int]:
+        """How an index moves with each loop; other atoms with a loop in them are refused."""
+        found: dict[Var, int] = {}
+        for factor, atom in self.analyzer.linear(index).terms.values():
+            if isinstance(atom, Var) and atom in zero:
+                found[atom] = factor
+            elif free_vars(atom) & zero.keys():
+                raise CodegenError(f"the index {index} of a copy is no sum of loop variables")
+        return found
+
+    def is_bound(self, condition: PrimExpr, index: PrimExpr, size: PrimExpr) -> bool:
+        """Whether a condition says that an index is below a size."""
+        form = difference(condition, self.analyzer)
+        if form is None or const_int(size) is None:
+            return False
+        rest = Linear().add(form).add(self.analyzer.linear(index), -1)
+        return not rest.terms and rest.const == 1 - (const_int(size) or 0)
+
+    def check_box(self, c: BoxCopy) -> None:
+        item = item_bytes_of(c.target)
+        outer, inner = (const_int(s) or 0 for s in c.target.shape[-2:])
+        shape = [const_int(s) or 0 for s in c.source.shape]
+        if inner * item % SLAB_BYTES or outer % 8 or outer > MOST_BOX or not 2 <= len(shape) <= 5:
+            raise CodegenError(
+                f"the shared buffer '{c.target.name}' of {outer} x {inner} elements is no box that one copy can bring",
+                hint=f"let rows have a multiple of {SLAB_BYTES} bytes, and tiles a multiple of 8, {MOST_BOX} at most",
+            )
+        if 0 in shape or shape[-1] * item % 16 or c.source.strides:
+            raise CodegenError(
+                f"rows of '{c.source.name}' do not begin at multiples of 16 bytes, as copies of boxes want it"
+            )
+
+    def with_stages(self, c: BoxCopy, stages: int) -> Buffer:
+        """The buffer as the copies leave it: stages, slabs of the innermost dimension, rows, elements of a row."""
+        outer, inner = (const_int(s) or 0 for s in c.target.shape[-2:])
+        span = SLAB_BYTES // item_bytes_of(c.target)
+        shape = tuple(IntImm(n) for n in (stages, inner // span, outer, span))
+        return Buffer(c.target.name, shape, c.target.dtype, scope="shared.dyn")
+
+    def boxes(self, c: BoxCopy, target: Buffer, stage: PrimExpr, ready: Buffer) -> list[Stmt]:
+        """The copies of one iteration, a slab each: of whole slabs, or of a part of the rows of all, in a cluster."""
+        _, slabs, outer, span = (const_int(s) or 0 for s in target.shape)
+        rank = c.source.ndim
+        parts = math.prod(a.extent for a in c.shared)
+        own: PrimExpr = IntImm(0)
+        for a in reversed(c.shared):
+            own = E.add(E.mul(own, a.extent), E.cast("int32", a.var))
+        first_slab: PrimExpr = IntImm(0)
+        first_row: PrimExpr = IntImm(0)
+        if slabs % parts == 0:
+            slabs //= parts
+            first_slab = self.analyzer.simplify(E.mul(own, slabs))
+        elif outer % (8 * parts) == 0:
+            outer //= parts
+            first_row = self.analyzer.simplify(E.mul(own, outer))
+        else:
+            raise CodegenError(
+                f"{parts} blocks cannot share the copy of {outer} rows into '{target.name}'",
+                hint="use a tile of which each block of the cluster copies a multiple of 8 rows",
+            )
+        mask, first = self.receivers(c)
+        box = tuple(outer if d == c.dims[0] else span if d == c.dims[1] else 1 for d in range(rank))
+        shape = tuple(const_int(s) or 0 for s in c.source.shape)
+        wanted = TensorMap(self.arguments.index(c.source), item_bytes_of(target), shape, box)
+        place = next((b for b, m in self.launch.tensor_maps.items() if m == wanted), None)
+        if place is None:
+            place = Buffer(f"{c.source.name}_map", (IntImm(128),), "uint8")
+            self.launch.tensor_maps[place] = wanted
+        made = []
+        for slab in range(slabs):
+            at_slab = self.analyzer.simplify(E.add(first_slab, slab))
+            steps = {c.dims[0]: first_row, c.dims[1]: E.mul(at_slab, span)}
+            at = [self.analyzer.simplify(E.add(i, steps[d])) if d in steps else i for d, i in enumerate(c.base)]
+            zero = IntImm(0)
+            made.append(
+                call_op(
+                    TENSOR_COPY,
+                    BufferLoad(target, (stage, at_slab, first_row, zero)),
+                    BufferLoad(place, (zero,)),
+                    BufferLoad(ready, (stage,)),
+                    IntImm(mask),
+                    first,
+                    *(E.cast("int32", i) for i in at),
+                )
+            )
+        return made
+
+    def receivers(self, c: BoxCopy) -> tuple[int, PrimExpr]:
+        """The blocks of a cluster that get a copy: (a bit for the rank of each, by how much the bits move).
+
+        (0, 0) where it is the block's own.
+        """
+        ranks, first, step = [0], E.const(0, "int32"), 1
+        for a in self.cluster:
+            if a in c.shared:
+                ranks = [r + step * i for r in ranks for i in range(a.extent)]
+            else:
+                first = E.add(first, E.mul(E.cast("int32", a.var), step))
+            step *= a.extent
+        if not c.shared:
+            return 0, E.const(0, "int32")
+        return sum(1 << r for r in ranks), self.analyzer.simplify(first)
+
+
+@dataclass(slots=True)
+class _Specializer(Boxes):
+    loop: For = field(kw_only=True)
 
     def run(self, body: Stmt) -> Stmt:
         group = next((a for a in self.launch.axes if a.tag == "threadIdx.y"), None)
@@ -182,25 +359,25 @@ class _Specializer:
         self.launch.by_mbarrier = frozenset((*versions.values(), ready, free))
         stage, round_ = E.floormod(turn, stages), E.floordiv(turn, stages)
 
-        accumulators = _Accumulators(self.thread, self.analyzer)
+        accumulators = Accumulators(self.thread, self.analyzer)
         product, result = self.product(parts[-1], copies, versions, stage, accumulators)
         last = E.floormod(turn + (stages - 1), stages)
         is_first_lane = E.compare(E.EQ, E.floormod(self.thread, WARP), E.const(0, "int32"))
         is_telling = E.And(is_first_lane, E.compare(E.GT, turn, E.const(0, turn.dtype)))
         ranks: list[tuple[PrimExpr, ...]] = [(IntImm(i),) for i in range(self.n_ctas)] if self.n_ctas > 1 else [()]
         multiply = self.like_loop(
-            _call(MBARRIER_WAIT, BufferLoad(ready, (stage,)), E.floormod(round_, 2)),
+            call_op(MBARRIER_WAIT, BufferLoad(ready, (stage,)), E.floormod(round_, 2)),
             product,
-            *(_call(MBARRIER_ARRIVE, BufferLoad(free, (last,)), is_telling, *rank) for rank in ranks),
+            *(call_op(MBARRIER_ARRIVE, BufferLoad(free, (last,)), is_telling, *rank) for rank in ranks),
         )
-        arrive = [_call(CLUSTER_ARRIVE)] if self.n_ctas > 1 else []
-        wait = [_call(CLUSTER_WAIT)] if self.n_ctas > 1 else []
-        multiply = self.guarded(seq(multiply, _call(WGMMA_WAIT, result)))
+        arrive = [call_op(CLUSTER_ARRIVE)] if self.n_ctas > 1 else []
+        wait = [call_op(CLUSTER_WAIT)] if self.n_ctas > 1 else []
+        multiply = self.guarded(seq(multiply, call_op(WGMMA_WAIT, result)))
         consumer = accumulators.visit(self.replaced(body, multiply, {group.var: first} if group else {}))
-        size = sum(_bytes(c.target) for c in copies)
+        size = sum(box_bytes(c.target) for c in copies)
         fetch = self.like_loop(
-            _call(MBARRIER_WAIT, BufferLoad(free, (stage,)), E.floormod(round_ + 1, 2)),
-            _call(MBARRIER_EXPECT, BufferLoad(ready, (stage,)), IntImm(size)),
+            call_op(MBARRIER_WAIT, BufferLoad(free, (stage,)), E.floormod(round_ + 1, 2)),
+            call_op(MBARRIER_EXPECT, BufferLoad(ready, (stage,)), IntImm(size)),
             *(s for c in copies for s in self.boxes(c, versions[c.target], stage, ready)),
         )
         fetch = self.guarded(fetch)
@@ -208,9 +385,9 @@ class _Specializer:
             fetch = dataclasses.replace(x, body=fetch, annotations=FrozenDict({**x.annotations, KEEP_WHOLE: True}))
         arrivals = threads // WARP * self.n_ctas
         start = seq(
-            *(_call(MBARRIER_INIT, BufferLoad(ready, (IntImm(i),)), IntImm(1)) for i in range(stages)),
-            *(_call(MBARRIER_INIT, BufferLoad(free, (IntImm(i),)), IntImm(arrivals)) for i in range(stages)),
-            _call(MBARRIER_FENCE),
+            *(call_op(MBARRIER_INIT, BufferLoad(ready, (IntImm(i),)), IntImm(1)) for i in range(stages)),
+            *(call_op(MBARRIER_INIT, BufferLoad(free, (IntImm(i),)), IntImm(arrivals)) for i in range(stages)),
+            call_op(MBARRIER_FENCE),
         )
         return seq(
             IfThenElse(E.compare(E.EQ, self.thread, E.const(0, "int32")), start),
@@ -223,16 +400,6 @@ class _Specializer:
             *arrive,
             *wait,
         )
-
-    @property
-    def cluster(self) -> tuple[ThreadAxis, ...]:
-        """The axes of the cluster; a block's rank counts along the first one first."""
-        return tuple(a for a in self.launch.axes if a.tag.startswith("clusterCtaIdx") and a.extent > 1)
-
-    @property
-    def n_ctas(self) -> int:
-        """Blocks of a cluster."""
-        return math.prod(self.launch.cluster)
 
     def replaced(self, body: Stmt, new: Stmt, values: dict[Var, PrimExpr]) -> Stmt:
         """The statement with another one in place of the loop, and other values of variables elsewhere."""
@@ -252,19 +419,6 @@ class _Specializer:
         """The statement for blocks that have a tile in this turn."""
         return IfThenElse(all_of(*self.guards.values()), stmt) if self.guards else stmt
 
-    def is_guard(self, condition: PrimExpr) -> bool:
-        """Whether a condition says that a block has one more tile: false in its last turns alone."""
-        form, loops = difference(condition, self.analyzer), {x.loop_var for x in self.around}
-        used = free_vars(condition)
-        if form is None or not used & loops:
-            return False
-        block_vars = {a.var for a in self.launch.axes if a.tag.startswith("blockIdx")}
-        grows = all(factor > 0 for factor, atom in form.terms.values() if free_vars(atom) & loops)
-        if not grows or not used <= loops | block_vars:
-            return False
-        self.guards[form_key(condition)] = condition
-        return True
-
     def like_loop(self, *parts: Stmt) -> Stmt:
         """The loop with another body; its first iterations stay part of it."""
         notes = {k: v for k, v in self.loop.annotations.items() if k != WARP_STAGES}
@@ -272,161 +426,10 @@ class _Specializer:
         new = FrozenDict({**notes, KEEP_WHOLE: True, **rolled})
         return dataclasses.replace(self.loop, body=seq(*parts), kind=LoopKind.SERIAL, annotations=new)
 
-    # --- copies -------------------------------------------------------------------------------------------------
-
-    def copy(self, part: Stmt, group: ThreadAxis | None) -> _Copy:
-        """A statement of the loop as a copy of a box."""
-        nest = Nest.of(part)
-        if nest is None or not is_shared(nest.store.buffer):
-            raise CodegenError("a statement before the product is no copy into a shared buffer")
-        store, value = nest.store, nest.store.value
-        conditions = list(nest.conditions)
-        if isinstance(value, Call) and value.op == "if_then_else" and _is_zero(value.args[2]):
-            conditions += split_conditions(value.args[0])
-            value = value.args[1]
-        name = store.buffer.name
-        if not isinstance(value, BufferLoad) or value.buffer not in self.arguments:
-            raise CodegenError(
-                f"the shared buffer '{name}' is no plain copy of an argument",
-                hint="compute what feeds the product first",
-            )
-        zero = {x.loop_var: E.const(0, x.loop_var.dtype) for x in nest.loops}
-        base = tuple(self.analyzer.simplify(substitute(i, zero)) for i in value.indices)
-        wanted = [self.steps(i, zero) for i in store.indices[-2:]]
-        found = [self.steps(i, zero) for i in value.indices]
-        dims = [[d for d, x in enumerate(found) if w and x == w] for w in wanted]
-        rest = [d for d, x in enumerate(found) if x and all(d not in ds for ds in dims)]
-        sizes = [const_int(s) or 0 for s in store.buffer.shape]
-        covered = [1 + sum(c * (_extent(nest, v) - 1) for v, c in w.items()) for w in wanted]
-        if (
-            any(len(ds) != 1 for ds in dims) or rest or dims[1][0] != value.buffer.ndim - 1 or covered != sizes[-2:]
-            or any(s != 1 for s in sizes[:-2])
-        ):  # fmt: skip
-            raise CodegenError(
-                f"the copy into the shared buffer '{name}' is no box of '{value.buffer.name}'",
-                hint="leave its loops as compute_at makes them, and choose tiles that are no larger than the argument",
-            )
-        used = {v for i in base for v in free_vars(i)}
-        alike = tuple(a for a in self.cluster if a.var not in used)
-        made = _Copy(store.buffer, value.buffer, base, (dims[0][0], dims[1][0]), alike)
-        for c in conditions:
-            is_one_thread = isinstance(c, E.EQ) and group is not None and c.a is group.var
-            if (
-                not is_one_thread
-                and not any(self.is_bound(c, value.indices[d], value.buffer.shape[d]) for d in range(value.buffer.ndim))
-                and not self.is_guard(c)
-            ):
-                raise CodegenError(f"the copy into the shared buffer '{name}' has the condition {c}")
-        self.check_box(made)
-        return made
-
-    def steps(self, index: PrimExpr, zero: dict[Var, PrimExpr]) -> dict[Var, int]:
-        """How an index moves with each loop; other atoms with a loop in them are refused."""
-        found: dict[Var, int] = {}
-        for factor, atom in self.analyzer.linear(index).terms.values():
-            if isinstance(atom, Var) and atom in zero:
-                found[atom] = factor
-            elif free_vars(atom) & zero.keys():
-                raise CodegenError(f"the index {index} of a copy is no sum of loop variables")
-        return found
-
-    def is_bound(self, condition: PrimExpr, index: PrimExpr, size: PrimExpr) -> bool:
-        """Whether a condition says that an index is below a size."""
-        form = difference(condition, self.analyzer)
-        if form is None or const_int(size) is None:
-            return False
-        rest = Linear().add(form).add(self.analyzer.linear(index), -1)
-        return not rest.terms and rest.const == 1 - (const_int(size) or 0)
-
-    def check_box(self, c: _Copy) -> None:
-        item = _item_bytes(c.target)
-        outer, inner = (const_int(s) or 0 for s in c.target.shape[-2:])
-        shape = [const_int(s) or 0 for s in c.source.shape]
-        if inner * item % SLAB_BYTES or outer % 8 or outer > MOST_BOX or not 2 <= len(shape) <= 5:
-            raise CodegenError(
-                f"the shared buffer '{c.target.name}' of {outer} x {inner} elements is no box that one copy can bring",
-                hint=f"let rows have a multiple of {SLAB_BYTES} bytes, and tiles a multiple of 8, {MOST_BOX} at most",
-            )
-        if 0 in shape or shape[-1] * item % 16 or c.source.strides:
-            raise CodegenError(
-                f"rows of '{c.source.name}' do not begin at multiples of 16 bytes, as copies of boxes want it"
-            )
-
-    def with_stages(self, c: _Copy, stages: int) -> Buffer:
-        """The buffer as the copies leave it: stages, slabs of the innermost dimension, rows, elements of a row."""
-        outer, inner = (const_int(s) or 0 for s in c.target.shape[-2:])
-        span = SLAB_BYTES // _item_bytes(c.target)
-        shape = tuple(IntImm(n) for n in (stages, inner // span, outer, span))
-        return Buffer(c.target.name, shape, c.target.dtype, scope="shared.dyn")
-
-    def boxes(self, c: _Copy, target: Buffer, stage: PrimExpr, ready: Buffer) -> list[Stmt]:
-        """The copies of one iteration, a slab each: of whole slabs, or of a part of the rows of all, in a cluster."""
-        _, slabs, outer, span = (const_int(s) or 0 for s in target.shape)
-        rank = c.source.ndim
-        parts = math.prod(a.extent for a in c.shared)
-        own: PrimExpr = IntImm(0)
-        for a in reversed(c.shared):
-            own = E.add(E.mul(own, a.extent), E.cast("int32", a.var))
-        first_slab: PrimExpr = IntImm(0)
-        first_row: PrimExpr = IntImm(0)
-        if slabs % parts == 0:
-            slabs //= parts
-            first_slab = self.analyzer.simplify(E.mul(own, slabs))
-        elif outer % (8 * parts) == 0:
-            outer //= parts
-            first_row = self.analyzer.simplify(E.mul(own, outer))
-        else:
-            raise CodegenError(
-                f"{parts} blocks cannot share the copy of {outer} rows into '{target.name}'",
-                hint="use a tile of which each block of the cluster copies a multiple of 8 rows",
-            )
-        mask, first = self.receivers(c)
-        box = tuple(outer if d == c.dims[0] else span if d == c.dims[1] else 1 for d in range(rank))
-        shape = tuple(const_int(s) or 0 for s in c.source.shape)
-        wanted = TensorMap(self.arguments.index(c.source), _item_bytes(target), shape, box)
-        place = next((b for b, m in self.launch.tensor_maps.items() if m == wanted), None)
-        if place is None:
-            place = Buffer(f"{c.source.name}_map", (IntImm(128),), "uint8")
-            self.launch.tensor_maps[place] = wanted
-        made = []
-        for slab in range(slabs):
-            at_slab = self.analyzer.simplify(E.add(first_slab, slab))
-            steps = {c.dims[0]: first_row, c.dims[1]: E.mul(at_slab, span)}
-            at = [self.analyzer.simplify(E.add(i, steps[d])) if d in steps else i for d, i in enumerate(c.base)]
-            zero = IntImm(0)
-            made.append(
-                _call(
-                    TENSOR_COPY,
-                    BufferLoad(target, (stage, at_slab, first_row, zero)),
-                    BufferLoad(place, (zero,)),
-                    BufferLoad(ready, (stage,)),
-                    IntImm(mask),
-                    first,
-                    *(E.cast("int32", i) for i in at),
-                )
-            )
-        return made
-
-    def receivers(self, c: _Copy) -> tuple[int, PrimExpr]:
-        """The blocks of a cluster that get a copy: (a bit for the rank of each, by how much the bits move).
-
-        (0, 0) where it is the block's own.
-        """
-        ranks, first, step = [0], E.const(0, "int32"), 1
-        for a in self.cluster:
-            if a in c.shared:
-                ranks = [r + step * i for r in ranks for i in range(a.extent)]
-            else:
-                first = E.add(first, E.mul(E.cast("int32", a.var), step))
-            step *= a.extent
-        if not c.shared:
-            return 0, E.const(0, "int32")
-        return sum(1 << r for r in ranks), self.analyzer.simplify(first)
-
     # --- the product --------------------------------------------------------------------------------------------
 
     def product(
-        self, part: Stmt, copies: list[_Copy], versions: dict[Buffer, Buffer], stage: PrimExpr, acc: _Accumulators
+        self, part: Stmt, copies: list[BoxCopy], versions: dict[Buffer, Buffer], stage: PrimExpr, acc: Accumulators
     ) -> tuple[Stmt, PrimExpr]:
         """(the instructions of one iteration, the first register of the result)."""
         nest = Nest.of(part)
@@ -444,10 +447,10 @@ class _Specializer:
         rows, columns = (free_vars(i) & {x.loop_var for x in nest.loops} for i in store.indices[-2:])
         a = next((x for x in by_buffer.values() if free_vars(x.indices[-2]) & rows), None)
         b = next((x for x in by_buffer.values() if x is not a), None)
-        if a is None or b is None or a.buffer.dtype != b.buffer.dtype or a.buffer.dtype not in _KINDS:
+        if a is None or b is None or a.buffer.dtype != b.buffer.dtype or a.buffer.dtype not in KINDS:
             raise CodegenError(f"no warpgroup multiplies the operands of '{store.buffer.name}'")
         along = bool(free_vars(b.indices[-1]) & columns)
-        if along and _item_bytes(b.buffer) != 2:
+        if along and item_bytes_of(b.buffer) != 2:
             raise CodegenError(f"elements of '{b.buffer.name}' are to lie side by side along the reduction")
         j, k = (b.indices[-1], b.indices[-2]) if along else (b.indices[-2], b.indices[-1])
         for x, y in ((store.indices[-1], j), (a.indices[-1], k)):
@@ -477,9 +480,9 @@ class _Specializer:
         registers = _declare(store.buffer, n_columns, acc)
         row, zero = self.analyzer.simplify(E.sub(a.indices[-2], store.indices[-2])), IntImm(0)
         result = BufferLoad(registers, (zero, zero, zero))
-        call = _call(
+        call = call_op(
             WGMMA,
-            StringImm(_KINDS[a.buffer.dtype][1]),
+            StringImm(KINDS[a.buffer.dtype][1]),
             result,
             BufferLoad(versions[a.buffer], (stage, zero, E.cast("int32", row), zero)),
             BufferLoad(versions[b.buffer], (stage, zero, zero, zero)),
@@ -488,8 +491,14 @@ class _Specializer:
         return call, result
 
 
-def _call(op: str, *args: PrimExpr) -> Stmt:
+def call_op(op: str, *args: PrimExpr) -> Stmt:
     return Evaluate(Call(op, args, "handle"))
+
+
+def _as_narrow(index: PrimExpr) -> PrimExpr:
+    """An index as a sum of 32 bits, where it is one that has been widened."""
+    is_widened = isinstance(index, E.Cast) and index.dtype == "int64" and index.value.dtype == "int32"
+    return index.value if is_widened else index  # type: ignore[attr-defined, no-any-return]
 
 
 def _is_zero(e: PrimExpr) -> bool:
@@ -500,15 +509,15 @@ def _extent(nest: Nest, var: Var) -> int:
     return next(const_int(x.extent) or 0 for x in nest.loops if x.loop_var is var)
 
 
-def _item_bytes(buffer: Buffer) -> int:
-    if buffer.dtype not in _KINDS:
+def item_bytes_of(buffer: Buffer) -> int:
+    if buffer.dtype not in KINDS:
         raise CodegenError(f"no warpgroup multiplies {buffer.dtype} ('{buffer.name}')")
-    return _KINDS[buffer.dtype][0]
+    return KINDS[buffer.dtype][0]
 
 
-def _bytes(buffer: Buffer) -> int:
+def box_bytes(buffer: Buffer) -> int:
     outer, inner = (const_int(s) or 0 for s in buffer.shape[-2:])
-    return outer * inner * _item_bytes(buffer)
+    return outer * inner * item_bytes_of(buffer)
 
 
 def _unwrapped(stmt: Stmt) -> tuple[list[Buffer], Sequence[Stmt]]:
@@ -520,7 +529,7 @@ def _unwrapped(stmt: Stmt) -> tuple[list[Buffer], Sequence[Stmt]]:
     return buffers, stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
 
 
-def _declare(buffer: Buffer, n_columns: int, acc: _Accumulators) -> Buffer:
+def _declare(buffer: Buffer, n_columns: int, acc: Accumulators) -> Buffer:
     """The registers of the accumulator in each thread."""
     shape = [const_int(s) or 0 for s in buffer.shape]
     rows, columns = shape[-2:]

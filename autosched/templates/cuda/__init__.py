@@ -18,11 +18,13 @@ from autosched.templates.cuda.transpose import Transpose
 from autosched.templates.cuda.tensor_attention import TensorAttention
 from autosched.templates.cuda.tensor_matmul import TensorMatmul
 from autosched.templates.cuda.tensor_window import TensorWindow
+from autosched.templates.cuda.warpgroup_attention import WarpgroupAttention
 from autosched.templates.cuda.warpgroup_matmul import WarpgroupMatmul
 from autosched.templates.cuda.windows import SlidingWindow
 from autosched.templates.cuda.winograd import Winograd
 
 TEMPLATES: tuple[Template, ...] = (
+    WarpgroupAttention(),
     TensorAttention(),
     AttentionPass(),
     WarpgroupMatmul(),
