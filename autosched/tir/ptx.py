@@ -1,7 +1,7 @@
 """TVM's names of what the threads of a GPU do together: instructions of PTX, shuffles, barriers.
 
 A pointer is `A.data` with an offset in elements: a place in the buffer as if it had one dimension. What each call does,
-and what is refused of it, is in `codegen/lower/ptx.py`.
+and what is refused of it, is in `codegen/lower/ptx.py`, for mbarriers in `codegen/lower/mbarriers.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from autosched.tir.dtypes import check_dtype
 from autosched.tir.expr import Call, ExprLike, PrimExpr, StringImm, to_expr
 
 __all__ = [
-    "mma_fill", "mma_store", "ptx_commit_group", "ptx_cp_async", "ptx_ldmatrix", "ptx_mma", "ptx_wait_group",
-    "tvm_storage_sync", "tvm_warp_activemask", "tvm_warp_shuffle", "tvm_warp_shuffle_down", "tvm_warp_shuffle_up",
-    "tvm_warp_shuffle_xor",
+    "create_barriers", "mma_fill", "mma_store", "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx",
+    "ptx_commit_group", "ptx_cp_async", "ptx_cp_async_barrier", "ptx_cp_async_bulk", "ptx_init_barrier_thread_count",
+    "ptx_ldmatrix", "ptx_mma", "ptx_wait_barrier", "ptx_wait_group", "tvm_storage_sync", "tvm_warp_activemask",
+    "tvm_warp_shuffle", "tvm_warp_shuffle_down", "tvm_warp_shuffle_up", "tvm_warp_shuffle_xor",
 ]  # fmt: skip
 SHUFFLES = {
     "tvm_warp_shuffle": 0, "tvm_warp_shuffle_up": 1, "tvm_warp_shuffle_down": 2, "tvm_warp_shuffle_xor": 3,
@@ -78,6 +79,48 @@ def ptx_commit_group() -> PrimExpr:
 def ptx_wait_group(num: ExprLike) -> PrimExpr:
     """Wait until at most the last `num` groups of this thread's copies are under way."""
     return _call("ptx_wait_group", "void", num)
+
+
+def create_barriers(barrier_count: ExprLike) -> PrimExpr:
+    """Place `barrier_count` mbarriers, numbered from 0, in the shared memory of each block."""
+    return _call("create_barriers", "void", barrier_count)
+
+
+def ptx_init_barrier_thread_count(barrier_id: ExprLike, thread_count: ExprLike) -> PrimExpr:
+    """Let the phase of an mbarrier end when `thread_count` arrivals, and the bytes expected there, have come.
+
+    One thread does it where all threads of the block come here, and the others see it.
+    """
+    return _call("ptx_init_barrier_thread_count", "void", barrier_id, thread_count)
+
+
+def ptx_arrive_barrier(barrier_id: ExprLike) -> PrimExpr:
+    """Arrive at an mbarrier."""
+    return _call("ptx_arrive_barrier", "void", barrier_id)
+
+
+def ptx_arrive_barrier_expect_tx(barrier_id: ExprLike, byte_count: ExprLike) -> PrimExpr:
+    """Arrive at an mbarrier, whose phase ends only when `byte_count` more bytes have come by bulk copies."""
+    return _call("ptx_arrive_barrier_expect_tx", "void", barrier_id, byte_count)
+
+
+def ptx_cp_async_barrier(barrier_id: ExprLike) -> PrimExpr:
+    """Let the phase of an mbarrier end only when all copies that this thread has begun by `ptx_cp_async` have ended."""
+    return _call("ptx_cp_async_barrier", "void", barrier_id)
+
+
+def ptx_wait_barrier(barrier_id: ExprLike) -> PrimExpr:
+    """Wait until the first phase of an mbarrier since its initialisation has ended."""
+    return _call("ptx_wait_barrier", "void", barrier_id)
+
+
+def ptx_cp_async_bulk(
+    dtype: str, shared_ptr: PrimExpr, shared_offset: ExprLike, global_ptr: PrimExpr, global_offset: ExprLike,
+    bytes: ExprLike, barrier_id: ExprLike,
+) -> PrimExpr:  # fmt: skip
+    """Begin a copy from device to shared memory whose bytes an mbarrier counts: a multiple of 16 at such addresses."""
+    place = (shared_ptr, shared_offset, global_ptr, global_offset)
+    return _call("ptx_cp_async_bulk", dtype, *place, bytes, barrier_id)
 
 
 def mma_fill(dtype: str, local_size: ExprLike, local_ptr: PrimExpr, offset: ExprLike) -> PrimExpr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -193,7 +194,7 @@ class TileEmitter(ValueEmitter):
     def emit_all(self, stmts: Sequence[Stmt]) -> None:
         """Statements, one after the other; zeros that tile registers begin with are not stored before."""
         tiles = None  # of a statement that sums products up from the zeros of the one before
-        for stmt, after in zip(stmts, (*stmts[1:], None), strict=True):
+        for stmt, after in itertools.zip_longest(stmts, stmts[1:]):
             if tiles is not None:
                 emit_products_in_tiles(self, *tiles, from_zero=True)
                 tiles = None

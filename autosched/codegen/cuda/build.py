@@ -17,7 +17,7 @@ from autosched.codegen.cuda.compiled import CompiledCudaKernel
 from autosched.codegen.cuda.source import LaunchWriter
 from autosched.codegen.lower.device import LoweredDevice, lower_device
 from autosched.codegen.lower.flops import count_flops
-from autosched.codegen.lower.launches import LoweredLaunch
+from autosched.codegen.lower.launches import MIN_BLOCKS, LoweredLaunch
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
 from autosched.runtime.cuda.kernel import MOST_BLOCKS, CudaKernel, Launch, LaunchResources, Resources, Sized
@@ -36,10 +36,12 @@ from autosched.tir.size_expr import WORK, to_shape, to_size
 from autosched.tir.stmt import For, LoopKind, Stmt
 
 NEXT_MODULE = "\n; ---- the next launch ----\n"  # between the NVVM IR texts of a kernel's launches
-LEAST = {"mma.sync": (8, 0), "cp.async": (8, 0), "cvt.rna.tf32": (8, 0)}  # compute capability of instructions
+LEAST = {  # compute capability of instructions
+    "mma.sync": (8, 0), "cp.async": (8, 0), "cvt.rna.tf32": (8, 0), "mbarrier.init": (8, 0), "cp.async.bulk": (9, 0),
+    "mbarrier.arrive.expect_tx": (9, 0), "mbarrier.try_wait": (9, 0),
+}  # fmt: skip
 ONLY_SM_90A = ("wgmma.",)
 CLUSTERS = (9, 0)  # the first compute capability with clusters of blocks
-MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: it limits a thread's registers
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,22 @@ def cp_async_wait(builder: ir.IRBuilder, groups: int) -> None:
     _assembly(builder, f"cp.async.wait_group {groups};", [], "~{memory}", [])
 
 
+def mbarrier_inval(builder: ir.IRBuilder, barrier: ir.Value) -> None:
+    """Give back the memory of an mbarrier."""
+    _assembly(builder, "mbarrier.inval.shared.b64 [$0];", [], "r,~{memory}", [barrier])
+
+
+def mbarrier_copies(builder: ir.IRBuilder, barrier: ir.Value) -> None:
+    """Let the phase end only when the copies that this thread has begun by `cp_async` have ended."""
+    _assembly(builder, "cp.async.mbarrier.arrive.shared.b64 [$0];", [], "r,~{memory}", [barrier])
+
+
+def mbarrier_test(builder: ir.IRBuilder, barrier: ir.Value, parity: ir.Value) -> None:
+    """Wait until the phase of this parity has ended, as sm_80 can: the thread asks again and again."""
+    text = "{ .reg .pred p; AGAIN: mbarrier.test_wait.parity.shared.b64 p, [$0], $1; @p bra DONE; bra AGAIN; DONE: }"
+    _assembly(builder, text, [], "r,r,~{memory}", [barrier, parity])
+
+
 # dtype: (type of the instruction, letter of its operand)
 ATOMIC_ADDS = {
     "float32": ("f32", "f"), "float64": ("f64", "d"), "float16": ("noftz.f16", "h"), "int32": ("s32", "r"),
@@ -265,6 +281,12 @@ def mbarrier_wait(builder: ir.IRBuilder, barrier: ir.Value, parity: ir.Value) ->
         "{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @p bra DONE; bra AGAIN; DONE: }"
     )
     _assembly(builder, text, [], "r,r,~{memory}", [barrier, parity])
+
+
+def bulk_copy(builder: ir.IRBuilder, size: int, target: ir.Value, source: ir.Value, barrier: ir.Value) -> None:
+    """Begin to copy bytes, a multiple of 16, from device to shared memory and tell an mbarrier of them."""
+    text = f"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], {size}, [$2];"
+    _assembly(builder, text, [], "r,l,r,~{memory}", [target, source, barrier])
 
 
 def tensor_copy(

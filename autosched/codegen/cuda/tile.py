@@ -37,6 +37,7 @@ from autosched.codegen.cuda.functions import device_function
 from autosched.codegen.cuda.instructions import (
     ATOMIC_ADDS,
     atomic_add,
+    bulk_copy,
     cp_async,
     cp_async_commit,
     cp_async_wait,
@@ -51,7 +52,7 @@ from autosched.codegen.cuda.warpgroup_chain import emit_chain
 from autosched.codegen.lower.barriers import SYNC
 from autosched.codegen.lower.cross_thread import COMBINE, WARP, is_lane_reduction
 from autosched.codegen.lower.fragments import TO_TF32
-from autosched.codegen.lower.instructions import COMMIT, COPY, LDMATRIX, MMA, SHUFFLE, WAIT, WARP_SYNC
+from autosched.codegen.lower.instructions import BULK, COMMIT, COPY, LDMATRIX, MMA, SHUFFLE, WAIT, WARP_SYNC
 from autosched.codegen.lower.software_pipeline import ROLLED
 from autosched.codegen.lower.warpgroup_chain import CHAIN_OPERATIONS
 from autosched.codegen.lower.warpgroups import OPERATIONS
@@ -539,6 +540,11 @@ class DeviceEmitter(TileEmitter):
         """The address of a place in shared memory, as 32 bits."""
         return self.builder.trunc(self.builder.ptrtoint(self.address(place, at.without_lane()), I64), I32)
 
+    def global_word(self, address: ir.Value) -> ir.Value:
+        """An address of device memory as 64 bits."""
+        space = ir.PointerType(address.type.pointee, GLOBAL_SPACE)
+        return self.builder.ptrtoint(self.builder.addrspacecast(address, space), I64)
+
     # --- asynchronous copies ------------------------------------------------------------------------------------
 
     def asynchronous(self, e: E.Call) -> None:
@@ -546,6 +552,8 @@ class DeviceEmitter(TileEmitter):
             cp_async_commit(self.builder)
         elif e.op == WAIT:
             cp_async_wait(self.builder, const_int(e.args[0]) or 0)
+        elif e.op == BULK:
+            self.bulk_copy(e)
         else:
             self.copy(e)
 
@@ -570,8 +578,7 @@ class DeviceEmitter(TileEmitter):
             address = self.address(start, start_at)
             if not always:
                 address = b.select(taken, address, start.pointer)
-            space = ir.PointerType(address.type.pointee, GLOBAL_SPACE)
-            words = b.ptrtoint(b.addrspacecast(address, space), I64)
+            words = self.global_word(address)
             part = None if always else b.select(taken, I32(n * item), I32(0))
             cp_async(b, n * item, self.shared_word(to, to_at), words, part, (to_bytes, start_bytes))
             return
@@ -582,6 +589,23 @@ class DeviceEmitter(TileEmitter):
                 taken, functools.partial(self.raw_load, source.buffer.dtype, start, at), zero, always
             )
             b.store(value, self.address(to, self.sum(to_at, Affine(i))), align=item)
+
+    def bulk_copy(self, e: E.Call) -> None:
+        """Elements side by side from device to shared memory, whose bytes an mbarrier counts."""
+        target, source, count, barrier = e.args
+        assert isinstance(target, BufferLoad), "the first element that is written"
+        assert isinstance(source, BufferLoad), "the first element that is read"
+        assert isinstance(barrier, BufferLoad), "an mbarrier"
+        item, start = item_bytes(source.buffer.dtype), self.places[source.buffer]
+        at = self.offset(start, source.indices)
+        if not isinstance(at, Affine) or self.row_bytes(start, at, item) < VECTOR_BYTES:
+            raise CodegenError(
+                f"a bulk copy from '{source.buffer.name}' is not proven to begin at a multiple of {VECTOR_BYTES} bytes",
+                hint="let the offset be a multiple of so many elements",
+            )
+        size, address = item * (const_int(count) or 0), self.global_word(self.address(start, at))
+        to = self.shared_address(target, VECTOR_BYTES)
+        bulk_copy(self.builder, size, to, address, self.shared_address(barrier, 8))
 
     def load_where(self, condition: ir.Value, load: Callable[[], ir.Value], other: ir.Value, always: bool) -> ir.Value:
         """What is loaded where a condition holds, else another value."""
@@ -621,9 +645,7 @@ class DeviceEmitter(TileEmitter):
                 return
             at = self.offset(place, store.indices)
             assert isinstance(at, Affine), "outside of vectors an offset is one number"
-            address = self.address(place, at)
-            space = ir.PointerType(address.type.pointee, GLOBAL_SPACE)
-            atomic_add(b, dtype, False, b.ptrtoint(b.addrspacecast(address, space), I64), given)
+            atomic_add(b, dtype, False, self.global_word(self.address(place, at)), given)
 
         if self.lanes > 1:
             self.each_lane(emit)
@@ -650,7 +672,7 @@ class DeviceEmitter(TileEmitter):
         if isinstance(e, E.Call) and e.op in CHAIN_OPERATIONS:
             emit_chain(self, e)
             return
-        if isinstance(e, E.Call) and e.op in (COPY, COMMIT, WAIT):
+        if isinstance(e, E.Call) and e.op in (COPY, COMMIT, WAIT, BULK):
             self.asynchronous(e)
             return
         super().emit_effect(e)

@@ -1,4 +1,4 @@
-"""Emits what `lower/warpgroups.py` leaves: mbarriers, copies of boxes of tensors, products of warpgroups."""
+"""Emits what `lower/warpgroups.py` leaves, copies of boxes of tensors and products of warpgroups, and mbarriers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from llvmlite import ir
 from autosched.codegen.cpu.emitter import Place
 from autosched.codegen.cpu.types import I32, I64
 from autosched.codegen.cuda import instructions
+from autosched.codegen.lower.instructions import (
+    MBARRIER_ARRIVE,
+    MBARRIER_COPIES,
+    MBARRIER_EXPECT,
+    MBARRIER_FENCE,
+    MBARRIER_INIT,
+    MBARRIER_INVAL,
+    MBARRIER_TEST,
+    MBARRIER_WAIT,
+)
 from autosched.codegen.lower.warpgroups import (
     CLUSTER_ARRIVE,
     CLUSTER_WAIT,
     COLUMNS,
-    MBARRIER_ARRIVE,
-    MBARRIER_EXPECT,
-    MBARRIER_FENCE,
-    MBARRIER_INIT,
-    MBARRIER_WAIT,
     ROWS,
     SLAB_BYTES,
     TENSOR_COPY,
@@ -57,6 +62,10 @@ def emit_warpgroup(emitter: Emitter, e: E.Call) -> None:
             instructions.mbarrier_fence(b)
         case _ if e.op == MBARRIER_INIT:
             instructions.mbarrier_init(b, _barrier(emitter, e.args[0]), as_int(e.args[1]))
+        case _ if e.op == MBARRIER_INVAL:
+            instructions.mbarrier_inval(b, _barrier(emitter, e.args[0]))
+        case _ if e.op == MBARRIER_COPIES:
+            instructions.mbarrier_copies(b, _barrier(emitter, e.args[0]))
         case _ if e.op == MBARRIER_EXPECT:
             instructions.mbarrier_expect(b, _barrier(emitter, e.args[0]), as_int(e.args[1]))
         case _ if e.op == MBARRIER_ARRIVE:
@@ -68,6 +77,9 @@ def emit_warpgroup(emitter: Emitter, e: E.Call) -> None:
         case _ if e.op == MBARRIER_WAIT:
             instructions.mbarrier_wait(b, _barrier(emitter, e.args[0]), _word(emitter, e.args[1]))
             emitter.scopes = [{} for _ in emitter.scopes]  # what was loaded before is not what is there now
+        case _ if e.op == MBARRIER_TEST:
+            instructions.mbarrier_test(b, _barrier(emitter, e.args[0]), _word(emitter, e.args[1]))
+            emitter.scopes = [{} for _ in emitter.scopes]
         case _ if e.op == CLUSTER_ARRIVE:
             instructions.cluster_arrive(b)
         case _ if e.op == CLUSTER_WAIT:

@@ -3,15 +3,32 @@
 Before:  for k in 8: (A_shared[tx] = …), (… A_shared[0])
 After:   for k in 8: barrier, (A_shared[tx] = …), barrier, (… A_shared[0])
 The first barrier keeps a fast thread from writing what a slow one still reads in the iteration before.
+
+An initialisation of an mbarrier is a write, its other uses are reads. Who reads what a bulk copy writes waits at an
+mbarrier; a barrier only keeps the copy behind the reads before it. Where all threads arrive at an mbarrier once and
+then wait there, as many as it counts, that is a barrier too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autosched.codegen.lower.cross_thread import is_lane_reduction
-from autosched.codegen.lower.instructions import COPY, WAIT
+from autosched.codegen.lower.instructions import (
+    BULK,
+    COPY,
+    MBARRIER_ARRIVE,
+    MBARRIER_COPIES,
+    MBARRIER_EXPECT,
+    MBARRIER_INIT,
+    MBARRIER_INVAL,
+    MBARRIER_TEST,
+    MBARRIER_WAIT,
+    MBARRIERS,
+    WAIT,
+)
 from autosched.errors import CodegenError
 from autosched.ir.node import preorder
 from autosched.tir.atomic import ATOMIC_ADD, added
@@ -33,6 +50,9 @@ from autosched.tir.stmt import (
     seq,
 )  # fmt: skip
 
+MBARRIER_BYTES = 8
+_WRITING = (COPY, BULK, MBARRIER_INIT, MBARRIER_INVAL)  # their first argument is what they write
+_WAITS = (WAIT, MBARRIER_WAIT, MBARRIER_TEST)
 SYNC = "tvm_storage_sync"  # TVM's name of the barrier: its argument is the scope
 
 
@@ -57,6 +77,7 @@ class Access:
     store: BufferStore | BufferLoad | None = None  # which wrote, where its other writes since are to other elements
     version: tuple[Var, int, int] | None = None  # (v, c, n): part (v + c) % n of the memory alone
     adds: bool = False  # it adds at once, whatever the order
+    lands: bool = False  # a bulk copy, for which others wait at its mbarrier
 
     def conflicts(self, other: Access) -> bool:
         """Whether the order of the two matters."""
@@ -79,51 +100,98 @@ Pending = frozenset[Access]
 Ranges = Mapping[Buffer, tuple[object, int, int]]  # where a shared buffer lies: (memory, first byte, end)
 
 
-def place_barriers(body: Stmt, ranges: Ranges, divergent: frozenset[Var]) -> Stmt:
+def place_barriers(body: Stmt, ranges: Ranges, divergent: frozenset[Var], threads: int = 0) -> Stmt:
     """The statement with the barriers that its shared memory needs.
 
     ranges     the buffers that threads of a block share; those that overlap are one memory
     divergent  variables that differ between the threads of a block
+    threads    of a block; 0 where that is not known
     Raises     CodegenError where one is needed under a condition, or in a loop, that threads do not go through together
     """
     placer = _Placer(ranges, divergent)
+    placer.mbarriers = mbarriers_in(body)
+    placer.meetings = _meetings(body, threads)
     copies = [x.args[0] for x in preorder(body) if isinstance(x, Call) and x.op == COPY]
     targets = dict.fromkeys(x.buffer for x in copies if isinstance(x, BufferLoad) and x.buffer in ranges)
     placer.landing = frozenset(Access(*ranges[b], True) for b in targets)
     return placer.visit(body, frozenset())[0]
 
 
+def _operation(stmt: Stmt) -> Call | None:
+    """The instruction that a statement is."""
+    return stmt.value if isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) else None
+
+
+def mbarriers_in(body: Stmt) -> frozenset[Buffer]:
+    """The buffers of mbarriers."""
+    first = (x.args[0] for x in preorder(body) if isinstance(x, Call) and x.op in MBARRIERS)
+    return frozenset(x.buffer for x in first if isinstance(x, BufferLoad))
+
+
+def guarded_by_mbarriers(body: Stmt) -> frozenset[Buffer]:
+    """The buffers of mbarriers, and those that bulk copies write."""
+    targets = (x.args[0] for x in preorder(body) if isinstance(x, Call) and x.op == BULK)
+    return mbarriers_in(body) | {x.buffer for x in targets if isinstance(x, BufferLoad)}
+
+
+def _meetings(body: Stmt, threads: int) -> frozenset[Hashable]:
+    """The mbarriers that count each thread of the block once, at one statement."""
+    counts: dict[Hashable, set[int | None]] = {}
+    arrivals: Counter[Hashable] = Counter()
+    for x in (x for x in preorder(body) if isinstance(x, Call)):
+        if x.op == MBARRIER_INIT:
+            counts.setdefault(form_key(x.args[0]), set()).add(const_int(x.args[1]))
+        elif x.op in (MBARRIER_ARRIVE, MBARRIER_EXPECT):
+            arrivals[form_key(x.args[0])] += 1
+    return frozenset(key for key, found in counts.items() if found == {threads} and arrivals[key] == 1)
+
+
 @dataclass(slots=True)
 class _Placer:
     ranges: Ranges
     divergent: frozenset[Var]
+    mbarriers: frozenset[Buffer] = frozenset()
+    meetings: frozenset[Hashable] = frozenset()
     landing: Pending = frozenset()  # what asynchronous copies write, seen by others after a wait and a barrier
 
-    def accesses(self, node: Stmt | PrimExpr) -> Pending:
+    def accesses(self, node: Stmt | PrimExpr, waits: bool = True) -> Pending:
+        """What a statement, or an expression, uses; with what copies have written where it `waits` for them."""
         found = set()
-        copied = {id(x.args[0]) for x in preorder(node) if isinstance(x, Call) and x.op == COPY}
+        copied = {id(x.args[0]) for x in preorder(node) if isinstance(x, Call) and x.op in _WRITING}
+        landing = {id(x.args[0]) for x in preorder(node) if isinstance(x, Call) and x.op == BULK}
         sums = {id(c.args[0]) for c in preorder(node) if isinstance(c, Call) and c.op == ATOMIC_ADD}
         for x in preorder(node):
             if id(x) in sums:
                 continue  # the sum's own element is read with the store
             if isinstance(x, BufferLoad | BufferStore) and x.buffer in self.ranges:
                 store = x if isinstance(x, BufferStore) or id(x) in copied else None
-                found.add(Access(*self.ranges[x.buffer], store is not None, store, _version(x), _adds(x)))
-            elif isinstance(x, Call) and x.op == WAIT:
+                lands = id(x) in landing
+                found.add(Access(*self.place(x), store is not None, store, _version(x), _adds(x), lands))
+            elif waits and isinstance(x, Call) and x.op in _WAITS:
                 found |= self.landing
         return frozenset(found)
+
+    def place(self, x: BufferLoad | BufferStore) -> tuple[object, int, int]:
+        """Where an access lies: (memory, first byte, end)."""
+        memory, start, end = self.ranges[x.buffer]
+        if x.buffer in self.mbarriers and (n := const_int(x.indices[0])) is not None:
+            return memory, start + n * MBARRIER_BYTES, start + (n + 1) * MBARRIER_BYTES
+        return memory, start, end
 
     def visit(self, stmt: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
         """(the statement with barriers, uses since the last barrier at its end)."""
         if is_barrier(stmt):
             return stmt, frozenset()
-        if isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) and stmt.value.op == WAIT:
-            return stmt, pending | self.landing
+        operation = _operation(stmt)
+        if operation is not None and operation.op in _WAITS:
+            new, pending = self.whole(stmt, pending)
+            return new, pending | self.landing
         match stmt:
             case SeqStmt():
                 parts: list[Stmt] = []
-                for s in stmt.seq:
+                for i, s in enumerate(stmt.seq):
                     new, pending = self.visit(s, pending)
+                    pending = pending if (since := self.since_meeting(stmt.seq[: i + 1])) is None else since
                     parts.append(new)
                 return seq(*parts), pending
             case For() if stmt.kind in (LoopKind.SERIAL, LoopKind.UNROLLED) and self.is_uniform(stmt):
@@ -149,6 +217,31 @@ class _Placer:
                     return self.visit(apart, pending)
         return self.whole(stmt, pending)
 
+    def since_meeting(self, parts: Sequence[Stmt]) -> Pending | None:
+        """Where the last of some statements waits for all threads of the block: what is used since they arrived."""
+        wait = _operation(parts[-1])
+        if wait is None or wait.op not in (MBARRIER_WAIT, MBARRIER_TEST):
+            return None
+        key = form_key(wait.args[0])
+        if key not in self.meetings:
+            return None
+        before = list(parts[:-1])
+        since: Pending = frozenset()
+        while before:
+            last = before.pop()
+            if _is_at(last, (MBARRIER_ARRIVE, MBARRIER_EXPECT), key):
+                break
+            since |= self.accesses(last)
+        else:
+            return None
+        while self.landing and before:  # the copies under way are to have arrived too
+            last = before.pop()
+            if _is_at(last, (MBARRIER_COPIES,), key):
+                return _lasting(since)
+            if any(isinstance(x, Call) and x.op == COPY for x in preorder(last)):
+                break
+        return None if self.landing else _lasting(since)
+
     def inward(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
         """`if condition: stmt`, with the condition at each of its statements: barriers can stand between them."""
         if not any(isinstance(x, BufferLoad) for x in preorder(condition)):  # else a statement may change it
@@ -163,7 +256,7 @@ class _Placer:
 
     def whole(self, stmt: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
         """A statement that no barrier may stand in."""
-        used = self.accesses(stmt)
+        used = self.accesses(stmt, waits=not isinstance(stmt, Evaluate))
         if any(isinstance(x, Stmt) and is_barrier(x) for x in preorder(stmt)):
             raise CodegenError(
                 "a barrier of the block stands under a condition, or in a loop, that its threads do not go through "
@@ -184,8 +277,8 @@ class _Placer:
                 hint="move the condition into the statements, or make it the same for the whole block",
             )
         if _conflict(pending, used):
-            return seq(barrier(), stmt), used
-        return stmt, pending | used
+            return seq(barrier(), stmt), _lasting(used)
+        return stmt, pending | _lasting(used)
 
     def needs_barrier_inside(self, stmt: Stmt) -> bool:
         """Whether threads would have to wait for each other within the statement: one reads what another writes.
@@ -196,7 +289,10 @@ class _Placer:
             return False
         nodes = list(preorder(stmt))
         copied = {id(x.args[0]) for x in nodes if isinstance(x, Call) and x.op == COPY}
-        used = [n for n in nodes if isinstance(n, BufferStore | BufferLoad) and n.buffer in self.ranges]
+        landing = {id(x.args[0]) for x in nodes if isinstance(x, Call) and x.op == BULK}
+        guarded = self.ranges.keys() - self.mbarriers
+        used = [n for n in nodes if isinstance(n, BufferStore | BufferLoad) and n.buffer in guarded]
+        used = [n for n in used if id(n) not in landing]
         stores = [n for n in used if isinstance(n, BufferStore) or id(n) in copied]
         loads = [n for n in used if isinstance(n, BufferLoad) and id(n) not in copied]
         return any(
@@ -230,6 +326,17 @@ class _Placer:
         if any(isinstance(x, BufferLoad | Let) for x in preorder(e)):
             return True
         return bool(free_vars(e) & self.divergent)
+
+
+def _lasting(used: Pending) -> Pending:
+    """What others may have to wait for at a barrier."""
+    return frozenset(a for a in used if not a.lands)
+
+
+def _is_at(stmt: Stmt, names: Sequence[str], key: Hashable) -> bool:
+    """Whether a statement is one of these instructions at an mbarrier."""
+    operation = _operation(stmt)
+    return operation is not None and operation.op in names and form_key(operation.args[0]) == key
 
 
 def _adds(x: BufferLoad | BufferStore) -> bool:

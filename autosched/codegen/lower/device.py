@@ -44,7 +44,7 @@ import numpy as np
 
 from autosched.codegen.lower.align import buffer_alignments
 from autosched.codegen.lower.asserts import lower_asserts
-from autosched.codegen.lower.barriers import place_barriers
+from autosched.codegen.lower.barriers import guarded_by_mbarriers, place_barriers
 from autosched.codegen.lower.compact import Sharing, compact_buffers
 from autosched.codegen.lower.cross_thread import lower_cross_thread
 from autosched.codegen.lower.dissolve import dissolve_blocks
@@ -116,7 +116,8 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     outside = frozenset(func.buffers) | used_by_nests(func.body)
     root = lower_cross_thread(lower_asserts(keep_nans(bind_shared_values(func.body))), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
-    body, addressed = lower_ptx(body)
+    lowered = lower_ptx(body)
+    body, addressed, buffers = lowered.body, lowered.addressed, (*buffers, *lowered.mbarriers)
     became = {b: b for b in (*func.buffers, *buffers)}
     most = largest_sizes((*func.buffers, *buffers))
     symbols = {v: Var(v.name, INDEX) for v in shape_vars(func)}
@@ -210,10 +211,12 @@ def _finish(launch: LoweredLaunch, body: Stmt) -> None:
             hint="compute what follows the product in registers",
         )
     sizes = {b.dtype: item_bytes(b.dtype) for b in shared}
-    body, offsets, total = plan_shared(body, sizes)
+    alone = frozenset() if launch.by_mbarrier else guarded_by_mbarriers(body)
+    body, offsets, total = plan_shared(body, sizes, alone)
     ranges = {b: ("shared", at, at + buffer_size(b, sizes[b.dtype])) for b, at in offsets.items()}
-    # whole warps part where one of them copies, and what they share is guarded
-    launch.body = body if launch.by_mbarrier else place_barriers(body, ranges, launch.thread_vars)
+    if not launch.by_mbarrier:  # else whole warps part where one of them copies, and what they share is guarded
+        body = place_barriers(body, ranges, launch.thread_vars, launch.threads)
+    launch.body = body
     launch.shared, launch.shared_bytes = offsets, total
     launch.wants_dynamic = total > STATIC_SHARED_BYTES
 

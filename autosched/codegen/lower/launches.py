@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autosched.codegen.lower.asserts import ASSERT
 from autosched.errors import CodegenError
@@ -22,10 +22,22 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, PrimExpr, Var, all_of, const_int
 from autosched.tir.functor import free_vars, substitute, uses
 from autosched.tir.schedule.iter_map import is_injective
-from autosched.tir.simplify import Analyzer, form_key
-from autosched.tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt
+from autosched.tir.simplify import Analyzer, form_key, split_conditions
+from autosched.tir.stmt import (
+    AssertStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    While,
+)
 
 AXES = ("x", "y", "z")
+MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: so many fit a multiprocessor, by few enough registers each
 _NAMES = {"blockIdx": "b", "threadIdx": "t", "clusterCtaIdx": "c"}
 
 
@@ -202,26 +214,64 @@ def _added_once(stmt: Stmt, others: Mapping[str, ThreadAxis]) -> Stmt:
 
 
 @dataclass(frozen=True, slots=True)
+class _Path:
+    """What stands around a statement.
+
+    conditions   all of them hold there
+    lets         which variables of threads those that stand for other values may depend on
+    apart        variables of threads by which loops around have other bounds
+    """
+
+    conditions: tuple[PrimExpr, ...] = ()
+    lets: Mapping[Var, frozenset[Var]] = field(default_factory=dict)
+    apart: frozenset[Var] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class _Once:
     """Lets one thread alone do stores whose indices do not depend on the others along an axis.
 
-    All of them would store the same, or add up to the same element. What is a thread's own, or a warp's together,
-    stays as it is. `outside` are the buffers that others than the block read, `extents` those of loops and axes.
+    All of them would store the same, or add up to the same element. It is the first one that comes there; where that is
+    not known, all of them store. What is a thread's own, or a warp's together, stays as it is.
+
+    outside   the buffers that others than the block read
+    extents   those of loops and axes
     """
 
     threads: Sequence[ThreadAxis]
     outside: frozenset[Buffer]
     extents: Mapping[Var, int]
 
-    def visit(self, stmt: Stmt, named: frozenset[Var] = frozenset()) -> Stmt:
-        """`named` are variables that stand for other values."""
-        if isinstance(stmt, LetStmt):
-            named = named | {stmt.var}
-        if not isinstance(stmt, BufferStore):
-            return map_children(stmt, lambda c: self.visit(c, named) if isinstance(c, Stmt) else c)
+    def visit(self, stmt: Stmt, path: _Path = _Path()) -> Stmt:
+        match stmt:
+            case LetStmt():
+                inside = replace(path, lets={**path.lets, stmt.var: self.depends(stmt.value, path)})
+                return replace(stmt, body=self.visit(stmt.body, inside))
+            case IfThenElse():
+                parts = tuple(split_conditions(stmt.condition))
+                then = self.visit(stmt.then_case, replace(path, conditions=(*path.conditions, *parts)))
+                if stmt.else_case is None:
+                    return replace(stmt, then_case=then)
+                otherwise = replace(path, conditions=(*path.conditions, E.Not(stmt.condition)))
+                return replace(stmt, then_case=then, else_case=self.visit(stmt.else_case, otherwise))
+            case For() | While():
+                bounds = (stmt.start, stmt.extent) if isinstance(stmt, For) else (stmt.condition,)
+                apart = path.apart.union(*(self.depends(e, path) for e in bounds))
+                return replace(stmt, body=self.visit(stmt.body, replace(path, apart=apart)))
+            case BufferStore():
+                return self.store(stmt, path)
+        return map_children(stmt, lambda c: self.visit(c, path) if isinstance(c, Stmt) else c)
+
+    def depends(self, e: PrimExpr, path: _Path) -> frozenset[Var]:
+        """The variables of threads that a value may depend on."""
+        if any(isinstance(x, BufferLoad) and x.buffer.scope == "local" for x in preorder(e)):
+            return frozenset(a.var for a in self.threads)  # what a thread has is its own
+        return frozenset(v for x in free_vars(e) for v in path.lets.get(x, (x,)))
+
+    def store(self, stmt: BufferStore, path: _Path) -> Stmt:
         is_shared = stmt.buffer.scope.startswith("shared")
         used = {v for i in stmt.indices for v in free_vars(i)}
-        if used & named or not (is_shared or stmt.buffer in self.outside) or added(stmt) is not None:
+        if used & path.lets.keys() or not (is_shared or stmt.buffer in self.outside) or added(stmt) is not None:
             return stmt
         others = [a for a in self.threads if a.var not in used]
         if any(isinstance(x, BufferLoad) and x.buffer.scope.startswith("wmma") for x in preorder(stmt.value)):
@@ -229,9 +279,40 @@ class _Once:
         adds_up = any(isinstance(x, BufferLoad) and x.buffer is stmt.buffer for x in preorder(stmt.value))
         if is_shared and adds_up and len(others) < len(self.threads):
             self.require_own_elements(stmt, used)
-        if not others:
-            return stmt
-        return IfThenElse(all_of(*(E.compare(E.EQ, a.var, E.const(0, a.var.dtype)) for a in others)), stmt)
+        first = {a: self.first(a, path) for a in others if not self.is_alone(a, path)}
+        if adds_up and None in first.values():
+            raise CodegenError(
+                f"several threads may add up to one element of '{stmt.buffer.name}', under a condition of theirs",
+                hint="let the condition choose one thread, as in `if tx == 0:`",
+            )
+        chosen = [E.compare(E.EQ, a.var, E.const(n, a.var.dtype)) for a, n in first.items() if n is not None]
+        return IfThenElse(all_of(*chosen), stmt) if chosen else stmt
+
+    def about(self, axis: ThreadAxis, path: _Path) -> list[PrimExpr]:
+        """The conditions around that may differ along an axis."""
+        return [c for c in path.conditions if axis.var in self.depends(c, path)]
+
+    def is_alone(self, axis: ThreadAxis, path: _Path) -> bool:
+        """Whether conditions around let one thread through along an axis."""
+        a = Analyzer({x.var: (0, x.extent) for x in self.threads})
+        for c in self.about(axis, path):
+            a.assume(c)
+        low, high = a.bound(axis.var)
+        return low is not None and low == high
+
+    def first(self, axis: ThreadAxis, path: _Path) -> int | None:
+        """The first thread along an axis that comes there; None if it may depend on more than the axis."""
+        if axis.var in path.apart:
+            return None
+        conditions, known = self.about(axis, path), Analyzer()
+        for n in range(axis.extent if conditions else 1):
+            here = {axis.var: E.const(n, axis.var.dtype)}
+            values = [const_int(known.simplify(substitute(c, here))) for c in conditions]
+            if None in values:
+                return None
+            if all(values):
+                return n
+        return None
 
     def require_own_elements(self, store: BufferStore, used: set[Var]) -> None:
         """Refuse a sum in which threads may meet at one element of shared memory."""

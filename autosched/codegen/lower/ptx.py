@@ -5,6 +5,7 @@
     T.mma_fill(…), T.mma_store(…)                         stores
     V[0] = V[0] + T.tvm_warp_shuffle_down(…)              the same with shuffle(…)
     T.tvm_storage_sync("shared"), ("warp")                barrier of the block, of the warp
+    T.create_barriers(…), T.ptx_cp_async_bulk(…), …       those of mbarriers: see mbarriers.py
 
 `A.data` and an offset are a place in the flattened buffer. That all elements from there on lie inside of it is proved
 from the loops and conditions around, else the call is refused. What a warp does together may not stand under
@@ -13,15 +14,17 @@ conditions, or in loops, that its lanes do not go through together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 from autosched.codegen.lower.barriers import SYNC, barrier
 from autosched.codegen.lower.instructions import (
+    BULK,
     COMMIT,
     COPY,
     COPY_BYTES,
     LDMATRIX,
+    MBARRIERS,
     MMA,
     PLACES,
     SHUFFLE,
@@ -29,6 +32,7 @@ from autosched.codegen.lower.instructions import (
     WARP_SYNC,
 )
 from autosched.codegen.lower.loops import COPIED_STAGES, WARP_STAGES, enter
+from autosched.codegen.lower.mbarriers import CREATE, NUMBERS, Around, Mbarriers, instruction, number, unroll_numbers
 from autosched.codegen.lower.software_pipeline import STAGE
 from autosched.errors import CodegenError
 from autosched.ir.node import map_children, preorder
@@ -39,9 +43,10 @@ from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import Call, FloatImm, IntImm, PrimExpr, StringImm, Var, as_int, const_int
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer, form_key, split_conditions
-from autosched.tir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, Stmt, While, seq
+from autosched.tir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt, While, seq
 
 LANES = 32
+BULK_BYTES = 16  # a bulk copy has a multiple of them
 ALL_LANES = (0xFFFFFFFF, -1)
 
 # the names of types in a call: (that of PTX, dtype of the registers' buffer)
@@ -57,15 +62,28 @@ _PRODUCTS = {
 }  # fmt: skip
 
 
-def lower_ptx(body: Stmt) -> tuple[Stmt, frozenset[Buffer]]:
-    """(the statement without blocks with these calls as instructions, the buffers that they address).
+@dataclass(frozen=True, slots=True)
+class LoweredPtx:
+    """A statement without blocks whose calls are instructions.
+
+    addressed   the buffers that they address
+    mbarriers   those of them that hold mbarriers, which no function declares
+    """
+
+    body: Stmt
+    addressed: frozenset[Buffer] = frozenset()
+    mbarriers: tuple[Buffer, ...] = ()
+
+
+def lower_ptx(body: Stmt) -> LoweredPtx:
+    """The statement with these calls as instructions.
 
     Raises CodegenError for what no instruction does, and for places that are not proved to be inside of their buffer.
     """
     if not any(isinstance(x, Call) and (x.op in ptx.FUNCTIONS or x.op in PLACES) for x in preorder(body)):
-        return body, frozenset()
+        return LoweredPtx(body)
     lowering = _Lowering()
-    new = lowering.visit(body, Analyzer())
+    new = lowering.launches(unroll_numbers(body))
     asked = (x for s in preorder(new) for x in _asked(s))
     if found := [x.buffer.name for x in asked if isinstance(x, BufferLoad) and x.buffer in lowering.written]:
         raise CodegenError(
@@ -80,14 +98,14 @@ def lower_ptx(body: Stmt) -> tuple[Stmt, frozenset[Buffer]]:
                 f"the loop '{loop.loop_var.name}' is of virtual threads or a pipeline, and has calls of T.ptx_*",
                 hint="write what each iteration does into the script",
             )
-    return new, frozenset(lowering.addressed)
+    return LoweredPtx(new, frozenset(lowering.addressed), tuple(lowering.made))
 
 
 def _is_instruction(x: object, addressed: set[Buffer]) -> bool:
     """Whether something is, or works on, what a script orders by itself."""
     if isinstance(x, BufferLoad | BufferStore):
         return x.buffer in addressed
-    return isinstance(x, Call) and x.op in (COMMIT, WAIT, SHUFFLE, WARP_SYNC, SYNC)
+    return isinstance(x, Call) and x.op in (COMMIT, WAIT, SHUFFLE, WARP_SYNC, SYNC, BULK, *MBARRIERS)
 
 
 def _asked(stmt: object) -> Iterable[object]:
@@ -110,31 +128,62 @@ class _Lowering:
     varying: set[Var] = field(default_factory=set)  # what differs between the lanes of a warp
     diverges: str = ""  # why the lanes of a warp may not be here together
     in_vector: bool = False
+    mbarriers: Mbarriers | None = None  # of the launch
+    made: list[Buffer] = field(default_factory=list)  # buffers of mbarriers
+    threads: tuple[For, ...] = ()  # the loops around that are bound to threadIdx
+    differing: set[Var] = field(default_factory=set)  # what differs between the threads of a block
+    parted: tuple[Hashable, ...] = ()  # what they part at
+    serial: bool = False  # a loop that is not bound, or a condition, is around
+
+    def launches(self, body: Stmt) -> Stmt:
+        """The statement, nest by nest: each has mbarriers of its own."""
+        if isinstance(body, SeqStmt):
+            return seq(*map(self.launches, body.seq))
+        self.mbarriers = Mbarriers.of(body)
+        new = self.mbarriers.finish(self.visit(body, Analyzer()))
+        if self.mbarriers.buffer is not None:
+            self.made.append(self.mbarriers.buffer)
+            self.addressed.add(self.mbarriers.buffer)
+        return new
 
     def visit(self, stmt: Stmt, a: Analyzer) -> Stmt:
         match stmt:
             case For():
                 return self.loop(stmt, a)
+            case IfThenElse() if (taken := const_int(a.simplify(stmt.condition))) is not None:
+                chosen = stmt.then_case if taken else stmt.else_case
+                return SeqStmt(()) if chosen is None else self.visit(chosen, a)
             case IfThenElse():
                 inner = a.copy()
                 for condition in split_conditions(stmt.condition):
                     inner.assume(condition)
                 self.plain(stmt.condition)
+                around = self.serial, self.parted
                 kept = self.enter_condition(stmt.condition)
                 then = self.visit(stmt.then_case, inner)
-                other = None if stmt.else_case is None else self.visit(stmt.else_case, a)
+                other = None
+                if stmt.else_case is not None:
+                    self.serial, self.parted = around
+                    self.part(stmt.condition, side="else")
+                    other = self.visit(stmt.else_case, a)
                 self.diverges = kept
+                self.serial, self.parted = around
                 return replace(stmt, then_case=then, else_case=other)
             case While():
                 kept, self.diverges = self.diverges, self.diverges or "in a 'while' loop"
+                around = self.serial, self.parted
+                self.part(stmt.condition)
                 new = replace(stmt, body=self.visit(stmt.body, a))
                 self.diverges = kept
+                self.serial, self.parted = around
                 return new
             case LetStmt():
                 inner = a.copy()
                 inner.bind(stmt.var, stmt.value)
                 if self.varies(stmt.value):
                     self.varying.add(stmt.var)
+                if self.differs(stmt.value):
+                    self.differing.add(stmt.var)
                 self.plain(stmt.value)
                 return replace(stmt, body=self.visit(stmt.body, inner))
             case Evaluate(value=Call() as e) if e.op in ptx.FUNCTIONS:
@@ -147,14 +196,21 @@ class _Lowering:
 
     def loop(self, loop: For, a: Analyzer) -> Stmt:
         kept = self.diverges, self.in_vector, self.lane
+        around = self.threads, self.serial, self.parted
         if self.varies(loop.start) or self.varies(loop.extent):
             self.diverges = f"in the loop '{loop.loop_var.name}', whose bounds differ between them"
         self.in_vector |= loop.kind is LoopKind.VECTORIZED
+        if self.differs(loop.start) or self.differs(loop.extent) or not loop.thread:
+            self.part(loop.start, loop.extent)
         if loop.thread == "threadIdx.x":
             self.lane = loop
             self.varying.add(loop.loop_var)
+        if loop.thread.startswith("threadIdx"):
+            self.threads = (*self.threads, loop)
+            self.differing.add(loop.loop_var)
         new = replace(loop, body=self.visit(loop.body, enter(a, loop)))
         self.diverges, self.in_vector, self.lane = kept
+        self.threads, self.serial, self.parted = around
         return new
 
     def enter_condition(self, condition: PrimExpr) -> str:
@@ -162,7 +218,18 @@ class _Lowering:
         kept = self.diverges
         if self.varies(condition):
             self.diverges = "under a condition that differs between them"
+        self.part(condition)
         return kept
+
+    def part(self, *conditions: PrimExpr, side: str = "") -> None:
+        """Note that not all statements around run as often, and what the threads of a block part at."""
+        self.serial = True
+        if any(map(self.differs, conditions)):
+            self.parted = (*self.parted, (side, *map(form_key, conditions)))
+
+    def differs(self, e: PrimExpr) -> bool:
+        """Whether threads of a block may have different values."""
+        return bool(free_vars(e) & self.differing) or any(isinstance(x, BufferLoad) for x in preorder(e))
 
     def varies(self, e: PrimExpr) -> bool:
         """Whether lanes of a warp may have different values."""
@@ -222,13 +289,21 @@ class _Lowering:
         """The statement that a call is."""
         if self.in_vector:
             raise CodegenError(f"T.{e.op} stands in a vectorized loop")
+        assert self.mbarriers is not None, "they are the launch's"
+        around = Around(self.threads, self.parted, self.serial, a)
         match e.op:
+            case _ if e.op == CREATE:
+                return self.mbarriers.create(e, around)
+            case "ptx_cp_async_bulk":
+                return self.bulk_copy(e, a, self.mbarriers.used(e, around))
+            case _ if e.op in NUMBERS:
+                return self.mbarriers.call(e, around)
             case "tvm_storage_sync":
                 return self.sync(e)
             case "ptx_commit_group":
                 return Evaluate(Call(COMMIT, (), "handle"))
             case "ptx_wait_group":
-                return Evaluate(Call(WAIT, (IntImm(_number(e, 0, "the number of groups")),), "handle"))
+                return Evaluate(Call(WAIT, (IntImm(number(e, 0, "the number of groups")),), "handle"))
             case "ptx_cp_async":
                 return self.copy(e, a)
             case "ptx_ldmatrix":
@@ -253,16 +328,26 @@ class _Lowering:
         return Evaluate(Call(WARP_SYNC, (), "handle"))
 
     def copy(self, e: Call, a: Analyzer) -> Stmt:
-        size, item = _number(e, 4, "the number of bytes"), item_bytes(e.dtype)
+        size, item = number(e, 4, "the number of bytes"), item_bytes(e.dtype)
         if size not in COPY_BYTES or size % item:
             raise CodegenError(f"T.ptx_cp_async of {size} bytes of {e.dtype}", hint="4, 8 or 16 bytes, whole elements")
         target = self.place(e, 0, e.dtype, ("shared", "shared.dyn"), size // item, a, writes=True)
         source = self.place(e, 2, e.dtype, ("global",), size // item, a)
         return Evaluate(Call(COPY, (target, source, IntImm(size // item), IntImm(1, "bool")), "handle"))
 
+    def bulk_copy(self, e: Call, a: Analyzer, barrier: BufferLoad) -> Stmt:
+        size, item = number(e, 4, "the number of bytes"), item_bytes(e.dtype)
+        if not size or size % BULK_BYTES or size % item:
+            raise CodegenError(
+                f"T.{e.op} of {size} bytes of {e.dtype}", hint=f"a multiple of {BULK_BYTES} bytes, whole elements"
+            )
+        target = self.place(e, 0, e.dtype, ("shared", "shared.dyn"), size // item, a, writes=True)
+        source = self.place(e, 2, e.dtype, ("global",), size // item, a)
+        return instruction(BULK, target, source, IntImm(size // item), barrier)
+
     def load_matrices(self, e: Call, a: Analyzer) -> Stmt:
         self.together(e.op)
-        trans, count = const_int(e.args[0]), _number(e, 1, "the number of matrices")
+        trans, count = const_int(e.args[0]), number(e, 1, "the number of matrices")
         dtype = e.dtype
         if count not in (1, 2, 4) or _text(e, 2) != ".b16" or trans is None or (trans and item_bytes(dtype) != 2):
             raise CodegenError(
@@ -296,7 +381,7 @@ class _Lowering:
         return Evaluate(Call(MMA, (kind, operands[2], operands[0], operands[1]), "handle"))
 
     def fill(self, e: Call, a: Analyzer) -> Stmt:
-        count = _number(e, 0, "the number of registers")
+        count = number(e, 0, "the number of registers")
         buffer = self.place(e, 1, e.dtype, ("local",), count, a, writes=True).buffer
         zero = FloatImm(0.0, e.dtype) if "float" in e.dtype else IntImm(0, e.dtype)
         places = [_element(e.args[2], buffer, IntImm(i), a) for i in range(count)]
@@ -304,9 +389,9 @@ class _Lowering:
 
     def store_tile(self, e: Call, a: Analyzer) -> Stmt:
         lane = E.floormod(self.together(e.op).loop_var, LANES)
-        if (_number(e, 0, "m"), _number(e, 1, "n")) != (16, 16):
+        if (number(e, 0, "m"), number(e, 1, "n")) != (16, 16):
             raise CodegenError("T.mma_store of another tile than 16 x 16")
-        pointer, stride = e.args[2], _number(e, 5, "the stride")
+        pointer, stride = e.args[2], number(e, 5, "the stride")
         offset: PrimExpr = IntImm(0)
         if isinstance(pointer, Call) and pointer.op == "tvm_access_ptr":
             _, pointer, offset, *_ = pointer.args
@@ -385,13 +470,6 @@ def _element(first: PrimExpr, buffer: Buffer, offset: PrimExpr, a: Analyzer) -> 
 
 def _is_choice(x: object) -> bool:
     return isinstance(x, Call) and x.op == "if_then_else"
-
-
-def _number(e: Call, at: int, what: str) -> int:
-    value = const_int(e.args[at])
-    if value is None or value < 0:
-        raise CodegenError(f"T.{e.op}: {what} is {e.args[at]}", hint="it is to be a constant")
-    return value
 
 
 def _text(e: Call, at: int) -> str:

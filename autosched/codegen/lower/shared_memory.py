@@ -77,10 +77,17 @@ class _Lives:
         r[0], r[1] = min(r[0], at), max(r[1], at)
 
 
-def plan_shared(body: Stmt, item_bytes: Mapping[str, int]) -> tuple[Stmt, dict[Buffer, int], int]:
-    """(the statement without allocations of shared buffers, their offsets in bytes, bytes of all)."""
+def plan_shared(
+    body: Stmt, item_bytes: Mapping[str, int], alone: frozenset[Buffer] = frozenset()
+) -> tuple[Stmt, dict[Buffer, int], int]:
+    """(the statement without allocations of shared buffers, their offsets in bytes, bytes of all).
+
+    alone   buffers at whose bytes no other one may lie
+    """
     lives = _Lives()
     lives.visit(body)
+    for buffer in alone & lives.found.keys():
+        lives.found[buffer] = [0, lives.position]
     offsets: dict[Buffer, int] = {}
     sizes = {b: buffer_size(b, item_bytes[b.dtype]) for b in lives.found}
     total = 0

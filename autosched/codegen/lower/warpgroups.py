@@ -44,6 +44,14 @@ from dataclasses import dataclass, field
 
 from autosched.codegen.lower.barriers import barrier
 from autosched.codegen.lower.fragments import COLUMNS, GROUP_ACCUMULATOR, Fragments, Nest, Place, stripped, whole_tiles
+from autosched.codegen.lower.instructions import (
+    MBARRIER_ARRIVE,
+    MBARRIER_EXPECT,
+    MBARRIER_FENCE,
+    MBARRIER_INIT,
+    MBARRIER_WAIT,
+    MBARRIERS,
+)
 from autosched.codegen.lower.launches import LoweredLaunch, ThreadAxis
 from autosched.codegen.lower.loops import WARP_STAGES
 from autosched.codegen.lower.partition import KEEP_WHOLE
@@ -62,13 +70,7 @@ from autosched.tir.stmt import Allocate, Evaluate, For, IfThenElse, LoopKind, Se
 
 WGMMA, WGMMA_WAIT, TENSOR_COPY = "wgmma", "wgmma_wait", "tensor_copy"
 CLUSTER_ARRIVE, CLUSTER_WAIT = "cluster_arrive", "cluster_wait"
-MBARRIER_INIT, MBARRIER_ARRIVE, MBARRIER_EXPECT, MBARRIER_WAIT, MBARRIER_FENCE = (
-    "mbarrier_init", "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "mbarrier_fence",
-)  # fmt: skip
-OPERATIONS = (
-    WGMMA, WGMMA_WAIT, TENSOR_COPY, MBARRIER_INIT, MBARRIER_ARRIVE, MBARRIER_EXPECT, MBARRIER_WAIT, MBARRIER_FENCE,
-    CLUSTER_ARRIVE, CLUSTER_WAIT,
-)  # fmt: skip
+OPERATIONS = (WGMMA, WGMMA_WAIT, TENSOR_COPY, CLUSTER_ARRIVE, CLUSTER_WAIT, MBARRIER_FENCE, *MBARRIERS)
 GROUP, WARP, ROWS = 128, 32, 64  # threads of a warpgroup and of a warp, rows of one instruction
 SLAB_BYTES = 128  # of a row in shared memory
 MOST_COLUMNS = 256

@@ -313,11 +313,12 @@ class ExprReader:
             raise self.state.error(node, f"{type(error).__name__}: {error}") from error
 
     def _instruction(self, node: ast.Call, name: str) -> PrimExpr:
-        """`T.ptx_…(…)`: the dtype of the result comes first, or by its name."""
+        """`T.ptx_…(…)`: the dtype of the result comes first, or by its name; what gives no value has none."""
         function = ptx.FUNCTIONS[name]
-        words = [w for w in node.keywords if w.arg == "dtype"] if name in ptx.TYPED else []
+        words = [w for w in node.keywords if w.arg == "dtype"]
         rest = [w for w in node.keywords if w not in words]
-        whole = ast.copy_location(ast.Call(node.func, [*(w.value for w in words), *node.args], rest), node)
+        first = [w.value for w in words] if name in ptx.TYPED else []
+        whole = ast.copy_location(ast.Call(node.func, [*first, *node.args], rest), node)
         return self.as_expr(node, self._apply(whole, function))
 
     def _choice(self, node: ast.Call) -> tuple[PrimExpr, PrimExpr, PrimExpr]:

@@ -17,9 +17,11 @@ import math
 from dataclasses import dataclass
 from operator import is_
 
+from autosched.codegen.lower.launches import MIN_BLOCKS
 from autosched.errors import ScheduleError
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
+from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import require
 from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, spatial
@@ -47,6 +49,7 @@ ELEMENTS_PER_THREAD = 8  # of a row: enough accesses in flight, few enough steps
 MOST_THREADS = 512  # of a row by default
 LEAST_THREADS = 128  # in a block: short rows share one
 MOST_HELD = 32  # elements of a row in a thread's registers
+OTHER_REGISTERS = 32  # of a thread, beside those elements
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class RowReduction:
     """Softmax, LayerNorm, RMSNorm and plain reductions over the last axis."""
 
     name = "rows"
-    version: int = 2
+    version: int = 3
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         anchor = match_rows(func, squares=True)
@@ -102,7 +105,7 @@ class RowReduction:
         return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
-        anchor = self.match(func, target)
+        anchor = match_rows(func, squares=True)
         assert anchor is not None, "apply is called on a function that matched"
         rows: Rows = anchor.details
         sch = Schedule(func)
@@ -120,14 +123,28 @@ class RowReduction:
         sch.bind(row, THREAD_Y)
         for other in reversed(blocks[:-1]):
             sch.compute_at(other.name_hint, row)
-            if other.name_hint not in copies:
-                sch.set_scope(other.name_hint, 0, "shared")
+            if other.name_hint not in copies:  # threads that share a sum have it
+                by_all = is_reduction(other) and (config["held"] or held.length >= held.threads)
+                sch.set_scope(other.name_hint, 0, "local" if by_all else "shared")
         for each in blocks:
             if config["held"]:
                 _share_evenly(sch, each, row, held)
             else:
                 _share_row(sch, each, row, config["block_size"], config["vector"])
-        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+        made = sch.func
+        if config["held"]:
+            words = held.steps * held.vector * len(copies) * -(-_widest(anchor) // 4)
+            threads = config["block_size"] * dividing(config["together"], anchor.sizes["rows"])
+            made = made.with_attr({MIN_BLOCKS: _blocks_at_once(threads, words, target.gpu)})
+        return Applied(made, (None,) * len(func.params), sch.trace.to_json_text())
+
+
+def _blocks_at_once(threads: int, words: int, gpu: GpuFacts) -> int:
+    """Blocks that an SM shall hold, where a thread keeps so many words: what is loaded early must not take their place.
+
+    LayerNorm takes 48 registers of a thread, gamma and beta waiting in them for the sums, where 40 will do.
+    """
+    return max(1, gpu.blocks_per_sm(threads, min(gpu.max_registers_per_thread, OTHER_REGISTERS + words), 0))
 
 
 def _widest(anchor: Anchor) -> int:

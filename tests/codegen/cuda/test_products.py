@@ -62,7 +62,7 @@ def test_a_missing_wait_is_found(monkeypatch):
 def test_a_missing_barrier_is_found(monkeypatch, order):
     import autosched.codegen.lower.device as device
 
-    monkeypatch.setattr(device, "place_barriers", lambda body, ranges, divergent: body)
+    monkeypatch.setattr(device, "place_barriers", lambda body, *_: body)
     func = tiled_product(64, 64, 16, per_thread=(4, 4)).func
     arrays = [np.ones((64, 16), "f"), np.ones((16, 64), "f"), np.zeros(64, "f")]
     with pytest.raises(emulate.EmulationError):

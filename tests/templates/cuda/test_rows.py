@@ -120,3 +120,21 @@ def test_configurations_become_machine_code_for_all_architectures() -> None:
         kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="k").kernel
         assert isinstance(kernel, CudaKernel)
         assert set(add_images(kernel, ["sm_75", "sm_100", "sm_120"]).images) >= {"sm_75", "sm_100"}
+
+
+def test_what_a_norm_loads_early_takes_no_blocks_from_a_multiprocessor() -> None:
+    func = norm(8192, 4096)
+    target = Target("nvidia/nvidia-h200")
+    kernel = compile_func(apply_config(func, default_config(func, target), target).func, target, name="kernel").kernel
+    assert isinstance(kernel, CudaKernel)
+    (launch,) = kernel.resources.launches
+    assert launch.occupancy >= 0.75 and launch.stack_bytes == launch.spill_bytes == 0
+    assert kernel.source.count("syncthreads()") == 3  # a sum is in every thread that took part in it
+
+
+@pytest.mark.parametrize("knobs", [(64, 2, 4, True, False), (128, 1, 1, False, False), (32, 4, 2, True, True)], ids=str)
+def test_all_threads_have_the_sums_of_their_row(knobs: tuple[int, int, int, bool, bool]) -> None:
+    names = ("block_size", "together", "vector", "keep", "held")
+    config = Config("rows", dict(zip(names, knobs, strict=True)))
+    check(norm(12, 192), config, normalised)
+    check(of((12, 192), lambda x: topi.softmax(x, -1)), config, softmax)

@@ -177,7 +177,7 @@ def test_planted_faults_are_found(fault, order, monkeypatch):
     from autosched.codegen.lower import device
 
     if fault == "barrier":
-        monkeypatch.setattr(device, "place_barriers", lambda body, ranges, divergent: body)
+        monkeypatch.setattr(device, "place_barriers", lambda body, *_: body)
     elif fault == "wait":
         monkeypatch.setattr(tile, "cp_async_wait", lambda builder, groups: None)
     else:

@@ -145,6 +145,16 @@ define internal i64 @emu.mbarrier_init(ptr %ctx, i64 %a, i64 %n, i64 %site) alwa
   %r = {call("mbarrier_init", "%t", "%a", "%n", "%site")}
   ret i64 %r
 }}
+define internal i64 @emu.mbarrier_inval(ptr %ctx, i64 %a, i64 %site) alwaysinline {{
+  %t = ptrtoint ptr %ctx to i64
+  %r = {call("mbarrier_inval", "%t", "%a", "%site")}
+  ret i64 %r
+}}
+define internal i64 @emu.copies_arrive(ptr %ctx, i64 %a, i64 %counted, i64 %site) alwaysinline {{
+  %t = ptrtoint ptr %ctx to i64
+  %r = {call("copies_arrive", "%t", "%a", "%counted", "%site")}
+  ret i64 %r
+}}
 define internal i64 @emu.mbarrier_arrive(ptr %ctx, i64 %a, i64 %n, i64 %bytes, i64 %site) alwaysinline {{
   %t = ptrtoint ptr %ctx to i64
   %r = {call("mbarrier_arrive", "%t", "%a", "%n", "%bytes", "%site")}

@@ -78,7 +78,9 @@ COPY_WORDS = 6
 
 # A bulk copy in flight: places in shared memory by offset, the mbarrier that it tells, who began it and when.
 # One of a box of a tensor has the map's address, else 0, and the coordinates of its first element, the innermost first.
-BULK_TARGET, BULK_SOURCE, BULK_BYTES, BULK_BARRIER, BULK_EPOCH, BULK_MAP, BULK_AT, BULK_WORDS = 0, 1, 2, 3, 4, 5, 6, 12
+# Copies of a thread that arrive at an mbarrier when they have ended: the thread's record, and their end in its ring.
+BULK_TARGET, BULK_SOURCE, BULK_BYTES, BULK_BARRIER, BULK_EPOCH, BULK_MAP, BULK_AT, BULK_THREAD = 0, 1, 2, 3, 4, 5, 6, 11
+BULK_WORDS = 12
 BULK_CAPACITY = 1024
 
 # A tensor map, as the emulator writes it into its 128 bytes; dimensions from the innermost on.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate.clocks import know_row, pass_time, take_row
-from autosched.codegen.cuda.emulate.memory import _CELL, fail, find, put, word
+from autosched.codegen.cuda.emulate.memory import _CELL, end_copies, fail, find, put, word
 from autosched.codegen.cuda.emulate.words import (
     copy_bytes,
     load8,
@@ -63,6 +63,17 @@ def mbarrier_init(thread: int, address: int, count: int, site: int) -> int:
         return fail(thread, at.F_MANY_MBARRIERS, address, 8, site, N_MBARRIERS)
     for k in range(word(owner, at.N_CLOCKS) * 2):
         store32(rows + k * 4, 0)
+    return 1
+
+
+def mbarrier_inval(thread: int, address: int, site: int) -> int:
+    """Make an mbarrier plain memory. Returns 1, or 0 after a fault."""
+    host = _host_of(thread, address, at.WRITE, site)
+    if host == 0:
+        return 0
+    if load64(host) >> 20 & _COUNT == 0:
+        return fail(thread, at.F_MBARRIER, address, 8, site, 0)
+    store64(host, 0)
     return 1
 
 
@@ -145,23 +156,60 @@ def _begin(
     if load64(barrier_host) >> 20 & _COUNT == 0:
         return fail(thread, at.F_MBARRIER, barrier, 8, site, 0)
     owner = _owner_of(thread, target)
-    last = word(owner, at.BULK_LAST)
-    if last - word(owner, at.BULK_FIRST) >= at.BULK_CAPACITY:
+    copy = _entry(owner)
+    if copy == 0:
         return fail(thread, at.F_QUEUE, target, count, site, at.BULK_CAPACITY)
-    copy = word(owner, at.BULK) + last % at.BULK_CAPACITY * at.BULK_WORDS * 8
     put(copy, at.BULK_TARGET, host - word(owner, at.SHARED))
     put(copy, at.BULK_SOURCE, source)
     put(copy, at.BULK_MAP, tensor_map)
+    put(copy, at.BULK_THREAD, 0)
     for k in range(5):
         put(copy, at.BULK_AT + k, word(first, k))
     put(copy, at.BULK_BYTES, count)
+    return _entered(thread, owner, copy, barrier_host)
+
+
+def _entry(owner: int) -> int:
+    """The next place of a block's ring, or 0 where it is full."""
+    last = word(owner, at.BULK_LAST)
+    if last - word(owner, at.BULK_FIRST) >= at.BULK_CAPACITY:
+        return 0
+    return word(owner, at.BULK) + last % at.BULK_CAPACITY * at.BULK_WORDS * 8
+
+
+def _entered(thread: int, owner: int, copy: int, barrier_host: int) -> int:
+    """Put what a thread has begun into its block's ring, with the mbarrier that is told of its end."""
     put(copy, at.BULK_BARRIER, barrier_host - word(owner, at.SHARED))
     put(copy, at.BULK_EPOCH, word(thread, at.INDEX) << at.CLOCK_BITS | word(thread, at.CLOCK))
-    put(owner, at.BULK_LAST, last + 1)
+    put(owner, at.BULK_LAST, word(owner, at.BULK_LAST) + 1)
     pass_time(thread)
-    if word(block, at.LATE) == 0:
+    if word(word(thread, at.BLOCK), at.LATE) == 0:
         end_bulk_copy(owner)
     return 1
+
+
+def copies_arrive(thread: int, address: int, is_counted: int, site: int) -> int:
+    """Let the end of a thread's asynchronous copies be an arrival. Returns 1, or 0 after a fault.
+
+    is_counted   the mbarrier's count has this arrival; else the phase expects one more
+    """
+    host = _host_of(thread, address, at.WRITE | at.ATOMIC, site)
+    if host == 0:
+        return 0
+    state = load64(host)
+    if state >> 20 & _COUNT == 0 or (is_counted == 0 and state & _COUNT == _COUNT):
+        return fail(thread, at.F_MBARRIER, address, 8, site, 0)
+    owner = _owner_of(thread, address)
+    copy = _entry(owner)
+    if copy == 0:
+        return fail(thread, at.F_QUEUE, address, 8, site, at.BULK_CAPACITY)
+    if is_counted == 0:
+        store64(host, state + 1)
+    put(copy, at.BULK_BYTES, 0)
+    put(copy, at.BULK_MAP, 0)
+    put(copy, at.BULK_THREAD, thread)
+    put(copy, at.BULK_AT, word(thread, at.QUEUE_LAST))
+    return _entered(thread, owner, copy, host)
 
 
 def _row_offset(tensor_map: int, coordinates: int, row: int) -> int:
@@ -240,13 +288,17 @@ def _copy_box(shared: int, target: int, tensor_map: int, coordinates: int) -> in
 
 
 def end_bulk_copy(owner: int) -> int:
-    """Carry out the oldest bulk copy in flight. Returns whether there was one."""
+    """Carry out the oldest bulk copy, or copies of a thread that arrive, in flight. Returns whether there was one."""
     first = word(owner, at.BULK_FIRST)
     if first == word(owner, at.BULK_LAST):
         return 0
     copy = word(owner, at.BULK) + first % at.BULK_CAPACITY * at.BULK_WORDS * 8
     target, count, epoch = word(copy, at.BULK_TARGET), word(copy, at.BULK_BYTES), word(copy, at.BULK_EPOCH)
-    if word(copy, at.BULK_MAP) != 0:
+    arrivals = 0
+    if word(copy, at.BULK_THREAD) != 0:
+        arrivals = 1
+        end_copies(word(copy, at.BULK_THREAD), -1, word(copy, at.BULK_AT), epoch)
+    elif word(copy, at.BULK_MAP) != 0:
         _copy_box(word(owner, at.SHARED), target, word(copy, at.BULK_MAP), copy + at.BULK_AT * 8)
     else:
         copy_bytes(word(owner, at.SHARED) + target, word(copy, at.BULK_SOURCE), count)
@@ -259,12 +311,12 @@ def end_bulk_copy(owner: int) -> int:
     if clock > load32(place):
         store32(place, clock)
     host = word(owner, at.SHARED) + word(copy, at.BULK_BARRIER)
-    _advance(owner, host, rows, load64(host) - (count << 41))
+    _advance(owner, host, rows, load64(host) - (count << 41) - arrivals)
     put(owner, at.BULK_FIRST, first + 1)
     return 1
 
 
 FUNCTIONS = (
-    _owner_of, mbarrier_rows, _host_of, mbarrier_init, _advance, mbarrier_arrive, mbarrier_test, bulk_copy, _begin,
-    _row_offset, tensor_copy, _copy_box, end_bulk_copy,
+    _owner_of, mbarrier_rows, _host_of, mbarrier_init, mbarrier_inval, _advance, mbarrier_arrive, mbarrier_test,
+    bulk_copy, _begin, _entry, _entered, copies_arrive, _row_offset, tensor_copy, _copy_box, end_bulk_copy,
 )  # fmt: skip

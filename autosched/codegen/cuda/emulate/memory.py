@@ -246,7 +246,7 @@ def find(thread: int, address: int, size: int, align: int, flags: int, site: int
 
 
 def _do_copy(thread: int, block: int, copy: int) -> int:
-    """Carry out one asynchronous copy; from now on its bytes count as written by its thread."""
+    """Carry out one asynchronous copy."""
     target, taken, count = word(copy, at.COPY_TARGET), word(copy, at.COPY_TAKEN), word(copy, at.COPY_BYTES)
     host = word(block, at.SHARED) + target
     if taken > 0:
@@ -256,8 +256,8 @@ def _do_copy(thread: int, block: int, copy: int) -> int:
     return 0
 
 
-def _end_copy(thread: int, block: int, copy: int) -> int:
-    epoch = word(thread, at.INDEX) << at.CLOCK_BITS | word(thread, at.CLOCK)
+def _end_copy(block: int, copy: int, epoch: int) -> int:
+    """From now on a copy's bytes count as written by its thread at `epoch`."""
     target = word(copy, at.COPY_TARGET)
     for k in range(word(copy, at.COPY_BYTES)):
         store8(word(block, at.PENDING) + target + k, 0)
@@ -299,27 +299,36 @@ def copy_async(thread: int, target: int, source: int, count: int, taken: int, si
     return 1
 
 
-def wait_copies(thread: int, groups: int) -> int:
-    """Finish this thread's asynchronous copies but those of its last `groups` committed groups (-1: all)."""
+def end_copies(thread: int, groups: int, end: int, epoch: int) -> int:
+    """Finish this thread's asynchronous copies before position `end` of its ring.
+
+    groups   leave those of its last committed groups (-1: none)
+    """
     block = word(thread, at.BLOCK)
     capacity = word(block, at.QUEUE_CAPACITY)
     ring = word(block, at.QUEUES) + word(thread, at.INDEX) % word(block, at.N_PADDED) * capacity * at.COPY_WORDS * 8
-    first, last = word(thread, at.QUEUE_FIRST), word(thread, at.QUEUE_LAST)
-    while first < last:
+    first = word(thread, at.QUEUE_FIRST)
+    while first < end:
         copy = ring + first % capacity * at.COPY_WORDS * 8
         if groups >= 0 and word(copy, at.COPY_GROUP) >= word(thread, at.GROUP) - groups:
             break
         if word(block, at.LATE) != 0:
             _do_copy(thread, block, copy)
-        _end_copy(thread, block, copy)
+        _end_copy(block, copy, epoch)
         first += 1
     put(thread, at.QUEUE_FIRST, first)
     return 1
 
 
+def wait_copies(thread: int, groups: int) -> int:
+    """Finish this thread's asynchronous copies but those of its last `groups` committed groups (-1: all)."""
+    epoch = word(thread, at.INDEX) << at.CLOCK_BITS | word(thread, at.CLOCK)
+    return end_copies(thread, groups, word(thread, at.QUEUE_LAST), epoch)
+
+
 FUNCTIONS = (
     word, put, fail, is_known, _check_shared, _knows_block, _see_block, _is_ordered, _check_global, _trace,
     _has_ended, find,
-    _do_copy, _end_copy, copy_async, wait_copies,
+    _do_copy, _end_copy, copy_async, end_copies, wait_copies,
 )  # fmt: skip
 INLINED = (word, put, is_known, _check_shared, _is_ordered, _check_global)

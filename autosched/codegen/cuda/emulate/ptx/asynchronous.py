@@ -15,8 +15,8 @@ def _cp(state: Assembly, instruction: Instruction) -> None:
     if parts[:1] != ("async",):
         raise state.refuse(f"instruction `{instruction.text}`")
     if parts[:2] == ("async", "mbarrier"):
-        raise state.refuse(f"instruction `{instruction.text}`")
-    if parts[:3] == ("async", "bulk", "tensor"):
+        _arrive(state, instruction)
+    elif parts[:3] == ("async", "bulk", "tensor"):
         _tensor(state, instruction)
     elif parts[:2] == ("async", "bulk"):
         _bulk(state, instruction)
@@ -35,6 +35,19 @@ def _cp(state: Assembly, instruction: Instruction) -> None:
         amount = state.word(taken[0]) if taken else count
         places = f"i64 {state.address(target)}, i64 {state.address(source)}"
         body.check(body.new(f"call i64 @emu.copy(ptr %ctx, {places}, i64 {count}, i64 {amount}, i64 {state.site})"))
+
+
+_ARRIVE = frozenset(("async", "mbarrier", "arrive", "noinc", "shared", "shared__cta", "b64"))
+
+
+def _arrive(state: Assembly, instruction: Instruction) -> None:
+    """An arrival when the copies before have ended."""
+    parts = only(state, instruction, _ARRIVE)
+    if not any(part.startswith("shared") for part in parts):
+        raise state.refuse(f"instruction `{instruction.text}` on a generic address")
+    address = state.address(instruction.operands[0])
+    arguments = f"i64 {address}, i64 {int('noinc' in parts)}, i64 {state.site}"
+    state.body.check(state.body.new(f"call i64 @emu.copies_arrive(ptr %ctx, {arguments})"))
 
 
 _BULK = frozenset(("async", "bulk", "shared__cluster", "shared__cta", "global", "mbarrier__complete_tx__bytes"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate.ptx.movement import pause
 from autosched.codegen.cuda.emulate.ptx.parse import Address, Instruction, Register
 from autosched.codegen.cuda.emulate.ptx.state import Assembly, only, ptx
@@ -24,7 +23,8 @@ def _mbarrier(state: Assembly, instruction: Instruction) -> None:
         arguments = f"i64 {state.address(address)}, i64 {state.word(count)}, i64 {state.site}"
         body.check(body.new(f"call i64 @emu.mbarrier_init(ptr %ctx, {arguments})"))
     elif operation == "inval":
-        body.host(state.address(operands[0]), "8", 8, at.IN_SHARED | at.WRITE | at.ATOMIC, state.site)
+        arguments = f"i64 {state.address(operands[0])}, i64 {state.site}"
+        body.check(body.new(f"call i64 @emu.mbarrier_inval(ptr %ctx, {arguments})"))
     elif operation in ("arrive", "expect_tx"):
         result = operands.pop(0) if not isinstance(operands[0], Address) else Register("_")
         address, *numbers = operands
