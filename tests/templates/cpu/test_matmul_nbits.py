@@ -8,7 +8,7 @@ import pytest
 
 from autosched.codegen import compile_func
 from autosched.codegen.native import native_for, native_object
-from autosched.errors import IndexOutOfRangeError
+from autosched.errors import IndexOutOfRangeError, SpaceError
 from autosched.relax import Constant, TensorStructInfo, Var
 from autosched.relax.op import nn
 from autosched.relax.op.nbits import dequantize_nbits
@@ -155,7 +155,8 @@ def test_more_rows_as_bytes(m: int) -> None:
     default = default_config(func, HOST)
     assert default.template == "matmul_nbits_bytes"
     for knobs in ({"rows": 1, "streams": 4, "ahead": 0}, {"rows": 2, "streams": 2, "ahead": 16}):
-        check_config(func, given, 4, 128, Config(default.template, {**default.knobs, **knobs, "tiles": False}))
+        config = Config(default.template, {**default.knobs, **knobs, "vectors": 1, "tiles": False})
+        check_config(func, given, 4, 128, config)
 
 
 def test_panels_of_a_stream_follow_each_other_and_words_are_asked_for_in_two_levels() -> None:
@@ -169,6 +170,58 @@ def test_panels_of_a_stream_follow_each_other_and_words_are_asked_for_in_two_lev
     if HOST.features >= BYTES.features:
         for streams in (1, 2, 4):
             check_config(func, given, 4, 32, Config(default.template, {**default.knobs, "streams": streams}))
+
+
+ZEN5 = Target("llvm -mcpu=znver5 -num-cores=1")
+
+
+def test_amd_reads_wide_panels_in_order() -> None:
+    """One stream of as many vectors as others have streams; each line is asked for once."""
+    func, _ = product(1, 16 * 24, 256, 4, 32)
+    default = default_config(func, ZEN5)
+    assert [default[knob] for knob in ("streams", "vectors", "ahead", "far")] == [1, 4, 8, 0]
+    applied = apply_config(func, default, ZEN5)
+    assert [p and p.packed_shape for p in applied.packs] == [None, (6, 32, 64), (6, 8, 64), None]
+    kernel = compile_func(applied.func, ZEN5, name="k")
+    assert [kernel.asm.count(f"prefetcht{n}") for n in range(3)] == [4 + 4, 0, 0]  # words, and scales
+    assert (default_config(func, BYTES)["streams"], default_config(func, BYTES)["vectors"]) == (4, 1)
+
+
+@pytest.mark.parametrize(("mcpu", "streams", "ahead"), [("znver3", 1, 8), ("haswell", 4, 4)])
+def test_amd_reads_panels_in_order_without_dots_of_bytes_too(mcpu: str, streams: int, ahead: int) -> None:
+    func, _ = product(1, 64, 256, 4, 32)
+    default = default_config(func, Target(f"llvm -mcpu={mcpu} -num-cores=1"))
+    assert (default.template, default["streams"], default["ahead"]) == ("matmul_nbits", streams, ahead)
+
+
+@has_dots
+@pytest.mark.parametrize(("vectors", "streams"), [(2, 1), (4, 1), (2, 2)])
+@pytest.mark.parametrize(("m", "zeros", "activation_bits"), [(1, "", 32), (1, "uint8", 8), (3, "uint8", 32)])
+def test_panels_of_several_vectors(vectors: int, streams: int, m: int, zeros: str, activation_bits: int) -> None:
+    """Of which the last one has columns behind the result's."""
+    lanes, block = HOST.lanes("float32"), 32
+    func, given = product(m, 8 * lanes - 3, 4 * block, 4, block, zeros, activation_bits=activation_bits)
+    default = default_config(func, HOST)
+    knobs = {"rows": 1 if vectors * streams == 4 else m, "streams": streams, "vectors": vectors, "tiles": False}
+    config = Config(default.template, {**default.knobs, **knobs})
+    assert space_for(func, HOST).with_default(config).default == config
+    x = np.random.default_rng(1).standard_normal((m, 4 * block)).astype("f4")
+    out = run(func, given, x.copy(), config)
+    if activation_bits == 8:
+        wanted, size = with_bytes(x, given, 4, block)
+    else:
+        real = dequantize_nbits(*given, *[None] * (3 - len(given)), 4, block).astype("f8").T
+        wanted, size = x.astype("f8") @ real, np.abs(x) @ np.abs(real)
+    assert (np.abs(out - wanted) <= 64 * EPS * size).all()
+
+
+def test_tile_registers_have_one_vector_of_a_row() -> None:
+    target = Target("llvm -mcpu=sapphirerapids -num-cores=1")
+    func, _ = product(5, 64, 128, 4, 32)
+    space = space_for(func, target)
+    assert space.default["tiles"]
+    with pytest.raises(SpaceError, match="tile register"):
+        space.with_default(Config(space.default.template, {**space.default.knobs, "streams": 1, "vectors": 2}))
 
 
 has_tiles = pytest.mark.skipif(not {"amx-tile", "amx-int8"} <= HOST.features, reason="runs products in tile registers")
