@@ -3,7 +3,8 @@
 for part of k and group in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x:
     for k tile:
         rows_shared, columns_shared = the operands' elements    # gathered by all threads of the block
-        for k: acc += rows_shared * columns_shared
+        for k: acc += rows_shared * columns_shared              # or a share of these k for each group of threads
+    acc = sum of the shares of the block's threads              # through shared memory, where there are shares
     out[m tile, n tile] = epilogue(acc)                                        # or product[part, …] = acc
 out = epilogue(sum of product[parts])                                          # a second launch, where there are parts
 """
@@ -11,29 +12,36 @@ out = epilogue(sum of product[parts])                                          #
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.core_tiles import (
+    BANKS,
     GROUP,
     L2_BYTES_PER_CYCLE,
     LAUNCH_S,
     LEAST_TERMS_OF_A_PART,
+    SHARES,
     SPLITS,
+    Cut,
     SharedCopy,
     bind_results,
+    block_threads,
     copies_itself,
+    default_cut,
     default_pipeline,
-    default_tile,
     split_terms,
     stage_operands,
     tile_cycles,
 )
 from autosched.templates.cuda.product_form import (
     COLUMNS,
+    HALVES,
+    PART,
     PRODUCT,
     RESULT,
     ROWS,
@@ -50,6 +58,7 @@ from autosched.templates.cuda.threads import (
     BLOCK_Y,
     BLOCK_Z,
     MOST_GRID_YZ,
+    THREAD_X,
     THREAD_Y,
     THREAD_Z,
     VECTOR_BYTES,
@@ -68,19 +77,38 @@ LEAST_SIDE = 8  # rows, columns and terms of a convolution: fewer leave most of 
 FEW_ROWS = 16  # products of so few rows take as long as reading the columns does
 BLOCKS_AT_ONCE = 4  # of an SM, whose waits overlap
 MEMORY_LATENCY = 600.0  # cycles
+LEAST_WEIGHTS = 1 << 16  # times one row on tensor cores: fewer are read at once by a reduction
+LEAST_STEPS = 4  # of a part of a sum
 SUM_THREADS = 256  # of the launch that adds up parts
 
 
-def _default_step(s: Mapping[str, int]) -> int:
-    """Terms of a step: long lines, many of them under way, where there are few rows."""
-    if s["K"] <= 16:
-        return max(16, s["instruction"])
-    return 64 if s["M"] <= FEW_ROWS and s["K"] >= 512 else 32
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How a product is cut on tensor cores.
 
+    tile    rows, columns, warps of each
+    splits  parts of sums that blocks of their own take, `shares` those that warps of a block take
+    """
 
-def _default_stages(s: Mapping[str, int], rows: int, columns: int) -> int:
-    """Steps in shared memory: more of small tiles, which wait longer than they compute."""
-    return 4 if s["M"] <= FEW_ROWS else 3 if rows * columns <= 64 * 64 else 2
+    tile: tuple[int, int, int, int]
+    splits: int = 1
+    shares: int = 1
+
+    def step(self, s: Mapping[str, int]) -> int:
+        """Terms of a step of a warp: long lines, many of them under way, where there are few rows."""
+        if s["K"] <= 16:
+            return max(16, s["instruction"])
+        return 64 if s["M"] <= FEW_ROWS and s["K"] >= 512 and self.shares == 1 else 32
+
+    def stages(self, s: Mapping[str, int], gpu: GpuFacts) -> int:
+        """Steps in shared memory: more of small tiles, which wait longer than they compute."""
+        rows, columns, _, _ = self.tile
+        wanted = 4 if s["M"] <= FEW_ROWS else 3 if rows * columns <= 64 * 64 else 2
+        if self.shares > 1:  # whose steps are so many times as long
+            line = self.step(s) * self.shares
+            step_bytes = ((rows + columns) * (line + 16) + (8 + 24 * (s["bytes"] // 4)) * line) * s["bytes"]
+            wanted = min(wanted, gpu.max_shared_memory_per_block // step_bytes)
+        return min(wanted, max(1, s["K"] // (self.step(s) * self.splits * self.shares)))
 
 
 def _rate_name(dtype: str) -> str:
@@ -88,30 +116,36 @@ def _rate_name(dtype: str) -> str:
     return f"t{dtype}" if dtype == "float32" else dtype
 
 
-def _default_tile(s: Mapping[str, int], gpu: GpuFacts, rate: str) -> tuple[tuple[int, int, int, int], int]:
-    """(rows, columns, warps of each) and parts of sums: the busiest SM is done first."""
+def _default_cut(s: Mapping[str, int], gpu: GpuFacts, rate: str) -> _Cut:
+    """The busiest SM is done first."""
     tiles = [(32, 32, 2, 2)] if s["M"] > FEW_ROWS else [(16, 64, 1, 4)]
     for tile in ((32, 64, 2, 2), (64, 64, 2, 2), (64, 128, 2, 2), (128, 128, 2, 2 if s["bytes"] < 4 else 4)):
         if tile[0] < 2 * s["M"] and tile[1] < 2 * s["N"] and s["M"] > FEW_ROWS:
             tiles.append(tile)
-    most = s["K"] // (4 * _default_step(s))  # as in the space
-    choices = ((t, parts) for t in tiles for parts in SPLITS if parts <= most or parts == 1)
-    return min(choices, key=lambda choice: _tile_cycles(s, gpu, rate, *choice))
+    choices = [_Cut(t, parts) for t in tiles for parts in SPLITS]
+    if s["M"] <= FEW_ROWS:
+        choices += [_Cut((16, n, 1, n // 32), parts, 8 * 32 // n) for n in (32, 64) for parts in SPLITS]
+
+    def fits(cut: _Cut) -> bool:
+        enough = s["K"] >= LEAST_STEPS * cut.splits * cut.shares * cut.step(s)
+        return cut.splits * cut.shares == 1 or (enough and cut.stages(s, gpu) > 1)
+
+    return min(filter(fits, choices), key=lambda cut: _cut_cycles(s, gpu, rate, cut))
 
 
-def _tile_cycles(s: Mapping[str, int], gpu: GpuFacts, rate: str, tile: tuple[int, int, int, int], parts: int) -> float:
+def _cut_cycles(s: Mapping[str, int], gpu: GpuFacts, rate: str, cut: _Cut) -> float:
     """Cycles until the busiest SM has multiplied, read and waited.
 
     It reads (R + C) elements of a tile of R x C for each term from the second cache, and waits for memory in each step
     that is not copied ahead. Parts cost a second launch, and each of their elements is written and read.
     """
-    rows, columns, _, _ = tile
-    step = _default_step(s)
+    rows, columns, _, _ = cut.tile
+    parts, step = cut.splits, cut.step(s) * cut.shares
     count = s["batch"] * -(-s["M"] // rows) * -(-s["N"] // columns) * parts
     busiest, terms = -(-count // gpu.sm_count), -(-s["K"] // (parts * step)) * step
     multiplies = rows * columns * terms / gpu.rates[rate]
-    reads = (rows + columns) * terms * s["bytes"] / L2_BYTES_PER_CYCLE
-    ahead = max(1, _default_stages(s, rows, columns) - 1)
+    reads = (min(rows, s["M"]) + columns) * terms * s["bytes"] / L2_BYTES_PER_CYCLE
+    ahead = max(1, cut.stages(s, gpu) - 1)
     waits = -(-busiest // BLOCKS_AT_ONCE) * (terms // step / ahead + 1) * MEMORY_LATENCY
     cycles = max(busiest * max(multiplies, reads), waits)
     if parts > 1:
@@ -123,7 +157,7 @@ def _tile_cycles(s: Mapping[str, int], gpu: GpuFacts, rate: str, tile: tuple[int
 def expected_cycles(s: Mapping[str, int], gpu: GpuFacts, dtype: str) -> float:
     """Cycles of the default for a product of gathered operands on tensor cores."""
     rate = _rate_name(dtype)
-    return _tile_cycles(s, gpu, rate, *_default_tile(s, gpu, rate))
+    return _cut_cycles(s, gpu, rate, _default_cut(s, gpu, rate))
 
 
 def wants_parts(s: Mapping[str, int], rows: int, columns: int, target: Target) -> int:
@@ -144,14 +178,18 @@ def _form_for(func: PrimFunc) -> MatrixForm | None:
     least = 2 if form.is_matmul else LEAST_SIDE
     if s["batch"] * SPLITS[-1] > MOST_GRID_YZ or s["M"] > MOST_GRID_YZ or min(s["N"], s["K"]) < LEAST_SIDE:
         return None
-    single = (
-        s["M"] == 1
-        and form.is_matmul
-        and form.dtype in STEPS
-        and form.dtype != "float32"
-        and _runs_along(form, form.terms)
-    )
-    return form if s["M"] >= least or single else None
+    return form if s["M"] >= least or _is_single(form) else None
+
+
+def _is_single(form: MatrixForm) -> bool:
+    """Whether the product is one of a row that tensor cores are fed with by whole vectors."""
+    if form.sizes["M"] > 1 or not form.is_matmul or form.dtype not in STEPS or form.dtype == "float32":
+        return False
+    if _runs_along(form, form.terms):
+        return True
+    vector = VECTOR_BYTES // item_bytes(form.dtype)
+    is_whole = all(n % vector == 0 for n in (form.columns[-1][1], form.column_operand.buffer.const_shape()[-1]))
+    return form.dtype in HALVES and is_whole and form.sizes["N"] * form.sizes["K"] >= LEAST_WEIGHTS
 
 
 class TensorContraction:
@@ -182,7 +220,8 @@ class TensorContraction:
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile and the parts of sums by which the busiest SM is done first."""
         s = anchor.sizes
-        (rows, columns, warps_m, warps_n), splits = _default_tile(s, target.gpu, _rate_name(anchor.details.dtype))
+        cut = _default_cut(s, target.gpu, _rate_name(anchor.details.dtype))
+        rows, columns, warps_m, warps_n = cut.tile
         while s["grouped"] and rows > s["M"]:
             rows, warps_m = rows // 2, max(1, warps_m // 2)
         while warps_m > 1 and rows // warps_m * (warps_m - 1) >= s["M"]:
@@ -190,9 +229,8 @@ class TensorContraction:
         while warps_n > 1 and columns // warps_n * (warps_n - 1) >= s["N"]:
             warps_n //= 2
         knobs = {"rows": rows, "columns": columns, "warps_m": warps_m, "warps_n": warps_n}
-        step = _default_step(s)
-        stages = min(_default_stages(s, rows, columns), max(1, s["K"] // (step * splits)))
-        return Config(self.name, {**knobs, "step": step, "stages": stages, "splits": splits})
+        knobs |= {"step": cut.step(s), "stages": cut.stages(s, target.gpu), "splits": cut.splits, SHARES: cut.shares}
+        return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         form = find_matrix_form(func)
@@ -208,6 +246,12 @@ class TensorContraction:
         return Applied(sch.func, packs, sch.trace.to_json_text())
 
 
+def _is_cut(s: Mapping[str, int], gpu: GpuFacts) -> bool:
+    """Whether sums in parts are expected to be done earlier."""
+    cut = default_cut(s, gpu)
+    return cut.splits * cut.shares > 1
+
+
 class Contraction:
     """Convolutions, and long products of few results, of types that tensor cores leave to the cores."""
 
@@ -218,9 +262,9 @@ class Contraction:
         form = _form_for(func)
         if form is None or form.sizes["M"] == 1:  # a reduction of vectors
             return None
-        if form.is_matmul and form.sizes["M"] > FEW_ROWS and default_tile(form.sizes, target.gpu, SPLITS)[1] == 1:
-            return None
         sizes = {**form.sizes, "bytes": item_bytes(form.dtype)}
+        if form.is_matmul and sizes["M"] > FEW_ROWS and not _is_cut(sizes, target.gpu):
+            return None
         return Anchor(form.chain.anchor.name_hint, "contraction", sizes, form)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -232,14 +276,16 @@ class Contraction:
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile by which the busiest SM is done first; sums in parts where tiles leave SMs idle."""
         s = anchor.sizes
-        tile, splits = default_tile(s, target.gpu, SPLITS)
-        knobs = dict(zip(("rows", "columns", "per_row", "per_column"), tile, strict=True))
-        return Config(self.name, {**knobs, "splits": splits, **default_pipeline(s, tile, target.gpu, s["K"] // splits)})
+        cut = default_cut(s, target.gpu)
+        knobs = dict(zip(("rows", "columns", "per_row", "per_column"), cut.tile, strict=True))
+        depth = s["K"] // (cut.splits * cut.shares)
+        pipeline = default_pipeline(s, cut.tile, target.gpu, depth, cut.shares)
+        return Config(self.name, {**knobs, "splits": cut.splits, SHARES: cut.shares, **pipeline})
 
     def estimate(self, anchor: Anchor, config: Config, target: Target) -> float:
         """Cycles that a configuration is expected to take."""
         tile = (config["rows"], config["columns"], config["per_row"], config["per_column"])
-        return tile_cycles(anchor.sizes, target.gpu, tile, config["splits"])
+        return tile_cycles(anchor.sizes, target.gpu, Cut(tile, config["splits"], config.get(SHARES, 1)))
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         form = find_matrix_form(func)
@@ -256,11 +302,12 @@ def _laid_out(
     func: PrimFunc, form: MatrixForm, config: Config, results: tuple[int, int], deep: bool
 ) -> tuple[PrimFunc, tuple[MatrixPack | None, ...], Shape]:
     """(the function as a matrix product, how arguments are packed, its layout)."""
-    whole = config["step"] * config["splits"]
+    shares = config.get(SHARES, 1)
+    whole = config["step"] * config["splits"] * shares
     depth = -(-form.sizes["K"] // whole) * whole
     pack = form.packing(results[0], depth)
     deep = deep or _runs_along(form, form.terms)
-    shape = Shape(*results, depth, config["splits"], pack is not None, deep)
+    shape = Shape(*results, depth, config["splits"], pack is not None, deep, shares, config["step"])
     packs = tuple(pack if pack is not None and b is form.row_operand.buffer else None for b in func.buffers)
     return product_func(func, form, shape), packs, shape
 
@@ -288,25 +335,38 @@ def _written(sch: Schedule, shape: Shape) -> str:
     """The block that writes a tile: the result, or the parts of sums."""
     if shape.splits == 1:
         return RESULT
-    copy = sch.get(sch.cache_write(PRODUCT, 0, "local"))
+    copy = sch.get(sch.cache_write(PART if shape.shares > 1 else PRODUCT, 0, "local"))
     return str(copy.name_hint)
 
 
 def _on_tensor_cores(
     sch: Schedule, form: MatrixForm, shape: Shape, out: str, config: Config, instruction: int, item: int
 ) -> None:
-    warps = (config["warps_m"], config["warps_n"])
+    warps, threads = _warps(config), (_warps(config)[0] * shape.shares, _warps(config)[1], WARP)
+    if shape.shares > 1:
+        out = _add_shares(sch, out, config, threads)
     *batch, m, n = sch.get_loops(out)
-    m_tile, m_warp, m_in = sch.split(m, [None, warps[0], config["rows"] // warps[0]])
-    n_tile, n_warp, n_in = sch.split(n, [None, warps[1], config["columns"] // warps[1]])
-    sch.reorder(*batch, m_tile, n_tile, m_warp, n_warp, m_in, n_in)
-    sch.bind(fused(sch, batch, out), BLOCK_Z)
-    for loop, axis in ((m_tile, BLOCK_Y), (n_tile, BLOCK_X), (m_warp, THREAD_Z), (n_warp, THREAD_Y)):
-        sch.bind(loop, axis)
+    if shape.shares > 1:
+        m_warp, m_in = sch.split(m, [warps[0], None])
+        n_warp, n_in = sch.split(n, [warps[1], None])
+        share, group = batch[-2:]
+        sch.reorder(share, m_warp, n_warp, group, m_in, n_in)
+        m_warp = sch.fuse(share, m_warp)
+    else:
+        m_tile, m_warp, m_in = sch.split(m, [None, warps[0], config["rows"] // warps[0]])
+        n_tile, n_warp, n_in = sch.split(n, [None, warps[1], config["columns"] // warps[1]])
+        sch.reorder(*batch, m_tile, n_tile, m_warp, n_warp, m_in, n_in)
+        _bind_blocks(sch, out, batch, m_tile, n_tile)
+    sch.bind(m_warp, THREAD_Z)
+    sch.bind(n_warp, THREAD_Y)
     sch.set_scope(PRODUCT, 0, "wmma.accumulator")
     sch.compute_at(PRODUCT, n_warp, True)
-    *_, m_in, n_in, k = sch.get_loops(PRODUCT)
-    k_tile, k_step, k_in = sch.split(k, [None, config["step"] // instruction, instruction])
+    if shape.shares > 1:
+        *_, m_in, n_in, k_tile, k = sch.get_loops(PRODUCT)
+        k_step, k_in = sch.split(k, [None, instruction])
+    else:
+        *_, m_in, n_in, k = sch.get_loops(PRODUCT)
+        k_tile, k_step, k_in = sch.split(k, [None, config["step"] // instruction, instruction])
     sch.reorder(k_tile, k_step, m_in, n_in, k_in)
     for name, scope in ((ROWS, "wmma.matrix_a"), (COLUMNS, "wmma.matrix_b")):
         copy = _operand(sch, shape, name, scope, k_step)
@@ -319,11 +379,50 @@ def _on_tensor_cores(
         if name == COLUMNS and shape.deep and not _runs_along(form, form.terms):  # neighbours read neighbours
             at, term = sch.get_loops(copy)[-2:]
             sch.reorder(term, at)
-        copy_together(sch, copy, 2, (*warps, WARP), _vector(form, shape, name, item))
+        copy_together(sch, copy, 2, threads, _vector(form, shape, name, item))
     if config["stages"] > 1:
         sch.annotate(k_tile, "software_pipeline_stage", [0, 0, config["stages"] - 1])
         sch.annotate(k_tile, "software_pipeline_order", [0, 1, 2])
         sch.annotate(k_tile, "software_pipeline_async_stages", [0])
+
+
+def _warps(config: Config) -> tuple[int, int]:
+    return config["warps_m"], config["warps_n"]
+
+
+def _bind_blocks(sch: Schedule, out: str, batch: Sequence[LoopRV], m_tile: LoopRV, n_tile: LoopRV) -> None:
+    sch.bind(fused(sch, batch, out), BLOCK_Z)
+    sch.bind(m_tile, BLOCK_Y)
+    sch.bind(n_tile, BLOCK_X)
+
+
+def _add_shares(sch: Schedule, out: str, config: Config, threads: tuple[int, int, int]) -> str:
+    """Tiles of the block `out` to blocks, their elements to threads (z, y, x), which add up what warps have left.
+
+    Gives the block by which warps leave their sums of a tile in shared memory.
+    """
+    rows, columns = config["rows"], config["columns"]
+    *batch, m, n = sch.get_loops(out)
+    m_tile, m_in = sch.split(m, [None, rows])
+    n_tile, n_in = sch.split(n, [None, columns])
+    sch.reorder(*batch, m_tile, n_tile, m_in, n_in)
+    _bind_blocks(sch, out, batch, m_tile, n_tile)
+    vector = math.gcd(GROUP, max(1, rows * columns // math.prod(threads)), columns)
+    _, z, y, x, lanes = sch.split(sch.fuse(m_in, n_in), [None, *threads, vector])
+    for loop, axis in ((z, THREAD_Z), (y, THREAD_Y), (x, THREAD_X)):
+        sch.bind(loop, axis)
+    sch.set_scope(PART, 0, "local")
+    sch.compute_at(PART, x, True)
+    *_, lane, share = sch.get_loops(PART)
+    if vector > 1:
+        sch.vectorize(lanes)
+        sch.reorder(share, lane)
+        sch.vectorize(lane)
+    copy = sch.cache_write(PRODUCT, 0, "local")
+    sch.set_scope(copy, 0, "shared")
+    sch.compute_at(copy, n_tile, True)
+    sch.storage_align(copy, 0, -2, BANKS, 2 * GROUP)
+    return str(sch.get(copy).name_hint)
 
 
 def _operand(sch: Schedule, shape: Shape, name: str, scope: str, at: LoopRV) -> BlockRV | str:
@@ -339,8 +438,10 @@ def _operand(sch: Schedule, shape: Shape, name: str, scope: str, at: LoopRV) -> 
 
 
 def _on_cores(sch: Schedule, form: MatrixForm, shape: Shape, out: str, config: Config, item: int) -> None:
+    if shape.shares > 1:
+        out = _add_shares(sch, out, config, block_threads(config))
     sch.set_scope(PRODUCT, 0, "local")
-    sch.compute_at(PRODUCT, bind_results(sch, out, config), True)
+    sch.compute_at(PRODUCT, bind_results(sch, out, config, shape.shares > 1), True)
     at = split_terms(sch, PRODUCT, config)
     copies = []
     for name, per_thread, turned in ((ROWS, "per_row", True), (COLUMNS, "per_column", shape.deep)):

@@ -16,6 +16,7 @@ from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
 from autosched.templates.cuda.core_tiles import (
     GROUP,
+    Cut,
     SharedCopy,
     bind_results,
     copies_itself,
@@ -66,11 +67,11 @@ class Matmul:
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         s, gpu = anchor.sizes, target.gpu
-        tile, _ = default_tile(s, gpu)
+        tile = default_tile(s, gpu)
         knobs = dict(zip(("rows", "columns", "per_row", "per_column"), tile, strict=True))
         knobs |= default_pipeline(s, tile, gpu, s["K"])
         count = s["batch"] * -(-s["M"] // tile[0]) * -(-s["N"] // tile[1])
-        cycles = tile_cycles(s, gpu, tile) / -(-count // gpu.sm_count)
+        cycles = tile_cycles(s, gpu, Cut(tile)) / -(-count // gpu.sm_count)
         steps = 0 if s["K"] % knobs["step"] else s["K"] // knobs["step"]
         parts, _ = best_parts(count, gpu.sm_count, cycles, MEMORY_LATENCY, tile[0] * tile[1], steps, gpu)
         return Config(self.name, {**knobs, KNOB: parts})

@@ -30,7 +30,7 @@ from autosched.tir.functor import free_vars, loads, rewrite, substitute
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, Stmt, seq
 
 HALVES = ("float16", "bfloat16")
-ROWS, COLUMNS, PRODUCT, TOTAL, RESULT = "rows", "columns", "product", "total", "result"  # blocks
+ROWS, COLUMNS, PRODUCT, PART, TOTAL, RESULT = "rows", "columns", "product", "part", "total", "result"  # blocks
 Axes = tuple[tuple[Var, int], ...]  # variables with their extents, the fastest last
 
 
@@ -289,6 +289,7 @@ class Shape:
 
     rows, columns, depth  their numbers and that of terms, 0 beyond those that there are
     splits   parts of the terms that are summed up by blocks of their own
+    shares   parts of those that warps of one block sum up, `step` terms each in turn
     pack     whether the rows are an argument that has been packed
     deep     whether terms lie side by side in the columns' matrix
     """
@@ -299,10 +300,17 @@ class Shape:
     splits: int = 1
     pack: bool = False
     deep: bool = False
+    shares: int = 1
+    step: int = 1
 
 
 def product_func(func: PrimFunc, form: MatrixForm, shape: Shape) -> PrimFunc:
-    """The function as blocks rows, columns, product, (total,) result; without rows where they are packed."""
+    """The function as blocks rows, columns, product, (part, total,) result; without rows where they are packed.
+
+    product[split, share, …]   sums of those terms that a warp of a block takes
+    part[split, …]             sums of its shares
+    total[…]                   sums of the parts
+    """
     dtype = form.chain.anchor.writes[0].buffer.dtype
     wide = "float32" if dtype in HALVES else dtype
     g, m, n, depth = form.sizes["batch"], shape.rows, shape.columns, shape.depth
@@ -310,7 +318,8 @@ def product_func(func: PrimFunc, form: MatrixForm, shape: Shape) -> PrimFunc:
     packed = _buffer("packed", (g, m, depth), form.dtype)
     rows = packed if shape.pack else _buffer(ROWS, (g, m, depth), form.dtype)
     columns = _buffer(COLUMNS, (g, n, depth) if shape.deep else (g, depth, n), form.dtype)
-    product = _buffer(PRODUCT, (shape.splits, g, m, n) if shape.splits > 1 else (g, m, n), wide)
+    cut = ((shape.splits,) if shape.splits > 1 else ()) + ((shape.shares,) if shape.shares > 1 else ())
+    product = _buffer(PRODUCT, (*cut, g, m, n), wide)
     made = [b for b in (rows, columns, product) if b is not packed]
     nests: list[Stmt] = []
     if not shape.pack:
@@ -321,12 +330,14 @@ def product_func(func: PrimFunc, form: MatrixForm, shape: Shape) -> PrimFunc:
         return _element(form, form.column_operand, form.columns, v[0], at, to)
 
     nests.append(_nest(COLUMNS, columns, column))
-    nests.append(_sum_of_products(form, product, rows, columns, shape, part, wide))
-    if shape.splits > 1:
-        total = _buffer(TOTAL, (g, m, n), wide)
-        made.append(total)
-        nests.append(_total(total, product, shape.splits))
-        product = total
+    nests.append(_sum_of_products(product, rows, columns, shape, part, wide))
+    for name, count in ((PART, shape.shares), (TOTAL, shape.splits)):
+        if count > 1:
+            cut = cut[:-1]
+            total = _buffer(name, (*cut, g, m, n), wide)
+            made.append(total)
+            nests.append(_total(name, total, product, count))
+            product = total
     nests.append(_result(form, product))
     buffers = {p: packed if shape.pack and b is form.row_operand.buffer else b for p, b in func.buffer_map.items()}
     return replace(func, buffer_map=FrozenDict(buffers), body=make_root(seq(*nests), tuple(made)))
@@ -371,28 +382,37 @@ def _nest(name: str, buffer: Buffer, value: Callable[[Sequence[Var]], PrimExpr])
 
 
 def _sum_of_products(
-    form: MatrixForm, product: Buffer, rows: Buffer, columns: Buffer, shape: Shape, part: int, wide: str
-) -> Stmt:
-    axes = block_axes("s g m n" if shape.splits > 1 else "g m n", product.shape)
-    (term,) = block_axes("k", [index(part)], REDUCE)
+    product: Buffer, rows: Buffer, columns: Buffer, shape: Shape, part: int, wide: str
+) -> Stmt:  # fmt: skip
+    names = ("split " if shape.splits > 1 else "") + ("share " if shape.shares > 1 else "") + "g m n"
+    axes = block_axes(names, product.shape)
     out = tuple(iv.var for iv in axes)
     g, m, n = out[-3:]
-    k: PrimExpr = E.add(E.mul(out[0], part), term.var) if shape.splits > 1 else term.var
+    if shape.shares > 1:
+        turns, term = block_axes("t k", [index(part // (shape.shares * shape.step)), index(shape.step)], REDUCE)
+        turn = E.add(E.mul(turns.var, shape.shares), out[-4])
+        terms, k = [turns, term], E.add(E.mul(turn, shape.step), term.var)
+    else:
+        (term,) = terms = block_axes("k", [index(part)], REDUCE)
+        k = term.var
+    k = E.add(E.mul(out[0], part), k) if shape.splits > 1 else k
     a = BufferLoad(rows, (g, m, k))
     b = BufferLoad(columns, (g, n, k) if shape.deep else (g, k, n))
     own = BufferLoad(product, out)
     body = BufferStore(product, E.Add(own, E.Mul(E.cast(wide, a), E.cast(wide, b))), out)
     zero = E.const(0.0 if is_float(wide) else 0, wide)
-    return block_nest(PRODUCT, [*axes, term], body, BufferStore(product, zero, out))
+    return block_nest(PRODUCT, [*axes, *terms], body, BufferStore(product, zero, out))
 
 
-def _total(total: Buffer, product: Buffer, splits: int) -> Stmt:
-    axes, (part,) = block_axes("g m n", total.shape), block_axes("s", [index(splits)], REDUCE)
+def _total(name: str, total: Buffer, product: Buffer, count: int) -> Stmt:
+    """Sums of so many parts, which are the dimension before the last three."""
+    names = "split g m n" if total.ndim > 3 else "g m n"
+    axes, (part,) = block_axes(names, total.shape), block_axes("s", [index(count)], REDUCE)
     out = tuple(iv.var for iv in axes)
     own = BufferLoad(total, out)
-    body = BufferStore(total, E.Add(own, BufferLoad(product, (part.var, *out))), out)
+    body = BufferStore(total, E.Add(own, BufferLoad(product, (*out[:-3], part.var, *out[-3:]))), out)
     zero = E.const(0.0 if is_float(total.dtype) else 0, total.dtype)
-    return block_nest(TOTAL, [*axes, part], body, BufferStore(total, zero, out))
+    return block_nest(name, [*axes, part], body, BufferStore(total, zero, out))
 
 
 def result_of(

@@ -57,6 +57,7 @@ DEFAULT_THREADS = 256
 SUM_BYTES = 4  # of a sum of smaller floats, of which a vector has as many as of its terms
 MOST_LANES = 8  # neighbouring terms of a thread, each with a sum of its own
 SECTOR_BYTES = 32  # that device memory gives at once
+ENOUGH_BLOCKS = 0.9  # of the multiprocessors: more blocks would be two rounds of them
 MOST_SHARED = 256  # threads that share a result by default: more of them wait longer for each other than for memory
 
 
@@ -166,7 +167,8 @@ class GeneralReduction:
             return self._config(max(shared, gpu.warp_size), DEFAULT_THREADS, 1)
         shared = min(power_of_two_below(max(1, terms // 8)), power_of_two_below(wanted * vector))
         least = max(1, SECTOR_BYTES // (vector * s["bytes"]))
-        together = next((n for n in (16, 8, 4, 2) if n > least and results >= n * vector * gpu.sm_count), least)
+        fewest = ENOUGH_BLOCKS * vector * gpu.sm_count
+        together = next((n for n in (16, 8, 4, 2) if n > least and results >= n * fewest), least)
         shared = min(shared, MOST_SHARED * least // together)
         return self._config(shared, min(max(gpu.warp_size, shared * together), gpu.max_threads_per_block), vector)
 

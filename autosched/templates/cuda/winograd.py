@@ -31,6 +31,7 @@ from autosched.templates.cuda.core_tiles import (
     GROUP,
     L2_BYTES_PER_CYCLE,
     LAUNCH_S,
+    Cut,
     SharedCopy,
     bind_results,
     copies_itself,
@@ -99,9 +100,9 @@ class Winograd:
         """The tile of outputs that is done first, and for its products the tile of these."""
         gpu = target.gpu
         choices = [m for m in (2, 4) if m <= anchor.sizes["largest"]]
-        m = min(choices, key=lambda m: _cycles(anchor.sizes, m, default_tile(_product(anchor.sizes, m), gpu)[0], gpu))
+        m = min(choices, key=lambda m: _cycles(anchor.sizes, m, default_tile(_product(anchor.sizes, m), gpu), gpu))
         product = _product(anchor.sizes, m)
-        tile, _ = default_tile(product, gpu)
+        tile = default_tile(product, gpu)
         knobs = {"m": m, **dict(zip(("rows", "columns", "per_row", "per_column"), tile, strict=True))}
         pipeline = default_pipeline(product, tile, gpu, product["K"])
         while product["K"] % pipeline["step"]:
@@ -176,7 +177,7 @@ def _cycles(s: Mapping[str, int], m: int, tile: tuple[int, int, int, int], gpu: 
     fits = between * max(s["C"], s["O"]) <= gpu.l2_bytes
     rate = cached if fits else min(cached, gpu.memory_bandwidth / gpu.clock_hz)
     waits = product["batch"] / LOADS_AT_ONCE * MEMORY_LATENCY
-    cycles = max(tile_cycles(product, gpu, tile), between * (s["C"] + s["O"]) / rate)
+    cycles = max(tile_cycles(product, gpu, Cut(tile)), between * (s["C"] + s["O"]) / rate)
     written = ITEM * s["images"] * s["O"] * s["OH"] * s["OW"]
     for channels, moved in ((s["C"], (m + 1) * between * s["C"]), (s["O"], between * s["O"] + written)):
         waves = -(-channels * product["N"] // (gpu.sm_count * THREADS_AT_ONCE))

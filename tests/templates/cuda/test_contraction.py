@@ -142,10 +142,10 @@ def test_drawn_configurations_in_parts(name: str) -> None:
 
 
 def test_parts_fill_the_device() -> None:
-    """768 x 768 results are 36 large tiles, or more small ones than SMs: three parts of the former are done first."""
-    a, b = te.placeholder((768, 768), name="A"), te.placeholder((768, 768), name="B")
+    """256 x 256 results are four large tiles, or sixteen small ones."""
+    a, b = te.placeholder((256, 4096), name="A"), te.placeholder((4096, 256), name="B")
     config = default_config(create_prim_func([a, b, topi.matmul(a, b)]), TARGET)
-    assert (config.template, config["splits"]) == ("contraction", 3)
+    assert config.template == "contraction" and config["splits"] > 1
     x, y = te.placeholder((35, 200), name="A"), te.placeholder((200, 37), name="B")
     func = create_prim_func([x, y, topi.matmul(x, y)])
     small = {"rows": 32, "columns": 32, "per_row": 4, "per_column": 4, "step": 16, "stages": 2, "splits": 3}
@@ -160,7 +160,7 @@ def test_parts_fill_the_device() -> None:
 def test_long_products_of_few_results_are_summed_in_parts(rows: int, dtype: str) -> None:
     a, b = te.placeholder((rows, 1040), dtype, name="A"), te.placeholder((1040, 40), dtype, name="B")
     func = create_prim_func([a, b, topi.nn.relu(topi.matmul(a, b))])
-    config = default_config(func, TARGET).with_knobs(splits=3 if rows == 13 else 4)
+    config = default_config(func, TARGET).with_knobs(splits=3 if rows == 13 else 4, shares=1)
     assert space_for(func, TARGET).contains(config)
     x, y = drawn(func)
     results = [run(func, config, [x, y], order)[0] for order in ("late", "ahead")]
@@ -168,6 +168,74 @@ def test_long_products_of_few_results_are_summed_in_parts(rows: int, dtype: str)
     np.testing.assert_allclose(
         results[0].astype("d"), np.maximum(x.astype("d") @ y.astype("d"), 0), rtol=1e-2, atol=0.1
     )
+
+
+@dataclass(frozen=True)
+class Few:
+    """A product whose sums warps of a block share, in tiles of 32 x 64 on cores and of 16 x 32 on tensor cores."""
+
+    sizes: tuple[int, int, int]
+    dtype: str
+    shares: int
+    step: int
+    stages: int
+    splits: int = 1
+    warps: tuple[int, int] = (1, 1)
+
+    @property
+    def config(self) -> Config:
+        cuts = {"step": self.step, "stages": self.stages, "splits": self.splits, "shares": self.shares}
+        if self.dtype == "float32":
+            return Config("contraction", {"rows": 32, "columns": 64, "per_row": 4, "per_column": 8, **cuts})
+        rows, columns = (16 * w for w in self.warps)
+        warps = dict(zip(("warps_m", "warps_n"), self.warps, strict=True))
+        return Config("tensor_contraction", {"rows": rows, "columns": max(32, columns), **warps, **cuts})
+
+
+SHARED = {
+    "float32": Few((17, 701, 101), "float32", 4, 16, 2),
+    "float32, parts": Few((40, 600, 36), "float32", 2, 8, 3, splits=2),
+    "one row": Few((1, 2052, 40), "float16", 4, 16, 2),
+    "few rows": Few((3, 700, 104), "bfloat16", 8, 32, 3),
+    "parts": Few((16, 1030, 72), "float16", 2, 32, 1, splits=3),
+    "warps along both sides": Few((40, 700, 100), "float16", 2, 32, 3, warps=(2, 2)),
+}
+
+
+@spread(2, "name", SHARED)
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_block_adds_up_the_sums_of_its_warps(name: str, turned: bool) -> None:
+    """In shared memory, in the order of the warps."""
+    case, config = SHARED[name], SHARED[name].config
+    m, k, n = case.sizes
+    a = te.placeholder((m, k), case.dtype, name="A")
+    b = te.placeholder((n, k) if turned else (k, n), case.dtype, name="B")
+    at = te.reduce_axis((0, k), "k")
+    sums = te.compute((m, n), lambda i, j: te.sum(a[i, at] * (b[j, at] if turned else b[at, j]), axis=at), name="sums")
+    func = create_prim_func([a, b, topi.nn.relu(sums)])
+    assert space_for(func, TARGET).contains(config)
+    x, y = drawn(func)
+    results = [run(func, config, [x, y], order) for order in ("late", "ahead")]
+    assert results[0][0].tobytes() == results[1][0].tobytes()
+    assert all(len(kernel.launches) == min(case.splits, 2) for _, kernel in results)  # type: ignore[attr-defined]
+    expected = np.maximum(x.astype("d") @ (y.T if turned else y).astype("d"), 0)
+    tolerance = {"float32": 1e-5, "float16": 1e-3, "bfloat16": 1e-2}[case.dtype] * np.abs(expected).max()
+    np.testing.assert_allclose(results[0][0].astype("d"), expected, rtol=0, atol=tolerance)
+
+
+def test_one_launch_for_few_rows() -> None:
+    for rows, dtype in ((1, "float16"), (4, "float16"), (16, "float16"), (4, "float32")):
+        a, b = te.placeholder((rows, 4096), dtype, name="A"), te.placeholder((4096, 4096), dtype, name="B")
+        config = default_config(create_prim_func([a, b, topi.matmul(a, b)]), TARGET)
+        assert config["splits"] == 1 and config["shares"] > 1
+
+
+def test_copies_of_products_with_wide_axes_are_asynchronous() -> None:
+    """`topi.matmul` has axes of 64 bits, the templates' own loops have 32."""
+    a, b = te.placeholder((16, 512), "float16", name="A"), te.placeholder((512, 64), "float16", name="B")
+    func = create_prim_func([a, b, topi.matmul(a, b)])
+    kernel = compile_func(apply_config(func, default_config(func, TARGET), TARGET).func, TARGET).kernel
+    assert "ld.global" not in kernel.ptx and "cp.async.cg" in kernel.ptx  # type: ignore[attr-defined]
 
 
 def test_large_products_have_templates_of_their_own() -> None:
