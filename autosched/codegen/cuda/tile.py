@@ -233,7 +233,19 @@ class DeviceEmitter(TileEmitter):
         words = _words(vector, align)
         pointer = self.builder.bitcast(start, words.as_pointer(place.pointer.type.addrspace))
         loaded = self.constant_load(self.builder.load(pointer, align=align), place)
-        return loaded if words is vector else self.builder.bitcast(loaded, vector)
+        return loaded if words is vector else self.builder.bitcast(self.whole(loaded), vector)
+
+    def whole(self, words: ir.Value) -> ir.Value:
+        """Words that libnvvm does not take for the elements in them: it would move these one by one, or by twos."""
+        move = ir.InlineAsm(ir.FunctionType(I32, [I32]), "mov.b32 $0, $1;", "=r,r")
+        if not isinstance(words.type, ir.VectorType):
+            return words
+        result = ir.Constant(words.type, ir.Undefined)
+        for n in range(words.type.count):
+            word = self.builder.extract_element(words, I32(n))
+            word = self.builder.call(move, [word], attrs=("nounwind", "readnone"))
+            result = self.builder.insert_element(result, word, I32(n))
+        return result
 
     def local_row(self, place: Place, at: Affine, vector: ir.Type) -> ir.Value:
         """Registers side by side, as a vector."""
@@ -253,7 +265,7 @@ class DeviceEmitter(TileEmitter):
         align = self.row_bytes(place, at, align)
         words = _words(value.type, align)
         if words is not value.type:
-            value = self.builder.bitcast(value, words)
+            value = self.whole(self.builder.bitcast(value, words))
         pointer = self.builder.bitcast(
             self.address(place, at.without_lane()), words.as_pointer(place.pointer.type.addrspace)
         )

@@ -4,10 +4,14 @@ import re
 
 import pytest
 
+from autosched import te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.cuda.build import add_images
 from autosched.errors import CodegenError
+from autosched.space import Config
 from autosched.target import Target
+from autosched.te import create_prim_func
+from autosched.templates import apply_config
 from tests.codegen.gpu_programs import elementwise, tensor_core_product, tiled_product
 from tests.codegen.lower.test_launches import bind, two_blocks
 
@@ -41,6 +45,17 @@ def test_memory_is_moved_by_128_bits():
     for text in ("ld.global.nc.v4", "st.shared.v4", "ld.shared.v4", "st.global.v4"):
         assert text in ptx
     assert not re.search(r"(ld|st)\.local", ptx)
+
+
+@pytest.mark.parametrize("dtype, compute", [("float16", topi.exp), ("bfloat16", topi.exp), ("int8", topi.relu)])
+def test_vectors_of_small_elements_are_one_access(dtype, compute):
+    """Compilers see through the words that they are moved by, and moved them by twos and fours."""
+    x = te.placeholder((64, 4096), dtype=dtype, name="x")
+    func = create_prim_func([x, compute(x)])
+    config = Config("elementwise", {"block_size": 256, "vector": 16 if dtype == "int8" else 8})
+    kernel = compiled(apply_config(func, config, Target("cuda -arch=sm_90a")).func).kernel
+    assert len(re.findall(r"\bld\.global", kernel.ptx)) == len(re.findall(r"\bst\.global", kernel.ptx)) == 1
+    assert re.search(r"ld\.global(\.nc)?\.v4\.[bu]32", kernel.ptx) and re.search(r"st\.global\.v4\.[bu]32", kernel.ptx)
 
 
 def test_addresses_that_are_not_aligned_are_loaded_one_by_one():
