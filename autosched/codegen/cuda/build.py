@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.codegen.backends import GENERATOR
@@ -20,7 +20,7 @@ from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.launches import MIN_BLOCKS, LoweredLaunch
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
-from autosched.runtime.cuda.kernel import MOST_BLOCKS, CudaKernel, Launch, LaunchResources, Resources, Sized
+from autosched.runtime.cuda.kernel import MOST_BLOCKS, CudaKernel, Launch, LaunchResources, Resources, Sized, TensorMap
 from autosched.runtime.kernel import ArgSpec, Check, pack_text
 from autosched.runtime.size_expr import read_size
 from autosched.target import Target
@@ -96,6 +96,8 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     for buffer in lowered.scratch:
         left[buffer] = scratch_bytes
         scratch_bytes = total(scratch_bytes, align_bytes(buffer_bytes(buffer)))
+    for launch in lowered.launches:
+        launch.tensor_maps = {b: _placed(m, lowered, left) for b, m in launch.tensor_maps.items()}
     no_alias = bool(func.attrs.get("tir.noalias", True))
     checks = _guards(lowered) if func.attrs.get(CHECKED) else Checks()
     writer = LaunchWriter(python_name, slots, Scratch(), no_alias, in_place, checks)
@@ -116,6 +118,15 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     sized = _sized(func, lowered, scratch_bytes) if lowered.sizes else None
     known_bytes = as_int(scratch_bytes) if sized is None else 0
     return Generated(lowered, source, tuple(texts), tuple(symbols), known_bytes, tuple(checks.numbers), sized)
+
+
+def _placed(wanted: TensorMap, lowered: LoweredDevice, left: Mapping[Buffer, Bytes]) -> TensorMap:
+    """The tensor map of an argument, or of a part of the scratch block, which lowering counts behind the arguments."""
+    count = len(lowered.arguments)
+    if wanted.argument < count:
+        return wanted
+    at = left[lowered.scratch[wanted.argument - count]]
+    return dataclasses.replace(wanted, argument=count, offset_bytes=as_int(at))
 
 
 def _sized(func: PrimFunc, lowered: LoweredDevice, scratch_bytes: Bytes) -> Sized:

@@ -176,8 +176,9 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         )
         whole = pipeline_loops(whole, {b.dtype: item_bytes(b.dtype) for b in _used(whole)}, instructions)
         if instructions:
-            whole = lower_warpgroups(whole, launch, [became[b] for b in func.buffers])
-            whole = lower_warpgroup_chain(whole, launch, [became[b] for b in func.buffers])
+            outside_launch = [*(became[b] for b in func.buffers), *scratch]
+            whole = lower_warpgroups(whole, launch, outside_launch)
+            whole = lower_warpgroup_chain(whole, launch, outside_launch)
             whole = lower_fragments(whole, launch)
         else:
             whole = without_instructions(whole)

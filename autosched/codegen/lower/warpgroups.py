@@ -82,6 +82,9 @@ KINDS = {"float16": (2, "f16"), "uint16": (2, "bf16"), "float32": (4, "tf32"), "
 def lower_warpgroups(body: Stmt, launch: LoweredLaunch, arguments: Sequence[Buffer]) -> Stmt:
     """The statement with an annotated loop shared between warps that copy and warps that multiply.
 
+    arguments  what boxes can be cut from: the function's arguments, and what earlier launches leave; tensor maps count
+               them in this order
+
     The launch gets its threads, tensor maps and the buffers that mbarriers guard. Raises CodegenError for what has no
     such form.
     """
@@ -104,14 +107,16 @@ class BoxCopy:
     """A box of an argument that becomes a shared buffer.
 
     base    index of the box' first element
-    dims    the argument's dimensions that are the buffer's last two
+    rows    the argument's dimensions whose places in the box are the buffer's rows, the slowest first; their extents
+    columns the argument's dimension along the buffer's rows
     shared  axes of the cluster whose blocks read the same box
     """
 
     target: Buffer
     source: Buffer
     base: tuple[PrimExpr, ...]
-    dims: tuple[int, int]
+    rows: tuple[tuple[int, int], ...]
+    columns: int
     shared: tuple[ThreadAxis, ...] = ()
 
 
@@ -187,12 +192,12 @@ class Boxes:
         base = tuple(self.analyzer.simplify(substitute(i, zero)) for i in value.indices)
         wanted = [self.steps(i, zero) for i in store.indices[-2:]]
         found = [self.steps(i, zero) for i in value.indices]
-        dims = [[d for d, x in enumerate(found) if w and x == w] for w in wanted]
-        rest = [d for d, x in enumerate(found) if x and all(d not in ds for ds in dims)]
+        columns = [d for d, x in enumerate(found) if wanted[1] and x == wanted[1]]
+        rows = self.rows(nest, wanted[0], {d: x for d, x in enumerate(found) if x and d not in columns})
         sizes = [const_int(s) or 0 for s in store.buffer.shape]
         covered = [1 + sum(c * (_extent(nest, v) - 1) for v, c in w.items()) for w in wanted]
         if (
-            any(len(ds) != 1 for ds in dims) or rest or dims[1][0] != value.buffer.ndim - 1 or covered != sizes[-2:]
+            not rows or columns != [value.buffer.ndim - 1] or covered != sizes[-2:]
             or any(s != 1 for s in sizes[:-2])
         ):  # fmt: skip
             raise CodegenError(
@@ -201,7 +206,7 @@ class Boxes:
             )
         used = {v for i in base for v in free_vars(i)}
         alike = tuple(a for a in self.cluster if a.var not in used)
-        made = BoxCopy(store.buffer, value.buffer, base, (dims[0][0], dims[1][0]), alike)
+        made = BoxCopy(store.buffer, value.buffer, base, rows, columns[0], alike)
         for c in conditions:
             is_one_thread = isinstance(c, E.EQ) and group is not None and c.a is group.var
             if (
@@ -212,6 +217,28 @@ class Boxes:
                 raise CodegenError(f"the copy into the shared buffer '{name}' has the condition {c}")
         self.check_box(made)
         return made
+
+    def rows(
+        self, nest: Nest, wanted: dict[Var, int], found: dict[int, dict[Var, int]]
+    ) -> tuple[tuple[int, int], ...]:  # fmt: skip
+        """The dimensions whose places a row's number counts, with how many there are; () where it counts others.
+
+        wanted, found  how the number of the row, and the index of each dimension, move with the loops
+        """
+        if len(found) == 1:
+            ((d, steps),) = found.items()
+            return ((d, 1 + sum(c * (_extent(nest, v) - 1) for v, c in steps.items())),) if steps == wanted else ()
+        rows: list[tuple[int, int]] = []
+        counted: dict[Var, int] = {}
+        places = 1
+        for d, steps in sorted(found.items(), reverse=True):
+            (v, step), *more = steps.items()
+            if step != 1 or more or v in counted:
+                return ()
+            counted[v] = places
+            rows.insert(0, (d, _extent(nest, v)))
+            places *= _extent(nest, v)
+        return tuple(rows) if counted == wanted else ()
 
     def steps(self, index: PrimExpr, zero: dict[Var, PrimExpr]) -> dict[Var, int]:
         """How an index moves with each loop; other atoms with a loop in them are refused."""
@@ -235,7 +262,8 @@ class Boxes:
         item = item_bytes_of(c.target)
         outer, inner = (const_int(s) or 0 for s in c.target.shape[-2:])
         shape = [const_int(s) or 0 for s in c.source.shape]
-        if inner * item % SLAB_BYTES or outer % 8 or outer > MOST_BOX or not 2 <= len(shape) <= 5:
+        most = max(extent for _, extent in c.rows)
+        if inner * item % SLAB_BYTES or outer % 8 or most > MOST_BOX or not 2 <= len(shape) <= 5:
             raise CodegenError(
                 f"the shared buffer '{c.target.name}' of {outer} x {inner} elements is no box that one copy can bring",
                 hint=f"let rows have a multiple of {SLAB_BYTES} bytes, and tiles a multiple of 8, {MOST_BOX} at most",
@@ -255,6 +283,7 @@ class Boxes:
     def boxes(self, c: BoxCopy, target: Buffer, stage: PrimExpr, ready: Buffer) -> list[Stmt]:
         """The copies of one iteration, a slab each: of whole slabs, or of a part of the rows of all, in a cluster."""
         _, slabs, outer, span = (const_int(s) or 0 for s in target.shape)
+        box_rows = dict(c.rows)
         rank = c.source.ndim
         parts = math.prod(a.extent for a in c.shared)
         own: PrimExpr = IntImm(0)
@@ -265,16 +294,16 @@ class Boxes:
         if slabs % parts == 0:
             slabs //= parts
             first_slab = self.analyzer.simplify(E.mul(own, slabs))
-        elif outer % (8 * parts) == 0:
-            outer //= parts
-            first_row = self.analyzer.simplify(E.mul(own, outer))
+        elif outer % (8 * parts) == 0 and len(c.rows) == 1:
+            box_rows = {c.rows[0][0]: outer // parts}
+            first_row = self.analyzer.simplify(E.mul(own, outer // parts))
         else:
             raise CodegenError(
                 f"{parts} blocks cannot share the copy of {outer} rows into '{target.name}'",
                 hint="use a tile of which each block of the cluster copies a multiple of 8 rows",
             )
         mask, first = self.receivers(c)
-        box = tuple(outer if d == c.dims[0] else span if d == c.dims[1] else 1 for d in range(rank))
+        box = tuple(span if d == c.columns else box_rows.get(d, 1) for d in range(rank))
         shape = tuple(const_int(s) or 0 for s in c.source.shape)
         wanted = TensorMap(self.arguments.index(c.source), item_bytes_of(target), shape, box)
         place = next((b for b, m in self.launch.tensor_maps.items() if m == wanted), None)
@@ -284,7 +313,7 @@ class Boxes:
         made = []
         for slab in range(slabs):
             at_slab = self.analyzer.simplify(E.add(first_slab, slab))
-            steps = {c.dims[0]: first_row, c.dims[1]: E.mul(at_slab, span)}
+            steps = {c.rows[0][0]: first_row, c.columns: E.mul(at_slab, span)}
             at = [self.analyzer.simplify(E.add(i, steps[d])) if d in steps else i for d, i in enumerate(c.base)]
             zero = IntImm(0)
             made.append(
@@ -476,7 +505,8 @@ class _Specializer(Boxes):
         for c in nest.conditions:  # elements beyond the end of an argument are zeros
             if not any(
                 self.is_bound(c, E.add(copy.base[d], load.indices[-2 + i]), copy.source.shape[d])
-                for copy in copies for load in (by_buffer[copy.target],) for i, d in enumerate(copy.dims)
+                for copy in copies if len(copy.rows) == 1
+                for load in (by_buffer[copy.target],) for i, d in enumerate((copy.rows[0][0], copy.columns))
             ) and not self.is_guard(c):  # fmt: skip
                 raise CodegenError(f"the product on '{store.buffer.name}' has the condition {c}")
         registers = _declare(store.buffer, n_columns, acc)

@@ -197,7 +197,7 @@ class CoreDriver:
             size = attribute.value.clusterDim
             size.x, size.y, size.z = launch.cluster
             config.attrs, config.numAttrs = [attribute], 1
-        maps = [self._tensor_map(m, addresses[m.argument]) for m in launch.tensor_maps]
+        maps = [self._tensor_map(m, addresses[m.argument] + m.offset_bytes) for m in launch.tensor_maps]
         types = [ctypes.c_void_p] * len(addresses) + [None] * len(maps)
         parameters = ((*addresses, *maps), tuple(types))
         self._call(cuda.cuLaunchKernelEx(config, cuda.CUfunction(int(entry.handle)), parameters, 0))

@@ -50,16 +50,18 @@ MOST_BOX = 256  # elements of a box along one dimension
 class TensorMap:
     """How a row-major argument is copied in boxes by the tensor memory accelerator; what is outside of it reads as 0.
 
-    argument    position among the kernel's arguments
+    argument    position among the kernel's arguments; the one behind them is the scratch block
     item_bytes  of an element
     shape, box  elements along each dimension, the innermost last; rows of a box have 128 bytes, whose 16-byte pieces
                 are permuted by the number of the row modulo 8
+    offset_bytes  of the array in the scratch block
     """
 
     argument: int
     item_bytes: int
     shape: tuple[int, ...]
     box: tuple[int, ...]
+    offset_bytes: int = 0
 
     @property
     def strides_bytes(self) -> tuple[int, ...]:
@@ -330,7 +332,7 @@ class CudaKernel(Kernel):
         n_args = len(entry["args"])
         for _, grid, block, cluster, shared, *maps in entry["launches"]:
             for tensor_map in maps:
-                _check_map(tensor_map, n_args, f"a tensor map of {what}")
+                _check_map(tensor_map, n_args, entry["scratch_bytes"], f"a tensor map of {what}")
             for extents, most in ((grid, MOST_BLOCKS), (block, (MOST_THREADS,) * 3), (cluster, (MOST_CLUSTER,) * 3)):
                 for extent, limit in zip(extents, most, strict=True):
                     check_count(f"extent of a launch of {what}", extent, limit)
@@ -357,19 +359,21 @@ def _disassembler() -> str | None:
 
 
 def _written(maps: Iterable[TensorMap]) -> list[Json]:
-    return [[m.argument, m.item_bytes, list(m.shape), list(m.box)] for m in maps]
+    return [[m.argument, m.item_bytes, list(m.shape), list(m.box), m.offset_bytes] for m in maps]
 
 
 def _read(maps: Iterable[Json]) -> tuple[TensorMap, ...]:
     return tuple(
-        TensorMap(int(argument), int(item), tuple(map(int, shape)), tuple(map(int, box)))
-        for argument, item, shape, box in maps
+        TensorMap(int(argument), int(item), tuple(map(int, shape)), tuple(map(int, box)), *map(int, offset))
+        for argument, item, shape, box, *offset in maps
     )
 
 
-def _check_map(entry: Json, n_args: int, what: str) -> None:
-    argument, item, shape, box = entry
-    check_count(f"argument of {what}", argument, n_args - 1)
+def _check_map(entry: Json, n_args: int, scratch_bytes: int, what: str) -> None:
+    argument, item, shape, box, *offset = entry
+    check_count(f"argument of {what}", argument, n_args)
+    for n in offset:
+        check_count(f"offset of {what}", n, scratch_bytes if argument == n_args else 0)
     check_count(f"element size of {what}", item, 8)
     if item not in (1, 2, 4, 8) or len(shape) != len(box) or not 2 <= len(shape) <= MOST_TENSOR_DIMS:
         raise ValueError(f"{what} has elements of {item} bytes, the shape {shape} and boxes of {box}")
@@ -378,6 +382,8 @@ def _check_map(entry: Json, n_args: int, what: str) -> None:
         check_count(f"box of {what}", extent, MOST_BOX)
         if not size or not extent:
             raise ValueError(f"{what} is empty")
+    if argument == n_args and sum(offset) + item * math.prod(shape) > scratch_bytes:
+        raise ValueError(f"{what} is larger than the scratch block")
 
 
 def archs_of(images: Iterable[str], target: str, has_ptx: bool) -> tuple[str, ...]:

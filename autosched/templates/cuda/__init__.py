@@ -20,6 +20,7 @@ from autosched.templates.cuda.tensor_matmul import TensorMatmul
 from autosched.templates.cuda.tensor_window import TensorWindow
 from autosched.templates.cuda.warpgroup_attention import WarpgroupAttention
 from autosched.templates.cuda.warpgroup_matmul import WarpgroupMatmul
+from autosched.templates.cuda.warpgroup_window import WarpgroupWindow
 from autosched.templates.cuda.windows import SlidingWindow
 from autosched.templates.cuda.winograd import Winograd
 
@@ -28,6 +29,7 @@ TEMPLATES: tuple[Template, ...] = (
     TensorAttention(),
     AttentionPass(),
     WarpgroupMatmul(),
+    WarpgroupWindow(),
     TensorWindow(),
     TensorContraction(),
     TensorMatmul(),

@@ -180,13 +180,15 @@ class Launch:
         """What stands for a tensor map: 128 bytes and more that `mbarrier.tensor_copy` reads."""
         array = self.arrays[wanted.argument]
         rank, item = len(wanted.shape), wanted.item_bytes
-        if not isinstance(array, np.ndarray) or array.nbytes < item * math.prod(wanted.shape):
+        end = wanted.offset_bytes + item * math.prod(wanted.shape)
+        if not isinstance(array, np.ndarray) or array.nbytes < end:
             raise InvalidValueError(f"argument {wanted.argument} is no array of {wanted.shape}, as its tensor map says")
         if any(step % 16 for step in wanted.strides_bytes) or wanted.box[-1] * item != at.MAP_ROW_BYTES:
             raise InvalidValueError(f"no tensor map has rows of {wanted.shape[-1]} elements and boxes of {wanted.box}")
         made = np.zeros(at.MAP_WORDS, np.int64)
         made[[at.MAP_MAGIC, at.MAP_RANK, at.MAP_ITEM]] = at.TENSOR_MAP, rank, item
         made[[at.MAP_BASE, at.MAP_HOST]] = words[wanted.argument], _address(array)
+        made[[at.MAP_BASE, at.MAP_HOST]] += wanted.offset_bytes
         made[at.MAP_BYTES] = item * math.prod(wanted.box)
         strides = (*wanted.strides_bytes, item)
         for d in range(rank):
