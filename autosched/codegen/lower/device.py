@@ -80,7 +80,7 @@ from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.extrema import keep_nans
-from autosched.tir.function import PrimFunc, shape_vars
+from autosched.tir.function import PrimFunc, make_root, shape_vars
 from autosched.tir.functor import free_vars, replace_buffers
 from autosched.tir.share import bind_shared_values
 from autosched.tir.stmt import Allocate, BlockRealize, BufferStore, For, SeqStmt, Stmt
@@ -110,11 +110,15 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     func = store_atomics(func)
     if any(isinstance(n, For) and WARP_STAGES in n.annotations for n in preorder(func.body)):
         func = merge_dimensions(func)
-    if not isinstance(func.body, BlockRealize):
-        raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
-    alignments = buffer_alignments(func.body)
-    outside = frozenset(func.buffers) | used_by_nests(func.body)
-    root = lower_cross_thread(lower_asserts(keep_nans(bind_shared_values(func.body))), outside)
+    root = func.body
+    if not isinstance(root, BlockRealize):  # a script without blocks
+        if any(isinstance(n, Allocate) for n in preorder(root)):
+            raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
+        root = make_root(root)
+    func = func.with_body(root)
+    alignments = buffer_alignments(root)
+    outside = frozenset(func.buffers) | used_by_nests(root)
+    root = lower_cross_thread(lower_asserts(keep_nans(bind_shared_values(root))), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
     lowered = lower_ptx(body)
     body, addressed, buffers = lowered.body, lowered.addressed, (*buffers, *lowered.mbarriers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autosched.ir.node import FrozenDict
 from autosched.script.parser import values
@@ -16,6 +16,7 @@ from autosched.tir.access import infer_regions
 from autosched.tir.axis import OPAQUE, REDUCE, SCAN, SPATIAL, IterVar, Range
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import IntImm, PrimExpr, Var
+from autosched.tir.functor import free_vars, substitute
 from autosched.tir.stmt import Block, BlockRealize, BufferRegion, MatchBufferRegion, Stmt
 
 ReadBody = Callable[[Sequence[ast.stmt]], Stmt]
@@ -75,7 +76,18 @@ def read_block(exprs: ExprReader, node: ast.With, domains: Domains, read_body: R
         match_buffers=tuple(header.match_buffers), annotations=header.annotations,
         span=state.source.span(node),
     )  # fmt: skip
+    if not block.iter_vars:
+        return _with_own_axes(block, header.predicate, domains)
     return BlockRealize(tuple(header.iter_values), header.predicate, block)
+
+
+def _with_own_axes(block: Block, predicate: PrimExpr, domains: Domains) -> BlockRealize:
+    """A block without axes, which may use the loops around: each that it uses becomes an axis that it binds."""
+    used = free_vars(block)
+    loops = [var for var in domains if var in used]
+    axes = {var: IterVar(domains[var], Var(f"v_{var.name}", var.dtype), OPAQUE) for var in loops}
+    new = substitute(block, {var: axis.var for var, axis in axes.items()})
+    return BlockRealize(tuple(loops), predicate, replace(new, iter_vars=tuple(axes.values())))
 
 
 def _regions(exprs: ExprReader, nodes: list[ast.expr] | None) -> tuple[BufferRegion, ...] | None:

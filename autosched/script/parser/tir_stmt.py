@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from autosched.ir.node import FrozenDict
 from autosched.script.intrinsics import DTYPES
@@ -38,6 +38,14 @@ LOOPS = {
     "serial": LoopKind.SERIAL, "parallel": LoopKind.PARALLEL, "vectorized": LoopKind.VECTORIZED,
     "unroll": LoopKind.UNROLLED, "thread_binding": LoopKind.THREAD_BINDING,
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class EnvThread:
+    """A thread axis that `T.env_thread` names, before `T.launch_thread` says how many threads there are."""
+
+    thread: str
+    dtype: str | None
 
 
 class StmtReader:
@@ -99,6 +107,10 @@ class StmtReader:
                     condition = self.exprs.expr(test, "bool")
                     text = values.string(self.state, message) if message is not None else ""
                     return AssertStmt(condition, text, self.body(rest))
+                case ast.Expr(value=ast.Call() as call) if self.state.called(call, "T") == "launch_thread":
+                    return self._thread("tx", call, rest)
+                case ast.Expr(value=ast.Call() as call) if self.state.called(call, "T") == "attr":
+                    return self.body(rest)  # notes for passes that are not run here
         return None
 
     def _assigned(self, name: str, value: ast.expr, rest: Sequence[ast.stmt]) -> Stmt:
@@ -115,6 +127,11 @@ class StmtReader:
             return self._memory(name, value, rest)
         if isinstance(value, ast.Call) and called == "launch_thread":
             return self._thread(name, value, rest)
+        if isinstance(value, ast.Call) and called == "env_thread":
+            args = arguments(self.state, value, "thread_tag", "dtype", required=1)
+            dtype = values.dtype(self.state, args["dtype"]) if "dtype" in args else None
+            self.state.define(name, EnvThread(self._thread_name(args["thread_tag"]), dtype))
+            return self.body(rest)
         if called != "meta_var" and not isinstance(value, ast.Tuple | ast.List):
             return self._let(name, value, rest)
         self.state.define(name, self.exprs.value(value))
@@ -142,15 +159,23 @@ class StmtReader:
             return Allocate(made, self.body(rest))
 
     def _thread(self, name: str, call: ast.Call, rest: Sequence[ast.stmt]) -> Stmt:
-        """`tx = T.launch_thread("threadIdx.x", 32)`: a loop that a thread axis runs."""
+        """`tx = T.launch_thread("threadIdx.x", 32)`, `T.launch_thread(tx, 32)` of an env_thread: a loop of threads."""
         args = arguments(self.state, call, "thread", "extent", required=2)
-        extent = self.exprs.expr(args["extent"])
+        extent, axis = self.exprs.expr(args["extent"]), args["thread"]
+        named = self.state.find(axis) if isinstance(axis, ast.Name) and self.state.knows(axis.id) else None
+        if isinstance(axis, ast.Name) and isinstance(named, EnvThread):
+            name, thread = axis.id, named.thread
+            extent = extent if named.dtype is None else E.cast(named.dtype, extent)
+        else:
+            thread = self._thread_name(axis)
         var = Var(name, extent.dtype)
+        domain = Range(E.const(0, var.dtype), extent)
         with self.state.scope():
             self.state.define(name, var)
+            self.domains[var] = domain
             body = self.body(rest)
-        thread = self._thread_name(args["thread"])
-        return For(var, E.const(0, var.dtype), extent, LoopKind.THREAD_BINDING, body, thread)
+        del self.domains[var]
+        return For(var, domain.min, extent, LoopKind.THREAD_BINDING, body, thread)
 
     def _thread_name(self, node: ast.AST) -> str:
         """Which thread axis runs a loop. Raises ScriptError for one that does not exist."""

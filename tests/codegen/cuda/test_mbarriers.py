@@ -386,3 +386,62 @@ def test_what_is_refused(lines, why):
     func = from_source(HEAD + "\n".join(" " * 16 + line for line in whole))
     with pytest.raises(CodegenError, match=why):
         compile_func(func, "cuda -arch=sm_90", use_cache=False)
+
+
+def test_scripts_as_tvm_has_them():
+    """Threads by env_thread, a block that uses them, copies that `async_scope` asks for: those may be plain ones."""
+
+    @T.prim_func
+    def plain(A: T.Buffer((32, 128), "float32"), B: T.Buffer((32, 128), "float32")) -> None:
+        T.func_attr({"global_symbol": "main", "tir.noalias": True})
+        bx = T.env_thread("blockIdx.x")
+        tx = T.env_thread("threadIdx.x")
+        T.launch_thread(bx, 1)
+        T.launch_thread(tx, 32)
+        with T.sblock():
+            A_shared = T.alloc_buffer([32, 128], "float32", scope="shared")
+            T.reads(A[0:32, 0:128])
+            T.writes(B[0:32, 0:128])
+            T.evaluate(T.create_barriers(1, dtype=""))
+            T.evaluate(T.ptx_init_barrier_thread_count(0, 32, dtype=""))
+            T.attr("default", "async_scope", 1)
+            for i in T.serial(128):
+                A_shared[tx, i] = A[tx, i]
+            T.evaluate(T.ptx_cp_async_barrier(0, dtype=""))
+            T.evaluate(T.ptx_arrive_barrier(0, dtype=""))
+            T.evaluate(T.ptx_wait_barrier(0, dtype=""))
+            for i in range(128):
+                B[tx, i] = A_shared[tx, i]
+
+    @T.prim_func
+    def bulk_copy(A: T.Buffer((32, 128), "float32"), B: T.Buffer((32, 128), "float32")) -> None:
+        bx = T.env_thread("blockIdx.x")
+        tx = T.env_thread("threadIdx.x")
+        T.launch_thread(bx, 1)
+        T.launch_thread(tx, 32)
+        with T.sblock():
+            A_shared = T.alloc_buffer([32, 128], "float32", scope="shared")
+            T.reads(A[0:32, 0:128])
+            T.writes(B[0:32, 0:128])
+            T.evaluate(T.create_barriers(1, dtype=""))
+            T.evaluate(T.ptx_init_barrier_thread_count(0, 32, dtype=""))
+            T.evaluate(T.ptx_cp_async_bulk(A_shared.data, tx * 128, A.data, tx * 128, 512, 0, dtype="float32"))
+            T.evaluate(T.ptx_arrive_barrier_expect_tx(0, 512, dtype=""))
+            T.evaluate(T.ptx_wait_barrier(0, dtype=""))
+            for i in range(128):
+                B[tx, i] = A_shared[tx, i]
+
+    np.testing.assert_array_equal(run(plain, arch="sm_80")[1], A)
+    np.testing.assert_array_equal(run(bulk_copy)[1], A)
+
+
+def test_a_script_without_blocks():
+    @T.prim_func
+    def main(A: T.Buffer((32, 128), "float32"), B: T.Buffer((32, 128), "float32")):
+        bx = T.env_thread("blockIdx.x")
+        tx = T.env_thread("threadIdx.x")
+        T.launch_thread(bx, 32)
+        T.launch_thread(tx, 128)
+        B[bx, tx] = A[bx, 127 - tx]
+
+    np.testing.assert_array_equal(run(main)[1], A[:, ::-1])
