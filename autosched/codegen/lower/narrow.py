@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 
+from autosched.codegen.lower.software_pipeline import STAGE
 from autosched.ir.node import Node, map_children, preorder
 from autosched.runtime.cuda.kernel import MOST_ELEMENTS
 from autosched.runtime.size_expr import shape_at
@@ -37,7 +38,10 @@ def narrow_indices(
     nodes = list(preorder(body))
     loops = {n.loop_var: Var(n.loop_var.name, INDEX) for n in nodes if isinstance(n, For)}
     to_narrow = _Narrow({**loops, **sizes})
-    is_wide = bool(sizes) or any(map(to_narrow.is_wide, nodes))
+    # The digits of a number that is converted as a whole are joined again where vectors are looked for: indices with
+    # conversions are rewritten for copies that run ahead alone.
+    has_copies = any(isinstance(n, For) and STAGE in n.annotations for n in nodes)
+    is_wide = bool(sizes) or any(to_narrow.is_wide(n, has_copies) for n in nodes)
     is_known = all(to_narrow.is_index(s) for b in used for s in (*b.shape, *b.strides))
     if not is_wide or not is_known or any(_elements(b) >= MOST_ELEMENTS for b in used):
         return body, {}
@@ -99,9 +103,9 @@ class _Narrow:
             return self.statement(x)
         return self.value(x) if isinstance(x, PrimExpr) and not isinstance(x, BufferData) else x
 
-    def is_wide(self, n: Node) -> bool:
-        """Whether a loop variable, or an index of narrow ones, has 64 bits."""
-        if isinstance(n, BufferLoad | BufferStore):
+    def is_wide(self, n: Node, has_copies: bool) -> bool:
+        """Whether a loop variable has 64 bits; with `has_copies`, or an index."""
+        if has_copies and isinstance(n, BufferLoad | BufferStore):
             return any(isinstance(x, E.Cast) and x.dtype == "int64" for i in n.indices for x in preorder(i))
         return isinstance(n, For) and n.loop_var.dtype == "int64"
 

@@ -1,7 +1,10 @@
 """Loop variables and indices of 64 bits as ones of 32."""
 
+import dataclasses
+
 from autosched.codegen.lower.narrow import MOST_ELEMENTS, largest_sizes, narrow_indices
-from autosched.ir.node import preorder
+from autosched.codegen.lower.software_pipeline import STAGE
+from autosched.ir.node import FrozenDict, preorder
 from autosched.tir import BufferLoad, BufferStore, Cast, For, IfThenElse, IntImm, LoopKind, Var, decl_buffer
 from tests.codegen.programs import buffer
 
@@ -76,11 +79,16 @@ def test_the_most_that_symbols_can_be():
 
 
 def test_indices_that_are_converted_are_wide():
-    """Templates that write their loops have variables of 32 bits, and indices of the buffers' own type."""
+    """Templates that write their loops have variables of 32 bits, and indices of the buffers' own type.
+
+    They are rewritten where copies run ahead; elsewhere vectors are found in numbers that are converted as a whole.
+    """
     var = Var("i", "int32")
     store = BufferStore(B, A[Cast("int64", var * 2)], (Cast("int64", var),))
     nest = For(var, IntImm(0, "int32"), IntImm(32, "int32"), LoopKind.SERIAL, store)
-    new, _ = narrow_indices(nest, (A, B))
+    assert narrow_indices(nest, (A, B)) == (nest, {})
+    ahead = dataclasses.replace(nest, annotations=FrozenDict({STAGE: [0]}))
+    new, _ = narrow_indices(ahead, (A, B))
     indices = [i for n in preorder(new) if isinstance(n, BufferLoad | BufferStore) for i in n.indices]
     assert {i.dtype for i in indices} == {"int32"}
     assert not any(isinstance(n, Cast) for n in preorder(new))

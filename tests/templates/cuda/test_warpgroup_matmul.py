@@ -118,7 +118,8 @@ def test_clusters_with_tiles_beyond_the_end(knobs, monkeypatch):
     monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
     func = product(200, 136, 136)
     small = {"rows": 64, "columns": 64, "groups": 1, "lines": 1, "stages": 2, "group": 1, "wave_parts": 1}
-    config = Config("warpgroup_matmul", {**small, "cluster_rows": 1, "cluster_columns": 1, **knobs})
+    small |= {"cluster_rows": 1, "cluster_columns": 1, "persistent": False}
+    config = Config("warpgroup_matmul", {**small, **knobs})
     assert space_for(func, TARGET).contains(config)
     kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, use_cache=False).kernel
     rng = np.random.default_rng(0)
