@@ -14,7 +14,7 @@ ALL_CORES := -n auto --dist loadfile --no-loadscope-reorder
 # Empty: Python keeps what it compiled. Tests start hundreds of processes, and each would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-hosts test-all check-avx512 check-arm check-cuda gpu-check conformance bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
+.PHONY: help demo test test-hosts test-all check-avx512 check-arm check-cuda gpu-check gpu-test conformance bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
         dist docs clean
 .DELETE_ON_ERROR:
 
@@ -26,6 +26,7 @@ help:
 	@echo "make check-arm  runs code for AArch64 in emulated processes (Debian with qemu-user-static; half an hour)"
 	@echo "make check-cuda  machine code of all GPU templates for all architectures; needs no GPU (an hour or two)"
 	@echo "make gpu-check  correctness and speed of GPU kernels on the GPU that is here (nine minutes)"
+	@echo "make gpu-test  the tests that use an emulated GPU, on the GPU that is here (some minutes)"
 	@echo "make conformance  the onnx package's own cases, as a user would run them (six minutes)"
 	@echo "make bench     the performance tables; make bench-kernels, make bench-models, make bench-more: against all peers"
 	@echo "make bench-tune  tuning: trials a second, a network's time over ten minutes of tuning; ARGS='--minutes 1'"
@@ -76,6 +77,11 @@ check-arm: $(VENV)/.installed-test
 
 check-cuda: $(VENV)/.installed-test
 	$(BIN)/python -m tests.check_cuda --save $(ARGS)
+
+# The tests that run kernels on the emulator, on the GPU that is here.
+gpu-test: $(VENV)/.installed-test
+	$(PYTEST) -p tests.on_gpu $(ALL_CORES) -m "not emulated" tests/templates/cuda tests/codegen/cuda \
+	  tests/codegen/test_random_gpu.py tests/runtime/cuda tests/te/test_gpu.py tests/own/gpu tests/driver/build $(ARGS)
 
 gpu-check: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.gpu_check $(ARGS)

@@ -67,8 +67,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Planted faults are for the emulator: on a device they damage what comes after them."""
     for item in items:
         function = getattr(item, "function", None)
-        if function is not None and "EmulationError" in inspect.getsource(function):
-            item.add_marker(pytest.mark.skip(reason="plants a fault"))
+        is_emulated = item.get_closest_marker("emulated") is not None
+        if is_emulated or (function is not None and "EmulationError" in inspect.getsource(function)):
+            item.add_marker(pytest.mark.skip(reason="is of emulated devices alone"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -76,6 +76,7 @@ def test_copies_of_threads(arch):
     assert kernel.ptx.count("bar.sync") == 1  # behind the initialisation; the mbarrier is one for the copies
 
 
+@pytest.mark.emulated
 def test_a_missing_wait_for_copies_is_found():
     found = fault_of(copies(wait=False))
     assert "asynchronous copy" in found["late"]

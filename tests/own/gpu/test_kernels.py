@@ -13,6 +13,7 @@ import autosched
 from autosched.errors import CodegenError, DeviceError, InvalidValueError, UsageError
 from autosched.runtime.cuda.devices import use_driver
 from autosched.runtime.device import Device
+from autosched.target.cuda_host import has_cuda_driver
 from autosched.task import Status
 
 pytest.importorskip("numba_cuda", reason="the CUDA packages are an extra")
@@ -116,6 +117,8 @@ def test_tuning_records_explains_and_passes_over_what_is_wrong(device: None) -> 
     assert kernels.double.best_config(x, out)["mode"] == GOOD
 
 
+@pytest.mark.emulated
+@pytest.mark.skipif(has_cuda_driver(), reason="a CUDA driver is here")
 def test_without_a_device_it_is_refused_in_one_line() -> None:
     x = np.zeros(4, "float32")
     for run in (kernels.double, kernels.double.tune):

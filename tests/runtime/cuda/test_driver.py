@@ -48,6 +48,7 @@ def test_the_targets_own_ptx_serves_later_devices() -> None:
         image_for(only_here, "GPU", (10, 0))
 
 
+@pytest.mark.emulated
 @pytest.mark.usefixtures("emulated")
 def test_what_an_emulated_device_says() -> None:
     device = cuda(0)

@@ -120,6 +120,7 @@ def test_a_saved_model_runs_in_a_process_without_compiler(model: Executable, tmp
         assert done.stdout.startswith("DeviceError 2 cuda:0 does not exist")
 
 
+@pytest.mark.emulated
 def test_a_model_for_another_chip_is_refused(model: Executable) -> None:
     from autosched.codegen.cuda.emulate import EmulatorDriver
 
@@ -130,6 +131,7 @@ def test_a_model_for_another_chip_is_refused(model: Executable) -> None:
         model.create_executor(cpu(0))
 
 
+@pytest.mark.emulated
 def test_one_artifact_for_several_targets(model: Executable, tmp_path: Path) -> None:
     from autosched.codegen.cuda.emulate import EmulatorDriver
 
@@ -151,6 +153,7 @@ def test_one_artifact_for_several_targets(model: Executable, tmp_path: Path) -> 
                 np.testing.assert_allclose(loaded(x).numpy(), expected(x), rtol=1e-5)
 
 
+@pytest.mark.emulated
 def test_functions_on_device_arrays() -> None:
     a = te.placeholder((300,), name="a")
     b = te.compute((300,), lambda i: a[i] * 2.0 + 1.0, name="b")
@@ -189,6 +192,7 @@ def test_the_vm_on_a_device() -> None:
     np.testing.assert_allclose(out.numpy(), expected(x), rtol=1e-5)
 
 
+@pytest.mark.emulated
 def test_the_vm_wants_the_device_that_its_kernels_run_on() -> None:
     from autosched import relax
 
