@@ -20,12 +20,12 @@ from autosched.space import Config
 from autosched.task import Task, Trial
 from autosched.templates.thread_knob import with_threads
 from autosched.tuner.measure import Compared, Measurer
+from autosched.tuner.measure.compare import NEAR
 
 if TYPE_CHECKING:
     from autosched.json_types import JsonObject
 
 HOPELESS = 1.25  # what took so many times as long as the best candidate of its task is no finalist
-NEAR = 1.1  # a finalist that takes so many times the winner's time may still be the best one inside the model
 MODEL_S = 30.0  # for trying finalists inside the model, where no budget of time is given
 
 

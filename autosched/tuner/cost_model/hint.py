@@ -24,9 +24,7 @@ from autosched.tuner.cost_model.loop_features import FEATURES, per_operation
 LEAST_TRIALS = 5  # with a time, for a source that says anything
 JUDGED_FROM = 24  # trials of a source from which it can be seen whether they tell of each other
 LEAST_EXPLAINED = 0.1  # share of their variance that a forest must foresee then
-LOOK_S = (
-    0.6  # processor time for a task's loop nests: scheduling one takes 20 ms, for Winograd 150, and a trial 300 to 1500
-)
+LOOK_S = 0.3  # processor time for a task's loop nests: scheduling one takes 20 ms, for Winograd 150, a trial 100 to 200
 LOOPS = "loops"  # where `Measurement.how` has the features of the loop nest that was measured
 REACH = float(np.log(2))  # times that are worse than the best by more than this, and than the median, count as equal
 

@@ -53,8 +53,8 @@ class MeasureOptions:
     builders: int | None = None
     repeat_s: float = 1.5e-3
     min_repeats: int = 8
-    interval: float = 0.01
-    budget_s: float = 0.1
+    interval: float = 0.02
+    budget_s: float = 0.06
     cut_ratio: float = 1.2
     accuracy: float = 4e-5
     seed: int = 0

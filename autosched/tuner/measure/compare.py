@@ -1,7 +1,8 @@
-"""How finalists are compared: checked on several inputs, then timed in turn, with whoever runs them."""
+"""How finalists are compared: checked, timed in turn, and checked further where they may win; by whoever runs them."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -12,6 +13,7 @@ from autosched.tuner.measure.reference import CHECKED_AGAINST
 from autosched.tuner.measure.runner import threads_of
 from autosched.tuner.measure.sampling import judge
 
+NEAR = 1.1  # what takes so many times the fastest one's time may still be the best one inside a model
 _EXTRA_SEEDS_S = 3.0  # what checking a finalist on further inputs may take
 
 InTurn = Callable[[Sequence[Built], int], list[list[float]] | Measurement]
@@ -39,13 +41,34 @@ def build_finalists(
     return failures, good
 
 
+def check_winners(
+    found: Sequence[Compared], built: Sequence[Built], check: Callable[[Built], Measurement | None], *, has_first: bool
+) -> list[Compared]:
+    """Check on further inputs what may win: what is not surely behind the fastest. What fails there has failed.
+
+    has_first  whether the first of them is the baseline; where not, that has failed
+    Where nothing comes near the baseline nothing is checked: it is what is used already, and float64 references of all
+    tasks of a model take seconds. Where something fails, the others may win too.
+    """
+    good = [i for i, one in enumerate(found) if one.measurement.is_ok]
+    fastest = min((found[i].ratio for i in good), default=math.inf)
+    near = [i for i in good if found[i].low <= NEAR * fastest]
+    if near == [0] and has_first:
+        return list(found)
+    failures = {i: check(built[i]) for i in near}
+    if any(failures.values()):
+        failures |= {i: check(built[i]) for i in good if i not in failures}
+    failed = {i: failure for i, failure in failures.items() if failure is not None}
+    return [Compared(one.config, failed[i]) if i in failed else one for i, one in enumerate(found)]
+
+
 def check_on_seeds(
     check: Callable[[int], Measurement | None], seeds: Sequence[int], reference_s: Callable[[], float]
 ) -> Measurement | None:
     """Check on several inputs, on fewer of them where making references takes long; gives the first failure."""
     end = time.monotonic() + _EXTRA_SEEDS_S
-    for i, seed in enumerate(seeds):
-        if i and time.monotonic() + reference_s() > end:
+    for seed in seeds:
+        if time.monotonic() + reference_s() > end:
             break
         if (failure := check(seed)) is not None:
             return failure

@@ -21,7 +21,7 @@ from autosched.target import Target
 from autosched.task import ConfigLike, Measurement, Task, Trial
 from autosched.tuner.measure.base import Ahead, Built, Candidate, Compared, Failed, Foresight, MeasureOptions
 from autosched.tuner.measure.builder import TEMPLATE_COMPILER, LocalBuilder
-from autosched.tuner.measure.compare import build_finalists, check_on_seeds, time_in_turn
+from autosched.tuner.measure.compare import build_finalists, check_on_seeds, check_winners, time_in_turn
 from autosched.tuner.measure.make_reference import Evaluate, FuncReferences
 from autosched.tuner.measure.nursery import Nursery, has_nurseries
 from autosched.tuner.measure.reference import References
@@ -159,13 +159,13 @@ class LocalMeasurer:
         """Measure configurations in turn against the first one, in one process.
 
         rounds       times that each is measured, fewer where it is slow; in each round all of them, in random order
-        extra_seeds  further inputs that each is checked with before, at most
+        extra_seeds  further inputs, at most, that what comes near the fastest is checked with
         returns      in the order of the configurations; ratios are to the first one's times. Where the first one
                      fails, they are to the first that does not
         """
         builder, runner = self._parts()
         most = min(extra_seeds, runner.references.most_extra)
-        seeds = range(self.options.seed, self.options.seed + most + 1)
+        seed = self.options.seed
 
         def build(candidates: Sequence[Candidate]) -> Iterator[Built | Failed]:
             left: list[Candidate] = []
@@ -179,14 +179,16 @@ class LocalMeasurer:
             if left:
                 yield from self._build(builder, runner, left, are_kept=self._keeps)
 
-        def check(built: Built) -> Measurement | None:
-            return check_on_seeds(lambda seed: runner.check(built, seed), seeds, lambda: runner.reference_s)
+        def check_more(built: Built) -> Measurement | None:
+            others = range(seed + 1, seed + most + 1)
+            return check_on_seeds(lambda other: runner.check(built, other), others, lambda: runner.reference_s)
 
-        results, good = build_finalists(task, configs, build, check)
+        results, good = build_finalists(task, configs, build, lambda built: runner.check(built, seed))
         if positions := sorted(good):
             with builder.pool.paused(), runner.pool.paused(spares_only=True):
                 finalists, against = [good[i] for i in positions], runner.references.checked_against
                 found = time_in_turn(runner.interleave, finalists, rounds, self.options, against)
+            found = check_winners(found, finalists, check_more, has_first=0 in good)
             results.update(zip(positions, found, strict=True))
         return tuple(results[i] for i in range(len(configs)))
 

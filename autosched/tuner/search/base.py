@@ -20,7 +20,7 @@ from autosched.tuner.search.pool import Pool, spread
 START = 16  # configurations that are tried before a model is asked
 SPREAD_FROM = 1000  # random configurations from which those that lie far apart are taken
 HINTED = 4  # more than these: the best by the records of others, where there are such
-LOOKED_AT = 12  # the best by such a record that it looks closer at: scheduling one takes 10 to 150 ms
+LOOKED_AT = 6  # the best by such a record that it looks closer at: scheduling one takes 10 to 150 ms
 LEAST_GAIN = 0.02  # of the time for each e-fold of trials: luck that is left when nothing improves any more
 CHANCES = 2  # how often a configuration is proposed whose trial was lost
 

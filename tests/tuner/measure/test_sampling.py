@@ -63,10 +63,11 @@ def test_a_steady_kernel_needs_the_fewest_repeats(machine: type[Machine]) -> Non
 
 def test_noise_needs_more_repeats_and_ends_with_the_budget(machine: type[Machine]) -> None:
     some = sample(machine(1e-5, 0.04).run, MeasureOptions())
-    assert len(some.times_s) > MeasureOptions().min_repeats and some.interval <= 0.01
+    assert len(some.times_s) > MeasureOptions().min_repeats and some.interval <= MeasureOptions().interval
     noisy = machine(1e-5, 0.5)
     found = sample(noisy.run, MeasureOptions())
-    assert found.interval > 0.01 and 0.1 < noisy.now < 0.15
+    budget_s = MeasureOptions().budget_s
+    assert found.interval > MeasureOptions().interval and budget_s < noisy.now < 1.5 * budget_s
 
 
 def test_what_is_worse_than_the_best_is_cut_short(machine: type[Machine]) -> None:

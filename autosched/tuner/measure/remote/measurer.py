@@ -16,7 +16,7 @@ from autosched.target import Target
 from autosched.task import ConfigLike, Measurement, Task, Trial
 from autosched.tuner.measure.base import Ahead, Built, Candidate, Compared, Failed, Foresight, MeasureOptions
 from autosched.tuner.measure.builder import TEMPLATE_COMPILER, LocalBuilder
-from autosched.tuner.measure.compare import build_finalists, check_on_seeds, time_in_turn
+from autosched.tuner.measure.compare import build_finalists, check_on_seeds, check_winners, time_in_turn
 from autosched.tuner.measure.make_reference import make_reference
 from autosched.tuner.measure.process import Numbering
 from autosched.tuner.measure.remote.runner import DeviceGone, OpenSession, Prepared, RemoteRunner
@@ -125,19 +125,20 @@ class RemoteMeasurer:
     ) -> tuple[Compared, ...]:
         """As `LocalMeasurer.compare`, all in turn on one device."""
         builder, devices = self._parts(), self._devices
-        seeds = range(self.options.seed, self.options.seed + extra_seeds + 1)
+        seed = self.options.seed
 
         def build(candidates: Sequence[Candidate]) -> Iterator[Built | Failed]:
             return self._build(builder, candidates, are_kept=True)
 
-        def check(built: Built) -> Measurement | None:
-            def on(seed: int) -> Measurement | None:
-                prepared = self._references.of(task, seed)
-                return devices.do(lambda runner: runner.check(built, prepared))
+        def check(built: Built, on: int) -> Measurement | None:
+            prepared = self._references.of(task, on)
+            return devices.do(lambda runner: runner.check(built, prepared))
 
-            return check_on_seeds(on, seeds, lambda: self._references.last_s)
+        def check_more(built: Built) -> Measurement | None:
+            others = range(seed + 1, seed + extra_seeds + 1)
+            return check_on_seeds(lambda other: check(built, other), others, lambda: self._references.last_s)
 
-        results, good = build_finalists(task, configs, build, check)
+        results, good = build_finalists(task, configs, build, lambda built: check(built, seed))
         if positions := sorted(good):
             prepared, finalists = self._references.of(task), [good[i] for i in positions]
 
@@ -147,7 +148,8 @@ class RemoteMeasurer:
                         lambda some, n: runner.interleave(some, prepared, n), finalists, rounds, self.options
                     )
 
-            results.update(zip(positions, devices.do(in_turn), strict=True))
+            found = check_winners(devices.do(in_turn), finalists, check_more, has_first=0 in good)
+            results.update(zip(positions, found, strict=True))
         return tuple(results[i] for i in range(len(configs)))
 
     def rest(self) -> None:
