@@ -33,6 +33,8 @@ from autosched.templates.cuda.sum_parts import (
     best_parts,
     can_be_cut,
     in_parts,
+    is_of_pairs,
+    pairs_in_parts,
 )
 from autosched.templates.cuda.threads import (
     BLOCK_X,
@@ -109,7 +111,7 @@ def _sizes(block: Block) -> dict[str, int]:
         "results": math.prod(extents(spatial(block))), "terms": math.prod(extents(reduced(block))),
         "contiguous": int(terms_are_contiguous(block)), "widest": widest(block), "bytes": max(items, default=4),
         "lanes": lanes_of(block) if terms_are_contiguous(block) else 1,
-        "single": int(isinstance(block.body, BufferStore)), "cut": int(can_be_cut(block)),
+        "single": int(isinstance(block.body, BufferStore)), "cut": int(can_be_cut(block) or is_of_pairs(block)),
     }  # fmt: skip
 
 
@@ -141,6 +143,8 @@ class GeneralReduction:
         alone = self._of_one_launch(s, gpu)
         if not s["cut"] or s["terms"] < LEAST_TERMS:
             return alone
+        if not s["single"]:
+            return self._of_pairs(s, gpu)
         vector = 1 if s["contiguous"] else s["widest"]
         groups = -(-s["results"] // vector)
         together = 1
@@ -171,6 +175,13 @@ class GeneralReduction:
         together = next((n for n in (16, 8, 4, 2) if n > least and results >= n * fewest), least)
         shared = min(shared, MOST_SHARED * least // together)
         return self._config(shared, min(max(gpu.warp_size, shared * together), gpu.max_threads_per_block), vector)
+
+    def _of_pairs(self, s: Mapping[str, int], gpu: GpuFacts) -> Config:
+        """Pairs are kept by threads alone: as many go through a part as then go through the parts."""
+        wanted = max(1, gpu.sm_count * gpu.max_threads_per_sm // 2 // s["results"])
+        parts = min(power_of_two_below(wanted), power_of_two_below(math.isqrt(s["terms"])))
+        threads = power_of_two_below(max(gpu.warp_size, s["results"] * parts // gpu.sm_count))
+        return self._config(1, min(DEFAULT_THREADS, threads), 1).with_knobs(**{KNOB: parts})
 
     def _of_parts(self, s: Mapping[str, int], gpu: GpuFacts) -> Config:
         """How parts are combined: by all multiprocessors, where there are results enough."""
@@ -234,7 +245,7 @@ class GeneralReduction:
         if vector > 1:
             whole, lane = sch.split(whole, [None, vector])
             sch.vectorize(lane)
-        results = as_int(sch.get(whole).extent) // (parts.count if parts is not None else 1)
+        results = as_int(sch.get(whole).extent) // (parts.count if parts is not None and shared > 1 else 1)
         together = dividing(config["block_size"] // shared, results, shared)
         group, result = sch.split(whole, [None, together])
         sch.bind(group, BLOCK_X)
@@ -262,7 +273,9 @@ def _in_parts(func: PrimFunc, config: Config) -> list[Parts]:
     done: list[Parts] = []
     wanted, least = config.get(KNOB, 1), 2 * config["shared"]
     for block in blocks_of(func) if wanted > 1 else ():
-        if is_reduction(block) and can_be_cut(block):
+        if is_reduction(block) and is_of_pairs(block) and math.prod(extents(reduced(block))) >= 2 * wanted:
+            done.append(pairs_in_parts(done[-1].func if done else func, block.name_hint, wanted))
+        elif is_reduction(block) and can_be_cut(block):
             n_lanes = lanes_of(block) if terms_are_contiguous(block) else 0
             most = math.prod(extents(reduced(block))) // (least * max(n_lanes, 1))
             if most > 1:

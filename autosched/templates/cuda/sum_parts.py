@@ -29,11 +29,24 @@ from autosched.tir import expr as E
 from autosched.tir.access import is_own, point
 from autosched.tir.axis import REDUCE, SPATIAL, IterVar, Range
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import PrimExpr, Var, as_int
+from autosched.tir.expr import PrimExpr, Select, Var, as_int
 from autosched.tir.extrema import KEEP_NAN, LastingMax, LastingMin
 from autosched.tir.function import PrimFunc, make_root
-from autosched.tir.functor import loads, rewrite, substitute
-from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LoopKind, SeqStmt, Stmt, seq
+from autosched.tir.functor import loads, rewrite, rewrite_down, substitute
+from autosched.tir.schedule.inline import with_regions
+from autosched.tir.simplify import form_key
+from autosched.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferRegion,
+    BufferStore,
+    For,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    seq,
+)
 
 KNOB = "sum_parts"
 MOST_PARTS = 4096
@@ -112,6 +125,109 @@ def _term(block: Block) -> tuple[type[E.BinaryOp], PrimExpr] | None:
         if is_own(own, store) and not any(x.buffer is store.buffer for x in loads(term)):
             return type(value), term
     return None
+
+
+def is_of_pairs(block: Block) -> bool:
+    """Whether a reduction keeps one of two tuples, as an argmax does."""
+    return _pair(block) is not None
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """What a reduction of several values stores where it starts and at each step, and the terms that it compares."""
+
+    stores: tuple[BufferStore, ...]
+    starts: tuple[PrimExpr, ...]
+    terms: tuple[PrimExpr, ...]
+
+
+def _pair(block: Block) -> _Pair | None:
+    """A reduction whose every value is `Select(condition, own, term)`; None for any other."""
+    values, body = {}, block.body
+    while isinstance(body, LetStmt):
+        values[body.var] = body.value
+        body = body.body
+    if not isinstance(body, SeqStmt) or not isinstance(block.init, SeqStmt):
+        return None
+    stores = tuple(x for x in body.seq if isinstance(x, BufferStore))
+    starts = {x.buffer: x.value for x in block.init.seq if isinstance(x, BufferStore)}
+    if len(stores) != len(body.seq) or starts.keys() != {x.buffer for x in stores}:
+        return None
+    terms = []
+    for x in stores:
+        made = values.get(x.value) if isinstance(x.value, Var) else None
+        if not isinstance(made, Select) or not is_own(made.true_value, x):
+            return None
+        if any(y.buffer in starts for y in loads(made.false_value)):
+            return None
+        terms.append(made.false_value)
+    pair = _Pair(stores, tuple(starts[x.buffer] for x in stores), tuple(terms))
+    zeros = [E.const(0, t.dtype) for t in terms]
+    left = _with_terms(block.body, pair, zeros)
+    axes = {iv.var for iv in reduced(block)}
+    return None if any(x in axes for x in preorder(left) if isinstance(x, Var)) else pair
+
+
+def _with_terms(body: Stmt, pair: _Pair, terms: Sequence[PrimExpr]) -> Stmt:
+    """The step of a reduction with other terms."""
+    keys = [(form_key(old), new) for old, new in zip(pair.terms, terms, strict=True)]
+
+    def step(x: object) -> PrimExpr | None:
+        if not isinstance(x, PrimExpr):
+            return None
+        return next((new for key, new in keys if new.dtype == x.dtype and form_key(x) == key), None)
+
+    made: Stmt = rewrite_down(body, step)
+    return made
+
+
+def pairs_in_parts(func: PrimFunc, name: str, parts: int) -> Parts:
+    """The same for a reduction of pairs. Parts follow each other, as what stands first may count."""
+    block = next(b for b in blocks_of(func) if b.name_hint == name)
+    pair = _pair(block)
+    if pair is None:
+        raise ScheduleError(f"the reduction '{name}' has no parts that can be combined", hint=f"use {KNOB}=1")
+    dtype, sizes = reduced(block)[0].var.dtype, extents(reduced(block))
+    steps = -(-math.prod(sizes) // parts)
+    part, step, last = (_axis(n, size, dtype, kind) for n, size, kind in (
+        ("part", parts, SPATIAL), ("step", steps, REDUCE), ("part", parts, REDUCE)))  # fmt: skip
+    shape = tuple(E.const(n, dtype) for n in (*extents(spatial(block)), parts))
+    partial = {x.buffer: Buffer(f"{x.buffer.name}_parts", shape, x.buffer.dtype) for x in pair.stores}
+    at = E.add(E.mul(part.var, E.const(steps, dtype)), step.var)
+    own = _fresh(spatial(block))
+    places = (*(E.cast(dtype, iv.var) for iv in own), part.var)
+    values: dict[Var, PrimExpr] = {a.var: b.var for a, b in zip(spatial(block), own, strict=True)}
+    values |= {iv.var: E.cast(iv.var.dtype, i) for iv, i in zip(reduced(block), indices_of(at, sizes), strict=True)}
+    terms = [substitute(x, values) for x in pair.terms]
+    if steps * parts != math.prod(sizes):
+        inside = E.compare(E.LT, at, E.const(math.prod(sizes), dtype))
+        starts = [substitute(x, values) for x in pair.starts]
+        terms = [E.if_then_else(inside, x, start) for x, start in zip(terms, starts, strict=True)]
+
+    def moved(x: object) -> object:
+        if isinstance(x, BufferLoad) and x.buffer in partial:
+            return BufferLoad(partial[x.buffer], places)
+        return BufferStore(partial[x.buffer], x.value, places) if isinstance(x, BufferStore) else x
+
+    assert block.init is not None, "a pair starts with something"
+    body = rewrite(substitute(_with_terms(block.body, pair, terms), values), moved)
+    init = rewrite(substitute(block.init, values), moved)
+    first = Block((*own, part, step), (), (), (), f"{name}_parts", body, init)
+    own = _fresh(spatial(block))
+    values = {a.var: b.var for a, b in zip(spatial(block), own, strict=True)}
+    source = (*(E.cast(dtype, iv.var) for iv in own), last.var)
+    found = [BufferLoad(partial[x.buffer], source) for x in pair.stores]
+    second = dataclasses.replace(
+        block, iter_vars=(*own, last), body=substitute(_with_terms(block.body, pair, found), values),
+        init=substitute(block.init, values),
+    )  # fmt: skip
+    root = func.root
+    nests: list[Stmt] = []
+    for nest in root.body.seq if isinstance(root.body, SeqStmt) else (root.body,):
+        is_it = any(x is block for x in preorder(nest))
+        nests.extend(map(_nest, map(with_regions, (first, second))) if is_it else (nest,))
+    made = make_root(seq(*nests), (*root.alloc_buffers, *partial.values()), root.annotations)
+    return Parts(func.with_body(made), first.name_hint, name, parts, 1)
 
 
 def in_parts(func: PrimFunc, name: str, parts: int, n_lanes: int) -> Parts:

@@ -13,7 +13,7 @@ from autosched.codegen import compile_func
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
-from autosched.templates import apply_config, default_config
+from autosched.templates import apply_config, default_config, space_for
 from autosched.testing.gpu import run_serially
 from autosched.tir import PrimFunc
 from autosched.tuner.measure.make_reference import make_reference
@@ -130,7 +130,7 @@ LONG = {
 def test_long_sums_of_few_results_have_blocks_for_the_whole_device(case: str) -> None:
     func = reduced(*LONG[case])
     config = default_config(func, H200)
-    assert config.template == "reduction"
+    assert config.template == "reduction" and space_for(func, H200).contains(config)
     kernel = compile_func(apply_config(func, config, H200).func, H200, name="kernel").kernel
     first, _ = kernel.launches
     assert np.prod(first.grid) >= 2 * H200.gpu.sm_count
@@ -142,9 +142,18 @@ def test_sums_that_one_launch_does_stay_one() -> None:
     assert default_config(reduced((9, 9), lambda x: topi.sum(x)), H200)["sum_parts"] == 1
 
 
-def test_a_long_argmax_is_built() -> None:
-    func = reduced((2, 700), lambda x: topi.argmax(x, 1))
-    kernel = compile_func(apply_config(func, default_config(func, TARGET), TARGET).func, TARGET, name="kernel").kernel
-    x, out = np.random.default_rng(0).standard_normal((2, 700)).astype(np.float32), np.zeros(2, np.int64)
-    emulate.run_kernel(kernel, [x, out])
-    np.testing.assert_array_equal(out, x.argmax(1))
+@pytest.mark.parametrize("shape, axis", [((2, 700), 1), ((703, 3), 0)])
+@pytest.mark.parametrize("find", ["argmax", "argmin"])
+def test_parts_of_an_argmax_find_the_first_of_equals(shape: tuple[int, int], axis: int, find: str) -> None:
+    func = reduced(shape, lambda x: getattr(topi, find)(x, axis))
+    config = default_config(func, TARGET)
+    assert config["sum_parts"] > 1 and space_for(func, TARGET).contains(config)
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="kernel").kernel
+    rng = np.random.default_rng(0)
+    for extra in ((), (np.nan,), (np.inf, -np.inf)):
+        x = rng.integers(-3, 4, shape).astype(np.float32)
+        for value in extra:
+            x[tuple(rng.integers(0, n, 4) for n in shape)] = value
+        out = np.zeros(func.buffers[-1].const_shape(), np.int64)
+        emulate.run_kernel(kernel, [x, out])
+        np.testing.assert_array_equal(out, getattr(np, find)(x, axis))
