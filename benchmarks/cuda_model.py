@@ -57,6 +57,8 @@ CASES: Mapping[str, Callable[[], PrimFunc]] = {
     "conv 3×3 56² 64-64 float16": lambda: conv_func(1, 64, 56, 64, 3, 1, "float16"),
     "conv 3×3 56² 64-64 float16 batch 32": lambda: conv_func(32, 64, 56, 64, 3, 1, "float16"),
     "conv 3×3 28² 128-128 float16 batch 32": lambda: conv_func(32, 128, 28, 128, 3, 1, "float16"),
+    "conv 3×3 7² 512-512 float16 batch 32": lambda: conv_func(32, 512, 7, 512, 3, 1, "float16"),
+    "conv 1×1 56² 256-128 float16 batch 32": lambda: conv_func(32, 256, 56, 128, 1, 1, "float16"),
     "conv 1×1 14² 1024-512": lambda: conv_func(1, 1024, 14, 512, 1, 1, "float32"),
     "depthwise 3×3 56² 144": lambda: depthwise_func(144, 56),
     "max pool 3×3 s2 112² 64": lambda: of((1, 64, 112, 112), max_pool),

@@ -6,11 +6,12 @@ A first launch leaves the images with channels innermost and what the window mee
 
 A second one multiplies. What a tile of pixels meets at one place of the window is one box of it:
 
-for tile of output channels in blockIdx.y, tile of pixels in blockIdx.x:
+for part of the sums in blockIdx.z, tile of output channels in blockIdx.y, tile of pixels in blockIdx.x:
     one warp:      for place of the window, channels of 128 bytes:
                        weights, pixels = boxes of the packed weights, and of staged at the place    # `stages` ahead
     warpgroups:    for each of these: acc[channels, pixels] += weights * pixels
-                   out[channels, pixels] = epilogue(acc)
+                   out[channels, pixels] = epilogue(acc)                                   # or parts[part, …] = acc
+out = epilogue(sum of parts)                                                # a third launch, where there are parts
 
 Where the window has one place, pixels of all images are one row, of which a tile takes any part.
 """
@@ -63,6 +64,8 @@ LEAST_CHANNEL_BYTES, LEAST_ROWS, LEAST_WORK = 64, 32, 1 << 24
 MOST_PLACES, MOST_STAGES, MOST_COLUMNS, MOST_HIGH = 49, 8, 256, 32
 STAGED_BYTES_PER_CYCLE = 10.0  # of one SM: what is staged is read, written, and its sectors are filled in parts
 BARRIER_BYTES = 1024
+SPLITS, LEAST_STEPS, SUM_THREADS = (1, 2, 3, 4, 6, 8), 4, 256  # parts of sums, boxes of one, threads that add them up
+MEMORY_LATENCY = 600.0  # cycles
 GATHERED, STAGED = 2.5, 3.0  # of what other templates' models expect: medians of ResNet-50's convolutions on an H200
 ROWS = ((64, 1), (128, 2), (192, 3))  # of a tile, and its warpgroups
 
@@ -192,6 +195,17 @@ def _is_flat(s: Mapping[str, int]) -> bool:
     return s["KH"] * s["KW"] == 1
 
 
+def _steps(s: Mapping[str, int]) -> int:
+    """Boxes of a sum: places of the window, and channels of 128 bytes."""
+    return s["KH"] * s["KW"] * -(-s["I"] * s["bytes"] // ROW_BYTES)
+
+
+def choices(s: Mapping[str, int], registers: int) -> list[tuple[Tile, int]]:
+    """The tiles and parts of sums that a default is chosen from."""
+    parts = [n for n in SPLITS if n == 1 or (_steps(s) % n == 0 and _steps(s) >= n * LEAST_STEPS)]
+    return [(tile, n) for tile in tiles_for(s, registers) for n in parts]
+
+
 def tiles_for(s: Mapping[str, int], registers: int) -> list[Tile]:
     """The tiles that a default is chosen from; threads keep so many registers beside their sums."""
     shapes: list[tuple[int, int, int]] = []
@@ -214,17 +228,21 @@ def tiles_for(s: Mapping[str, int], registers: int) -> list[Tile]:
     return found
 
 
-def cycles(s: Mapping[str, int], tile: Tile, gpu: GpuFacts, rate: str) -> float:
-    """Cycles until the busiest SM has multiplied its tiles, staging and the second launch included."""
+def cycles(s: Mapping[str, int], tile: Tile, splits: int, gpu: GpuFacts, rate: str) -> float:
+    """Cycles until the busiest SM has multiplied its tiles; staging, adding up parts and their launches included."""
     slabs = -(-s["I"] * s["bytes"] // ROW_BYTES)
-    steps, count = s["KH"] * s["KW"] * slabs, -(-s["O"] // tile.rows) * tile.count(s)
+    steps, count = _steps(s) // splits, -(-s["O"] // tile.rows) * tile.count(s)
     products = tile.rows * tile.columns * (ROW_BYTES // s["bytes"])
     step = max(
         products / (gpu.rates[rate] * TENSOR_REACHED), (tile.rows + tile.columns) * ROW_BYTES / L2_BYTES_PER_CYCLE
     )  # fmt: skip
     images, high, wide = tile.staged(s)
     staged = s["parities"] * images * high * wide * slabs * ROW_BYTES / (STAGED_BYTES_PER_CYCLE * gpu.sm_count)
-    return -(-count // gpu.sm_count) * (steps * step + BETWEEN_TILES) + staged + LAUNCH_S * gpu.clock_hz
+    total = -(-count * splits // gpu.sm_count) * (steps * step + BETWEEN_TILES) + staged + LAUNCH_S * gpu.clock_hz
+    if splits > 1:
+        moved = 8 * splits * count * tile.rows * tile.columns
+        total += LAUNCH_S * gpu.clock_hz + MEMORY_LATENCY + moved / (L2_BYTES_PER_CYCLE * gpu.sm_count)
+    return total
 
 
 def _rate(form: MatrixForm) -> str:
@@ -264,9 +282,9 @@ class WarpgroupWindow:
         if s["N"] * s["OH"] * s["OW"] * s["O"] * s["I"] * places < LEAST_WORK or s["N"] * s["parities"] > MOST_GRID_YZ:
             return None
         anchor = Anchor(found.form.chain.anchor.name_hint, "conv2d", s, found)
-        tiles = tiles_for(s, registers_of(found.form.chain))
-        if not tiles or _cycles_of_others(func, found.form, target) < min(
-            cycles(s, tile, target.gpu, _rate(found.form)) for tile in tiles
+        found_choices = choices(s, registers_of(found.form.chain))
+        if not found_choices or _cycles_of_others(func, found.form, target) < min(
+            cycles(s, *choice, target.gpu, _rate(found.form)) for choice in found_choices
         ):
             return None
         return anchor
@@ -279,12 +297,16 @@ class WarpgroupWindow:
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile by which the busiest SM is done first."""
         s, form = anchor.sizes, anchor.details.form
-        tiles = tiles_for(s, registers_of(form.chain))
-        tile = min(tiles, key=lambda t: (cycles(s, t, target.gpu, _rate(form)), t.wide != s["OW"], t.rows, t.columns))
-        steps = s["KH"] * s["KW"] * -(-s["I"] * s["bytes"] // ROW_BYTES)
+
+        def cost(choice: tuple[Tile, int]) -> tuple[float, bool, int, int]:
+            tile, splits = choice
+            return cycles(s, tile, splits, target.gpu, _rate(form)), tile.wide != s["OW"], tile.rows, tile.columns
+
+        tile, splits = min(choices(s, registers_of(form.chain)), key=cost)
+        steps = _steps(s) // splits
         room = (target.gpu.max_shared_memory_per_block - BARRIER_BYTES) // ((tile.rows + tile.columns) * ROW_BYTES)
         knobs = {"rows": tile.rows, "groups": tile.groups, "images": tile.images, "high": tile.high, "wide": tile.wide}
-        return Config(self.name, {**knobs, "stages": min(MOST_STAGES, room, max(2, steps))})
+        return Config(self.name, {**knobs, "stages": min(MOST_STAGES, room, max(2, steps)), "splits": splits})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         found = find_window(func)
@@ -298,7 +320,8 @@ class _Writer:
     """The statements of one configuration."""
 
     def __init__(self, func: PrimFunc, window: Window, config: Config):
-        self.func, self.window, self.form, self.stages = func, window, window.form, int(config["stages"])
+        self.func, self.window, self.form = func, window, window.form
+        self.stages, self.splits = int(config["stages"]), int(config["splits"])
         self.s = s = {**window.sizes, "bytes": item_bytes(window.form.dtype)}
         self.tile = tile = Tile(*(int(config[k]) for k in ("rows", "groups", "images", "high", "wide")))
         dtype, item = self.form.dtype, s["bytes"]
@@ -315,6 +338,8 @@ class _Writer:
         self.piece_of = _buffer("piece", (self.piece,), dtype, "local")
         self.weights = _buffer("weights", (tile.rows, self.span), dtype, "shared")
         self.pixels = _buffer("pixels", (tile.columns, self.span), dtype, "shared")
+        sizes = (self.splits, self.row_tiles * tile.rows, tile.count(s) * tile.columns)
+        self.parts, self.total = _buffer("parts", sizes, WIDE), _buffer("total", (1,), WIDE, "local")
         self.sums = _buffer("sums", (tile.rows // tile.groups, tile.columns), WIDE, GROUP_ACCUMULATOR)
 
     def function(self) -> tuple[PrimFunc, MatrixPack]:
@@ -322,8 +347,12 @@ class _Writer:
         natural = self.form.row_operand.buffer
         buffers = {p: self.packed if b is natural else b for p, b in self.func.buffer_map.items()}
         made = replace(self.func, buffer_map=FrozenDict(buffers))
-        between = (self.staged, self.piece_of, self.weights, self.pixels, self.sums)
-        return made.with_body(make_root(seq(self.staging(), self.products()), between)), self.pack
+        between = [self.staged, self.piece_of, self.weights, self.pixels, self.sums]
+        launches = [self.staging(), self.products()]
+        if self.splits > 1:
+            between += [self.parts, self.total]
+            launches.append(self.added_up())
+        return made.with_body(make_root(seq(*launches), tuple(between))), self.pack
 
     # --- the first launch -----------------------------------------------------------------------------------------
 
@@ -411,13 +440,14 @@ class _Writer:
 
     def products(self) -> Stmt:
         """Boxes and products, and the results."""
-        tile = self.tile
+        tile, count = self.tile, self.places * self.slabs // self.splits
 
-        def of_thread(channels: Var, pixels: Var, group: Var) -> Stmt:
+        def of_thread(part: Var, channels: Var, pixels: Var, group: Var) -> Stmt:
             at, first = self.place(pixels), E.mul(channels, index(tile.rows))
             own = tile.rows // tile.groups
 
-            def step(n: Var) -> Stmt:
+            def step(own_step: Var) -> Stmt:
+                n = E.add(E.mul(part, index(count)), own_step)
                 place, channel = E.floordiv(n, self.slabs), E.mul(E.floormod(n, self.slabs), index(self.span))
                 return seq(
                     self.weight_box(place, first, channel), self.pixel_box(at, place, channel),
@@ -427,14 +457,23 @@ class _Writer:
             def zero(i: Var, j: Var) -> Stmt:
                 return BufferStore(self.sums, E.const(0.0, WIDE), (i, j))
 
-            steps = loop("step", self.places * self.slabs, step, annotations={WARP_STAGES: self.stages})
+            steps = loop("step", count, step, annotations={WARP_STAGES: self.stages})
             start = nested("row column", (own, tile.columns), zero)
-            return block("convolution", seq(start, steps, self.end(at, E.add(first, E.mul(group, index(own))))))
+            first_row = E.add(first, E.mul(group, index(own)))
 
-        axes = ((BLOCK_Y, self.row_tiles), (BLOCK_X, tile.count(self.s)), (THREAD_Y, tile.groups))
-        return bound(axes, of_thread)
+            def store(i: Var, j: Var) -> Stmt:
+                row, value = E.add(first_row, i), BufferLoad(self.sums, (i, j))
+                if self.splits == 1:
+                    return self.result(at, row, j, value)
+                return BufferStore(self.parts, value, (part, row, E.add(E.mul(pixels, index(tile.columns)), j)))
 
-    def place(self, pixels: Var) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+            end = nested("row column", (own, tile.columns), store)
+            return block("convolution", seq(start, steps, end))
+
+        blocks = ((BLOCK_Z, self.splits), (BLOCK_Y, self.row_tiles), (BLOCK_X, tile.count(self.s)))
+        return bound((*blocks, (THREAD_Y, tile.groups)), of_thread)
+
+    def place(self, pixels: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
         """The first image, row and column of a tile of pixels."""
         s, tile = self.s, self.tile
         if _is_flat(s):
@@ -486,37 +525,59 @@ class _Writer:
         rows = self.tile.rows // self.tile.groups
         return nested("row column channel", (rows, self.tile.columns, self.span), one)
 
-    def end(self, at: tuple[PrimExpr, PrimExpr, PrimExpr], first: PrimExpr) -> Stmt:
-        """The results of a warpgroup."""
+    def result(
+        self, at: tuple[PrimExpr, PrimExpr, PrimExpr], row: PrimExpr, j: PrimExpr, total: BufferLoad
+    ) -> Stmt:  # fmt: skip
+        """What is stored for an output channel and the j-th pixel of a tile, whose first one is at `at`."""
         s, tile, window = self.s, self.tile, self.window
-
-        def store(i: Var, j: Var) -> Stmt:
-            row = E.add(first, i)
-            limits = [(row, s["O"], tile.rows)]
-            if _is_flat(s):
-                number = E.add(at[2], j)
-                image, y, x = pixel(number, (s["N"], s["OH"], s["OW"]))
-                limits.append((number, s["N"] * s["OH"] * s["OW"], tile.wide))
+        limits = [(row, s["O"], tile.rows)]
+        if _is_flat(s):
+            number = E.add(at[2], j)
+            image, y, x = pixel(number, (s["N"], s["OH"], s["OW"]))
+            limits.append((number, s["N"] * s["OH"] * s["OW"], tile.wide))
+        else:
+            inner = E.floormod(j, tile.high * tile.wide) if tile.images > 1 else j
+            image = E.add(at[0], E.floordiv(j, tile.high * tile.wide)) if tile.images > 1 else at[0]
+            if tile.wide == s["OW"]:  # whole rows: pixels of an image lie one behind the other
+                number = E.add(E.mul(at[1], index(tile.wide)), inner)
+                y, x = pixel(number, (s["OH"], s["OW"]))
+                limits.append((number, s["OH"] * s["OW"], tile.high * tile.wide))
             else:
-                inner = E.floormod(j, tile.high * tile.wide) if tile.images > 1 else j
-                image = E.add(at[0], E.floordiv(j, tile.high * tile.wide)) if tile.images > 1 else at[0]
-                if tile.wide == s["OW"]:  # whole rows: pixels of an image lie one behind the other
-                    number = E.add(E.mul(at[1], index(tile.wide)), inner)
-                    y, x = pixel(number, (s["OH"], s["OW"]))
-                    limits.append((number, s["OH"] * s["OW"], tile.high * tile.wide))
-                else:
-                    y, x = (E.add(a, b) for a, b in zip(at[1:], pixel(inner, (tile.high, tile.wide)), strict=True))
-                    limits += [(y, s["OH"], tile.high), (x, s["OW"], tile.wide)]
-            values: dict[Var, PrimExpr] = {self.form.rows[0][0]: E.cast(self.form.rows[0][0].dtype, row)}
-            for v, e in ((window.image, image), (window.y.out, y), (window.x.out, x)):
-                if v is not None:
-                    values[v] = E.cast(v.dtype, e)
-            value, buffer, indices = result_of(self.form, values, BufferLoad(self.sums, (i, j)))
-            stmt: Stmt = BufferStore(buffer, value, indices)
-            inside = [E.compare(E.LT, e, index(size)) for e, size, n in limits if size % n]
-            return IfThenElse(E.all_of(*inside), stmt) if inside else stmt
+                y, x = (E.add(a, b) for a, b in zip(at[1:], pixel(inner, (tile.high, tile.wide)), strict=True))
+                limits += [(y, s["OH"], tile.high), (x, s["OW"], tile.wide)]
+        values: dict[Var, PrimExpr] = {self.form.rows[0][0]: E.cast(self.form.rows[0][0].dtype, row)}
+        for v, e in ((window.image, image), (window.y.out, y), (window.x.out, x)):
+            if v is not None:
+                values[v] = E.cast(v.dtype, e)
+        value, buffer, indices = result_of(self.form, values, total)
+        stmt: Stmt = BufferStore(buffer, value, indices)
+        inside = [E.compare(E.LT, e, index(size)) for e, size, n in limits if size % n]
+        return IfThenElse(E.all_of(*inside), stmt) if inside else stmt
 
-        return nested("row column", (tile.rows // tile.groups, tile.columns), store)
+    # --- the third launch -----------------------------------------------------------------------------------------
+
+    def added_up(self) -> Stmt:
+        """The sums of parts: a thread for each output."""
+        tile = self.tile
+        count = tile.count(self.s) * tile.columns
+
+        def of_thread(row: Var, near: Var, lane: Var) -> Stmt:
+            column = E.add(E.mul(near, index(SUM_THREADS)), lane)
+            zero = index(0)
+
+            def add(part: Var) -> Stmt:
+                value = E.add(BufferLoad(self.total, (zero,)), BufferLoad(self.parts, (part, row, column)))
+                return BufferStore(self.total, value, (zero,))
+
+            at, j = self.place(E.floordiv(column, tile.columns)), E.floormod(column, tile.columns)
+            stmt = seq(
+                BufferStore(self.total, E.const(0.0, WIDE), (zero,)), unrolled("part", (self.splits,), add),
+                self.result(at, row, j, BufferLoad(self.total, (zero,))),
+            )  # fmt: skip
+            inside = E.compare(E.LT, column, index(count))
+            return block("sums", stmt if count % SUM_THREADS == 0 else IfThenElse(inside, stmt))
+
+        return bound(((BLOCK_Y, self.s["O"]), (BLOCK_X, -(-count // SUM_THREADS)), (THREAD_X, SUM_THREADS)), of_thread)
 
 
 def _buffer(name: str, shape: tuple[int, ...], dtype: str, scope: str = "global") -> Buffer:
