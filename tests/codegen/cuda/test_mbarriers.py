@@ -82,15 +82,18 @@ def test_a_missing_wait_for_copies_is_found():
     assert "asynchronous copy" in found["late"]
 
 
+@pytest.mark.emulated
 def test_a_missing_arrival_is_found():
     found = fault_of(copies(arrive=False))
     assert found.keys() == {*ORDERS}
 
 
+@pytest.mark.emulated
 def test_a_count_that_is_too_large_is_found():
     assert fault_of(copies(count=33)).keys() == {*ORDERS}
 
 
+@pytest.mark.emulated
 def test_a_count_that_is_too_small_is_found():
     assert fault_of(copies(count=16))
 
@@ -124,6 +127,7 @@ def test_bulk_copies(arch):
     assert kernel.ptx.count("bar.sync") == 1
 
 
+@pytest.mark.emulated
 def test_a_missing_wait_for_bulk_copies_is_refused_and_found(monkeypatch):
     with pytest.raises(CodegenError, match=r"'S' is read while a bulk copy .*T.ptx_wait_barrier\(0\)"):
         lower_device(bulk(wait=False))
@@ -131,6 +135,7 @@ def test_a_missing_wait_for_bulk_copies_is_refused_and_found(monkeypatch):
     assert fault_of(bulk(wait=False)).keys() == {*ORDERS}
 
 
+@pytest.mark.emulated
 @pytest.mark.parametrize("expect", [496, 528])
 def test_bytes_that_are_not_those_of_the_copies_are_found(expect):
     assert fault_of(bulk(expect=expect)).keys() == {*ORDERS}
