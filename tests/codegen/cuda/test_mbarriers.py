@@ -196,6 +196,7 @@ def test_warps_that_copy_and_warps_that_compute():
     assert kernel.ptx.count("bar.sync") == 1
 
 
+@pytest.mark.emulated
 def test_a_copy_that_does_not_wait_for_those_who_read_is_found():
     text = """
 @T.prim_func
