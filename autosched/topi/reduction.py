@@ -161,11 +161,16 @@ def _argument(
     return te.compute(result, lambda *i: pairs[0](*i), name=f"{_plain(x)}_red", varargs_names=names)
 
 
+def _worst(limit: Callable[[str], PrimExpr], of_floats: float) -> Callable[[str], PrimExpr]:
+    """What no element is worse than: of floats an infinite value, which elements may be."""
+    return lambda dtype: E.const(of_floats, dtype) if is_float(dtype) else limit(dtype)
+
+
 def argmax(x: Tensor, axis: int, keepdims: bool = False, dtype: str = "int64") -> Tensor:
     """The position of the largest value along an axis, the first of equals; of NaN where there is one."""
-    return _argument(x, axis, keepdims, E.GT, te.min_value, dtype, "argmax")
+    return _argument(x, axis, keepdims, E.GT, _worst(te.min_value, -math.inf), dtype, "argmax")
 
 
 def argmin(x: Tensor, axis: int, keepdims: bool = False, dtype: str = "int64") -> Tensor:
     """The position of the smallest value along an axis, the first of equals; of NaN where there is one."""
-    return _argument(x, axis, keepdims, E.LT, te.max_value, dtype, "argmin")
+    return _argument(x, axis, keepdims, E.LT, _worst(te.max_value, math.inf), dtype, "argmin")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched import relax, te
+from autosched import relax, te, topi
 from autosched.relax.op.registry import OPERATORS, python_argument
 from autosched.relax.struct_info import tensor_infos
 from autosched.relax.te_call import make_te_call
@@ -181,3 +181,15 @@ def test_scatter_keeps_infinities(reduction: str, value: float) -> None:
     kernel = autosched.build(te.create_prim_func([x, at, updates, out]), target="cpu", records=[])
     kernel(np.full(4, value, "float32"), np.arange(20) % 3, np.full(20, value, "float32"), found)
     np.testing.assert_array_equal(found, np.full(4, value, "float32"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_of_equal_elements_it_is_the_first(name: str, dtype: str) -> None:
+    """Also of those that nothing is worse than, with which a search begins."""
+    values = np.unique(edge_values(dtype, (200,), 0))
+    x = te.placeholder((len(values), 7), dtype, name="x")
+    built = autosched.build(te.create_prim_func([x, getattr(topi, name)(x, 1)]), target="cpu", records=[])
+    out = np.full(len(values), -1, built.entry_func.args[-1].dtype)
+    built(np.repeat(values[:, None], 7, 1), out)
+    assert not out.any()
