@@ -43,7 +43,7 @@ def test_matmul(sizes: tuple[int, int, int]) -> None:
     tensors, reference = product(*sizes)
     func = create_prim_func(tensors)
     for config in (default_config(func, TARGET), *space_for(func, TARGET).sample(1, 2)):
-        assert config.template in ("matmul", "contraction")
+        assert config.template in ("matmul", "contraction", "reduction")
         check(func, config, reference, 2)
 
 
