@@ -66,6 +66,7 @@ STAGED_BYTES_PER_CYCLE = 10.0  # of one SM: what is staged is read, written, and
 BARRIER_BYTES = 1024
 SPLITS, LEAST_STEPS, SUM_THREADS = (1, 2, 3, 4, 6, 8), 4, 256  # parts of sums, boxes of one, threads that add them up
 MEMORY_LATENCY = 600.0  # cycles
+LEAST_STAGES, GROUP_THREADS, OTHER_REGISTERS = 3, 128, 88  # boxes on their way; of a warpgroup; beside a thread's sums
 GATHERED, STAGED = 2.5, 3.0  # of what other templates' models expect: medians of ResNet-50's convolutions on an H200
 ROWS = ((64, 1), (128, 2), (192, 3))  # of a tile, and its warpgroups
 
@@ -206,6 +207,18 @@ def choices(s: Mapping[str, int], registers: int) -> list[tuple[Tile, int]]:
     return [(tile, n) for tile in tiles_for(s, registers) for n in parts]
 
 
+def _resident(tile: Tile, steps: int, waves: int, gpu: GpuFacts) -> tuple[int, int]:
+    """(stages, blocks of a multiprocessor): where blocks follow each other, one multiplies while another one stores."""
+    tile_bytes = (tile.rows + tile.columns) * ROW_BYTES
+    stages = min(MOST_STAGES, (gpu.max_shared_memory_per_block - BARRIER_BYTES) // tile_bytes, max(2, steps))
+    half = (gpu.shared_per_sm // 2 - gpu.reserved_shared - BARRIER_BYTES) // tile_bytes
+    threads = GROUP_THREADS * tile.groups + LANES
+    registers = threads * (tile.rows * tile.columns // (GROUP_THREADS * tile.groups) + OTHER_REGISTERS)
+    if waves > 1 and half >= LEAST_STAGES and 2 * registers <= gpu.registers_per_sm:
+        return min(stages, half), 2
+    return stages, 1
+
+
 def tiles_for(s: Mapping[str, int], registers: int) -> list[Tile]:
     """The tiles that a default is chosen from; threads keep so many registers beside their sums."""
     shapes: list[tuple[int, int, int]] = []
@@ -238,7 +251,9 @@ def cycles(s: Mapping[str, int], tile: Tile, splits: int, gpu: GpuFacts, rate: s
     )  # fmt: skip
     images, high, wide = tile.staged(s)
     staged = s["parities"] * images * high * wide * slabs * ROW_BYTES / (STAGED_BYTES_PER_CYCLE * gpu.sm_count)
-    total = -(-count * splits // gpu.sm_count) * (steps * step + BETWEEN_TILES) + staged + LAUNCH_S * gpu.clock_hz
+    waves = -(-count * splits // gpu.sm_count)
+    between = BETWEEN_TILES / _resident(tile, steps, waves, gpu)[1]
+    total = waves * (steps * step + between) + staged + LAUNCH_S * gpu.clock_hz
     if splits > 1:
         moved = 8 * splits * count * tile.rows * tile.columns
         total += LAUNCH_S * gpu.clock_hz + MEMORY_LATENCY + moved / (L2_BYTES_PER_CYCLE * gpu.sm_count)
@@ -303,10 +318,10 @@ class WarpgroupWindow:
             return cycles(s, tile, splits, target.gpu, _rate(form)), tile.wide != s["OW"], tile.rows, tile.columns
 
         tile, splits = min(choices(s, registers_of(form.chain)), key=cost)
-        steps = _steps(s) // splits
-        room = (target.gpu.max_shared_memory_per_block - BARRIER_BYTES) // ((tile.rows + tile.columns) * ROW_BYTES)
+        waves = -(-tile.count(s) * -(-s["O"] // tile.rows) * splits // target.gpu.sm_count)
+        stages, _ = _resident(tile, _steps(s) // splits, waves, target.gpu)
         knobs = {"rows": tile.rows, "groups": tile.groups, "images": tile.images, "high": tile.high, "wide": tile.wide}
-        return Config(self.name, {**knobs, "stages": min(MOST_STAGES, room, max(2, steps)), "splits": splits})
+        return Config(self.name, {**knobs, "stages": stages, "splits": splits})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         found = find_window(func)
