@@ -212,6 +212,11 @@ def wgmma_begin(
     return _assembly(builder, " ".join(lines), [F32] * n, constraints, [*own, *a, b])
 
 
+def named_barrier(builder: ir.IRBuilder, number: ir.Value, threads: int, *, waits: bool) -> None:
+    """Arrive at one of a block's 16 barriers, which lets go on who waits there when so many threads have come."""
+    _assembly(builder, f"bar.{'sync' if waits else 'arrive'} $0, {threads};", [], "r,~{memory}", [number])
+
+
 def wgmma_end(builder: ir.IRBuilder, left: int, registers: Sequence[ir.Value]) -> list[ir.Value]:
     """The registers of products, sums and operands, when only the last `left` groups of products still run."""
     letters = ["f" if x.type == F32 else "r" for x in registers]

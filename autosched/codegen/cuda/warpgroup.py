@@ -71,14 +71,14 @@ def emit_warpgroup(emitter: Emitter, e: E.Call) -> None:
         case _ if e.op == MBARRIER_ARRIVE:
             barrier, condition = _barrier(emitter, e.args[0]), b.zext(emitter.value(e.args[1]), I32)
             if len(e.args) > 2:
-                instructions.mbarrier_arrive_at(b, barrier, condition, _word(emitter, e.args[2]))
+                instructions.mbarrier_arrive_at(b, barrier, condition, word_of(emitter, e.args[2]))
             else:
                 instructions.mbarrier_arrive(b, barrier, condition)
         case _ if e.op == MBARRIER_WAIT:
-            instructions.mbarrier_wait(b, _barrier(emitter, e.args[0]), _word(emitter, e.args[1]))
+            instructions.mbarrier_wait(b, _barrier(emitter, e.args[0]), word_of(emitter, e.args[1]))
             emitter.scopes = [{} for _ in emitter.scopes]  # what was loaded before is not what is there now
         case _ if e.op == MBARRIER_TEST:
-            instructions.mbarrier_test(b, _barrier(emitter, e.args[0]), _word(emitter, e.args[1]))
+            instructions.mbarrier_test(b, _barrier(emitter, e.args[0]), word_of(emitter, e.args[1]))
             emitter.scopes = [{} for _ in emitter.scopes]
         case _ if e.op == CLUSTER_ARRIVE:
             instructions.cluster_arrive(b)
@@ -106,7 +106,7 @@ def count_of(first: BufferLoad) -> int:
     return count
 
 
-def _word(emitter: Emitter, e: E.PrimExpr) -> ir.Value:
+def word_of(emitter: Emitter, e: E.PrimExpr) -> ir.Value:
     """An integer as 32 bits."""
     value = emitter.value(e)
     return value if value.type.width == 32 else emitter.builder.trunc(value, I32)
@@ -127,10 +127,10 @@ def _copy(emitter: Emitter, e: E.Call) -> None:
     target, source, barrier, mask, first, *at = e.args
     assert isinstance(source, BufferLoad), "a tensor map"
     pointer = emitter.builder.ptrtoint(emitter.places[source.buffer].pointer, I64)
-    coordinates = [_word(emitter, i) for i in reversed(at)]
+    coordinates = [word_of(emitter, i) for i in reversed(at)]
     blocks = None
     if as_int(mask):
-        blocks = emitter.builder.trunc(emitter.builder.shl(I32(as_int(mask)), _word(emitter, first)), I16)
+        blocks = emitter.builder.trunc(emitter.builder.shl(I32(as_int(mask)), word_of(emitter, first)), I16)
     place = row_address(emitter, target)
     instructions.tensor_copy(emitter.builder, place, pointer, coordinates, _barrier(emitter, barrier), blocks)
 

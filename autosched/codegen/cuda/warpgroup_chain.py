@@ -6,8 +6,8 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.types import I32
 from autosched.codegen.cuda import instructions
-from autosched.codegen.cuda.warpgroup import DESCRIPTOR, STEP_BYTES, Emitter, count_of, row_address
-from autosched.codegen.lower.warpgroup_chain import STEP, WGMMA_BEGIN
+from autosched.codegen.cuda.warpgroup import DESCRIPTOR, STEP_BYTES, Emitter, count_of, row_address, word_of
+from autosched.codegen.lower.warpgroup_chain import NAMED_ARRIVE, NAMED_WAIT, STEP, WGMMA_BEGIN
 from autosched.codegen.lower.warpgroups import COLUMNS, ROWS, SLAB_BYTES
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
@@ -20,6 +20,10 @@ def emit_chain(emitter: Emitter, e: E.Call) -> None:
     """An operation of `CHAIN_OPERATIONS`."""
     if e.op == WGMMA_BEGIN:
         _begin(emitter, e)
+        return
+    if e.op in (NAMED_ARRIVE, NAMED_WAIT):
+        number, threads = e.args
+        instructions.named_barrier(emitter.builder, word_of(emitter, number), as_int(threads), waits=e.op == NAMED_WAIT)
         return
     left, *firsts = e.args
     pointers = []

@@ -7,6 +7,7 @@ A schedule says it by scopes and an annotation. Nothing is bound to threadIdx.x,
     R  "wmma.rows"          float32, a value for each row
     S  "shared"             boxes of arguments, copied by plain loops; what is copied once may be a first operand too
     annotate(loop, "warp_copied_stages", stages)   the loop that most of the boxes are copied in
+    annotate(loop, "warpgroup_turns", 1)           warpgroups begin the products of an iteration in turns
 
 Before:  S = q;  K = k[0];  C = 0;  C += S * K;  … C …
          for i in n:  K = k[i + 1];  V = v[i];  C = 0;  C += S * K;  O += A * V;  … C …;  … O …;  A = C
@@ -24,6 +25,9 @@ After:   if tx < 128 * warpgroups:
 
 Products end in their order. One is waited for in front of the first statement that uses what it writes, or writes what
 it reads; all of them at both ends of a loop. So a statement that stands behind a later product runs beside it.
+
+With turns a warpgroup begins its products when the one before it has begun its own: named barrier 1 + w says so to
+warpgroup w, and the last one to the first. So one multiplies while another one does what is between products.
 
 What a box in the loop brings is read by one product. A sum that is set to 0 right before its product begins there.
 """
@@ -75,8 +79,10 @@ from autosched.tir.expr import IntImm, PrimExpr, StringImm, Var, const_int
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
 
+TURNS = "warpgroup_turns"  # another annotation of the loop
 WGMMA_BEGIN, WGMMA_END = "wgmma_begin", "wgmma_end"
-CHAIN_OPERATIONS = (WGMMA_BEGIN, WGMMA_END)
+NAMED_ARRIVE, NAMED_WAIT = "named_barrier_arrive", "named_barrier_wait"
+CHAIN_OPERATIONS = (WGMMA_BEGIN, WGMMA_END, NAMED_ARRIVE, NAMED_WAIT)
 STEP = 16  # terms of one instruction
 _HALVES = ("float16", "uint16")
 
@@ -167,9 +173,13 @@ class _Chain(Boxes):
     beside: bool = False  # whether statements stand behind the last product that has begun
     cleared: dict[Buffer, Stmt] = field(default_factory=dict)  # sums that begin at 0, and what sets them to it
     registers: _Registers = field(init=False)
+    group: ThreadAxis | None = None
+    in_turn: int = 0  # products of an iteration, which begin in one turn
+    left: int = 0  # those of them that are still to come
 
     def run(self, body: Stmt) -> Stmt:
         group = next((a for a in self.launch.axes if a.tag == "threadIdx.y"), None)
+        self.group = group
         threads = (group.extent if group is not None else 1) * GROUP
         blocks = tuple(a for a in self.launch.axes if not a.tag.startswith("threadIdx"))
         self.launch.axes = (*blocks, ThreadAxis("threadIdx.x", self.thread, threads + WARP))
@@ -302,9 +312,12 @@ class _Chain(Boxes):
         if isinstance(stmt, For) and stmt is self.loop:
             before = self.end(None)
             self.require_read()
+            if stmt.annotations.get(TURNS):
+                self.left = self.in_turn = len(_products(stmt.body))
+            first, last = self.turns()
             body = seq(self.consume(stmt.body), *self.end(None))
             self.require_read()
-            return seq(*before, _rolled(stmt, body))
+            return seq(*before, *first, _rolled(stmt, body), *last)
         touched = _touched(stmt)
         if isinstance(stmt, IfThenElse):
             if any(isinstance(x, BufferLoad) and is_shared(x.buffer) for x in preorder(stmt)):
@@ -323,11 +336,21 @@ class _Chain(Boxes):
             before = self.end({nest.store.buffer})
             self.cleared[nest.store.buffer] = stmt
             return seq(*before)
-        if any(b.scope == GROUP_MATRIX_A or is_shared(b) for b in _loaded(nest.store)):
+        if _is_product(nest.store):
             return self.begin(nest)
         before = self.end(touched)
         self.beside = bool(self.begun)
         return seq(*before, self.registers.lower(nest))
+
+    def turns(self) -> tuple[list[Stmt], list[Stmt]]:
+        """What begins the first turn, and what takes the last one's end."""
+        if not self.left or self.group is None or self.group.extent == 1:
+            self.left = 0
+            return [], []
+        var = self.group.var
+        is_last, is_first = (E.compare(E.EQ, var, E.const(i, var.dtype)) for i in (self.group.extent - 1, 0))
+        zero = E.const(0, var.dtype)
+        return [IfThenElse(is_last, _named(NAMED_ARRIVE, zero))], [IfThenElse(is_first, _named(NAMED_WAIT, zero))]
 
     def arrived(self, site: _Site) -> Stmt:
         """Wait for a box."""
@@ -435,7 +458,14 @@ class _Chain(Boxes):
             IntImm(int(along), "bool"),
             IntImm(int(fresh), "bool"),
         )
-        return seq(*before, call)
+        if not self.left:
+            return seq(*before, call)
+        assert self.group is not None, "it takes turns with others"
+        self.left -= 1
+        var, count = self.group.var, self.group.extent
+        begins = self.left + 1 == self.in_turn
+        after = [] if self.left else [_named(NAMED_ARRIVE, E.floormod(E.add(var, 1), count))]
+        return seq(*before, *([_named(NAMED_WAIT, var)] if begins else []), call, *after)
 
 
 def _rolled(loop: For, body: Stmt) -> Stmt:
@@ -458,6 +488,21 @@ def _parts(stmt: Stmt) -> tuple[Stmt, ...]:
         case IfThenElse():
             return (stmt.then_case,) if stmt.else_case is None else (stmt.then_case, stmt.else_case)
     return ()
+
+
+def _named(op: str, group: PrimExpr) -> Stmt:
+    """An operation on the barrier by which one warpgroup gives the turn to another."""
+    return call_op(op, E.cast("int32", E.add(group, 1)), IntImm(2 * GROUP))
+
+
+def _products(stmt: Stmt) -> list[BufferStore]:
+    """The stores that products are."""
+    stores = [x for x in preorder(stmt) if isinstance(x, BufferStore) and x.buffer.scope == GROUP_ACCUMULATOR]
+    return [x for x in stores if _is_product(x)]
+
+
+def _is_product(store: BufferStore) -> bool:
+    return any(b.scope == GROUP_MATRIX_A or is_shared(b) for b in _loaded(store))
 
 
 def _touched(stmt: Stmt) -> set[Buffer]:

@@ -28,6 +28,7 @@ from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, PrimExpr, Var
+from autosched.tir.extrema import NumberMax
 from autosched.tir.schedule import Schedule
 from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
 
@@ -38,6 +39,7 @@ PADDING = 8  # elements between rows of shared memory: rows begin in different b
 LOG2E = math.log2(math.e)
 FEW_QUERIES, MANY_KEYS = 4, 512
 MOST_REGISTERS = 176  # of fragments in a lane
+MOST_COPIED = 8192  # elements of a tile of keys and values that a warp copies: places and conditions take registers
 
 
 class TensorAttention:
@@ -69,7 +71,11 @@ class TensorAttention:
         while rows > ROWS and (rows >= 2 * s["M"] or 4 * s["heads"] * -(-s["M"] // rows) < 3 * target.gpu.sm_count):
             rows //= 2
         warps = min(warps, rows // ROWS)
-        while keys > STEP and (keys >= 2 * s["T"] or registers(s, rows, keys, warps) > MOST_REGISTERS):
+        while keys > STEP and (
+            keys >= 2 * s["T"]
+            or registers(s, rows, keys, warps) > MOST_REGISTERS
+            or keys * (s["DP"] + s["EP"]) > MOST_COPIED * warps
+        ):
             keys //= 2
         stages = 2 if s["T"] > keys else 1
         while stages > 1 and shared_bytes(s, rows, keys, stages) > target.gpu.max_shared_memory_per_block:
@@ -225,7 +231,7 @@ class _Writer:
             self.over("row key", whole, argument),
             rows(self.larger, lambda i: _of(self.largest, i)),
             self.over("row key", whole, lambda i, j: _set(
-                self.larger, (i,), E.maximum(_of(self.larger, i), _of(self.scores, i, j)))),
+                self.larger, (i,), NumberMax(_of(self.larger, i), _of(self.scores, i, j)))),
             rows(self.base, lambda i: E.mul(safe(_of(self.larger, i)), E.const(LOG2E, WIDE))),
             rows(self.factor, lambda i: self.power(self.largest, i, (i,))),
             rows(self.largest, lambda i: _of(self.larger, i)),

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 
 from autosched.codegen.lower.fragments import EXP2_APPROX, GROUP_ACCUMULATOR, GROUP_MATRIX_A, ROW_VALUES
 from autosched.codegen.lower.loops import COPIED_STAGES
+from autosched.codegen.lower.warpgroup_chain import TURNS
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -87,7 +88,8 @@ class WarpgroupAttention:
             and shared_bytes(s, groups, keys, 2) <= gpu.max_shared_memory_per_block
         ]  # fmt: skip
         keys = min(fitting, key=lambda n: -(-s["T"] // n) * (n + KEYS_OF_A_TILE))
-        return Config(self.name, {"groups": groups, "keys": keys, "stages": min(2, -(-s["T"] // keys))})
+        stages = min(2, -(-s["T"] // keys))
+        return Config(self.name, {"groups": groups, "keys": keys, "stages": stages, "turns": int(groups > 1)})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         flash = find_flash(func)
@@ -130,6 +132,7 @@ class _Writer:
     def __init__(self, flash: Flash, config: Config):
         self.flash, self.s = flash, flash.sizes
         self.groups, self.keys, self.stages = (int(config[n]) for n in ("groups", "keys", "stages"))
+        self.turns = int(config.get("turns", 0))
         self.rows, self.depth, self.width = LINE * self.groups, self.s["D"], self.s["E"]
         dtype = flash.dtype
         self.query_shared = _matrix("query_shared", self.rows, self.depth, dtype, "shared")
@@ -217,7 +220,7 @@ class _Writer:
             *self.softmax(head, row, index(0)),
             self.over("row e", (LINE, self.width), lambda i, e: _set(self.weighted, (i, e), _zero())),
             self.to_weights(),
-            loop("key_tile", after, step, annotations={COPIED_STAGES: self.stages}),
+            loop("key_tile", after, step, annotations={COPIED_STAGES: self.stages, TURNS: self.turns}),
             values(after),
             self.sums(),
             self.end(head, row),

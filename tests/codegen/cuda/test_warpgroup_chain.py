@@ -34,10 +34,10 @@ def skipped(monkeypatch, name, number):
 
     made, whole = [], getattr(instructions, name)
 
-    def skip_one(*args):
+    def skip_one(*args, **named):
         made.append(args)
         if len(made) - 1 != number:
-            whole(*args)
+            whole(*args, **named)
 
     monkeypatch.setattr(instructions, name, skip_one)
     return made
@@ -67,6 +67,16 @@ def test_a_missing_arrival_is_found(monkeypatch):
         skipped(monkeypatch, "mbarrier_arrive", 1)
         attend()
     assert caught.value.kind == "deadlock"
+
+
+def test_turns_are_given_and_taken(monkeypatch):
+    """Each barrier has as many arrivals as waits: a missing one leaves a warpgroup behind."""
+    attend(groups=2, turns=1)
+    for number in (0, 1):  # the first turn, and each one of an iteration
+        with monkeypatch.context() as patch, pytest.raises(emulate.EmulationError) as caught:
+            skipped(patch, "named_barrier", number)
+            attend(groups=2, turns=1)
+        assert caught.value.kind in ("deadlock", "barrier", "count")
 
 
 def test_what_has_no_form_is_refused(monkeypatch):

@@ -204,6 +204,15 @@ def test_on_tensor_cores(name: str, order: str) -> None:
     )
 
 
+def test_a_warp_alone_copies_small_tiles() -> None:
+    """Few queries of long rows: the assembler refused the default for its registers."""
+    func = Case(100, 200, 128, heads=2, dtype="float16", layouts=("BHSD",) * 4).func()
+    config = default_config(func, TARGET)
+    assert config.template == "tensor_attention" and config["warps"] == 1
+    (used,) = compile_func(apply_config(func, config, TARGET).func, TARGET, name="a").kernel.resources.launches
+    assert used.spill_bytes == 0
+
+
 def test_old_devices_have_the_cores_only() -> None:
     func = Case(40, 40, 16, dtype="float16").func()
     assert default_config(func, Target("cuda -arch=sm_75")).template == "attention"

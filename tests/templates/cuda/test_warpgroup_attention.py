@@ -20,6 +20,7 @@ from tests.templates.cuda.test_attention import TARGET, Case, inputs_of
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
+count_block = pytest.importorskip("autosched.codegen.cuda.emulate.counts").count_block
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
 NAME = "warpgroup_attention"
@@ -53,6 +54,8 @@ CASES = {
         {"groups": 2, "keys": 48, "stages": 3},
     ),
     "causal": (case(192, 192, 64, causal="TopLeft"), {"groups": 3, "keys": 32, "stages": 1}),
+    "turns": (case(140, 200, 64, causal="TopLeft"), {"groups": 2, "keys": 48, "stages": 2, "turns": 1}),
+    "turns of three": (case(192, 128, 64), {"groups": 3, "keys": 32, "stages": 2, "turns": 1}),
     "bfloat16": (case(100, 128, 128, heads=2, dtype="bfloat16"), {"groups": 2, "keys": 96, "stages": 2}),
     "hidden rows": (
         case(130, 70, 64, 128, causal="BottomRight", zero_rows="nan"), {"groups": 1, "keys": 32, "stages": 2},
@@ -120,6 +123,17 @@ def test_powers_are_computed_beside_the_second_product() -> None:
     assert beside.count("ex2.approx") >= 32
     assert "try_wait" in beside  # else the assembler would wait before the powers
     assert "max.f32" in beside and "setp.gt.f32" not in beside
+
+
+def test_products_of_a_block_are_counted() -> None:
+    func = case(256, 256, 128).func()
+    kernel = compiled(func, Config(NAME, {"groups": 2, "keys": 64, "stages": 2}))
+    (launch,), arrays = kernel.launches, [np.zeros(b.const_shape(), np.float16) for b in func.buffers]
+    counts = count_block(
+        kernel.llvm, launch.symbol, launch.grid, launch.block, launch.shared_bytes, [*arrays, 0],
+        tensor_maps=launch.tensor_maps,
+    )  # fmt: skip
+    assert counts.macs == 2 * 128 * 256 * 128
 
 
 def test_masks_are_tested_where_they_hide_keys() -> None:

@@ -119,9 +119,9 @@ class _Counted(_Translator):
         assert call is not None, line
         found, name = self.blocks[number], call.callee
         if call.is_assembly:
-            if shape := _SHAPE.search(name) if "mma" in name else None:
-                m, n, k = map(int, shape.groups())
-                self.macs[number] += m * n * k
+            if shapes := _SHAPE.findall(name) if "mma" in name else []:
+                warps = 4 if "wgmma" in name else 1  # that do it together
+                self.macs[number] += sum(int(m) * int(n) * int(k) for m, n, k in shapes) // warps
                 found["tensor"] += 1
             else:
                 kind = "copy" if "cp.async" in name else "load" if "ldmatrix" in name else "other"
@@ -185,8 +185,6 @@ def _result(
         for kind, number in found.items():
             kinds[kind] += times * number
     macs = sum(times // 32 * number for times, number in zip(entered.tolist(), translator.macs, strict=True))
-    if "wgmma" in program.text:  # a warpgroup's instruction, which each of its threads runs
-        macs //= 4
     memory = _memory(trace, {site: int(entered[b]) for site, b in translator.site_blocks.items()})
     boxes = bulk_bytes // SECTOR_BYTES
     memory = memory[0] + boxes, memory[1] + boxes, *memory[2:]
