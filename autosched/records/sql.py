@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from autosched.json_types import Json, JsonObject
 
+_NAMES = [column.name for column in R.c if column.name != "id"]
 DEFAULT = 1000  # added to the number of a status where the trial was of the default
 BATCH = 5000  # records that are read in one go
 IMPORT_BATCH = 20_000  # records that are committed together: uids are all over their index, which is written each time
@@ -128,13 +130,18 @@ class SqlStore(WinnerSource):
         return found
 
     def _insert_rows(self, connection: Connection, rows: list[tuple[object, ...]]) -> int:
-        names = [column.name for column in R.c if column.name != "id"]
-        insert = self._insert(R).on_conflict_do_nothing()
         if connection.dialect.name == "postgresql":  # its driver counts nothing when it inserts many
-            named = [dict(zip(names, row, strict=True)) for row in rows]
+            named = [dict(zip(_NAMES, row, strict=True)) for row in rows]
+            insert = self._insert(R).on_conflict_do_nothing()
             return len(connection.execute(insert.returning(R.c.id), named).all())
-        text = str(insert.values({name: sa.bindparam(name) for name in names}).compile(dialect=connection.dialect))
-        return int(connection.exec_driver_sql(text, rows).rowcount)  # the driver's own way: three times as fast
+        # The driver's own way: three times as fast.
+        return int(connection.exec_driver_sql(self._insert_text, rows).rowcount)
+
+    @cached_property
+    def _insert_text(self) -> str:
+        """The statement that inserts a row, as the driver takes it: a tuning stores its trials one by one."""
+        insert = self._insert(R).on_conflict_do_nothing().values({name: sa.bindparam(name) for name in _NAMES})
+        return str(insert.compile(dialect=self.engine.dialect))
 
     def claim(self, task: Task, configs: Sequence[Config], lease_s: float) -> list[Config]:
         """See `RecordStore`. Raises RecordError if the database cannot be written to."""
