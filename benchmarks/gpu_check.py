@@ -30,7 +30,6 @@ from benchmarks.machine import RESULTS, Table, commit
 
 TOTAL_S = 540.0
 STARTING_S = 8.0  # what a section's process takes before it measures
-LEAST_SHARE = 0.6  # of its limit, which each section has though all before it take theirs
 MEASURE_BUILDING = ("tuning", "recording")  # what they build is not to be in the kernel cache
 COLUMNS = ("what", "ours", "peer", "ours/peer", "rate", "note")
 
@@ -65,12 +64,10 @@ def _write(file: Any, section: str, row: Row) -> None:
     print(f"{section:12} {' | '.join(row.cells())}", flush=True)
 
 
-def seconds_of(names: Sequence[str], at: int, left_s: float) -> float:
-    """How long a section may measure: so that those behind it have a share of their time as well."""
-    limit_s = SECTIONS[names[at]].limit_s
-    later = sum(LEAST_SHARE * SECTIONS[name].limit_s + STARTING_S for name in names[at + 1 :])
-    mine = left_s - STARTING_S
-    return min(limit_s, mine, max(LEAST_SHARE * limit_s, mine - later))
+def seconds_of(names: Sequence[str], at: int, left_s: float, starting_s: float = STARTING_S) -> float:
+    """How long a section may measure: its part of what is left, by the limits of those that are still to come."""
+    limits = [SECTIONS[name].limit_s for name in names[at:]]
+    return min(limits[0], (left_s - starting_s * len(limits)) * limits[0] / sum(limits))
 
 
 def run_all(names: Sequence[str], target: str, out: Path, total_s: float) -> None:
@@ -78,7 +75,7 @@ def run_all(names: Sequence[str], target: str, out: Path, total_s: float) -> Non
     start = time.monotonic()
     for at, name in enumerate(names):
         limit_s = seconds_of(names, at, total_s - (time.monotonic() - start))
-        if limit_s < STARTING_S:
+        if limit_s <= 0:
             with open(out, "a", encoding="utf-8") as file:
                 _write(file, name, Row("the whole section", note="left out: no time"))
             continue
@@ -92,6 +89,13 @@ def run_all(names: Sequence[str], target: str, out: Path, total_s: float) -> Non
         if problem:
             with open(out, "a", encoding="utf-8") as file:
                 _write(file, name, Row("the whole section", note=problem))
+
+
+def run_together(names: Sequence[str], bench: Bench, out: Path, total_s: float) -> None:
+    """Run sections in this process: nothing is started twice, and an illegal address ends all."""
+    start = time.monotonic()
+    for at, name in enumerate(names):
+        run_section(name, bench, out, seconds_of(names, at, total_s - (time.monotonic() - start), 0.0))
 
 
 def limits() -> str:
@@ -130,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_check", description=__doc__)
     parser.add_argument("--only", default="", help=f"sections, of {', '.join(SECTIONS)}")
     parser.add_argument("--seconds", type=float, default=TOTAL_S, help="for all sections together")
+    parser.add_argument("--together", action="store_true", help="all sections in one process: for short runs")
     parser.add_argument("--emulate", action="store_true", help="tiny sizes on the emulator: is the code right?")
     parser.add_argument(
         "--prepare", default="", metavar="TARGET", help="only build into the kernel cache; needs no GPU"
@@ -168,7 +173,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = options.out or RESULTS / f"gpu-{name}.jsonl"
     out.unlink(missing_ok=True)
     os.environ.setdefault("AUTOSCHED_TUNE", "off")
-    run_all(names, target, out, options.seconds)
+    if options.together:
+        run_together(names, Bench(target), out, options.seconds)
+    else:
+        run_all(names, target, out, options.seconds)
     capability = ".".join(map(str, driver.compute_capability))
     head = f"{driver.name}, compute capability {capability}, target {target}; {limits()}normal random numbers"
     head += f"; {datetime.date.today().isoformat()}" + (f", commit {commit()}" if commit() else "")

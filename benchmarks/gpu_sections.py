@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import gzip
+import os
 import re
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 
 import autosched
 from autosched import relax, te, topi
+from autosched.driver import TuneOptions
 from autosched.errors import AutoschedError
 from autosched.records import FallbackContext
 from autosched.relax.op.registry import get_op
@@ -29,7 +31,7 @@ from autosched.runtime.dynamic import DynamicExecutable
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
-from autosched.templates import apply_config, default_config, templates_for
+from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.templates.tf32 import SHARE, TF32, allows_tf32, with_tf32
 from autosched.tir import PrimFunc, Var
 from autosched.topi.sort import argsort, cumsum, take_along
@@ -37,7 +39,8 @@ from benchmarks.machine import RESULTS
 
 ROUNDS, ROUND_S, MOST_CALLS = 7, 0.01, 200
 PEER_ERROR = 2e-2  # of the largest number: sums of float16 in another order are within it
-SANITIZER_S = 18  # for each of its tools
+SANITIZER_S = 30  # for each of its tools
+TUNING_S = 12.0  # the budget of a function
 RNG = np.random.default_rng(0)
 
 
@@ -411,16 +414,20 @@ def _sanitize(bench: Bench) -> list[Row]:
         "          of((33, 1000), lambda x: topi.softmax(x, -1)), of((1001,), topi.exp)):\n"
         "    function, arrays = prepared(b, f); function(*arrays); arrays[-1].numpy()\n"
     )
+    started = {}
     for name in ("memcheck", "racecheck", "synccheck"):
         command = [tool, "--tool", name, "--error-exitcode", "7"]
         command += ["--report-api-errors", "no"] if name == "memcheck" else []  # libraries ask for what may be missing
-        command += [sys.executable, "-c", code]
-        folder = Path(__file__).parents[1]
+        started[name] = subprocess.Popen(
+            [*command, sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+        )
+    for name, process in started.items():
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SANITIZER_S, check=False, cwd=folder)
-            found = [line.strip("= ") for line in done.stdout.splitlines() if line.startswith("=========")]
-            verdict = "clean" if done.returncode == 0 else f"exit {done.returncode}: {' / '.join(found[1:6])[:300]}"
+            text, _ = process.communicate(timeout=SANITIZER_S)
+            found = [line.strip("= ") for line in text.splitlines() if line.startswith("=========")]
+            verdict = "clean" if process.returncode == 0 else f"exit {process.returncode}: {' / '.join(found)[:400]}"
         except subprocess.TimeoutExpired:
+            process.kill()
             verdict = f"no answer after {SANITIZER_S} s"
         rows.append(Row(name, note=verdict))
     return rows
@@ -641,14 +648,16 @@ MODELS = (
 
 
 def models(bench: Bench) -> Iterable[Case]:
+    """All beside PyTorch as it is, in a CUDA graph; then the first ones beside what its compiler makes of them."""
     chosen = (("mlp", 1, "float32"), ("mlp", 1, "float16")) if bench.is_tiny else MODELS
-    for name, batch, dtype in chosen:
-        case = f"{name} batch {batch} {dtype}"
-        yield Case(case, functools.partial(_model, name=name, batch=batch, dtype=dtype))
+    for compiled in (False, True):
+        for name, batch, dtype in chosen:
+            case = f"{name} batch {batch} {dtype}"
+            yield Case(case, functools.partial(_model, name=name, batch=batch, dtype=dtype, compiled=compiled))
 
 
-def _model(bench: Bench, name: str, batch: int, dtype: str) -> Iterable[Row]:
-    """A model's row with our time alone, then, as the peer is compiled, beside it."""
+def _model(bench: Bench, name: str, batch: int, dtype: str, *, compiled: bool) -> Iterable[Row]:
+    """A model beside PyTorch's; where the two differ by more than rounding, the note says so."""
     try:
         import torch
 
@@ -658,32 +667,26 @@ def _model(bench: Bench, name: str, batch: int, dtype: str) -> Iterable[Row]:
         return
     module, example = network(torch, name, batch, dtype)
     imported = from_exported_program(torch.export.export(module, (example,)), unwrap_unit_return_tuple=True)
-    start = time.perf_counter()
     model = autosched.build(imported, target=bench.target, records=FallbackContext())
     if bench.only_builds:
         raise Prepared
-    note = f"{len(model.kernels)} kernels, built in {time.perf_counter() - start:.1f} s"
     executor = model.create_executor()
     executor.set_input(model.inputs[0].name, example.numpy())
-    case = f"{name} batch {batch} {dtype}"
-    alone, _ = in_turn(bench, executor.program.seconds, None)
-    yield Row(f"{case}, alone", alone, note=note)
+    case, note, ours = f"{name} batch {batch} {dtype}", f"{len(model.kernels)} kernels", executor.program.seconds
     if bench.torch is None:
+        yield Row(case, in_turn(bench, ours, None)[0], note=note)
         return
     module, given = module.cuda(), example.cuda()
     with torch.no_grad():
-        note = f"{difference(torch, torch.from_dlpack(executor.get_output(0)), module(given))}, {note}"
-
-        def call() -> Any:
-            return module(given)
-
-        ours, theirs = in_turn(bench, executor.program.seconds, torch_replayed(torch, call))
-        yield Row(f"{case} / eager in a CUDA graph", ours, theirs, note=note)
-        compiled = torch.compile(module, mode="max-autotune")
-        ours, theirs = in_turn(
-            bench, executor.program.seconds, lambda number: torch_seconds(torch, lambda: compiled(given), number)
-        )
-        yield Row(f"{case} / max-autotune", ours, theirs, note=note)
+        executor.run()
+        note += ", " + difference(torch, torch.from_dlpack(executor.get_output(0)), module(given))
+        if not compiled:
+            ours_s, theirs = in_turn(bench, ours, torch_replayed(torch, lambda: module(given)))
+            yield Row(f"{case} / in a CUDA graph", ours_s, theirs, note=note)
+            return
+        made = torch.compile(module, mode="max-autotune")
+        ours_s, theirs = in_turn(bench, ours, lambda number: torch_seconds(torch, lambda: made(given), number))
+        yield Row(f"{case} / max-autotune", ours_s, theirs, note=note)
 
 
 def network(torch: Any, name: str, batch: int, dtype: str) -> tuple[Any, Any]:
@@ -735,14 +738,15 @@ def _overhead(bench: Bench) -> list[Row]:
 
 def tuning(bench: Bench) -> Iterable[Case]:
     size = bench.size(2048, 16)
-    yield Case("matmul float16", lambda b: _tune(b, "matmul float16", matmul_func(size, size, size, "float16"), 60))
+    conv = (bench.size(32, 1), bench.size(128, 4), bench.size(28, 6), bench.size(128, 4), 3, 1, "float16")
+    cases = {
+        "matmul float16": matmul_func(size, size, size, "float16"),
+        "matmul float32": matmul_func(size, size, size),
+        "conv2d float16": conv_func(*conv),
+    }
+    for name, func in cases.items():
+        yield Case(name, functools.partial(_tune, name=name, func=func))
     yield Case("Triton's autotuner", _triton)
-    yield Case("matmul float32", lambda b: _tune(b, "matmul float32", matmul_func(size, size, size), 40))
-    rows, width = bench.size(8192, 4), bench.size(4096, 32)
-    softmax = of((rows, width), lambda x: topi.softmax(x, -1))
-    yield Case("softmax", lambda b: _tune(b, "softmax", softmax, 30))
-    conv = (1, bench.size(64, 4), bench.size(56, 6), bench.size(64, 4), 3, 1, "float32")
-    yield Case("conv2d float32", lambda b: _tune(b, "conv2d float32", conv_func(*conv), 30))
 
 
 @dataclass(frozen=True)
@@ -775,24 +779,39 @@ def _measure_all(bench: Bench, func: PrimFunc, configs: Iterable[Any], limit_s: 
             break
 
 
-def _tune(bench: Bench, name: str, func: PrimFunc, wanted: int) -> list[Row]:
-    """Trials a second of compiling and measuring, and the best of them beside the default."""
-    from autosched.templates import default_config, space_for
-
-    default = default_config(func, bench.target)
-    sample = space_for(func, bench.target).sample(0, 2 if bench.is_tiny else wanted)
-    start = time.monotonic()
-    done = list(_measure_all(bench, func, [default, *sample], 3600.0 if bench.is_tiny else wanted / 4))
-    spent = time.monotonic() - start
-    good = [one for one in done if one.seconds is not None]
-    if not good or good[0].config != default:
-        return [Row(name, note=f"the default or all of {len(done)} failed: {done[0].problem}")]
-    best = min(good, key=lambda one: one.seconds or 0.0)
-    failed = f"{len(done) - len(good)} of {len(done)} failed"
+def _tune(bench: Bench, name: str, func: PrimFunc) -> list[Row]:
+    """Trials a second between the first and the last one of a tuning, and the best of them beside the default."""
+    if bench.is_tiny:
+        done = list(_measure_all(bench, func, space_for(func, bench.target).sample(0, 2), 3600.0))
+        return [Row(f"{name}: trials", note=f"{len(done)}, none of them by the tuner")]
+    seen: list[tuple[float, int]] = []
+    with _tuning_allowed():
+        report = autosched.tune(
+            func, target=bench.target, records=RESULTS / f"gpu-{_device_name()}.db",
+            options=TuneOptions(budget=TUNING_S, verify="task"),
+            progress=lambda report: seen.append((time.monotonic(), report.n_trials)),
+        )  # fmt: skip
+    (task,) = report.tasks
+    during = [(at, n) for at, n in seen if n]
+    (first, low), (last, high) = during[0], next(x for x in during if x[1] == during[-1][1])
+    rate = f"{(high - low) / max(last - first, 1e-3):.1f} a second"
     return [
-        Row(f"{name}: trials, one process", rate=f"{len(done) / spent:.1f} a second", note=failed),
-        Row(f"{name}: default / best", best.seconds, good[0].seconds, note=str(best.config)[:150]),
+        Row(f"{name}: trials", rate=rate, note=f"{report.n_trials} in all, {report.n_failed} failed"),
+        Row(f"{name}: default / best", task.best_s, task.default_s, note=task.config[:150]),
     ]
+
+
+@contextlib.contextmanager
+def _tuning_allowed() -> Iterator[None]:
+    """Without what says that builds shall not tune."""
+    before = os.environ.pop("AUTOSCHED_TUNE", None)
+    yield
+    if before is not None:
+        os.environ["AUTOSCHED_TUNE"] = before
+
+
+def _device_name() -> str:
+    return re.sub(r"[^a-z0-9]+", "-", driver_of(0).name.lower()).strip("-")
 
 
 def _triton(bench: Bench) -> list[Row]:
@@ -830,8 +849,7 @@ def _record(bench: Bench, name: str, func: PrimFunc) -> list[Row]:
     configs = [space.to_config(row) for row in (rows[:3] if bench.is_tiny else rows)]
     done = list(_measure_all(bench, func, configs, 3600.0 if bench.is_tiny else 40.0))
     knobs = [knob.name for knob in space.knobs]
-    device = re.sub(r"[^a-z0-9]+", "-", driver_of(0).name.lower()).strip("-")
-    path = RESULTS / f"gpu-{device}-space-{name}.csv.gz"
+    path = RESULTS / f"gpu-{_device_name()}-space-{name}.csv.gz"
     if not bench.is_tiny and len(done) == len(configs):
         lines = [f"# {template.name} of {name}, every configuration; {driver_of(0).name}, target {bench.target}"]
         lines.append(",".join([*knobs, "time_ms", "status"]))
