@@ -7,14 +7,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from autosched import te, topi
+import autosched
+from autosched import relax, te, topi
 from autosched.codegen import compile_func
+from autosched.codegen.cuda.emulate.driver import EmulatorDriver
+from autosched.runtime.cuda.devices import use_driver
 from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config
-from autosched.templates.cuda import warpgroup_window
+from autosched.templates.cuda import warpgroup_matmul, warpgroup_window
 from autosched.templates.cuda.warpgroup_window import WarpgroupWindow, find_window
 from autosched.templates.tf32 import with_tf32
 
@@ -162,3 +165,30 @@ def test_groups_are_no_window():
         find_window(create_prim_func([x, w, topi.conv2d(x, w, (1, 1), (1, 1, 1, 1), (1, 1), 2, "NCHW", "NCHW")]))
         is None
     )
+
+
+def test_a_model_of_them(any_work, monkeypatch, tmp_path):
+    """Built, saved, loaded and run on the emulator: constants are packed, boxes are cut from arrays in one arena."""
+    monkeypatch.setattr(warpgroup_matmul, "LEAST_POINTWISE", 1)
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal(s).astype("e") / 16 for s in ((64, 64, 3, 3), (72, 64, 1, 1), (64, 72, 1, 1))]
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((2, 64, 8, 9), "float16"))
+    with builder.function("main", [x]):
+        y = x
+        for w, stride in zip(weights, (1, 1, 2), strict=True):
+            sides = (w.shape[2] // 2,) * 2
+            y = builder.emit(relax.op.nn.conv2d(y, relax.const(w), strides=(stride, stride), padding=sides))
+            y = builder.emit(relax.op.nn.relu(y))
+        builder.emit_func_output(y)
+    image = rng.standard_normal((2, 64, 8, 9)).astype("e")
+    wanted = image
+    for w, stride in zip(weights, (1, 1, 2), strict=True):
+        wanted = np.maximum(expected([wanted, w], stride, (w.shape[2] // 2,) * 4, 1), 0)
+    with use_driver(EmulatorDriver):
+        made = autosched.build(builder.get(), target="cuda -arch=sm_90a")
+        used = [json.loads(k.config)["template"] for k in made.kernels.values()]
+        assert sorted(used) == ["warpgroup_matmul", "warpgroup_window", "warpgroup_window"]
+        made.save(tmp_path / "model.asx")
+        (found,) = autosched.load(tmp_path / "model.asx").run([image])
+    np.testing.assert_allclose(np.asarray(found, "d"), wanted, atol=0.05, rtol=0.01)
