@@ -18,6 +18,7 @@ Where the window has one place, pixels of all images are one row, of which a til
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -64,7 +65,8 @@ LEAST_CHANNEL_BYTES, LEAST_ROWS, LEAST_WORK = 64, 32, 1 << 24
 MOST_PLACES, MOST_STAGES, MOST_COLUMNS, MOST_HIGH = 49, 8, 256, 32
 STAGED_BYTES_PER_CYCLE = 10.0  # of one SM: what is staged is read, written, and its sectors are filled in parts
 BARRIER_BYTES = 1024
-SPLITS, LEAST_STEPS, SUM_THREADS = (1, 2, 3, 4, 6, 8), 4, 256  # parts of sums, boxes of one, threads that add them up
+SPLITS, LEAST_STEPS = (1, 2, 3, 4, 6, 8), 4  # parts of sums, boxes of one
+SUM_THREADS, SUM_ROWS = 256, 4  # of a block that adds parts up; output channels of a thread
 MEMORY_LATENCY = 600.0  # cycles
 LEAST_STAGES, GROUP_THREADS, OTHER_REGISTERS = 3, 128, 88  # boxes on their way; of a warpgroup; beside a thread's sums
 GATHERED, STAGED = 2.5, 3.0  # of what other templates' models expect: medians of ResNet-50's convolutions on an H200
@@ -354,7 +356,8 @@ class _Writer:
         self.weights = _buffer("weights", (tile.rows, self.span), dtype, "shared")
         self.pixels = _buffer("pixels", (tile.columns, self.span), dtype, "shared")
         sizes = (self.splits, self.row_tiles * tile.rows, tile.count(s) * tile.columns)
-        self.parts, self.total = _buffer("parts", sizes, WIDE), _buffer("total", (1,), WIDE, "local")
+        self.parts = _buffer("parts", sizes, WIDE)
+        self.total = _buffer("total", (math.gcd(s["O"], SUM_ROWS),), WIDE, "local")
         self.sums = _buffer("sums", (tile.rows // tile.groups, tile.columns), WIDE, GROUP_ACCUMULATOR)
 
     def function(self) -> tuple[PrimFunc, MatrixPack]:
@@ -372,25 +375,23 @@ class _Writer:
     # --- the first launch -----------------------------------------------------------------------------------------
 
     def staging(self) -> Stmt:
-        """Channels innermost: a thread takes 16 bytes of them for one pixel, threads of a warp neighbouring pixels."""
-        images = self.staged.const_shape()[0]
-        count = self.high * self.wide
+        """Channels innermost: a thread takes 16 bytes of them for one pixel, two threads the 32 bytes of a sector.
 
-        def of_thread(image: Var, slab: Var, near: Var, piece: Var, lane: Var) -> Stmt:
-            at = E.add(E.mul(near, index(LANES)), lane)
+        Threads of a warp take 16 neighbouring pixels.
+        """
+        images, count = self.staged.const_shape()[0], self.high * self.wide
+
+        def of_thread(image: Var, slab: Var, near: Var, warp: Var, lane: Var) -> Stmt:
+            pixels = E.add(E.mul(E.floormod(warp, 2), index(LANES // 2)), E.floordiv(lane, 2))
+            piece = E.add(E.mul(E.floordiv(warp, 2), index(2)), E.floormod(lane, 2))
+            at = E.add(E.mul(near, index(LANES)), pixels)
             first = E.add(E.mul(slab, index(self.span)), E.mul(piece, index(self.piece)))
             row, column = (index(0), at) if self.high == 1 else (E.floordiv(at, self.wide), E.floormod(at, self.wide))
             stmt = self.staged_piece(image, row, column, first)
             return block("staging", stmt if count % LANES == 0 else IfThenElse(E.compare(E.LT, at, index(count)), stmt))
 
-        axes = (
-            (BLOCK_Z, images),
-            (BLOCK_Y, self.slabs),
-            (BLOCK_X, -(-count // LANES)),
-            (THREAD_Y, PIECES),
-            (THREAD_X, LANES),
-        )
-        return bound(axes, of_thread)
+        blocks = ((BLOCK_Z, images), (BLOCK_Y, self.slabs), (BLOCK_X, -(-count // LANES)))
+        return bound((*blocks, (THREAD_Y, PIECES), (THREAD_X, LANES)), of_thread)
 
     def staged_piece(self, image: PrimExpr, row: PrimExpr, column: PrimExpr, first: PrimExpr) -> Stmt:
         """A few neighbouring channels of one pixel, by registers; 0 beyond the data."""
@@ -572,27 +573,33 @@ class _Writer:
     # --- the third launch -----------------------------------------------------------------------------------------
 
     def added_up(self) -> Stmt:
-        """The sums of parts: a thread for each output."""
-        tile = self.tile
+        """The sums of parts: a thread for a pixel of a few output channels, whose place is found once."""
+        tile, each = self.tile, self.total.const_shape()[0]
         count = tile.count(self.s) * tile.columns
 
-        def of_thread(row: Var, near: Var, lane: Var) -> Stmt:
-            column = E.add(E.mul(near, index(SUM_THREADS)), lane)
-            zero = index(0)
-
-            def add(part: Var) -> Stmt:
-                value = E.add(BufferLoad(self.total, (zero,)), BufferLoad(self.parts, (part, row, column)))
-                return BufferStore(self.total, value, (zero,))
-
+        def of_thread(rows: Var, near: Var, lane: Var) -> Stmt:
+            column, first = E.add(E.mul(near, index(SUM_THREADS)), lane), E.mul(rows, index(each))
             at, j = self.place(E.floordiv(column, tile.columns)), E.floormod(column, tile.columns)
+
+            def start(r: Var) -> Stmt:
+                return BufferStore(self.total, E.const(0.0, WIDE), (r,))
+
+            def add(part: Var, r: Var) -> Stmt:
+                value = E.add(BufferLoad(self.total, (r,)), BufferLoad(self.parts, (part, E.add(first, r), column)))
+                return BufferStore(self.total, value, (r,))
+
+            def store(r: Var) -> Stmt:
+                return self.result(at, E.add(first, r), j, BufferLoad(self.total, (r,)))
+
             stmt = seq(
-                BufferStore(self.total, E.const(0.0, WIDE), (zero,)), unrolled("part", (self.splits,), add),
-                self.result(at, row, j, BufferLoad(self.total, (zero,))),
+                unrolled("row", (each,), start), unrolled("part row", (self.splits, each), add),
+                unrolled("row", (each,), store),
             )  # fmt: skip
             inside = E.compare(E.LT, column, index(count))
             return block("sums", stmt if count % SUM_THREADS == 0 else IfThenElse(inside, stmt))
 
-        return bound(((BLOCK_Y, self.s["O"]), (BLOCK_X, -(-count // SUM_THREADS)), (THREAD_X, SUM_THREADS)), of_thread)
+        blocks = ((BLOCK_Y, self.s["O"] // each), (BLOCK_X, -(-count // SUM_THREADS)))
+        return bound((*blocks, (THREAD_X, SUM_THREADS)), of_thread)
 
 
 def _buffer(name: str, shape: tuple[int, ...], dtype: str, scope: str = "global") -> Buffer:
