@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from autosched.space import Config
 from autosched.target.gpus import GpuFacts
 from autosched.templates.cuda.threads import (
-    BLOCK_X,
-    BLOCK_Y,
     BLOCK_Z,
     THREAD_X,
     THREAD_Y,
@@ -28,6 +26,7 @@ from autosched.templates.cuda.threads import (
     VECTOR_BYTES,
     VTHREAD_X,
     VTHREAD_Y,
+    bind_tiles,
     copy_together,
     fused,
     read_index,
@@ -186,8 +185,7 @@ def bind_results(sch: Schedule, out: str, config: Config, is_tile: bool = False)
         sch.reorder(*batch, m_tile, n_tile, m_far, n_far, n_deep, m_thread, n_wide, m_near, n_near)
         if batch:
             sch.bind(fused(sch, batch, out), BLOCK_Z)
-        sch.bind(m_tile, BLOCK_Y)
-        sch.bind(n_tile, BLOCK_X)
+        bind_tiles(sch, m_tile, n_tile, config.get("group", 1))
     for loop, axis in (
         (m_far, VTHREAD_Y), (n_far, VTHREAD_X), (n_deep, THREAD_Z), (m_thread, THREAD_Y), (n_wide, THREAD_X),
     ):  # fmt: skip

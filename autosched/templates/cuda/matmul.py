@@ -27,7 +27,7 @@ from autosched.templates.cuda.core_tiles import (
     tile_cycles,
 )
 from autosched.templates.cuda.last_wave import KNOB, MEMORY_LATENCY, best_parts, share_last_wave, with_wide_sums
-from autosched.templates.cuda.threads import MOST_GRID_YZ, VECTOR_BYTES, read_index
+from autosched.templates.cuda.threads import MOST_GRID_YZ, VECTOR_BYTES, group_of_tiles, read_index
 from autosched.templates.product import Operands, find_operands
 from autosched.tir import PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
@@ -69,7 +69,7 @@ class Matmul:
         s, gpu = anchor.sizes, target.gpu
         tile = default_tile(s, gpu)
         knobs = dict(zip(("rows", "columns", "per_row", "per_column"), tile, strict=True))
-        knobs |= default_pipeline(s, tile, gpu, s["K"])
+        knobs |= {**default_pipeline(s, tile, gpu, s["K"]), "group": group_of_tiles(-(-s["M"] // tile[0]))}
         count = s["batch"] * -(-s["M"] // tile[0]) * -(-s["N"] // tile[1])
         cycles = tile_cycles(s, gpu, Cut(tile)) / -(-count // gpu.sm_count)
         steps = 0 if s["K"] % knobs["step"] else s["K"] // knobs["step"]

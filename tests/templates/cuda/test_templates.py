@@ -49,13 +49,14 @@ def test_matmul(sizes: tuple[int, int, int]) -> None:
 
 @spread(2, "sizes", [(37, 64, 60), (65, 70, 36), (33, 35, 31)])
 def test_copies_that_run_ahead(sizes: tuple[int, int, int]) -> None:
-    """On the emulated device, in both orders, with ends of every axis that no tile divides."""
+    """On the emulated device, in both orders, with ends of every axis that no tile and no group of tiles divides."""
     tensors, reference = product(*sizes)
     func = create_prim_func(tensors)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(x.const_shape()).astype(np.float32) for x in func.buffers[:2])
-    for stages, per_row in ((2, 4), (3, 8)):
+    for stages, per_row, group in ((2, 4, 2), (3, 8, 1)):
         knobs = {"rows": 32, "columns": 32, "per_row": per_row, "per_column": 4, "step": 16, "stages": stages}
+        knobs |= {"group": group}
         kernel = compile_func(apply_config(func, Config("matmul", knobs), TARGET).func, TARGET, name="k").kernel
         assert "cp_async_wait" in kernel.source
         assert all(x.spill_bytes == x.stack_bytes == 0 for x in kernel.resources.launches)
