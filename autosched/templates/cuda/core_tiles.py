@@ -8,6 +8,10 @@ A thread's rows and columns are several groups of neighbours that lie `threads` 
 threads of a warp read shared memory side by side. Threads that differ in the lowest bit of their number have the same
 rows, those that differ in the next one the same columns: a load of 16 bytes by which neighbours read the same takes two
 passes over the banks, not four.
+
+Where a sum is shared (`shares`), groups of threads take turns at the terms of a k tile, and each has a tile of its own.
+Rows whose terms lie side by side in memory are turned on their way to shared memory by copies of single elements, or
+stay as they are (`turn` 0): copies are whole vectors then, and a thread reads four terms of each of its rows at once.
 """
 
 from __future__ import annotations
@@ -51,6 +55,7 @@ BETWEEN_SHARES = 300.0  # cycles of the barriers around them
 MOST_COPIES = 16  # of a thread, that are written out
 LEAST_TERMS_OF_A_PART = 256
 SHARES = "shares"  # the knob of parts of a sum that threads of one block take
+TURN = "turn"  # the knob of whether rows whose terms lie side by side are turned in shared memory
 SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)  # parts of a sum
 LANES_PER_CYCLE = 128.0  # that an SM issues instructions for
 LAUNCH_S = 1.5e-6  # a kernel of a graph after the one before
@@ -73,6 +78,7 @@ class SharedCopy:
     group: int
     vector: int
     turned: bool
+    along: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,20 +222,32 @@ def split_terms(sch: Schedule, product: str, config: Config) -> tuple[LoopRV, Lo
     return k_tile, k_in
 
 
+def reads_along(config: Config) -> bool:
+    """Whether threads read four terms of each of their rows at once: rows of shared memory are not turned."""
+    return not config.get(TURN, 1)
+
+
 def stage_operands(
     sch: Schedule, product: str, copies: Sequence[SharedCopy], at: tuple[LoopRV, LoopRV], config: Config, item: int
 ) -> None:
     """Both operands through shared memory to registers, in as many stages as the configuration has."""
     k_tile, k_in = at
+    k_four = k_in
+    if any(copy.along for copy in copies):
+        k_four, k_in = sch.split(k_in, [None, GROUP])
+        sch.unroll(k_four)
+        sch.unroll(k_in)
     threads = block_threads(config)
     for copy in copies:
         if copy.turned:
             sch.transform_layout(copy.block, ("write", 0), lambda *i: (*i[:-2], i[-1], i[-2]))
             sch.storage_align(copy.block, 0, -2, BANKS, VECTOR_BYTES // item)
+        elif copy.along:  # eight rows lie in different banks
+            sch.storage_align(copy.block, 0, -2, 2 * GROUP, GROUP)
         tile = sch.get(sch.get_block(copy.block) if isinstance(copy.block, str) else copy.block).writes[0].buffer
         fragment = sch.cache_read(product, read_index(sch, product, tile.name), "local")
-        sch.compute_at(fragment, k_in, True)
-        if copy.group > 1:
+        sch.compute_at(fragment, k_four if copy.along else k_in, True)
+        if copy.along or copy.group > 1:
             sch.vectorize(sch.get_loops(fragment)[-1])
         sch.compute_at(copy.block, k_tile, True)
         steps = copy_together(sch, copy.block, 2, threads, copy.vector)
@@ -255,7 +273,7 @@ def _threads(config: Config) -> tuple[int, int, int]:
 
 
 def _groups(config: Config) -> tuple[int, int]:
-    return math.gcd(config["per_row"], GROUP), math.gcd(config["per_column"], GROUP)
+    return 1 if reads_along(config) else math.gcd(config["per_row"], GROUP), math.gcd(config["per_column"], GROUP)
 
 
 __all__ = [
@@ -266,6 +284,7 @@ __all__ = [
     "LEAST_TERMS_OF_A_PART",
     "SHARES",
     "SPLITS",
+    "TURN",
     "Cut",
     "SharedCopy",
     "bind_results",
@@ -274,6 +293,7 @@ __all__ = [
     "default_cut",
     "default_pipeline",
     "default_tile",
+    "reads_along",
     "split_terms",
     "stage_operands",
     "tile_cycles",

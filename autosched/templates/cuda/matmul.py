@@ -16,18 +16,20 @@ from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
 from autosched.templates.cuda.core_tiles import (
     GROUP,
+    TURN,
     Cut,
     SharedCopy,
     bind_results,
     copies_itself,
     default_pipeline,
     default_tile,
+    reads_along,
     split_terms,
     stage_operands,
     tile_cycles,
 )
 from autosched.templates.cuda.last_wave import KNOB, MEMORY_LATENCY, best_parts, share_last_wave, with_wide_sums
-from autosched.templates.cuda.threads import MOST_GRID_YZ, VECTOR_BYTES, group_of_tiles, read_index
+from autosched.templates.cuda.threads import MOST_GRID_YZ, VECTOR_BYTES, read_index
 from autosched.templates.product import Operands, find_operands
 from autosched.tir import PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
@@ -69,7 +71,7 @@ class Matmul:
         s, gpu = anchor.sizes, target.gpu
         tile = default_tile(s, gpu)
         knobs = dict(zip(("rows", "columns", "per_row", "per_column"), tile, strict=True))
-        knobs |= {**default_pipeline(s, tile, gpu, s["K"]), "group": group_of_tiles(-(-s["M"] // tile[0]))}
+        knobs |= {**default_pipeline(s, tile, gpu, s["K"]), TURN: 1, "group": 1}
         count = s["batch"] * -(-s["M"] // tile[0]) * -(-s["N"] // tile[1])
         cycles = tile_cycles(s, gpu, Cut(tile)) / -(-count // gpu.sm_count)
         steps = 0 if s["K"] % knobs["step"] else s["K"] // knobs["step"]
@@ -94,16 +96,20 @@ def schedule_tiled(sch: Schedule, chain: Chain, operands: Operands, config: Conf
 
     Gives the block that writes the result.
     """
+    k_axis, item = reduced(chain.anchor)[0].var, item_bytes(operands.rows.buffer.dtype)
+    is_along = operands.rows.indices[-1] is k_axis and as_int(operands.rows.buffer.shape[-1]) % GROUP == 0
+    if not is_along or config["step"] % GROUP:
+        config = Config(config.template, {**config.knobs, TURN: 1})
     out, anchor = schedule_epilogue(sch, chain), chain.anchor.name_hint
     sch.compute_at(anchor, bind_results(sch, out, config), True)
     at = split_terms(sch, anchor, config)
-    k_axis, item = reduced(chain.anchor)[0].var, item_bytes(operands.rows.buffer.dtype)
     copies = []
     for operand, per_thread in ((operands.rows, "per_row"), (operands.columns, "per_column")):
         copy = sch.cache_read(anchor, read_index(sch, anchor, operand.buffer.name), "shared")
         turned = operand.indices[-1] is k_axis  # threads read along the other axis
+        along = operand is operands.rows and reads_along(config)
         row = as_int(operand.buffer.shape[-1])
-        vector = 1 if turned else math.gcd(VECTOR_BYTES // item, row)
-        copies.append(SharedCopy(copy, math.gcd(config[per_thread], GROUP), vector, turned))
+        vector = 1 if turned and not along else math.gcd(VECTOR_BYTES // item, row)
+        copies.append(SharedCopy(copy, math.gcd(config[per_thread], GROUP), vector, turned and not along, along))
     stage_operands(sch, anchor, copies, at, config, item)
     return out
