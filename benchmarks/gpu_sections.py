@@ -486,6 +486,8 @@ def small_m(bench: Bench) -> Iterable[Case]:
 
 RESNET50 = ((3, 224, 64, 7, 2), (64, 56, 64, 1, 1), (64, 56, 64, 3, 1), (256, 56, 128, 1, 1), (128, 28, 128, 3, 1),
             (512, 28, 256, 1, 1), (256, 14, 256, 3, 1), (1024, 14, 512, 1, 1), (512, 7, 512, 3, 1))  # fmt: skip
+STAGED = ((1, 256, 14, 256, 3), (1, 512, 7, 512, 3), (32, 64, 56, 64, 3), (32, 256, 56, 128, 1), (32, 128, 28, 128, 3),
+          (32, 256, 14, 256, 3), (32, 1024, 14, 512, 1), (32, 512, 7, 512, 3))  # batch, …, window  # fmt: skip
 
 
 def convolutions(bench: Bench) -> Iterable[Case]:
@@ -496,20 +498,21 @@ def convolutions(bench: Bench) -> Iterable[Case]:
                 yield _conv_case(*shape, kernel, stride, dtype)
                 if bench.is_tiny:
                     break
-    for batch, channels, size, out in ((1, 64, 56, 64), (32, 128, 28, 128), (32, 256, 14, 256)):
-        tiny = (bench.size(batch, 1), bench.size(channels, 16), bench.size(size, 8), bench.size(out, 16))
-        yield Case("what a staged window brings", functools.partial(_without_window, *tiny))
+    for batch, channels, size, out, kernel in STAGED:
+        tiny = (bench.size(batch, 1), bench.size(channels, 16), bench.size(size, 8), bench.size(out, 16), kernel)
+        yield Case("what other ways of reading pixels bring", functools.partial(_read_otherwise, *tiny))
 
 
-def _without_window(batch: int, channels: int, size: int, out: int, bench: Bench) -> Iterable[Row]:
-    """The window of a convolution in shared memory beside the product of gathered columns, as the peer."""
-    func = conv_func(batch, channels, size, out, 3, 1, "float16")
+def _read_otherwise(batch: int, channels: int, size: int, out: int, kernel: int, bench: Bench) -> Iterable[Row]:
+    """Pixels as boxes and as windows in shared memory beside the product of gathered columns, as the peer."""
+    func = conv_func(batch, channels, size, out, kernel, 1, "float16")
     found = {t.name: t.default(anchor, bench.target) for t, anchor in templates_for(func, bench.target)}
-    if found.keys() >= {"tensor_window", "tensor_contraction"}:
-        pair = found["tensor_window"], found["tensor_contraction"]
-        flops = 18.0 * batch * out * channels * size**2
-        name = f"float16 n{batch} {channels}-{out} {size}² k3"
-        yield _beside(bench, name, func, pair, flops, "the peer gathers columns")
+    flops = 2.0 * kernel**2 * batch * out * channels * size**2
+    for template in ("warpgroup_matmul", "warpgroup_window", "tensor_window"):
+        if found.keys() >= {template, "tensor_contraction"}:
+            pair = found[template], found["tensor_contraction"]
+            name = f"float16 n{batch} {channels}-{out} {size}² k{kernel}, {template}"
+            yield _beside(bench, name, func, pair, flops, "the peer gathers columns")
 
 
 def _conv_case(batch: int, channels: int, size: int, out: int, kernel: int, stride: int, dtype: str) -> Case:
