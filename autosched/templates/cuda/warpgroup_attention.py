@@ -46,6 +46,7 @@ MOST_WIDTH = 256  # elements of a query, key or value
 LEAST_LENGTH = 128  # of queries and keys: others have little to multiply
 LEAST_KEYS, MOST_KEYS = 32, 128  # of a tile
 KEYS_OF_A_TILE = 16  # what a tile takes beside its keys, in keys
+MOST_WITH_EPILOGUE = 128  # elements of a value whose sums leave two warpgroups registers for more than a division
 OTHER_REGISTERS = 32  # of a thread: rows' values, addresses, what is under way
 
 
@@ -62,6 +63,8 @@ class WarpgroupAttention:
             return None
         s, operands = flash.sizes, (flash.query, flash.key, flash.value)
         if s["D"] % LINE or s["E"] % LINE or max(s["D"], s["E"]) > MOST_WIDTH:
+            return None
+        if s["E"] == MOST_WIDTH and _has_epilogue(flash):  # sums take half of a thread's registers
             return None
         if min(s["M"], s["T"]) < LEAST_LENGTH or {*(x.load.buffer for x in operands), flash.out} != set(func.buffers):
             return None
@@ -81,7 +84,10 @@ class WarpgroupAttention:
         """
         s, gpu = anchor.sizes, target.gpu
         blocks = s["heads"] * -(-s["M"] // (2 * LINE))
-        groups = 1 if 2 * blocks <= gpu.sm_count or registers(s, LEAST_KEYS) > registers_left(2) else 2
+        is_full = registers(s, LEAST_KEYS) > registers_left(2) or (
+            s["E"] > MOST_WITH_EPILOGUE and _has_epilogue(anchor.details)
+        )
+        groups = 1 if is_full or 2 * blocks <= gpu.sm_count else 2
         fitting = [
             keys for keys in range(LEAST_KEYS, MOST_KEYS + 1, STEP)
             if registers(s, keys) <= registers_left(groups)
@@ -97,6 +103,11 @@ class WarpgroupAttention:
         body, buffers = _Writer(flash, config).function()
         trace = Schedule(func).trace.to_json_text()
         return Applied(with_work_of(with_statements(func, body, buffers), func), (None,) * len(func.params), trace)
+
+
+def _has_epilogue(flash: Flash) -> bool:
+    """Whether more than the division by the sum of powers follows."""
+    return len(flash.found.chain.after) > 1
 
 
 def _is_box(operand: Operand, width: int) -> bool:

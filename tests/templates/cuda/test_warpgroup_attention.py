@@ -7,14 +7,17 @@ import re
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.codegen import compile_func
 from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.space import Config
 from autosched.target import Target
+from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config, space_for
 from autosched.templates.registry import template_named
 from autosched.testing.gpu import run_serially
 from autosched.tir import PrimFunc
+from autosched.topi.attention import attention
 from tests.spread import spread
 from tests.templates.cuda.test_attention import TARGET, Case, inputs_of
 
@@ -159,6 +162,17 @@ def test_masks_are_tested_where_they_hide_keys() -> None:
 )
 def test_others_stay_with_other_templates(of: Case, arch: str) -> None:
     assert default_config(of.func(), Target(f"cuda -arch={arch}")).template != NAME
+
+
+@pytest.mark.parametrize("width", [128, 192])
+def test_what_follows_has_registers(width: int) -> None:
+    q, k, v = (te.placeholder((1, 16, 2048, width), "float16", name=x) for x in "QKV")
+    made = attention(q, k, v, None, 0.1, "TopLeft", layouts=HEADS_FIRST)
+    out = te.compute(made.shape, lambda *i: made(*i) * te.erf(made(*i) * 0.7), name="out")
+    func = create_prim_func([q, k, v, out])
+    config = default_config(func, TARGET)
+    assert config.template == NAME and config["groups"] == (2 if width == 128 else 1)
+    compiled(func, config)
 
 
 def test_few_blocks_are_cut_further() -> None:
