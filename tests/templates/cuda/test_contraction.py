@@ -285,7 +285,9 @@ def test_parts_are_as_many_as_make_the_busiest_multiprocessor_least_busy() -> No
         te.placeholder((512, 512, 3, 3), "float16", name="W"),
     )
     func = create_prim_func([data, weight, topi.nn.conv2d(data, weight, 1, 1, 1, "NCHW")])
-    config = default_config(func, Target("nvidia/nvidia-h200"))
+    target = Target("nvidia/nvidia-h200")
+    template, anchor = next(x for x in templates_for(func, target) if x[0].name == "tensor_contraction")
+    config = template.default(anchor, target)
     tiles = -(-512 // config["rows"]) * -(-32 * 49 // config["columns"]) * config["splits"]
     assert config["splits"] > 1 and tiles % 132 > 0.9 * 132
 
