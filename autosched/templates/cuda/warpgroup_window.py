@@ -29,6 +29,7 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import Chain
 from autosched.templates.cuda import tensor_window
 from autosched.templates.cuda.contraction import expected_cycles
 from autosched.templates.cuda.core_tiles import L2_BYTES_PER_CYCLE, LAUNCH_S
@@ -69,6 +70,7 @@ SPLITS, LEAST_STEPS = (1, 2, 3, 4, 6, 8), 4  # parts of sums, boxes of one
 SUM_THREADS, SUM_ROWS = 256, 4  # of a block that adds parts up; output channels of a thread
 MEMORY_LATENCY = 600.0  # cycles
 LEAST_STAGES, GROUP_THREADS, OTHER_REGISTERS = 3, 128, 88  # boxes on their way; of a warpgroup; beside a thread's sums
+PIXELS, MOST_PLACED = 8, 128  # that a thread writes side by side; columns of a tile of which each has its own place
 GATHERED, STAGED = 2.5, 3.0  # of what other templates' models expect: medians of ResNet-50's convolutions on an H200
 ROWS = ((64, 1), (128, 2), (192, 3))  # of a tile, and its warpgroups
 
@@ -203,10 +205,16 @@ def _steps(s: Mapping[str, int]) -> int:
     return s["KH"] * s["KW"] * -(-s["I"] * s["bytes"] // ROW_BYTES)
 
 
-def choices(s: Mapping[str, int], registers: int) -> list[tuple[Tile, int]]:
-    """The tiles and parts of sums that a default is chosen from."""
+def choices(s: Mapping[str, int], chain: Chain) -> list[tuple[Tile, int]]:
+    """The tiles and parts of sums that a default is chosen from.
+
+    Where pixels of several images follow each other, a thread finds the place of each by divisions. The assembler does
+    them all ahead of what follows the sums, and wide tiles have no registers for it.
+    """
     parts = [n for n in SPLITS if n == 1 or (_steps(s) % n == 0 and _steps(s) >= n * LEAST_STEPS)]
-    return [(tile, n) for tile in tiles_for(s, registers) for n in parts]
+    finds_places = bool(chain.after) and _is_flat(s) and s["OH"] * s["OW"] % PIXELS != 0
+    most = MOST_PLACED if finds_places else MOST_COLUMNS
+    return [(tile, n) for tile in tiles_for(s, registers_of(chain)) for n in parts if tile.columns <= most]
 
 
 def _resident(tile: Tile, steps: int, waves: int, gpu: GpuFacts) -> tuple[int, int]:
@@ -299,7 +307,7 @@ class WarpgroupWindow:
         if s["N"] * s["OH"] * s["OW"] * s["O"] * s["I"] * places < LEAST_WORK or s["N"] * s["parities"] > MOST_GRID_YZ:
             return None
         anchor = Anchor(found.form.chain.anchor.name_hint, "conv2d", s, found)
-        found_choices = choices(s, registers_of(found.form.chain))
+        found_choices = choices(s, found.form.chain)
         if not found_choices or _cycles_of_others(func, found.form, target) < min(
             cycles(s, *choice, target.gpu, _rate(found.form)) for choice in found_choices
         ):
@@ -319,7 +327,7 @@ class WarpgroupWindow:
             tile, splits = choice
             return cycles(s, tile, splits, target.gpu, _rate(form)), tile.wide != s["OW"], tile.rows, tile.columns
 
-        tile, splits = min(choices(s, registers_of(form.chain)), key=cost)
+        tile, splits = min(choices(s, form.chain), key=cost)
         waves = -(-tile.count(s) * -(-s["O"] // tile.rows) * splits // target.gpu.sm_count)
         stages, _ = _resident(tile, _steps(s) // splits, waves, target.gpu)
         knobs = {"rows": tile.rows, "groups": tile.groups, "images": tile.images, "high": tile.high, "wide": tile.wide}
