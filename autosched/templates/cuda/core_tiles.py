@@ -99,13 +99,18 @@ def default_tile(sizes: Mapping[str, int], gpu: GpuFacts) -> tuple[int, int, int
     return min(map(Cut, _fitting(sizes)), key=lambda cut: tile_cycles(sizes, gpu, cut)).tile
 
 
-def default_cut(sizes: Mapping[str, int], gpu: GpuFacts) -> Cut:
-    """The same with parts of sums: in blocks of their own they cost a second launch, in one block a few barriers."""
+def default_cut(sizes: Mapping[str, int], gpu: GpuFacts, *, is_shared: bool = True) -> Cut:
+    """The same with parts of sums: in blocks of their own they cost a second launch, in one block a few barriers.
+
+    is_shared  whether threads of a block may share a sum
+    """
     most = max(1, sizes["K"] // LEAST_TERMS_OF_A_PART)
     cuts = [Cut(tile, splits) for tile in _fitting(sizes) for splits in SPLITS]
     for tile in (*_fitting(sizes), *(t for t in SHARED_TILES if t[0] < 2 * sizes["M"] and t[1] < 2 * sizes["N"])):
         threads = tile[0] * tile[1] // (tile[2] * tile[3])
-        most_shares = min(MOST_SHARING // threads, gpu.max_shared_memory_per_block // sums_bytes(tile))
+        most_shares = (
+            min(MOST_SHARING // threads, gpu.max_shared_memory_per_block // sums_bytes(tile)) if is_shared else 0
+        )
         cuts += [Cut(tile, splits, n) for splits in SPLITS for n in SHARES_OF_A_BLOCK if n <= most_shares]
 
     def expected(cut: Cut) -> float:
@@ -150,21 +155,23 @@ def tile_cycles(sizes: Mapping[str, int], gpu: GpuFacts, cut: Cut) -> float:
 
 
 def default_pipeline(
-    sizes: Mapping[str, int], tile: Sequence[int], gpu: GpuFacts, depth: int, shares: int = 1
+    sizes: Mapping[str, int], tile: Sequence[int], gpu: GpuFacts, depth: int, shares: int = 1, *, gathers: bool = False
 ) -> dict[str, int]:
     """How much of `depth` terms lies in shared memory at once for each of a block's shares, and in how many tiles.
+
+    gathers  each element has a place of its own: its copies are many, and shorter steps further ahead hide them better
 
     Addresses are computed anew in each step: long ones are better, two blocks of which fit into an SM. A tile that
     computes for longer than copies take needs two of them; a power of two makes the next one's number cheap.
     """
-    step = next((s for s in (32, 16) if depth >= 2 * s), 16 if depth >= 16 else 8)
+    step = next((s for s in (32, 16) if depth >= 2 * s and not gathers), 16 if depth >= 16 else 8)
     is_ahead = copies_itself(sizes, gpu)
     line = (tile[0] + tile[1] + 8) * shares * sizes["bytes"]
     while step > 8 and (1 + is_ahead) * line * step > gpu.max_shared_memory_per_block // (2 if step > 16 else 1):
         step //= 2
-    stages = 2 if tile[0] * tile[1] * step * shares >= LONG_STEP else 4
+    stages = 3 if gathers else 2 if tile[0] * tile[1] * step * shares >= LONG_STEP else 4
     while stages > 2 and stages * line * step > gpu.max_shared_memory_per_block // (4 if shares == 1 else 2):
-        stages //= 2
+        stages = 2 if gathers else stages // 2
     return {"step": step, "stages": max(1, min(stages, depth // step)) if is_ahead else 1}
 
 
