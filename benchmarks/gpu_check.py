@@ -31,7 +31,7 @@ from benchmarks.machine import RESULTS, Table, commit
 TOTAL_S = 540.0
 STARTING_S = 8.0  # what a section's process takes before it measures
 MEASURE_BUILDING = ("tuning", "recording")  # what they build is not to be in the kernel cache
-COLUMNS = ("what", "ours", "peer", "ours/peer", "rate", "note")
+COLUMNS = ("what", "ours", "peer", "peer / ours", "rate", "note")
 
 
 def target_here() -> str:

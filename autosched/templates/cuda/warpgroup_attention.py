@@ -80,8 +80,9 @@ class WarpgroupAttention:
     def default(self, anchor: Anchor, target: Target) -> Config:
         """Two warpgroups, so that one multiplies while the other one computes powers, where that leaves no SM idle.
 
-        Narrow heads leave room for two blocks: one warpgroup each is the same with nothing to wait for (12.8 and 14.1 us
-        for 16 heads of 1024 x 64 on an H200). Of the numbers of keys that registers hold, the one by which tiles and their ends take least.
+        Narrow heads leave room for two blocks of one warpgroup, between which nothing has to wait (12.8 and 14.1 us for
+        16 heads of 1024 x 64 on an H200). Of the numbers of keys that registers hold, the one by which tiles and their
+        ends take least.
         """
         s, gpu = anchor.sizes, target.gpu
         blocks = s["heads"] * -(-s["M"] // (2 * LINE))
