@@ -21,7 +21,7 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import EQ, Add, Call, FloatImm, Max, PrimExpr, Select, Sub
 from autosched.tir.inlined_size import too_large_to_inline
-from autosched.tir.stmt import Block, BufferStore
+from autosched.tir.stmt import Block, BufferStore, Stmt
 
 WIDE = "float32"  # of scores and sums
 VECTOR_BYTES = 16  # of an access
@@ -259,3 +259,28 @@ def safe(largest: PrimExpr) -> PrimExpr:
 def padded(size: int, step: int) -> int:
     """The next multiple."""
     return -(-size // step) * step
+
+
+# Statements of one element.
+
+
+def element(buffer: Buffer, *at: PrimExpr) -> BufferLoad:
+    return BufferLoad(buffer, at)
+
+
+def wide(buffer: Buffer, *at: PrimExpr) -> PrimExpr:
+    """An element as the type of sums."""
+    return E.cast(WIDE, BufferLoad(buffer, at))
+
+
+def assign(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
+    return BufferStore(buffer, value, at)
+
+
+def add_to(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
+    return BufferStore(buffer, E.add(BufferLoad(buffer, at), value), at)
+
+
+def zero() -> PrimExpr:
+    """Of the type of sums."""
+    return E.const(0.0, WIDE)

@@ -22,7 +22,21 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.nests import block, bound, copy_tile, with_statements, with_work_of
 from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, MOST_GRID_YZ, THREAD_X, THREAD_Y
-from autosched.templates.flash import WIDE, Flash, Operand, fill, find_flash, padded, safe, seen
+from autosched.templates.flash import (
+    WIDE,
+    Flash,
+    Operand,
+    add_to,
+    assign,
+    element,
+    fill,
+    find_flash,
+    padded,
+    safe,
+    seen,
+    wide,
+    zero,
+)  # fmt: skip
 from autosched.templates.nests import index, loop, nested
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
@@ -181,11 +195,11 @@ class _Writer:
 
         return block("attention", seq(
             self.copy(self.query_shared, flash.query, flash.of_scores(head), first, (s["M"], s["D"]), warp, lane),
-            self.over("row d", (self.own, self.depth), lambda i, d: _set(
+            self.over("row d", (self.own, self.depth), lambda i, d: assign(
                 self.query, (i, d), BufferLoad(self.query_shared, (E.add(own, i), d)))),
-            self.over("row", (self.own,), lambda i: _set(self.largest, (i,), E.const(-math.inf, WIDE))),
-            self.over("row", (self.own,), lambda i: _set(self.total, (i,), _zero())),
-            self.over("row e", (self.own, self.width), lambda i, e: _set(self.weighted, (i, e), _zero())),
+            self.over("row", (self.own,), lambda i: assign(self.largest, (i,), E.const(-math.inf, WIDE))),
+            self.over("row", (self.own,), lambda i: assign(self.total, (i,), zero())),
+            self.over("row e", (self.own, self.width), lambda i, e: assign(self.weighted, (i, e), zero())),
             loop("key_tile", count, step, annotations=notes),
             self.end(head, E.add(first, own)),
         ))  # fmt: skip
@@ -200,14 +214,14 @@ class _Writer:
         def step(d: Var) -> Stmt:
             at = E.mul(d, index(STEP))
             return seq(
-                self.over("key k", (self.keys, STEP), lambda j, k: _set(
+                self.over("key k", (self.keys, STEP), lambda j, k: assign(
                     self.key, (j, k), BufferLoad(self.key_shared, (j, E.add(at, k))))),
-                self.over("row key k", (self.own, self.keys, STEP), lambda i, j, k: _add(
-                    self.scores, (i, j), E.mul(_wide(self.query, i, E.add(at, k)), _wide(self.key, j, k)))),
+                self.over("row key k", (self.own, self.keys, STEP), lambda i, j, k: add_to(
+                    self.scores, (i, j), E.mul(wide(self.query, i, E.add(at, k)), wide(self.key, j, k)))),
             )  # fmt: skip
 
         return [
-            self.over("row key", (self.own, self.keys), lambda i, j: _set(self.scores, (i, j), _zero())),
+            self.over("row key", (self.own, self.keys), lambda i, j: assign(self.scores, (i, j), zero())),
             loop("d", self.depth // STEP, step),
         ]
 
@@ -221,30 +235,30 @@ class _Writer:
                 row if s["M"] % self.rows == 0 else E.minimum(row, index(s["M"] - 1)),
                 column if s["T"] % self.keys == 0 else E.minimum(column, index(s["T"] - 1)),
             )
-            made = self.flash.score(head, *inside, _of(self.scores, i, j))
-            return _set(self.scores, (i, j), seen(self.flash, column, made, self.keys))
+            made = self.flash.score(head, *inside, element(self.scores, i, j))
+            return assign(self.scores, (i, j), seen(self.flash, column, made, self.keys))
 
         def rows(target: Buffer, value: Callable[[Var], PrimExpr]) -> Stmt:
-            return self.over("row", (self.own,), lambda i: _set(target, (i,), value(i)))
+            return self.over("row", (self.own,), lambda i: assign(target, (i,), value(i)))
 
         return [
             self.over("row key", whole, argument),
-            rows(self.larger, lambda i: _of(self.largest, i)),
-            self.over("row key", whole, lambda i, j: _set(
-                self.larger, (i,), NumberMax(_of(self.larger, i), _of(self.scores, i, j)))),
-            rows(self.base, lambda i: E.mul(safe(_of(self.larger, i)), E.const(LOG2E, WIDE))),
+            rows(self.larger, lambda i: element(self.largest, i)),
+            self.over("row key", whole, lambda i, j: assign(
+                self.larger, (i,), NumberMax(element(self.larger, i), element(self.scores, i, j)))),
+            rows(self.base, lambda i: E.mul(safe(element(self.larger, i)), E.const(LOG2E, WIDE))),
             rows(self.factor, lambda i: self.power(self.largest, i, (i,))),
-            rows(self.largest, lambda i: _of(self.larger, i)),
-            self.over("row key", whole, lambda i, j: _set(self.scores, (i, j), self.power(self.scores, i, (i, j)))),
-            rows(self.total, lambda i: E.mul(_of(self.total, i), _of(self.factor, i))),
-            self.over("row key", whole, lambda i, j: _add(self.total, (i,), _of(self.scores, i, j))),
-            self.over("row e", (self.own, self.width), lambda i, e: _set(
-                self.weighted, (i, e), E.mul(_of(self.weighted, i, e), _of(self.factor, i)))),
+            rows(self.largest, lambda i: element(self.larger, i)),
+            self.over("row key", whole, lambda i, j: assign(self.scores, (i, j), self.power(self.scores, i, (i, j)))),
+            rows(self.total, lambda i: E.mul(element(self.total, i), element(self.factor, i))),
+            self.over("row key", whole, lambda i, j: add_to(self.total, (i,), element(self.scores, i, j))),
+            self.over("row e", (self.own, self.width), lambda i, e: assign(
+                self.weighted, (i, e), E.mul(element(self.weighted, i, e), element(self.factor, i)))),
         ]  # fmt: skip
 
     def power(self, buffer: Buffer, i: Var, at: tuple[PrimExpr, ...]) -> PrimExpr:
         """exp(score - base); the base is scaled for powers of two already."""
-        scaled = E.sub(E.mul(_of(buffer, *at), E.const(LOG2E, WIDE)), _of(self.base, i))
+        scaled = E.sub(E.mul(element(buffer, *at), E.const(LOG2E, WIDE)), element(self.base, i))
         return Call(EXP2_APPROX, (scaled,), WIDE)
 
     def sums(self) -> list[Stmt]:
@@ -253,12 +267,12 @@ class _Writer:
         def step(t: Var) -> Stmt:
             at = E.mul(t, index(STEP))
             return seq(
-                self.over("row k", (self.own, STEP), lambda i, k: _set(
-                    self.weights, (i, k), E.cast(self.flash.dtype, _of(self.scores, i, E.add(at, k))))),
-                self.over("k e", (STEP, self.width), lambda k, e: _set(
+                self.over("row k", (self.own, STEP), lambda i, k: assign(
+                    self.weights, (i, k), E.cast(self.flash.dtype, element(self.scores, i, E.add(at, k))))),
+                self.over("k e", (STEP, self.width), lambda k, e: assign(
                     self.value, (k, e), BufferLoad(self.value_shared, (E.add(at, k), e)))),
-                self.over("row e k", (self.own, self.width, STEP), lambda i, e, k: _add(
-                    self.weighted, (i, e), E.mul(_wide(self.weights, i, k), _wide(self.value, k, e)))),
+                self.over("row e k", (self.own, self.width, STEP), lambda i, e, k: add_to(
+                    self.weighted, (i, e), E.mul(wide(self.weights, i, k), wide(self.value, k, e)))),
             )  # fmt: skip
 
         return [loop("t", self.keys // STEP, step)]
@@ -269,7 +283,7 @@ class _Writer:
 
         def store(i: Var, e: Var) -> Stmt:
             row = E.add(first, i)
-            value, indices = self.flash.result(head, row, e, _of(self.weighted, i, e), _of(self.total, i))
+            value, indices = self.flash.result(head, row, e, element(self.weighted, i, e), element(self.total, i))
             limits = []
             if s["M"] % self.rows:
                 limits.append(E.compare(E.LT, row, index(s["M"])))
@@ -284,23 +298,3 @@ class _Writer:
 def _matrix(name: str, rows: int, columns: int, dtype: str, scope: str) -> Buffer:
     strides = (index(columns + PADDING), index(1)) if scope == "shared" else ()
     return Buffer(name, (index(rows), index(columns)), dtype, strides=strides, scope=scope)
-
-
-def _of(buffer: Buffer, *at: PrimExpr) -> BufferLoad:
-    return BufferLoad(buffer, at)
-
-
-def _wide(buffer: Buffer, *at: PrimExpr) -> PrimExpr:
-    return E.cast(WIDE, BufferLoad(buffer, at))
-
-
-def _set(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
-    return BufferStore(buffer, value, at)
-
-
-def _add(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
-    return BufferStore(buffer, E.add(BufferLoad(buffer, at), value), at)
-
-
-def _zero() -> PrimExpr:
-    return E.const(0.0, WIDE)

@@ -27,7 +27,20 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.nests import block, bound, with_statements, with_work_of
 from autosched.templates.cuda.tensor_attention import DTYPES, LOG2E
 from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, MOST_GRID_YZ, THREAD_Y
-from autosched.templates.flash import WIDE, Flash, Operand, fill, find_flash, safe, seen
+from autosched.templates.flash import (
+    WIDE,
+    Flash,
+    Operand,
+    add_to,
+    assign,
+    element,
+    fill,
+    find_flash,
+    safe,
+    seen,
+    wide,
+    zero,
+)  # fmt: skip
 from autosched.templates.nests import index, loop, nested
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
@@ -165,7 +178,7 @@ class _Writer:
     def constant_scale(self) -> float | None:
         """The positive factor that makes the softmax' argument of a product, where it is no more than that."""
         i, j = Var("i", "int32"), Var("j", "int32")
-        made, _ = self.score(index(0), i, j, _of(self.scores, i, j))
+        made, _ = self.score(index(0), i, j, element(self.scores, i, j))
         if isinstance(made, E.Mul) and isinstance(made.a, BufferLoad) and isinstance(made.b, FloatImm):
             return made.b.value if 0 < made.b.value < math.inf else None
         return 1.0 if isinstance(made, BufferLoad) else None
@@ -196,7 +209,7 @@ class _Writer:
     ) -> Stmt:
         """Rows of an operand to shared memory, 0 beyond `sizes`."""
         value = fill(operand, head, first, sizes)
-        return self.over("row column", _shape(target), lambda i, j: _set(target, (i, j), value(i, j)))
+        return self.over("row column", _shape(target), lambda i, j: assign(target, (i, j), value(i, j)))
 
     def tile(self, head: Var, first: PrimExpr, group: Var) -> Stmt:
         """The queries from `first` on, 64 for each warpgroup."""
@@ -227,12 +240,12 @@ class _Writer:
 
         return block("attention", seq(
             self.copy(self.query_shared, flash.query, flash.of_scores(head), first, (s["M"], s["D"])),
-            self.over("row", (LINE,), lambda i: _set(self.largest, (i,), E.const(-math.inf, WIDE))),
-            self.over("row", (LINE,), lambda i: _set(self.total, (i,), _zero())),
+            self.over("row", (LINE,), lambda i: assign(self.largest, (i,), E.const(-math.inf, WIDE))),
+            self.over("row", (LINE,), lambda i: assign(self.total, (i,), zero())),
             keys(index(0)),
             *self.products(own),
             *self.softmax(head, row, index(0)),
-            self.over("row e", (LINE, self.width), lambda i, e: _set(self.weighted, (i, e), _zero())),
+            self.over("row e", (LINE, self.width), lambda i, e: assign(self.weighted, (i, e), zero())),
             self.to_weights(),
             loop("key_tile", after, step, annotations={COPIED_STAGES: self.stages, TURNS: self.turns}),
             values(after),
@@ -247,34 +260,34 @@ class _Writer:
     def products(self, own: PrimExpr) -> list[Stmt]:
         """scores = query * key; what the softmax begins with."""
         return [
-            self.over("row", (LINE,), lambda i: _set(self.larger, (i,), _of(self.largest, i))),
-            self.over("row key", (LINE, self.keys), lambda i, j: _set(self.scores, (i, j), _zero())),
-            self.over("row key d", (LINE, self.keys, self.depth), lambda i, j, d: _add(self.scores, (i, j), E.mul(
-                _wide(self.query_shared, E.add(own, i), d), _wide(self.key_shared, j, d)))),
+            self.over("row", (LINE,), lambda i: assign(self.larger, (i,), element(self.largest, i))),
+            self.over("row key", (LINE, self.keys), lambda i, j: assign(self.scores, (i, j), zero())),
+            self.over("row key d", (LINE, self.keys, self.depth), lambda i, j, d: add_to(self.scores, (i, j), E.mul(
+                wide(self.query_shared, E.add(own, i), d), wide(self.key_shared, j, d)))),
         ]  # fmt: skip
 
     def sums(self) -> Stmt:
         """weighted += weights * value."""
-        return self.over("row e k", (LINE, self.width, self.keys), lambda i, e, k: _add(self.weighted, (i, e), E.mul(
-            _wide(self.weights, i, k), _wide(self.value_shared, k, e))))  # fmt: skip
+        return self.over("row e k", (LINE, self.width, self.keys), lambda i, e, k: add_to(self.weighted, (i, e), E.mul(
+            wide(self.weights, i, k), wide(self.value_shared, k, e))))  # fmt: skip
 
     def softmax(self, head: Var, first: PrimExpr, first_key: PrimExpr) -> list[Stmt]:
         """Scores to powers; the largest score and the sum of powers so far."""
         whole = (LINE, self.keys)
 
         def rows(target: Buffer, value: Callable[[Var], PrimExpr]) -> Stmt:
-            return self.over("row", (LINE,), lambda i: _set(target, (i,), value(i)))
+            return self.over("row", (LINE,), lambda i: assign(target, (i,), value(i)))
 
         return [
             *self.arguments(head, first, first_key),
-            self.over("row key", whole, lambda i, j: _set(
-                self.larger, (i,), NumberMax(_of(self.larger, i), _of(self.scores, i, j)))),
-            rows(self.base, lambda i: E.mul(safe(_of(self.larger, i)), self.exponent())),
+            self.over("row key", whole, lambda i, j: assign(
+                self.larger, (i,), NumberMax(element(self.larger, i), element(self.scores, i, j)))),
+            rows(self.base, lambda i: E.mul(safe(element(self.larger, i)), self.exponent())),
             rows(self.factor, lambda i: self.power(self.largest, i, (i,))),
-            rows(self.largest, lambda i: _of(self.larger, i)),
-            self.over("row key", whole, lambda i, j: _set(self.scores, (i, j), self.power(self.scores, i, (i, j)))),
-            rows(self.total, lambda i: E.mul(_of(self.total, i), _of(self.factor, i))),
-            self.over("row key", whole, lambda i, j: _add(self.total, (i,), _of(self.scores, i, j))),
+            rows(self.largest, lambda i: element(self.larger, i)),
+            self.over("row key", whole, lambda i, j: assign(self.scores, (i, j), self.power(self.scores, i, (i, j)))),
+            rows(self.total, lambda i: E.mul(element(self.total, i), element(self.factor, i))),
+            self.over("row key", whole, lambda i, j: add_to(self.total, (i,), element(self.scores, i, j))),
         ]  # fmt: skip
 
     def arguments(self, head: Var, first: PrimExpr, first_key: PrimExpr) -> list[Stmt]:
@@ -286,17 +299,17 @@ class _Writer:
 
         def over(is_masked: bool) -> Stmt:
             def store(i: Var, j: Var) -> Stmt:
-                column, product = E.add(first_key, j), _of(self.scores, i, j)
+                column, product = E.add(first_key, j), element(self.scores, i, j)
                 made, sees = self.score(head, E.add(first, i), column, product)
                 made = made if self.scale is None else product
                 if is_masked and sees is not None:
                     made = Select(sees, made, E.const(-math.inf, WIDE))
-                return _set(self.scores, (i, j), seen(self.flash, column, made, self.keys) if is_masked else made)
+                return assign(self.scores, (i, j), seen(self.flash, column, made, self.keys) if is_masked else made)
 
             return self.over("row key", (LINE, self.keys), store)
 
         i, j = Var("i", "int32"), Var("j", "int32")
-        _, sees = self.score(head, i, j, _of(self.scores, i, j))
+        _, sees = self.score(head, i, j, element(self.scores, i, j))
         if self.flash.shift is not None and sees is None:
             return [over(True)]
         meets = [] if sees is None else [E.compare(E.LT, self.flash.last_key(first), last)]
@@ -313,17 +326,17 @@ class _Writer:
 
     def power(self, buffer: Buffer, i: Var, at: tuple[PrimExpr, ...]) -> PrimExpr:
         """exp(score - base); the base is scaled for powers of two already."""
-        return Call(EXP2_APPROX, (E.sub(E.mul(_of(buffer, *at), self.exponent()), _of(self.base, i)),), WIDE)
+        return Call(EXP2_APPROX, (E.sub(E.mul(element(buffer, *at), self.exponent()), element(self.base, i)),), WIDE)
 
     def rescaled(self) -> Stmt:
         """The sums so far in terms of the largest score so far."""
-        return self.over("row e", (LINE, self.width), lambda i, e: _set(
-            self.weighted, (i, e), E.mul(_of(self.weighted, i, e), _of(self.factor, i))))  # fmt: skip
+        return self.over("row e", (LINE, self.width), lambda i, e: assign(
+            self.weighted, (i, e), E.mul(element(self.weighted, i, e), element(self.factor, i))))  # fmt: skip
 
     def to_weights(self) -> Stmt:
         """The powers as the first operand of the second product."""
-        return self.over("row k", (LINE, self.keys), lambda i, k: _set(
-            self.weights, (i, k), E.cast(self.flash.dtype, _of(self.scores, i, k))))  # fmt: skip
+        return self.over("row k", (LINE, self.keys), lambda i, k: assign(
+            self.weights, (i, k), E.cast(self.flash.dtype, element(self.scores, i, k))))  # fmt: skip
 
     def end(self, head: Var, first: PrimExpr) -> Stmt:
         """The result, from both sums."""
@@ -331,7 +344,7 @@ class _Writer:
 
         def store(i: Var, e: Var) -> Stmt:
             row = E.add(first, i)
-            value, indices = self.flash.result(head, row, e, _of(self.weighted, i, e), _of(self.total, i))
+            value, indices = self.flash.result(head, row, e, element(self.weighted, i, e), element(self.total, i))
             stmt = BufferStore(self.flash.out, value, indices)
             return IfThenElse(E.compare(E.LT, row, index(s["M"])), stmt) if s["M"] % self.rows else stmt
 
@@ -344,23 +357,3 @@ def _matrix(name: str, rows: int, columns: int, dtype: str, scope: str) -> Buffe
 
 def _shape(buffer: Buffer) -> tuple[int, ...]:
     return tuple(const_int(s) or 0 for s in buffer.shape)
-
-
-def _of(buffer: Buffer, *at: PrimExpr) -> BufferLoad:
-    return BufferLoad(buffer, at)
-
-
-def _wide(buffer: Buffer, *at: PrimExpr) -> PrimExpr:
-    return E.cast(WIDE, BufferLoad(buffer, at))
-
-
-def _set(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
-    return BufferStore(buffer, value, at)
-
-
-def _add(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
-    return BufferStore(buffer, E.add(BufferLoad(buffer, at), value), at)
-
-
-def _zero() -> PrimExpr:
-    return E.const(0.0, WIDE)
