@@ -67,6 +67,11 @@ class Guarded:
         return data
 
 
+def has_same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two row-major arrays of one shape and type are equal, bit by bit."""
+    return bool((a.reshape(-1).view(np.uint8) == b.reshape(-1).view(np.uint8)).all())
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """An argument on the device, and the values that it has to keep."""
@@ -77,7 +82,7 @@ class Input:
     def is_unchanged(self) -> bool:
         """Whether a candidate has left it alone."""
         found = self.memory.read(self.values.shape, str(self.values.dtype))
-        return found.tobytes() == self.values.tobytes() and self.memory.guards_hold()
+        return has_same_bytes(found, self.values) and self.memory.guards_hold()
 
 
 class DeviceLoaded:
@@ -98,6 +103,7 @@ class DeviceLoaded:
         self._words = Guarded(driver, WORDS * 8 * len(kernel.checks)) if kernel.checks else None  # written, never read
         self._addresses = [*places[0], places[1], *([self._words.address] if self._words is not None else [])]
         self._graph: Callable[[], None] | Literal[False] | None = None
+        self.right: dict[int, np.ndarray] = {}  # by their numbers, outputs that were found right
 
     def _call(self, number: int) -> None:
         for _ in range(number):
@@ -200,9 +206,12 @@ class DeviceBench:
             if not loaded.outputs[j].guards_hold():
                 raise CandidateError(Status.WRONG_RESULT, f"wrote beside its output '{arg.name}'")
             found, expected = loaded.outputs[j].read(arg.shape, arg.dtype), np.asarray(self._reference.outputs[j])
+            if j in loaded.right and has_same_bytes(found, loaded.right[j]):
+                continue
             verdict = self._compare(j, arg, found, expected.reshape(arg.shape), options)
             if verdict.status is not Status.OK:
                 raise CandidateError(verdict.status, verdict.text)
+            loaded.right[j] = found
         if not loaded.scratch.guards_hold():
             raise CandidateError(Status.WRONG_RESULT, "wrote beside its scratch memory")
 
