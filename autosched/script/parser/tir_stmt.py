@@ -40,6 +40,9 @@ LOOPS = {
 }  # fmt: skip
 
 
+THREAD_NOTES = ("thread_extent", "virtual_thread")  # keys of T.attr
+
+
 @dataclass(frozen=True, slots=True)
 class EnvThread:
     """A thread axis that `T.env_thread` names, before `T.launch_thread` says how many threads there are."""
@@ -110,8 +113,16 @@ class StmtReader:
                 case ast.Expr(value=ast.Call() as call) if self.state.called(call, "T") == "launch_thread":
                     return self._thread("tx", call, rest)
                 case ast.Expr(value=ast.Call() as call) if self.state.called(call, "T") == "attr":
-                    return self.body(rest)  # notes for passes that are not run here
+                    self._note(call)
+                    return self.body(rest)
         return None
+
+    def _note(self, call: ast.Call) -> None:
+        """A note for passes that are not run here is passed over; one that binds a thread is refused."""
+        args = arguments(self.state, call, "node", "attr_key", "value", required=3)
+        key = values.string(self.state, args["attr_key"])
+        if key in THREAD_NOTES:
+            raise self.state.error(call, f"T.attr(…, '{key}', …) binds a thread: use T.launch_thread(…)")
 
     def _assigned(self, name: str, value: ast.expr, rest: Sequence[ast.stmt]) -> Stmt:
         """`name = …` and the statements behind it."""
@@ -212,7 +223,8 @@ class StmtReader:
                 return self._allocate(name.id, call, body)
             if called == "launch_thread":
                 return self._thread(name.id if isinstance(name, ast.Name) else "tx", call, body)
-            if called == "attr":  # notes for passes that are not run here
+            if called == "attr":
+                self._note(call)
                 return self.scoped_body(body)
             if called == "LetStmt" and isinstance(name, ast.Name):
                 args = arguments(self.state, call, "value", required=1)

@@ -113,6 +113,10 @@ def test_a_block_uses_the_threads_around():
         ),
         ('    tx = T.env_thread("threadIdx.x")\n    B[0, tx] = A[0, tx]', "tx"),
         ("    T.launch_thread(tx, 32)\n    B[0, 0] = A[0, 0]", "tx|string"),
+        (
+            '    tx = T.env_thread("threadIdx.x")\n    T.attr(tx, "thread_extent", 32)\n    B[0, tx] = A[0, tx]',
+            "launch_thread",
+        ),
     ],
 )
 def test_what_is_refused(text, why):
