@@ -298,7 +298,7 @@ class WarpgroupWindow:
         if target.gpu.arch != ARCH:
             return None
         found = find_window(func)
-        if found is None or not takes(func, found.form.dtype):
+        if found is None or found.form.dtype == "int8" or not takes(func, found.form.dtype):
             return None
         s = {**found.sizes, "bytes": item_bytes(found.form.dtype)}
         places = s["KH"] * s["KW"]
