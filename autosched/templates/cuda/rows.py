@@ -132,7 +132,7 @@ class RowReduction:
             else:
                 _share_row(sch, each, row, config["block_size"], config["vector"])
         made = sch.func
-        if config["held"]:
+        if config["held"] and config["block_size"] >= LEAST_THREADS:
             words = held.steps * held.vector * len(copies) * -(-_widest(anchor) // 4)
             threads = config["block_size"] * dividing(config["together"], anchor.sizes["rows"])
             made = made.with_attr({MIN_BLOCKS: _blocks_at_once(threads, words, target.gpu)})
@@ -142,7 +142,8 @@ class RowReduction:
 def _blocks_at_once(threads: int, words: int, gpu: GpuFacts) -> int:
     """Blocks that an SM shall hold, where a thread keeps so many words: what is loaded early must not take their place.
 
-    LayerNorm takes 48 registers of a thread, gamma and beta waiting in them for the sums, where 40 will do.
+    LayerNorm takes 48 registers of a thread, gamma and beta waiting in them for the sums, where 40 will do. Of few threads
+    there are as many blocks as an SM takes at all, which says nothing of their registers.
     """
     return max(1, gpu.blocks_per_sm(threads, min(gpu.max_registers_per_thread, OTHER_REGISTERS + words), 0))
 
