@@ -142,8 +142,8 @@ class RowReduction:
 def _blocks_at_once(threads: int, words: int, gpu: GpuFacts) -> int:
     """Blocks that an SM shall hold, where a thread keeps so many words: what is loaded early must not take their place.
 
-    LayerNorm takes 48 registers of a thread, gamma and beta waiting in them for the sums, where 40 will do. Of few threads
-    there are as many blocks as an SM takes at all, which says nothing of their registers.
+    LayerNorm takes 48 registers of a thread, gamma and beta waiting in them for the sums, where 40 will do. Of few
+    threads there are as many blocks as an SM takes at all, which says nothing of their registers.
     """
     return max(1, gpu.blocks_per_sm(threads, min(gpu.max_registers_per_thread, OTHER_REGISTERS + words), 0))
 
