@@ -33,7 +33,19 @@ from autosched.templates.cuda.threads import (
     THREAD_Y,
     power_of_two_above,
 )  # fmt: skip
-from autosched.templates.flash import WIDE, Flash, fill, find_flash, padded, safe, seen
+from autosched.templates.flash import (
+    WIDE,
+    Flash,
+    add_to,
+    assign,
+    element,
+    fill,
+    find_flash,
+    padded,
+    safe,
+    seen,
+    zero,
+)  # fmt: skip
 from autosched.templates.nests import index, lanes, loop, unrolled
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
@@ -163,8 +175,8 @@ class _Writer:
         start = [
             copy_tile(self.query, self.rows, self.depth, queries, threads, vector, not flash.query.is_contiguous),
             unrolled("row", (n,), lambda i: seq(
-                _set(self.largest, (i,), E.const(float("-inf"), WIDE)), _set(self.total, (i,), _zero()))),
-            unrolled("row value", (n, self.groups * self.group), lambda i, e: _set(self.weighted, (i, e), _zero())),
+                assign(self.largest, (i,), E.const(float("-inf"), WIDE)), assign(self.total, (i,), zero()))),
+            unrolled("row value", (n, self.groups * self.group), lambda i, e: assign(self.weighted, (i, e), zero())),
         ]  # fmt: skip
         count = flash.key_tiles(E.add(first, index(self.rows - 1)), self.keys)
         each = -(-s["T"] // (self.keys * self.splits))  # tiles of a part
@@ -211,18 +223,18 @@ class _Writer:
 
         def part(d: Var) -> Stmt:
             def take(target: Buffer, i: Var, source: Buffer, row: PrimExpr) -> Stmt:
-                return lanes(VECTOR, lambda lane: _set(
-                    target, (i, lane), E.cast(WIDE, _of(source, row, E.add(E.mul(d, VECTOR), lane)))))  # fmt: skip
+                return lanes(VECTOR, lambda lane: assign(
+                    target, (i, lane), E.cast(WIDE, element(source, row, E.add(E.mul(d, VECTOR), lane)))))  # fmt: skip
 
             return seq(
                 unrolled("row", (n,), lambda i: take(self.query_part, i, self.query, self.row(i, ty))),
                 unrolled("key", (m,), lambda j: take(self.key_part, j, self.key, self.column(j, tx))),
-                unrolled("d row key", (VECTOR, n, m), lambda k, i, j: _add(
-                    self.scores, (i, j), E.mul(_of(self.query_part, i, k), _of(self.key_part, j, k)))),
+                unrolled("d row key", (VECTOR, n, m), lambda k, i, j: add_to(
+                    self.scores, (i, j), E.mul(element(self.query_part, i, k), element(self.key_part, j, k)))),
             )  # fmt: skip
 
         return [
-            unrolled("row key", (n, m), lambda i, j: _set(self.scores, (i, j), _zero())),
+            unrolled("row key", (n, m), lambda i, j: assign(self.scores, (i, j), zero())),
             loop("d", self.depth // VECTOR, part),
         ]
 
@@ -234,32 +246,33 @@ class _Writer:
             column = E.add(first_key, self.column(j, tx))
             row = E.add(first, self.row(i, ty))
             made = self.flash.score(head, _inside(row, self.s["M"], self.rows), _inside(column, self.s["T"], self.keys),
-                                    _of(self.scores, i, j))  # fmt: skip
-            return _set(self.scores, (i, j), seen(self.flash, column, made, self.keys))
+                                    element(self.scores, i, j))  # fmt: skip
+            return assign(self.scores, (i, j), seen(self.flash, column, made, self.keys))
 
         def rescale(i: Var) -> Stmt:
-            base = safe(_of(self.larger, i))
+            base = safe(element(self.larger, i))
             return seq(
-                _set(self.factor, (i,), _exp(E.sub(_of(self.largest, i), base))),
-                _set(self.largest, (i,), _of(self.larger, i)),
-                _set(self.larger, (i,), base),
+                assign(self.factor, (i,), _exp(E.sub(element(self.largest, i), base))),
+                assign(self.largest, (i,), element(self.larger, i)),
+                assign(self.larger, (i,), base),
             )
 
         return [
             unrolled("row key", (n, m), argument),
-            unrolled("row", (n,), lambda i: _set(self.part, (i,), _of(self.scores, i, index(0)))),
-            unrolled("row key", (n, m), lambda i, j: _set(
-                self.part, (i,), E.maximum(_of(self.part, i), _of(self.scores, i, j)))),
-            unrolled("row", (n,), lambda i: _set(self.part, (i,), _lanes("max", _of(self.part, i), self.tx))),
-            unrolled("row", (n,), lambda i: _set(
-                self.larger, (i,), E.maximum(_of(self.largest, i), _of(self.part, i)))),
+            unrolled("row", (n,), lambda i: assign(self.part, (i,), element(self.scores, i, index(0)))),
+            unrolled("row key", (n, m), lambda i, j: assign(
+                self.part, (i,), E.maximum(element(self.part, i), element(self.scores, i, j)))),
+            unrolled("row", (n,), lambda i: assign(self.part, (i,), _lanes("max", element(self.part, i), self.tx))),
+            unrolled("row", (n,), lambda i: assign(
+                self.larger, (i,), E.maximum(element(self.largest, i), element(self.part, i)))),
             unrolled("row", (n,), rescale),
-            unrolled("row key", (n, m), lambda i, j: _set(
-                self.scores, (i, j), _exp(E.sub(_of(self.scores, i, j), _of(self.larger, i))))),
-            unrolled("row", (n,), lambda i: _set(self.total, (i,), E.mul(_of(self.total, i), _of(self.factor, i)))),
-            unrolled("row key", (n, m), lambda i, j: _add(self.total, (i,), _of(self.scores, i, j))),
+            unrolled("row key", (n, m), lambda i, j: assign(
+                self.scores, (i, j), _exp(E.sub(element(self.scores, i, j), element(self.larger, i))))),
+            unrolled("row", (n,), lambda i: assign(
+                self.total, (i,), E.mul(element(self.total, i), element(self.factor, i)))),
+            unrolled("row key", (n, m), lambda i, j: add_to(self.total, (i,), element(self.scores, i, j))),
             unrolled("row key", (n, m), lambda i, j: BufferStore(
-                self.weights, _of(self.scores, i, j), (self.row(i, ty), self.column(j, tx)))),
+                self.weights, element(self.scores, i, j), (self.row(i, ty), self.column(j, tx)))),
         ]  # fmt: skip
 
     def sums(self, ty: Var, tx: Var) -> list[Stmt]:
@@ -269,26 +282,26 @@ class _Writer:
         def part(t: Var) -> Stmt:
             def key(k: PrimExpr) -> Stmt:
                 def take(g: Var) -> Stmt:
-                    return lanes(self.group, lambda lane: _set(
+                    return lanes(self.group, lambda lane: assign(
                         self.value_part, (E.add(E.mul(g, self.group), lane),), E.cast(WIDE, BufferLoad(
                             self.value, (E.add(E.mul(t, VECTOR), k), self.element(g, lane, tx))))))  # fmt: skip
 
                 return seq(
                     unrolled("group", (self.groups,), take),
-                    unrolled("row value", (n, values), lambda i, e: _add(
-                        self.weighted, (i, e), E.mul(_of(self.weight_part, i, k), _of(self.value_part, e)))),
+                    unrolled("row value", (n, values), lambda i, e: add_to(
+                        self.weighted, (i, e), E.mul(element(self.weight_part, i, k), element(self.value_part, e)))),
                 )  # fmt: skip
 
             return seq(
-                unrolled("row", (n,), lambda i: lanes(VECTOR, lambda lane: _set(
+                unrolled("row", (n,), lambda i: lanes(VECTOR, lambda lane: assign(
                     self.weight_part, (i, lane),
                     BufferLoad(self.weights, (self.row(i, ty), E.add(E.mul(t, VECTOR), lane)))))),
                 unrolled("key", (VECTOR,), key),
             )  # fmt: skip
 
         return [
-            unrolled("row value", (n, values), lambda i, e: _set(
-                self.weighted, (i, e), E.mul(_of(self.weighted, i, e), _of(self.factor, i)))),
+            unrolled("row value", (n, values), lambda i, e: assign(
+                self.weighted, (i, e), E.mul(element(self.weighted, i, e), element(self.factor, i)))),
             loop("t", self.keys // VECTOR, part),
         ]  # fmt: skip
 
@@ -303,15 +316,15 @@ class _Writer:
         def store(i: Var, g: Var) -> Stmt:
             row = E.add(first, self.row(i, ty))
 
-            def element(lane: PrimExpr) -> Stmt:
+            def stored(lane: PrimExpr) -> Stmt:
                 e = self.element(g, lane, tx)
-                sums = _of(self.weighted, i, E.add(E.mul(g, self.group), lane))
+                sums = element(self.weighted, i, E.add(E.mul(g, self.group), lane))
                 if self.splits > 1:
-                    return _set(self.part_weighted, (part, head, row, e), sums)
-                value, indices = self.flash.result(head, row, e, sums, _of(self.total, i))
+                    return assign(self.part_weighted, (part, head, row, e), sums)
+                value, indices = self.flash.result(head, row, e, sums, element(self.total, i))
                 return BufferStore(self.flash.out, value, indices)
 
-            stmt = lanes(self.group, element)
+            stmt = lanes(self.group, stored)
             limits = []
             if s["M"] % self.rows:
                 limits.append(E.compare(E.LT, row, index(s["M"])))
@@ -322,14 +335,14 @@ class _Writer:
         def of_part(i: Var) -> Stmt:
             row = E.add(first, self.row(i, ty))
             stmt = seq(
-                _set(self.part_largest, (part, head, row), _of(self.largest, i)),
-                _set(self.part_total, (part, head, row), _of(self.total, i)),
+                assign(self.part_largest, (part, head, row), element(self.largest, i)),
+                assign(self.part_total, (part, head, row), element(self.total, i)),
             )
             limits = [E.compare(E.EQ, tx, index(0)), E.compare(E.LT, row, index(s["M"]))]
             return IfThenElse(E.all_of(*limits), stmt)
 
         return seq(
-            unrolled("row", (n,), lambda i: _set(self.total, (i,), _lanes("add", _of(self.total, i), self.tx))),
+            unrolled("row", (n,), lambda i: assign(self.total, (i,), _lanes("add", element(self.total, i), self.tx))),
             *([unrolled("row", (n,), of_part)] if self.splits > 1 else []),
             unrolled("row group", (n, self.groups), store),
         )
@@ -345,23 +358,23 @@ class _Writer:
             row = E.floormod(E.floordiv(place, index(width)), index(m))
 
             def largest(part: Var) -> Stmt:
-                both = E.maximum(_of(self.all_largest, *at), _of(self.part_largest, part, head, row))
-                return _set(self.all_largest, at, both)
+                both = E.maximum(element(self.all_largest, *at), element(self.part_largest, part, head, row))
+                return assign(self.all_largest, at, both)
 
             def sums(part: Var) -> Stmt:
-                base = safe(_of(self.all_largest, *at))
-                factor = _exp(E.sub(_of(self.part_largest, part, head, row), base))
+                base = safe(element(self.all_largest, *at))
+                factor = _exp(E.sub(element(self.part_largest, part, head, row), base))
                 return seq(
-                    _add(self.all_total, at, E.mul(_of(self.part_total, part, head, row), factor)),
-                    _add(self.all_weighted, at, E.mul(_of(self.part_weighted, part, head, row, e), factor)),
+                    add_to(self.all_total, at, E.mul(element(self.part_total, part, head, row), factor)),
+                    add_to(self.all_weighted, at, E.mul(element(self.part_weighted, part, head, row, e), factor)),
                 )
 
-            sum_of, total = _of(self.all_weighted, *at), _of(self.all_total, *at)
+            sum_of, total = element(self.all_weighted, *at), element(self.all_total, *at)
             value, indices = self.flash.result(head, row, e, sum_of, total)
             stmt = seq(
-                _set(self.all_largest, at, E.const(none, WIDE)),
-                _set(self.all_total, at, _zero()),
-                _set(self.all_weighted, at, _zero()),
+                assign(self.all_largest, at, E.const(none, WIDE)),
+                assign(self.all_total, at, zero()),
+                assign(self.all_weighted, at, zero()),
                 loop("part", self.splits, largest),
                 loop("part", self.splits, sums),
                 BufferStore(self.flash.out, value, indices),
@@ -390,22 +403,6 @@ def _local(name: str, *shape: int) -> Buffer:
 def _between(name: str, *shape: int) -> Buffer:
     """What one launch leaves for the next."""
     return Buffer(name, tuple(map(index, shape)), WIDE)
-
-
-def _of(buffer: Buffer, *at: PrimExpr) -> BufferLoad:
-    return BufferLoad(buffer, at)
-
-
-def _set(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
-    return BufferStore(buffer, value, at)
-
-
-def _add(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
-    return BufferStore(buffer, E.add(BufferLoad(buffer, at), value), at)
-
-
-def _zero() -> PrimExpr:
-    return E.const(0.0, WIDE)
 
 
 def _exp(x: PrimExpr) -> PrimExpr:

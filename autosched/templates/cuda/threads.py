@@ -58,18 +58,21 @@ def bind_tiles(sch: Schedule, m_tile: LoopRV, n_tile: LoopRV, group: int) -> Non
         sch.bind(m_tile, BLOCK_Y)
         sch.bind(n_tile, BLOCK_X)
         return
-    far, near = sch.split(m_tile, [None, group])
-    sch.reorder(far, n_tile, near)
-    sch.bind(sch.fuse(far, n_tile, near), BLOCK_X)
+    sch.bind(_in_groups(sch, m_tile, n_tile, group), BLOCK_X)
 
 
 def turn_tiles(sch: Schedule, m_tile: LoopRV, n_tile: LoopRV, group: int, blocks: int) -> None:
     """Let so many blocks go through all tiles in the order of `bind_tiles`, each through every `blocks`-th one."""
-    far, near = sch.split(m_tile, [None, group])
-    sch.reorder(far, n_tile, near)
-    turn, block = sch.split(sch.fuse(far, n_tile, near), [None, blocks])
+    turn, block = sch.split(_in_groups(sch, m_tile, n_tile, group), [None, blocks])
     sch.reorder(block, turn)
     sch.bind(block, BLOCK_X)
+
+
+def _in_groups(sch: Schedule, m_tile: LoopRV, n_tile: LoopRV, group: int) -> LoopRV:
+    """One loop over all tiles: through `group` tiles of rows, then the next tile of columns."""
+    far, near = sch.split(m_tile, [None, group])
+    sch.reorder(far, n_tile, near)
+    return sch.fuse(far, n_tile, near)
 
 
 def group_of_tiles(count: int) -> int:
