@@ -46,6 +46,8 @@ def run_section(name: str, bench: Bench, out: Path, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     with open(out, "a", encoding="utf-8") as file:
         for case in SECTIONS[name].cases(bench):
+            if not re.search(bench.rows, case.name):
+                continue
             if time.monotonic() > deadline:
                 _write(file, name, Row(case.name, note="left out: no time"))
                 continue
@@ -70,7 +72,7 @@ def seconds_of(names: Sequence[str], at: int, left_s: float, starting_s: float =
     return min(limits[0], (left_s - starting_s * len(limits)) * limits[0] / sum(limits))
 
 
-def run_all(names: Sequence[str], target: str, out: Path, total_s: float) -> None:
+def run_all(names: Sequence[str], bench: Bench, out: Path, total_s: float) -> None:
     """Run sections one after the other, each in its own process; a section that fails costs its rows alone."""
     start = time.monotonic()
     for at, name in enumerate(names):
@@ -79,7 +81,8 @@ def run_all(names: Sequence[str], target: str, out: Path, total_s: float) -> Non
             with open(out, "a", encoding="utf-8") as file:
                 _write(file, name, Row("the whole section", note="left out: no time"))
             continue
-        command = [sys.executable, "-m", "benchmarks.gpu_check", "--section", name, "--target", target]
+        command = [sys.executable, "-m", "benchmarks.gpu_check", "--section", name]
+        command += ["--target", bench.target_text, "--around", str(bench.around), "--rows", bench.rows]
         command += ["--out", str(out), "--limit", f"{limit_s:.0f}"]
         try:
             done = subprocess.run(command, timeout=limit_s + STARTING_S, check=False, cwd=Path(__file__).parents[1])
@@ -139,6 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--prepare", default="", metavar="TARGET", help="only build into the kernel cache; needs no GPU"
     )
+    parser.add_argument("--around", type=int, default=0, metavar="N", help="measure N configurations near defaults too")
+    parser.add_argument("--rows", default="", metavar="REGEX", help="only rows whose name this matches")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--section", help=argparse.SUPPRESS)
     parser.add_argument("--target", default="", help=argparse.SUPPRESS)
@@ -147,11 +152,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = options.only.split(",") if options.only else list(SECTIONS)
     if unknown := sorted(set(names) - SECTIONS.keys()):
         parser.error(f"no section {unknown[0]}: there are {', '.join(SECTIONS)}")
+    near: dict[str, Any] = {"around": options.around, "rows": options.rows}
     if options.section:
-        run_section(options.section, Bench(options.target), options.out, options.limit)
+        run_section(options.section, Bench(options.target, **near), options.out, options.limit)
         return 0
     if options.prepare:
-        bench = Bench(options.prepare, only_builds=True)
+        bench = Bench(options.prepare, only_builds=True, **near)
         for name in (name for name in names if name not in MEASURE_BUILDING):
             run_section(name, bench, options.out or Path(os.devnull), 3600.0)
         return 0
@@ -160,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         out.unlink(missing_ok=True)
         with emulated():
             for name in names:
-                run_section(name, Bench("nvidia/nvidia-h200", is_tiny=True), out, 3600.0)
+                run_section(name, Bench("nvidia/nvidia-h200", is_tiny=True, **near), out, 3600.0)
         print(tables(out, "Emulated: the numbers mean nothing"))
         return 0
     try:
@@ -174,9 +180,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out.unlink(missing_ok=True)
     os.environ.setdefault("AUTOSCHED_TUNE", "off")
     if options.together:
-        run_together(names, Bench(target), out, options.seconds)
+        run_together(names, Bench(target, **near), out, options.seconds)
     else:
-        run_all(names, target, out, options.seconds)
+        run_all(names, Bench(target, **near), out, options.seconds)
     capability = ".".join(map(str, driver.compute_capability))
     head = f"{driver.name}, compute capability {capability}, target {target}; {limits()}normal random numbers"
     head += f"; {datetime.date.today().isoformat()}" + (f", commit {commit()}" if commit() else "")

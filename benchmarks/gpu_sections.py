@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import gzip
+import itertools
 import os
 import re
 import shutil
@@ -29,16 +30,18 @@ from autosched.relax.op.registry import get_op
 from autosched.runtime import array, cuda
 from autosched.runtime.cuda.devices import driver_of
 from autosched.runtime.dynamic import DynamicExecutable
-from autosched.space import Config
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config, space_for, templates_for
+from autosched.templates.base import Estimates
 from autosched.templates.tf32 import SHARE, TF32, allows_tf32, with_tf32
 from autosched.tir import PrimFunc, Var
 from autosched.topi.sort import argsort, cumsum, take_along
 from benchmarks.machine import RESULTS
 
 ROUNDS, ROUND_S, MOST_CALLS = 7, 0.01, 200
+AROUND_S = 8.0  # for the configurations near one default
 PEER_ERROR = 2e-2  # of the largest number: sums of float16 in another order are within it
 SANITIZER_S = 30  # for each of its tools
 TUNING_S = 12.0  # the budget of a function
@@ -99,11 +102,15 @@ class Bench:
 
     is_tiny      on the emulator, for the code's sake
     only_builds  cases end, by `Prepared`, as soon as their kernels are built
+    around       how many configurations near the defaults are measured besides
+    rows         a regular expression that the names of cases hold
     """
 
     target_text: str
     is_tiny: bool = False
     only_builds: bool = False
+    around: int = 0
+    rows: str = ""
 
     @property
     def target(self) -> Target:
@@ -194,7 +201,9 @@ def torch_replayed(torch: Any, call: Callable[[], Any]) -> Callable[[int], float
     return lambda number: torch_seconds(torch, graph(number).replay, 1)
 
 
-def in_turn(bench: Bench, ours: Callable[[int], float], peer: Callable[[int], float] | None) -> tuple[float, Any]:
+def in_turn(
+    bench: Bench, ours: Callable[[int], float], peer: Callable[[int], float] | None, rounds: int = ROUNDS
+) -> tuple[float, Any]:
     """Median seconds of a call of both, measured in turn."""
     ours(1)
     number = 1 if bench.is_tiny else max(1, min(MOST_CALLS, int(ROUND_S / max(ours(3) / 3, 1e-7))))
@@ -202,7 +211,7 @@ def in_turn(bench: Bench, ours: Callable[[int], float], peer: Callable[[int], fl
     if peer is not None:
         peer(number)
     times: tuple[list[float], list[float]] = [], []
-    for _ in range(2 if bench.is_tiny else ROUNDS):
+    for _ in range(2 if bench.is_tiny else rounds):
         times[0].append(ours(number) / number)
         if peer is not None:
             times[1].append(peer(number) / number)
@@ -222,6 +231,9 @@ def against(
     flops: float = 0, size_bytes: float = 0,
 ) -> list[Row]:  # fmt: skip
     """A function beside PyTorch's on the same data: `peer` gives, of torch and its inputs, what is called."""
+    if bench.only_builds:
+        for _ in _measure_around(bench, name, func, []):
+            pass
     function, arrays = prepared(bench, func)
     torch, timed, note = bench.torch, None, ""
     if torch is not None and peer is not None:
@@ -233,7 +245,59 @@ def against(
     rate = (
         f"{flops / ours / 1e12:.2f} TFLOP/s" if flops else f"{size_bytes / ours / 1e9:.0f} GB/s" if size_bytes else ""
     )
-    return [Row(name, ours, theirs, rate, note)]
+    return [Row(name, ours, theirs, rate, note), *_measure_around(bench, name, func, arrays)]
+
+
+def _measure_around(bench: Bench, name: str, func: PrimFunc, arrays: list[Any]) -> Iterator[Row]:
+    """Configurations near the defaults of the templates that match, on the same data; wrong ones say so."""
+    torch, deadline = bench.torch, time.monotonic() + AROUND_S
+    expected = torch.from_dlpack(arrays[-1]).clone() if torch is not None and bench.around else None
+    for config in near_defaults(func, bench.target, bench.around):
+        what, note = f"{name}: {config}", ""
+        try:
+            scheduled = apply_config(func, config, bench.target).func
+            entry = autosched.build(scheduled, target=bench.target, records=FallbackContext()).entry_func
+            if bench.only_builds:
+                continue
+            if expected is not None:
+                entry(*arrays)
+                note = difference(torch, torch.from_dlpack(arrays[-1]), expected)
+            yield Row(what, in_turn(bench, replayed(entry, arrays), None, rounds=3)[0], note=note)
+        except AutoschedError as problem:
+            yield Row(what, note=f"{type(problem).__name__}: {problem.line[:150]}")
+        if not bench.only_builds and time.monotonic() > deadline:
+            return
+
+
+def near_defaults(func: PrimFunc, target: Target, most: int) -> list[Config]:
+    """At most so many configurations that differ from a template's default in one knob or two.
+
+    Templates take turns, but for those whose default is estimated to take more than twice the time of the best.
+    """
+    matches = templates_for(func, target) if most else ()
+    defaults = [(t, anchor, t.default(anchor, target)) for t, anchor in matches]
+    cycles = [t.estimate(a, config, target) if isinstance(t, Estimates) else None for t, a, config in defaults]
+    most_cycles = 2 * min((known for known in cycles if known is not None), default=0.0)
+    queues = [
+        _near(template.space(anchor, target), config)
+        for (template, anchor, config), estimate in zip(defaults, cycles, strict=True)
+        if estimate is None or estimate <= most_cycles
+    ]
+    taken = itertools.chain.from_iterable(itertools.zip_longest(*queues))
+    return list(itertools.islice((config for config in taken if config is not None), most))
+
+
+def _near(space: ConfigSpace, start: Config) -> Iterator[Config]:
+    """The configuration itself, those that differ in one knob, and those that differ in two, in a random order."""
+    rng, seen = np.random.default_rng(0), {start}
+    yield start
+    once = space.neighbours(start)
+    once = [once[i] for i in rng.permutation(len(once))]
+    twice = [near for config in once for near in space.neighbours(config)]
+    for config in [*once, *(twice[i] for i in rng.permutation(len(twice)))]:
+        if config not in seen:
+            seen.add(config)
+            yield config
 
 
 # Functions

@@ -11,7 +11,7 @@ pytest.importorskip("numba_cuda", reason="the CUDA packages are an extra")
 
 from autosched.target.cuda_host import has_cuda_driver
 from benchmarks import gpu_check
-from benchmarks.gpu_sections import SECTIONS, Row
+from benchmarks.gpu_sections import SECTIONS, Bench, Row
 
 QUICK = ("overhead", "small-m")
 
@@ -63,5 +63,14 @@ def test_every_section_has_time_though_all_before_it_take_theirs() -> None:
 def test_a_section_that_does_not_end_costs_itself_alone(tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
     out.touch()
-    gpu_check.run_all(["overhead", "simt"], "cpu", out, 1.0)  # no time for either
+    gpu_check.run_all(["overhead", "simt"], Bench("cpu"), out, 1.0)  # no time for either
     assert [row.note for row in rows_of(out)] == ["left out: no time"] * 2
+
+
+def test_configurations_near_a_default_are_measured_beside_it(tmp_path: Path) -> None:
+    out = tmp_path / "gpu.jsonl"
+    asked = ["--emulate", "--only", "simt", "--rows", "^float32 16³$", "--around", "3", "--out", str(out)]
+    assert gpu_check.main(asked) == 0
+    names = [json.loads(line)["what"] for line in out.read_text().splitlines()]
+    assert names[0] == "float32 16³" and len(set(names)) == 4
+    assert all(name.startswith("float32 16³: ") for name in names[1:])
