@@ -13,7 +13,7 @@ from autosched.driver.tasks import extract_tasks
 from autosched.frontend.onnx import from_onnx
 from autosched.records.package import read_package
 from autosched.records.shipped import ShippedReader
-from autosched.target import Target, host_cpu
+from autosched.target import CacheSizes, Target, host_cpu
 from autosched.templates import template_versions
 from benchmarks.light import load_light
 
@@ -30,10 +30,16 @@ def test_a_package_is_whole_and_of_today(path: Path) -> None:
     assert not stale, "tune again, or take them out"
 
 
-@pytest.mark.parametrize(("maker", "is_used"), [("AuthenticAMD", True), ("AnotherMaker", False)])
-def test_a_build_uses_what_is_shipped(maker: str, is_used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the machine's maker is that of the machines which the logs were made on."""
-    machine = dataclasses.replace(host_cpu(), vendor=maker, model_name="some CPU")
+@pytest.mark.parametrize(
+    ("maker", "generation", "is_used"),
+    [("AuthenticAMD", 25, True), ("AuthenticAMD", 26, False), ("AnotherMaker", 25, False)],
+)
+def test_a_build_uses_what_is_shipped(
+    maker: str, generation: int, is_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the machine's cores are of the maker and generation of those which the logs were made on."""
+    caches = CacheSizes(32 << 10, 512 << 10, 7 << 20)  # of no machine that the logs were made on
+    machine = dataclasses.replace(host_cpu(), vendor=maker, family=generation, model_name="some CPU", cache=caches)
     monkeypatch.setattr(autosched.target.target, "host_cpu", lambda: machine)
     target = Target("llvm -mcpu=x86-64-v3")
     reader = resolve_records([ShippedReader(LOGS)])

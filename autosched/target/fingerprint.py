@@ -29,8 +29,8 @@ class Fingerprint(ABC):
         """The class of devices that shipped logs are made for, such as "x86-64-v3" or "sm_90"."""
 
     @property
-    def maker(self) -> str:
-        """Who made the device, where that says something of what is fast on it; "" where nobody knows."""
+    def generation(self) -> str:
+        """The maker and its generation of cores, which say something of what is fast on them; "" if unknown."""
         return ""
 
     @property
@@ -106,8 +106,8 @@ class CpuFingerprint(Fingerprint):
     cores: int
 
     @property
-    def maker(self) -> str:
-        return "" if self.vendor in NO_MAKERS else self.vendor
+    def generation(self) -> str:
+        return "" if self.vendor in NO_MAKERS else f"{self.vendor} {self.cpu_family}"
 
     @property
     def family(self) -> str:

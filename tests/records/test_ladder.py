@@ -82,8 +82,9 @@ def test_only_shipped_logs_go_by_family() -> None:
     cousin = RUNGS[4][0]
     assert "another device" in choose([cousin], TASK, "log").reason
     assert choose([cousin], TASK, "log", by_family=True).trust is Trust.ELSEWHERE
-    another = tuned(6, vendor="AnotherMaker", l2_bytes=OTHER_L2)
-    assert "another device" in choose([another], TASK, "log", by_family=True).reason
+    for generation in ({"vendor": "AnotherMaker"}, {"cpu_family": 99}):
+        another = tuned(6, **generation, l2_bytes=OTHER_L2)
+        assert "another device" in choose([another], TASK, "log", by_family=True).reason
     unknown = tuned(7, vendor="x86_64", l2_bytes=OTHER_L2)
     assert choose([unknown], TASK, "log", by_family=True).trust is Trust.ELSEWHERE
 
