@@ -169,6 +169,7 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "tensor cores attention 512 d128": lambda: _attention(512, 512, 128, "bfloat16"),
     "tensor cores attention 77x300 d40": lambda: _attention(77, 300, 40, "float16"),
     "attention 1x2048 d64 float16": lambda: _attention(1, 2048, 64, "float16"),
+    "attention 4x1000 d100 float16 causal": lambda: _attention(4, 1000, 100, "float16", "BottomRight"),
     "conv 3x3 56x56 64-64": lambda: _conv(64, 56, 64, 3, 1),
     "conv 3x3 s2 56x56 64-128": lambda: _conv(64, 56, 128, 3, 2),
     "conv 1x1 14x14 256-1024": lambda: _conv(256, 14, 1024, 1, 1),

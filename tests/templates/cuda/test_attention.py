@@ -134,7 +134,8 @@ def test_keys_in_parts(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_few_queries_of_a_long_cache_are_shared_by_the_whole_device(dtype: str) -> None:
-    case = Case(2, 530, 16, causal="BottomRight", dtype=dtype)
+    """Keys whose elements lie apart are left to shared memory."""
+    case = Case(2, 530, 16, causal="BottomRight", dtype=dtype, layouts=("BSHD", "BHDS", "BSHD", "BSHD"))
     func = case.func()
     config = default_config(func, TARGET)
     assert config.template == "attention" and config["splits"] > 1
@@ -151,6 +152,52 @@ def test_few_queries_of_a_long_cache_are_shared_by_the_whole_device(dtype: str) 
     assert results[0].tobytes() == results[1].tobytes()
     tolerance = 1e-4 if dtype == "float32" else 2e-3
     np.testing.assert_allclose(results[0], case.expected(*inputs), rtol=tolerance, atol=tolerance)
+
+
+QUERY_CASES = {
+    "one": (Case(1, 500, 128, heads=3, layouts=("BHSD",) * 4, dtype="float16"), None),
+    "odd": (Case(3, 530, 20, 13), (2, 2, 4)),
+    "lanes without elements": (Case(3, 530, 36, 100, dtype="float16"), (4, 2, 8)),
+    "cache": (Case(2, 530, 16, causal="BottomRight", dtype="bfloat16"), None),
+    "parts without keys": (Case(4, 300, 16, causal="TopLeft", dtype="float16"), (2, 1, 4)),
+    "window": (Case(4, 130, 16, causal="BottomRight", window=7), (2, 1, 8)),
+    "rows of 0": (Case(4, 130, 16, causal="TopLeft", window=7, zero_rows="nan"), (1, 2, 1)),
+    "bias": (Case(1, 200, 64, bias=(2, 1, 1, 200), batch=2, layouts=("BHSD",) * 4), (4, 4, 2)),
+    "wide": (Case(1, 200, 256, 200, layouts=("BHSD",) * 4), (4, 4, 1)),
+    "many parts": (Case(1, 600, 8, layouts=("BHDS", "BHSD", "BSHD", "BSHD")), (1, 1, 64)),
+}
+
+
+@spread(3, "name, order", [*zip(QUERY_CASES, ("late", "ahead") * 5, strict=True)])
+def test_keys_from_memory_to_registers(name: str, order: str) -> None:
+    case, knobs = QUERY_CASES[name]
+    func = case.func()
+    config = default_config(func, TARGET)
+    assert config.template == "query_attention"
+    if knobs is not None:
+        config = Config("query_attention", dict(zip(("keys", "warps", "splits"), knobs, strict=True)))
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="a").kernel
+    assert len(kernel.launches) == (1 if config["splits"] == 1 else 2)
+    kind = np.dtype(getattr(ml_dtypes, case.dtype, case.dtype))
+    inputs = [x.astype(kind) for x in inputs_of(case, func)]
+    out = np.full(func.buffers[-1].const_shape(), 7).astype(kind)
+    raw = [x.view(np.uint16) if case.dtype == "bfloat16" else x for x in (*inputs, out)]
+    emulate.run_kernel(kernel, raw, order=order)
+    tolerance = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}[case.dtype]
+    np.testing.assert_allclose(
+        out.astype("d"), case.expected(*(x.astype("d") for x in inputs)), rtol=tolerance, atol=tolerance
+    )
+
+
+def test_one_query_keeps_loads_of_16_bytes_under_way() -> None:
+    func = Case(1, 8192, 128, heads=16, layouts=("BHSD",) * 4, dtype="float16").func()
+    target = Target("nvidia/nvidia-h200")
+    config = default_config(func, target)
+    kernel = compile_func(apply_config(func, config, target).func, target, name="a").kernel
+    (blocks, heads, _), _ = (launch.grid for launch in kernel.launches)
+    assert blocks * heads > 2 * target.gpu.sm_count
+    assert kernel.ptx.count("ld.global.nc.v4") >= 2 * config["keys"]
+    assert all(x.spill_bytes == x.stack_bytes == 0 for x in kernel.resources.launches)
 
 
 def test_drawn_configurations() -> None:
