@@ -98,17 +98,36 @@ def _blocks(stmt: Stmt) -> Iterator[Block]:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The points to evaluate: for each iteration variable a range, and whether it is an axis or (a
-    reduction) a number."""
+    """The points to evaluate: for each iteration variable a range.
+
+    picked  of a sample: its variable and, in order, the values that it takes instead of all; the variable's range then
+            counts them
+    """
 
     start: Mapping[Var, int]
     stop: Mapping[Var, int]
+    picked: tuple[Var, Array] | None = None
 
     def extent(self, v: Var) -> int:
         return self.stop[v] - self.start[v]
 
     def narrowed(self, v: Var, start: int, stop: int) -> Grid:
-        return Grid({**self.start, v: start}, {**self.stop, v: stop})
+        return Grid({**self.start, v: start}, {**self.stop, v: stop}, self.picked)
+
+    def picks(self, v: Var, places: Array) -> Grid:
+        """The grid at some values of a variable."""
+        return Grid({**self.start, v: 0}, {**self.stop, v: len(places)}, (v, places))
+
+    def places(self, v: Var) -> Array | None:
+        """The values of a variable that takes some of its range; None where it takes all."""
+        if self.picked is None or self.picked[0] is not v:
+            return None
+        return self.picked[1][self.start[v] : self.stop[v]]
+
+    def ends(self, v: Var) -> tuple[int, int]:
+        """The least and the largest value of a variable."""
+        places = self.places(v)
+        return (self.start[v], self.stop[v] - 1) if places is None else (int(places[0]), int(places[-1]))
 
 
 class _BlockEvaluator:
@@ -125,24 +144,23 @@ class _BlockEvaluator:
         stop = {iv.var: start[iv.var] + E.as_int(iv.dom.extent) for iv in self.block.iter_vars}
         if any(stop[v] <= start[v] for v in self.vars):
             return
-        for part in self.sampled(Grid(start, stop), sample):
-            for grid in self.chunks(part):
-                self.run_grid(grid)
+        for grid in self.chunks(self.sampled(Grid(start, stop), sample)):
+            self.run_grid(grid)
 
-    def sampled(self, grid: Grid, sample: Sample | None) -> list[Grid]:
+    def sampled(self, grid: Grid, sample: Sample | None) -> Grid:
         """The whole grid, or of a large reduction of floats some places along its longest spatial axis."""
         steps = prod(grid.extent(v) for v in self.vars)
         written = [w.buffer for w in self.block.writes]
         if sample is None or steps <= sample.most_steps or not (self.reduce and self.spatial):
-            return [grid]
+            return grid
         if not all(is_float(buffer.dtype) for buffer in written):
-            return [grid]
+            return grid
         for buffer in written:
             self.arrays[buffer].fill(np.nan)
         axis = max(self.spatial, key=grid.extent)
         number = min(grid.extent(axis), max(LEAST_PLACES, grid.extent(axis) * sample.most_steps // steps))
         places = np.random.default_rng(sample.seed).choice(grid.extent(axis), number, replace=False)
-        return [grid.narrowed(axis, first, first + 1) for first in sorted(grid.start[axis] + int(i) for i in places)]
+        return grid.picks(axis, grid.start[axis] + np.sort(places))
 
     def chunks(self, grid: Grid) -> Iterator[Grid]:
         """Cut along spatial axes until no operand is larger than the limit."""
@@ -330,7 +348,8 @@ class _BlockEvaluator:
     def arange(self, v: Var, grid: Grid) -> Array:
         shape = [1] * len(self.vars)
         shape[self.axis[v]] = -1
-        return np.arange(grid.start[v], grid.stop[v]).reshape(shape)
+        places = grid.places(v)
+        return (np.arange(grid.start[v], grid.stop[v]) if places is None else places).reshape(shape)
 
     def load(self, x: BufferLoad, grid: Grid, guarded: bool) -> Array:
         source = self.arrays[x.buffer]
@@ -346,7 +365,7 @@ class _BlockEvaluator:
         return source[tuple(at)]
 
     def strided_view(self, source: Array, indices: Sequence[PrimExpr], grid: Grid) -> Array | None:
-        """The loaded elements without a copy, where all indices are affine and in bounds; else None."""
+        """The loaded elements, of a whole range without a copy, where all indices are affine and in bounds; else None."""
         strides, offset = dict.fromkeys(self.vars, 0), 0
         for index, size, stride in zip(indices, source.shape, source.strides):
             linear = _affine(index)
@@ -355,17 +374,22 @@ class _BlockEvaluator:
             low = high = linear.const
             for c, v in linear.terms.values():
                 assert isinstance(v, Var)
-                ends = (c * grid.start[v], c * (grid.stop[v] - 1))
+                first, last = grid.ends(v)
+                ends = c * first, c * last
                 low, high = low + min(ends), high + max(ends)
                 strides[v] += c * stride
                 offset += ends[0] * stride
             offset += linear.const * stride
             if low < 0 or high >= size:
                 return None
-        shape = [grid.extent(v) if strides[v] else 1 for v in self.vars]
+        sizes = {v: 1 + grid.ends(v)[1] - grid.ends(v)[0] for v in self.vars}
+        shape = [sizes[v] if strides[v] else 1 for v in self.vars]
         flat = np.ndarray((), source.dtype, source.data, offset) if source.size else source
         view = np.lib.stride_tricks.as_strided(flat, shape, [strides[v] for v in self.vars])
         view.flags.writeable = False
+        for v in self.vars:
+            if strides[v] and (places := grid.places(v)) is not None:
+                view = view.take(places - places[0], self.axis[v])
         return view
 
     def store(self, buffer: Buffer, indices: Sequence[PrimExpr], value: Array, grid: Grid) -> None:
@@ -374,7 +398,7 @@ class _BlockEvaluator:
         shape = [grid.extent(v) if v in self.spatial else 1 for v in self.vars]
         value = np.broadcast_to(value, shape)
         if len(plain) == len(indices) and len({id(v) for v in plain}) == len(plain):
-            box = tuple(slice(grid.start[v], grid.stop[v]) for v in plain)
+            box = tuple(slice(grid.start[v], grid.stop[v]) if (p := grid.places(v)) is None else p for v in plain)
             order = [self.axis[v] for v in plain]
             rest = [n for n in range(len(self.vars)) if n not in order]
             target[box] = value.transpose(order + rest)[(..., *([0] * len(rest)))]

@@ -8,7 +8,7 @@ import pytest
 from autosched import te, tir
 from autosched.errors import InvalidValueError, ShapeError
 from autosched.tir import evaluate as evaluate_module
-from autosched.tir.evaluate import evaluate
+from autosched.tir.evaluate import Sample, evaluate
 from autosched.tir.schedule import Schedule
 from tests.tir.programs import PROGRAMS, arguments, matmul, run
 
@@ -32,6 +32,21 @@ def test_chunks_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(evaluate_module, "CHUNK_ELEMENTS", 16)
     for a, b in zip(whole, evaluate(func, inputs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+@pytest.mark.parametrize("chunk", [1 << 22, 16])
+@pytest.mark.parametrize("name", ["conv", "conv_nchwc", "softmax", "dense"])
+def test_a_sample_has_some_of_the_results(name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are without it, the others NaN; of several blocks some may be evaluated whole."""
+    monkeypatch.setattr(evaluate_module, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(evaluate_module, "LEAST_PLACES", 2)
+    func = PROGRAMS[name]()
+    inputs = arguments(func)[:-1]
+    (whole,), (some,) = evaluate(func, inputs), evaluate(func, inputs, Sample(1, seed=3))
+    is_there = ~np.isnan(some)
+    np.testing.assert_allclose(some[is_there], whole[is_there], rtol=1e-12)
+    if name != "softmax":
+        assert 0 < is_there.mean() < 1
 
 
 def test_is_more_exact_than_float32() -> None:
