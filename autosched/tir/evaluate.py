@@ -365,7 +365,7 @@ class _BlockEvaluator:
         return source[tuple(at)]
 
     def strided_view(self, source: Array, indices: Sequence[PrimExpr], grid: Grid) -> Array | None:
-        """The loaded elements, of a whole range without a copy, where all indices are affine and in bounds; else None."""
+        """The loaded elements, of whole ranges without a copy, if all indices are affine and in bounds; else None."""
         strides, offset = dict.fromkeys(self.vars, 0), 0
         for index, size, stride in zip(indices, source.shape, source.strides):
             linear = _affine(index)

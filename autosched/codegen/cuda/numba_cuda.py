@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, TypeAlias
 
+from llvmlite import ir as llvm
 from numba import cuda, types
 from numba.cuda import dispatcher as numba_dispatcher
 from numba.cuda.compiler import compile_cuda, kernel_fixup
@@ -57,6 +58,62 @@ def offset(typingctx, pointer, count):  # type: ignore[no-untyped-def]
         return builder.gep(args[0], [args[1]], inbounds=True)
 
     return types.voidptr(types.voidptr, types.int64), codegen
+
+
+def _access(name: str, result: types.Type, load: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> object:
+    """The function that generated source calls to read a number at (an array's address, which element)."""
+
+    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
+        return load(builder, *args)
+
+    def at(typingctx, pointer, index):  # type: ignore[no-untyped-def]
+        return result(types.voidptr, types.int64), codegen
+
+    at.__name__ = name
+    return intrinsic(at)
+
+
+def _element(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, kind: ir.Type) -> ir.Value:
+    return builder.load(builder.gep(builder.bitcast(pointer, kind.as_pointer()), [index]))
+
+
+def _plain(kind: ir.Type) -> Callable[..., ir.Value]:
+    return lambda builder, pointer, index: _element(builder, pointer, index, kind)
+
+
+def _widened(kind: ir.Type) -> Callable[..., ir.Value]:
+    return lambda builder, pointer, index: builder.fpext(_element(builder, pointer, index, kind), llvm.DoubleType())
+
+
+def _bfloat16(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value) -> ir.Value:
+    """It is the upper half of a float32."""
+    upper = builder.zext(_element(builder, pointer, index, llvm.IntType(16)), llvm.IntType(32))
+    return builder.fpext(builder.bitcast(builder.shl(upper, llvm.IntType(32)(16)), llvm.FloatType()), llvm.DoubleType())
+
+
+@intrinsic
+def add_int32(typingctx, pointer, value):  # type: ignore[no-untyped-def]
+    """Add a number to what is at an address, as one step for all threads."""
+
+    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
+        kind = llvm.IntType(32)
+        builder.atomic_rmw(
+            "add", builder.bitcast(args[0], kind.as_pointer()), builder.trunc(args[1], kind), "monotonic"
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.voidptr, types.int64), codegen
+
+
+# What sources written by hand read arrays with, floats as float64, and count with.
+ACCESSES: Mapping[str, object] = {
+    "int32_at": _access("int32_at", types.int32, _plain(llvm.IntType(32))),
+    "float16_at": _access("float16_at", types.float64, _widened(llvm.HalfType())),
+    "bfloat16_at": _access("bfloat16_at", types.float64, _bfloat16),
+    "float32_at": _access("float32_at", types.float64, _widened(llvm.FloatType())),
+    "float64_at": _access("float64_at", types.float64, _plain(llvm.DoubleType())),
+    "add_int32": add_int32,
+}
 
 
 def lower_kernels(

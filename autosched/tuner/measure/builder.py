@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from autosched.tuner.measure.worker_pool import WorkerPool
 if TYPE_CHECKING:
     from autosched.tuner.measure.base import Packs
 
+log = logging.getLogger(__name__)
 TEMPLATE_COMPILER = "autosched.tuner.measure.compiler:TemplateCompiler"
 # The native loop is compiled once and by no candidate: a busy machine that has just installed us needs longer for it.
 _NATIVE_SHARE = 6
@@ -73,6 +75,15 @@ class Keyed(Protocol):
         ...
 
 
+@runtime_checkable
+class Compares(Protocol):
+    """A compiler that has a kernel by which results are compared on the device that they are on."""
+
+    def comparisons(self, target: Target) -> Kernel:
+        """Give it (see `codegen.cuda.comparisons`)."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Build:
     """A message: compile the function learnt under a key; `is_kept`: builds to come may want the kernel."""
@@ -85,6 +96,11 @@ class _Build:
 @dataclass(frozen=True, slots=True)
 class _NativeLoop:
     """A message: give the object code of the native loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparisons:
+    """A message: give the kernel that compares results on the device."""
 
 
 class BuildRole:
@@ -106,10 +122,12 @@ class BuildRole:
         """Keep a function."""
         self._funcs[key] = value
 
-    def do(self, message: _Build | _NativeLoop) -> object:
-        """Compile; gives (kernel, packs, processor seconds, features, key), or the native loop's object code."""
+    def do(self, message: _Build | _NativeLoop | _Comparisons) -> object:
+        """Compile; gives (kernel, packs, processor seconds, features, key), or what else was asked for."""
         if isinstance(message, _NativeLoop):
             return self._compiler.native_loop()
+        if isinstance(message, _Comparisons):
+            return self._compiler.comparisons(self._target) if isinstance(self._compiler, Compares) else None
         start = time.process_time()
         try:
             kernel, packs = self._compiler.compile(self._funcs[message.func_key], message.config, self._target)
@@ -142,6 +160,7 @@ class LocalBuilder:
         late: int = 0,
         nursery: Nursery | None = None,
     ):
+        self._target = target
         role_options = {"compiler": compiler, "target": target.to_json()}
         memory = choose_memory_limit(options.memory_limit_bytes)
         role = f"{__name__}:{BuildRole.__name__}"
@@ -172,7 +191,12 @@ class LocalBuilder:
         return self._pool
 
     def native_loop(self) -> bytes:
-        """Give the object code of the native loop. Raises AutoschedError if it cannot be built."""
+        """Give the object code of the native loop, none for a device with a driver of its own.
+
+        Raises AutoschedError if it cannot be built.
+        """
+        if not self._target.is_cpu:
+            return b""
         ((_, reply),) = self._pool.run([Job(_NativeLoop(), share=_NATIVE_SHARE)])
         if reply.status is not Status.OK:
             lines = reply.error.strip().splitlines() or [str(reply.status)]
@@ -181,6 +205,15 @@ class LocalBuilder:
             raise AutoschedError(f"the native loop cannot be built: {reason}")
         assert isinstance(reply.value, bytes), "the native loop is object code"
         return reply.value
+
+    def comparisons(self) -> Kernel | None:
+        """Give the kernel that compares results on the target's device; None where the host compares them."""
+        if self._target.is_cpu:
+            return None
+        ((_, reply),) = self._pool.run([Job(_Comparisons())])
+        if reply.status is not Status.OK:
+            log.warning("results are compared on the host, since no kernel does it on the device: %s", reply.error)
+        return reply.value if isinstance(reply.value, Kernel) else None
 
     def build(
         self,

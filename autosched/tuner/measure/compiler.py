@@ -115,6 +115,12 @@ class TemplateCompiler:
             self._fitting[id(func)] = func, name, plain, templates_for(plain, target)
         return self._fitting[id(func)][1:]
 
+    def comparisons(self, target: Target) -> Kernel:
+        """Give the kernel that compares results on a device, from the kernel cache where it has it."""
+        from autosched.codegen.cuda.comparisons import compile_comparisons
+
+        return compile_comparisons(target)
+
     def native_loop(self) -> bytes:
         """Give the native loop's object code, from the kernel cache where it has it."""
         from autosched.codegen.native import native_object

@@ -77,6 +77,7 @@ class LocalMeasurer:
                 references=references or FuncReferences(evaluate),
                 limits_memory=self.target.is_cpu,
                 nursery=nursery,
+                comparisons=self._builder.comparisons,
             )
             self._builder.pool.wait_ready()
             self._runner.wait_ready()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from autosched.runtime.kernel import Kernel
     from autosched.tuner.measure.base import Packs
 
-NATIVE = "native"
+NATIVE, COMPARISONS = "native", "comparisons"  # what a runner learns beside references
 _BEHIND = 1.1  # a kernel that surely takes so many times the first one's time is compared no further
 _INTERLEAVE_S = 2.0  # kernels that are compared share so much time, after LEAST_ROUNDS rounds
 _COLD_CACHES = 1.5  # the rotating copies together are so many times the last cache
@@ -125,6 +125,7 @@ class RunRole:
 
     def __init__(self) -> None:
         self._native: ThreadPool | None = None
+        self._comparisons: Any = None
         self._references: dict[str, Any] = {}
         self._bench: tuple[str, Bench] | None = None
         self._cold = ColdMemory()
@@ -136,7 +137,7 @@ class RunRole:
             return Workbench(reference.load(), self._cold)
         from autosched.tuner.measure.device import DeviceBench
 
-        return DeviceBench(reference.load())
+        return DeviceBench(reference.load(), comparisons=self._comparisons)
 
     def is_spoilt_by(self, error: BaseException) -> bool:
         """Whether the process cannot go on after what a candidate did: it ends after its reply."""
@@ -145,16 +146,18 @@ class RunRole:
         return spoils_the_device(error)
 
     def learn(self, key: str, value: object) -> None:
-        """Keep where a task's reference is; under the key NATIVE the native loop's object code."""
+        """Keep where a task's reference is; under the key NATIVE the native loop's object code, which a device has
+        none of, and under COMPARISONS the kernel that compares there."""
         if isinstance(value, bytes):
-            self._native = open_pool(value)
+            self._native = open_pool(value) if value else None
+        elif key == COMPARISONS:
+            self._comparisons = value
         else:
             self._references[key] = value
 
     @property
     def pool(self) -> ThreadPool | None:
         """The threads that candidates run on."""
-        assert self._native is not None, "the native loop is learnt before a kernel is run"
         return self._native
 
     def do(self, message: Any) -> object:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from autosched.errors import AutoschedError
+from autosched.runtime.kernel import Kernel
 from autosched.task import Measurement, Status, Task
 from autosched.tuner.measure.base import THREAD_KNOBS, Built, MeasureOptions
 from autosched.tuner.measure.companions import Companions
@@ -19,7 +20,7 @@ from autosched.tuner.measure.memory import choose_memory_limit
 from autosched.tuner.measure.nursery import Nursery
 from autosched.tuner.measure.process import Job, Numbering
 from autosched.tuner.measure.reference import References, Stored
-from autosched.tuner.measure.run_role import NATIVE, Entry, Interleave, Run
+from autosched.tuner.measure.run_role import COMPARISONS, NATIVE, Entry, Interleave, Run
 from autosched.tuner.measure.worker import Reply, Setup
 from autosched.tuner.measure.worker_pool import WorkerPool
 
@@ -32,6 +33,7 @@ class LocalRunner:
     """Runs kernels on this machine.
 
     native      gives the object code of the native loop; called when the first kernel is run
+    comparisons  gives the kernel that compares results on a device; None: nothing does
     folder      an existing folder for the files of references, which workers map
     references  how candidates are run and checked; None: as kernels of PrimFuncs
     limits_memory  not for GPUs, whose driver reserves more addresses than the machine has memory
@@ -47,6 +49,7 @@ class LocalRunner:
         references: References | None = None,
         limits_memory: bool = True,
         nursery: Nursery | None = None,
+        comparisons: Callable[[], Kernel | None] = lambda: None,
     ):
         self._options, self._folder, self._references = options, folder, references or FuncReferences()
         memory = choose_memory_limit(options.memory_limit_bytes) if limits_memory else None
@@ -54,7 +57,7 @@ class LocalRunner:
         spare = self._references.spare
         self._pool = WorkerPool(self._setup, 1, options.run_timeout_s, Status.TIMEOUT, spare=spare, nursery=nursery)
         self._companions = Companions(self._setup, options, folder)
-        self._native_loop = functools.cache(native)
+        self._native_loop, self._comparisons = functools.cache(native), functools.cache(comparisons)
         self._funcs = Numbering("func")
         self._stored: dict[str, Stored] = {}
         self._keys: dict[str, str] = {}
@@ -69,6 +72,7 @@ class LocalRunner:
     def wait_ready(self) -> None:
         """Wait until kernels can be run, the native loop included. Raises AutoschedError if a worker cannot start."""
         self._native_loop()
+        self._comparisons()
         self._pool.wait_ready()
 
     def prepare(self, task: Task, seed: int | None = None) -> str:
@@ -161,7 +165,9 @@ class LocalRunner:
 
     def _do(self, message: Run | Interleave, built: Built, seed: int | None, share: int = 1) -> Reply:
         key = self._key(built, seed)
-        needs = {NATIVE: self._native_loop(), key: self._stored[key]}
+        needs: dict[str, object] = {NATIVE: self._native_loop(), key: self._stored[key]}
+        if (comparisons := self._comparisons()) is not None:
+            needs[COMPARISONS] = comparisons
         is_timed = isinstance(message, Interleave) or message.is_timed
         if is_timed and self._companions.are_new_to(key):  # nobody else runs a kernel that may crash or hang
             check = Run(self._entry(built), key, self._options, is_timed=False)
