@@ -7,6 +7,8 @@ import copy
 import functools
 import gzip
 import itertools
+import math
+import operator
 import os
 import re
 import shutil
@@ -259,10 +261,14 @@ def _measure_around(bench: Bench, name: str, func: PrimFunc, arrays: list[Any]) 
             entry = autosched.build(scheduled, target=bench.target, records=FallbackContext()).entry_func
             if bench.only_builds:
                 continue
-            if expected is not None:
+            given = [
+                a if a.shape == arg.shape else array(normal(arg.shape, arg.dtype), cuda(0))
+                for a, arg in zip(arrays, entry.args, strict=True)
+            ]
+            if expected is not None and all(map(operator.is_, given, arrays)):
                 entry(*arrays)
                 note = difference(torch, torch.from_dlpack(arrays[-1]), expected)
-            yield Row(what, in_turn(bench, replayed(entry, arrays), None, rounds=3)[0], note=note)
+            yield Row(what, in_turn(bench, replayed(entry, given), None, rounds=3)[0], note=note)
         except AutoschedError as problem:
             yield Row(what, note=f"{type(problem).__name__}: {problem.line[:150]}")
         if not bench.only_builds and time.monotonic() > deadline:
@@ -272,16 +278,16 @@ def _measure_around(bench: Bench, name: str, func: PrimFunc, arrays: list[Any]) 
 def near_defaults(func: PrimFunc, target: Target, most: int) -> list[Config]:
     """At most so many configurations that differ from a template's default in one knob or two.
 
-    Templates take turns, but for those whose default is estimated to take more than twice the time of the best.
+    Templates take turns, but for those whose default is estimated to take more than twice the time of the best. Weights
+    that a configuration packs are drawn anew, packed.
     """
     matches = templates_for(func, target) if most else ()
     defaults = [(t, anchor, t.default(anchor, target)) for t, anchor in matches]
-    cycles = [t.estimate(a, config, target) if isinstance(t, Estimates) else None for t, a, config in defaults]
-    most_cycles = 2 * min((known for known in cycles if known is not None), default=0.0)
+    cycles = [t.estimate(a, config, target) if isinstance(t, Estimates) else math.inf for t, a, config in defaults]
     queues = [
         _near(template.space(anchor, target), config)
         for (template, anchor, config), estimate in zip(defaults, cycles, strict=True)
-        if estimate is None or estimate <= most_cycles
+        if estimate <= 2 * min(cycles)
     ]
     taken = itertools.chain.from_iterable(itertools.zip_longest(*queues))
     return list(itertools.islice((config for config in taken if config is not None), most))
