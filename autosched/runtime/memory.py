@@ -18,7 +18,7 @@ from autosched.errors import OutOfMemoryError
 
 ALIGNMENT = 64
 _HUGE_PAGE = 2 << 20
-_GATHERED = 4 * _HUGE_PAGE
+LONE_BYTES = 4 * _HUGE_PAGE  # an array of so many has a block of its own
 _LARGE = 1 << 30  # bytes from which the machine is asked what it has
 
 
@@ -92,35 +92,56 @@ def aligned_copy(data: np.ndarray) -> np.ndarray:
     return result
 
 
-def gathered(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """The arrays in huge pages: those of up to some such pages together in one block, each larger one in its own.
+def lasting_arrays(forms: Sequence[tuple[Sequence[int], str]]) -> tuple[np.ndarray, ...]:
+    """Arrays for long use of these shapes and dtypes; their contents are undefined.
 
-    Weights that are read once a run come up to three times as fast from huge pages: the CPU's prefetchers go on at the
-    ends of pages only where those are huge.
+    Those of up to some huge pages are together in one block, each larger one has its own. Weights that are read once a
+    run come up to three times as fast from huge pages: the CPU's prefetchers go on at the ends of pages only where
+    those are huge.
+    """
+    kinds = [np.dtype(dtype) for _, dtype in forms]
+    sizes = [math.prod(shape) * kind.itemsize for (shape, _), kind in zip(forms, kinds, strict=True)]
+    ends = [*accumulate(size + -size % ALIGNMENT if size < LONE_BYTES else 0 for size in sizes)]
+    block = empty_block(ends[-1] if ends else 0)
+    places = [
+        (block, end - size - -size % ALIGNMENT) if size < LONE_BYTES else (empty_block(size), 0)
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+    return tuple(
+        np.ndarray(shape, kind, own.data, start)
+        for (shape, _), kind, (own, start) in zip(forms, kinds, places, strict=True)
+    )
+
+
+def gathered(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """The arrays as `lasting_arrays` are, where that gives any of them a huge page; most of them may be so already.
+
+    A block of which the arrays need a quarter less is not kept for them.
     """
     plain = {id(a): a for a in arrays if a.nbytes and not a.dtype.hasobject}
-    moved = {key: in_new_pages(a) for key, a in plain.items() if a.nbytes >= _GATHERED}
-    small = {key: a for key, a in plain.items() if key not in moved}
-    sizes = [a.nbytes + -a.nbytes % ALIGNMENT for a in small.values()]
-    if sum(sizes) >= 2 * _HUGE_PAGE:
-        block = empty_block(sum(sizes))
-        for (key, array), end in zip(small.items(), accumulate(sizes), strict=True):
-            start = end - array.nbytes - -array.nbytes % ALIGNMENT
-            moved[key] = np.ndarray(array.shape, array.dtype, block.data, start)
-            np.copyto(moved[key], array)
+    blocks = {key: _block_of(a) for key, a in plain.items()}
+    used: dict[int, int] = {}
+    for key, array in plain.items():
+        used[id(blocks[key])] = used.get(id(blocks[key]), 0) + array.nbytes
+    left = {
+        key: array
+        for key, array in plain.items()
+        if (block := blocks[key]) is None or 4 * used[id(block)] < 3 * (len(block) - _HUGE_PAGE)
+    }
+    if sum(a.nbytes + -a.nbytes % ALIGNMENT for a in left.values()) < 2 * _HUGE_PAGE:
+        return tuple(arrays)
+    moved = dict(zip(left, lasting_arrays([(a.shape, a.dtype.str) for a in left.values()]), strict=True))
+    for key, place in moved.items():
+        np.copyto(place, left[key])
     return tuple(moved.get(id(a), a) for a in arrays)
 
 
-def in_new_pages(array: np.ndarray) -> np.ndarray:
-    """The array if `empty_block` made its memory or a block of it would have no huge page, otherwise a copy in one."""
+def _block_of(array: np.ndarray) -> mmap.mmap | None:
+    """The pages of `empty_block` that an array lies in."""
     owner: object = array
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
-    if array.nbytes < 2 * _HUGE_PAGE or array.dtype.hasobject or isinstance(owner, mmap.mmap):
-        return array
-    copy = np.ndarray(array.shape, array.dtype, empty_block(array.nbytes).data)
-    np.copyto(copy, array)
-    return copy
+    return owner if isinstance(owner, mmap.mmap) else None
 
 
 class Copies:

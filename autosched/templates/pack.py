@@ -27,8 +27,11 @@ class Packing(Protocol):
     @property
     def packed_shape(self) -> tuple[int, ...]: ...
 
-    def pack(self, array: np.ndarray) -> np.ndarray:
-        """The packed copy of a natural array."""
+    def packed_dtype(self, dtype: str) -> str:
+        """The type of the packed elements, for that of the natural ones."""
+
+    def pack(self, array: np.ndarray, into: np.ndarray | None = None) -> np.ndarray:
+        """The packed copy of a natural array; `into` is where to write it."""
 
     def func(self, dtype: str) -> PrimFunc:
         """A PrimFunc that packs at run time."""
@@ -59,11 +62,17 @@ class Pack:
         split = self.split_shape
         return tuple(split[d] for d in self.order)
 
-    def pack(self, array: np.ndarray) -> np.ndarray:
+    def packed_dtype(self, dtype: str) -> str:
+        return dtype
+
+    def pack(self, array: np.ndarray, into: np.ndarray | None = None) -> np.ndarray:
         """The packed copy of a natural array. Raises ValueError (NumPy's) on another shape."""
+        packed = np.empty(self.packed_shape, array.dtype) if into is None else into
         padding = [(0, -s % f if f else 0) for s, f in zip(self.shape, self.factors, strict=True)]
-        padded = np.pad(array.reshape(self.shape), padding)
-        return np.ascontiguousarray(padded.reshape(self.split_shape).transpose(self.order))
+        natural = array.reshape(self.shape)
+        padded = np.pad(natural, padding) if any(end for _, end in padding) else natural
+        np.copyto(packed, padded.reshape(self.split_shape).transpose(self.order))
+        return packed
 
     def index(self, natural: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """Where the element at the natural indices lies in the packed array."""

@@ -49,12 +49,13 @@ class WinogradPack:
         own = () if self.group == 1 else (self.group,)
         return (chunks, size, size, self.panels, self.shape[1] // self.group, self.width, *own)
 
-    def pack(self, array: np.ndarray) -> np.ndarray:
+    def pack(self, array: np.ndarray, into: np.ndarray | None = None) -> np.ndarray:
         """The packed copy of a natural array: transformed in float64, then rounded to its dtype."""
         g, group = self.matrix, self.group
         chunks, size, _, panels, inputs, width = self.packed_shape[:6]
         natural = array.reshape(self.shape)
-        packed = np.zeros((*self.packed_shape[:6], group), self.packed_dtype(str(array.dtype)))
+        made = np.empty(self.packed_shape, self.packed_dtype(str(array.dtype))) if into is None else into
+        packed = made.reshape(*self.packed_shape[:6], group)
         for chunk, panel in np.ndindex(chunks, panels):  # one at a time: float64 of all of them would be large
             first = (chunk * panels + panel) * width
             taps = natural[first : first + width].transpose(2, 3, 1, 0).astype(np.float64, order="C")
@@ -63,7 +64,8 @@ class WinogradPack:
                 rows = g @ half[x].reshape(TAPS, -1)
                 words = rows.reshape(size, inputs, group, -1).transpose(0, 1, 3, 2)
                 packed[chunk, x, :, panel, :, : taps.shape[-1]] = words
-        return packed.reshape(self.packed_shape)
+                packed[chunk, x, :, panel, :, taps.shape[-1] :] = 0
+        return made
 
     def index(self, o: PrimExpr, i: PrimExpr, x: PrimExpr, y: PrimExpr) -> tuple[PrimExpr, ...]:
         """Where the product (x, y) of output channel `o` and input channel `i` lies in the packed array."""

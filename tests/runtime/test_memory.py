@@ -11,7 +11,7 @@ from autosched.runtime.memory import (
     empty_aligned,
     empty_block,
     gathered,
-    in_new_pages,
+    lasting_arrays,
     machine_bytes,
 )
 
@@ -43,11 +43,42 @@ def test_small_arrays_share_huge_pages():
     moved = [b for a, b in zip(arrays, together, strict=True) if a is not b]
     assert len(moved) == 7 and together[6] is together[0]
     large = together[5]  # has a block of its own, once
-    assert large.ctypes.data % (2 << 20) == 0 and gathered([large])[0] is large and in_new_pages(large) is large
+    assert large.ctypes.data % (2 << 20) == 0 and gathered([large])[0] is large
     places = [b.ctypes.data for b in moved if b is not large]
     assert min(places) % (2 << 20) == 0 and all(p % ALIGNMENT == 0 for p in places)
     assert max(places) - min(places) < sum(b.nbytes for b in moved if b is not large)
     assert gathered(arrays[1:4]) == tuple(arrays[1:4])  # too few bytes for a huge page
+    again = gathered([*together, *arrays[1:4]])  # nothing is moved twice
+    assert all(a is b for a, b in zip(again, together, strict=False))
+
+
+def test_lasting_arrays_share_a_block() -> None:
+    forms = [
+        ((700, 1000), "float32"),
+        ((3,), "int8"),
+        ((0, 4), "float32"),
+        ((8, 512, 1024), "float32"),
+        ((900,), "<i2"),
+    ]
+    made = lasting_arrays(forms)
+    for (shape, dtype), array in zip(forms, made, strict=True):
+        array[...] = 7
+        assert (array.shape, array.dtype) == (shape, np.dtype(dtype)) and array.ctypes.data % ALIGNMENT == 0
+    assert all((array == 7).all() for array in made)
+    assert lasting_arrays([]) == ()
+
+
+def test_a_block_is_not_kept_for_a_small_part_of_it() -> None:
+    forms = [((1 << 20,), "float32")] * 8
+    block = lasting_arrays(forms)
+    for n, array in enumerate(block):
+        array[:] = n
+    kept = gathered(block[:7])
+    assert all(a is b for a, b in zip(kept, block, strict=False))
+    moved = gathered(block[:2])
+    assert not any(np.shares_memory(a, b) for a, b in zip(moved, block, strict=False))
+    for a, b in zip(moved, block, strict=False):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.skipif(not HUGE_PAGES.exists() or "[never]" in HUGE_PAGES.read_text(), reason="no huge pages here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from autosched.driver.build.late import LateModel
 from autosched.driver.build.sized import SizedModel
@@ -13,6 +14,11 @@ from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.target import Target
+
+if TYPE_CHECKING:
+    import onnx
+
+    from autosched.frontend.onnx.large_tensors import ModelParts
 
 
 def is_onnx(what: object) -> bool:
@@ -32,15 +38,17 @@ def build_onnx(
     Raises  ImportModelError for what can neither be compiled nor computed by a library
     """
     from autosched.frontend.onnx.importer import from_onnx
-    from autosched.frontend.onnx.model_file import read_model
+    from autosched.frontend.onnx.large_tensors import ModelParts
+    from autosched.frontend.onnx.model_file import read_parts
     from autosched.frontend.onnx.model_inputs import with_sizes
     from autosched.frontend.onnx.node import RunTimeError
 
     fixed, ranged = split_ranges(shapes)
     made: DynamicExecutable | SizedModel | str = ""
-    model = with_sizes(read_model(what) if isinstance(what, str | Path) else what, fixed or {})
+    parts = read_parts(what) if isinstance(what, str | Path) else ModelParts(cast("onnx.ModelProto", what), {})
+    model = ModelParts(with_sizes(parts.message, fixed or {}), parts.contents)
     try:
-        tensors = all(o.type.WhichOneof("value") in (None, "tensor_type") for o in model.graph.output)
+        tensors = all(o.type.WhichOneof("value") in (None, "tensor_type") for o in model.message.graph.output)
         made = _for_all_sizes(model, build, ranged) if tensors else "an output is no tensor"
         if isinstance(made, DynamicExecutable) or (isinstance(made, SizedModel) and not target.is_cpu):
             return made
@@ -51,12 +59,12 @@ def build_onnx(
         if not target.is_cpu:
             raise
     reason = made.reason if isinstance(made, SizedModel) else str(made)
-    late = LateModel(model, build, target.to_json(), ranged, reason, is_open=not isinstance(made, SizedModel))
+    late = LateModel(model.whole(), build, target.to_json(), ranged, reason, is_open=not isinstance(made, SizedModel))
     late.prepare()
     return late
 
 
-def _for_all_sizes(model: object, build: Build, ranged: Ranges) -> DynamicExecutable | SizedModel | str:
+def _for_all_sizes(model: ModelParts, build: Build, ranged: Ranges) -> DynamicExecutable | SizedModel | str:
     """A model of which sizes are open, built for all values of them or when it is called; why not for others."""
     from autosched.frontend.onnx.importer import from_onnx
 

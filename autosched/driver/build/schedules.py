@@ -16,7 +16,7 @@ from autosched.relax.expr import Call, Constant, Function, MatchCast, SeqExpr, T
 from autosched.relax.op.call import CALL_TIR as OP_CALL_TIR
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime.kernel import Kernel
-from autosched.runtime.memory import in_new_pages
+from autosched.runtime.memory import lasting_arrays
 from autosched.target import Target, choose_threads
 from autosched.templates import Packing, apply_config, default_config, schedule_attrs
 from autosched.tir import PrimFunc
@@ -103,8 +103,10 @@ class _Rewriter:
         """Pack each constant that a call takes, once, in several threads: NumPy works without Python's lock."""
         found = [x for b in func.bindings() for x in self.arguments(b.value, constants) or ()]
         wanted = {(id(c.data), p): (c.data, p) for _, c, p in found if p is not None and isinstance(c, Constant)}
+        forms = [(p.packed_shape, p.packed_dtype(str(data.dtype))) for data, p in wanted.values()]
+        places = lasting_arrays(forms)
         with ThreadPoolExecutor(choose_threads()) as pool:
-            arrays = pool.map(lambda pair: in_new_pages(pair[1].pack(np.asarray(pair[0]))), wanted.values())
+            arrays = pool.map(lambda pair, into: pair[1].pack(np.asarray(pair[0]), into), wanted.values(), places)
             self.packed |= {key: Constant(array) for key, array in zip(wanted, arrays, strict=True)}
 
     def binding(self, binding: Binding, constants: Mapping[Var, Constant]) -> list[Binding]:

@@ -33,12 +33,17 @@ def check_size(shape: Sequence[int | None], what: str) -> None:
         raise ImportModelError(f"{what} of shape {'x'.join(map(str, shape))} is larger than any memory")
 
 
-def array_of(tensor: onnx.TensorProto, what: str) -> np.ndarray:
-    """A tensor's values. Raises ImportModelError where its sizes, type and bytes do not fit each other."""
-    from onnx import numpy_helper
+def array_of(tensor: onnx.TensorProto, what: str, data: memoryview | None = None) -> np.ndarray:
+    """A tensor's values. Raises ImportModelError where its sizes, type and bytes do not fit each other.
+
+    data  its bytes where it does not hold them itself; the array is a view of them
+    """
+    from onnx import helper, numpy_helper
 
     check_size(tuple(tensor.dims), what)
     try:
+        if data is not None:
+            return np.frombuffer(data, helper.tensor_dtype_to_np_dtype(tensor.data_type)).reshape(tensor.dims)
         return np.asarray(numpy_helper.to_array(tensor))
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError) as error:
         raise ImportModelError(f"{what} cannot be read: {first_line(error)}") from error

@@ -23,8 +23,9 @@ from autosched.frontend.onnx.functions import (
     split_labels,
     standard_function,
 )
+from autosched.frontend.onnx.large_tensors import ModelParts
 from autosched.frontend.onnx.library import LibraryCall, has_library, run_library
-from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model, parse_shapes, read_model
+from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model, parse_shapes, read_parts
 from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelError, RunTimeError
 from autosched.frontend.onnx.old_opsets import updated
 from autosched.frontend.onnx.registry import CONVERTERS
@@ -32,7 +33,7 @@ from autosched.frontend.onnx.sizes import BROADCASTS, Sizes, alike, of_sizes
 from autosched.frontend.size_arithmetic import size_of_text
 from autosched.frontend.stages import is_known
 from autosched.ir.module import IRModule
-from autosched.ir.node import Span
+from autosched.ir.node import FrozenDict, Span
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr, Tuple, Var
 from autosched.relax.rewrite import with_origin
@@ -53,7 +54,7 @@ UNFIT = (
 
 
 def from_onnx(
-    model: onnx.ModelProto | bytes | str | Path,
+    model: onnx.ModelProto | ModelParts | bytes | str | Path,
     shape_dict: Mapping[str, Sequence[int]] | None = None,
     dtype_dict: str | Mapping[str, str] | None = "float32",
     opset: int | None = None,
@@ -74,8 +75,11 @@ def from_onnx(
     that needs sizes which are symbols.
     """
     fill_tables()
+    contents: Mapping[int, memoryview] = {}
     if isinstance(model, str | Path):
-        model = read_model(model)
+        model = read_parts(model)
+    if isinstance(model, ModelParts):
+        model, contents = model.message, model.contents
     elif isinstance(model, bytes):
         model = parse_model(model)
     elif hasattr(model, "graph") and hasattr(model, "opset_import"):
@@ -86,7 +90,7 @@ def from_onnx(
     try:
         refuse_unsupported(model.graph, version, functions)
         importer = Importer(
-            model.graph, version, functions, dtype_dict, keep_params_in_input, sanitize_input_names, symbolic
+            model.graph, version, functions, dtype_dict, keep_params_in_input, sanitize_input_names, symbolic, contents
         )  # fmt: skip
         return importer.run(shape_dict or {})
     except AutoschedError:
@@ -190,9 +194,11 @@ class Importer:
         keep_params: bool,
         sanitize: bool,
         symbolic: bool = False,
+        contents: Mapping[int, memoryview] = FrozenDict(),
     ):
         self.graph, self.opset, self.functions, self.dtypes = graph, opset, functions, dtypes
         self.keep_params, self.sanitize, self.symbolic = keep_params, sanitize, symbolic
+        self.contents = contents  # bytes of initialisers that do not hold them, by position
         self.symbols: dict[str, SizeVar] = {}
         self.has_sizes = False
         self.written_out = 0
@@ -202,8 +208,9 @@ class Importer:
         self.builder = BlockBuilder()
 
     def run(self, shapes: Mapping[str, Sequence[int]]) -> IRModule:
-        for tensor in self.graph.initializer:
-            self.values[tensor.name] = self.initializer(tensor.name, array_of(tensor, f"tensor '{tensor.name}'"))
+        for i, tensor in enumerate(self.graph.initializer):
+            array = array_of(tensor, f"tensor '{tensor.name}'", self.contents.get(i))
+            self.values[tensor.name] = self.initializer(tensor.name, array)
         if self.graph.sparse_initializer:
             raise ImportModelError("sparse initialisers are not supported")
         inputs = self.inputs(shapes)
@@ -559,4 +566,4 @@ def load_model_file(path: str | Path, shapes: Shapes | str | None = None, **opti
     of them at once) and for dimensions that nobody gave a size.
     """
     given = parse_shapes(shapes) if isinstance(shapes, str) else shapes
-    return from_onnx(read_model(path), shape_dict=given, **{"symbolic": False, **options})
+    return from_onnx(read_parts(path), shape_dict=given, **{"symbolic": False, **options})

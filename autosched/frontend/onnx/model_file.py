@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosched.errors import ImportModelError, UsageError
 from autosched.frontend.onnx.contents import check_external_data, first_line
+from autosched.frontend.onnx.large_tensors import ModelParts, read_pieces, split_file
 
 if TYPE_CHECKING:
     import onnx
@@ -17,26 +19,44 @@ Shapes = Mapping[str, Sequence[int]]
 
 def read_model(path: str | Path) -> onnx.ModelProto:
     """Read an ONNX file with its external data. Raises ImportModelError where that cannot be done."""
-    import onnx
+    return read_parts(path).whole()
 
+
+def read_parts(path: str | Path) -> ModelParts:
+    """Read an ONNX file with its external data, large tensors apart. Raises as `read_model`."""
     file = Path(path)
     if not file.exists():
         raise ImportModelError(f"no such model file: {file}")
     if file.is_dir():
         raise ImportModelError(f"{file} is a folder, not a model file")
     try:
-        if file.stat().st_size == 0:
-            raise ImportModelError(f"the model file {file} is empty")
-        data = file.read_bytes()
-    except OSError as error:
-        raise ImportModelError(f"cannot read {file}: {error.strerror or error}") from error
-    model = parse_model(data, str(file))
+        parts = _read_file(file)
+    except (OSError, EOFError) as error:
+        raise ImportModelError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
+    model = parts.message
     check_external_data(model, file.parent)
+    import onnx
+
     try:
         onnx.load_external_data_for_model(model, str(file.parent))
     except Exception as error:  # the package raises many types here
         raise ImportModelError(f"the external data of {file} cannot be read: {first_line(error)}") from error
-    return model
+    return parts
+
+
+def _read_file(file: Path) -> ModelParts:
+    size_bytes = file.stat().st_size
+    if size_bytes == 0:
+        raise ImportModelError(f"the model file {file} is empty")
+    with open(file, "rb", buffering=0) as opened:
+        split = split_file(opened, size_bytes)
+        if split is None:
+            opened.seek(0)
+            return ModelParts(parse_model(opened.read(), str(file)), {})
+        with ThreadPoolExecutor(1) as pool:  # while the package onnx is loaded
+            contents = pool.submit(read_pieces, opened, split.pieces)
+            model = parse_model(split.message, str(file))
+            return ModelParts(model, contents.result())
 
 
 def parse_model(data: bytes, name: str = "the model") -> onnx.ModelProto:

@@ -120,12 +120,17 @@ class MatrixPack:
     def packed_shape(self) -> tuple[int, ...]:
         return (self.matrix[0], self.rows, self.depth)
 
-    def pack(self, array: np.ndarray) -> np.ndarray:
+    def packed_dtype(self, dtype: str) -> str:
+        return dtype
+
+    def pack(self, array: np.ndarray, into: np.ndarray | None = None) -> np.ndarray:
         """The packed copy of a natural array."""
-        made = array.reshape(self.split).transpose(self.order).reshape(self.matrix)
-        return np.ascontiguousarray(
-            np.pad(made, ((0, 0), (0, self.rows - self.matrix[1]), (0, self.depth - self.matrix[2])))
-        )
+        packed = np.empty(self.packed_shape, array.dtype) if into is None else into
+        _, rows, depth = self.matrix
+        packed[:, :rows, :depth] = array.reshape(self.split).transpose(self.order).reshape(self.matrix)
+        packed[:, rows:] = 0
+        packed[:, :, depth:] = 0
+        return packed
 
     def func(self, dtype: str) -> PrimFunc:
         """A PrimFunc that packs at run time: for weights that are not known at build."""

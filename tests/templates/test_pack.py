@@ -1,0 +1,49 @@
+"""Packed arguments are the same elements at other places, with zeros behind the last."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.templates.cuda.product_form import MatrixPack
+from autosched.templates.pack import Pack, Packing
+from autosched.templates.winograd_pack import WinogradPack
+
+
+@pytest.mark.parametrize(
+    ("shape", "factors", "order"),
+    [
+        ((6, 4), (0, 2), (1, 0, 2)),
+        ((5, 7), (2, 3), (2, 0, 1, 3)),
+        ((4, 3), (0, 0), (0, 1)),
+        ((1, 9), (0, 4), (0, 1, 2)),
+    ],
+)
+def test_tails_are_zero(shape: tuple[int, ...], factors: tuple[int, ...], order: tuple[int, ...]) -> None:
+    natural = np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
+    pack = Pack(shape, factors, order)
+    padded = np.pad(natural, [(0, -s % f if f else 0) for s, f in zip(shape, factors, strict=True)])
+    expected = padded.reshape(pack.split_shape).transpose(order)
+    np.testing.assert_array_equal(pack.pack(natural), expected)
+    assert not np.shares_memory(pack.pack(natural), natural)
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        Pack((5, 7), (2, 3), (2, 0, 1, 3)),
+        WinogradPack((5, 6, 3, 3), 4, 2, 2),
+        WinogradPack((5, 6, 3, 3), 2, 4, 1, 2),
+        MatrixPack((3, 10), (3, 2, 5), (1, 0, 2), (2, 3, 5), 4, 8),
+    ],
+)
+def test_packed_into_memory_that_is_there(pack: Packing) -> None:
+    """Whatever it held before."""
+    rng = np.random.default_rng(0)
+    is_bytes = getattr(pack, "group", 1) > 1
+    natural = rng.integers(-128, 128, pack.shape).astype("int8" if is_bytes else "float32")
+    into = np.full(pack.packed_shape, 77, pack.packed_dtype(str(natural.dtype)))
+    alone = pack.pack(natural)
+    assert pack.pack(natural, into) is into
+    assert alone.dtype == into.dtype and alone.shape == into.shape
+    np.testing.assert_array_equal(alone, into)
