@@ -143,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--ahead", type=int, default=0, help="batches asked for before the outcome of one is told")
     parser.add_argument("--ways", default="knobs,facts")
     options = parser.parse_args(arguments)
     seeds = range(options.first_seed, options.first_seed + options.seeds)
@@ -153,8 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             recording = read_recording(path)
             hints = (hint_for(recording),) if way == "facts" else ()
             summary = summarise(
-                recording, "auto", budget=POINTS[-1], batch=options.batch, seeds=seeds, until_optimum=True, hints=hints
-            )
+                recording, "auto", budget=POINTS[-1], batch=options.batch, seeds=seeds, until_optimum=True, hints=hints,
+                ahead=options.ahead,
+            )  # fmt: skip
             summaries.append(summary)
             rows.append(
                 (recording.name, way, *(f"{summary.scores[k][0]:.3f} ± {summary.scores[k][1]:.3f}" for k in POINTS))

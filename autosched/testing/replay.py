@@ -16,6 +16,7 @@ import gzip
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -136,8 +137,11 @@ def replay(
     seed: int,
     hints: Sequence[Hint] = (),
     goal: float | None = None,
+    ahead: int = 0,
 ) -> Run:
     """Run one strategy over a recording, `batch` configurations at a time, until the budget or the space is used up.
+
+    ahead  batches that are asked for before the outcome of one is told, as they are where there are many builders
 
     hints  what the strategy gets beforehand: the records of another device
     goal   the score with which a run ends early, at the evaluation that reaches it
@@ -146,15 +150,22 @@ def replay(
     (default,) = recording.space.sample(np.random.default_rng((seed, 1)), 1)
     space = recording.space.with_default(default)
     search = make_search(strategy, space, seed=seed, budget=budget, hints=hints)
-    best, failed, asks, spent_s = np.inf, 0, 0, 0.0
+    best, failed, asks, spent_s, n_asked = np.inf, 0, 0, 0.0, 0
     scores: list[float] = []
+    waiting: deque[Sequence[Config]] = deque()
     while len(scores) < budget:
-        start = time.perf_counter()
-        configs = search.ask(min(batch, budget - len(scores)))
-        spent_s += time.perf_counter() - start
-        asks += 1
-        if not configs:
+        while len(waiting) <= ahead and n_asked < budget:
+            start = time.perf_counter()
+            configs = search.ask(min(batch, budget - n_asked))
+            spent_s += time.perf_counter() - start
+            asks += 1
+            if not configs:
+                break
+            n_asked += len(configs)
+            waiting.append(configs)
+        if not waiting:
             break
+        configs = waiting.popleft()
         trials = [recording.measure(config) for config in configs]
         for trial in trials:
             failed += not trial.is_ok
@@ -195,16 +206,19 @@ def summarise(
     source: Recording | None = None,
     until_optimum: bool = False,
     hints: Sequence[Hint] = (),
+    ahead: int = 0,
 ) -> Summary:
     """Replay with every seed and average; `source` is the same kernel's recording on another device.
 
     hints          further ones that the strategy gets
+    ahead          batches asked for before the outcome of one is told
     until_optimum  end a run there: the scores are the same, failures and seconds are counted until then
     """
     hints = (*hints, *((TrialsHint(source.trials_for(recording.name)),) if source is not None else ()))
     goal = 1.0 if until_optimum else None
     runs = [
-        replay(recording, strategy, budget=budget, batch=batch, seed=seed, hints=hints, goal=goal) for seed in seeds
+        replay(recording, strategy, budget=budget, batch=batch, seed=seed, hints=hints, goal=goal, ahead=ahead)
+        for seed in seeds
     ]
     table = np.stack([np.append(run.scores, [run.scores[-1]] * (budget - len(run.scores))) for run in runs])
     error = table.std(axis=0, ddof=1 if len(runs) > 1 else 0) / np.sqrt(len(runs))
@@ -221,6 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--strategy", default="auto", help="strategy, or several separated by commas")
     parser.add_argument("--budget", type=int, default=200, help="evaluations of each run")
     parser.add_argument("--batch", type=int, default=8, help="configurations asked for at a time")
+    parser.add_argument("--ahead", type=int, default=0, help="batches asked for before the outcome of one is told")
     parser.add_argument("--seeds", type=int, default=10, help="runs, with seeds one after the other")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
     parser.add_argument("--until-optimum", action="store_true", help="end a run there: equal scores in less time")
@@ -242,6 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     seeds=range(options.first_seed, options.first_seed + options.seeds),
                     source=source,
                     until_optimum=options.until_optimum,
+                    ahead=options.ahead,
                 )
                 summaries.append(summary)
                 _print(summary, options.json)

@@ -186,8 +186,11 @@ class TaskScheduler:
         turns = [self._turn(i, elapsed) for i in useful]
         return max(turns, key=self._worth(self._pace(), self._usual_gain()))
 
-    def following(self, turn: Turn, elapsed_s: float | None = None) -> Turn | None:
-        """The turn that will probably come after one that is not over; None where that hangs on its outcome."""
+    def following(self, turn: Turn, elapsed_s: float | None = None, idle: int = 0) -> Turn | None:
+        """The turn that will probably come after one that is not over; None where that hangs on its outcome.
+
+        idle  builders that have nothing else to do: so many trials of the same task may follow, chosen without it
+        """
         task = self.tasks[turn.task]
         task.n_trials += turn.n
         self.n_trials += turn.n
@@ -196,7 +199,11 @@ class TaskScheduler:
         finally:
             task.n_trials -= turn.n
             self.n_trials -= turn.n
-        return found if isinstance(found, Turn) and found.task != turn.task else None
+        if not isinstance(found, Turn):
+            return None
+        if found.task != turn.task:
+            return found
+        return Turn(found.task, min(found.n, idle)) if idle >= LEAST else None
 
     def report(
         self,

@@ -47,6 +47,21 @@ def test_another_machine_of_the_family_uses_it(tmp_path: Path) -> None:
     assert not ShippedReader(tmp_path).best(matmul_task(target="llvm -mcpu=x86-64-v4"))
 
 
+def test_a_gpu_has_the_folder_of_its_architecture(tmp_path: Path) -> None:
+    """Others of the architecture use what is there, by whatever name they are built for."""
+    made = record(8, task=matmul_task(target="nvidia/nvidia-h200"), winner=True)
+    files = write_package(tmp_path, [made, NEW])
+    assert tmp_path / "sm_90" / "matmul.jsonl" in files
+    reader = ShippedReader(tmp_path)
+    same = reader.best(matmul_task(target="nvidia/nvidia-h200"))
+    assert same.config == made.config and same.origin == "shipped sm_90"
+    for target in ("nvidia/nvidia-h100", "cuda -arch=sm_90a", "cuda -arch=sm_90"):
+        found = reader.best(matmul_task(target=target))
+        assert found.config == made.config and found.trust is Trust.ELSEWHERE, target
+    for target in ("cuda -arch=sm_80", "cuda -arch=sm_100a", "llvm -mcpu=x86-64-v4"):
+        assert not reader.best(matmul_task(target=target)), target
+
+
 def test_packages_grow_and_order_does_not_matter(tmp_path: Path) -> None:
     other = record(3, task=matmul_task(64), winner=True)
     write_package(tmp_path / "a", [OLD])

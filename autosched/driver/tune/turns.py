@@ -3,7 +3,8 @@
 At the end of every turn some builders have nothing left to do, and where a turn begins, the reference is made and the
 search is asked while nothing is built. On two cores that is a third of the time of turns of four trials. So the next
 turn is decided ahead and its candidates are built while those of the turn before are measured. That is done
-where it does not depend on their outcome, as it is the turn of another task.
+where it does not depend on their outcome, as it is the turn of another task. For a GPU, whose trials take little time,
+it may be one of the same task, for builders that would have nothing to do.
 """
 
 from __future__ import annotations
@@ -161,11 +162,16 @@ class TuningRun:
         task = self.tuning.tasks[turn.task].task
         if not isinstance(measurer, AheadMeasurer):
             return measurer.measure(task, configs, best_s)
-        return measurer.measure(task, configs, best_s, ahead=lambda: self._plan(turn))
+        # A CPU's builders are stopped while something is timed, which takes long: its search knows more by waiting.
+        idle = 0 if self.tuning.target.is_cpu else measurer.count_builders() - len(configs)
+        return measurer.measure(task, configs, best_s, ahead=lambda: self._plan(turn, idle))
 
-    def _plan(self, turn: Turn) -> tuple[Task, list[Config]] | None:
-        """Decide the turn after this one, if it does not hang on its outcome, and ask for its configurations."""
-        following = self.tuning.scheduler.following(turn, self._spent_s())
+    def _plan(self, turn: Turn, idle: int) -> tuple[Task, list[Config]] | None:
+        """Decide the turn after this one, if it does not hang on its outcome, and ask for its configurations.
+
+        idle  builders that this turn has nothing to do for
+        """
+        following = self.tuning.scheduler.following(turn, self._spent_s(), idle)
         if following is None:
             return None
         self.planned = following, self.leases.ask(following.task, following.n)

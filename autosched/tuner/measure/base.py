@@ -200,6 +200,10 @@ class AheadMeasurer(Protocol):
         """Wait until nothing is built ahead any more; what was is forgotten."""
         ...
 
+    def count_builders(self) -> int:
+        """How many candidates are built at the same time."""
+        ...
+
 
 class Foresight(Protocol):
     """What is expected of candidates once they are built."""

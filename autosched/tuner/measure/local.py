@@ -41,7 +41,7 @@ class LocalMeasurer:
     references  how candidates are run and checked; None: as kernels of PrimFuncs
     keeps     whether what is compared goes to the kernel cache
     preload   "module:function" that does what all workers begin with, once for all where the system allows it; "": none
-    Raises    AutoschedError if a worker cannot start.
+    Raises    AutoschedError if a worker cannot start: at once for a CPU, for a GPU when the first task is measured.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class LocalMeasurer:
         self._folder = self._scratch.folder
         self._builder: LocalBuilder | None = None
         self._runner: LocalRunner | None = None
+        self._is_ready = False
         self._nursery = Nursery(preload) if preload and has_nurseries() else None
         try:
             folder, nursery = str(self._folder), self._nursery
@@ -79,12 +80,17 @@ class LocalMeasurer:
                 nursery=nursery,
                 comparisons=self._builder.comparisons,
             )
-            self._builder.pool.wait_ready()
-            self._runner.wait_ready()
-            self._builder.pool.complete()
+            if self.target.is_cpu:
+                self._wait_ready(self._builder, self._runner)
         except BaseException:
             self.close()
             raise
+
+    def _wait_ready(self, builder: LocalBuilder, runner: LocalRunner) -> None:
+        builder.pool.wait_ready()
+        runner.wait_ready()
+        builder.pool.complete()
+        self._is_ready = True
 
     def __enter__(self) -> LocalMeasurer:
         return self
@@ -106,6 +112,11 @@ class LocalMeasurer:
     def builder(self) -> LocalBuilder:
         """What compiles; no other method of the measurer may run while it is used."""
         return self._parts()[0]
+
+    def count_builders(self) -> int:
+        """How many candidates are compiled at the same time."""
+        assert self._builder is not None, "the measurer has been closed"
+        return self._builder.size
 
     @property
     def process_ids(self) -> tuple[int, ...]:
@@ -129,7 +140,7 @@ class LocalMeasurer:
         What `foresight`, if it is set, calls hopeless once it is built is passed over: there is no trial of it.
         Leaving the iteration early, by Ctrl-C too, ends the workers that are busy; the measurer can be used again.
         """
-        builder, runner = self._parts()
+        builder, runner = self._parts(task)
         candidates = [Candidate(task, config) for config in configs]
         for outcome in self._build(builder, runner, candidates, ahead=ahead):
             if isinstance(outcome, Failed):
@@ -209,9 +220,14 @@ class LocalMeasurer:
         kept = (one for _, one in self._fastest.get(id(candidate.task), ()))
         return next((one for one in kept if one.candidate.config == candidate.config), None)
 
-    def _parts(self) -> tuple[LocalBuilder, LocalRunner]:
+    def _parts(self, task: Task | None = None) -> tuple[LocalBuilder, LocalRunner]:
+        """Builder and runner, ready. For a GPU they start while a first task's reference is made on the free cores."""
         if self._builder is None or self._runner is None:
             raise InvalidValueError("the measurer has been closed")
+        if not self._is_ready:
+            if task is not None:
+                self._runner.prepare(task)
+            self._wait_ready(self._builder, self._runner)
         return self._builder, self._runner
 
     def _build(

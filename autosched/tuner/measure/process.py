@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autosched.env import child_environment
 from autosched.errors import AutoschedError
@@ -141,13 +141,17 @@ class WorkerProcess:
     def start(self, job: Job) -> None:
         """Send a job. Raises OSError (BrokenPipeError) if the process is dead."""
         self._errors_from = self._errors.seek(0, os.SEEK_END)
-        for key, value in job.needs.items():
-            if key not in self._known:
-                self._send(Learn(key, value))
-                self._known.add(key)
+        self.teach(job.needs)
         self._number += 1
         self._has_begun = False
         self._send(Do(self._number, job.message))
+
+    def teach(self, needs: Mapping[str, Any]) -> None:
+        """Send what the worker has not learnt yet. Raises OSError (BrokenPipeError) if the process is dead."""
+        for key, value in needs.items():
+            if key not in self._known:
+                self._send(Learn(key, value))
+                self._known.add(key)
 
     def receive(self) -> Reply | None:
         """Receive a frame; gives the reply to the job, None for any other frame.

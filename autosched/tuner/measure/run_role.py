@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import random
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from autosched.errors import DeviceError
 from autosched.runtime.pool import ThreadPool, open_pool
 from autosched.target.host import host_cpu
 from autosched.task import Measurement, Status
@@ -152,6 +154,7 @@ class RunRole:
             self._native = open_pool(value) if value else None
         elif key == COMPARISONS:
             self._comparisons = value
+            _begin_with_device()
         else:
             self._references[key] = value
 
@@ -219,6 +222,14 @@ class RunRole:
         bench = self._workbench(job.reference, job.entries[0].kernel)
         loaded = [self._load(bench, entry, job.options) for entry in job.entries]
         return interleave(loaded, job.options, job.rounds, random.Random(job.seed))
+
+
+def _begin_with_device() -> None:
+    """Open the device before the first candidate comes; whether it can be used that one finds out."""
+    from autosched.runtime.cuda.devices import driver_of
+
+    with contextlib.suppress(DeviceError):
+        driver_of(0).free_bytes()
 
 
 def rotated_bytes(options: MeasureOptions) -> int:

@@ -72,7 +72,8 @@ class LocalRunner:
     def wait_ready(self) -> None:
         """Wait until kernels can be run, the native loop included. Raises AutoschedError if a worker cannot start."""
         self._native_loop()
-        self._comparisons()
+        if (comparisons := self._comparisons()) is not None:
+            self._pool.teach({COMPARISONS: comparisons})
         self._pool.wait_ready()
 
     def prepare(self, task: Task, seed: int | None = None) -> str:

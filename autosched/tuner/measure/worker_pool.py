@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import connection
 from typing import Literal
 
@@ -83,6 +83,12 @@ class WorkerPool:
         """Wait until every worker that was started can serve jobs. Raises AutoschedError if one cannot start."""
         for worker in self.workers:
             worker.wait_ready()
+
+    def teach(self, needs: Mapping[str, object]) -> None:
+        """Let workers and spares learn something before a job needs it; nobody waits until they have."""
+        for worker in self.workers:
+            with contextlib.suppress(OSError):  # a dead one is replaced when it is given a job
+                worker.teach(needs)
 
     def complete(self) -> None:
         """Start the workers that were to be late; jobs do not wait for them."""

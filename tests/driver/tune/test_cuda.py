@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import autosched
+from autosched.cli import main
 from autosched.driver import TuneOptions
 from autosched.errors import DeviceError
 from autosched.records import open_store
@@ -42,7 +43,7 @@ def test_without_a_device_nothing_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_tuning_from_candidates_to_a_build(tmp_path: Path) -> None:
+def test_a_tuning_from_candidates_to_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba_cuda", reason="the CUDA packages are an extra")
     where, w = str(tmp_path / "t.db"), np.random.default_rng(0).normal(size=(12, 7)).astype("float32")
 
@@ -60,3 +61,10 @@ def test_a_tuning_from_candidates_to_a_build(tmp_path: Path) -> None:
     assert all("resources" in r.measurement.how for r in records if not r.is_winner)
     built = autosched.build(from_source(SCRIPT), target=TARGET, params={"w": w}, records=where)
     assert "1 from records" in autosched.driver.build_report(built).summary
+    assert main(["logs", "export", str(tmp_path / "logs"), "--package", "--db", where]) == 0
+    assert [path.parent.name for path in tmp_path.glob("logs/*/*.jsonl")] == ["sm_90"]
+    monkeypatch.setenv("TOPHUB_LOCATION", str(tmp_path / "logs"))
+    monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "none.db"))
+    for target in (TARGET, "nvidia/nvidia-h100"):
+        report = autosched.driver.build_report(autosched.build(from_source(SCRIPT), target=target, params={"w": w}))
+        assert [row["origin"] for row in report.rows] == ["shipped sm_90"], target

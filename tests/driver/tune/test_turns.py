@@ -17,6 +17,7 @@ from autosched.task import Measurement, Status, Task, Trial
 from autosched.tuner.measure import AheadMeasurer, MeasureOptions
 from autosched.tuner.measure.base import Ahead, Compared
 from autosched.tuner.measure.local import LocalMeasurer
+from autosched.tuner.measure.remote.measurer import RemoteMeasurer
 from autosched.tuner.measure.sampling import judge
 from tests.driver.programs import matmul
 
@@ -53,6 +54,9 @@ class Planner:
     def rest(self) -> None:
         self.rested += 1
 
+    def count_builders(self) -> int:
+        return 12
+
     def compare(self, task: Task, configs: Sequence[Any]) -> Sequence[Compared]:
         times = [[1e-3] * 6 for _ in configs]
         return judge(list(configs), times, times[0], [{"cache": "warm"}] * len(configs))
@@ -84,6 +88,19 @@ def test_one_task_is_not_decided_ahead(tmp_path: Path) -> None:
     assert not Planner.made[-1].planned and len(Planner.made[-1].turns) > 1
 
 
+def test_of_a_gpu_the_same_task_is_begun_by_builders_with_nothing_to_do(tmp_path: Path) -> None:
+    options = TuneOptions(trials=30, threads=1, strategy="random", until=0)
+    report = autosched.tune(
+        matmul(), "nvidia/nvidia-h200", records=tmp_path / "r.db", options=options, measurer=Planner
+    )
+    (measurer,) = Planner.made[-1:]
+    taken = dict(enumerate(measurer.turns))
+    assert measurer.planned and {n: taken[n] for n in measurer.planned} == measurer.planned
+    assert all(len(configs) + len(measurer.turns[n - 1][1]) <= 12 for n, (_, configs) in measurer.planned.items())
+    tried = [config for _, configs in measurer.turns for config in configs]
+    assert len(tried) == len(set(tried)) == report.n_trials == 30
+
+
 def test_other_measurers_are_not_asked_to_look_ahead(tmp_path: Path) -> None:
     class Plain(Planner):
         rest = None  # type: ignore[assignment]
@@ -98,4 +115,4 @@ def test_other_measurers_are_not_asked_to_look_ahead(tmp_path: Path) -> None:
 
 
 def test_the_local_one_looks_ahead() -> None:
-    assert issubclass(LocalMeasurer, AheadMeasurer)
+    assert issubclass(LocalMeasurer, AheadMeasurer) and issubclass(RemoteMeasurer, AheadMeasurer)

@@ -156,6 +156,10 @@ class RemoteMeasurer:
         """Wait until nothing is built ahead any more; what was is forgotten."""
         self._parts().pool.rest()
 
+    def count_builders(self) -> int:
+        """How many candidates are compiled at the same time."""
+        return self._parts().size
+
     def _parts(self) -> LocalBuilder:
         if self._builder is None:
             raise InvalidValueError("the measurer has been closed")
