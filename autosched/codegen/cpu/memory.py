@@ -193,12 +193,14 @@ class MemoryEmitter(Emitter):
         variables = known[1]
         if variables is None:
             return None
-        strides = [s for s in place.strides if isinstance(s, int)]
-        if len(strides) < len(place.strides):
+        steps = [(i, s) for i, s in zip(indices, place.strides, strict=False) if const_int(i) != 0]
+        known_steps = [(i, s) for i, s in steps if isinstance(s, int)]
+        if len(known_steps) < len(steps):
             return None
-        key = ("flat", id(indices), place.strides, *(self.analyzer.bounds.get(v) for v in variables))
+        strides = tuple(s for _, s in known_steps)
+        key = ("flat", id(indices), strides, *(self.analyzer.bounds.get(v) for v in variables))
         if key not in self.flat:
-            parts = (mul(cast("int64", i), const(s, "int64")) for i, s in zip(indices, strides, strict=False))
+            parts = (mul(cast("int64", i), const(s, "int64")) for i, s in known_steps)
             self.flat[key] = self.analyzer.simplify(functools.reduce(add, parts))
         return self.flat[key]
 

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
-from autosched import te
+from autosched import te, topi
 from autosched.codegen import compile_func
+from autosched.target import Target
+from autosched.templates import apply_config, default_config
+from autosched.templates.kernel import form_of
 from autosched.tir import Schedule, cast
 from tests.codegen.programs import run
 
@@ -48,3 +51,16 @@ def test_elements_at_places_of_their_own_are_loaded_by_one_instruction():
         compiled = compile_func(sch.func, f"llvm -mcpu={cpu}", name="picked", use_cache=False)
         assert ("gatherdps" in compiled.asm) == is_one
         assert "gatherqps" not in compiled.asm  # places of 64 bits: half as many at once
+
+
+@pytest.mark.parametrize("height", [14, 56])
+def test_an_open_dimension_behind_one_image_leaves_rows_that_lie_side_by_side(height):
+    """Quotients and remainders of a loop over channels and pixels cancel, though the image's own stride is a symbol."""
+    shape = (1, 256, height, height)
+    a, b = te.placeholder(shape, name="A"), te.placeholder(shape, name="B")
+    func = te.create_prim_func([a, b, topi.nn.relu(topi.add(a, b))], "int64")
+    target = Target("llvm -mcpu=x86-64-v3 -num-cores=2")
+    form = form_of(apply_config(func, default_config(func, target), target).func)
+    assert form is not None
+    compiled = compile_func(form.func, target, name="added", use_cache=False)
+    assert "vaddps" in compiled.asm and "vaddss" not in compiled.asm and "gather" not in compiled.asm
