@@ -118,7 +118,7 @@ def _rate_name(dtype: str) -> str:
 
 def _default_cut(s: Mapping[str, int], gpu: GpuFacts, rate: str) -> _Cut:
     """The busiest SM is done first."""
-    tiles = [(32, 32, 2, 2)] if s["M"] > FEW_ROWS else [(16, 64, 1, 4)]
+    tiles = [(32, 32, 2, 2)] if s["M"] > FEW_ROWS else [(16, 64, 1, 4), (16, 32, 1, 2)]
     for tile in ((32, 64, 2, 2), (64, 64, 2, 2), (64, 128, 2, 2), (128, 128, 2, 2 if s["bytes"] < 4 else 4)):
         if tile[0] < 2 * s["M"] and tile[1] < 2 * s["N"] and s["M"] > FEW_ROWS:
             tiles.append(tile)
@@ -137,7 +137,9 @@ def _cut_cycles(s: Mapping[str, int], gpu: GpuFacts, rate: str, cut: _Cut) -> fl
     """Cycles until the busiest SM has multiplied, read and waited.
 
     It reads (R + C) elements of a tile of R x C for each term from the second cache, and waits for memory in each step
-    that is not copied ahead. Parts cost a second launch, and each of their elements is written and read.
+    that is not copied ahead. Parts cost a second launch, and each of their elements is written and read. Of few rows
+    products are nothing, and blocks wait for what they read: one alone reached half of the cache's rate on an H200, as
+    all of them read the same rows at the same time, four beside each other, of different terms, nearly all of it.
     """
     rows, columns, _, _ = cut.tile
     parts, step = cut.splits, cut.step(s) * cut.shares
@@ -145,6 +147,8 @@ def _cut_cycles(s: Mapping[str, int], gpu: GpuFacts, rate: str, cut: _Cut) -> fl
     busiest, terms = -(-count // gpu.sm_count), -(-s["K"] // (parts * step)) * step
     multiplies = rows * columns * terms / gpu.rates[rate]
     reads = (min(rows, s["M"]) + columns) * terms * s["bytes"] / L2_BYTES_PER_CYCLE
+    if s["M"] <= FEW_ROWS:
+        reads *= 1 + 1 / min(busiest, BLOCKS_AT_ONCE)
     ahead = max(1, cut.stages(s, gpu) - 1)
     waits = -(-busiest // BLOCKS_AT_ONCE) * (terms // step / ahead + 1) * MEMORY_LATENCY
     cycles = max(busiest * max(multiplies, reads), waits)

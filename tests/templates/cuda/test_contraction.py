@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -223,11 +224,22 @@ def test_a_block_adds_up_the_sums_of_its_warps(name: str, turned: bool) -> None:
     np.testing.assert_allclose(results[0][0].astype("d"), expected, rtol=0, atol=tolerance)
 
 
-def test_one_launch_for_few_rows() -> None:
-    for rows, dtype in ((1, "float16"), (4, "float16"), (16, "float16"), (4, "float32")):
-        a, b = te.placeholder((rows, 4096), dtype, name="A"), te.placeholder((4096, 4096), dtype, name="B")
-        config = default_config(create_prim_func([a, b, topi.matmul(a, b)]), TARGET)
-        assert config["splits"] == 1 and config["shares"] > 1
+def test_few_rows_have_several_blocks_on_each_multiprocessor() -> None:
+    target = Target("nvidia/nvidia-h200")
+    for rows in (1, 4, 16):
+        a, b = te.placeholder((rows, 4096), "float16", name="A"), te.placeholder((4096, 4096), "float16", name="B")
+        func = create_prim_func([a, b, topi.matmul(a, b)])
+        config = default_config(func, target)
+        kernel = compile_func(apply_config(func, config, target).func, target).kernel
+        assert math.prod(kernel.launches[0].grid) > 3 * target.gpu.sm_count  # type: ignore[attr-defined]
+        used = kernel.resources.launches[0]  # type: ignore[attr-defined]
+        assert used.occupancy * target.gpu.max_threads_per_sm >= 4 * kernel.launches[0].threads  # type: ignore[attr-defined]
+
+
+def test_one_launch_for_few_rows_on_cores() -> None:
+    a, b = te.placeholder((4, 4096), name="A"), te.placeholder((4096, 4096), name="B")
+    config = default_config(create_prim_func([a, b, topi.matmul(a, b)]), TARGET)
+    assert config["splits"] == 1 and config["shares"] > 1
 
 
 def test_copies_of_products_with_wide_axes_are_asynchronous() -> None:
