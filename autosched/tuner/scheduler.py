@@ -186,10 +186,10 @@ class TaskScheduler:
         turns = [self._turn(i, elapsed) for i in useful]
         return max(turns, key=self._worth(self._pace(), self._usual_gain()))
 
-    def following(self, turn: Turn, elapsed_s: float | None = None, idle: int = 0) -> Turn | None:
+    def following(self, turn: Turn, elapsed_s: float | None = None, most: int = 0) -> Turn | None:
         """The turn that will probably come after one that is not over; None where that hangs on its outcome.
 
-        idle  builders that have nothing else to do: so many trials of the same task may follow, chosen without it
+        most  trials of the same task that may follow, chosen with what is known of it by now
         """
         task = self.tasks[turn.task]
         task.n_trials += turn.n
@@ -203,7 +203,7 @@ class TaskScheduler:
             return None
         if found.task != turn.task:
             return found
-        return Turn(found.task, min(found.n, idle)) if idle >= LEAST else None
+        return Turn(found.task, min(found.n, most)) if most >= LEAST else None
 
     def report(
         self,

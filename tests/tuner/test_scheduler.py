@@ -152,10 +152,10 @@ def test_the_following_turn_is_that_of_another_task() -> None:
 
 def test_idle_builders_begin_with_the_same_task() -> None:
     run = scheduler((1, 1e-3, 0.1), (1, 3e-3, 0.1))
-    assert run.following(Turn(1, 8), idle=8) == Turn(1, 8)
-    assert run.following(Turn(1, 8), idle=3) == Turn(1, 3)
-    assert run.following(Turn(1, 8), idle=1) is None and run.following(Turn(1, 8), idle=-4) is None
-    assert run.following(Turn(0, 8), idle=3) == Turn(1, 8)  # another task's
+    assert run.following(Turn(1, 8), most=8) == Turn(1, 8)
+    assert run.following(Turn(1, 8), most=3) == Turn(1, 3)
+    assert run.following(Turn(1, 8), most=1) is None and run.following(Turn(1, 8), most=-4) is None
+    assert run.following(Turn(0, 8), most=3) == Turn(1, 8)  # another task's
 
 
 def test_nothing_follows_the_last_turn() -> None:

@@ -213,10 +213,13 @@ class Tuning:
         is_known = task.first is None or task.first == task.default or task.first in task.trials
         return not is_known and task.first in task.space
 
-    def tell(self, turn: Turn, trials: Sequence[Trial], seconds: float, n_skipped: int = 0) -> None:
-        """Take the outcome of a turn to the search and the scheduler; `n_skipped` were built and not measured."""
+    def tell(self, turn: Turn, trials: Sequence[Trial], seconds: float, n_skipped: int = 0, n_told: int = 0) -> None:
+        """Take the outcome of a turn to the search, which knows the first `n_told` already, and to the scheduler.
+
+        n_skipped  candidates that were built and not measured
+        """
         task = self.tasks[turn.task]
-        task.search.tell(trials)
+        task.search.tell(trials[n_told:])
         self.scheduler.report(turn, trials, seconds, task.default_s, n_skipped)
 
     def see_default(self, i: int, trial: Trial) -> None:

@@ -2,9 +2,10 @@
 
 At the end of every turn some builders have nothing left to do, and where a turn begins, the reference is made and the
 search is asked while nothing is built. On two cores that is a third of the time of turns of four trials. So the next
-turn is decided ahead and its candidates are built while those of the turn before are measured. That is done
-where it does not depend on their outcome, as it is the turn of another task. For a GPU, whose trials take little time,
-it may be one of the same task, for builders that would have nothing to do.
+turn is decided ahead, when no candidate waits for a builder any more, and its candidates are built while the last ones
+of the turn before are built and measured. One of the same task is decided when all but two outcomes of the turn before
+are known, which the search is told. For a GPU, whose trials take little time, it may be decided before, for builders
+that would have nothing to do.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from autosched.driver.tune.model_check import ModelCheck
 from autosched.driver.tune.progress_line import where_it_is_seen
 from autosched.driver.tune.report import TuneReport
 from autosched.driver.tune.session import SPENT
-from autosched.driver.tune.tuning import Tuning
+from autosched.driver.tune.tuning import BATCH, Tuning
 from autosched.errors import RecordError, UsageError
 from autosched.records import RecordFilter
 from autosched.space import Config
@@ -38,6 +39,7 @@ from autosched.tuner.scheduler import Stop, StopReason, Turn
 OpenMeasurer = Callable[[Target, MeasureOptions], Measurer]
 LEASE_S = 120.0  # longer than a batch takes; a tuner that dies on this machine loses its leases at once
 NEWS_S = 15.0  # how often is looked for what others have measured, where nothing tells that there are any
+UNKNOWN = 2  # outcomes of a turn without which one of the same task is decided: replays are as good as with them
 OVERLAP_S = 60.0  # clocks of two machines may differ by so much
 
 
@@ -59,6 +61,8 @@ class TuningRun:
         self.leases = Leases(tuning)
         self.foresight = Foresight(tuning)
         self.planned: tuple[Turn, list[Config]] | None = None  # the turn that was decided ahead
+        self._done: list[Trial] = []  # trials of the present turn
+        self._n_told = 0  # how many of them its search knows already
 
     def run(self) -> TuneReport:
         """Tune until a budget is used up or nothing more is expected; an interruption ends it and keeps everything."""
@@ -143,16 +147,16 @@ class TuningRun:
         is_due = asked and task.default not in asked and tuning.drift.is_due(i)
         configs = [task.default, *asked] if is_due else list(asked)
         best_s = None if task.best_s is None or tuning.metrics else task.best_s * tuning.drift.factor
-        done: list[Trial] = []
+        self._done, self._n_told = [], 0
         self.foresight.begin(turn)
         trials = self._measure(measurer, turn, configs, best_s) if configs else ()
         for trial in default_first(trials, task.default, configs):
             if trial.config == task.default and trial.is_ok:
                 tuning.see_default(i, trial)
             if trial.config in asked:
-                done.append(self._store(i, trial))
+                self._done.append(self._store(i, trial))
                 self._update(i, "searching")
-        tuning.tell(turn, done, tuning.session.elapsed_s - begin, self.foresight.n_in_turn)
+        tuning.tell(turn, self._done, tuning.session.elapsed_s - begin, self.foresight.n_in_turn, self._n_told)
         self._update(i, "all tried" if task.is_exhausted else "waiting")
 
     def _measure(
@@ -171,11 +175,17 @@ class TuningRun:
 
         idle  builders that this turn has nothing to do for
         """
-        following = self.tuning.scheduler.following(turn, self._spent_s(), idle)
+        n_known = len(self._done) + self.foresight.n_in_turn
+        is_known = turn.n - n_known <= UNKNOWN <= n_known
+        following = self.tuning.scheduler.following(turn, self._spent_s(), BATCH if is_known else idle)
         if following is None:
             return None
+        task = self.tuning.tasks[following.task]
+        if following.task == turn.task:
+            task.search.tell(self._done[self._n_told :])
+            self._n_told = len(self._done)
         self.planned = following, self.leases.ask(following.task, following.n)
-        return self.tuning.tasks[following.task].task, self.planned[1]
+        return task.task, self.planned[1]
 
     def _store(self, i: int, trial: Trial) -> Trial:
         """Keep a trial; gives it as the search sees it."""

@@ -6,6 +6,7 @@ Bayesian optimization performs great in high dimensions.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,9 +141,13 @@ class Posterior:
         self.variance = np.maximum(self.variance - share * share, 1e-9)
         self.n += 1
 
-    def forget(self, n: int, variance: np.ndarray) -> None:
-        """Go back to the first `n` trials, and to the variance of then."""
-        self.n, self.variance = n, variance
+    def among(self, positions: np.ndarray) -> Posterior:
+        """The same for some of the candidates; what is added to it is not added here."""
+        part = copy.copy(self)
+        part.candidates, part.hot = self.candidates[positions], self.hot[positions]
+        part._white, part.variance = self._white[:, positions], self.variance[positions]
+        part._factor = self._factor.copy()
+        return part
 
     def mean(self, target: np.ndarray) -> np.ndarray:
         """The expected target of each candidate, for the targets of all trials in their order."""
@@ -160,10 +165,14 @@ def most_telling(target: np.ndarray, n: int) -> np.ndarray:
 
 
 def _solve(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Solve factor @ x = right for a lower triangular factor [n, n], by blocks; right is [n] or [n, columns]."""
+    """Solve factor @ x = right for a lower triangular factor [n, n], by blocks; right is [n] or [n, columns].
+
+    Blocks are inverted: products with many columns take a fraction of the time of solving for them.
+    """
     result = np.empty(right.shape, np.result_type(factor, right))
     for start in range(0, len(factor), BLOCK):
         rows = slice(start, start + BLOCK)
-        rest = right[rows] - factor[rows, :start] @ result[:start]
-        result[rows] = np.linalg.solve(factor[rows, rows], rest)
+        rest = right[rows] - factor[rows, :start] @ result[:start] if start else right[rows]
+        inverse = np.linalg.inv(factor[rows, rows].astype(np.float64))
+        result[rows] = inverse.astype(result.dtype) @ rest
     return result

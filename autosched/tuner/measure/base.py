@@ -193,7 +193,7 @@ class AheadMeasurer(Protocol):
     def measure(
         self, task: Task, configs: Sequence[ConfigLike], best_s: float | None = None, *, ahead: Ahead | None = None
     ) -> Iterator[Trial]:
-        """As `Measurer.measure`; `ahead` is asked once, when a builder has nothing left to do."""
+        """As `Measurer.measure`; `ahead` is asked when no candidate waits for a builder, until it has an answer."""
         ...
 
     def rest(self) -> None:

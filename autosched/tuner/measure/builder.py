@@ -221,13 +221,14 @@ class LocalBuilder:
         *,
         are_kept: bool = False,
         meanwhile: Callable[[], object] | None = None,
-        ahead: Callable[[], Sequence[Candidate]] | None = None,
+        ahead: Callable[[], Sequence[Candidate] | None] | None = None,
     ) -> Iterator[Built | Failed]:
         """Compile candidates on all workers; gives each outcome as soon as it is there.
 
         are_kept   whether their kernels go to the kernel cache: those of finalists do, losers leave nothing behind
         meanwhile  called when the first have begun, before they are waited for
-        ahead      called when a worker has nothing left to do: gives candidates that will probably be built next
+        ahead      called when no candidate waits for a worker, until it does not give None: gives candidates that will
+                   probably be built next
         """
         jobs = [self._job(candidate, are_kept) for candidate in candidates]
         self._ahead.clear()
@@ -243,8 +244,10 @@ class LocalBuilder:
         """End the workers."""
         self._pool.close()
 
-    def _jobs_ahead(self, candidates: Sequence[Candidate]) -> Sequence[Job]:
-        """The jobs of candidates that will probably be built next."""
+    def _jobs_ahead(self, candidates: Sequence[Candidate] | None) -> Sequence[Job] | None:
+        """The jobs of candidates that will probably be built next; None where nobody knows yet."""
+        if candidates is None:
+            return None
         jobs = [self._job(candidate, False) for candidate in candidates]
         keys = [(self._funcs.key(candidate.task.func), candidate.config) for candidate in candidates]
         self._ahead = dict(zip(keys, jobs, strict=True))

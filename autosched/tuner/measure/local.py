@@ -135,8 +135,8 @@ class LocalMeasurer:
         """Build, check and time configurations; gives each trial as it comes, in about the given order.
 
         best_s  the task's best time so far: what is clearly worse is cut short
-        ahead   asked once, when a builder has nothing left to do, for the task and the configurations that will
-                probably be measured next: they are built, and the task's reference is made, before they are
+        ahead   asked when no candidate waits for a builder, until it has an answer, for the task and the configurations
+                that will probably be measured next: they are built, and the task's reference is made, before they are
         What `foresight`, if it is set, calls hopeless once it is built is passed over: there is no trial of it.
         Leaving the iteration early, by Ctrl-C too, ends the workers that are busy; the measurer can be used again.
         """
@@ -247,9 +247,9 @@ class LocalMeasurer:
             for candidate in candidates[:1]:
                 runner.prepare(candidate.task)
 
-        def coming() -> Sequence[Candidate]:
+        def coming() -> Sequence[Candidate] | None:
             if ahead is None or (plan := ahead()) is None:
-                return ()
+                return None
             task, configs = plan
             if configs:
                 runner.prepare(task)

@@ -102,14 +102,15 @@ class WorkerPool:
         self,
         jobs: Sequence[Job],
         meanwhile: Callable[[], object] | None = None,
-        ahead: Callable[[], Sequence[Job]] | None = None,
+        ahead: Callable[[], Sequence[Job] | None] | None = None,
     ) -> Iterator[tuple[int, Reply]]:
         """Do jobs on all workers and give (position of the job, reply) as the replies come.
 
         meanwhile  called when the first jobs have begun, before their replies are awaited
-        ahead      called once, when a worker has nothing left to do: gives jobs of the list that will probably come
-                   next. They are begun, and what became of them is there when a list with these very objects comes;
-                   what the next list does not have is forgotten
+        ahead      called when no job waits for a worker any more, again after each reply until it does not give None:
+                   gives jobs of the list that will probably come next. They are begun by workers that have nothing
+                   else to do, and what became of them is there when a list with these very objects comes; what the
+                   next list does not have is forgotten
         raises     AutoschedError if a worker cannot start
         Workers go on with the next jobs while the caller looks at a reply. Leaving the iteration early ends the workers
         that are busy.
@@ -128,8 +129,8 @@ class WorkerPool:
                 meanwhile()
             while left:
                 self._send(waiting)
-                if ahead is not None and not waiting and len(self._busy) < self.size:
-                    self._early.extend(ahead())
+                if ahead is not None and not waiting and (coming := ahead()) is not None:
+                    self._early.extend(coming)
                     ahead = None
                 self._send(waiting or self._early)
                 for number, reply in self._wait() if not ready else ():

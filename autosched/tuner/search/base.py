@@ -94,6 +94,7 @@ class BaseSearch(ABC):
         self._hinted = HINTED if self.hints else 0
         self._waiting = space.to_rows(space.starting_points() if space.count() else ())
         self._asked: dict[str, int] = {}  # in flight or lost: how often it was proposed
+        self._latest: dict[str, np.ndarray] = {}  # what was proposed last and is in flight: its row
 
     # ---- the interface
 
@@ -103,6 +104,7 @@ class BaseSearch(ABC):
         configs = self.space.to_configs(rows)
         for config in configs:
             self._asked[config.key] = self._asked.get(config.key, 0) + 1
+        self._latest = {config.key: row for config, row in zip(configs, rows, strict=True)}
         return configs
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -112,6 +114,7 @@ class BaseSearch(ABC):
             if trial.config not in self.space:
                 continue
             row = self.space.to_rows([trial.config])[0]
+            self._latest.pop(trial.config.key, None)
             if trial.measurement.status is Status.LOST:
                 self._lose(trial.config, row)
                 continue
@@ -145,6 +148,11 @@ class BaseSearch(ABC):
         return float(1 - np.exp(-min(recent * np.log1p(left / len(best)), 3.0)))
 
     # ---- for strategies
+
+    @property
+    def in_flight(self) -> np.ndarray:
+        """Rows that were proposed last and whose outcome is not known yet: they are measured whatever comes now."""
+        return np.array(list(self._latest.values()), dtype=np.int32).reshape(-1, len(self.space.knobs))
 
     def spread_beside(self, start: int) -> int:
         """How many of the `start` configurations are spread although hints say which are good."""

@@ -8,8 +8,8 @@ Expected improvement counts .7 of the deviations. Exploring less was ahead on re
 (`benchmarks/results/search-gpu.md`).
 
 A small space is judged whole at every step. In a large one, candidates are drawn anew and the most promising ones are
-improved from neighbour to neighbour. Batches are picked by kriging believer: what was picked counts as measured with
-its predicted time, which lowers the uncertainty around it.
+improved from neighbour to neighbour. Batches are picked by kriging believer: what was picked, now or before and
+without an outcome yet, counts as measured with its predicted time, which lowers the uncertainty around it.
 
 Source: Jones, Schonlau, Welch 1998, Efficient global optimization; Ginsbourger, Le Riche, Carraro 2010.
 """
@@ -51,6 +51,7 @@ FIRST_ITERATIONS = 60
 MAX_TRIALS = 400  # of more, the best half and the latest half are used: the cost grows with the cube
 KNOWN_ELSEWHERE = 120  # trials of another device from which length scales are learned: half the best, half any
 CAPACITY = 64  # trials that a posterior can take before it is made anew
+PICKED_FROM = 2000  # candidates of the highest gains, among which a batch nearly always is
 DOUBT = 0.7  # share of a model's deviation that expected improvement counts
 
 
@@ -152,7 +153,8 @@ class GaussianProcessSearch(BaseSearch):
         success = self.feasibility.predict_listed(numbers)
         candidates = np.flatnonzero(is_open)
         candidates = candidates[likely(success[candidates], n)]
-        return np.take(rows, self._pick(posteriors, numbers, candidates, success, n), axis=0)
+        coming = [self.pool.index_of(row) for row in self.in_flight]
+        return np.take(rows, self._pick(posteriors, numbers, candidates, success, n, coming), axis=0)
 
     def _up_to_date(self, rows: np.ndarray, numbers: np.ndarray) -> list[Posterior]:
         """The posteriors over the whole list for all trials; new ones are added to those of before."""
@@ -194,11 +196,13 @@ class GaussianProcessSearch(BaseSearch):
             if not is_better:
                 break
         chosen = np.argsort(-top, kind="stable")[: max(200, 40 * n)]
-        rows, numbers = rows[chosen], numbers[chosen]
-        posteriors = self._condition(rows, numbers, None, n)
+        candidates = likely(self.feasibility.predict(numbers[chosen]), n)
+        rows = np.concatenate([rows[chosen], self.in_flight])
+        numbers = np.concatenate([numbers[chosen], self.pool.encode(self.in_flight)])
+        coming = range(len(chosen), len(rows))
+        posteriors = self._condition(rows, numbers, None, len(coming) + n)
         success = self.feasibility.predict(numbers)
-        candidates = likely(success, n)
-        return np.take(rows, self._pick(posteriors, numbers, candidates, success, n), axis=0)
+        return np.take(rows, self._pick(posteriors, numbers, candidates, success, n, coming), axis=0)
 
     def _score(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         beliefs = self._beliefs(self._condition(rows, numbers, None, 0), numbers)
@@ -225,20 +229,28 @@ class GaussianProcessSearch(BaseSearch):
         candidates: np.ndarray,
         success: np.ndarray,
         n: int,
+        coming: Sequence[int],
     ) -> list[int]:
-        """Positions of the `n` best of the candidates, one after the other; the posteriors end as they were."""
+        """Positions of the `n` best of the candidates, one after the other.
+
+        coming  positions of what was picked before and is not measured yet
+        """
         beliefs = self._beliefs(posteriors, numbers)
-        picked: list[int] = []
-        for _ in range(min(n, len(candidates))):
-            gain = sum((belief.gain(candidates) for belief in beliefs), np.zeros(len(candidates))) * success[candidates]
-            gain[np.isin(candidates, picked)] = -1.0
-            picked.append(int(candidates[np.argmax(gain)]))
-            if len(picked) < n:
-                for belief in beliefs:
-                    belief.believe(picked[-1])
-        for belief in beliefs:
-            belief.forget()
-        return picked
+        gain = _gain(beliefs, candidates, success)
+        order = np.argsort(-gain, kind="stable")
+        for size in (PICKED_FROM, len(order)):
+            likeliest = candidates[np.sort(order[:size])]
+            some = np.concatenate([np.asarray(coming, np.int64), likeliest])
+            parts = [belief.among(some) for belief in beliefs]
+            picked, gains = pick(parts, success[some], n, len(coming))
+            others = order[size:]
+            if not len(others) or not picked:
+                break
+            # What is picked only lowers gains: those of others cannot be higher than before, nor than after the first.
+            after = _gain([belief.aimed_at(some[picked[0]]) for belief in beliefs], candidates[others], success)
+            if gains[0] >= gain[others].max() and min(gains[1:], default=np.inf) >= after.max():
+                break
+        return [int(some[i]) for i in picked]
 
 
 class Belief:
@@ -246,12 +258,15 @@ class Belief:
 
     def __init__(self, posterior: Posterior, mean: np.ndarray, best: float):
         self._posterior, self._mean, self._best = posterior, mean, best
-        self._before = posterior.n, posterior.variance
 
     def gain(self, candidates: np.ndarray) -> np.ndarray:
         """Expected improvement of some candidates."""
         deviation = DOUBT * np.sqrt(self._posterior.variance[candidates])
         return expected_improvement(self._mean[candidates], deviation, self._best)
+
+    def aimed_at(self, position: int) -> Belief:
+        """The same where the candidate at `position` is to be improved on."""
+        return Belief(self._posterior, self._mean, min(self._best, float(self._mean[position])))
 
     def believe(self, position: int) -> None:
         """The candidate at `position` was picked."""
@@ -259,9 +274,35 @@ class Belief:
         if self._posterior.has_capacity:
             self._posterior.add(position)
 
-    def forget(self) -> None:
-        """Leave the posterior as it was."""
-        self._posterior.forget(*self._before)
+    def among(self, positions: np.ndarray) -> Belief:
+        """The same of some candidates, with a posterior of its own."""
+        return Belief(self._posterior.among(positions), self._mean[positions], self._best)
+
+
+def _gain(beliefs: Sequence[Belief], candidates: np.ndarray, success: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sum([belief.gain(candidates) for belief in beliefs], axis=0) * success[candidates])
+
+
+def pick(beliefs: Sequence[Belief], success: np.ndarray, n: int, n_coming: int) -> tuple[list[int], list[float]]:
+    """Positions of the `n` best but for the first `n_coming`, which count as picked, and their gains.
+
+    What is picked changes the beliefs: it counts as measured.
+    """
+    candidates = np.arange(n_coming, len(success))
+    for position in range(n_coming):
+        for belief in beliefs:
+            belief.believe(position)
+    picked: list[int] = []
+    gains: list[float] = []
+    for _ in range(min(n, len(candidates))):
+        gain = _gain(beliefs, candidates, success)
+        gain[np.array(picked, np.int64) - n_coming] = -1.0
+        picked.append(int(candidates[np.argmax(gain)]))
+        gains.append(float(gain.max()))
+        if len(picked) < n:
+            for belief in beliefs:
+                belief.believe(picked[-1])
+    return picked, gains
 
 
 class SpaceForm:

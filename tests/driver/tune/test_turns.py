@@ -19,15 +19,17 @@ from autosched.tuner.measure.base import Ahead, Compared
 from autosched.tuner.measure.local import LocalMeasurer
 from autosched.tuner.measure.remote.measurer import RemoteMeasurer
 from autosched.tuner.measure.sampling import judge
+from autosched.tuner.search.random import RandomSearch
 from tests.driver.programs import matmul
 
 pytestmark = pytest.mark.host(runs=True)
 
 
 class Planner:
-    """Measures nothing; asks for what comes next when the last candidate of a turn is at work."""
+    """Measures nothing; asks for what comes next when so many candidates of a turn are at work."""
 
     made: list[Planner] = []
+    at_work = 1
 
     def __init__(self, target: Target, options: MeasureOptions):
         self.turns: list[tuple[str, list[Config]]] = []
@@ -47,7 +49,7 @@ class Planner:
         assert not self.rested
         self.turns.append((task.key, list(configs)))
         for n, config in enumerate(configs):
-            if n == len(configs) - 1 and ahead is not None and (plan := ahead()) is not None:
+            if n == max(0, len(configs) - self.at_work) and ahead is not None and (plan := ahead()) is not None:
                 self.planned[len(self.turns)] = plan[0].key, list(plan[1])
             yield Trial(config, Measurement(Status.OK, (1e-3 * (1 + n),), how={"cache": "warm"}))
 
@@ -76,19 +78,44 @@ def test_what_was_planned_is_what_comes_next(module: autosched.IRModule, tmp_pat
     assert measurer.planned and {n: taken[n] for n in measurer.planned} == measurer.planned
     tried = [(key, config) for key, configs in measurer.turns for config in configs]
     assert len(tried) == len(set(tried)) == report.n_trials == 30
-    for n, (after, _) in measurer.planned.items():
-        assert measurer.turns[n - 1][0] != after  # a turn of the same task hangs on the outcome
     with open_store(tmp_path / "r.db", write=False) as store:
         assert len([r for r in store.records() if "interleaved" not in r.measurement.how]) == 30
 
 
-def test_one_task_is_not_decided_ahead(tmp_path: Path) -> None:
-    options = TuneOptions(trials=20, threads=1, strategy="random", until=0)
-    autosched.tune(matmul(), "cpu", records=tmp_path / "r.db", options=options, measurer=Planner)
-    assert not Planner.made[-1].planned and len(Planner.made[-1].turns) > 1
+@pytest.mark.parametrize(("at_work", "is_planned"), [(1, True), (2, True), (3, False), (8, False)])
+def test_a_turn_of_the_same_task_is_decided_without_two_outcomes_of_the_one_before(
+    at_work: int, is_planned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Recorder(RandomSearch):
+        """Writes down how many outcomes it knows whenever it is asked, and what it is told."""
+
+        asked: list[int] = []
+        told: list[Config] = []
+
+        def ask(self, n: int) -> Sequence[Config]:
+            self.asked.append(len(self.history))
+            return super().ask(n)
+
+        def tell(self, trials: Sequence[Trial]) -> None:
+            self.told.extend(trial.config for trial in trials)
+            super().tell(trials)
+
+    Recorder.asked, Recorder.told = [], []
+    monkeypatch.setattr("autosched.tuner.search.random.RandomSearch", Recorder)
+    monkeypatch.setattr(Planner, "at_work", at_work)
+    options = TuneOptions(trials=24, threads=1, strategy="random", until=0)
+    report = autosched.tune(matmul(), "cpu", records=tmp_path / "r.db", options=options, measurer=Planner)
+    (measurer,) = Planner.made[-1:]
+    assert [len(configs) for _, configs in measurer.turns] == [8, 8, 8] and report.n_trials == 24
+    assert Recorder.asked == ([0, 8 - at_work, 16 - at_work] if is_planned else [0, 8, 16])
+    assert Recorder.told == [config for _, configs in measurer.turns for config in configs]  # each outcome once
+    assert {n: measurer.turns[n] for n in measurer.planned} == measurer.planned and bool(measurer.planned) == is_planned
 
 
-def test_of_a_gpu_the_same_task_is_begun_by_builders_with_nothing_to_do(tmp_path: Path) -> None:
+def test_of_a_gpu_the_same_task_is_begun_by_builders_with_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Planner, "at_work", 8)
     options = TuneOptions(trials=30, threads=1, strategy="random", until=0)
     report = autosched.tune(
         matmul(), "nvidia/nvidia-h200", records=tmp_path / "r.db", options=options, measurer=Planner

@@ -56,6 +56,24 @@ def test_an_idle_worker_begins_with_the_next_list(pool: WorkerPool) -> None:
     assert second[1].value < over and second[2].value < over < second[0].value
 
 
+def test_who_does_not_know_yet_what_comes_next_is_asked_again(pool: WorkerPool) -> None:
+    coming, answers = Job(0.01), list[list[Job] | None]([None, None])
+    seen: list[int] = []
+
+    def ahead() -> list[Job] | None:
+        seen.append(len(answers))
+        return answers.pop() if answers else [coming]
+
+    jobs = [Job(0.01), Job(0.05), Job(0.3), Job(0.4), Job(0.5)]
+    for _ in pool.run(jobs, ahead=ahead):
+        seen.append(-1)
+    assert seen[:2] == [-1, -1]  # not before the last job has a worker
+    assert [n for n in seen if n >= 0] == [2, 1, 0]
+    over = time.time()
+    ((_, reply),) = pool.run([coming])
+    assert reply.value < over
+
+
 def test_what_the_next_list_does_not_have_is_forgotten(pool: WorkerPool) -> None:
     coming = Job(0.01)
     list(pool.run([Job(0.3)], ahead=lambda: [coming, Job(0.01)]))

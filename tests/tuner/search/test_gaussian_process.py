@@ -1,7 +1,8 @@
 import numpy as np
+import pytest
 
 from autosched.space import ConfigSpace, choice
-from autosched.testing.search import SearchSuite, measure_with_failures, run
+from autosched.testing.search import SearchSuite, measure_bowl, measure_with_failures, run
 from autosched.testing.tasks import bowl_space
 from autosched.tuner.cost_model import GaussianProcess, JointKernel, Points
 from autosched.tuner.search.base import History
@@ -39,6 +40,35 @@ def test_a_small_gain_at_hand_is_worth_more_than_what_is_merely_unknown() -> Non
     assert near < 0.05 and 0.95 < far < 1.05
     gain = Belief(posterior, np.array([0.0, -0.35, 0.0]), best=0.0).gain(np.arange(3))
     assert gain[1] > gain[2] > 0.2  # expected improvement by the whole deviation has .35 and .40
+
+
+@pytest.mark.parametrize("size", [12, 32])  # listed whole, and not
+def test_what_is_in_flight_counts_as_picked(size: int) -> None:
+    at_once, in_parts = (GaussianProcessSearch(bowl_space((size, size, size), ""), seed=0) for _ in range(2))
+    assert at_once.pool.is_listed == (size == 12)
+    run(at_once, 16)
+    run(in_parts, 16)
+    assert not len(in_parts.in_flight)
+    whole, first, rest = at_once.ask(8), in_parts.ask(2), in_parts.ask(6)
+    assert [config.key for config in in_parts.space.to_configs(in_parts.in_flight)] == [c.key for c in rest]
+    assert len({*first, *rest}) == 8
+    if size == 12:  # of a large space candidates are drawn anew
+        assert [*first, *rest] == list(whole)
+    in_parts.tell([measure_bowl(config) for config in [*first, *rest[:5]]])
+    assert len(in_parts.in_flight) == 1 and not {*in_parts.ask(8)} & {*first, *rest}
+
+
+@pytest.mark.parametrize("picked_from", [8, 100])
+def test_a_batch_is_the_same_whatever_it_is_picked_from(picked_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking at few candidates first saves time: where others may have higher gains, all are looked at."""
+    whole, some = (GaussianProcessSearch(bowl_space((12, 12, 12), ""), seed=1) for _ in range(2))
+    for _ in range(6):
+        monkeypatch.setattr("autosched.tuner.search.gaussian_process.PICKED_FROM", 1_000_000)
+        expected = whole.ask(8)
+        monkeypatch.setattr("autosched.tuner.search.gaussian_process.PICKED_FROM", picked_from)
+        assert some.ask(8) == expected
+        for search in (whole, some):
+            search.tell([measure_with_failures(config) for config in expected[:6]])  # two are in flight
 
 
 SPACE = ConfigSpace("s", [choice("a", range(1, 9)), choice("b", range(1, 9)), choice("c", range(1, 9))])

@@ -199,9 +199,9 @@ class RemoteMeasurer:
             for candidate in candidates[:1]:
                 self._references.of(candidate.task)
 
-        def coming() -> Sequence[Candidate]:
+        def coming() -> Sequence[Candidate] | None:
             if ahead is None or (plan := ahead()) is None:
-                return ()
+                return None
             task, configs = plan
             if configs:
                 self._references.of(task)
