@@ -20,7 +20,17 @@ from autosched.codegen.cuda.tile import DeviceTile
 from autosched.codegen.lower.asserts import ASSERT
 from autosched.codegen.lower.barriers import SYNC, is_barrier
 from autosched.codegen.lower.cross_thread import LANES
-from autosched.codegen.lower.instructions import BULK, COMMIT, COPY, LDMATRIX, MMA, SHUFFLE, WAIT, WARP_SYNC
+from autosched.codegen.lower.instructions import (
+    BULK,
+    COMMIT,
+    COPY,
+    LDMATRIX,
+    MMA,
+    SHUFFLE,
+    TURN_WORDS,
+    WAIT,
+    WARP_SYNC,
+)
 from autosched.codegen.lower.launches import LoweredLaunch
 from autosched.codegen.lower.shared_memory import is_shared
 from autosched.codegen.lower.warpgroup_chain import CHAIN_OPERATIONS
@@ -37,7 +47,8 @@ from autosched.tir.stmt import BufferStore, Stmt
 SCRATCH = "scratch"
 CHECKS = "checks"
 TOGETHER = frozenset(
-    {SYNC, WARP_SYNC, SHUFFLE, LANES, MMA, LDMATRIX, COPY, COMMIT, WAIT, BULK, *OPERATIONS, *CHAIN_OPERATIONS}
+    {SYNC, WARP_SYNC, SHUFFLE, LANES, MMA, LDMATRIX, TURN_WORDS, COPY, COMMIT, WAIT, BULK}
+    | {*OPERATIONS, *CHAIN_OPERATIONS}
 )
 
 

@@ -52,7 +52,17 @@ from autosched.codegen.cuda.warpgroup_chain import emit_chain
 from autosched.codegen.lower.barriers import SYNC
 from autosched.codegen.lower.cross_thread import COMBINE, WARP, is_lane_reduction
 from autosched.codegen.lower.fragments import TO_TF32
-from autosched.codegen.lower.instructions import BULK, COMMIT, COPY, LDMATRIX, MMA, SHUFFLE, WAIT, WARP_SYNC
+from autosched.codegen.lower.instructions import (
+    BULK,
+    COMMIT,
+    COPY,
+    LDMATRIX,
+    MMA,
+    SHUFFLE,
+    TURN_WORDS,
+    WAIT,
+    WARP_SYNC,
+)
 from autosched.codegen.lower.software_pipeline import ROLLED
 from autosched.codegen.lower.warpgroup_chain import CHAIN_OPERATIONS
 from autosched.codegen.lower.warpgroups import OPERATIONS
@@ -537,6 +547,21 @@ class DeviceEmitter(TileEmitter):
             for k in range(n):
                 b.store(b.extract_element(parts, I32(k)), pointers[i * n + k])
 
+    def turn_words(self, first: PrimExpr, lane: PrimExpr) -> None:
+        """Four words of each of four neighbouring lanes: lane t gets word t of each of them, in their order.
+
+        lane   the lane's number among the four
+        """
+        b, words, at = self.builder, self.words(first, 4), self.value(lane)
+        for bit in (1, 2):
+            is_set = b.icmp_unsigned("!=", b.and_(at, at.type(bit)), at.type(0))
+            for low in (n for n in range(4) if not n & bit):
+                one, other = words[low], words[low | bit]
+                kept, sent = b.select(is_set, other, one), b.select(is_set, one, other)
+                found = self.exchanged(sent, bit)
+                words[low], words[low | bit] = b.select(is_set, found, kept), b.select(is_set, kept, found)
+        self.set_words(first, words)
+
     def shared_address(self, element: BufferLoad, align: int) -> ir.Value:
         """The address of an element within shared memory, as 32 bits."""
         place = self.places[element.buffer]
@@ -677,6 +702,9 @@ class DeviceEmitter(TileEmitter):
             return
         if isinstance(e, E.Call) and e.op in (MMA, LDMATRIX):
             self.tensor_core(e)
+            return
+        if isinstance(e, E.Call) and e.op == TURN_WORDS:
+            self.turn_words(*e.args)
             return
         if isinstance(e, E.Call) and e.op in OPERATIONS:
             emit_warpgroup(self, e)

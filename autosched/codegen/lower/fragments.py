@@ -32,9 +32,10 @@ import numpy as np
 
 from autosched.codegen.lower.cross_thread import COMBINE
 from autosched.codegen.lower.cross_thread import LANES as COMBINED
-from autosched.codegen.lower.instructions import LDMATRIX, MMA
+from autosched.codegen.lower.instructions import LDMATRIX, MMA, TURN_WORDS
 from autosched.codegen.lower.launches import LoweredLaunch
 from autosched.codegen.lower.shared_memory import constant_strides
+from autosched.codegen.lower.tidy import difference
 from autosched.errors import CodegenError
 from autosched.ir.node import map_children, preorder
 from autosched.tir import expr as E
@@ -148,6 +149,7 @@ class Fragments:
     accumulator = ACCUMULATOR
     matrix_a = MATRIX_A
     rows = ROWS  # of a tile of the result
+    turns = False  # whether lanes of a row exchange elements of 16 bits, so that each stores neighbours
 
     def first_row(self) -> PrimExpr:
         """The row of a tile that holds a lane's first element; it has another one eight rows below."""
@@ -327,6 +329,12 @@ class Fragments:
 
         store = nest.store
         condition = all_of(*conditions) if conditions else None
+        if self.turns and mine and not is_fragment(store.buffer) and column_tiles % ROW_LANES == 0:
+            own = rewrite(rewrite(store.value, step), _bounded)
+            at = self.solved(rows, row), columns, (jt, pair)
+            made = self.turned(nest, substitute(own, values), condition, *at, column_tiles)
+            if made is not None:
+                return outer(made)
         if mine and store.buffer.scope == ROW_VALUES:
             combined = self.row_reduction(store, lambda x: substitute(rewrite(x, step), values), condition, of_row)
             return outer(combined(inner))
@@ -341,6 +349,60 @@ class Fragments:
         if condition is not None:
             body = IfThenElse(condition, body)
         return outer(inner(body) if mine else body)
+
+    def turned(
+        self, nest: Nest, value: PrimExpr, condition: PrimExpr | None, row: dict[Var, PrimExpr],
+        columns: Mapping[Var, tuple[int, int]], of_tile: tuple[Var, Var], column_tiles: int,
+    ) -> Stmt | None:  # fmt: skip
+        """Stores of 16 bytes: of four tiles side by side, each lane of a row gets the elements of one.
+
+            for part in 4: turned[part, :] = two elements of the tile 4 * group + part
+            turn_words(turned)
+            if 32 * group + 8 * (lane % 4) < n: out[…, 32 * group + 8 * (lane % 4) + (0 … 7)] = turned
+
+        value       of the element of a column tile, one of a pair (`of_tile`), where the condition holds
+        row         the values of the loops over rows
+        None        where eight elements are no vector of the buffer, or a condition parts them
+        """
+        store, (tile, pair) = nest.store, of_tile
+        strides = constant_strides(store.buffer)
+        if store.buffer.dtype not in ("float16", "uint16") or any(s % COLUMNS for s in strides[:-1]):
+            return None
+        group, part, lane = (Var(n, self.lane.dtype) for n in ("group", "part", "element"))
+        own = E.floormod(self.lane, ROW_LANES)
+        values = {**row, **self.solved(columns, group * (ROW_LANES * COLUMNS) + own * COLUMNS + lane)}
+        *first, last = (substitute(i, values) for i in store.indices)
+        if any(lane in free_vars(i) for i in first) or not self.is_vector(self.analyzer.linear(last), lane, 0):
+            return None
+        conditions = [substitute(c, values) for c in nest.conditions]
+        for c in (c for c in conditions if lane in free_vars(c)):
+            form = difference(c, self.analyzer)
+            if form is None or not self.is_vector(form, lane, 1):
+                return None
+        turned = Buffer("turned", (IntImm(ROW_LANES * 2),), store.buffer.dtype, scope="local")
+        fill: Stmt = BufferStore(turned, substitute(value, {tile: group * ROW_LANES + part}), (part * 2 + pair,))
+        if condition is not None and any(
+            isinstance(x, BufferLoad) and x.buffer not in {p.registers for p in self.places.values()}
+            for x in preorder(value)
+        ):
+            fill = IfThenElse(substitute(condition, {tile: group * ROW_LANES + part}), fill)
+        write: Stmt = BufferStore(store.buffer, BufferLoad(turned, (lane,)), (*first, last))
+        write = _loop(lane, COLUMNS, write, LoopKind.VECTORIZED)
+        if conditions:
+            zero = {lane: E.const(0, lane.dtype)}
+            write = IfThenElse(all_of(*(substitute(c, zero) for c in conditions)), write)
+        turn = Call(TURN_WORDS, (BufferLoad(turned, (IntImm(0),)), own), "handle")
+        body = seq(_loop(part, ROW_LANES, _loop(pair, 2, fill, LoopKind.VECTORIZED)), Evaluate(turn), write)
+        return _loop(group, column_tiles // ROW_LANES, Allocate(turned, body))
+
+    def is_vector(self, form: Linear, lane: Var, const: int) -> bool:
+        """Whether a form counts from a multiple of a tile's columns on, or, as one that is 0 at most, parts none."""
+        others = [(factor, atom) for factor, atom in form.terms.values() if atom is not lane]
+        return (
+            form.const % COLUMNS == const
+            and [factor for factor, atom in form.terms.values() if atom is lane] == [1]
+            and all(factor % COLUMNS == 0 and lane not in free_vars(atom) for factor, atom in others)
+        )
 
     def row_reduction(
         self, store: BufferStore, lowered: Callable[[PrimExpr], PrimExpr], condition: PrimExpr | None,

@@ -134,6 +134,7 @@ class _Registers(Accumulators):
 
     __slots__ = ()
     matrix_a = GROUP_MATRIX_A
+    turns = False
 
     def declare(self, buffer: Buffer, body: Stmt) -> Place:
         shape = [const_int(s) or 0 for s in buffer.shape]

@@ -126,6 +126,7 @@ class Accumulators(Fragments):
     __slots__ = ()
     accumulator = GROUP_ACCUMULATOR
     rows = ROWS
+    turns = True
 
     def first_row(self) -> PrimExpr:
         thread = E.floormod(self.lane, GROUP)
