@@ -246,8 +246,12 @@ def mbarrier_fence(builder: ir.IRBuilder) -> None:
 
 
 def cluster_arrive(builder: ir.IRBuilder) -> None:
-    """Tell the threads of all blocks of the cluster that this one has come here."""
-    _assembly(builder, "barrier.cluster.arrive.release;", [], "~{memory}", [])
+    """Tell the threads of all blocks of the cluster that this one has come here.
+
+    What it stored before does not go with it, which would wait for the whole device's memory: `mbarrier_fence` lets the
+    others see mbarriers.
+    """
+    _assembly(builder, "barrier.cluster.arrive.relaxed;", [], "~{memory}", [])
 
 
 def cluster_wait(builder: ir.IRBuilder) -> None:

@@ -63,6 +63,7 @@ from autosched.codegen.lower.instructions import (
     WAIT,
     WARP_SYNC,
 )
+from autosched.codegen.lower.loops import ADDRESS_FIRST
 from autosched.codegen.lower.software_pipeline import ROLLED
 from autosched.codegen.lower.warpgroup_chain import CHAIN_OPERATIONS
 from autosched.codegen.lower.warpgroups import OPERATIONS
@@ -387,6 +388,26 @@ class DeviceEmitter(TileEmitter):
         if isinstance(value, ir.Constant):
             return value.constant[lane]
         return self.builder.extract_element(value, I32(lane))
+
+    def emit_branch(self, condition: ir.Value, stmt: IfThenElse) -> None:
+        loop = stmt.then_case
+        if not isinstance(loop, For) or not loop.annotations.get(ADDRESS_FIRST):
+            super().emit_branch(condition, stmt)
+            return
+        store, count = loop.body, const_int(loop.extent) or 0
+        assert isinstance(store, BufferStore) and isinstance(store.value, BufferLoad), "registers of a vector"
+        self.env[loop.loop_var] = Affine(0)
+        place, item = self.places[store.buffer], item_bytes(store.buffer.dtype)
+        at = self.offset(place, store.indices)
+        assert isinstance(at, Affine), "an element's place"
+        words = self.words(BufferLoad(store.value.buffer, (E.IntImm(0),)), count * item // 4)
+        kind = ir.VectorType(I32, len(words))
+        b, value = self.builder, ir.Constant(kind, ir.Undefined)
+        for n, word in enumerate(words):
+            value = b.insert_element(value, word, I32(n))
+        pointer = b.bitcast(self.address(place, at), kind.as_pointer(place.pointer.type.addrspace))
+        with b.if_then(condition):
+            b.store(value, pointer, align=self.row_bytes(place, at, item))
 
     def emit_masked(self, condition: ir.Value, stmt: IfThenElse) -> None:
         def emit(lane: int) -> None:

@@ -34,10 +34,11 @@ from autosched.codegen.lower.cross_thread import COMBINE
 from autosched.codegen.lower.cross_thread import LANES as COMBINED
 from autosched.codegen.lower.instructions import LDMATRIX, MMA, TURN_WORDS
 from autosched.codegen.lower.launches import LoweredLaunch
+from autosched.codegen.lower.loops import ADDRESS_FIRST
 from autosched.codegen.lower.shared_memory import constant_strides
 from autosched.codegen.lower.tidy import difference
 from autosched.errors import CodegenError
-from autosched.ir.node import map_children, preorder
+from autosched.ir.node import FrozenDict, map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, all_of, const_int
@@ -331,8 +332,8 @@ class Fragments:
         condition = all_of(*conditions) if conditions else None
         if self.turns and mine and not is_fragment(store.buffer) and column_tiles % ROW_LANES == 0:
             own = rewrite(rewrite(store.value, step), _bounded)
-            at = self.solved(rows, row), columns, (jt, pair)
-            made = self.turned(nest, substitute(own, values), condition, *at, column_tiles)
+            own, row_values = substitute(own, values), self.solved(rows, row)
+            made = self.turned(nest, own, condition, row_values, columns, (jt, pair), column_tiles)
             if made is not None:
                 return outer(made)
         if mine and store.buffer.scope == ROW_VALUES:
@@ -390,6 +391,8 @@ class Fragments:
         write = _loop(lane, COLUMNS, write, LoopKind.VECTORIZED)
         if conditions:
             zero = {lane: E.const(0, lane.dtype)}
+            assert isinstance(write, For), "the loop over a vector"
+            write = replace(write, annotations=FrozenDict({ADDRESS_FIRST: True}))
             write = IfThenElse(all_of(*(substitute(c, zero) for c in conditions)), write)
         turn = Call(TURN_WORDS, (BufferLoad(turned, (IntImm(0),)), own), "handle")
         body = seq(_loop(part, ROW_LANES, _loop(pair, 2, fill, LoopKind.VECTORIZED)), Evaluate(turn), write)

@@ -9,6 +9,7 @@ from autosched.tir.stmt import For, IfThenElse, SeqStmt, Stmt
 NOTHING = SeqStmt(())
 WARP_STAGES = "warp_specialized_stages"  # the annotation of a loop that a warp copies for: see `warpgroups.py`
 COPIED_STAGES = "warp_copied_stages"  # the same for products that follow on each other: see `warpgroup_chain.py`
+ADDRESS_FIRST = "address_first"  # of the loop over a vector: its address is found outside of the condition around it
 
 
 def is_nothing(stmt: Stmt) -> bool:

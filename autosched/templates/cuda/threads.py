@@ -61,9 +61,15 @@ def bind_tiles(sch: Schedule, m_tile: LoopRV, n_tile: LoopRV, group: int) -> Non
     sch.bind(_in_groups(sch, m_tile, n_tile, group), BLOCK_X)
 
 
-def turn_tiles(sch: Schedule, m_tile: LoopRV, n_tile: LoopRV, group: int, blocks: int) -> None:
-    """Let so many blocks go through all tiles in the order of `bind_tiles`, each through every `blocks`-th one."""
-    turn, block = sch.split(_in_groups(sch, m_tile, n_tile, group), [None, blocks])
+def turn_tiles(
+    sch: Schedule, m_tile: LoopRV, n_tile: LoopRV, group: int, blocks: int, batch: Sequence[LoopRV] = ()
+) -> None:
+    """Let so many blocks go through all tiles in the order of `bind_tiles`, each through every `blocks`-th one.
+
+    batch   the loops around those over tiles
+    """
+    tiles = _in_groups(sch, m_tile, n_tile, group)
+    turn, block = sch.split(sch.fuse(*batch, tiles) if batch else tiles, [None, blocks])
     sch.reorder(block, turn)
     sch.bind(block, BLOCK_X)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from autosched.codegen.lower.launches import MIN_BLOCKS
 from autosched.ir.node import FrozenDict, preorder
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
@@ -61,10 +62,15 @@ MANY_REGISTERS, DIVISIONS = 64, 136  # of a thread beside its sums, which do for
 _DIVIDES = ("sigmoid", "sqrt", "rsqrt")
 _FEW_REGISTERS = (E.Add, E.Sub, E.Mul, E.Max, E.Min, E.Cast, E.Var, E.IntImm, E.FloatImm, BufferLoad)
 PAIRS = ((1, 1), (2, 1), (1, 2))  # clusters along rows and columns: of two blocks, all multiprocessors have a place
+MEMORY_REACHED = 0.85  # of the data sheet's bandwidth
 TENSOR_REACHED = 0.8  # of the data sheet's rate by the best kernels: large products meet the limit of power
+MOST_RESIDENT = 4  # blocks of a multiprocessor
 SHORT_STEPS = 8  # tiles of k, of which storing the results takes a part of the time that shows
-BARRIER_BYTES, GROUP_THREADS, FEWEST_REGISTERS = 1024, 128, 48  # of a block; of a warpgroup; of a thread beside sums
-BETWEEN_TILES = 4000.0  # cycles that a multiprocessor's tensor cores wait: first copies, and results on their way
+BARRIER_BYTES, GROUP_THREADS = 1024, 128  # of a block; of a warpgroup
+FEWEST_REGISTERS = 32  # of a thread beside its sums, where a bias, a bound or nothing follows them
+FIRST_COPIES = 2200.0  # cycles of a block until its first products begin
+BESIDE_OTHERS = 0.25  # of the time that reading from the second cache takes, what shows beside products and memory
+OF_CLUSTERS = 600.0  # cycles by which blocks of a cluster wait for each other, where they begin and where they end
 
 
 def registers_left(tile: tuple[int, int, int]) -> int:
@@ -143,6 +149,7 @@ class WarpgroupMatmul:
         if k * item % BOX_BYTES or (lies_along == "N" and n * item % BOX_BYTES):
             return None
         sizes = {"batch": batches, "M": m, "N": n, "K": k, "bytes": item, "along_n": int(lies_along == "N")}
+        sizes["out_bytes"] = item_bytes((chain.after or (c.block,))[-1].writes[0].buffer.dtype)
         return Anchor(c.block.name_hint, "matmul", sizes, (operands, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -153,15 +160,14 @@ class WarpgroupMatmul:
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile, cluster and parts of the last wave by which the busiest SM is done first."""
         batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
-        ((rows, columns, groups), (below, beside)), parts, _ = _best(anchor, target)
-        steps, gpu = -(-k * anchor.sizes["bytes"] // ROW_BYTES), target.gpu
-        stages, resident = _resident((rows, columns, groups), steps, gpu)
+        (tile, (below, beside)), parts, _ = _best(anchor, target)
+        (rows, columns, groups), gpu, least = tile, target.gpu, registers_of(anchor.details[1])
+        tiles, slots = batch * -(-m // (rows * below)) * -(-n // (columns * beside)), gpu.sm_count // (below * beside)
+        stages, resident = _resident(tile, -(-k * anchor.sizes["bytes"] // ROW_BYTES), least, -(-tiles // slots), gpu)
         group = group_of_tiles(-(-m // (rows * below)))
         knobs = {"rows": rows, "columns": columns, "groups": groups, "lines": 1, "stages": stages, "group": group}
-        knobs |= {"cluster_rows": below, "cluster_columns": beside}
-        tiles = -(-m // (rows * below)) * -(-n // (columns * beside))
-        has_turns = batch * parts * resident == 1 and tiles > gpu.sm_count // (below * beside)
-        return Config(self.name, {**knobs, KNOB: parts, PERSISTENT: has_turns})
+        knobs |= {"cluster_rows": below, "cluster_columns": beside, KNOB: parts}
+        return Config(self.name, {**knobs, PERSISTENT: resident if parts == 1 and tiles > slots * resident else 0})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         view = None if self._match(func) else find_pointwise(func)
@@ -184,9 +190,12 @@ class WarpgroupMatmul:
         out = schedule_epilogue(sch, chain)
         sch.set_scope(anchor.block, 0, "wgmma.accumulator")
         slots = target.gpu.sm_count // (config.get("cluster_rows", 1) * config.get("cluster_columns", 1))
-        _schedule(sch, anchor, operands, out, config, slots)
+        _schedule(sch, anchor, operands, out, config, slots * int(config.get(PERSISTENT, 0)))
         made = share_last_wave(sch.func, func, anchor.block, out, config, slots)
-        return Applied(made if view is None else view.restored(made), packs, sch.trace.to_json_text())
+        made = made if view is None else view.restored(made)
+        if config.get(PERSISTENT, 0) > 1:
+            made = made.with_attr({MIN_BLOCKS: int(config[PERSISTENT])})
+        return Applied(made, packs, sch.trace.to_json_text())
 
 
 def _best(anchor: Anchor, target: Target) -> tuple[tuple[tuple[int, int, int], tuple[int, int]], int, float]:
@@ -203,14 +212,24 @@ def _best(anchor: Anchor, target: Target) -> tuple[tuple[tuple[int, int, int], t
 
     steps = k * item // ROW_BYTES if k * item % ROW_BYTES == 0 else 0
 
+    least_cycles = _bytes(anchor) / (MEMORY_REACHED * gpu.memory_bandwidth) * gpu.clock_hz
+
     def shared(choice: tuple[tuple[int, int, int], tuple[int, int]]) -> tuple[int, float]:
         (rows, columns, _), (below, beside) = choice
         clusters = batch * -(-m // (rows * below)) * -(-n // (columns * beside))
         read = (rows / beside + columns / below) * item
         step = max(rows * columns / (rate * TENSOR_REACHED), read / L2_BYTES_PER_CYCLE)
         slots = gpu.sm_count // (below * beside)
-        start = BETWEEN_TILES / _resident(choice[0], -(-k * item // ROW_BYTES), gpu)[1]
-        return best_parts(clusters, slots, k * step, start, rows * columns, steps, gpu)
+        rounds = -(-clusters // slots)
+        _, resident = _resident(choice[0], -(-k * item // ROW_BYTES), least, rounds, gpu)
+        waiting = FIRST_COPIES * -(-rounds // resident) / rounds  # of each round
+        waiting += OF_CLUSTERS if below * beside > 1 else 0.0
+        stored = rows * columns * anchor.sizes["out_bytes"] / L2_BYTES_PER_CYCLE
+        parts, cycles = best_parts(clusters, slots, k * step, stored + waiting, rows * columns, steps, gpu)
+        alone = (rounds - clusters / slots) * (k * step + stored)  # while most of the device waits for the last tiles
+        is_short = k * item <= SHORT_STEPS * ROW_BYTES
+        shown = BESIDE_OTHERS * rounds * k * read / L2_BYTES_PER_CYCLE if is_short else 0.0
+        return parts, max(cycles, least_cycles + alone + rounds * waiting) + shown
 
     chosen = min(
         (
@@ -222,19 +241,34 @@ def _best(anchor: Anchor, target: Target) -> tuple[tuple[tuple[int, int, int], t
     return chosen, *shared(chosen)
 
 
-def _resident(tile: tuple[int, int, int], steps: int, gpu: GpuFacts) -> tuple[int, int]:
-    """(stages, blocks of a multiprocessor) for sums of so many tiles of k: of short ones two blocks run side by side.
+def _resident(tile: tuple[int, int, int], steps: int, others: int, rounds: int, gpu: GpuFacts) -> tuple[int, int]:
+    """(stages, blocks of a multiprocessor) for sums of so many tiles of k: of short ones blocks run side by side.
 
-    While one of them stores its results, the other one's copies and products go on.
+    While one of them stores its results, the copies and products of the others go on.
+
+    others   registers of a thread that what follows the sums needs beside them
+    rounds   tiles that a multiprocessor computes
     """
     rows, columns, groups = tile
     tile_bytes = (rows + columns) * ROW_BYTES
-    stages = min(8, (gpu.max_shared_memory_per_block - BARRIER_BYTES) // tile_bytes, max(2, steps))
-    half = (gpu.shared_per_sm // 2 - gpu.reserved_shared - BARRIER_BYTES) // tile_bytes
-    registers = (GROUP_THREADS * groups + 32) * (rows * columns // (GROUP_THREADS * groups) + FEWEST_REGISTERS)
-    if steps <= SHORT_STEPS and half >= 2 and 2 * registers <= gpu.registers_per_sm:
-        return min(stages, half), 2
-    return stages, 1
+    # blocks that go through tiles copy those of the next one ahead
+    stages = min(8, (gpu.max_shared_memory_per_block - BARRIER_BYTES) // tile_bytes, max(2, steps * min(rounds, 2)))
+    if steps > SHORT_STEPS:
+        return stages, 1
+    threads, fewest = GROUP_THREADS * groups + 32, min(steps, 2) * tile_bytes + BARRIER_BYTES
+    registers = rows * columns // (GROUP_THREADS * groups) + max(FEWEST_REGISTERS, others)
+    fitting = gpu.blocks_per_sm(threads, min(registers, gpu.max_registers_per_thread), fewest)
+    resident = max(1, min(fitting, rounds, MOST_RESIDENT))
+    share = gpu.shared_per_sm // resident - gpu.reserved_shared - BARRIER_BYTES
+    return min(stages, max(2, share // tile_bytes)), resident
+
+
+def _bytes(anchor: Anchor) -> int:
+    """Of both operands and the result."""
+    batch, m, n = (anchor.sizes[s] for s in ("batch", "M", "N"))
+    operands: Operands = anchor.details[0]
+    rows, columns = (math.prod(x.buffer.const_shape()) for x in (operands.rows, operands.columns))
+    return (rows + columns) * anchor.sizes["bytes"] + batch * m * n * anchor.sizes["out_bytes"]
 
 
 def _turning(buffer: Buffer) -> MatrixPack:
@@ -261,19 +295,20 @@ def _turned(func: PrimFunc, natural: Buffer) -> PrimFunc:
 
 
 def _schedule(
-    sch: Schedule, anchor: Anchor, operands: Operands, out: str, config: Config, slots: int
+    sch: Schedule, anchor: Anchor, operands: Operands, out: str, config: Config, blocks: int
 ) -> None:  # fmt: skip
+    """Give tiles to blocks: `blocks` of them, or clusters, go through all; 0: each has one."""
     block = anchor.block
     *batch, m, n = sch.get_loops(out)
     below, beside = config.get("cluster_rows", 1), config.get("cluster_columns", 1)
     m_tile, m_block, warpgroup, m_in = sch.split(m, [None, below, config["groups"], config["rows"] // config["groups"]])
     n_tile, n_block, n_in = sch.split(n, [None, beside, config["columns"]])
     sch.reorder(*batch, m_tile, n_tile, m_block, n_block, warpgroup, m_in, n_in)
-    if batch:
-        sch.bind(fused(sch, batch, out), BLOCK_Z)
-    if config.get(PERSISTENT, False):
-        turn_tiles(sch, m_tile, n_tile, config["group"], slots)
+    if blocks:
+        turn_tiles(sch, m_tile, n_tile, config["group"], blocks, batch)
     else:
+        if batch:
+            sch.bind(fused(sch, batch, out), BLOCK_Z)
         bind_tiles(sch, m_tile, n_tile, config["group"])
     sch.bind(m_block, CLUSTER_Y)
     sch.bind(n_block, CLUSTER_X)

@@ -41,7 +41,6 @@ from autosched.templates.cuda.tensor_window import TensorWindow, best_tile
 from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, BLOCK_Z, MOST_GRID_YZ, THREAD_X, THREAD_Y
 from autosched.templates.cuda.warpgroup_matmul import (
     ARCH,
-    BETWEEN_TILES,
     ROW_BYTES,
     TENSOR_REACHED,
     registers_left,
@@ -70,6 +69,7 @@ SPLITS, LEAST_STEPS = (1, 2, 3, 4, 6, 8), 4  # parts of sums, boxes of one
 SUM_THREADS, SUM_ROWS = 256, 4  # of a block that adds parts up; output channels of a thread
 MEMORY_LATENCY = 600.0  # cycles
 LEAST_STAGES, GROUP_THREADS, OTHER_REGISTERS = 3, 128, 88  # boxes on their way; of a warpgroup; beside a thread's sums
+BETWEEN_TILES = 4000.0  # cycles that tensor cores wait between tiles: first copies, and results on their way
 PIXELS, MOST_PLACED = 8, 128  # that a thread writes side by side; columns of a tile of which each has its own place
 GATHERED, STAGED = 2.5, 3.0  # of what other templates' models expect: medians of ResNet-50's convolutions on an H200
 ROWS = ((64, 1), (128, 2), (192, 3))  # of a tile, and its warpgroups

@@ -6,6 +6,7 @@ import pytest
 
 from autosched import te, topi
 from autosched.codegen import compile_func
+from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config
@@ -62,6 +63,40 @@ def test_as_products_of_warpgroups(data, out, dtype, fused, monkeypatch):
         emulate.run_kernel(kernel, [*(a.view("H") for a in arrays), found.view("H")], order=order)
         near = {"rtol": 2e-2, "atol": 8e-2} if dtype == "bfloat16" else {"rtol": 4e-3, "atol": 2e-2}
         np.testing.assert_allclose(found.astype("d"), expected(func, arrays), **near, err_msg=str(config))
+
+
+@pytest.mark.parametrize("data, out, resident", [((32, 64, 56, 56), 64, 4), ((32, 256, 56, 56), 128, 2)])
+def test_blocks_of_short_sums_run_side_by_side(data, out, resident):
+    """What surrounds products of few steps takes most of a block's time: others' copies and products go on beside."""
+    func, gpu = conv(data, out), Target("nvidia/nvidia-h200")
+    config = default_config(func, gpu)
+    assert config["persistent"] == resident and config["cluster_rows"] == config["cluster_columns"] == 1
+    template, anchor = templates_for(func, gpu)[0]
+    assert template.space(anchor, gpu).contains(config)
+    kernel = compile_func(apply_config(func, config, gpu).func, gpu, use_cache=False).kernel
+    (used,), (launch,) = kernel.resources.launches, kernel.launches
+    assert used.stack_bytes == used.spill_bytes == 0
+    assert gpu.gpu.blocks_per_sm(launch.threads, used.registers, used.shared_bytes) == resident
+
+
+@pytest.mark.parametrize("order", ["late", "ahead"])
+@pytest.mark.parametrize("fused", [False, True])
+def test_blocks_go_through_tiles_of_all_images(fused, order, monkeypatch):
+    """Twelve tiles of three images, of which a second one in each row of tiles ends within, for five blocks."""
+    real = warpgroup_matmul._schedule
+    monkeypatch.setattr(warpgroup_matmul, "_schedule", lambda *args: real(*args[:-1], 5))
+    monkeypatch.setattr(warpgroup_matmul, "LEAST_POINTWISE", 1)
+    func, rng = conv((3, 72, 18, 8), 128, fused=fused), np.random.default_rng(0)
+    arrays = [rng.integers(-3, 4, b.const_shape()).astype("e") for b in func.buffers[:-1]]
+    knobs = {"rows": 64, "columns": 128, "groups": 1, "lines": 1, "stages": 4, "group": 2, "wave_parts": 1}
+    config = Config("warpgroup_matmul", {**knobs, "cluster_rows": 1, "cluster_columns": 1, "persistent": 2})
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, use_cache=False).kernel
+    assert kernel.launches[0].grid == (5, 1, 1) and kernel.ptx.count("st.global.v4") == 8
+    found, trace = np.zeros(func.buffers[-1].const_shape(), "e"), emulate.Trace()
+    emulate.run_kernel(kernel, [*arrays, found], order=order, traces=[trace])
+    np.testing.assert_array_equal(found, expected(func, arrays).astype("e"))
+    writes = [x for x in trace.accesses() if x.space == "global" and x.writes]
+    assert writes and all(x.transactions == x.ideal for x in writes), "whole sectors"
 
 
 @pytest.mark.parametrize(

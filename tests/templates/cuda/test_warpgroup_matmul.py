@@ -59,7 +59,7 @@ def test_few_blocks_go_through_all_tiles(monkeypatch, cluster, order):
     func, rng = product(330, 136, 200), np.random.default_rng(0)
     a, b, bias = (rng.integers(-3, 4, x.const_shape()).astype("e") for x in func.buffers[:3])
     knobs = {"rows": 64, "columns": 64, "groups": 1, "lines": 1, "stages": 3, "group": 2, "wave_parts": 1}
-    knobs |= {"cluster_rows": cluster, "cluster_columns": 1, "persistent": True}
+    knobs |= {"cluster_rows": cluster, "cluster_columns": 1, "persistent": 1}
     applied = apply_config(func, Config("warpgroup_matmul", knobs), TARGET)
     kernel = compile_func(applied.func, TARGET, use_cache=False).kernel
     assert kernel.launches[0].grid == (2, cluster, 1)
@@ -118,7 +118,7 @@ def test_clusters_with_tiles_beyond_the_end(knobs, monkeypatch):
     monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
     func = product(200, 136, 136)
     small = {"rows": 64, "columns": 64, "groups": 1, "lines": 1, "stages": 2, "group": 1, "wave_parts": 1}
-    small |= {"cluster_rows": 1, "cluster_columns": 1, "persistent": False}
+    small |= {"cluster_rows": 1, "cluster_columns": 1, "persistent": 0}
     config = Config("warpgroup_matmul", {**small, **knobs})
     assert space_for(func, TARGET).contains(config)
     kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, use_cache=False).kernel
