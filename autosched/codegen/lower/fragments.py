@@ -330,7 +330,9 @@ class Fragments:
 
         store = nest.store
         condition = all_of(*conditions) if conditions else None
-        if self.turns and mine and not is_fragment(store.buffer) and column_tiles % ROW_LANES == 0:
+        is_outside = mine and not is_fragment(store.buffer)
+        is_whole = column_tiles % ROW_LANES == 0 and len(conditions) == len(nest.conditions)
+        if self.turns and is_outside and is_whole:
             own = rewrite(rewrite(store.value, step), _bounded)
             own, row_values = substitute(own, values), self.solved(rows, row)
             made = self.turned(nest, own, condition, row_values, columns, (jt, pair), column_tiles)
