@@ -22,8 +22,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from autosched.codegen.cuda.comparisons import compile_comparisons
 from autosched.errors import AutoschedError, DeviceError
 from autosched.runtime.cuda.devices import driver_of, use_driver
+from autosched.target import Target
 from autosched.target.gpus import device_named, usual_arch
 from benchmarks.gpu_sections import SECTIONS, Bench, Prepared, Row
 from benchmarks.machine import RESULTS, Table, commit
@@ -158,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.prepare:
         bench = Bench(options.prepare, only_builds=True, **near)
+        compile_comparisons(Target(options.prepare))  # which a tuning begins with
         for name in (name for name in names if name not in MEASURE_BUILDING):
             run_section(name, bench, options.out or Path(os.devnull), 3600.0)
         return 0

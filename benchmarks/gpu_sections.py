@@ -861,6 +861,7 @@ def _tune(bench: Bench, name: str, func: PrimFunc) -> list[Row]:
     if bench.is_tiny:
         done = list(_measure_all(bench, func, space_for(func, bench.target).sample(0, 2), 3600.0))
         return [Row(f"{name}: trials", note=f"{len(done)}, none of them by the tuner")]
+    start = time.monotonic()
     seen: list[tuple[float, int]] = []
     with _tuning_allowed():
         report = autosched.tune(
@@ -872,8 +873,9 @@ def _tune(bench: Bench, name: str, func: PrimFunc) -> list[Row]:
     during = [(at, n) for at, n in seen if n]
     (first, low), (last, high) = during[0], next(x for x in during if x[1] == during[-1][1])
     rate = f"{(high - low) / max(last - first, 1e-3):.1f} a second"
+    note = f"{report.n_trials} in all, {report.n_failed} failed, the first after {first - start:.1f} s"
     return [
-        Row(f"{name}: trials", rate=rate, note=f"{report.n_trials} in all, {report.n_failed} failed"),
+        Row(f"{name}: trials", rate=rate, note=note),
         Row(f"{name}: default / best", task.best_s, task.default_s, note=task.config[:150]),
     ]
 
