@@ -86,11 +86,49 @@ def role(comparisons: Any = None) -> RunRole:
     return made
 
 
+class Counted:
+    """A device that counts the bytes which the host reads of it."""
+
+    def __init__(self, driver: Any):
+        self._driver, self.n_read = driver, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def copy_out(self, data: np.ndarray, source: int) -> None:
+        self.n_read += data.nbytes
+        self._driver.copy_out(data, source)
+
+
 @pytest.mark.parametrize("cache", ["warm", "cold"])
 def test_a_right_candidate_has_times(kernels: dict[str, Any], cache: Any, compared: Any) -> None:
     options = MeasureOptions(repeat_s=1e-4, budget_s=0.02, min_repeats=3, cache=cache)
     found = role(compared).do(Run(Entry(kernels["right"], (), 1), "task", options))
     assert found.status is Status.OK and found.median_s > 0 and found.how["cache"] == cache
+
+
+def test_cold_calls_are_timed_each_by_itself_and_waited_for_together(kernels: dict[str, Any]) -> None:
+    bench, events = DeviceBench(reference()), list[str]()
+    loaded = bench.load(kernels["right"], (), None, 1, cold_bytes=1)
+
+    class Logged(Counted):
+        def fill(self, to: int, byte: int, size_bytes: int) -> None:
+            events.append("empty")
+
+        def launch(self, *given: Any) -> None:
+            events.append("launch")
+
+        def record(self) -> int:
+            events.append("mark")
+            return len(events)
+
+        def seconds_between(self, first: int, last: int) -> float:
+            events.append("wait")
+            return float(last - first)
+
+    loaded.driver = Logged(bench.driver)
+    assert loaded.run(3) == 3 * 2.0  # from the mark before a launch to the one behind it
+    assert events == ["empty", "mark", "launch", "mark"] * 3 + ["wait"] * 3
 
 
 def test_a_wrong_candidate_is_found(kernels: dict[str, Any], compared: Any) -> None:
@@ -126,20 +164,6 @@ def test_what_is_written_beside_is_seen(kernels: dict[str, Any], compared: Any) 
     bench.driver.fill(loaded.sets[0][0].address, 0, 4)
     with pytest.raises(CandidateError, match="wrote into or beside its input"):
         bench.check(loaded, (), OPTIONS)
-
-
-class Counted:
-    """A device that counts the bytes which the host reads of it."""
-
-    def __init__(self, driver: Any):
-        self._driver, self.n_read = driver, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._driver, name)
-
-    def copy_out(self, data: np.ndarray, source: int) -> None:
-        self.n_read += data.nbytes
-        self._driver.copy_out(data, source)
 
 
 def test_what_is_right_stays_on_the_device(comparisons: Any) -> None:
