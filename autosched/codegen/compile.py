@@ -126,12 +126,11 @@ def compile_func(
     """
     target = Target(target) if isinstance(target, str) else target
     request = Request(func, name, trace, config)
-    key = request.key(target)
-    found = request.load(key) if use_cache else None
-    if found is not None:
+    key = request.key(target) if use_cache else None
+    if key is not None and (found := request.load(key)) is not None:
         counters.CACHE_HITS.add()
         return found.with_name(name)
-    return request.make(target, key if use_cache else None)
+    return request.make(target, key)
 
 
 class Compilation(Generic[R]):
