@@ -5,12 +5,14 @@
         for kh, kw: acc[rows] = acc[rows] + weight[kh, kw] * window
         out = epilogue(acc)
 
-Neighbouring threads compute neighbouring results of a row, so that their accesses lie side by side.
+Neighbouring threads compute neighbouring results of a row, so that their accesses lie side by side. Where rows are
+whole vectors of float32, a thread may compute four neighbours of each row (`window_vectors.py`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autosched.space import Config, ConfigSpace, load_space
@@ -27,6 +29,7 @@ from autosched.templates.classify import (
     spatial,
 )
 from autosched.templates.cuda.threads import bind_flat, ordered_loops, read_index
+from autosched.templates.cuda.window_vectors import LANES, Vectors, find_vectors, wide_windows
 from autosched.tir import Block, BufferLoad, BufferStore, PrimExpr, PrimFunc, Var, as_int
 from autosched.tir.expr import add, const_int, sub
 from autosched.tir.functor import free_vars, loads, substitute
@@ -38,6 +41,8 @@ MOST_TERMS = 64  # of a window: they are written out
 MOST_ROWS = 8  # of a thread by default: more of them share little more
 MOST_UNEVEN = 2  # where the last thread has fewer: each row is then under a condition
 MOST_ELEMENTS = 96  # of a thread's window: each is a register
+MOST_LOADED = 152  # elements of vectors and sums of a thread: of a vector at the edge one or two are kept
+USUALLY_LOADED = 140  # by default, which leaves registers for three blocks of an SM
 THREADS_PER_SM = 512  # that hide what loads wait for
 
 
@@ -48,11 +53,13 @@ class Window:
     chain   what is around it
     data    what the window slides over
     down    the position among the result's axes of the one that a thread goes along
+    vectors  how it lies over vectors, where a thread may take these
     """
 
     chain: Chain
     data: BufferLoad
     down: int
+    vectors: Vectors | None
 
 
 class SlidingWindow:
@@ -79,13 +86,16 @@ class SlidingWindow:
         axes = extents(spatial(block))
         sizes = {"results": math.prod(axes), "extent": axes[at], "terms": terms}
         sizes |= {"stride": stride, "reach": reach, "across": terms // along}
-        return Anchor(block.name_hint, "window", sizes, Window(chain, data, at))
+        vectors = find_vectors(chain, data, at)
+        sizes["vectors"] = 0 if vectors is None else vectors.count
+        return Anchor(block.name_hint, "window", sizes, Window(chain, data, at, vectors))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu
         values = {
             **anchor.sizes,
             "most": MOST_ELEMENTS,
+            "most_loaded": MOST_LOADED,
             "warp": gpu.warp_size,
             "most_threads": gpu.max_threads_per_block,
         }
@@ -95,6 +105,9 @@ class SlidingWindow:
         """The most rows that leave threads enough for the device: those that divide the results, else a few."""
         s = anchor.sizes
         threads = target.gpu.sm_count * THREADS_PER_SM
+        wide = [n for n in range(2, MOST_ROWS + 1) if s["vectors"] and self._fits_vectors(s, n)]
+        if wide := [n for n in wide if s["results"] >= n * LANES * threads]:
+            return Config(self.name, {"rows": wide[-1], "columns": LANES, "block_size": DEFAULT_THREADS})
 
         def fits(rows: int) -> bool:
             elements = ((rows - 1) * s["stride"] + s["reach"]) * s["across"]
@@ -103,12 +116,22 @@ class SlidingWindow:
         fitting = [n for n in range(1, MOST_ROWS + 1) if n == 1 or fits(n)]
         even = max(n for n in fitting if s["extent"] % n == 0)
         rows = even if even > 1 else max(n for n in fitting if n <= MOST_UNEVEN)
-        return Config(self.name, {"rows": rows, "block_size": DEFAULT_THREADS})
+        return Config(self.name, {"rows": rows, "columns": 1, "block_size": DEFAULT_THREADS})
+
+    @staticmethod
+    def _fits_vectors(s: Mapping[str, int], rows: int) -> bool:
+        """Whether the vectors under a thread's results leave registers for other blocks."""
+        height = (rows - 1) * s["stride"] + s["reach"]
+        return s["extent"] % rows == 0 and LANES * (height * s["vectors"] + rows) <= USUALLY_LOADED
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         window: Window = anchor.details
+        if config.get("columns", 1) > 1:
+            assert window.vectors is not None, "the space says so"
+            made = wide_windows(func, window.chain, window.data, window.vectors, config["rows"], config["block_size"])
+            return Applied(made, (None,) * len(func.params), Schedule(func).trace.to_json_text())
         sch = Schedule(func)
         name = window.chain.anchor.name_hint
         filling = [b.name_hint for b in producers_of(func, window.data)]

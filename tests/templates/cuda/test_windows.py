@@ -77,6 +77,66 @@ def test_depthwise_convolutions(
     run_all(func, [x, w], expected, (4,), {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}[dtype])
 
 
+@spread(
+    2,
+    "shape, kernel, dilation, times, rows",
+    [((2, 3, 8, 12), 3, 1, 1, 4), ((1, 2, 10, 16), 5, 1, 2, 2), ((1, 2, 6, 8), 3, 2, 1, 3)],
+)
+def test_four_neighbours_to_a_thread(shape: tuple[int, ...], kernel: int, dilation: int, times: int, rows: int) -> None:
+    func = depthwise(shape, kernel, 1, dilation, times)
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(b.const_shape()).astype("f") for b in func.buffers[:2])
+    found = windows_of(padded(x.astype("d"), kernel // 2 * dilation), (kernel, kernel), 1, dilation)
+    expected = np.maximum(np.einsum("nchwij,cij->nchw", np.repeat(found, times, 1), w[:, 0].astype("d")), 0)
+    scheduled = apply_config(func, Config("window", {"rows": rows, "columns": 4, "block_size": 64}), TARGET).func
+    for way, (out,) in run_in_all_ways(scheduled, TARGET, [x, w], [np.full(expected.shape, 7, "f")]):
+        np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5, err_msg=way)
+
+
+def test_four_neighbours_with_stride_and_another_array() -> None:
+    """Rows two apart, no padding, an epilogue that reads another array."""
+    x, b = te.placeholder((2, 9, 12), name="X"), te.placeholder((2, 4, 12), name="B")
+    k = te.reduce_axis((0, 3), name="k")
+    sums = te.compute((2, 4, 12), lambda c, y, z: te.sum(x[c, 2 * y + k, z], axis=k), name="sums")
+    func = create_prim_func([x, b, topi.add(sums, b)])
+    values, other = (np.random.default_rng(0).standard_normal(v.const_shape()).astype("f") for v in func.buffers[:2])
+    expected = sum(values[:, i : i + 7 : 2].astype("d") for i in range(3)) + other
+    scheduled = apply_config(func, Config("window", {"rows": 2, "columns": 4, "block_size": 32}), TARGET).func
+    for way, (out,) in run_in_all_ways(scheduled, TARGET, [values, other], [np.full(expected.shape, 7, "f")]):
+        np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5, err_msg=way)
+
+
+def test_largest_of_four_neighbouring_windows() -> None:
+    x = te.placeholder((1, 3, 8, 12), name="X")
+    func = create_prim_func([x, topi.max_pool2d(x, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), False)])
+    values = np.random.default_rng(0).standard_normal((1, 3, 8, 12)).astype("f")
+    expected = windows_of(padded(values, 1, -np.inf), (3, 3), 1).max((-1, -2))
+    scheduled = apply_config(func, Config("window", {"rows": 4, "columns": 4, "block_size": 32}), TARGET).func
+    for way, (out,) in run_in_all_ways(scheduled, TARGET, [values], [np.full(expected.shape, 7, "f")]):
+        np.testing.assert_array_equal(out, expected, err_msg=way)
+
+
+def test_rows_that_are_no_vectors_have_one_column_to_a_thread() -> None:
+    for func in (
+        depthwise((1, 3, 8, 11), 3, 1), depthwise((1, 3, 8, 12), 3, 2), depthwise((1, 3, 8, 12), 3, 1, dtype="float16"),
+    ):  # fmt: skip
+        ((template, anchor),) = [found for found in templates_for(func, TARGET) if found[0].name == "window"]
+        assert anchor.sizes["vectors"] == 0
+        assert all(c["columns"] == 1 for c in template.space(anchor, TARGET).sample(0, 8))
+
+
+def test_rows_of_windows_are_loaded_by_vectors() -> None:
+    func, target = depthwise((32, 144, 56, 56), 3, 1), Target("nvidia/nvidia-h200")
+    config = default_config(func, target)
+    assert config["columns"] == 4
+    kernel = compile_func(apply_config(func, config, target).func, target, name="k").kernel
+    assert isinstance(kernel, CudaKernel)
+    height = config["rows"] + 2
+    assert kernel.ptx.count("ld.global.nc.v4") == 3 * height and kernel.ptx.count("st.global.v4") == config["rows"]
+    assert kernel.ptx.count("ld.global") == 3 * height + 9
+    assert all(x.spill_bytes == x.stack_bytes == 0 for x in kernel.resources.launches)
+
+
 @spread(2, "dtype", ["float32", "int8"])
 def test_largest_of_windows(dtype: str) -> None:
     x = te.placeholder((2, 3, 11, 9), dtype, name="X")
