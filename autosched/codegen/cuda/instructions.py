@@ -298,6 +298,11 @@ def bulk_copy(builder: ir.IRBuilder, size: int, target: ir.Value, source: ir.Val
     _assembly(builder, text, [], "r,l,r,~{memory}", [target, source, barrier])
 
 
+def tensor_ahead(builder: ir.IRBuilder, tensor_map: ir.Value) -> None:
+    """Bring a tensor map to where copies look for it."""
+    _assembly(builder, "prefetch.tensormap [$0];", [], "l,~{memory}", [tensor_map])
+
+
 def tensor_copy(
     builder: ir.IRBuilder, target: ir.Value, tensor_map: ir.Value, at: Sequence[ir.Value], barrier: ir.Value,
     blocks: ir.Value | None = None,

@@ -26,6 +26,7 @@ from autosched.codegen.lower.warpgroups import (
     COLUMNS,
     ROWS,
     SLAB_BYTES,
+    TENSOR_AHEAD,
     TENSOR_COPY,
     WGMMA,
     WGMMA_WAIT,
@@ -84,6 +85,8 @@ def emit_warpgroup(emitter: Emitter, e: E.Call) -> None:
             instructions.cluster_arrive(b)
         case _ if e.op == CLUSTER_WAIT:
             instructions.cluster_wait(b)
+        case _ if e.op == TENSOR_AHEAD:
+            instructions.tensor_ahead(b, _map(emitter, e.args[0]))
         case _ if e.op == TENSOR_COPY:
             _copy(emitter, e)
         case _ if e.op == WGMMA:
@@ -123,10 +126,15 @@ def row_address(emitter: Emitter, element: E.PrimExpr) -> ir.Value:
     return emitter.shared_address(element, 16)
 
 
+def _map(emitter: Emitter, element: E.PrimExpr) -> ir.Value:
+    """The address of a tensor map, as 64 bits."""
+    assert isinstance(element, BufferLoad), "a tensor map"
+    return emitter.builder.ptrtoint(emitter.places[element.buffer].pointer, I64)
+
+
 def _copy(emitter: Emitter, e: E.Call) -> None:
     target, source, barrier, mask, first, *at = e.args
-    assert isinstance(source, BufferLoad), "a tensor map"
-    pointer = emitter.builder.ptrtoint(emitter.places[source.buffer].pointer, I64)
+    pointer = _map(emitter, source)
     coordinates = [word_of(emitter, i) for i in reversed(at)]
     blocks = None
     if as_int(mask):

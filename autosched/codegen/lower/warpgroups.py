@@ -9,7 +9,8 @@ A schedule says it by a scope and an annotation. Nothing is bound to threadIdx.x
     annotate(k_tile, "warp_specialized_stages", stages)
 
 Before:  for k in n: (A_shared[…] = A[…]), (B_shared[…] = B[…]), (C[…] += A_shared[…] * B_shared[…])
-After:   if tx < 128 * warpgroups:
+After:   if tx == 128 * warpgroups: tensor_ahead(A_map), tensor_ahead(B_map)
+         if tx < 128 * warpgroups:
              for k in n:
                  mbarrier_wait(ready[k % stages], k // stages % 2)
                  wgmma(C, A_shared[k % stages], B_shared[k % stages])         one product is left in flight
@@ -68,9 +69,9 @@ from autosched.tir.functor import free_vars, substitute
 from autosched.tir.simplify import Analyzer, Linear, form_key, split_conditions
 from autosched.tir.stmt import Allocate, Evaluate, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
 
-WGMMA, WGMMA_WAIT, TENSOR_COPY = "wgmma", "wgmma_wait", "tensor_copy"
+WGMMA, WGMMA_WAIT, TENSOR_COPY, TENSOR_AHEAD = "wgmma", "wgmma_wait", "tensor_copy", "tensor_ahead"
 CLUSTER_ARRIVE, CLUSTER_WAIT = "cluster_arrive", "cluster_wait"
-OPERATIONS = (WGMMA, WGMMA_WAIT, TENSOR_COPY, CLUSTER_ARRIVE, CLUSTER_WAIT, MBARRIER_FENCE, *MBARRIERS)
+OPERATIONS = (WGMMA, WGMMA_WAIT, TENSOR_COPY, TENSOR_AHEAD, CLUSTER_ARRIVE, CLUSTER_WAIT, MBARRIER_FENCE, *MBARRIERS)
 GROUP, WARP, ROWS = 128, 32, 64  # threads of a warpgroup and of a warp, rows of one instruction
 SLAB_BYTES = 128  # of a row in shared memory
 MOST_COLUMNS = 256
@@ -421,7 +422,9 @@ class _Specializer(Boxes):
             *(call_op(MBARRIER_INIT, BufferLoad(free, (IntImm(i),)), IntImm(arrivals)) for i in range(stages)),
             call_op(MBARRIER_FENCE),
         )
+        ahead = seq(*(call_op(TENSOR_AHEAD, BufferLoad(b, (IntImm(0),))) for b in self.launch.tensor_maps))
         return seq(
+            IfThenElse(E.compare(E.EQ, self.thread, E.const(threads, "int32")), ahead),
             IfThenElse(E.compare(E.EQ, self.thread, E.const(0, "int32")), start),
             *([*arrive, *wait] or [barrier()]),
             IfThenElse(
