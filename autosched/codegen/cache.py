@@ -82,12 +82,12 @@ def function_texts(func: PrimFunc) -> tuple[str, str]:
 
 def _names(func: PrimFunc) -> str:
     from autosched.ir.module import GlobalVar
-    from autosched.ir.node import preorder
+    from autosched.ir.node import PerType, preorder
     from autosched.tir.buffer import Buffer
     from autosched.tir.expr import Var
 
-    found = dict.fromkeys(n.name for n in preorder(func) if isinstance(n, Var | Buffer | GlobalVar))
-    return ",".join(found)
+    named = PerType(lambda kind: issubclass(kind, Var | Buffer | GlobalVar))
+    return ",".join(dict.fromkeys(n.name for n in preorder(func) if named[type(n)]))  # type: ignore[attr-defined]
 
 
 _keeps: ContextVar[bool] = ContextVar("keeps", default=False)

@@ -18,8 +18,6 @@ from autosched.relax.expr import Function, Var
 from autosched.relax.op.call import call_tir
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
-from autosched.script.parser.module import read_checked
-from autosched.script.parser.source import Source
 from autosched.tir import BufferStore, PrimFunc
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.expr import const_int
@@ -114,6 +112,9 @@ def is_onnx_model(what: object) -> TypeGuard[onnx.ModelProto]:
 
 def read_script(path: Path) -> IRModule | BaseFunc:
     """The module or function that a file of TVMScript text describes. Raises ScriptError showing line and caret."""
+    from autosched.script.parser.module import read_checked  # which other models do not need
+    from autosched.script.parser.source import Source
+
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -85,7 +85,7 @@ def _labels(kind: type) -> frozenset[str]:
 labels: Callable[[type], frozenset[str]] = cache(_labels)
 
 
-class _PerType(dict[type, T]):
+class PerType(dict[type, T]):
     """What is found out once about each type, by a function of it: a look-up costs less than a question to the type."""
 
     __slots__ = ("find",)
@@ -124,7 +124,18 @@ def _child_values(kind: type) -> Callable[[Any], tuple[object, ...]] | None:
     return attrgetter(*names) if names else None
 
 
-_SORTS, _CHILD_NAMES, _CHILD_VALUES = _PerType(_sort), _PerType(_child_names), _PerType(_child_values)
+def _arguments(kind: type) -> Callable[[Any], dict[str, object]]:
+    """What gives the arguments that make a node of this type again."""
+    names = tuple(f.name for f in dataclasses.fields(kind) if f.init)
+    if len(names) == 1:
+        (only,) = names
+        return lambda node: {only: getattr(node, only)}
+    read = attrgetter(*names)
+    return lambda node: dict(zip(names, read(node), strict=True))
+
+
+_SORTS, _CHILD_NAMES, _CHILD_VALUES = PerType(_sort), PerType(_child_names), PerType(_child_values)
+_ARGUMENTS = PerType(_arguments)
 
 
 def _map_value(value: Any, f: Callable[[Node], object]) -> object:
@@ -144,13 +155,21 @@ def _map_value(value: Any, f: Callable[[Node], object]) -> object:
 
 def map_children(node: N, f: Callable[[Node], object]) -> N:
     """`node` with `f` applied to each child node; the same object when no child changed."""
+    read = _CHILD_VALUES[type(node)]
+    if read is None:
+        return node
     changes: dict[str, object] = {}
-    for name in _CHILD_NAMES[type(node)]:
-        old = getattr(node, name)
-        new = _map_value(old, f)
+    for name, old in zip(_CHILD_NAMES[type(node)], read(node), strict=True):
+        sort = _SORTS[type(old)]
+        if sort == _PLAIN:
+            continue
+        new = f(old) if sort == _NODE else _map_value(old, f)  # type: ignore[arg-type]
         if new is not old:
             changes[name] = new
-    return dataclasses.replace(node, **changes) if changes else node  # type: ignore[type-var]
+    if not changes:
+        return node
+    kind = type(node)
+    return kind(**{**_ARGUMENTS[kind](node), **changes})  # as dataclasses.replace, in half the time
 
 
 def _add_nodes(values: Iterable[Any], found: list[Node]) -> None:
@@ -192,7 +211,12 @@ def preorder(node: Node, scalars: bool = True) -> Iterator[Node]:
             if id(top) in entered:
                 continue
             entered.add(id(top))
-        below: list[Node] = []
-        _add_nodes(read(top), below)
-        below.reverse()
-        stack += below
+        for value in reversed(read(top)):
+            sort = _SORTS[type(value)]
+            if sort == _NODE:
+                stack.append(value)  # type: ignore[arg-type]
+            elif sort != _PLAIN:
+                below: list[Node] = []
+                _add_nodes((value,), below)
+                below.reverse()
+                stack += below

@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched.errors import InvalidValueError
 from autosched.ir.module import IRModule
-from autosched.ir.node import Node, form_fields, labels
+from autosched.ir.node import Node, PerType, form_fields, labels
 
 
 class _Matcher:
@@ -161,6 +161,7 @@ def _reader(names: tuple[str, ...]) -> Callable[[object], Iterable[object]]:
 
 
 _WRITTEN = {labelled: _Written(labelled) for labelled in (False, True)}
+_IS_NODE = PerType(lambda kind: issubclass(kind, Node) and not issubclass(kind, IRModule))
 _PREFIXES: dict[type, str] = {kind: f"{kind.__name__}:" for kind in (str, int, float, bool)}
 
 
@@ -187,7 +188,10 @@ class _Digester:
         elif isinstance(x, (tuple, list)):
             out.append("[")
             for v in x:
-                self.write(v, out, known_only)
+                if not self.condensed and _IS_NODE[type(v)]:
+                    self.whole(v, out)
+                else:
+                    self.write(v, out, known_only)
             out.append("]")
         elif isinstance(x, IRModule):
             for gv, function in x.functions_items():
@@ -195,7 +199,10 @@ class _Digester:
                 self.names.setdefault(id(gv), len(self.names))
                 self.write(function, out, known_only)
         elif isinstance(x, Node):
-            self.node(x, out, known_only)
+            if self.condensed:
+                self.node(x, out, known_only)
+            else:
+                self.whole(x, out)
         elif isinstance(x, Mapping):
             out.append("{")
             keys = list(x) if any(isinstance(k, Node) for k in x) else sorted(x, key=str)
@@ -209,7 +216,32 @@ class _Digester:
         else:
             out.append(f"{type(x).__name__}:{x!r};")
 
+    def whole(self, x: Node, out: list[str]) -> None:
+        """The tokens of a node where nothing is condensed: what `node` and `fields` write, with fewer calls."""
+        is_variable, name, read = _WRITTEN[self.labelled][type(x)]
+        if is_variable:
+            number = self.names.get(id(x))
+            if number is not None:
+                out.append(f"#{number}")
+                return
+            self.names[id(x)] = len(self.names)
+        elif x.is_scalar and len(out) > MOST_TOKENS:
+            raise _TooLong
+        out.append(name)
+        out.append("(")
+        for value in read(x):
+            kind = type(value)
+            prefix = _PREFIXES.get(kind)
+            if prefix is not None:
+                out.append(f"{prefix}{value!r};")
+            elif _IS_NODE[kind]:
+                self.whole(value, out)  # type: ignore[arg-type]
+            else:
+                self.write(value, out)
+        out.append(")")
+
     def node(self, x: Node, out: list[str], known_only: bool) -> None:
+        """The tokens of a node, its digest where it has one."""
         is_variable, _, _ = _WRITTEN[self.labelled][type(x)]
         if is_variable and id(x) in self.names:
             out.append(f"#{self.names[id(x)]}")
@@ -217,18 +249,14 @@ class _Digester:
         if is_variable and known_only:
             raise _Unnamed
         if x.is_scalar and not is_variable:
-            if not self.condensed:
-                if len(out) > MOST_TOKENS:
-                    raise _TooLong
-            elif known_only:
+            if known_only:
                 out.append(self.digest(x))
                 return
-            else:
-                try:
-                    out.append(self.digest(x))
-                    return
-                except _Unnamed:
-                    pass
+            try:
+                out.append(self.digest(x))
+                return
+            except _Unnamed:
+                pass
         if is_variable:
             self.names[id(x)] = len(self.names)
         self.fields(x, out, known_only)

@@ -189,6 +189,8 @@ class TensorStructInfo(StructInfo):
     shape: Any = None  # ShapeExpr or None; a sequence of dimensions is accepted
     dtype: str = "float32"
     ndim: int = -1
+    _dims: tuple[Dim, ...] | None = field(init=False, default=None, metadata=IGNORED)  # of `shape`
+    is_static: bool = field(init=False, default=False, metadata=IGNORED)
 
     def __post_init__(self) -> None:
         if self.shape is not None:
@@ -198,24 +200,27 @@ class TensorStructInfo(StructInfo):
                 raise InvalidValueError(
                     f"TensorStructInfo: ndim {self.ndim} of a shape of {len(self.shape)} dimensions"
                 )
-            object.__setattr__(self, "ndim", len(self.shape))
+            dims = tuple([v.value if isinstance(v, IntImm) else v for v in self.shape.values])  # a list: half the time
+            object.__setattr__(self, "ndim", len(dims))
+            object.__setattr__(self, "_dims", dims)
+            object.__setattr__(self, "is_static", all([isinstance(d, int) for d in dims]))
         if self.dtype not in DTYPES:
             object.__setattr__(self, "dtype", _checked_dtype(self.dtype, "TensorStructInfo"))
 
     @property
     def dims(self) -> tuple[Dim, ...]:
         """The dimensions, known ones as Python integers. Raises ShapeError where the shape is unknown."""
-        if self.shape is None:
+        if self._dims is None:
             raise ShapeError("the shape is not known")
-        return tuple([v.value if isinstance(v, IntImm) else v for v in self.shape])  # a list: half the time
+        return self._dims
 
     @property
     def static_shape(self) -> tuple[int, ...]:
         """The shape as integers. Raises ShapeError naming a symbolic dimension."""
-        for d in self.dims:
-            if not isinstance(d, int):
-                raise ShapeError(f"dimension '{d}' has no known size", hint="give the model's input shapes")
-        return self.dims  # type: ignore[return-value]
+        if not self.is_static:
+            unknown = next(d for d in self.dims if not isinstance(d, int))
+            raise ShapeError(f"dimension '{unknown}' has no known size", hint="give the model's input shapes")
+        return self._dims  # type: ignore[return-value]
 
     @property
     def image_shape(self) -> ImageShape:
@@ -230,10 +235,6 @@ class TensorStructInfo(StructInfo):
     def concrete_shape(self) -> tuple[int, ...]:
         """TVM's older spelling of `static_shape`."""
         return self.static_shape
-
-    @property
-    def is_static(self) -> bool:
-        return self.shape is not None and all(isinstance(v, IntImm) for v in self.shape)
 
     def __repr__(self) -> str:
         if self.shape is None:

@@ -38,6 +38,7 @@ from autosched.relax.struct_info import (
     tensor_infos,
 )
 from autosched.tir.buffer import Buffer
+from autosched.tir.expr import const_int
 from autosched.tir.function import PrimFunc
 
 LEAVES = (Var, Constant, ShapeExpr, PrimValue, StringImm, GlobalVar, ExternFunc)
@@ -177,7 +178,8 @@ def _fits(t: TensorStructInfo, b: Buffer) -> bool:
         return False
     if not t.is_static:
         return True
-    return same_info(t, TensorStructInfo(b.shape, b.dtype)) or not TensorStructInfo(b.shape).is_static
+    known = [const_int(d) for d in b.shape]
+    return None in known or (*known,) == t.dims
 
 
 def verify(module: IRModule, checked: Checked | None = None) -> None:

@@ -19,7 +19,7 @@ from autosched.codegen.backends import codegen_backend
 from autosched.codegen.cache import function_texts, load, toolchain
 from autosched.codegen.compile import Request
 from autosched.codegen.compiled import CompiledKernel, code_name
-from autosched.codegen.lower.flops import symbolic_work
+from autosched.codegen.lower.flops import count_work, symbolic_work
 from autosched.errors import AutoschedError
 from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
@@ -45,10 +45,12 @@ class Facts:
 
     workload  see `describe`
     default   its default configuration
+    work      its floating-point operations, see `count_work`
     """
 
     workload: Workload
     default: Config
+    work: int
 
     @staticmethod
     def of(func: PrimFunc, target: Target) -> Facts:
@@ -65,7 +67,7 @@ class Facts:
 
     @staticmethod
     def _find(func: PrimFunc, target: Target) -> Facts:
-        return Facts(describe(func, target), default_config(func, target))
+        return Facts(describe(func, target), default_config(func, target), count_work(func))
 
 
 @dataclass(frozen=True, slots=True)

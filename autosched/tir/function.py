@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.function import BaseFunc
-from autosched.ir.node import DEFINES, IGNORED, Attrs, FrozenDict, Node, Span, preorder
+from autosched.ir.node import DEFINES, IGNORED, Attrs, FrozenDict, Node, PerType, Span, preorder
 from autosched.tir.axis import IterVar
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
@@ -87,10 +87,15 @@ def _integers(node: object) -> Iterable[Var]:
     return (node,) if isinstance(node, Var) and is_int(node.dtype) else ()
 
 
+_BINDS = PerType(lambda kind: issubclass(kind, For | LetStmt | Let | Block))
+
+
 def bound_vars(node: Node) -> set[Var]:
     """The variables that loops, blocks and lets below `node` introduce."""
     found: set[Var] = set()
     for x in preorder(node):
+        if not _BINDS[type(x)]:
+            continue
         match x:
             case For():
                 found.add(x.loop_var)

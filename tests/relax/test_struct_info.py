@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pickle
+
 import numpy as np
 import pytest
 
@@ -16,6 +19,18 @@ from autosched.tir import Var as TirVar
 def test_dimensions_are_int64() -> None:
     info = TensorStructInfo((2, np.int32(3)))
     assert [d.dtype for d in info.shape] == ["int64", "int64"] and info.static_shape == (2, 3) and info.ndim == 2
+
+
+def test_what_follows_from_the_shape_is_no_part_of_the_form() -> None:
+    info = TensorStructInfo((2, 3))
+    other = dataclasses.replace(info, shape=(2, TirVar("n", "int64")), ndim=-1)
+    assert info.is_static and info.dims == (2, 3) and not other.is_static and other.dims[0] == 2
+    unknown = TensorStructInfo(None, ndim=2)
+    assert not unknown.is_static
+    with pytest.raises(ShapeError, match="not known"):
+        _ = unknown.dims
+    again = pickle.loads(pickle.dumps(info))
+    assert again.is_static and again.dims == (2, 3) and structural_key(again) == structural_key(info)
 
 
 def test_symbolic_dimensions() -> None:

@@ -14,6 +14,7 @@ from autosched import te
 from autosched.codegen import cache, counters
 from autosched.codegen.compile import Compilation, Request, compile_func
 from autosched.codegen.compiled import CompiledKernel
+from autosched.codegen.lower.flops import count_work
 from autosched.errors import CodegenError
 from autosched.runtime.cache import kernel_cache
 from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
@@ -144,8 +145,8 @@ def cached_name(key: str) -> str:
 
 def test_the_second_time_no_template_is_asked(empty_cache, monkeypatch):
     first = Facts.of(product(), HOST)
-    assert first == Facts(describe(product(), HOST), default_config(product(), HOST))
-    for name in ("describe", "default_config"):
+    assert first == Facts(describe(product(), HOST), default_config(product(), HOST), count_work(product()))
+    for name in ("describe", "default_config", "count_work"):
         monkeypatch.setattr(kernel, name, refuse)
     assert Facts.of(product(), HOST) == first
     with pytest.raises(AssertionError, match="nothing is"):

@@ -36,6 +36,7 @@ class Choice:
     is_default  whether the configuration is the template's default, looked up or not
     applied     the function with the configuration applied, where that was tried to see whether it can be used
     threads     over how many a call is split at most, where the record says that; `config` is without it
+    work        the function's floating-point operations, where they are known already
     """
 
     name: str
@@ -45,6 +46,12 @@ class Choice:
     is_default: bool
     applied: Applied | None = None
     threads: int | None = None
+    work: int | None = None
+
+    @property
+    def flops(self) -> int:
+        """The function's floating-point operations, see `count_work`."""
+        return count_work(self.task.func) if self.work is None else self.work
 
     @property
     def row(self) -> dict[str, object]:
@@ -59,7 +66,7 @@ class Choice:
             "trust": str(self.found.trust),
             "reason": self.found.reason,
             "expected_s": self.found.expected_s,
-            "flops": count_work(self.task.func),
+            "flops": self.flops,
         }
 
 
@@ -202,7 +209,7 @@ def choose_all(
             by_key[task.key] = choose(task, records, gv.name, facts.default)
         first = by_key[task.key]
         applied = first.applied if first.task.func is func else None
-        choices[gv.name] = dataclasses.replace(first, name=gv.name, task=task, applied=applied)
+        choices[gv.name] = dataclasses.replace(first, name=gv.name, task=task, applied=applied, work=facts.work)
         chosen(choices[gv.name])
     if isinstance(records, Lookup) and records.is_strict:
         refuse_untrusted(choices.values())

@@ -10,7 +10,6 @@ from typing import Any, TypedDict, Unpack, overload
 from autosched import te
 from autosched.codegen.backends import codegen_backend
 from autosched.driver.build.choose import BuildReport
-from autosched.driver.build.functions import FunctionBuilder
 from autosched.driver.build.graph import build_graph, has_control_flow, has_graph
 from autosched.driver.build.late import LateModel
 from autosched.driver.build.onnx_models import build_onnx, is_onnx
@@ -205,6 +204,8 @@ def build(
             return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy, checks)
         if params:
             raise UsageError("params bind the parameters of a relax function", hint="this module has none")
+        from autosched.driver.build.functions import FunctionBuilder  # with passes that models do not need
+
         return FunctionBuilder(what, args or (), chosen_target, reader, n_threads, accuracy, checks).build(module)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from autosched.codegen.compile import Compilation, patient_collector
-from autosched.codegen.lower.flops import count_work
 from autosched.codegen.native import native_for, start_helper_of_first_build
 from autosched.codegen.pool import close_spares
 from autosched.driver.build.choose import BuildReport, Choice, choose_all
@@ -188,7 +187,7 @@ def assemble(
     kernels = {name: made[name].compiled.kernel if name in made else others[name] for name in prim_funcs(packed)}
     with step("relax/to_graph.py", "order the calls, plan the memory"):
         graph, constants, params = to_graph(packed, {name: m.scheduled.in_place for name, m in made.items()})
-    work = {name: count_work(choice.task.func) for name, choice in choices.items()}
+    work = {name: choice.flops for name, choice in choices.items()}
     split = {name: choice.threads for name, choice in choices.items() if choice.threads}
     if target.is_cpu:
         graph = limit_threads(graph, kernels, work, target, split)

@@ -42,7 +42,7 @@ def remove_unused_bindings(function: Function) -> Function:
 def _called(function: object) -> Iterator[GlobalVar]:
     """The functions of the module that a function names."""
     if isinstance(function, Function):
-        for x in preorder(function.body):
+        for x in preorder(function.body, scalars=False):
             if isinstance(x, GlobalVar):
                 yield x
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -45,10 +46,16 @@ class CostGraph:
         for factor in self.factors:
             _add(near, factor)
         entries = {name: self._entries(name, near[name]) for name in self.sizes}
+        orders = {name: i for i, name in enumerate(entries)}
+        waiting = [(size, orders[name], name) for name, size in entries.items()]  # some with sizes of before
+        heapify(waiting)
         steps: list[tuple[Name, tuple[Name, ...], Table]] = []
         while entries:
-            name = min(entries, key=lambda v: entries[v])
-            mine, size = near.pop(name), entries.pop(name)
+            size, _, name = heappop(waiting)
+            if entries.get(name) != size:
+                continue
+            mine = near.pop(name)
+            del entries[name]
             for factor in mine:
                 for other in factor[0]:
                     if other != name:
@@ -65,6 +72,7 @@ class CostGraph:
                 _add(near, factor)
             for other in {n for factor in mine for n in factor[0] if n != name}:
                 entries[other] = self._entries(other, near[other])
+                heappush(waiting, (entries[other], orders[other], other))
         found: dict[Name, int] = {}
         for name, others, table in reversed(steps):
             at: tuple[int | slice, ...] = (slice(None), *(found[o] for o in others))
@@ -73,7 +81,7 @@ class CostGraph:
 
     def _entries(self, name: Name, mine: Iterable[Factor]) -> int:
         """The size of the table in which a variable would be eliminated."""
-        return math.prod(self.sizes[n] for n in {n for names, _ in mine for n in names} | {name})
+        return math.prod([self.sizes[n] for n in {name}.union(*[names for names, _ in mine])])
 
     def _joined(self, name: Name, mine: Sequence[Factor]) -> tuple[tuple[Name, ...], Table]:
         """The sum of factors as one table, `name` first."""
