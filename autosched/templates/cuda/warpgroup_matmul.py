@@ -202,7 +202,8 @@ def _best(anchor: Anchor, target: Target) -> tuple[tuple[tuple[int, int, int], t
     """((tile, cluster), parts of the last wave, cycles until the busiest SM is done), of what is done first.
 
     An SM multiplies a tile of R x C, and reads (R + C) elements of it for each term from the second cache; what
-    blocks of a cluster share is read once.
+    blocks of a cluster share is read once. Where all rows are one tile, that would be the smaller operand: 64 rows
+    times 4096 x 4096 took 10.6 us on an H200 in clusters, 9.4 without.
     """
     batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
     gpu, item = target.gpu, anchor.sizes["bytes"]
@@ -235,6 +236,7 @@ def _best(anchor: Anchor, target: Target) -> tuple[tuple[tuple[int, int, int], t
         (
             (t, c) for t in tiles for c in PAIRS
             if t[0] <= m and t[1] <= n and (c[0] - 1) * t[0] < m and (c[1] - 1) * t[1] < n
+            and (c == (1, 1) or t[0] < m or n <= m)
         ),
         key=lambda choice: shared(choice)[1],
     )  # fmt: skip
