@@ -4,6 +4,7 @@
 
     i * 4 + j) // 4  ->  i          where 0 <= j < 4
     i // 4 * 4 + i % 4  ->  i
+    i // 4 % 8 * 4 + i % 4  ->  i % 32
     i < 16  ->  True                where 0 <= i < 16
 """
 
@@ -406,7 +407,7 @@ class Analyzer:
         return Linear.of(E.FloorMod(r.build(dtype), IntImm(c, dtype)))
 
     def _recombine(self, x: Linear) -> Linear:
-        """x // c * c + x % c -> x, for every pair of such terms."""
+        """x // c * c + x % c -> x, and x // c % b * c + x % c -> x % (b * c), for every pair of such terms."""
         for key, (k, atom) in list(x.terms.items()):
             if not isinstance(atom, E.FloorMod) or not isinstance(atom.b, IntImm) or key not in x.terms:
                 continue
@@ -420,7 +421,24 @@ class Analyzer:
                     del x.terms[key], x.terms[qk]
                     x.add(whole, k)
                     break
+            else:
+                if self._join_digits(x, key, whole, c):
+                    return self._recombine(x)
         return x
+
+    def _join_digits(self, x: Linear, low: Hashable, whole: Linear, c: int) -> bool:
+        """Whether `whole % c` and the digit above it, whole // c % b, have become one, whole % (b * c)."""
+        k, _ = x.terms[low]
+        for high, (other, atom) in x.terms.items():
+            if other != k * c or not isinstance(atom, E.FloorMod) or not isinstance(atom.b, IntImm):
+                continue
+            b = atom.b.value
+            digit = self._floormod(self._floordiv(Linear(whole.const, dict(whole.terms)), c, atom.dtype), b, atom.dtype)
+            if not digit.const and [(key, n) for key, (n, _) in digit.terms.items()] == [(high, 1)]:
+                del x.terms[low], x.terms[high]
+                x.add(self._floormod(whole, b * c, atom.dtype), k)
+                return True
+        return False
 
     def _joined_quotient(self, x: Linear, c: int, dtype: str) -> Linear | None:
         """(i * 4 + j // 8) // 14 as (i * 32 + j) // 112: what the coarser digit of one number is where it was cut."""

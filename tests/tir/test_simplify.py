@@ -121,3 +121,16 @@ def test_a_tile_at_the_first_rows() -> None:
     analyzer = Analyzer(RANGES)
     analyzer.assume(X * 4 + Y < 4)
     assert form_key(analyzer.simplify(X * 4 + Y)) == form_key(Y)
+
+
+def test_two_digits_side_by_side_become_one() -> None:
+    """x // 2 % 3 * 2 + x % 2 is x % 6; digits that are not neighbours, or of other weights, stay two."""
+    analyzer = Analyzer(RANGES)
+    x = X * 5 + Y
+    joined = analyzer.simplify(x // 2 % 3 * 10 + x % 2 * 5)
+    assert form_key(joined) == form_key(analyzer.simplify(x % 6 * 5))
+    for apart in (x // 3 % 3 * 2 + x % 2, x // 2 % 3 * 3 + x % 2):
+        new = analyzer.simplify(apart)
+        for a, b in itertools.product(range(6), range(4)):
+            at: dict[Var, PrimExpr] = {X: IntImm(a), Y: IntImm(b)}
+            assert _value(new, at) == _value(apart, at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from llvmlite import ir
@@ -48,6 +48,7 @@ from autosched.tir.expr import (
 from autosched.tir.stmt import Allocate
 
 GATHERED, LEAST_GATHERED = (4, 8), 4  # bytes of elements, and lanes, that one instruction is to load
+MOST_NARROW = (1 << 31) - 1  # distance that an index of 32 bits holds
 ZERO_BYTES = 256  # of the constant that is read in place of padding: more than any vector has
 
 
@@ -200,8 +201,13 @@ class MemoryEmitter(Emitter):
         strides = tuple(s for _, s in known_steps)
         key = ("flat", id(indices), strides, *(self.analyzer.bounds.get(v) for v in variables))
         if key not in self.flat:
-            parts = (mul(cast("int64", i), const(s, "int64")) for i, s in known_steps)
-            self.flat[key] = self.analyzer.simplify(functools.reduce(add, parts))
+            types = {i.dtype for i, _ in known_steps}
+            dtype = types.pop() if len(types) == 1 else "int64"
+            flat = self.analyzer.simplify(_flat(known_steps, dtype))
+            low, high = self.analyzer.bound(flat)
+            if dtype != "int64" and (low is None or high is None or low < 0 or high > MOST_NARROW):
+                flat = self.analyzer.simplify(_flat(known_steps, "int64"))
+            self.flat[key] = flat
         return self.flat[key]
 
     def address(self, place: Place, at: Affine) -> ir.Value:
@@ -425,6 +431,11 @@ class MemoryEmitter(Emitter):
 
 
 Coefficients = tuple[tuple[Var, int], ...]
+
+
+def _flat(steps: Sequence[tuple[PrimExpr, int]], dtype: str) -> PrimExpr:
+    """The distance from a buffer's start, of indices and their strides, as an expression of a type."""
+    return functools.reduce(add, (mul(cast(dtype, i), const(s, dtype)) for i, s in steps))
 
 
 def _distance(place: Place, indices: tuple[PrimExpr, ...]) -> tuple[int, Coefficients] | None:

@@ -175,7 +175,7 @@ def _copy(
     if lanes is not None:
         v = lanes.loop_var
         first = {v: E.const(0, v.dtype)}
-        if any(_step(x.buffer, x.indices, v) != 1 for x in (body, value)):
+        if any(_step(x.buffer, x.indices, v, count) != 1 for x in (body, value)):
             return None
         narrowed = [_of_first_lane(c, v, count) for c in (*conditions, *chosen)]
         if any(c is None for c in narrowed):
@@ -193,15 +193,18 @@ def _is_zero(e: PrimExpr) -> bool:
     return isinstance(e, FloatImm | IntImm) and e.value == 0
 
 
-def _step(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> int | None:
-    """How many elements an access moves with each value of a variable; None where that is no constant."""
-    a, total = Analyzer(), 0
+def _step(buffer: Buffer, indices: Sequence[PrimExpr], var: Var, count: int) -> int | None:
+    """How many elements an access moves with each of so many values of a variable; None where that is no constant."""
+    a = Analyzer({var: (0, count)})
+    flat: PrimExpr = E.const(0, var.dtype)
     for index, stride in zip(indices, constant_strides(buffer), strict=True):
-        for factor, atom in a.linear(index).terms.values():
-            if atom is var:
-                total += factor * stride
-            elif var in free_vars(atom):
-                return None
+        flat = E.add(flat, E.mul(index, stride))
+    total = 0
+    for factor, atom in a.linear(flat).terms.values():
+        if atom is var:
+            total += factor
+        elif var in free_vars(atom):
+            return None
     return total
 
 

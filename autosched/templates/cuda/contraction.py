@@ -328,16 +328,22 @@ def _runs_along(form: MatrixForm, axes: tuple[tuple[Var, int], ...]) -> bool:
 
 
 def _vector(form: MatrixForm, shape: Shape, name: str, item: int) -> int:
-    """Elements of an operand that one access takes: those of an argument along its last axis."""
+    """Elements of an operand that one access takes: those of an argument along its last axes."""
     if name == ROWS and shape.pack:
         return VECTOR_BYTES // item
     load = form.row_operand if name == ROWS else form.column_operand
     axes = form.terms if name == ROWS or shape.deep else form.columns
     wide = VECTOR_BYTES // item
-    if load.buffer in form.blocks or load.indices[-1] is not axes[-1][0]:
+    if load.buffer in form.blocks:
         return 1
-    sizes = [axes[-1][1], load.buffer.const_shape()[-1]]
-    return math.gcd(wide, *sizes)
+    found, together, size = 1, 1, 1  # elements that axes count through, and what lies between neighbours of the next
+    places = [x for x in zip(load.indices, load.buffer.const_shape(), strict=True) if x[1] != 1]
+    for (var, extent), (at, have) in zip(reversed(axes), reversed(places), strict=False):
+        if at is not var or together != size:
+            break
+        together, size = together * extent, size * have
+        found = max(found, math.gcd(wide, together, size))
+    return found
 
 
 def _written(sch: Schedule, shape: Shape) -> str:

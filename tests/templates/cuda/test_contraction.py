@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -316,3 +317,24 @@ def test_four_pixels_whose_image_has_a_hundred(capfd: pytest.CaptureFixture[str]
     for way, (out,) in run_in_all_ways(apply_config(func, config, TARGET).func, TARGET, [x, w], start):
         np.testing.assert_allclose(out, np.einsum("bchw,oc->bohw", x, w[:, :, 0, 0]), rtol=1e-4, atol=1e-4, err_msg=way)
     assert not capfd.readouterr().err  # libnvvm tells stderr what it refuses
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_pixels_of_an_image_lie_side_by_side(dtype: str) -> None:
+    """Its rows of 14 are no whole vectors, but all of its pixels are: four of them are copied and stored at once."""
+    data, weight = te.placeholder((2, 32, 14, 14), dtype, name="D"), te.placeholder((40, 32, 1, 1), dtype, name="W")
+    func = create_prim_func([data, weight, topi.nn.conv2d(data, weight, 1, 0, 1, "NCHW")])
+    knobs = {"rows": 32, "columns": 64, "step": 16, "stages": 2, "splits": 1, "shares": 1}
+    if dtype == "float32":
+        config, copied = Config("contraction", {**knobs, "per_row": 4, "per_column": 4}), 16
+    else:
+        config, copied = Config("tensor_contraction", {**knobs, "warps_m": 2, "warps_n": 2}), 8
+    inputs = drawn(func)
+    for order in ("late", "ahead"):
+        out, kernel = run(func, config, inputs, order)
+        x, w = (a.astype("d") for a in inputs)
+        np.testing.assert_allclose(out, np.einsum("bchw,oc->bohw", x, w[:, :, 0, 0]), rtol=2e-2, atol=2e-2)
+    ptx: str = kernel.ptx  # type: ignore[attr-defined]
+    sizes = [int(n) for n in re.findall(r"cp\.async\.c\w\.shared\.global \S+ \S+ (\d+)", ptx)]
+    assert copied in sizes and min(sizes) == (4 if dtype == "float32" else 8)
+    assert dtype == "float16" or "st.global.v4.f32" in ptx
