@@ -40,7 +40,7 @@ from autosched.runtime.memory import gathered
 from autosched.runtime.size_expr import solved
 from autosched.space import Config
 from autosched.target import Target
-from autosched.templates import Applied, apply_config, default_config, schedule_attrs, schedule_sizes
+from autosched.templates import Applied, apply_config, default_config, schedule_attrs, schedule_sizes, space_for
 from autosched.templates.accuracy import with_accuracy
 from autosched.templates.classify import find_contraction
 from autosched.tir import PrimFunc
@@ -56,7 +56,7 @@ from autosched.version import __version__
 
 MOST_PARTS = 64  # in a block of a product: its rows meet a weight's panel while that is in the cache
 BLOCK_BYTES = 1 << 20  # a block of larger parts has fewer of them
-SMALL_BLOCKS = (6, 5, 4, 2, 1)  # of what is left of a product's batch, beside one by its tile's rows
+SMALL_BLOCKS = (9, 7, 6, 5, 4, 3, 2, 1)  # of what is left of a product's batch, beside one by its tile's rows
 ODD_BLOCKS = (7, 3)  # where a batch cannot be given a row more: few rows read the weights once
 
 
@@ -328,13 +328,17 @@ class _Maker:
     ) -> tuple[Config, Applied]:
         """A configuration for a smaller block, which reads the weights as the largest one wants them packed."""
         default = default_config(func, self.target)
-        knobs = dict(largest.knobs)
-        if "rows" in knobs:  # one or two tiles of equal rows, which share a panel
-            tiles = -(-parts // int(largest["rows"]))
-            few = {"rows": -(-parts // tiles), "chunk": tiles if largest.get("order", "") == "nm" else 1}
-            few["prefetch"] = default.get("prefetch", False)
-            knobs |= {name: value for name, value in few.items() if name in knobs}
-        own = [Config(largest.template, knobs)]
+        own: list[Config] = []
+        if "rows" in largest.knobs:  # one tile where registers hold it, else some of equal rows, which share a panel
+            space = space_for(func, self.target)
+            for tiles in (1, -(-parts // int(largest["rows"]))):
+                few = {"rows": -(-parts // tiles), "chunk": tiles if largest.get("order", "") == "nm" else 1}
+                few["prefetch"] = default.get("prefetch", False)
+                knobs = {**largest.knobs, **{name: value for name, value in few.items() if name in largest.knobs}}
+                own.append(Config(largest.template, knobs))
+            own = [config for config in own if config in space] or own[-1:]
+        else:
+            own.append(largest)
         for config in [*own, default] if any(packs) else [default]:
             try:
                 applied = apply_config(func, config, self.target)
