@@ -186,7 +186,9 @@ class _Form:
         if find_contraction(self.block(1)) is None or part_extent(self.shares) != 1:
             return None
         config = default_config(self.block(min(TALL_BLOCK, most)), target)
-        if "chunk" not in config.knobs or config.get("tiles", False):
+        if not config.knobs.keys() >= {"rows", "chunk"}:
+            return None
+        if config.get("tiles", False):
             return config
         tiles = 1 << max(most // int(config["rows"]), 1).bit_length() - 1
         return Config(config.template, {**config.knobs, "chunk": tiles if config["order"] == "nm" else 1})
