@@ -1,4 +1,4 @@
-"""Convolution weights [O, I, 3, 3] in Winograd's domain, in the order in which a kernel reads them."""
+"""Convolution weights [O, I, 3, 3] for Winograd's algorithm, in the order in which a kernel reads them."""
 
 from __future__ import annotations
 
@@ -95,6 +95,52 @@ class WinogradPack:
             terms = [half[at, i, x, k].as_expr() for k in range(TAPS)]
             value = pick(y, [weighted_sum(row, terms) for row in g])
             return value if whole else te.if_then_else(o < outputs, value, te.const(0, kind))
+
+        packed = te.compute(self.packed_shape, element, name="packed")
+        return te.create_prim_func([natural, packed], "int64")
+
+
+@dataclass(frozen=True)
+class TapPack:
+    """[O, I, 3, 3] -> [O / width, I, 3, 3, width]: taps times the `tap_scale` of F(m, 3) of both sides; tails are zero.
+
+    shape    of the natural weight
+    outputs  m of F(m x m, 3 x 3)
+    width    output channels in a panel
+    """
+
+    shape: tuple[int, ...]
+    outputs: int
+    width: int
+
+    @property
+    def packed_shape(self) -> tuple[int, ...]:
+        return (-(-self.shape[0] // self.width), self.shape[1], TAPS, TAPS, self.width)
+
+    @property
+    def _scale(self) -> np.ndarray:
+        once = make_filter(self.outputs).tap_scale()
+        return np.outer(once, once)
+
+    def pack(self, array: np.ndarray) -> np.ndarray:
+        """The packed copy of a natural array, which is multiplied in its own type."""
+        panels, inputs, *_ = self.packed_shape
+        scaled = array.reshape(self.shape) * self._scale.astype(array.dtype)
+        scaled = np.pad(scaled, [(0, panels * self.width - self.shape[0]), (0, 0), (0, 0), (0, 0)])
+        split = scaled.reshape(panels, self.width, inputs, TAPS, TAPS)
+        return np.ascontiguousarray(split.transpose(0, 2, 3, 4, 1))
+
+    def func(self, dtype: str) -> PrimFunc:
+        """A PrimFunc that packs at run time: for weights that are not known at build."""
+        natural, outputs = te.placeholder(self.shape, dtype, name="natural"), self.shape[0]
+        factors = [te.const(float(x), dtype) for x in self._scale.ravel()]
+
+        def element(panel: PrimExpr, i: PrimExpr, y: PrimExpr, x: PrimExpr, lane: PrimExpr) -> PrimExpr:
+            o = panel * self.width + lane
+            whole = outputs % self.width == 0
+            at = o if whole else minimum(o, outputs - 1)
+            value = natural[at, i, y, x].as_expr() * pick(y * TAPS + x, factors)
+            return value if whole else te.if_then_else(o < outputs, value, te.const(0.0, dtype))
 
         packed = te.compute(self.packed_shape, element, name="packed")
         return te.create_prim_func([natural, packed], "int64")

@@ -52,6 +52,15 @@ class Filter:
         assert self.outputs == 2, "others have weights that are no fractions"
         return 2 * self.weight_matrix()
 
+    def tap_scale(self) -> np.ndarray:
+        """What the taps are multiplied with, so that the points of `transform_taps` begin with 1."""
+        return self.pairs[0] ** np.arange(TAPS)
+
+    def row_scale(self) -> np.ndarray:
+        """By what the rows of G are more than those that `transform_taps` gives of scaled taps."""
+        nodes = [1 / self._node(i, p) for i, p in enumerate(self.points)]
+        return np.array([*nodes, 1 / self.tap_scale()[-1]])
+
     def input_matrix(self) -> np.ndarray:
         """B [m + 2, m + 2] in float64: row i has the coefficients of the product of x - p over all points but i."""
         rows = [np.poly([q for j, q in enumerate(self.points) if j != i])[::-1] for i in range(len(self.points))]
@@ -77,9 +86,27 @@ def make_filter(outputs: int) -> Filter:
     return Filter(outputs, PAIRS[outputs])
 
 
-def transform_inputs(f: Filter, d: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """B d as expressions. Rows of a pair are E + O and E - O: equal parts are equal expressions, computed once."""
+def transform_taps(f: Filter, g: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """G g as expressions of taps times `tap_scale`, each row without its `row_scale`: of F(4, 3) sums with 1, 2 and 4.
+
+    They are few enough to be found anew where weights are read.
+    """
+    out = [g[0]]
+    for p in f.pairs:
+        ratio = round(p / f.pairs[0], 12)
+        even = _scaled(g[2], ratio * ratio, g[0])
+        out += [_scaled(g[1], ratio, even), _scaled(g[1], -ratio, even)]
+    return [*out, g[2]]
+
+
+def transform_inputs(f: Filter, d: Sequence[PrimExpr], *, is_scaled: bool = False) -> list[PrimExpr]:
+    """B d as expressions. Rows of a pair are E + O and E - O: equal parts are equal expressions, computed once.
+
+    is_scaled  whether rows are multiplied with `row_scale`, as products with weights of `transform_taps` need it
+    """
     matrix = f.input_matrix()
+    if is_scaled:
+        matrix = matrix * f.row_scale()[:, np.newaxis]
     out = [weighted_sum(matrix[0], d)]
     for k, p in enumerate(f.pairs):
         row = matrix[1 + 2 * k]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autosched.templates.winograd_pack import WinogradPack
+from autosched.templates.winograd_pack import TapPack, WinogradPack
 from autosched.templates.winograd_transform import make_filter
 from autosched.tir.evaluate import evaluate
 
@@ -42,3 +42,15 @@ def test_bytes_become_words_of_whole_numbers(outputs):
     words = floats.reshape(*floats.shape[:4], 3, 2, 8).swapaxes(-1, -2)
     np.testing.assert_array_equal(packed, 4 * words)
     np.testing.assert_array_equal(evaluate(pack.func("int8"), [weight])[0], packed)
+
+
+@pytest.mark.parametrize("outputs", [16, 21])
+def test_scaled_taps(outputs):
+    weight = np.random.default_rng(1).standard_normal((outputs, 4, 3, 3)).astype(np.float32)
+    pack, scale = TapPack(weight.shape, 4, 8), make_filter(4).tap_scale()
+    packed = pack.pack(weight)
+    assert packed.dtype == np.float32 and packed.shape == pack.packed_shape == (-(-outputs // 8), 4, 3, 3, 8)
+    np.testing.assert_allclose(packed[1, 2, 0, 2, 3], weight[11, 2, 0, 2] * scale[2], rtol=1e-6)
+    np.testing.assert_allclose(packed[1, 2, 2, 1, 3], weight[11, 2, 2, 1] * scale[2] * scale[1], rtol=1e-6)
+    assert np.count_nonzero(packed) == weight.size
+    np.testing.assert_allclose(evaluate(pack.func("float32"), [weight])[0], packed, rtol=0, atol=1e-6)

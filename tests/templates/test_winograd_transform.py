@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.templates.winograd_transform import make_filter, pick, transform_inputs, transform_outputs
+from autosched.templates.winograd_transform import (
+    make_filter,
+    pick,
+    transform_inputs,
+    transform_outputs,
+    transform_taps,
+)
 from autosched.tir.evaluate import evaluate
 
 
@@ -32,3 +38,16 @@ def test_expressions_are_the_matrices(m, transform):
 def test_points_come_in_pairs():
     assert make_filter(4).points == (0.0, *(s * p for p in make_filter(4).pairs for s in (1, -1)))
     assert make_filter(2).inputs == 4
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_inputs_take_over_what_rows_of_weights_have_in_common(m):
+    f = make_filter(m)
+    d, g = te.placeholder((f.inputs,), "float64", name="d"), te.placeholder((3,), "float64", name="g")
+    inputs = transform_inputs(f, [d[i].as_expr() for i in range(f.inputs)], is_scaled=True)
+    taps = transform_taps(f, [g[i].as_expr() for i in range(3)])
+    products = te.compute((f.inputs,), lambda i: pick(i, inputs) * pick(i, taps), name="products")
+    rng = np.random.default_rng(0)
+    given, weights = rng.standard_normal(f.inputs), rng.standard_normal(3)
+    (found,) = evaluate(te.create_prim_func([d, g, products]), [given, weights * f.tap_scale()])
+    np.testing.assert_allclose(found, (f.input_matrix() @ given) * (f.weight_matrix() @ weights), atol=1e-12)

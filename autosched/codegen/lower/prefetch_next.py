@@ -74,12 +74,13 @@ def _share(elements: int, path: Sequence[For]) -> int:
 
 
 def _path(passes: For, name: str) -> tuple[list[For], BufferLoad | None]:
-    """The serial loops from the annotated one down to the innermost around a load of the buffer, and that load."""
+    """The loops around a load of the buffer, and that load: the annotated one and the serial ones inside of it."""
 
     def search(node: Node, around: tuple[For, ...]) -> tuple[list[For], BufferLoad] | None:
         if isinstance(node, BufferLoad) and node.buffer.name == name:
             return list(around), node
-        if isinstance(node, For) and node.kind == LoopKind.SERIAL:
+        if node is passes or (isinstance(node, For) and node.kind == LoopKind.SERIAL):
+            assert isinstance(node, For)
             around = (*around, node)
         return next((found for c in children(node) if (found := search(c, around)) is not None), None)
 

@@ -30,6 +30,7 @@ from autosched.templates.cpu.short_rows import ShortRows
 from autosched.templates.cpu.sort import Sort
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
+from autosched.templates.cpu.winograd_taps import WinogradTaps
 from autosched.templates.product import BYTE_GROUP, PAIR
 from autosched.tir import PrimFunc
 
@@ -42,6 +43,7 @@ TEMPLATES: tuple[Template, ...] = (
     AmxConv2d(),
     Conv2dBlocked(),
     Winograd(),
+    WinogradTaps(),
     DepthwiseConv2d(),
     PlainConv2d(),
     Sort(),

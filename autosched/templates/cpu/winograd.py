@@ -56,17 +56,11 @@ class Winograd:
     name = "winograd"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        found = match_blocked_conv(func)
-        conv = found and _convolution(found[0], found[1].data, found[1].weight, found[1].chain)
-        if found is None or conv is None or (_group(conv) > 1 and not widens_bytes(target)):
+        found = match_winograd(func)
+        if found is None or (_group(found[0]) > 1 and not widens_bytes(target)):
             return None
-        n, ob, oh, ow, block = conv.out.const_shape()
-        channels = conv.weight.const_shape()[1]
-        if channels < LEAST_CHANNELS or n * oh * ow == 0 or (_group(conv) > 1 and channels > MOST_BYTES):
-            return None
-        sizes = {"N": n, "C": channels, "O": ob * block, "OH": oh, "OW": ow, "block": block}
-        sizes["largest"] = 2 if is_strict(func) or _group(conv) > 1 else 4
-        return Anchor(conv.result.name_hint, "conv2d", sizes, (conv, found[1].chain))
+        conv, chain, sizes = found
+        return Anchor(conv.result.name_hint, "conv2d", sizes, (conv, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         lanes, registers = target.lanes("float32"), target.num_registers
@@ -113,6 +107,21 @@ class Winograd:
         packs = tuple(pack if b is conv.weight else None for b in func.buffers)
         flops = 2 * layer.n * layer.height * layer.width * layer.outputs * layer.channels * TAPS**2
         return Applied(sch.func.with_attr("flops", flops), packs, sch.trace.to_json_text())
+
+
+def match_winograd(func: PrimFunc) -> tuple[Convolution, Chain, dict[str, int]] | None:
+    """A convolution that the algorithm computes, what is around it, and its sizes; `largest` is that of tiles."""
+    found = match_blocked_conv(func)
+    conv = found and _convolution(found[0], found[1].data, found[1].weight, found[1].chain)
+    if found is None or conv is None:
+        return None
+    n, ob, oh, ow, block = conv.out.const_shape()
+    channels = conv.weight.const_shape()[1]
+    if channels < LEAST_CHANNELS or n * oh * ow == 0 or (_group(conv) > 1 and channels > MOST_BYTES):
+        return None
+    sizes = {"N": n, "C": channels, "O": ob * block, "OH": oh, "OW": ow, "block": block}
+    sizes["largest"] = 2 if is_strict(func) or _group(conv) > 1 else 4
+    return conv, found[1].chain, sizes
 
 
 def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Chain) -> Convolution | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PACKS: Mapping[str, str] = {
     "Pack": "autosched.templates.pack:Pack",
     "WinogradPack": "autosched.templates.winograd_pack:WinogradPack",
+    "TapPack": "autosched.templates.winograd_pack:TapPack",
     "MatrixPack": "autosched.templates.cuda.product_form:MatrixPack",
 }
 
