@@ -338,3 +338,15 @@ def test_pixels_of_an_image_lie_side_by_side(dtype: str) -> None:
     sizes = [int(n) for n in re.findall(r"cp\.async\.c\w\.shared\.global \S+ \S+ (\d+)", ptx)]
     assert copied in sizes and min(sizes) == (4 if dtype == "float32" else 8)
     assert dtype == "float16" or "st.global.v4.f32" in ptx
+
+
+@pytest.mark.parametrize("channels, kernel, step", [(256, 1, 64), (256, 3, 32), (96, 1, 32)])
+def test_steps_are_long_where_copies_are_vectors(channels: int, kernel: int, step: int) -> None:
+    """And only where the terms are whole steps."""
+    data = te.placeholder((1, channels, 28, 28), "float16", name="D")
+    weight = te.placeholder((64, channels, kernel, kernel), "float16", name="W")
+    func = create_prim_func([data, weight, topi.nn.conv2d(data, weight, 1, kernel // 2, 1, "NCHW")])
+    template, anchor = next(x for x in templates_for(func, TARGET) if x[0].name == "tensor_contraction")
+    config = template.default(anchor, TARGET)
+    assert config["step"] == step and config["stages"] > 1
+    assert config in template.space(anchor, TARGET)
