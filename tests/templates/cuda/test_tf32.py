@@ -10,7 +10,7 @@ from autosched.runtime import array, cuda
 from autosched.runtime.cuda.devices import use_driver
 from autosched.target import Target
 from autosched.te import create_prim_func
-from autosched.templates import apply_config, default_config, space_for
+from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.templates.cuda import warpgroup_matmul
 from autosched.templates.tf32 import SHARE, with_tf32
 from autosched.templates.workload import describe
@@ -55,6 +55,14 @@ def run(func, config, inputs, order="late", traces=()):
     return kernel, out
 
 
+def draw(name, func, count):
+    """Configurations from the space of one template."""
+    (space,) = [t.space(anchor, TARGET) for t, anchor in templates_for(func, TARGET) if t.name == name]
+    drawn = space.sample(1, count)
+    assert len(drawn) == count
+    return drawn
+
+
 @spread(
     2,
     "sizes, transposed",
@@ -65,11 +73,9 @@ def test_factors_are_rounded_and_sums_are_not(sizes, transposed):
     a, b = (RNG.standard_normal(x.const_shape()).astype("f") for x in func.buffers[:2])
     right = rounded(b) if not transposed else np.swapaxes(rounded(b), -1, -2)
     expected = np.maximum(rounded(a).astype("d") @ right, 0)
-    space = space_for(func, TARGET)
-    drawn = [c for c in space.sample(1, 30) if c.template == "tensor_matmul"][:2]
     first = default_config(func, TARGET)
-    assert first.template.startswith("tensor_") and drawn
-    for config, order in zip([first, *drawn], ("late", "ahead", "late"), strict=False):
+    assert first.template.startswith("tensor_")
+    for config, order in zip([first, *draw("tensor_matmul", func, 2)], ("late", "ahead", "late"), strict=True):
         kernel, out = run(func, config, [a, b], order)
         assert "m16n8k8.row.col.f32.tf32" in kernel.ptx
         np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-4, err_msg=str(config))
@@ -78,7 +84,7 @@ def test_factors_are_rounded_and_sums_are_not(sizes, transposed):
 def test_columns_that_lie_apart_are_read_without_conflicts():
     func, trace = with_tf32(product(64, 64, 64)), emulate.Trace()
     a, b = (RNG.standard_normal(x.const_shape()).astype("f") for x in func.buffers[:2])
-    config = next(c for c in space_for(func, TARGET).sample(0, 200) if c.template == "tensor_matmul")
+    (config,) = draw("tensor_matmul", func, 1)
     run(func, config, [a, b], traces=[trace])
     reads = [x for x in trace.accesses() if x.space == "shared" and not x.writes]
     assert reads and all(x.transactions == x.ideal for x in reads)
