@@ -210,6 +210,7 @@ def test_a_block_adds_up_the_sums_of_its_warps(name: str, turned: bool) -> None:
     """In shared memory, in the order of the warps."""
     case, config = SHARED[name], SHARED[name].config
     m, k, n = case.sizes
+    turned |= m == 1  # else it is a reduction
     a = te.placeholder((m, k), case.dtype, name="A")
     b = te.placeholder((n, k) if turned else (k, n), case.dtype, name="B")
     at = te.reduce_axis((0, k), "k")
@@ -227,7 +228,7 @@ def test_a_block_adds_up_the_sums_of_its_warps(name: str, turned: bool) -> None:
 
 def test_few_rows_have_several_blocks_on_each_multiprocessor() -> None:
     target = Target("nvidia/nvidia-h200")
-    for rows in (1, 4, 16):
+    for rows in (2, 4, 16):
         a, b = te.placeholder((rows, 4096), "float16", name="A"), te.placeholder((4096, 4096), "float16", name="B")
         func = create_prim_func([a, b, topi.matmul(a, b)])
         config = default_config(func, target)
@@ -235,6 +236,15 @@ def test_few_rows_have_several_blocks_on_each_multiprocessor() -> None:
         assert math.prod(kernel.launches[0].grid) > 3 * target.gpu.sm_count  # type: ignore[attr-defined]
         used = kernel.resources.launches[0]  # type: ignore[attr-defined]
         assert used.occupancy * target.gpu.max_threads_per_sm >= 4 * kernel.launches[0].threads  # type: ignore[attr-defined]
+
+
+def test_one_row_of_weights_that_lie_side_by_side_is_a_reduction() -> None:
+    a, b = te.placeholder((1, 4096), "float16", name="A"), te.placeholder((4096, 4096), "float16", name="B")
+    func = create_prim_func([a, b, topi.nn.relu(topi.matmul(a, b))])
+    assert default_config(func, TARGET).template == "reduction"
+    k = te.reduce_axis((0, 4096), "k")
+    turned = te.compute((1, 4096), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), name="turned")
+    assert default_config(create_prim_func([a, b, turned]), TARGET).template == "tensor_contraction"
 
 
 def test_one_launch_for_few_rows_on_cores() -> None:
