@@ -64,6 +64,7 @@ WIDE = "float32"  # of sums
 LEAST_CHANNEL_BYTES, LEAST_ROWS, LEAST_WORK = 64, 32, 1 << 24
 MOST_PLACES, MOST_STAGES, MOST_COLUMNS, MOST_HIGH = 49, 8, 256, 32
 STAGED_BYTES_PER_CYCLE = 10.0  # of one SM: what is staged is read, written, and its sectors are filled in parts
+FLAT_BYTES_PER_CYCLE = 4.5  # the same of windows of one place: what three of ResNet-50's took beyond their products
 BARRIER_BYTES = 1024
 SPLITS, LEAST_STEPS = (1, 2, 3, 4, 6, 8), 4  # parts of sums, boxes of one
 SUM_THREADS, SUM_ROWS = 256, 4  # of a block that adds parts up; output channels of a thread
@@ -260,7 +261,8 @@ def cycles(s: Mapping[str, int], tile: Tile, splits: int, gpu: GpuFacts, rate: s
         products / (gpu.rates[rate] * TENSOR_REACHED), (tile.rows + tile.columns) * ROW_BYTES / L2_BYTES_PER_CYCLE
     )  # fmt: skip
     images, high, wide = tile.staged(s)
-    staged = s["parities"] * images * high * wide * slabs * ROW_BYTES / (STAGED_BYTES_PER_CYCLE * gpu.sm_count)
+    staging = (FLAT_BYTES_PER_CYCLE if _is_flat(s) else STAGED_BYTES_PER_CYCLE) * gpu.sm_count
+    staged = s["parities"] * images * high * wide * slabs * ROW_BYTES / staging
     waves = -(-count * splits // gpu.sm_count)
     between = BETWEEN_TILES / _resident(tile, steps, waves, gpu)[1]
     total = waves * (steps * step + between) + staged + LAUNCH_S * gpu.clock_hz

@@ -122,6 +122,16 @@ def test_left_to_others(func):
     assert default_config(func, TARGET).template != "warpgroup_window"
 
 
+@pytest.mark.parametrize(
+    "data, out, template",
+    [((32, 512, 28, 28), 256, "tensor_contraction"), ((32, 1024, 14, 14), 512, "warpgroup_window")],
+)
+def test_windows_of_one_place_stage_where_few_bytes_are_staged(data, out, template):
+    """Of ResNet-50 in float32; an H200 took 56.6 us for the first one by gathering, 73.9 by staging."""
+    func = conv(data, out, (1, 1), padding=(0, 0, 0, 0), dtype="float32", fused=False)
+    assert default_config(func, Target("nvidia/nvidia-h200")).template == template
+
+
 def test_parts_of_sums_are_added_up():
     """One image of few pixels has few tiles: blocks share the places and channels of each."""
     func = conv((1, 256, 7, 7), 96)
