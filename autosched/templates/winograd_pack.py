@@ -117,18 +117,23 @@ class TapPack:
     def packed_shape(self) -> tuple[int, ...]:
         return (-(-self.shape[0] // self.width), self.shape[1], TAPS, TAPS, self.width)
 
+    def packed_dtype(self, dtype: str) -> str:
+        return dtype
+
     @property
     def _scale(self) -> np.ndarray:
         once = make_filter(self.outputs).tap_scale()
         return np.outer(once, once)
 
-    def pack(self, array: np.ndarray) -> np.ndarray:
+    def pack(self, array: np.ndarray, into: np.ndarray | None = None) -> np.ndarray:
         """The packed copy of a natural array, which is multiplied in its own type."""
+        packed = np.empty(self.packed_shape, array.dtype) if into is None else into
         panels, inputs, *_ = self.packed_shape
         scaled = array.reshape(self.shape) * self._scale.astype(array.dtype)
         scaled = np.pad(scaled, [(0, panels * self.width - self.shape[0]), (0, 0), (0, 0), (0, 0)])
         split = scaled.reshape(panels, self.width, inputs, TAPS, TAPS)
-        return np.ascontiguousarray(split.transpose(0, 2, 3, 4, 1))
+        np.copyto(packed, split.transpose(0, 2, 3, 4, 1))
+        return packed
 
     def func(self, dtype: str) -> PrimFunc:
         """A PrimFunc that packs at run time: for weights that are not known at build."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import autosched
+from autosched import relax
+from autosched.records import FallbackContext
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import default_config, space_for, templates_for
@@ -68,3 +72,20 @@ def test_it_needs_registers_a_vector_a_block_and_the_leave_to_round() -> None:
     assert "winograd_taps" not in names(conv(1, 24, 7, 7, 512, (1, 1, 1, 1), block=8), WIDE)  # no whole lines
     many = Target(f"{WIDE} -num-cores=64".replace("-num-cores=2 ", ""))
     assert "winograd_taps" not in names(conv(1, 512, 7, 7, 64, (1, 1, 1, 1), block=16), many)
+
+
+@pytest.mark.skipif(not runs_wide(), reason="needs 32 registers of 512 bits")
+def test_a_models_weights_are_packed_for_it() -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((512, 512, 3, 3)).astype("float32") * np.float32(0.02)
+    x = relax.Var("x", relax.TensorStructInfo((1, 512, 7, 7), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(builder.emit(relax.op.nn.conv2d(x, relax.const(weight), padding=1)))
+        builder.emit_func_output(out)
+    data = rng.standard_normal((1, 512, 7, 7)).astype("float32")
+    plain = autosched.build(builder.get(), target=WIDE, records=FallbackContext(), accuracy="strict")
+    model = autosched.build(builder.get(), target=WIDE, records=FallbackContext())
+    assert any("winograd_taps" in kernel.source for kernel in model.kernels.values())
+    np.testing.assert_allclose(model(data).numpy(), plain(data).numpy(), atol=1e-3)
