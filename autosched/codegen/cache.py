@@ -16,7 +16,7 @@ from pathlib import Path
 from autosched.codegen.backends import GENERATOR, codegen_backend
 from autosched.codegen.compiled import CompiledKernel, code_name
 from autosched.errors import AutoschedError
-from autosched.ir.structural import function_key
+from autosched.ir.structural import function_texts
 from autosched.runtime.cache import kernel_cache
 from autosched.runtime.kernel import Kernel
 from autosched.target import KINDS, Target
@@ -72,22 +72,6 @@ def kernel_key(func: PrimFunc, target: Target, name: str, trace: str, config: st
     facts = codegen_backend(backend).target_facts(target)
     parts = (*function_texts(func), target.to_json(), facts, code_name(name), trace, config, toolchain(backend))
     return "kernel " + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
-
-
-@functools.lru_cache(maxsize=256)
-def function_texts(func: PrimFunc) -> tuple[str, str]:
-    """What a key holds of a function: its form, and the names of its variables and buffers."""
-    return function_key(func), _names(func)
-
-
-def _names(func: PrimFunc) -> str:
-    from autosched.ir.module import GlobalVar
-    from autosched.ir.node import PerType, preorder
-    from autosched.tir.buffer import Buffer
-    from autosched.tir.expr import Var
-
-    named = PerType(lambda kind: issubclass(kind, Var | Buffer | GlobalVar))
-    return ",".join(dict.fromkeys(n.name for n in preorder(func) if named[type(n)]))  # type: ignore[attr-defined]
 
 
 _keeps: ContextVar[bool] = ContextVar("keeps", default=False)

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -177,7 +178,8 @@ class _Digester:
     labelled: bool
     condensed: bool
     valued: bool = True
-    names: dict[int, int] = field(default_factory=dict)
+    names: dict[int, int] = field(default_factory=dict)  # the numbers of variables, by their ids
+    variables: list[Any] = field(default_factory=list)  # by number
     digests: dict[int, str] = field(default_factory=dict)
 
     def write(self, x: object, out: list[str], known_only: bool = False) -> None:
@@ -196,7 +198,8 @@ class _Digester:
         elif isinstance(x, IRModule):
             for gv, function in x.functions_items():
                 out.append(gv.name)
-                self.names.setdefault(id(gv), len(self.names))
+                if id(gv) not in self.names:
+                    self.number(gv)
                 self.write(function, out, known_only)
         elif isinstance(x, Node):
             if self.condensed:
@@ -216,6 +219,11 @@ class _Digester:
         else:
             out.append(f"{type(x).__name__}:{x!r};")
 
+    def number(self, variable: Node) -> None:
+        """Give a variable the next number."""
+        self.names[id(variable)] = len(self.names)
+        self.variables.append(variable)
+
     def whole(self, x: Node, out: list[str]) -> None:
         """The tokens of a node where nothing is condensed: what `node` and `fields` write, with fewer calls."""
         is_variable, name, read = _WRITTEN[self.labelled][type(x)]
@@ -225,6 +233,7 @@ class _Digester:
                 out.append(f"#{number}")
                 return
             self.names[id(x)] = len(self.names)
+            self.variables.append(x)
         elif x.is_scalar and len(out) > MOST_TOKENS:
             raise _TooLong
         out.append(name)
@@ -258,7 +267,7 @@ class _Digester:
             except _Unnamed:
                 pass
         if is_variable:
-            self.names[id(x)] = len(self.names)
+            self.number(x)
         self.fields(x, out, known_only)
 
     def fields(self, x: Node, out: list[str], known_only: bool) -> None:
@@ -294,20 +303,35 @@ def structural_key(node: object, *, labelled: bool = True, valued: bool = True) 
     labelled  count the names of blocks, which `structural_equal` does not look at but generated code shows
     valued    count what arrays hold; else models of one form with other weights have equal keys
     """
+    return _key_and_variables(node, labelled, valued)[0]
+
+
+def _key_and_variables(node: object, labelled: bool = True, valued: bool = True) -> tuple[str, list[Any]]:
+    """The key of a form, and its variables in the order of their numbers."""
     for condensed in (False, True):
         out: list[str] = []
+        digester = _Digester(labelled, condensed, valued)
         try:
-            _Digester(labelled, condensed, valued).write(node, out)
+            digester.write(node, out)
         except _TooLong:
             continue
-        return _sha256(out)
+        return _sha256(out), digester.variables
     raise AssertionError("a condensed form is never too long")
 
 
 @functools.lru_cache(maxsize=512)
+def function_texts(func: Node) -> tuple[str, str]:
+    """`structural_key` of a function of the loop level, and the names of its variables as their numbers go.
+
+    Several steps of a build ask for them.
+    """
+    key, variables = _key_and_variables(func)
+    return key, ",".join(v.name for v in variables)
+
+
 def function_key(func: Node) -> str:
-    """`structural_key` of a function of the loop level, which several steps of a build ask for."""
-    return structural_key(func)
+    """The first of `function_texts`."""
+    return function_texts(func)[0]
 
 
 def structural_hash(node: object, map_free_vars: bool = False) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
@@ -37,8 +38,10 @@ from autosched.relax.names import UniqueNames
 from autosched.relax.op.call import call_tir
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, tensor_infos
 from autosched.relax.te_call import make_te_call
+from autosched.tir.expr import const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.size_expr import SaidSizes, has_own_sizes
+from autosched.tir.stmt import BlockRealize, SeqStmt
 
 LEAVES = (Var, Constant, ShapeExpr, PrimValue, StringImm, GlobalVar, ExternFunc)
 
@@ -53,6 +56,27 @@ def _has_own_sizes(func: object) -> bool:
     said = SaidSizes(d for info in infos if info.shape is not None for d in info.dims)
     used = (value for x in preorder(func) if isinstance(x, ShapeExpr) for value in x.values)
     return any(not said.says(value) for value in used)
+
+
+def _sketch(func: object) -> Hashable:
+    """What is quickly seen of a function's form; equal for equal forms."""
+    if not isinstance(func, PrimFunc):
+        return None
+    body = func.body.block.body if isinstance(func.body, BlockRealize) else func.body
+    buffers = tuple((b.dtype, *map(const_int, b.shape)) for b in func.buffers)
+    return type(body), len(body.seq) if isinstance(body, SeqStmt) else 1, buffers
+
+
+@dataclass(eq=False)
+class _Known:
+    """A function of the module, and the key of its form, made where another function looks alike."""
+
+    gvar: GlobalVar
+    func: Node
+
+    @cached_property
+    def key(self) -> str:
+        return structural_key(self.func, valued=False)
 
 
 @dataclass
@@ -90,7 +114,7 @@ class BlockBuilder:
             raise InvalidTypeError(f"BlockBuilder takes an IRModule, got {type(mod).__name__}")
         self._module = IRModule() if mod is None else mod.clone()
         self._function_names = UniqueNames(gv.name for gv in self._module.get_global_vars())
-        self._by_form: dict[type, dict[str, list[GlobalVar]]] = {}  # by the kind of function
+        self._by_form: dict[type, dict[Hashable, list[_Known]]] = {}  # by the kind of function, and its sketch
         self._scopes: list[_Scope] = []
         self._values: dict[Var, Expr] = {}
 
@@ -278,18 +302,19 @@ class BlockBuilder:
         if not isinstance(func, Node):
             raise InvalidTypeError(f"add_func: expected a function, got {type(func).__name__}")
         if type(func) not in self._by_form:
-            known = self._by_form[type(func)] = {}
+            by_sketch = self._by_form[type(func)] = {}
             for gv, f in self._module.functions_items():
                 if type(f) is type(func):
-                    known.setdefault(structural_key(f, valued=False), []).append(gv)
-        alike = self._by_form[type(func)].setdefault(structural_key(func, valued=False), [])
-        for gv in alike:  # the key knows no names and no weights: functions that differ in them may share it
-            if structural_equal(self._module[gv], func) and not _has_own_sizes(func):
-                return gv
-        gvar = GlobalVar(self._function_names(func_name))
-        self._module[gvar] = func
-        alike.append(gvar)
-        return gvar
+                    by_sketch.setdefault(_sketch(f), []).append(_Known(gv, f))
+        new = _Known(GlobalVar(func_name), func)
+        alike = self._by_form[type(func)].setdefault(_sketch(func), [])
+        for known in alike:  # the key knows no names and no weights: functions that differ in them may share it
+            if known.key == new.key and structural_equal(known.func, func) and not _has_own_sizes(func):
+                return known.gvar
+        new.gvar = GlobalVar(self._function_names(func_name))
+        self._module[new.gvar] = func
+        alike.append(new)
+        return new.gvar
 
     def update_func(self, gvar: GlobalVar, func: object) -> None:
         """Put a function in the place of the one with this name, or beside the others where there is none."""

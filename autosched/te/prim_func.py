@@ -145,10 +145,16 @@ class _Builder:
         return self.buffers[tensor]
 
     def loads(self, body: PrimExpr) -> PrimExpr:
+        """The expression over buffers, index constants in the index dtype: both sides of every operation agree."""
+
         def step(x: object) -> object:
             if isinstance(x, ProducerLoad):
                 return BufferLoad(self.buffer_of(x.producer), tuple(self.index(i) for i in x.indices))
-            return x
+            if not self.index_dtype:
+                return x
+            if isinstance(x, E.BinaryOp) and x.a.dtype != x.b.dtype:
+                return type(x)(*E.match_types(x.a, x.b))
+            return fold(x) if isinstance(x, E.Cast) else x
 
         return rewrite(body, step)
 
@@ -166,7 +172,7 @@ class _Builder:
         values = {a.var: iv.var for a, iv in zip(axes, iter_vars, strict=True)}
         outputs = [self.buffer_of(op.output(i)) for i in range(op.num_outputs)]
         at = tuple(iv.var for iv in iter_vars[: len(op.axis)])
-        bodies = [bind_shared(self.retype(self.loads(substitute(b, values)))) for b in op.body]
+        bodies = [bind_shared(self.loads(substitute(b, values))) for b in op.body]
         first = bodies[0]
         if isinstance(first, Reduce):
             init, body = _reduction(first, outputs, at)
@@ -180,19 +186,6 @@ class _Builder:
             body=body, init=init, annotations=FrozenDict(annotations),
         )  # fmt: skip
         return _loops(block, [a.var.name for a in axes], None if row is None else row[0])
-
-    def retype(self, x: PrimExpr) -> PrimExpr:
-        """Index constants in the index dtype, so that both sides of every operation agree."""
-        if not self.index_dtype:
-            return x
-
-        def step(node: object) -> object:
-            if isinstance(node, E.BinaryOp) and node.a.dtype != node.b.dtype:
-                a, b = E.match_types(node.a, node.b)
-                return type(node)(a, b)
-            return fold(node) if isinstance(node, E.Cast) else node
-
-        return rewrite(x, step)
 
 
 def _reduction(reduce: Reduce, outputs: Sequence[Buffer], at: tuple[Var, ...]) -> tuple[Stmt, Stmt]:

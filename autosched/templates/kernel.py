@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autosched.codegen.backends import codegen_backend
-from autosched.codegen.cache import function_texts, load, toolchain
+from autosched.codegen.cache import load, toolchain
 from autosched.codegen.compile import Request
 from autosched.codegen.compiled import CompiledKernel, code_name
 from autosched.codegen.lower.flops import count_work, symbolic_work
 from autosched.errors import AutoschedError
+from autosched.ir.structural import function_texts
 from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
 from autosched.target import Target

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from autosched.ir.node import Node, children
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import stores
 from autosched.tir.stmt import Block
 
@@ -45,44 +45,53 @@ class ValueSize(Generic[K]):
 
 def value_size(value: PrimExpr) -> ValueSize[Buffer]:
     """Measure an expression in time proportional to its distinct nodes, however often they are shared."""
-    weights: Counter[int] = Counter({id(value): 1})
     order = _children_first(value)
-    positions = {id(x): tuple(map(value_size, x.indices)) for x in order if isinstance(x, BufferLoad)}
+    positions = {
+        id(x): [value_size(i) for i in x.indices if not isinstance(i, Var | IntImm)]  # those have no levels
+        for x, _ in order
+        if isinstance(x, BufferLoad)
+    }
     depths: dict[int, int] = {}
-    for node in order:
+    for node, below in order:
         at = positions.get(id(node))
-        below = [1 + depths[id(x)] for x in children(node)] if at is None else [index.depth for index in at]
-        depths[id(node)] = max(below, default=0)
-    own, reads = 0, Counter[Buffer]()
-    for node in reversed(order):
+        levels = [1 + depths[id(x)] for x in below] if at is None else [index.depth for index in at]
+        depths[id(node)] = max(levels, default=0)
+    weights = dict.fromkeys(depths, 0)
+    weights[id(value)] = 1
+    own, reads = 0, dict[Buffer, int]()
+    for node, below in reversed(order):
         weight = weights[id(node)]
         if isinstance(node, BufferLoad):
-            reads[node.buffer] += weight
+            reads[node.buffer] = reads.get(node.buffer, 0) + weight
             for index in positions[id(node)]:
                 for buffer, n in index.reads.items():  # of positions that are data
-                    reads[buffer] += n * weight
+                    reads[buffer] = reads.get(buffer, 0) + n * weight
             continue
         own += weight
-        for child in children(node):
+        for child in below:
             weights[id(child)] += weight
     return ValueSize(own, reads, depths[id(value)])
 
 
-def _children_first(value: PrimExpr) -> list[Node]:
-    """The distinct nodes of an expression, loads as leaves, each behind all that it is made of."""
-    order: list[Node] = []
+def _children_first(value: PrimExpr) -> list[tuple[Node, list[Node]]]:
+    """The distinct nodes of an expression, loads as leaves, each with what it is made of and behind all of that."""
+    order: list[tuple[Node, list[Node]]] = []
+    below: dict[int, list[Node]] = {}  # of the nodes that were looked at
     done: set[int] = set()
     stack: list[Node] = [value]
     while stack:
         top = stack[-1]
-        missing = [] if isinstance(top, BufferLoad) else [x for x in children(top) if id(x) not in done]
-        if missing and id(top) not in done:
-            stack += missing
+        if id(top) in done:
+            stack.pop()
             continue
+        if (inner := below.get(id(top))) is None:
+            inner = below[id(top)] = [] if isinstance(top, BufferLoad) else children(top)
+            if missing := [x for x in inner if id(x) not in done]:
+                stack += missing
+                continue
         stack.pop()
-        if id(top) not in done:
-            done.add(id(top))
-            order.append(top)
+        done.add(id(top))
+        order.append((top, inner))
     return order
 
 

@@ -60,13 +60,14 @@ def remove_unused_functions(module: IRModule, entries: Sequence[str] | None = No
         roots = [gv for gv, f in module.functions.items() if _is_entry(f)]
     else:
         roots = [module.get_global_var(name) for name in entries]
+    every = module.functions
     reached: set[GlobalVar] = set()
     while roots:
         gv = roots.pop()
         if gv not in reached:
             reached.add(gv)
-            roots += [module.get_global_var(g.name) for g in _called(module[gv])]
-    functions = {gv: f for gv, f in module.functions.items() if gv in reached}
+            roots += [g if g in every else module.get_global_var(g.name) for g in _called(every[gv])]
+    functions = {gv: f for gv, f in every.items() if gv in reached}
     return module if len(functions) == len(module) else module.with_functions(functions)
 
 

@@ -42,10 +42,10 @@ class CostGraph:
 
     def solve(self, most_entries: int = MOST_ENTRIES) -> dict[Name, int]:
         """The values of least total cost; of equal ones, the lower values of variables named first."""
-        near: dict[Name, list[Factor]] = {name: [] for name in self.sizes}  # the factors that speak of each variable
+        near: dict[Name, dict[int, Factor]] = {name: {} for name in self.sizes}  # those that speak of it, by their ids
         for factor in self.factors:
             _add(near, factor)
-        entries = {name: self._entries(name, near[name]) for name in self.sizes}
+        entries = {name: self._entries(name, near[name].values()) for name in self.sizes}
         orders = {name: i for i, name in enumerate(entries)}
         waiting = [(size, orders[name], name) for name, size in entries.items()]  # some with sizes of before
         heapify(waiting)
@@ -54,12 +54,12 @@ class CostGraph:
             size, _, name = heappop(waiting)
             if entries.get(name) != size:
                 continue
-            mine = near.pop(name)
+            mine = [*near.pop(name).values()]
             del entries[name]
             for factor in mine:
                 for other in factor[0]:
                     if other != name:
-                        near[other] = [f for f in near[other] if f is not factor]
+                        del near[other][id(factor)]
             if size > most_entries:
                 value = self._fix(name, mine)
                 left = [_restrict(f, {name: value}) for f in mine]
@@ -71,7 +71,7 @@ class CostGraph:
             for factor in left:
                 _add(near, factor)
             for other in {n for factor in mine for n in factor[0] if n != name}:
-                entries[other] = self._entries(other, near[other])
+                entries[other] = self._entries(other, near[other].values())
                 heappush(waiting, (entries[other], orders[other], other))
         found: dict[Name, int] = {}
         for name, others, table in reversed(steps):
@@ -81,7 +81,7 @@ class CostGraph:
 
     def _entries(self, name: Name, mine: Iterable[Factor]) -> int:
         """The size of the table in which a variable would be eliminated."""
-        return math.prod([self.sizes[n] for n in {name}.union(*[names for names, _ in mine])])
+        return math.prod(map(self.sizes.__getitem__, {name}.union(*[names for names, _ in mine])))
 
     def _joined(self, name: Name, mine: Sequence[Factor]) -> tuple[tuple[Name, ...], Table]:
         """The sum of factors as one table, `name` first."""
@@ -102,9 +102,9 @@ class CostGraph:
         return int(np.argmin(total))
 
 
-def _add(near: Mapping[Name, list[Factor]], factor: Factor) -> None:
+def _add(near: Mapping[Name, dict[int, Factor]], factor: Factor) -> None:
     for name in factor[0]:
-        near[name].append(factor)
+        near[name][id(factor)] = factor
 
 
 def _restrict(factor: Factor, values: Mapping[Name, int]) -> Factor:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched.codegen.cache import function_texts
 from autosched.driver.build import choose
 from autosched.driver.build.graph import prepare
 from autosched.driver.build.schedules import prim_funcs
 from autosched.errors import OutOfMemoryError
 from autosched.frontend.onnx import from_onnx
+from autosched.ir.structural import function_texts
 from autosched.records import FallbackContext
 from autosched.relax import BlockBuilder, op
 from autosched.relax.expr import Expr, ShapeExpr, Var
