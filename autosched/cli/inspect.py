@@ -196,6 +196,8 @@ def _head(known: Mapping[str, Json], is_chosen: bool) -> list[str]:
     parts = (f"{part} {'as the sizes need' if found is None else size(found)}" for part, found in sizes)
     lines += [f"size    {_bounds(one)}" for one in known.get("sizes", ())]
     lines += [f"memory  {', '.join(parts)}", f"target  {Target.from_json(known['target']) if known['target'] else '–'}"]
+    if beside := known.get("calls_side_by_side"):
+        lines.append(f"order   {beside} of {known['calls']} calls run side by side, each on one thread")
     if known["variants"]:
         of = f"{', '.join(known['variants'])}: {known['variant']} is"
         lines.append(f"of      {of} {'what this machine runs' if is_chosen else 'shown'}")

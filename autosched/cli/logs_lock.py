@@ -33,7 +33,7 @@ def lock(common: Common, model: Path, output: Path | None, shapes: Shapes | None
     `autosched build --locked` then uses exactly these, or fails.
     """
     from autosched.driver.build.choose import choose
-    from autosched.driver.build.graph_options import choose_graph
+    from autosched.driver.build.graph_options import GRAPH, VERSION, choose_graph
     from autosched.driver.build.tuned_layouts import TunedLayouts
     from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
     from autosched.driver.tasks import extract_tasks
@@ -54,6 +54,7 @@ def lock(common: Common, model: Path, output: Path | None, shapes: Shapes | None
     used = {config.template for config, _ in chosen.values()}
     versions = {name: v for name, v in template_versions(target.backend).items() if name in used}
     if (graph := choose_graph(module, target, reader, threads)) is not None:
+        versions[GRAPH] = VERSION
         chosen[graph.task.key] = (graph.options.config, graph.found.origin or "default")
     facts = {"target": target.to_json(), "threads": threads, "templates": versions}
     write_lock(path, chosen, facts, layouts.answers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
@@ -9,11 +10,12 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError
 from autosched.ir.module import IRModule
+from autosched.relax.branches import find_sections
 from autosched.relax.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.relax.transform.views import is_concat, is_slice, is_view, part_offsets, slice_offset
-from autosched.runtime.graph import NOP, Graph, Node, Storage, Value
+from autosched.runtime.graph import NOP, Graph, Node, Storage, Value, sections_of
 from autosched.runtime.memory_plan import Lifetime, plan_memory
 from autosched.tir import PrimFunc
 from autosched.tir.in_place import overwritable
@@ -144,9 +146,11 @@ class GraphBuilder:
         old = self.values[number]
         self.values[number] = Value(old.name, old.shape, old.dtype, storage)
 
-    def build(self) -> Graph:
-        """The graph, with every value in its place."""
+    def build(self, seconds: Mapping[str, float], threads: int = 1, least_s: float = 0.0) -> Graph:
+        """The graph, with every value in its place; see `to_graph`."""
         inputs, outputs = self.collect()
+        if threads > 1:
+            self.branch(seconds, threads, least_s)
         arena_bytes = self.plan()
         return Graph(tuple(self.values), tuple(self.nodes), inputs, outputs, arena_bytes)
 
@@ -168,18 +172,47 @@ class GraphBuilder:
                 self.place(self.root(number), Storage("output", position))
         return tuple(inputs), outputs
 
+    def branch(self, seconds: Mapping[str, float], threads: int, least_s: float) -> None:
+        """Say which nodes run side by side, and let those of a branch follow each other."""
+        written: dict[int, int] = {}  # value, a view followed -> the node that writes it
+        parts: dict[int, list[int]] = {}  # value -> those that lie inside it
+        for part, (whole, _) in self.inside.items():
+            parts.setdefault(self.root(whole), []).append(self.root(part))
+        needs = []
+        for step, node in enumerate(self.nodes):
+            read = [self.root(n) for n in node.inputs]
+            for number in read:  # what is inside it, too; the list grows
+                read += parts.get(number, ())
+            for number in map(self.root, node.inputs):
+                while number in self.inside:
+                    number = self.root(self.inside[number][0])
+                    read.append(number)
+            needs.append({written[n] for n in read if n in written})
+            if node.kernel != NOP:
+                written |= {self.root(n): step for n in node.outputs}
+        costs = [seconds.get(node.kernel, 0.0) for node in self.nodes]
+        for section in find_sections(needs, costs, threads, least_s):
+            first = min(map(min, section))
+            nodes = [
+                dataclasses.replace(self.nodes[n], branch=i) for i, branch in enumerate(section, 1) for n in branch
+            ]
+            self.nodes[first : first + len(nodes)] = nodes
+
     def lives(self) -> dict[int, tuple[int, int]]:
         """The values that want memory of their own in the arena, with the first and last node that use each."""
         first: dict[int, int] = {}
         last: dict[int, int] = {}
+        spans = {step: (s[0], s[-1]) for s in sections_of(self.nodes) for step in s}
         for step, node in enumerate(self.nodes):
             if node.kernel != NOP:
+                begin, end = spans.get(step, (step, step))
                 for number in (*node.inputs, *node.outputs):
                     owner, _ = self.owner(number)
-                    first.setdefault(owner, step)
-                    last[owner] = step
+                    first.setdefault(owner, begin)
+                    last[owner] = end
         for step, node in enumerate(self.nodes):
-            self.overwrite(step, node, last)
+            if not node.branch:
+                self.overwrite(step, node, last)
         owners = [n for n, v in enumerate(self.values) if v.storage is UNPLACED and n not in self.inside]
         return {n: (first[n], last[n]) for n in owners}
 
@@ -218,11 +251,15 @@ def _flat(x: Numbers) -> tuple[int, ...]:
 
 
 def to_graph(
-    module: IRModule, in_place: Mapping[str, Collection[tuple[int, int]]] | None = None
-) -> tuple[Graph, tuple[np.ndarray, ...], tuple[str, ...]]:
+    module: IRModule, in_place: Mapping[str, Collection[tuple[int, int]]] | None = None,
+    seconds: Mapping[str, float] | None = None, threads: int = 1, least_s: float = 0.0,
+) -> tuple[Graph, tuple[np.ndarray, ...], tuple[str, ...]]:  # fmt: skip
     """(graph, constants, names of inputs that are parameters) of a module's `main`.
 
     in_place  what `overwritable` says of the kernels' functions, by name, where it is known
+    threads   above 1: parts that do not depend on each other become branches, if they keep so many threads busy
+    seconds   what each kernel takes on one thread, by name, for that
+    least_s   what the branches of a section take together at least
 
     Nodes call kernels named after the module's PrimFuncs. Views share the storage of what they show,
     and a kernel that allows it writes over an input that is not read again. Raises TypeError
@@ -234,6 +271,6 @@ def to_graph(
         if isinstance(f, PrimFunc) and gv.name not in pairs:
             pairs[gv.name] = overwritable(f)
     builder = GraphBuilder(main, pairs)
-    graph = builder.build()
+    graph = builder.build(seconds or {}, threads, least_s)
     count = main.attrs.get("num_input", len(main.params))
     return graph, tuple(builder.constants), tuple(p.name for p in main.params[count:])

@@ -118,6 +118,7 @@ def check_read_graph(name: str, graph: Graph, kernels: Mapping[str, Kernel], con
         check_tensor(f"value '{value.name}'", value.dtype, value.shape)
     for node in graph.nodes:
         check_count(f"threads of node '{node.name}'", node.threads, _MOST_THREADS)
+        check_count(f"branch of node '{node.name}'", node.branch, len(graph.nodes))
     try:
         check_graph(graph, kernels, constants)
     except ArtifactError as error:

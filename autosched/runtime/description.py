@@ -113,7 +113,9 @@ def facts(executable: Built | BuiltForSizes) -> JsonObject:
         known[kind] = [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype} for v in values]
     graph = executable.graph
     calls = sum(node.kernel in executable.kernels for node in graph.nodes)
-    return {**known, "arena_bytes": graph.arena_bytes, "calls": calls}
+    known |= {"arena_bytes": graph.arena_bytes, "calls": calls}
+    beside = sum(node.branch > 0 and node.kernel in executable.kernels for node in graph.nodes)
+    return {**known, "calls_side_by_side": beside} if beside else known
 
 
 def to_html(executable: Built | BuiltForSizes) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,6 +62,22 @@ class Node:
     outputs: tuple[int, ...]
     threads: int = 0  # the most that it is worth splitting over, as the build decided; 0: decided when it is loaded
     origin: str = ""  # names of the model's own nodes that it computes, where they are known
+    # Nodes that follow each other and have numbers from 1 on, none smaller than the one before, are branches that do
+    # not depend on each other: each runs on one thread, beside the others. 0: the node runs alone.
+    branch: int = 0
+
+
+def sections_of(nodes: Sequence[Node]) -> list[range]:
+    """The positions of nodes that run side by side; see `Node.branch`."""
+    found: list[range] = []
+    before = 0
+    for position, node in enumerate(nodes):
+        if node.branch and before and node.branch >= before:
+            found[-1] = range(found[-1].start, position + 1)
+        elif node.branch:
+            found.append(range(position, position + 1))
+        before = node.branch
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +102,7 @@ class Graph:
         """Give the graph as JSON values."""
         return {
             "values": [[v.name, list(v.shape), v.dtype, v.storage.kind, v.storage.index] for v in self.values],
-            "nodes": [
-                [n.name, n.kernel, list(n.inputs), list(n.outputs), n.threads, *([n.origin] if n.origin else [])]
-                for n in self.nodes
-            ],
+            "nodes": [[n.name, n.kernel, list(n.inputs), list(n.outputs), n.threads, *_rest_of(n)] for n in self.nodes],
             "inputs": list(self.inputs),
             "outputs": list(self.outputs),
             "arena_bytes": self.arena_bytes,
@@ -111,6 +124,7 @@ class Graph:
                     tuple(map(int, outputs)),
                     int(rest[0]) if rest else 0,
                     str(rest[1]) if len(rest) > 1 else "",
+                    int(rest[2]) if len(rest) > 2 else 0,
                 )
                 for name, kernel, inputs, outputs, *rest in entry["nodes"]
             ),
@@ -118,6 +132,13 @@ class Graph:
             outputs=tuple(map(int, entry["outputs"])),
             arena_bytes=int(entry["arena_bytes"]),
         )
+
+
+def _rest_of(node: Node) -> list[Json]:
+    """The fields at the end that a node's row has only where they say something."""
+    if node.branch:
+        return [node.origin, node.branch]
+    return [node.origin] if node.origin else []
 
 
 def graph_of_kernel(kernel: Kernel, key: str) -> Graph:
@@ -144,6 +165,28 @@ def check_graph(graph: Graph, kernels: Mapping[str, Kernel], constants: tuple[np
         _check_value(graph, number, value, constants)
     for node in graph.nodes:
         _check_node(graph, node, kernels)
+    for section in sections_of(graph.nodes):
+        _check_section(graph, section)
+
+
+def _check_section(graph: Graph, section: range) -> None:
+    """See that no branch writes what another one reads or writes."""
+    nodes = [graph.nodes[position] for position in section if graph.nodes[position].kernel != NOP]
+    for writer in nodes:
+        others = [node for node in nodes if node.branch != writer.branch]
+        for output in writer.outputs:
+            for node in others:
+                if any(_share_memory(graph, output, number) for number in (*node.inputs, *node.outputs)):
+                    _fail(f"node '{writer.name}'", f"writes memory of node '{node.name}', which runs beside it")
+
+
+def _share_memory(graph: Graph, one: int, two: int) -> bool:
+    one, two = graph.root(one), graph.root(two)
+    a, b = graph.values[one], graph.values[two]
+    if (a.storage.kind, b.storage.kind) == ("arena", "arena"):
+        begin, other = a.storage.index, b.storage.index
+        return begin < other + b.size_bytes and other < begin + a.size_bytes
+    return one == two
 
 
 def _fail(what: str, problem: str) -> None:

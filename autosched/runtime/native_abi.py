@@ -11,11 +11,16 @@ RUN_SYMBOL = "autosched_run_graph"
 WORKER_SYMBOL = "autosched_worker"
 
 # One row of the table for each phase that is run, in order.
-ROW_BODY = 0  # address of the phase's function
-ROW_SLOTS = 1  # address of its slots
+ROW_BODY = 0  # address of the phase's function; 0: the row's pieces are branches, which run side by side
+ROW_SLOTS = 1  # address of its slots, or of what describes the branches
 ROW_TASKS = 2  # number of pieces, below 2**31
 ROW_THREADS = 3  # most threads that it may be split over
 ROW_WORDS = 4
+
+# What describes a branch.
+BRANCH_TABLE = 0  # address of its rows, whose phases all run on the thread that runs the branch
+BRANCH_ROWS = 1
+BRANCH_WORDS = 2
 
 # The pool.
 POOL_TICKET = 0  # epoch << 32 | pieces that nobody has taken yet; workers sleep on the epoch

@@ -16,11 +16,12 @@ from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.backends import GraphProgram
 from autosched.runtime.cpu.kernel import as_cpu
 from autosched.runtime.faults import Faults, node_place
-from autosched.runtime.graph import NOP, Graph
+from autosched.runtime.graph import NOP, Graph, sections_of
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects, unload_with
 from autosched.runtime.locks import renew_after_fork
 from autosched.runtime.memory import ALIGNMENT, Copies, address_of, empty_aligned, empty_block
+from autosched.runtime.memory_plan import align
 from autosched.runtime.pool import open_pool
 from autosched.runtime.team import most_threads_of
 
@@ -90,7 +91,10 @@ class Program:
         with naming_the_largest(graph, "arena"):
             self._arena = memory.arena(graph.arena_bytes)
         called = [as_cpu(kernels[node.kernel]) for node in graph.nodes if node.kernel != NOP]
-        self._scratch = memory.scratch(max((kernel.scratch_size(threads) for kernel in called), default=0))
+        self._sections = sections_of(graph.nodes) if threads > 1 else []
+        self._scratch_bytes = align(max((kernel.scratch_size(threads) for kernel in called), default=0))
+        branches = max((graph.nodes[section[-1]].branch for section in self._sections), default=1)
+        self._scratch = memory.scratch(branches * self._scratch_bytes)
         self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
         self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
         self._views: dict[int, NDArray] = {}
@@ -125,7 +129,7 @@ class Program:
                 number = next(numbers[arg.role == "output"])
                 self._places[self.graph.root(number)].append(len(slots))
                 slots.append(0)
-            slots.append(scratch)
+            slots.append(scratch + max(node.branch - 1, 0) * self._scratch_bytes * bool(self._sections))
             slots += kernel.numbers
             if kernel.checks:
                 slots.append(self.faults.address(checked.index(node)))
@@ -136,10 +140,44 @@ class Program:
         self._slots = np.array(slots, np.int64)
         self._table = np.array(rows, np.int64).reshape(len(rows), abi.ROW_WORDS)
         self._table[:, abi.ROW_SLOTS] = int(self._slots.ctypes.data) + 8 * self._table[:, abi.ROW_SLOTS]
-        self._call = (int(self._table.ctypes.data), len(rows), self._pool.address)
+        self._phases = (int(self._table.ctypes.data), len(rows), self._pool.address)
+        self._call = self._with_branches()
         splits = bool(((self._table[:, abi.ROW_THREADS] > 1) & (self._table[:, abi.ROW_TASKS] > 1)).any())
+        splits |= bool(self._sections)
         self._team = self.threads if splits else 1
         self._once, self._is_checked = (*self._call, self._team, 1, 0), bool(self.faults)
+
+    def _with_branches(self) -> tuple[int, int, int]:
+        """The table in which a section of branches is one row, as `run_graph` takes it."""
+        if not self._sections:
+            return self._phases
+        table, _, pool = self._phases
+        row_bytes = self._table.strides[0]
+        within = {position: section for section in self._sections for position in section}
+        rows: list[list[int]] = []
+        branches: list[tuple[int, int]] = []  # address of the first row, rows
+        heads: list[tuple[int, int]] = []  # a section's row, its first branch
+        last: tuple[int, int] | None = None  # section and branch of the row before
+        for index, position in enumerate(self.row_nodes):
+            section = within.get(position)
+            if section is None:
+                rows.append(self._table[index].tolist())
+                last = None
+                continue
+            here = section.start, self.graph.nodes[position].branch
+            if last is None or last[0] != here[0]:
+                heads.append((len(rows), len(branches)))
+                rows.append([0, 0, 0, self.threads])
+            if last != here:
+                branches.append((table + index * row_bytes, 0))
+                rows[-1][abi.ROW_TASKS] += 1
+            branches[-1] = branches[-1][0], branches[-1][1] + 1
+            last = here
+        self._branches = np.array(branches, np.int64)
+        self._short = np.array(rows, np.int64)
+        for row, first in heads:
+            self._short[row, abi.ROW_SLOTS] = int(self._branches.ctypes.data) + first * self._branches.strides[0]
+        return int(self._short.ctypes.data), len(rows), pool
 
     def kernel_threads(self) -> dict[str, int]:
         """Over how many threads each kernel's largest phase is split."""
@@ -153,7 +191,7 @@ class Program:
     @property
     def n_rows(self) -> int:
         """Number of phases that one run goes through."""
-        return self._call[1]
+        return self._phases[1]
 
     def bind(self, value: int, address: int) -> None:
         """Set the address of a value that owns its storage; the caller keeps the memory alive."""
@@ -257,7 +295,7 @@ class Program:
         """Run some of the graph's nodes, which follow each other, `number` times on what is in memory now."""
         rows = [row for row, node in enumerate(self.row_nodes) if node in nodes]
         if rows:
-            table, _, pool = self._call
+            table, _, pool = self._phases
             part = table + rows[0] * self._table.strides[0], len(rows), pool
             with self.lock:
                 if self._team > 1:
@@ -278,13 +316,13 @@ class Program:
     def profile(self, number: int = 1) -> np.ndarray:
         """Run the graph `number` times and give each node's seconds in one run, on average.
 
-        A node's time holds some 50 ns for reading the clock.
+        A node's time holds some 50 ns for reading the clock. Branches run one after the other for that.
         """
         times = np.zeros(abi.TIMES_FIRST_ROW + self.n_rows, np.int64)
         with self.lock:
             if self._team > 1:
                 self._pool.ensure(self._team)
-            self._pool.run(*self._call, self._team, number, int(times.ctypes.data))
+            self._pool.run(*self._phases, self._team, number, int(times.ctypes.data))
             if self.faults:
                 self.faults.check()
         seconds = np.zeros(len(self.graph.nodes))

@@ -19,10 +19,18 @@ def most_threads(flops: int, size_bytes: int, lanes: int = DEFAULT_LANES) -> int
     flops, size_bytes  of one call; arguments counted once
     lanes              of the target's float32 vectors
     """
-    compute_s = flops / (FLOPS_PER_S_AND_LANE * lanes)
-    memory_s = size_bytes / BYTES_PER_S
+    compute_s, memory_s = _parts_s(flops, size_bytes, lanes)
     pieces = compute_s / LEAST_COMPUTE_S if compute_s > 2 * memory_s else memory_s / LEAST_MEMORY_S
     return max(1, int(pieces))
+
+
+def estimated_s(flops: int, size_bytes: int, lanes: int = DEFAULT_LANES) -> float:
+    """The seconds of a call on one thread, roughly; see `most_threads`."""
+    return max(_parts_s(flops, size_bytes, lanes))
+
+
+def _parts_s(flops: int, size_bytes: int, lanes: int) -> tuple[float, float]:
+    return flops / (FLOPS_PER_S_AND_LANE * lanes), size_bytes / BYTES_PER_S
 
 
 def most_threads_of(kernel: Kernel) -> int:

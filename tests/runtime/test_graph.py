@@ -6,11 +6,19 @@ import pytest
 
 from autosched.errors import ArtifactError
 from autosched.runtime import NOP, Graph, Node, Storage, Value, check_graph, graph_of_kernel
+from autosched.runtime.graph import sections_of
 from tests.runtime.kernels import add_kernel, chain
 
 
 def test_manifest_round_trip():
     graph = chain(2, 3, constant=True).graph
+    assert Graph.from_manifest(json.loads(json.dumps(graph.to_manifest()))) == graph
+
+
+def test_branches_follow_each_other_in_the_order_of_their_numbers():
+    nodes = tuple(Node(f"n{i}", NOP, (0,), (0,), branch=b) for i, b in enumerate((0, 1, 1, 2, 0, 1, 2, 1, 2)))
+    assert sections_of(nodes) == [range(1, 4), range(5, 7), range(7, 9)]
+    graph = dataclasses.replace(chain(2, 3).graph, nodes=nodes)
     assert Graph.from_manifest(json.loads(json.dumps(graph.to_manifest()))) == graph
 
 
@@ -53,6 +61,7 @@ def _node(graph, number, **changes):
         (lambda g: _value(g, 1, dtype="int32"), "int32"),
         (lambda g: _node(g, 0, kernel=NOP), "does not share"),
         (lambda g: dataclasses.replace(g, outputs=(55,)), "value 55"),
+        (lambda g: _node(_node(g, 0, branch=1), 1, branch=2), "'double0' writes memory of node 'double1'"),
     ],
 )
 def test_every_rule_refuses_what_breaks_it(damage, words):

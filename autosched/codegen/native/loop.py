@@ -48,6 +48,20 @@ def take_count(remaining: int, threads: int) -> int:
     return max(remaining // (2 * threads), 1)
 
 
+def run_pieces(body: int, slots: int, first: int, last: int, worker: int) -> None:
+    """Run pieces [first, last) of a row: of a phase, or branches, each with a table of its own."""
+    if body != 0:
+        call_body(body, slots, first, last, worker)
+        return
+    for branch in range(first, last):
+        at = slots + branch * (8 * abi.BRANCH_WORDS)
+        table = load_word(at + 8 * abi.BRANCH_TABLE)
+        for index in range(load_word(at + 8 * abi.BRANCH_ROWS)):
+            row = table + index * (8 * abi.ROW_WORDS)
+            body_of_row, slots_of_row = load_word(row + 8 * abi.ROW_BODY), load_word(row + 8 * abi.ROW_SLOTS)
+            call_body(body_of_row, slots_of_row, 0, load_word(row + 8 * abi.ROW_TASKS), worker)
+
+
 def work(pool: int, worker: int) -> bool:
     """Take pieces of the running phase once and run them; False if none are left for this worker."""
     ticket = load_acquire(pool + _TICKET)
@@ -61,7 +75,7 @@ def work(pool: int, worker: int) -> bool:
     first = load_word(pool + _TASKS) - remaining
     count = take_count(remaining, threads)
     if compare_and_swap(pool + _TICKET, ticket, ticket - count):  # so all that was read belongs to this phase
-        call_body(body, slots, first, first + count, worker)
+        run_pieces(body, slots, first, first + count, worker)
         fetch_add(pool + _DONE, count)
     return True
 
@@ -121,7 +135,7 @@ def run_row(row: int, pool: int, threads: int) -> None:
     if team > 1:
         run_phase_in_pool(pool, body, slots, n_tasks, team)
     else:
-        call_body(body, slots, 0, n_tasks, 0)
+        run_pieces(body, slots, 0, n_tasks, 0)
 
 
 def run_graph(table: int, n_rows: int, pool: int, threads: int, number: int, times: int) -> int:

@@ -39,13 +39,14 @@ from autosched.runtime import Executable
 from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import gathered
-from autosched.runtime.team import most_threads
+from autosched.runtime.team import LEAST_COMPUTE_S, estimated_s, most_threads
 from autosched.target import Target, choose_threads
 from autosched.templates.accuracy import with_accuracy
 from autosched.templates.kernel import KernelRequest, Made
 from autosched.templates.tf32 import TF32, allow_tf32
 from autosched.version import __version__
 
+BRANCHES = "branches"  # the attribute of a module whose independent parts run side by side
 RUN_IT = "build it and call it, or tune what is in its parts as models of their own"
 
 
@@ -84,6 +85,8 @@ def prepare(
         module = BindParams("main", {k: np.asarray(v) for k, v in params.items()})(module)
     precision = precision_of(module, target)
     prepared = run_passes(module, graph_passes(target, oracle, precision, options or GraphOptions()))
+    if options is not None and options.branches:
+        prepared = prepared.with_attr(BRANCHES, True)
     if precision == TF32:
         prepared = allow_tf32(prepared)
     _refuse_empty(prepared)
@@ -186,8 +189,11 @@ def assemble(
     texts = {name: m.scheduled.text for name, m in made.items()} | stored_functions(rest)
     kernels = {name: made[name].compiled.kernel if name in made else others[name] for name in prim_funcs(packed)}
     with step("relax/to_graph.py", "order the calls, plan the memory"):
-        graph, constants, params = to_graph(packed, {name: m.scheduled.in_place for name, m in made.items()})
-    work = {name: choice.flops for name, choice in choices.items()}
+        work = {name: choice.flops for name, choice in choices.items()}
+        in_place = {name: m.scheduled.in_place for name, m in made.items()}
+        side_by_side = threads if target.is_cpu and prepared.attrs.get(BRANCHES) else 1
+        seconds = call_seconds(kernels, work, target) if side_by_side > 1 else {}
+        graph, constants, params = to_graph(packed, in_place, seconds, side_by_side, LEAST_COMPUTE_S)
     split = {name: choice.threads for name, choice in choices.items() if choice.threads}
     if target.is_cpu:
         graph = limit_threads(graph, kernels, work, target, split)
@@ -207,6 +213,15 @@ def assemble(
 def without(module: IRModule, names: Collection[str]) -> IRModule:
     """The module without functions of these names."""
     return IRModule({gv: f for gv, f in module.functions.items() if gv.name not in names}, module.attrs)
+
+
+def call_seconds(kernels: Mapping[str, Kernel], work: Mapping[str, int], target: Target) -> dict[str, float]:
+    """What a call of each kernel takes on one thread, roughly; `work` as in `limit_threads`."""
+    lanes = target.lanes("float32")
+    return {
+        name: estimated_s(work.get(name, kernel.flops), sum(arg.size_bytes for arg in kernel.args), lanes)
+        for name, kernel in kernels.items()
+    }
 
 
 def limit_threads(

@@ -14,12 +14,13 @@ from autosched import relax
 from autosched.cli import main
 from autosched.driver import build_report, load_model
 from autosched.driver.build.graph import prepare
-from autosched.driver.build.graph_options import GRAPH, GraphOptions, choose_graph, graph_space, graph_task
+from autosched.driver.build.graph_options import GRAPH, VERSION, GraphOptions, choose_graph, graph_space, graph_task
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.settings import resolve_records
 from autosched.driver.tasks import extract_tasks
 from autosched.ir import IRModule
 from autosched.records import make_record, open_store
+from autosched.records.record import current_versions
 from autosched.relax import op
 from autosched.relax.expr import Call
 from autosched.runtime import GraphModule
@@ -30,6 +31,7 @@ from tests.frontend.onnx_models import make, node
 
 CPU = Target("cpu")
 THREADS = 2
+VERSIONS = {**current_versions(), "template": VERSION}
 
 
 def model(seed: int = 0, channels: int = 32) -> IRModule:
@@ -69,7 +71,7 @@ def record(path: Path, config: Config, threads: int = THREADS, module: IRModule 
     measured = Measurement(Status.OK, (1e-3,) * 3, "untuned build", how={"cache": "cold"})
     task = graph_task(module or model(), CPU, threads)
     with open_store(path) as store:
-        store.add([make_record(task, Trial(config, measured), session="s", is_winner=True)])
+        store.add([make_record(task, Trial(config, measured), session="s", is_winner=True, versions=VERSIONS)])
     return path
 
 
