@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import autosched
+from autosched.codegen import compile_func
+from autosched.driver.build.schedules import packing_function
+from autosched.target import Target
+from autosched.templates import default_config
 from autosched.templates.cuda.product_form import MatrixPack
 from autosched.templates.pack import Pack, Packing
 from autosched.templates.winograd_pack import WinogradPack
@@ -47,3 +52,37 @@ def test_packed_into_memory_that_is_there(pack: Packing) -> None:
     assert pack.pack(natural, into) is into
     assert alone.dtype == into.dtype and alone.shape == into.shape
     np.testing.assert_array_equal(alone, into)
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        MatrixPack((3, 10), (3, 2, 5), (1, 0, 2), (2, 3, 5), 4, 8),
+        MatrixPack((6, 9), (6, 9), (1, 0), (1, 9, 6), 9, 6),
+        MatrixPack((6, 9), (6, 9), (1, 0), (1, 9, 6), 12, 8),
+        MatrixPack((9, 6), (9, 6), (0, 1), (1, 9, 6), 12, 6),
+        MatrixPack((9, 6), (9, 6), (0, 1), (1, 9, 6), 9, 8),
+        MatrixPack((70, 36), (70, 36), (1, 0), (1, 36, 70), 36, 70),
+        MatrixPack((5, 4, 3, 1), (5, 4, 3, 1), (2, 3, 0, 1), (3, 5, 4), 8, 4),
+    ],
+)
+def test_packed_at_run_time(pack: MatrixPack) -> None:
+    """The function that packs gives the same as the packing of constants."""
+    natural = np.random.default_rng(0).standard_normal(pack.shape).astype("f")
+    found = np.empty(pack.packed_shape, "f")
+    autosched.build(pack.func("float32"), target="llvm", records=[])(natural, found)
+    np.testing.assert_array_equal(found, pack.pack(natural))
+    pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
+    emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
+    func = packing_function(pack, "float32", Target("cuda -arch=sm_90a"))
+    kernel = compile_func(func, Target("cuda -arch=sm_90a"), use_cache=False).kernel
+    on_device = np.empty(pack.packed_shape, "f")
+    emulate.run_kernel(kernel, [natural, on_device])
+    np.testing.assert_array_equal(on_device, found)
+
+
+def test_matrices_are_turned_by_whole_rows() -> None:
+    """Both sides of the copy then read and write side by side."""
+    pack = MatrixPack((96, 70), (96, 70), (1, 0), (1, 70, 96), 70, 96)
+    for dtype in ("float32", "int8"):
+        assert default_config(pack.func(dtype), Target("cuda -arch=sm_90a")).template == "transpose"

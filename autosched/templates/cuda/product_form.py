@@ -27,6 +27,7 @@ from autosched.tir.dtypes import is_float
 from autosched.tir.expr import Call, IntImm, PrimExpr, Var, as_int
 from autosched.tir.function import make_root
 from autosched.tir.functor import free_vars, loads, rewrite, substitute
+from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, Stmt, seq
 
 HALVES = ("float16", "bfloat16")
@@ -139,11 +140,15 @@ class MatrixPack:
         strides = [math.prod(self.split[d + 1 :]) for d in range(len(self.split))]
 
         def element(g: PrimExpr, m: PrimExpr, k: PrimExpr) -> PrimExpr:
+            analyzer = Analyzer()
+            for axis, extent in zip((g, m, k), self.packed_shape, strict=True):
+                assert isinstance(axis, Var), "an axis of the packed tensor"
+                analyzer.bind(axis, (0, extent))
             flat: PrimExpr = E.add(E.mul(E.add(E.mul(g, self.matrix[1]), m), self.matrix[2]), k)
             at: PrimExpr = IntImm(0, flat.dtype)
             for d, digit in zip(self.order, _decoded(flat, ordered), strict=True):
                 at = E.add(at, E.mul(digit, strides[d]))
-            value = natural(*_decoded(at, self.shape))
+            value = natural(*map(analyzer.simplify, _decoded(at, self.shape)))  # a transposition is seen to be one
             ends = ((m, self.matrix[1], self.rows), (k, self.matrix[2], self.depth))
             inside = [x < n for x, n, have in ends if n < have]
             return te.if_then_else(te.all(*inside), value, te.const(0, dtype)) if inside else value
