@@ -147,9 +147,11 @@ class GraphSearch:
             return
         search = make_search(self.options.strategy, space, seed=self.options.seed)
         search.tell([self._of_default(), *self._resumed(space)])
+        # One knob changed says most in few trials; the space's first knobs need the fewest new kernels.
+        first = [config for config in space.neighbours(space.default) if config not in self._ratios]
         is_complete = False
         while not (is_complete or is_asked() or time.monotonic() + self._last_s >= end):
-            asked = search.ask(1)
+            asked = [first.pop(0)] if first else search.ask(1)
             search.tell([self._trial(config) for config in asked])
             is_complete = not asked
             update("searching")

@@ -25,7 +25,7 @@ from autosched.records import open_store
 from autosched.records.sql import SqlStore
 from autosched.relax import op
 from autosched.target import Target
-from autosched.task import Status
+from autosched.task import Status, Trial
 
 CPU = Target("cpu")
 BETTER = GraphOptions(fuse_sums=False).config  # the one variant that is another program for the model here
@@ -186,3 +186,15 @@ def test_tuning_searches_the_graph_first(tmp_path: Path, monkeypatch: pytest.Mon
     assert any("graph" in note for note in report.notes) and report.n_trials <= 2
     with open_store(tmp_path / "r.db") as store:
         assert any(t.is_winner for t in store.trials(graph_task(model(), CPU, 1)))
+
+
+def test_one_knob_is_changed_before_several(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def trial(self: GraphSearch, config: Any) -> Trial:
+        tried.append(changes(config))
+        return self._of_default()
+
+    monkeypatch.setattr(GraphSearch, "_trial", trial)
+    search_in(store).run(60.0, asked_after(3))
+    assert tried == ["graph: branches=True", "graph: fuse_sums=False", "graph: fuse_attention=False"]
