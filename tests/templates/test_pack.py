@@ -63,6 +63,8 @@ def test_packed_into_memory_that_is_there(pack: Packing) -> None:
         MatrixPack((9, 6), (9, 6), (0, 1), (1, 9, 6), 12, 6),
         MatrixPack((9, 6), (9, 6), (0, 1), (1, 9, 6), 9, 8),
         MatrixPack((70, 36), (70, 36), (1, 0), (1, 36, 70), 36, 70),
+        MatrixPack((7, 45, 3, 3), (7, 45, 3, 3), (2, 3, 0, 1), (9, 7, 45), 7, 45),
+        MatrixPack((7, 6, 3, 3), (7, 6, 3, 3), (2, 3, 0, 1), (9, 7, 6), 8, 16),
         MatrixPack((5, 4, 3, 1), (5, 4, 3, 1), (2, 3, 0, 1), (3, 5, 4), 8, 4),
     ],
 )
@@ -86,3 +88,18 @@ def test_matrices_are_turned_by_whole_rows() -> None:
     pack = MatrixPack((96, 70), (96, 70), (1, 0), (1, 70, 96), 70, 96)
     for dtype in ("float32", "int8"):
         assert default_config(pack.func(dtype), Target("cuda -arch=sm_90a")).template == "transpose"
+
+
+def test_threads_read_all_places_of_a_window() -> None:
+    """They lie side by side: a thread that read one of them would leave the rest of its sector to others."""
+    emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
+    pack = MatrixPack((16, 64, 3, 3), (16, 64, 3, 3), (2, 3, 0, 1), (9, 16, 64), 16, 64)
+    func, trace = packing_function(pack, "float32", Target("cuda -arch=sm_90a")), emulate.Trace()
+    kernel = compile_func(func, Target("cuda -arch=sm_90a"), use_cache=False).kernel
+    assert "g in unroll(9)" in kernel.source
+    natural = np.random.default_rng(0).standard_normal(pack.shape).astype("f")
+    found = np.empty(pack.packed_shape, "f")
+    emulate.run_kernel(kernel, [natural, found], traces=[trace])
+    np.testing.assert_array_equal(found, pack.pack(natural))
+    stores = [x for x in trace.accesses() if x.space == "global" and x.writes]
+    assert stores and all(x.transactions == x.ideal for x in stores)
