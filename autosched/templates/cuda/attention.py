@@ -138,18 +138,18 @@ class _Writer:
         self.value = _shared("value_shared", self.keys, width, dtype, padding=0)
         self.weights = _shared("weights_shared", self.rows, self.keys, WIDE)
         n, values = self.row_count, self.groups * self.group
-        self.scores = _local("scores", n, self.key_count)
-        self.weighted = _local("weighted", n, values)
-        self.largest, self.total = _local("largest", n), _local("total", n)
-        self.larger, self.factor, self.part = _local("larger", n), _local("factor", n), _local("part", n)
-        self.query_part, self.key_part = _local("query_part", n, VECTOR), _local("key_part", self.key_count, VECTOR)
-        self.weight_part, self.value_part = _local("weight_part", n, VECTOR), _local("value_part", values)
+        self.scores = local("scores", n, self.key_count)
+        self.weighted = local("weighted", n, values)
+        self.largest, self.total = local("largest", n), local("total", n)
+        self.larger, self.factor, self.part = local("larger", n), local("factor", n), local("part", n)
+        self.query_part, self.key_part = local("query_part", n, VECTOR), local("key_part", self.key_count, VECTOR)
+        self.weight_part, self.value_part = local("weight_part", n, VECTOR), local("value_part", values)
         if self.splits > 1:
             rows = (self.splits, self.s["heads"], self.s["M"])
-            self.part_largest, self.part_total = _between("part_largest", *rows), _between("part_total", *rows)
-            self.part_weighted = _between("part_weighted", *rows, self.s["E"])
-            self.all_largest, self.all_total = _local("all_largest", 1), _local("all_total", 1)
-            self.all_weighted = _local("all_weighted", 1)
+            self.part_largest, self.part_total = between("part_largest", *rows), between("part_total", *rows)
+            self.part_weighted = between("part_weighted", *rows, self.s["E"])
+            self.all_largest, self.all_total = local("all_largest", 1), local("all_total", 1)
+            self.all_weighted = local("all_weighted", 1)
         self.buffers = [b for b in vars(self).values() if isinstance(b, Buffer)]
 
     def function(self) -> tuple[Stmt, list[Buffer]]:
@@ -252,7 +252,7 @@ class _Writer:
         def rescale(i: Var) -> Stmt:
             base = safe(element(self.larger, i))
             return seq(
-                assign(self.factor, (i,), _exp(E.sub(element(self.largest, i), base))),
+                assign(self.factor, (i,), exp(E.sub(element(self.largest, i), base))),
                 assign(self.largest, (i,), element(self.larger, i)),
                 assign(self.larger, (i,), base),
             )
@@ -262,12 +262,12 @@ class _Writer:
             unrolled("row", (n,), lambda i: assign(self.part, (i,), element(self.scores, i, index(0)))),
             unrolled("row key", (n, m), lambda i, j: assign(
                 self.part, (i,), E.maximum(element(self.part, i), element(self.scores, i, j)))),
-            unrolled("row", (n,), lambda i: assign(self.part, (i,), _lanes("max", element(self.part, i), self.tx))),
+            unrolled("row", (n,), lambda i: assign(self.part, (i,), of_lanes("max", element(self.part, i), self.tx))),
             unrolled("row", (n,), lambda i: assign(
                 self.larger, (i,), E.maximum(element(self.largest, i), element(self.part, i)))),
             unrolled("row", (n,), rescale),
             unrolled("row key", (n, m), lambda i, j: assign(
-                self.scores, (i, j), _exp(E.sub(element(self.scores, i, j), element(self.larger, i))))),
+                self.scores, (i, j), exp(E.sub(element(self.scores, i, j), element(self.larger, i))))),
             unrolled("row", (n,), lambda i: assign(
                 self.total, (i,), E.mul(element(self.total, i), element(self.factor, i)))),
             unrolled("row key", (n, m), lambda i, j: add_to(self.total, (i,), element(self.scores, i, j))),
@@ -342,7 +342,7 @@ class _Writer:
             return IfThenElse(E.all_of(*limits), stmt)
 
         return seq(
-            unrolled("row", (n,), lambda i: assign(self.total, (i,), _lanes("add", element(self.total, i), self.tx))),
+            unrolled("row", (n,), lambda i: assign(self.total, (i,), of_lanes("add", element(self.total, i), self.tx))),
             *([unrolled("row", (n,), of_part)] if self.splits > 1 else []),
             unrolled("row group", (n, self.groups), store),
         )
@@ -363,7 +363,7 @@ class _Writer:
 
             def sums(part: Var) -> Stmt:
                 base = safe(element(self.all_largest, *at))
-                factor = _exp(E.sub(element(self.part_largest, part, head, row), base))
+                factor = exp(E.sub(element(self.part_largest, part, head, row), base))
                 return seq(
                     add_to(self.all_total, at, E.mul(element(self.part_total, part, head, row), factor)),
                     add_to(self.all_weighted, at, E.mul(element(self.part_weighted, part, head, row, e), factor)),
@@ -396,18 +396,20 @@ def _shared(name: str, rows: int, columns: int, dtype: str, padding: int = VECTO
     return Buffer(name, (index(rows), index(columns)), dtype, strides=strides, scope="shared")
 
 
-def _local(name: str, *shape: int) -> Buffer:
-    return Buffer(name, tuple(map(index, shape)), WIDE, scope="local")
+def local(name: str, *shape: int, dtype: str = WIDE) -> Buffer:
+    """A thread's own."""
+    return Buffer(name, tuple(map(index, shape)), dtype, scope="local")
 
 
-def _between(name: str, *shape: int) -> Buffer:
+def between(name: str, *shape: int) -> Buffer:
     """What one launch leaves for the next."""
     return Buffer(name, tuple(map(index, shape)), WIDE)
 
 
-def _exp(x: PrimExpr) -> PrimExpr:
+def exp(x: PrimExpr) -> PrimExpr:
     return Call("exp", (x,), WIDE)
 
 
-def _lanes(op: str, x: PrimExpr, width: int) -> PrimExpr:
+def of_lanes(op: str, x: PrimExpr, width: int) -> PrimExpr:
+    """What "add" or "max" makes of `width` lanes' values."""
     return Call(LANES, (StringImm(op), x, IntImm(width)), WIDE) if width > 1 else x

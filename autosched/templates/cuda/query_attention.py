@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from autosched.codegen.lower.cross_thread import LANES
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.cuda.attention import DTYPES, MOST_ELEMENTS
+from autosched.templates.cuda.attention import DTYPES, MOST_ELEMENTS, between, exp, local, of_lanes
 from autosched.templates.cuda.core_tiles import LAUNCH_S
 from autosched.templates.cuda.nests import block, bound, with_statements, with_work_of
 from autosched.templates.cuda.threads import (
@@ -51,7 +50,7 @@ from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var
+from autosched.tir.expr import Call, PrimExpr, Var
 from autosched.tir.schedule import Schedule
 from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
 
@@ -153,28 +152,28 @@ class _Writer:
         self.lanes = _Lanes.of(flash)
         m, self.slots = self.s["M"], self.warps * WARP // self.lanes.width
         of_key, of_value = self.lanes.of_key, self.lanes.of_value
-        self.query = _local("query", m, of_key)
-        self.key_part = _local("key_part", self.keys, of_key, dtype=flash.key.load.buffer.dtype)
-        self.value_part = _local("value_part", self.keys, of_value, dtype=flash.value.load.buffer.dtype)
-        self.scores, self.weighted = _local("scores", m, self.keys), _local("weighted", m, of_value)
+        self.query = local("query", m, of_key)
+        self.key_part = local("key_part", self.keys, of_key, dtype=flash.key.load.buffer.dtype)
+        self.value_part = local("value_part", self.keys, of_value, dtype=flash.value.load.buffer.dtype)
+        self.scores, self.weighted = local("scores", m, self.keys), local("weighted", m, of_value)
         self.largest, self.total, self.larger, self.factor = (
-            _local(name, m) for name in ("largest", "total", "larger", "factor")
+            local(name, m) for name in ("largest", "total", "larger", "factor")
         )
         self.slot_largest, self.slot_total = (_shared(name, self.slots, m) for name in ("slot_largest", "slot_total"))
         self.slot_weighted = _shared("slot_weighted", self.slots, m, self.s["E"])
         self.own_largest, self.own_total, self.own_weighted = (
-            _local(name, 1) for name in ("own_largest", "own_total", "own_weighted")
+            local(name, 1) for name in ("own_largest", "own_total", "own_weighted")
         )
         if self.splits > 1:
             rows = (self.s["heads"], m, self.splits)
-            self.part_largest, self.part_total = _between("part_largest", *rows), _between("part_total", *rows)
-            self.part_weighted = _between("part_weighted", *rows, self.s["E"])
+            self.part_largest, self.part_total = between("part_largest", *rows), between("part_total", *rows)
+            self.part_weighted = between("part_weighted", *rows, self.s["E"])
             each, rounds = -(-self.splits // SUM_THREADS[0]), -(-self.splits // WARP)
-            self.lane_largest, self.lane_total = _local("lane_largest", rounds), _local("lane_total", rounds)
-            self.thread_weighted = _local("thread_weighted", each)
+            self.lane_largest, self.lane_total = local("lane_largest", rounds), local("lane_total", rounds)
+            self.thread_weighted = local("thread_weighted", each)
             self.factors, self.sums = _shared("factors", SUM_THREADS[0] * each), _shared("sums", *SUM_THREADS)
             self.all_largest, self.all_total, self.all_weighted = (
-                _local(name, 1) for name in ("all_largest", "all_total", "all_weighted")
+                local(name, 1) for name in ("all_largest", "all_total", "all_weighted")
             )
         self.buffers = [b for b in vars(self).values() if isinstance(b, Buffer)]
 
@@ -247,7 +246,7 @@ class _Writer:
         def rescale(i: Var) -> Stmt:
             base = safe(element(self.larger, i))
             return seq(
-                assign(self.factor, (i,), _exp(E.sub(element(self.largest, i), base))),
+                assign(self.factor, (i,), exp(E.sub(element(self.largest, i), base))),
                 assign(self.largest, (i,), element(self.larger, i)),
                 assign(self.larger, (i,), base),
                 assign(self.total, (i,), E.mul(element(self.total, i), element(self.factor, i))),
@@ -260,14 +259,14 @@ class _Writer:
             unrolled("key d row", (self.keys, shape.of_key, m), lambda k, d, i: add_to(
                 self.scores, (i, k), E.mul(element(self.query, i, d), wide(self.key_part, k, d)))),
             unrolled("row key", whole, lambda i, k: assign(
-                self.scores, (i, k), _lanes("add", element(self.scores, i, k), shape.width))),
+                self.scores, (i, k), of_lanes("add", element(self.scores, i, k), shape.width))),
             unrolled("row key", whole, argument),
             unrolled("row", (m,), lambda i: assign(self.larger, (i,), element(self.largest, i))),
             unrolled("row key", whole, lambda i, k: assign(
                 self.larger, (i,), E.maximum(element(self.larger, i), element(self.scores, i, k)))),
             unrolled("row", (m,), rescale),
             unrolled("row key", whole, lambda i, k: seq(
-                assign(self.scores, (i, k), _exp(E.sub(element(self.scores, i, k), element(self.larger, i)))),
+                assign(self.scores, (i, k), exp(E.sub(element(self.scores, i, k), element(self.larger, i)))),
                 add_to(self.total, (i,), element(self.scores, i, k)))),
             unrolled("row value", (m, shape.of_value), lambda i, e: assign(
                 self.weighted, (i, e), E.mul(element(self.weighted, i, e), element(self.factor, i)))),
@@ -311,7 +310,7 @@ class _Writer:
 
             def sums(slot: Var) -> Stmt:
                 base = safe(element(self.own_largest, *at))
-                factor = _exp(E.sub(element(self.slot_largest, slot, i), base))
+                factor = exp(E.sub(element(self.slot_largest, slot, i), base))
                 return seq(
                     add_to(self.own_total, at, E.mul(element(self.slot_total, slot, i), factor)),
                     add_to(self.own_weighted, at, E.mul(element(self.slot_weighted, slot, i, e), factor)),
@@ -386,7 +385,7 @@ class _Writer:
                 return assign(self.lane_total, (r,), there(p, rounds * WARP, value, zero(), None))
 
             def weigh(r: Var) -> Stmt:
-                power = _exp(E.sub(element(self.lane_largest, r), safe(element(self.all_largest, *at))))
+                power = exp(E.sub(element(self.lane_largest, r), safe(element(self.all_largest, *at))))
                 own = seq(
                     assign(self.lane_largest, (r,), power),
                     add_to(self.all_total, at, E.mul(element(self.lane_total, r), element(self.lane_largest, r))),
@@ -420,10 +419,10 @@ class _Writer:
                 assign(self.all_largest, at, _lowest()),
                 unrolled("r", (rounds,), lambda r: assign(
                     self.all_largest, at, E.maximum(element(self.all_largest, *at), element(self.lane_largest, r)))),
-                assign(self.all_largest, at, _lanes("max", element(self.all_largest, *at), WARP)),
+                assign(self.all_largest, at, of_lanes("max", element(self.all_largest, *at), WARP)),
                 assign(self.all_total, at, zero()),
                 unrolled("r", (rounds,), weigh),
-                assign(self.all_total, at, _lanes("add", element(self.all_total, *at), WARP)),
+                assign(self.all_total, at, of_lanes("add", element(self.all_total, *at), WARP)),
                 assign(self.all_weighted, at, zero()),
                 unrolled("n", (each,), add_weighted),
                 assign(self.sums, (ty, tx), element(self.all_weighted, *at)),
@@ -438,22 +437,5 @@ def _lowest() -> PrimExpr:
     return E.const(float("-inf"), WIDE)
 
 
-def _local(name: str, *shape: int, dtype: str = WIDE) -> Buffer:
-    return Buffer(name, tuple(map(index, shape)), dtype, scope="local")
-
-
 def _shared(name: str, *shape: int) -> Buffer:
     return Buffer(name, tuple(map(index, shape)), WIDE, scope="shared")
-
-
-def _between(name: str, *shape: int) -> Buffer:
-    """What one launch leaves for the next."""
-    return Buffer(name, tuple(map(index, shape)), WIDE)
-
-
-def _exp(x: PrimExpr) -> PrimExpr:
-    return Call("exp", (x,), WIDE)
-
-
-def _lanes(op: str, x: PrimExpr, width: int) -> PrimExpr:
-    return Call(LANES, (StringImm(op), x, IntImm(width)), WIDE) if width > 1 else x
