@@ -191,3 +191,24 @@ def test_a_parameter_that_is_a_tuple_is_refused():
 def test_operators_are_refused():
     with pytest.raises(InvalidTypeError, match="no kernel; run LegalizeOps first"):
         to_graph(graph({"x": (2, 4)}, lambda bb, x: op.exp(x)))
+
+
+def test_branches_share_no_memory():
+    """The second branch is the last reader of `a` in the order of the nodes, and the first may still read it."""
+
+    def body(bb, x):
+        a = bb.emit(op.nn.relu(x))
+        return bb.emit(op.add(bb.emit(op.tanh(a)), bb.emit(op.sigmoid(a))))
+
+    module = graph({"x": (4, 32)}, body)
+    for p in (CanonicalizeBindings(), LegalizeKernels(), AnnotateTIROpPattern()):
+        module = p(module)
+    one_after_the_other, _, _ = to_graph(module)
+    made, _, _ = to_graph(module, seconds=dict.fromkeys((n.kernel for n in one_after_the_other.nodes), 1.0), threads=2)
+    assert [n.branch for n in one_after_the_other.nodes] == [0, 0, 0, 0]
+    assert [n.branch for n in made.nodes] == [0, 1, 2, 0]
+
+    def places(made: Graph) -> list[int]:
+        return [made.values[n.outputs[0]].storage.index for n in made.nodes[:3]]
+
+    assert len(set(places(one_after_the_other))) == 2 and len(set(places(made))) == 3
