@@ -75,11 +75,13 @@ class IRModule(Scripted, Node):
         """All names, sorted."""
         return [gv for gv, _ in self.functions_items()]
 
+    def _named(self, name: str) -> GlobalVar | None:
+        return next((gv for gv in self._functions if gv.name == name), None)
+
     def get_global_var(self, name: str) -> GlobalVar:
         """The GlobalVar called `name`. Raises ValueError naming the candidates."""
-        for gv in self._functions:
-            if gv.name == name:
-                return gv
+        if (found := self._named(name)) is not None:
+            return found
         raise InvalidValueError(
             f"no function '{name}' in the module", hint=f"it has {sorted(g.name for g in self._functions)}"
         )
@@ -97,11 +99,15 @@ class IRModule(Scripted, Node):
         return self._functions[self._key(key)]
 
     def __setitem__(self, key: str | GlobalVar, function: object) -> None:
-        try:
-            gv = self._key(key)
-        except InvalidValueError:
-            gv = key if isinstance(key, GlobalVar) else GlobalVar(key)
-        self._functions[gv] = function
+        if isinstance(key, GlobalVar):
+            known = key if key in self._functions else self._named(key.name)
+        elif isinstance(key, str):
+            known = self._named(key)
+        else:
+            raise InvalidTypeError(f"expected a function's name or GlobalVar, got {type(key).__name__}")
+        if known is None:
+            known = key if isinstance(key, GlobalVar) else GlobalVar(key)
+        self._functions[known] = function
 
     def __contains__(self, key: str | GlobalVar) -> bool:
         name = key.name if isinstance(key, GlobalVar) else key

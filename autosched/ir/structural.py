@@ -190,10 +190,12 @@ class _Digester:
         elif isinstance(x, (tuple, list)):
             out.append("[")
             for v in x:
-                if not self.condensed and _IS_NODE[type(v)]:
-                    self.whole(v, out)
-                else:
+                if self.condensed or not _IS_NODE[type(v)]:
                     self.write(v, out, known_only)
+                elif (number := self.names.get(id(v))) is not None:
+                    out.append(f"#{number}")
+                else:
+                    self.whole(v, out)
             out.append("]")
         elif isinstance(x, IRModule):
             for gv, function in x.functions_items():
@@ -238,11 +240,14 @@ class _Digester:
             raise _TooLong
         out.append(name)
         out.append("(")
+        numbers = self.names
         for value in read(x):
             kind = type(value)
             prefix = _PREFIXES.get(kind)
             if prefix is not None:
                 out.append(f"{prefix}{value!r};")
+            elif (number := numbers.get(id(value))) is not None:  # without a call
+                out.append(f"#{number}")
             elif _IS_NODE[kind]:
                 self.whole(value, out)  # type: ignore[arg-type]
             else:

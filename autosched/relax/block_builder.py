@@ -40,8 +40,8 @@ from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStruc
 from autosched.relax.te_call import make_te_call
 from autosched.tir.expr import const_int
 from autosched.tir.function import PrimFunc
+from autosched.tir.functor import blocks
 from autosched.tir.size_expr import SaidSizes, has_own_sizes
-from autosched.tir.stmt import BlockRealize, SeqStmt
 
 LEAVES = (Var, Constant, ShapeExpr, PrimValue, StringImm, GlobalVar, ExternFunc)
 
@@ -60,11 +60,13 @@ def _has_own_sizes(func: object) -> bool:
 
 def _sketch(func: object) -> Hashable:
     """What is quickly seen of a function's form; equal for equal forms."""
+    if isinstance(func, Function):
+        infos = [t for p in func.params for t in tensor_infos(p.struct_info) if t.shape is not None]
+        return tuple((t.dtype, *map(const_int, t.shape.values)) for t in infos), sum(1 for _ in func.bindings())
     if not isinstance(func, PrimFunc):
         return None
-    body = func.body.block.body if isinstance(func.body, BlockRealize) else func.body
     buffers = tuple((b.dtype, *map(const_int, b.shape)) for b in func.buffers)
-    return type(body), len(body.seq) if isinstance(body, SeqStmt) else 1, buffers
+    return buffers, tuple(block.name_hint for block in blocks(func.body))
 
 
 @dataclass(eq=False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import is_
 from typing import Any
 
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import Span
+from autosched.ir.node import PerType, Span
 from autosched.relax.expr import (
     Binding,
     BindingBlock,
@@ -92,6 +93,9 @@ def users(function: Function) -> dict[Var, list[Var | None]]:
     return found
 
 
+_MAY_NEST = PerType(lambda kind: issubclass(kind, Call | Tuple | TupleGetItem))  # others hold no calls
+
+
 class Rewriter:
     """Rebuilds a function. Override `call` (or `value`) to say what a value becomes.
 
@@ -136,14 +140,18 @@ class Rewriter:
     def _flat(self, x: object) -> Any:
         """`x` with nested calls bound to variables of their own."""
         if isinstance(x, Tuple):
-            fields = tuple(self._leaf(f) for f in x.fields)
-            return x if all(a is b for a, b in zip(fields, x.fields, strict=True)) else Tuple(fields)
+            if not any(_MAY_NEST[type(f)] for f in x.fields):
+                return x
+            fields = tuple([self._leaf(f) for f in x.fields])
+            return x if all(map(is_, fields, x.fields)) else Tuple(fields)
         if isinstance(x, TupleGetItem):
             source = self._leaf(x.tuple_value)
             return x if source is x.tuple_value else TupleGetItem(source, x.index)
         if isinstance(x, Call):
-            args = tuple(self._leaf(a) for a in x.args)
-            return x if all(a is b for a, b in zip(args, x.args, strict=True)) else dataclasses.replace(x, args=args)
+            if not any(_MAY_NEST[type(a)] for a in x.args):
+                return x
+            args = tuple([self._leaf(a) for a in x.args])
+            return x if all(map(is_, args, x.args)) else dataclasses.replace(x, args=args)
         return x
 
     def _leaf(self, x: object) -> Any:
@@ -163,8 +171,8 @@ class Rewriter:
                     self._substituted[id(x)] = x, self._substituted_call(x)
                 return self._substituted[id(x)][1]
             case Tuple():
-                fields = tuple(self.substitute(f) for f in x.fields)
-                return x if all(a is b for a, b in zip(fields, x.fields, strict=True)) else Tuple(fields)
+                fields = tuple([self.substitute(f) for f in x.fields])
+                return x if all(map(is_, fields, x.fields)) else Tuple(fields)
             case TupleGetItem():
                 source = self.substitute(x.tuple_value)
                 if isinstance(source, Tuple):
@@ -180,9 +188,9 @@ class Rewriter:
         return x
 
     def _substituted_call(self, x: Call) -> Call:
-        args = tuple(self.substitute(a) for a in x.args)
+        args = tuple([self.substitute(a) for a in x.args])
         op = self.substitute(x.op) if isinstance(x.op, Var) else x.op
-        same = op is x.op and all(a is b for a, b in zip(args, x.args, strict=True))
+        same = op is x.op and all(map(is_, args, x.args))
         return x if same else dataclasses.replace(x, op=op, args=args)
 
     # --- the pass ---

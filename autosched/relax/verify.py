@@ -51,6 +51,7 @@ Checked = dict[int, tuple[Call, object]]  # calls whose types agree, and the fun
 class _Verifier:
     def __init__(self, module: IRModule, checked: Checked):
         self.module, self.where, self.checked = module, "", checked
+        self.functions = module.functions
         self.right: Checked = {}
         self.at: Var | BaseFunc | None = None  # the variable being bound or the function, which errors point at
         self.seen: set[Var] = set()
@@ -128,7 +129,7 @@ class _Verifier:
             if x not in scope:
                 self.refuse(f"variable '{x.name}' is used where it is not defined")
         elif isinstance(x, GlobalVar):
-            if x not in self.module.functions:
+            if x not in self.functions:
                 self.refuse(f"the module has no function '{x.name}'")
         elif not isinstance(x, LEAVES):
             self.refuse(f"a {type(x).__name__} stands where only variables and constants may")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NoReturn, TypeAlias
 
 from autosched.errors import InvalidTypeError, InvalidValueError
@@ -288,7 +289,7 @@ class ComputeOp(Operation):
         first = self.body[0]
         return first.axis if isinstance(first, Reduce) else ()
 
-    @property
+    @cached_property
     def input_tensors(self) -> tuple[Tensor, ...]:
         """Tensors that the bodies read, each once, in order of first use."""
         seen: dict[Tensor, None] = {}

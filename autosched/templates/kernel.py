@@ -6,6 +6,7 @@ workload and default, what it needs of the function as scheduled, and machine co
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import pickle
@@ -201,5 +202,10 @@ def has_foreign(backend: str) -> bool:
 
 
 def _is_foreign(template: Template) -> bool:
-    file = sys.modules[type(template).__module__].__file__
+    return _is_foreign_class(type(template))
+
+
+@functools.cache
+def _is_foreign_class(kind: type[Template]) -> bool:
+    file = sys.modules[kind.__module__].__file__
     return file is None or not Path(file).is_relative_to(Path(__file__).parent)

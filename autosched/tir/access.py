@@ -8,7 +8,7 @@ from autosched.ir.node import Node, children, preorder
 from autosched.tir.axis import Range
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.expr import Call, IntImm, PrimExpr, Var, add, as_int, const_int
-from autosched.tir.functor import free_vars
+from autosched.tir.functor import free_vars, statements
 from autosched.tir.ptx import FUNCTIONS
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LetStmt, Stmt
@@ -34,7 +34,10 @@ def full_region(buffer: Buffer) -> BufferRegion:
 
 def union_point_regions(buffer: Buffer, accesses: Iterable[Indices], inner: set[Var]) -> BufferRegion:
     """The smallest box over several accesses that the arithmetic can show; variables of `inner` loops widen to all."""
-    distinct = {tuple(form_key(i) for i in indices): indices for indices in accesses}
+    each = list(accesses)
+    if len(each) == 1 and not inner:
+        return point(buffer, each[0])
+    distinct = {tuple(form_key(i) for i in indices): indices for indices in each}
     analyzer = Analyzer()
     region = []
     for axis, column in enumerate(zip(*distinct.values(), strict=True)):
@@ -81,10 +84,10 @@ def infer_regions(
         for node in preorder(init):
             if isinstance(node, BufferLoad) and node.buffer not in own and node.buffer not in writes:
                 reads.setdefault(node.buffer, []).append(node.indices)
-    statements = list(preorder(body, scalars=False))
-    inner = {n.var for n in statements if isinstance(n, LetStmt)}
-    statements += preorder(init, scalars=False) if init is not None else ()
-    inner |= {n.loop_var for n in statements if isinstance(n, For)}
+    below = list(statements(body))
+    inner = {n.var for n in below if isinstance(n, LetStmt)}
+    below += statements(init) if init is not None else ()
+    inner |= {n.loop_var for n in below if isinstance(n, For)}
     read_regions = [union_point_regions(b, i, inner) for b, i in reads.items() if b not in addressed]
     write_regions = [union_point_regions(b, i, inner) for b, i in writes.items() if b not in addressed]
     read_regions += map(full_region, addressed)

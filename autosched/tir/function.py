@@ -13,7 +13,7 @@ from autosched.tir.axis import IterVar
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
 from autosched.tir.expr import ExprLike, IntImm, Let, PrimExpr, Var, const, const_int
-from autosched.tir.functor import free_vars, replace_buffers, rewrite, substitute
+from autosched.tir.functor import free_vars, replace_buffers, rewrite, statements, substitute
 from autosched.tir.stmt import Block, BlockRealize, BufferRegion, For, LetStmt, Stmt
 
 
@@ -92,10 +92,17 @@ _BINDS = PerType(lambda kind: issubclass(kind, For | LetStmt | Let | Block))
 
 def bound_vars(node: Node) -> set[Var]:
     """The variables that loops, blocks and lets below `node` introduce."""
+    return _bound_by(x for x in preorder(node) if _BINDS[type(x)])
+
+
+def bound_by_statements(node: Node) -> set[Var]:
+    """Those of `bound_vars` that no let inside of an expression introduces; expressions are not looked at."""
+    return _bound_by(statements(node))
+
+
+def _bound_by(nodes: Iterable[Node]) -> set[Var]:
     found: set[Var] = set()
-    for x in preorder(node):
-        if not _BINDS[type(x)]:
-            continue
+    for x in nodes:
         match x:
             case For():
                 found.add(x.loop_var)

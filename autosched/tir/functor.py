@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from autosched.ir.node import Node, children, map_children, preorder
+from autosched.ir.node import Node, PerType, form_fields, map_children, preorder
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.stmt import Block, BufferStore
@@ -96,19 +97,35 @@ def stores(node: Node) -> list[BufferStore]:
     return [x for x in preorder(node) if isinstance(x, BufferStore)]
 
 
-def blocks(node: Node) -> list[Block]:
-    """All blocks at or below `node`, parents first."""
-    found: list[Block] = []
-    stack: list[Node] = [node]
+def _statement_fields(kind: type) -> tuple[str, ...]:
+    """The fields of a node type that hold statements, by their declared types."""
+    declared = {f.name: str(f.type) for f in dataclasses.fields(kind)}
+    return tuple(name for name, _ in form_fields(kind) if "Stmt" in declared[name] or declared[name] == "Block")
+
+
+_STATEMENT_FIELDS = PerType(_statement_fields)
+
+
+def statements(node: Node) -> Iterator[Node]:
+    """The node and all statements below it, parents first."""
+    stack = [node]
     while stack:
         top = stack.pop()
-        if isinstance(top, Block):
-            found.append(top)
-        stack.extend(reversed([c for c in children(top) if not isinstance(c, PrimExpr)]))  # no block is below those
-    return found
+        yield top
+        for name in reversed(_STATEMENT_FIELDS[type(top)]):
+            value = getattr(top, name)
+            if isinstance(value, tuple):
+                stack.extend(reversed(value))
+            elif value is not None:
+                stack.append(value)
+
+
+def blocks(node: Node) -> list[Block]:
+    """All blocks at or below `node`, parents first."""
+    return [x for x in statements(node) if isinstance(x, Block)]
 
 
 __all__ = [
     "blocks", "free_vars", "loads", "replace_buffers", "rewrite", "rewrite_down", "stores",
-    "substitute", "uses",
+    "statements", "substitute", "uses",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autosched.ir import assert_structural_equal, structural_equal, structural_hash, structural_key
+from autosched.ir.structural import function_texts
 from autosched.script import from_source
 
 TEXT = """
@@ -36,3 +37,12 @@ def test_everything_else_counts() -> None:
     assert structural_hash(one) != structural_hash(other)
     with pytest.raises(ValueError, match="StructuralEqual"):
         assert_structural_equal(one, other)
+
+
+def test_texts_of_a_function_are_its_key_and_the_names_of_its_variables_in_order() -> None:
+    text = TEXT.format(block="B", factor=2)
+    one, other = from_source(text), from_source(text.replace("A: T", "C: T").replace("A[vi]", "C[vi]"))
+    (key, names), (other_key, other_names) = function_texts(one), function_texts(other)
+    assert key == other_key == structural_key(one)
+    assert names != other_names and [n.replace("C", "A") for n in other_names.split(",")] == names.split(",")
+    assert sorted(names.split(",")) == sorted([p.name for p in one.params] + ["A", "B", "i", "vi"])

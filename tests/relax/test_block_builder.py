@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import add, mul, sub
+
 import numpy as np
 import pytest
 
-from autosched import relax, topi
+from autosched import relax, te, topi
 from autosched.ir.module import GlobalVar
 from autosched.relax import BlockBuilder, TensorStructInfo, Var, op
+from autosched.tir import PrimFunc
 from autosched.tir.evaluate import evaluate
 
 
@@ -166,3 +170,15 @@ def test_functions_that_differ_in_weights_alone_are_two() -> None:
 
     two, three, two_again = scaled(2), scaled(3), scaled(2)
     assert two is two_again and two is not three
+
+
+def test_functions_of_equal_form_are_one_and_those_that_look_alike_are_not() -> None:
+    bb = BlockBuilder()
+    a, b = te.placeholder((4,), "float32", name="a"), te.placeholder((4,), "float32", name="b")
+
+    def func(value: Callable[[te.Tensor, te.Tensor], object]) -> PrimFunc:
+        return te.create_prim_func([a, b, te.compute((4,), lambda i: value(a[i], b[i]), name="c")])  # type: ignore[arg-type]
+
+    names = [bb.add_func(func(value), "f").name for value in (add, mul, add, mul, sub)]
+    assert names[:2] == names[2:4] and len(set(names)) == 3
+    assert len(bb.get().get_global_vars()) == 3

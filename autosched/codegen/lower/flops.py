@@ -18,7 +18,7 @@ from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr, Var, as_int, const_int
 from autosched.tir.function import PrimFunc
-from autosched.tir.functor import free_vars
+from autosched.tir.functor import free_vars, statements
 from autosched.tir.stmt import Block, BufferStore, For, IfThenElse, Stmt
 
 _ARITHMETIC = (E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max)
@@ -129,7 +129,7 @@ def count_work(func: PrimFunc) -> int:
 
     This is what rates of direct and fast algorithms (Winograd) are compared by.
     """
-    blocks = [x for x in preorder(func.body, scalars=False) if isinstance(x, Block) and x.iter_vars]
+    blocks = [x for x in statements(func.body) if isinstance(x, Block) and x.iter_vars]
     return sum(math.prod(as_int(iv.dom.extent) for iv in b.iter_vars) * count_flops(b.body) for b in blocks)
 
 

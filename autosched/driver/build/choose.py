@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from autosched.codegen.lower.flops import count_work
 from autosched.errors import ScheduleError, SpaceError, UntrustedError
-from autosched.ir import IRModule, preorder
+from autosched.ir import IRModule
 from autosched.records import Found, RecordReader, Trust
 from autosched.records.lookup import Lookup
 from autosched.space import Config, ConfigSpace
@@ -22,6 +22,7 @@ from autosched.templates.thread_knob import split_threads
 from autosched.templates.workload import describe
 from autosched.tir.axis import REDUCE, SPATIAL
 from autosched.tir.function import PrimFunc
+from autosched.tir.functor import statements
 from autosched.tir.stmt import Block, BlockRealize, Evaluate, For, LoopKind, SeqStmt, While
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def is_scheduled(func: PrimFunc) -> bool:
     """
     if func.attrs.get("tir.is_scheduled") or func.attrs.get("tirx.is_scheduled"):
         return True
-    nodes = list(preorder(func.body, scalars=False))
+    nodes = list(statements(func.body))
     names = {x.name_hint for x in nodes if isinstance(x, Block)}
     decomposed = any(n.endswith("_update") and f"{n[:-7]}_init" in names for n in names)  # no template takes it up
     return decomposed or not _has_plain_nests(func) or any(
@@ -172,7 +173,7 @@ def _has_plain_nests(func: PrimFunc) -> bool:
             stmt = stmt.body
         if not isinstance(stmt, BlockRealize) or stmt.block.match_buffers or stmt.block.alloc_buffers:
             return False
-        if any(isinstance(x, BlockRealize | For | While | Evaluate) for x in preorder(stmt.block.body, scalars=False)):
+        if any(isinstance(x, BlockRealize | For | While | Evaluate) for x in statements(stmt.block.body)):
             return False
         if any(iv.kind not in (SPATIAL, REDUCE) for iv in stmt.block.iter_vars):
             return False

@@ -7,10 +7,19 @@ from collections.abc import Iterator, Sequence
 
 from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import preorder
 from autosched.ir.transform import Pass, graph_pass
-from autosched.relax.expr import BindingBlock, Call, ExternFunc, Function, MatchCast, SeqExpr
-from autosched.relax.rewrite import map_functions, used_vars
+from autosched.relax.expr import (
+    BindingBlock,
+    Call,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+)
+from autosched.relax.rewrite import bindings_of, map_functions, used_vars
 
 
 def _is_pure(value: object) -> bool:
@@ -41,10 +50,25 @@ def remove_unused_bindings(function: Function) -> Function:
 
 def _called(function: object) -> Iterator[GlobalVar]:
     """The functions of the module that a function names."""
-    if isinstance(function, Function):
-        for x in preorder(function.body, scalars=False):
-            if isinstance(x, GlobalVar):
+    if not isinstance(function, Function):
+        return
+    stack: list[object] = [function.body]
+    while stack:
+        match x := stack.pop():
+            case GlobalVar():
                 yield x
+            case Call():
+                stack += [x.op, *x.args]
+            case SeqExpr():
+                stack += [x.body, *(b.value for b in bindings_of(x))]
+            case Tuple():
+                stack += x.fields
+            case TupleGetItem():
+                stack.append(x.tuple_value)
+            case If():
+                stack.append(x.cond)
+            case Function():
+                stack.append(x.body)
 
 
 def _is_entry(function: BaseFunc) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from autosched.errors import UsageError
 from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import FrozenDict
+from autosched.ir.node import FrozenDict, Node, PerType
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from autosched.relax.op.call import call_tir, is_call_tir, tir_inputs, tir_target
@@ -18,11 +18,13 @@ from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo, tenso
 from autosched.relax.transform.dead_code import remove_unused_functions
 from autosched.te.prim_func import UniqueNames
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import Let, PrimExpr
 from autosched.tir.expr import Var as TirVar
-from autosched.tir.function import PrimFunc, bound_vars, make_root
+from autosched.tir.function import PrimFunc, bound_by_statements, make_root
 from autosched.tir.functor import rewrite, substitute
 from autosched.tir.stmt import Block, Stmt, seq
+
+_KINDS = PerType(lambda kind: next((k for k in (TirVar, Buffer) if issubclass(kind, k)), None))
 
 Buffers: TypeAlias = Any  # a Buffer, or a tuple of them for a tuple of tensors
 
@@ -109,19 +111,24 @@ class _Merger:
         self.bodies.append(substitute(self.renewed(func.root.body, mapping), sizes))
 
     def renewed(self, body: Stmt, buffers: dict[Buffer, Buffer]) -> Stmt:
-        variables = {v: TirVar(v.name, v.dtype) for v in bound_vars(body)}
+        variables = {v: TirVar(v.name, v.dtype) for v in bound_by_statements(body)}
+        lets: dict[TirVar, TirVar] = {}  # bound inside of expressions
 
-        def step(x: object) -> object:
-            if isinstance(x, TirVar):
-                return variables.get(x, x)
-            if isinstance(x, Buffer):
-                return buffers.get(x, x)
+        def step(x: Node) -> object:
+            kind = _KINDS[type(x)]
+            if kind is TirVar:
+                return variables.get(x, x)  # type: ignore[call-overload]
+            if kind is Buffer:
+                return buffers.get(x, x)  # type: ignore[call-overload]
             if isinstance(x, Block):
                 name = self.block_names(x.name_hint)
                 return x if name == x.name_hint else dataclasses.replace(x, name_hint=name)
+            if isinstance(x, Let):
+                lets[x.var] = TirVar(x.var.name, x.var.dtype)
             return x
 
-        return rewrite(body, step)
+        made = rewrite(body, step)
+        return rewrite(made, lambda x: lets.get(x, x) if isinstance(x, TirVar) else x) if lets else made
 
 
 def _unified(buffers: Sequence[Buffer], shapes: Sequence[Sequence[PrimExpr]]) -> dict[TirVar, PrimExpr]:

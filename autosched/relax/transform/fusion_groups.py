@@ -12,7 +12,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autosched.ir.module import IRModule
-from autosched.ir.node import preorder
 from autosched.relax.expr import Call, Function, Var, VarBinding
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.rewrite import used_vars, users
@@ -21,7 +20,7 @@ from autosched.relax.transform.annotate_patterns import OpPattern, pattern_of
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import const, const_int
 from autosched.tir.function import PrimFunc
-from autosched.tir.functor import blocks, free_vars, substitute
+from autosched.tir.functor import blocks, free_vars, statements, substitute
 from autosched.tir.inlined_size import ValueSize, inlined_size, is_too_large
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import For, LoopKind
@@ -76,7 +75,7 @@ class Group:
 
 def stands_alone(func: PrimFunc) -> bool:
     """Whether a function somebody wrote by hand is no part of a group: it is scheduled, or counts in int32."""
-    loops = [x for x in preorder(func.body, scalars=False) if isinstance(x, For)]
+    loops = [x for x in statements(func.body) if isinstance(x, For)]
     scheduled = bool(func.attrs.get("tir.is_scheduled")) or any(x.kind is not LoopKind.SERIAL for x in loops)
     return scheduled or any(x.loop_var.dtype != "int64" for x in loops)
 

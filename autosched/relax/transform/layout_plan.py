@@ -7,7 +7,7 @@ the one in which the argument was made, it is changed, once for all who read it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class _Planner:
         self.costs, self.graph = costs, CostGraph()
         self.readers = users(function)
         self.forms: dict[Var, tuple[int, ...]] = {}
+        self.tables: dict[Hashable, np.ndarray] = {}
         self.calls = {b.var: b.value for b in function.bindings() if isinstance(b.value, Call)}
         own = {var: tuple(blocks(call)) for var, call in self.calls.items() if has_blocks_of_its_own(call)}
         everywhere = tuple(sorted({x for sizes in own.values() for x in sizes}))
@@ -73,12 +74,19 @@ class _Planner:
             return
         for new in sorted({w for row in wanted for w in row}):  # changed once for all who read it so
             made = self._made(x, new)
-            cells = np.array(
-                [[w != new or has == new for w in row] for has, row in zip(there, wanted, strict=True)], bool
-            )
-            table = np.stack([np.where(cells, 0.0, np.inf), np.zeros(cells.shape)], axis=-1)
+            table = self._only_made(there, wanted, new)
             names = (x, var, made) if x in self.forms else (var, made)
             self.graph.cost(names, table if x in self.forms else table[0])
+
+    def _only_made(self, there: tuple[int, ...], wanted: Sequence[Sequence[int]], new: int) -> np.ndarray:
+        """Costs that refuse to read a value in a layout in which it neither is nor was made."""
+        key = there, tuple(map(tuple, wanted)), new
+        if key not in self.tables:
+            right = np.array(
+                [[w != new or has == new for w in row] for has, row in zip(there, wanted, strict=True)], bool
+            )
+            self.tables[key] = np.stack([np.where(right, 0.0, np.inf), np.zeros(right.shape)], axis=-1)
+        return self.tables[key]
 
     def _made(self, x: Var, new: int) -> tuple[Var, int]:
         """The variable that says whether a value is brought into a layout."""

@@ -7,8 +7,7 @@ whose table would be too large is fixed to the value that looks cheapest in its 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -42,46 +41,35 @@ class CostGraph:
 
     def solve(self, most_entries: int = MOST_ENTRIES) -> dict[Name, int]:
         """The values of least total cost; of equal ones, the lower values of variables named first."""
-        near: dict[Name, dict[int, Factor]] = {name: {} for name in self.sizes}  # those that speak of it, by their ids
+        left = _Remaining(self.sizes)
         for factor in self.factors:
-            _add(near, factor)
-        entries = {name: self._entries(name, near[name].values()) for name in self.sizes}
-        orders = {name: i for i, name in enumerate(entries)}
-        waiting = [(size, orders[name], name) for name, size in entries.items()]  # some with sizes of before
+            left.add(factor)
+        orders = {name: i for i, name in enumerate(self.sizes)}
+        waiting = [(size, orders[name], name) for name, size in left.entries.items()]  # some with sizes of before
         heapify(waiting)
         steps: list[tuple[Name, tuple[Name, ...], Table]] = []
-        while entries:
+        while left.entries:
             size, _, name = heappop(waiting)
-            if entries.get(name) != size:
+            if left.entries.get(name) != size:
                 continue
-            mine = [*near.pop(name).values()]
-            del entries[name]
-            for factor in mine:
-                for other in factor[0]:
-                    if other != name:
-                        del near[other][id(factor)]
+            mine = left.remove(name)
             if size > most_entries:
                 value = self._fix(name, mine)
-                left = [_restrict(f, {name: value}) for f in mine]
+                new = [_restrict(f, name, value) for f in mine]
                 steps.append((name, (), np.array([0.0 if i == value else np.inf for i in range(self.sizes[name])])))
             else:
                 names, table = self._joined(name, mine)
-                left = [(names[1:], table.min(axis=0))]
+                new = [(names[1:], table.min(axis=0))]
                 steps.append((name, names[1:], table))
-            for factor in left:
-                _add(near, factor)
+            for factor in new:
+                left.add(factor)
             for other in {n for factor in mine for n in factor[0] if n != name}:
-                entries[other] = self._entries(other, near[other].values())
-                heappush(waiting, (entries[other], orders[other], other))
+                heappush(waiting, (left.entries[other], orders[other], other))
         found: dict[Name, int] = {}
         for name, others, table in reversed(steps):
             at: tuple[int | slice, ...] = (slice(None), *(found[o] for o in others))
             found[name] = int(np.argmin(table[at]))
         return found
-
-    def _entries(self, name: Name, mine: Iterable[Factor]) -> int:
-        """The size of the table in which a variable would be eliminated."""
-        return math.prod(map(self.sizes.__getitem__, {name}.union(*[names for names, _ in mine])))
 
     def _joined(self, name: Name, mine: Sequence[Factor]) -> tuple[tuple[Name, ...], Table]:
         """The sum of factors as one table, `name` first."""
@@ -102,15 +90,54 @@ class CostGraph:
         return int(np.argmin(total))
 
 
-def _add(near: Mapping[Name, dict[int, Factor]], factor: Factor) -> None:
-    for name in factor[0]:
-        near[name][id(factor)] = factor
+class _Remaining:
+    """The variables that have no value yet, and the factors that speak of each.
+
+    entries  the size of the table in which a variable would be eliminated
+    """
+
+    def __init__(self, sizes: Mapping[Name, int]):
+        self.sizes = sizes
+        self.entries = dict(sizes)
+        self.factors: dict[Name, dict[int, Factor]] = {name: {} for name in sizes}  # by their ids
+        self.beside: dict[Name, dict[Name, int]] = {name: {} for name in sizes}  # how many factors speak of both
+
+    def add(self, factor: Factor) -> None:
+        names = factor[0]
+        for name in names:
+            self.factors[name][id(factor)] = factor
+            beside = self.beside[name]
+            for other in names:
+                if other != name:
+                    if other not in beside:
+                        beside[other] = 0
+                        self.entries[name] *= self.sizes[other]
+                    beside[other] += 1
+
+    def remove(self, name: Name) -> list[Factor]:
+        """Take out a variable and the factors that speak of it."""
+        mine = self.factors.pop(name)
+        del self.entries[name], self.beside[name]
+        for key, (names, _) in mine.items():
+            for one in names:
+                if one == name:
+                    continue
+                del self.factors[one][key]
+                beside = self.beside[one]
+                for other in names:
+                    if other != one:
+                        beside[other] -= 1
+                        if not beside[other]:
+                            del beside[other]
+                            self.entries[one] //= self.sizes[other]
+        return [*mine.values()]
 
 
-def _restrict(factor: Factor, values: Mapping[Name, int]) -> Factor:
+def _restrict(factor: Factor, name: Name, value: int) -> Factor:
+    """A factor once a variable has its value."""
     names, table = factor
-    index = tuple(values.get(n, slice(None)) for n in names)
-    return tuple(n for n in names if n not in values), table[index]
+    at = names.index(name)
+    return names[:at] + names[at + 1 :], table[(slice(None),) * at + (value,)]
 
 
 __all__ = ["CostGraph"]

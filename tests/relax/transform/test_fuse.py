@@ -1,8 +1,8 @@
 """fusion_groups, fuse_ops, fuse_tir."""
 
-from autosched import relax
-from autosched.ir import IRModule
-from autosched.relax import op
+from autosched import relax, te, tir
+from autosched.ir import IRModule, preorder
+from autosched.relax import BlockBuilder, TensorStructInfo, Var, op
 from autosched.relax.expr import Function
 from autosched.relax.transform import AnnotateTIROpPattern, FuseOps, FuseTIR, LegalizeOps
 from autosched.tir import PrimFunc
@@ -226,3 +226,23 @@ def test_two_thousand_calls_in_a_row():
 
     module = FuseTIR()(FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(graph(MATRIX, build)))))
     assert len(calls(module)) == 32
+
+
+def test_variables_bound_inside_of_expressions_are_renewed_for_each_call():
+    own = tir.Var("own", "float32")
+    x = te.placeholder((8,), "float32", name="x")
+    y = te.compute((8,), lambda i: tir.Let(own, x[i] * 3.0, own + own), name="y")
+    func = te.create_prim_func([x, y], index_dtype_override="int64").without_attr("global_symbol")
+    bb, data = BlockBuilder(), Var("data", TensorStructInfo((8,), "float32"))
+    kernel = bb.add_func(func, "twice")
+    with bb.function("main", [data]):
+        with bb.dataflow():
+            once = bb.emit(relax.call_tir(kernel, [data], data.struct_info))
+            gv = bb.emit_output(relax.call_tir(kernel, [once], data.struct_info))
+        bb.emit_func_output(gv)
+    module = bb.get()
+    fused = FuseTIR()(FuseOps()(AnnotateTIROpPattern()(module)))
+    assert_same_results(module, fused)
+    (made,) = [f for f in fused.functions.values() if isinstance(f, PrimFunc)]
+    lets = [x for x in preorder(made.body) if isinstance(x, tir.Let)]
+    assert len({x.var for x in lets} | {own}) == 3
