@@ -40,6 +40,7 @@ OpenMeasurer = Callable[[Target, MeasureOptions], Measurer]
 LEASE_S = 120.0  # longer than a batch takes; a tuner that dies on this machine loses its leases at once
 NEWS_S = 15.0  # how often is looked for what others have measured, where nothing tells that there are any
 UNKNOWN = 2  # outcomes of a turn without which one of the same task is decided: replays are as good as with them
+WITHOUT_PLANNED = (StopReason.EXHAUSTED, StopReason.CONVERGED)  # what is said of all but a turn that was decided ahead
 OVERLAP_S = 60.0  # clocks of two machines may differ by so much
 
 
@@ -104,6 +105,8 @@ class TuningRun:
         self._update()
         while not self.interruption.is_asked:
             turn = self.tuning.scheduler.next_turn(self._spent_s())
+            if self.planned is not None and isinstance(turn, Stop) and turn.reason in WITHOUT_PLANNED:
+                turn = self.planned[0]  # whose candidates were worth a trial, and are the reason that none is left
             if isinstance(turn, Stop):
                 self._check_budget(turn)
                 return turn
