@@ -10,15 +10,22 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, TypeAlias
 
 from llvmlite import ir as llvm
-from numba import cuda, types
-from numba.cuda import dispatcher as numba_dispatcher
-from numba.cuda.compiler import compile_cuda, kernel_fixup
-from numba.cuda.core.compiler_lock import global_compiler_lock
-from numba.cuda.cudadrv import nvvm
-from numba.cuda.extending import intrinsic
+from numba import types
 
 from autosched.codegen.cuda.tile import DeviceTile, define_device_tile
-from autosched.errors import CodegenError
+from autosched.errors import CodegenError, DeviceError
+
+try:  # Numba alone has an older `numba.cuda`, without what is used here
+    from numba import cuda
+    from numba.cuda import dispatcher as numba_dispatcher
+    from numba.cuda.compiler import compile_cuda, kernel_fixup
+    from numba.cuda.core.compiler_lock import global_compiler_lock
+    from numba.cuda.cudadrv import nvvm
+    from numba.cuda.extending import intrinsic
+except ImportError:
+    raise DeviceError(
+        "the package numba-cuda is missing, by which code for GPUs is made", hint="pip install 'autosched[cuda]'"
+    ) from None
 
 if TYPE_CHECKING:
     from llvmlite import ir

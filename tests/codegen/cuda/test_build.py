@@ -1,6 +1,10 @@
 """Kernels for NVIDIA GPUs: source, PTX, machine code and what it uses."""
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -143,3 +147,24 @@ def test_tensor_cores_that_the_architecture_lacks_are_refused():
     func = tensor_core_product(64, 64, 64, "bfloat16", (32, 32, 32)).func
     with pytest.raises(CodegenError, match="sm_75 lacks what the kernel uses"):
         compiled(func, "sm_75")
+
+
+WITHOUT_PACKAGE = """
+import sys, types
+sys.modules["numba.cuda.compiler"] = types.ModuleType("numba.cuda.compiler")
+import autosched
+from autosched import te, topi
+from autosched.errors import AutoschedError
+x = te.placeholder((64,), name="x")
+try:
+    autosched.build(te.create_prim_func([x, topi.exp(x)]), target="cuda -arch=sm_80")
+except AutoschedError as error:
+    print(type(error).__name__, error.exit_code, error)
+"""
+
+
+def test_a_build_without_numba_cuda_says_what_to_install(tmp_path: Path) -> None:
+    env = {**os.environ, "AUTOSCHED_CACHE_DIR": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-c", WITHOUT_PACKAGE], env=env, capture_output=True, text=True, timeout=120)
+    assert ran.stdout.startswith("DeviceError 2 the package numba-cuda is missing"), ran.stdout + ran.stderr
+    assert "pip install 'autosched[cuda]'" in ran.stdout
