@@ -177,19 +177,21 @@ class _Form:
         most = MOST_PARTS
         while most > 1 and most * size_bytes > BLOCK_BYTES:
             most //= 2
-        tall = self.tall(target, most)
-        rows = int(tall.get("rows", 1)) if tall is not None else 1
+        tile = self.tall(target, most) or default_config(self.block(most), target)
+        rows = int(tile.get("rows", 1)) if part_extent(self.shares) == 1 else 1
         return most // rows * rows if rows <= most else most
 
     def tall(self, target: Target, most: int) -> Config | None:
-        """The tile of a product's blocks of `most` parts at most; None for what has no rows of its own for a part."""
+        """The tile of a product's blocks of `most` parts at most; None for what keeps the default of the largest.
+
+        That is what has no rows of its own for a part, and what goes through tile registers.
+        """
         if find_contraction(self.block(1)) is None or part_extent(self.shares) != 1:
             return None
+        own = default_config(self.block(most), target)
         config = default_config(self.block(min(TALL_BLOCK, most)), target)
-        if not config.knobs.keys() >= {"rows", "chunk"}:
+        if not own.knobs.keys() >= {"rows", "chunk"} or own.get("tiles", False) or config.template != own.template:
             return None
-        if config.get("tiles", False):
-            return config
         tiles = 1 << max(most // int(config["rows"]), 1).bit_length() - 1
         return Config(config.template, {**config.knobs, "chunk": tiles if config["order"] == "nm" else 1})
 
