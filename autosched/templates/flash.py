@@ -199,11 +199,11 @@ def _is_softmax(found: Attention) -> bool:
         and value.op in ("exp", "tir.exp")
         and isinstance(value.args[0], Sub)
         and _reads(value.args[0].a, argument)
-        and _is_subtracted(value.args[0].b, made[0])
+        and is_largest_or_zero(value.args[0].b, made[0])
     )
 
 
-def _is_subtracted(e: PrimExpr, largest: Buffer) -> bool:
+def is_largest_or_zero(e: PrimExpr, largest: Buffer) -> bool:
     """Whether this is the largest score, or 0 where that is -inf, as in `safe`."""
     if isinstance(e, Select) and isinstance(e.condition, EQ):
         low, zero = e.condition.b, e.true_value

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from autosched.codegen.cpu.cut import outside_vars
 from autosched.codegen.cpu.prefetch import PREFETCH, PREFETCH_L2
 from autosched.ir.node import map_children, preorder
+from autosched.tir.access import is_own
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import Call, PrimExpr, Var, const, const_int, mul
+from autosched.tir.expr import BinaryOp, Call, PrimExpr, Var, const, const_int, mul
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer, Linear
 from autosched.tir.stmt import BufferStore, For, LoopKind, Stmt
@@ -66,22 +67,32 @@ def open_sizes(stmt: Stmt, buffers: Sequence[Buffer], a: Analyzer) -> Opened:
         return x
 
     sizes: dict[Var, int] = {}
-    stmt = _open_loops(rewrite(stmt, access), sizes)
+    stmt = _open_loops(rewrite(stmt, access), frozenset(changed.get(b, b) for b in buffers), sizes)
     starts = tuple(const(0) if part is None else part.start for part in parts)
     return Opened(stmt, tuple(changed.get(b, b) for b in buffers), starts, tuple(sizes), tuple(sizes.values()))
 
 
-def _open_loops(stmt: Stmt, sizes: dict[Var, int]) -> Stmt:
+def _open_loops(stmt: Stmt, arguments: frozenset[Buffer], sizes: dict[Var, int]) -> Stmt:
     """The statement with the extents of loops around other code as variables, which are added to `sizes`."""
     if isinstance(stmt, For):
         if not stmt.annotations.keys().isdisjoint((PREFETCH, PREFETCH_L2)):
             return stmt  # what is asked for ahead follows from the extents inside
         count = const_int(stmt.extent)
         if count is not None and stmt.kind == LoopKind.SERIAL and count >= _least(stmt):
+            if _adds_up_lanes(stmt, arguments):
+                return stmt
             size = Var(f"n_{stmt.loop_var.name}", stmt.loop_var.dtype)
             sizes[size] = count
             stmt = dataclasses.replace(stmt, extent=size)
-    return map_children(stmt, lambda c: _open_loops(c, sizes) if isinstance(c, Stmt) else c)
+    return map_children(stmt, lambda c: _open_loops(c, arguments, sizes) if isinstance(c, Stmt) else c)
+
+
+def _adds_up_lanes(loop: For, arguments: frozenset[Buffer]) -> bool:
+    """Whether a loop reduces what its own tile made, as the lanes of a partial sum: a tree does that for a number."""
+    store = loop.body
+    if not isinstance(store, BufferStore) or not isinstance(store.value, BinaryOp) or not is_own(store.value.a, store):
+        return False
+    return isinstance(store.value.b, BufferLoad) and store.value.b.buffer not in arguments
 
 
 def _least(loop: For) -> int:

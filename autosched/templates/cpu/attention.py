@@ -30,6 +30,7 @@ from autosched.templates.classify import (
 )  # fmt: skip
 from autosched.templates.cpu.causal import Skips, skip_hidden
 from autosched.templates.cpu.matmul import schedule_update
+from autosched.templates.cpu.powers import bound_powers
 from autosched.templates.cpu.register_tile import (
     FLOAT_BYTES,
     RegisterTile,
@@ -85,6 +86,7 @@ class AttentionRows:
         return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        func = bound_powers(func)
         found = find_attention(func)
         assert found is not None, "apply is called on a function that matched"
         sch = Schedule(func)

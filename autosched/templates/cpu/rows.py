@@ -21,6 +21,7 @@ from autosched.templates.classify import (
     extents,
     is_reduction,
 )  # fmt: skip
+from autosched.templates.cpu.powers import bound_powers
 from autosched.templates.row_blocks import Rows, inline_cheap, is_costly, match_rows_of_one_result
 from autosched.tir import REDUCE, Block, Buffer, BufferStore, LoopKind, PrimFunc, as_int
 from autosched.tir.functor import loads
@@ -50,6 +51,7 @@ class RowReduction:
         return Config(self.name, {"width": width, "together": _together(anchor.sizes, anchor.details.innermost)})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        func = bound_powers(func)
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         rows: Rows = anchor.details

@@ -11,6 +11,7 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, is_reduction
+from autosched.templates.cpu.powers import bound_powers
 from autosched.templates.row_blocks import Rows, inline_cheap, match_rows_of_one_result
 from autosched.tir import PrimFunc, as_int
 from autosched.tir.schedule import Schedule
@@ -39,6 +40,7 @@ class ShortRows:
         return Config(self.name, {"width": anchor.sizes["most"]})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        func = bound_powers(func)
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         rows: Rows = anchor.details

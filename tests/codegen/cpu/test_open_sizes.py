@@ -6,7 +6,7 @@ from autosched.ir.structural import structural_key
 from autosched.tir import BufferStore, Var, floordiv
 from autosched.tir.expr import const_int
 from autosched.tir.simplify import Analyzer
-from autosched.tir.stmt import For
+from autosched.tir.stmt import For, SeqStmt
 from tests.codegen.programs import buffer, loop
 
 PANEL, ROW = Var("panel"), Var("row")
@@ -66,3 +66,18 @@ def test_a_buffer_stays_whole_whose_places_are_read():
     made = opened(stmt, x, where, c)
     assert made.buffers[0] is x
     assert str(made.starts[1]) == "row * 160"
+
+
+def test_lanes_of_a_partial_sum_keep_their_number():
+    """A tree adds them up; a loop whose extent is an argument waits for each one in turn."""
+    x, total, lanes = buffer("X", 64, 64), buffer("C", 64), buffer("lanes", 64)
+
+    def first(v):
+        return BufferStore(lanes, x[ROW, v], (v,))
+
+    def add(k):
+        return BufferStore(total, total[ROW] + lanes[k], (ROW,))
+
+    stmt = SeqStmt((loop("v", 64, first, "vectorized"), loop("k", 64, add)))
+    assert opened(stmt, x, total).values == ()
+    assert opened(stmt, x, total, lanes).values == (64,)
