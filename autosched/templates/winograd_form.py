@@ -13,7 +13,7 @@ from autosched import te
 from autosched.ir.node import FrozenDict
 from autosched.te import Tensor
 from autosched.templates.classify import blocks_of
-from autosched.templates.winograd_transform import TAPS, Filter
+from autosched.templates.winograd_transform import AnyFilter
 from autosched.tir import (
     LT,
     Block,
@@ -47,12 +47,14 @@ class Convolution:
     data     the array with its borders, [N, channels, OH + 2, OW + 2, …]; `source` is the block that makes it, if any
     weight   natural, [O, I, 3, 3]
     result   the block of the convolution
+    stride   in both directions; with 2 the data have about twice as many rows and columns
     """
 
     data: Buffer
     source: Block | None
     weight: Buffer
     result: Block
+    stride: int = 1
 
     @property
     def out(self) -> Buffer:
@@ -74,7 +76,7 @@ class Tiling:
     Several blocks are of one size: the last one is filled up with tiles that nobody asks for.
     """
 
-    filter: Filter
+    filter: AnyFilter
     shape: tuple[int, ...]
     block: int
 
@@ -96,8 +98,8 @@ class Tiling:
         return self.tiles if self.tiles <= self.block else -(-self.tiles // self.block) * self.block
 
     def place(self, p: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-        """(image, first output row, first output column) of a tile."""
-        m = self.filter.outputs
+        """(image, first row, first column) of a tile's inputs."""
+        m = self.filter.outputs * self.filter.stride
         row = floordiv(p, self.columns)
         return floordiv(row, self.rows), floormod(row, self.rows) * m, floormod(p, self.columns) * m
 
@@ -131,12 +133,12 @@ def _guarded_load(value: PrimExpr) -> BufferLoad:
 def padded_reader(conv: Convolution, tiling: Tiling, data: Tensor) -> Read:
     """How to read the padded data [n, channel, y, x, …] at any place: zero where the padding or nothing is."""
     sizes = tuple(conv.data.const_shape()[d] for d in (0, 2, 3))
-    m = tiling.filter.outputs
-    border = TAPS - 1
+    step = tiling.filter.outputs * tiling.filter.stride
+    border = tiling.filter.inputs - step
     reaches = (
         tiling.filled > tiling.tiles,
-        tiling.rows * m + border > sizes[1],
-        tiling.columns * m + border > sizes[2],
+        tiling.rows * step + border > sizes[1],
+        tiling.columns * step + border > sizes[2],
     )
 
     def read(*indices: PrimExpr) -> PrimExpr:

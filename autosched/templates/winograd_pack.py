@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched import te
-from autosched.templates.winograd_transform import TAPS, make_filter, pick, weighted_sum
-from autosched.tir import PrimExpr, PrimFunc, cast, minimum
+from autosched.templates.winograd_transform import TAPS, AnyFilter, filter_of, make_filter, pick, weighted_sum
+from autosched.tir import PrimExpr, PrimFunc, cast, const, minimum
 
 WORD = "int16"  # what bytes' sums and products by small numbers are
 
@@ -24,6 +24,7 @@ class WinogradPack:
     width    output channels in a panel: those of one register tile
     panels   how many panels one chunk of output channels has
     group    input channels that lie side by side: 2 of bytes, which become 16-bit integers, else 1
+    stride   of the convolution, 1 or 2
     """
 
     shape: tuple[int, ...]
@@ -31,12 +32,16 @@ class WinogradPack:
     width: int
     panels: int
     group: int = 1
+    stride: int = 1
+
+    @property
+    def filter(self) -> AnyFilter:
+        return filter_of(self.outputs, self.stride)
 
     @property
     def matrix(self) -> np.ndarray:
         """What taps are multiplied with from both sides."""
-        f = make_filter(self.outputs)
-        return f.weight_matrix() if self.group == 1 else f.whole_weight_matrix()
+        return self.filter.weight_matrix() if self.group == 1 else make_filter(self.outputs).whole_weight_matrix()
 
     def packed_dtype(self, dtype: str) -> str:
         """The type of the packed weights, for that of the natural ones."""
@@ -44,7 +49,7 @@ class WinogradPack:
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
-        size = make_filter(self.outputs).inputs
+        size = self.filter.rows
         chunks = -(-self.shape[0] // (self.width * self.panels))
         own = () if self.group == 1 else (self.group,)
         return (chunks, size, size, self.panels, self.shape[1] // self.group, self.width, *own)
@@ -71,6 +76,8 @@ class WinogradPack:
         """Where the product (x, y) of output channel `o` and input channel `i` lies in the packed array."""
         own = () if self.group == 1 else (i % self.group,)
         i = i // self.group if self.group > 1 else i
+        if self.stride > 1:  # the products of odd inputs share their weights
+            x, y = (minimum(at, const(self.filter.rows - 1, at.dtype)) for at in (x, y))
         return (o // (self.width * self.panels), x, y, o // self.width % self.panels, i, o % self.width, *own)
 
     def func(self, dtype: str) -> PrimFunc:

@@ -7,6 +7,8 @@ around, m outputs of a filter with r = 3 taps need m + 2 products instead of 3 m
 
 Points come in pairs +p, -p, so that the rows of B and the columns of A share their even and odd parts.
 F(4, 3) uses 0, ±√½, ±√2: its numbers stay nearer to 1 than those of 0, ±1, ±2, and so do its rounding errors.
+
+A filter of stride 2 meets inputs of even index with the taps 0 and 2, those of odd index with tap 1 (`StridedFilter`).
 Source  Lavin, Gray 2015; Barabasz, Anderson, Soodhalter, Gregg 2020 on the choice of points.
 """
 
@@ -28,24 +30,42 @@ PAIRS = {2: (1.0,), 4: (math.sqrt(0.5), math.sqrt(2.0))}  # outputs m -> the pos
 
 @dataclass(frozen=True)
 class Filter:
-    """F(outputs, 3): the points other than 0 come in pairs +p, -p."""
+    """F(outputs, taps): the points other than 0 come in pairs +p, -p.
+
+    Three taps have the leading coefficient as well, two do without: F(m, 2) is of as many points as products.
+    """
 
     outputs: int
     pairs: tuple[float, ...]
+    taps: int = TAPS
 
     @property
     def inputs(self) -> int:
         """Inputs of one tile, and products."""
-        return self.outputs + TAPS - 1
+        return self.outputs + self.taps - 1
+
+    @property
+    def stride(self) -> int:
+        return 1
+
+    @property
+    def rows(self) -> int:
+        """Different rows of G."""
+        return self.inputs
+
+    @property
+    def has_leading(self) -> bool:
+        """Whether the leading coefficient is one of the values."""
+        return self.inputs > len(self.points)
 
     @property
     def points(self) -> tuple[float, ...]:
         return (0.0, *(sign * p for p in self.pairs for sign in (1.0, -1.0)))
 
     def weight_matrix(self) -> np.ndarray:
-        """G [m + 2, 3] in float64."""
-        rows = [[p**k / self._node(i, p) for k in range(TAPS)] for i, p in enumerate(self.points)]
-        return np.array([*rows, [0.0] * (TAPS - 1) + [1.0]])
+        """G [rows, taps] in float64."""
+        rows = [[p**k / self._node(i, p) for k in range(self.taps)] for i, p in enumerate(self.points)]
+        return np.array(rows + [[0.0] * (self.taps - 1) + [1.0]] * self.has_leading)
 
     def whole_weight_matrix(self) -> np.ndarray:
         """2 G, of whole numbers, of F(2, 3)."""
@@ -62,14 +82,16 @@ class Filter:
         return np.array([*nodes, 1 / self.tap_scale()[-1]])
 
     def input_matrix(self) -> np.ndarray:
-        """B [m + 2, m + 2] in float64: row i has the coefficients of the product of x - p over all points but i."""
+        """B [inputs, inputs] in float64: row i has the coefficients of the product of x - p over all points but i."""
         rows = [np.poly([q for j, q in enumerate(self.points) if j != i])[::-1] for i in range(len(self.points))]
-        return _clean(np.array([*(np.append(row, 0.0) for row in rows), np.poly(self.points)[::-1]]))
+        if self.has_leading:
+            rows = [*(np.append(row, 0.0) for row in rows), np.poly(self.points)[::-1]]
+        return _clean(np.array(rows))
 
     def output_matrix(self) -> np.ndarray:
-        """A [m, m + 2] in float64."""
+        """A [m, inputs] in float64."""
         columns = [[p**k for k in range(self.outputs)] for p in self.points]
-        return _clean(np.array([*columns, [0.0] * (self.outputs - 1) + [1.0]]).T)
+        return _clean(np.array(columns + [[0.0] * (self.outputs - 1) + [1.0]] * self.has_leading).T)
 
     def _node(self, i: int, p: float) -> float:
         return math.prod(p - q for j, q in enumerate(self.points) if j != i)
@@ -80,10 +102,54 @@ def _clean(matrix: np.ndarray) -> np.ndarray:
     return np.round(matrix, 14)
 
 
+@dataclass(frozen=True)
+class StridedFilter:
+    """A filter of 3 taps and stride 2: y[i] = g0 d[2 i] + g1 d[2 i + 1] + g2 d[2 i + 2].
+
+    The inputs of even index go through F(m, 2), those of odd index are multiplied with g1: 2 m + 1 products instead of
+    3 m. The even ones come first among products; of the rows of G those of the odd ones are one.
+    """
+
+    even: Filter
+
+    @property
+    def outputs(self) -> int:
+        return self.even.outputs
+
+    @property
+    def inputs(self) -> int:
+        """Inputs of one tile, and products."""
+        return self.even.inputs + self.outputs
+
+    @property
+    def stride(self) -> int:
+        return 2
+
+    @property
+    def rows(self) -> int:
+        """Different rows of G."""
+        return self.even.inputs + 1
+
+    def weight_matrix(self) -> np.ndarray:
+        """G [m + 2, 3] in float64; products from m + 1 on share the last row."""
+        g = np.zeros((self.rows, TAPS))
+        g[:-1, 0::2], g[-1, 1] = self.even.weight_matrix(), 1.0
+        return g
+
+
+AnyFilter = Filter | StridedFilter
+
+
 @functools.cache
 def make_filter(outputs: int) -> Filter:
     """F(outputs, 3), outputs 2 or 4."""
     return Filter(outputs, PAIRS[outputs])
+
+
+@functools.cache
+def filter_of(outputs: int, stride: int) -> AnyFilter:
+    """The filter of 3 taps, outputs 2 or 4, stride 1 or 2."""
+    return make_filter(outputs) if stride == 1 else StridedFilter(Filter(outputs, PAIRS[outputs], 2))
 
 
 def transform_taps(f: Filter, g: Sequence[PrimExpr]) -> list[PrimExpr]:
@@ -99,11 +165,13 @@ def transform_taps(f: Filter, g: Sequence[PrimExpr]) -> list[PrimExpr]:
     return [*out, g[2]]
 
 
-def transform_inputs(f: Filter, d: Sequence[PrimExpr], *, is_scaled: bool = False) -> list[PrimExpr]:
+def transform_inputs(f: AnyFilter, d: Sequence[PrimExpr], *, is_scaled: bool = False) -> list[PrimExpr]:
     """B d as expressions. Rows of a pair are E + O and E - O: equal parts are equal expressions, computed once.
 
     is_scaled  whether rows are multiplied with `row_scale`, as products with weights of `transform_taps` need it
     """
+    if isinstance(f, StridedFilter):
+        return [*transform_inputs(f.even, d[0::2], is_scaled=is_scaled), *d[1::2]]
     matrix = f.input_matrix()
     if is_scaled:
         matrix = matrix * f.row_scale()[:, np.newaxis]
@@ -113,19 +181,22 @@ def transform_inputs(f: Filter, d: Sequence[PrimExpr], *, is_scaled: bool = Fals
         even = weighted_sum([c if i % 2 == 0 else 0.0 for i, c in enumerate(row)], d)
         odd = weighted_sum(_clean(np.array([c / p if i % 2 else 0.0 for i, c in enumerate(row)])), d)
         out += [_scaled(odd, p, even), _scaled(odd, -p, even)]
-    return [*out, weighted_sum(matrix[-1], d)]
+    return [*out, weighted_sum(matrix[-1], d)] if f.has_leading else out
 
 
-def transform_outputs(f: Filter, m: Sequence[PrimExpr]) -> list[PrimExpr]:
+def transform_outputs(f: AnyFilter, m: Sequence[PrimExpr]) -> list[PrimExpr]:
     """A m as expressions: outputs of even index take the sums of the pairs, the others their differences."""
+    if isinstance(f, StridedFilter):
+        even = transform_outputs(f.even, m[: f.even.inputs])
+        return [x + y for x, y in zip(even, m[f.even.inputs :], strict=True)]
     sums = [m[1 + 2 * k] + m[2 + 2 * k] for k in range(len(f.pairs))]
     differences = [m[1 + 2 * k] - m[2 + 2 * k] for k in range(len(f.pairs))]
     out: list[PrimExpr] = []
     for power in range(f.outputs):
         terms = differences if power % 2 else sums
         first = [m[0]] if power == 0 else []
-        last = [m[-1]] if power == f.outputs - 1 else []
-        weights = f.output_matrix()[power, 1:-1:2]
+        last = [m[-1]] if f.has_leading and power == f.outputs - 1 else []
+        weights = f.output_matrix()[power, 1 : len(f.points) : 2]
         out.append(weighted_sum([*[1.0] * len(first + last), *weights], first + last + terms))
     return out
 

@@ -5,6 +5,7 @@ import pytest
 
 from autosched import te
 from autosched.templates.winograd_transform import (
+    filter_of,
     make_filter,
     pick,
     transform_inputs,
@@ -21,6 +22,24 @@ def test_matrices_make_a_filter(m):
     d, g = rng.standard_normal(f.inputs), rng.standard_normal(3)
     y = f.output_matrix() @ ((f.weight_matrix() @ g) * (f.input_matrix() @ d))
     np.testing.assert_allclose(y, [d[i : i + 3] @ g for i in range(m)], atol=1e-12)
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_even_inputs_of_stride_2_are_a_filter_and_odd_ones_share_a_tap(m):
+    f = filter_of(m, 2)
+    assert (f.inputs, f.rows) == (2 * m + 1, m + 2)
+    d, y = te.placeholder((f.inputs,), "float64", name="d"), te.placeholder((f.inputs,), "float64", name="y")
+    inputs = transform_inputs(f, [d[i].as_expr() for i in range(f.inputs)])
+    outputs = transform_outputs(f, [y[i].as_expr() for i in range(f.inputs)])
+    before = te.compute((f.inputs,), lambda i: pick(i, inputs), name="before")
+    behind = te.compute((m,), lambda i: pick(i, outputs), name="behind")
+    rng = np.random.default_rng(0)
+    given, g = rng.standard_normal(f.inputs), rng.standard_normal(3)
+    (v,) = evaluate(te.create_prim_func([d, before]), [given])
+    u = f.weight_matrix() @ g
+    products = v * u[np.minimum(np.arange(f.inputs), f.rows - 1)]
+    (found,) = evaluate(te.create_prim_func([y, behind]), [products])
+    np.testing.assert_allclose(found, [given[2 * i : 2 * i + 3] @ g for i in range(m)], atol=1e-12)
 
 
 @pytest.mark.parametrize("transform", [transform_inputs, transform_outputs])

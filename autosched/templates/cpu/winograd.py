@@ -1,4 +1,4 @@
-"""Winograd convolution F(2x2, 3x3) and F(4x4, 3x3) for blocked channels, stride 1.
+"""Winograd convolution F(2x2, 3x3) and F(4x4, 3x3) for blocked channels, stride 1 or 2.
 
     for block of tiles in parallel:
         V = transformed inputs of the block's tiles                     # scratch that stays in the second-level cache
@@ -10,6 +10,8 @@
 Where there are few tiles, all inputs are transformed in a phase of their own and the chunks of output channels run in
 parallel. Weights are transformed once at build; see `winograd_stages` for the algorithm. Bytes with int8 weights become
 16-bit integers by F(2x2, 3x3), whose sums are exact, on CPUs that multiply these faster than bytes.
+
+With stride 2 a tile has 2 m + 1 inputs and products in each direction: 25 instead of 36, or 81 instead of 144.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from autosched.templates.chain import Chain
 from autosched.templates.classify import Contraction, extents, is_injective, reduced, spatial
 from autosched.templates.cpu.byte_products import widens_bytes
 from autosched.templates.cpu.conv2d import match_blocked_conv
+from autosched.templates.cpu.register_tile import FLOAT_BYTES
 from autosched.templates.cpu.winograd_cost import Core, Layer, Plan, best_plan, winograd_cycles
 from autosched.templates.cpu.winograd_stages import (
     COLUMNS,
@@ -51,7 +54,7 @@ WORD_CYCLES = 0.75  # of the time in float32 that 16-bit integers take
 
 
 class Winograd:
-    """3x3 convolutions of stride 1 without groups or dilation, of blocked data in float32 or of bytes."""
+    """3x3 convolutions of stride 1 or 2 without groups or dilation, of blocked data in float32; of bytes stride 1."""
 
     name = "winograd"
 
@@ -78,7 +81,7 @@ class Winograd:
             "panels": plan.panels,
             "tasks": plan.tasks,
             "unroll_c": 1,
-            "prefetch": _weight_bytes(layer, plan) > target.cache.l2_bytes / 2,
+            "prefetch": layer.weights(plan.m) * FLOAT_BYTES > target.cache.l2_bytes / 2,
         }
         return Config(self.name, knobs)
 
@@ -95,7 +98,12 @@ class Winograd:
         conv, chain = anchor.details
         layer, plan = _layer(anchor), _plan(config)
         pack = WinogradPack(
-            conv.weight.const_shape(), plan.m, plan.vectors * target.lanes("float32"), plan.panels, _group(conv)
+            conv.weight.const_shape(),
+            plan.m,
+            plan.vectors * target.lanes("float32"),
+            plan.panels,
+            _group(conv),
+            conv.stride,
         )
         block = plan.block_tiles(layer.tiles(plan.m))
         sch = Schedule(winograd_func(func, conv, pack, block))
@@ -112,20 +120,23 @@ class Winograd:
 def match_winograd(func: PrimFunc) -> tuple[Convolution, Chain, dict[str, int]] | None:
     """A convolution that the algorithm computes, what is around it, and its sizes; `largest` is that of tiles."""
     found = match_blocked_conv(func)
-    conv = found and _convolution(found[0], found[1].data, found[1].weight, found[1].chain)
-    if found is None or conv is None:
+    if found is None:
+        return None
+    made = (_convolution(found[0], found[1].data, found[1].weight, found[1].chain, stride) for stride in (1, 2))
+    conv = next((c for c in made if c is not None), None)
+    if conv is None or (conv.stride > 1 and _group(conv) > 1):
         return None
     n, ob, oh, ow, block = conv.out.const_shape()
     channels = conv.weight.const_shape()[1]
     if channels < LEAST_CHANNELS or n * oh * ow == 0 or (_group(conv) > 1 and channels > MOST_BYTES):
         return None
-    sizes = {"N": n, "C": channels, "O": ob * block, "OH": oh, "OW": ow, "block": block}
+    sizes = {"N": n, "C": channels, "O": ob * block, "OH": oh, "OW": ow, "block": block, "stride": conv.stride}
     sizes["largest"] = 2 if is_strict(func) or _group(conv) > 1 else 4
     return conv, found[1].chain, sizes
 
 
-def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Chain) -> Convolution | None:
-    """The convolution's parts, where it is one that Winograd's algorithm computes."""
+def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Chain, stride: int) -> Convolution | None:
+    """The convolution's parts, where it is one of this stride that Winograd's algorithm computes."""
     loops = reduced(c.block)
     if len(loops) != 4 or len(chain.before) > 1 or not all(is_injective(b) and is_padding(b) for b in chain.before):
         return None
@@ -137,7 +148,7 @@ def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Ch
         return None
     out_block, data_block = extents(spatial(c.block))[4], extents(loops)[3]
     wanted: tuple[tuple[PrimExpr, Mapping[Var, int]], ...] = (
-        *zip(data.indices, ({n: 1}, {ic: 1}, {oh: 1, kh: 1}, {ow: 1, kw: 1}, {ci: 1}), strict=True),
+        *zip(data.indices, ({n: 1}, {ic: 1}, {oh: stride, kh: 1}, {ow: stride, kw: 1}, {ci: 1}), strict=True),
         *zip(weight.indices, ({ob: out_block, oi: 1}, {ic: data_block, ci: 1}, {kh: 1}, {kw: 1}), strict=True),
     )
     if not all(is_sum(index, terms) for index, terms in wanted):
@@ -146,7 +157,7 @@ def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Ch
         return None
     if data.buffer.const_shape()[1] != extents(loops)[0] or data.buffer.const_shape()[4] != data_block:
         return None
-    return Convolution(data.buffer, chain.before[0] if chain.before else None, weight.buffer, c.block)
+    return Convolution(data.buffer, chain.before[0] if chain.before else None, weight.buffer, c.block, stride)
 
 
 def _group(conv: Convolution) -> int:
@@ -157,16 +168,11 @@ def _group(conv: Convolution) -> int:
 def _layer(anchor: Anchor) -> Layer:
     s = anchor.sizes
     is_whole = _group(anchor.details[0]) > 1
-    return Layer(s["N"], s["C"], s["O"], s["OH"], s["OW"], s["block"], is_whole)
+    return Layer(s["N"], s["C"], s["O"], s["OH"], s["OW"], s["block"], is_whole, s["stride"])
 
 
 def _plan(config: Config) -> Plan:
     return Plan(config["m"], config["rows"], config["vectors"], config["blocks"], config["panels"], config["tasks"])
-
-
-def _weight_bytes(layer: Layer, plan: Plan) -> int:
-    """Of the transformed weights."""
-    return 4 * (plan.m + TAPS - 1) ** 2 * layer.channels * layer.outputs
 
 
 @dataclass(frozen=True)

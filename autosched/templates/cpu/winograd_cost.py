@@ -24,6 +24,7 @@ from autosched.templates.winograd_transform import TAPS
 TILE_OVERHEAD = 24  # cycles of a register tile beside its steps: addresses, start values, stores, a branch missed
 INPUT_CYCLES = {2: 50, 4: 150}  # to transform a tile's inputs, one vector of channels
 OUTPUT_CYCLES = {2: 30, 4: 90}
+STRIDED_INPUT_CYCLES, STRIDED_OUTPUT_CYCLES = {2: 60, 4: 250}, {2: 40, 4: 150}
 # Weights of a model that no cache holds: Zen 3; and with wide vectors Zen 5, where it tells the cycles of F(4) and F(2)
 # at 14x14x256 and 7x7x512 within 13 % (342 and 435 us, 948 and 586 us). A core of a server's mesh reads less:
 # Emerald Rapids takes 1.1 to 1.9 ms for the 16.8 MB of F(2) at 7x7x512, by what else its memory serves, and F(2) is
@@ -48,7 +49,7 @@ def ceil_div(a: int, b: int) -> int:
 
 @dataclass(frozen=True)
 class Layer:
-    """A stride-1 3x3 convolution: batch n, channels, output height and width, channels in a block of the output.
+    """A 3x3 convolution: batch n, channels, output height and width, channels in a block of the output.
 
     is_whole  whether bytes are convolved
     """
@@ -60,6 +61,22 @@ class Layer:
     width: int
     block: int
     is_whole: bool = False
+    stride: int = 1
+
+    def products(self, m: int) -> int:
+        """Of a tile, for each input and output channel."""
+        return (m * self.stride + TAPS - self.stride) ** 2
+
+    def weights(self, m: int) -> int:
+        """Transformed ones: products of inputs of odd index share theirs where the stride is 2."""
+        return (m + TAPS - 1) ** 2 * self.channels * self.outputs
+
+    def transform_cycles(self, m: int, lanes: int) -> float:
+        """Of a tile's inputs and outputs."""
+        of_input, of_output = (
+            (INPUT_CYCLES, OUTPUT_CYCLES) if self.stride == 1 else (STRIDED_INPUT_CYCLES, STRIDED_OUTPUT_CYCLES)
+        )
+        return self.channels / lanes * of_input[m] + self.outputs / lanes * of_output[m]
 
     def tiles(self, m: int) -> int:
         return self.n * -(-self.height // m) * -(-self.width // m)
@@ -112,7 +129,7 @@ class Core:
 
 def winograd_cycles(layer: Layer, plan: Plan, core: Core) -> float:
     """Products, transforms, and what the caches beyond the second bring, partly while computing."""
-    lanes, caches, size = core.lanes, core.caches, (plan.m + TAPS - 1) ** 2
+    lanes, caches, size = core.lanes, core.caches, layer.products(plan.m)
     tiles = layer.tiles(plan.m)
     block = min(plan.block_tiles(tiles), tiles)
     blocks = -(-tiles // block)
@@ -129,8 +146,7 @@ def winograd_cycles(layer: Layer, plan: Plan, core: Core) -> float:
 
     products = sum(count * tile_cycles(rows) for rows, count in pieces(block, plan.rows))
     products *= size * blocks * chunks * plan.panels
-    n_vectors = layer.channels / lanes * INPUT_CYCLES[plan.m] + layer.outputs / lanes * OUTPUT_CYCLES[plan.m]
-    transforms = blocks * block * n_vectors
+    transforms = blocks * block * layer.transform_cycles(plan.m, lanes)
     held, room = size * block * FLOAT_BYTES * (layer.channels + width * plan.panels), 0.9 * caches.l2_bytes
     beyond = min(max(held / room - 1, 0.0), 1.0)
     again = size * blocks * block * layer.channels * FLOAT_BYTES * chunks * plan.panels
@@ -139,7 +155,7 @@ def winograd_cycles(layer: Layer, plan: Plan, core: Core) -> float:
         written = 2 * size * blocks * block * layer.channels * FLOAT_BYTES
         transforms += APART * written / L3_BYTES_PER_CYCLE if held > room else 0.0
     traffic = again * (beyond / L3_BYTES_PER_CYCLE + (1 - beyond) / (4 * L2_BYTES_PER_CYCLE))
-    weights = weight_cycles(size * layer.channels * layer.outputs, blocks, products, core)
+    weights = weight_cycles(layer.weights(plan.m), blocks, products, core)
     return products + transforms + 0.15 * traffic + weights
 
 

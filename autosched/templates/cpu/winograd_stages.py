@@ -1,4 +1,4 @@
-"""A stride-1 3x3 convolution written anew as the stages of Winograd's algorithm, with everything around it kept.
+"""A 3x3 convolution of stride 1 or 2 as the stages of Winograd's algorithm, with everything around it kept.
 
 With tiles p = (n, th, tw) of m x m outputs, read from (m + 2) x (m + 2) inputs:
 
@@ -7,6 +7,8 @@ With tiles p = (n, th, tw) of m x m outputs, read from (m + 2) x (m + 2) inputs:
     M[x, y, p, o]           = sum over c of V * U                   (winograd_products: (m + 2)² matrix products)
     Z[p, ob, i, y, oi]      = Aᵀ of the products                    (winograd_half)
     out[n, ob, oh, ow, oi]  = A of these, at (oh % m, ow % m)       (named as the convolution was)
+
+Stride 2 has 2 m + 1 inputs and products in each direction, see `StridedFilter`.
 
 Padding is part of how T reads its inputs; a tile that reaches beyond the data reads zeros there.
 
@@ -22,7 +24,7 @@ from autosched import te
 from autosched.te import Tensor
 from autosched.templates.winograd_form import Convolution, Read, Tiling, padded_reader, with_stages
 from autosched.templates.winograd_pack import WinogradPack
-from autosched.templates.winograd_transform import make_filter, pick, transform_inputs, transform_outputs
+from autosched.templates.winograd_transform import pick, transform_inputs, transform_outputs
 from autosched.tir import PrimFunc, cast, const, floordiv, floormod
 from autosched.tir.expr import PrimExpr, bitwise
 
@@ -37,7 +39,7 @@ def winograd_func(func: PrimFunc, conv: Convolution, pack: WinogradPack, block: 
     block  tiles that are worked on together
     Remembered, as it takes more than half of a candidate's scheduling: neighbours in a search often share it.
     """
-    tiling = Tiling(make_filter(pack.outputs), conv.out.const_shape(), block)
+    tiling = Tiling(pack.filter, conv.out.const_shape(), block)
     given = conv.given
     data = te.placeholder(given.const_shape(), given.dtype, name=given.name)
     dtype = pack.packed_dtype(conv.weight.dtype)

@@ -63,7 +63,7 @@ class WinogradTaps:
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         found = match_winograd(func)
-        if found is None or found[2]["largest"] < OUTPUTS or found[0].out.dtype != "float32":
+        if found is None or found[2]["largest"] < OUTPUTS or found[0].out.dtype != "float32" or found[0].stride > 1:
             return None
         conv, sizes = found[0], found[2]
         tiles, data_block, lanes = _tiling(conv).tiles, conv.data.const_shape()[4], target.lanes("float32")
@@ -133,7 +133,7 @@ def _taps_func(func: PrimFunc, conv: Convolution, pack: TapPack, config: Config)
 
 def _stages(tiling: Tiling, conv: Convolution, read: Read, weight: Tensor, step: int) -> Tensor:
     """Those of `winograd_stages`, with products over blocks of `step` input channels and over all of them."""
-    f, tiles, out_block = tiling.filter, tiling.filled, tiling.shape[4]
+    f, tiles, out_block = make_filter(OUTPUTS), tiling.filled, tiling.shape[4]
     _, data_blocks, _, _, data_block = conv.data.const_shape()
     panels, channels, *_, width = (as_int(n) for n in weight.shape)
 

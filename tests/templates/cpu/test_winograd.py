@@ -111,6 +111,29 @@ def test_sizes_and_padding_of_small_tiles(case):
     assert error(conv(*CASES[case]), config(m=2)) < LIMIT / 4
 
 
+@pytest.mark.parametrize("m", [2, 4])
+@spread(2, "case", CASES)
+def test_stride_2(case, m):
+    assert error(conv(*CASES[case], strides=(2, 2)), config(m=m)) < LIMIT / 5
+
+
+@spread(2, "knobs", [{"blocks": 3, "rows": 2}, {"tasks": "channels", "vectors": 1, "prefetch": True}], ids=str)
+def test_configurations_of_stride_2(knobs):
+    func = conv(2, 16, 20, 23, 40, (1, 1, 1, 1), strides=(2, 2), epilogue="residual")
+    assert error(func, config(**knobs), threads=2) < LIMIT / 5
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64-v3", "x86-64-v4"])
+def test_stride_2_saves_products_where_an_image_has_many_tiles(mcpu):
+    caches = "-num-cores=2 -l1-bytes=32768 -l2-bytes=1048576 -l3-bytes=33554432"
+    target, block = Target(f"llvm -mcpu={mcpu} {caches}"), 8 if mcpu == "x86-64-v3" else 16
+    func = conv(1, 128, 56, 56, 128, (1, 1, 1, 1), block=block, strides=(2, 2))
+    assert default_config(func, target).template == "winograd"
+    assert default_config(with_strict(func), target)["m"] == 2
+    deep = conv(1, 512, 14, 14, 512, (1, 1, 1, 1), block=block, strides=(2, 2))
+    assert default_config(deep, target).template == "conv2d"
+
+
 @pytest.mark.parametrize("epilogue", ["", "relu", "residual"])
 def test_what_is_fused_behind(epilogue):
     assert error(conv(1, 16, 9, 6, 16, (1, 1, 1, 1), epilogue=epilogue), config()) < LIMIT
@@ -180,7 +203,7 @@ def test_vector_widths(mcpu, block):
 @pytest.mark.parametrize(
     "func",
     [
-        conv(1, 16, 9, 9, 16, (1, 1, 1, 1), strides=(2, 2)),
+        conv(1, 16, 9, 9, 16, (1, 1, 1, 1), strides=(3, 3)),
         conv(1, 16, 9, 9, 16, (2, 2, 2, 2), dilation=(2, 2)),
         conv(1, 16, 9, 9, 16, (1, 1, 1, 1), strides=(1, 2)),
         padded_conv(1, 32, 9, 32, 3, 1, 1, groups=2),
