@@ -27,7 +27,9 @@ from autosched.tir import REDUCE, Block, Buffer, BufferStore, LoopKind, PrimFunc
 from autosched.tir.functor import loads
 from autosched.tir.schedule import LoopRV, Schedule
 
-MOST_TOGETHER, TOGETHER_ELEMENTS = 4, 512  # softmax of rows of 128: 112 us alone, 99 in fours, 105 in sixteens (Zen 3)
+# Rows that run together and their vectors. Softmax of rows of 128: 112 us alone, 99 in fours, 105 in sixteens (Zen 3).
+# On a Zen 5 rows of 197 take 71 us alone and 37 in fours, rows of 49 71 alone, 52 in fours and 47 in eights.
+MOST_TOGETHER, MANY, VECTORS = 8, 4, 64
 
 
 class RowReduction:
@@ -48,7 +50,7 @@ class RowReduction:
         width = lanes
         while width < 4 * lanes and anchor.sizes["length"] >= 2 * width:
             width *= 2
-        return Config(self.name, {"width": width, "together": _together(anchor.sizes, anchor.details.innermost)})
+        return Config(self.name, {"width": width, "together": _together(anchor.details, anchor.sizes, lanes)})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         func = bound_powers(func)
@@ -61,7 +63,7 @@ class RowReduction:
         last = blocks[-1]
         loops = sch.get_loops(last.name_hint)
         row = sch.fuse(*loops[: rows.row_axes]) if rows.row_axes > 1 else loops[0]
-        together = _whole(min(config["together"], anchor.sizes["rows"]), rows.innermost)
+        together = _whole(min(config["together"], anchor.sizes["rows"]), rows)
         if together > 1:
             row = sch.split(row, [None, together])[0]
         sch.parallel(row)
@@ -74,21 +76,24 @@ class RowReduction:
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
 
 
-def _together(sizes: Mapping[str, int], innermost: int) -> int:
+def _together(rows: Rows, sizes: Mapping[str, int], lanes: int) -> int:
     """Rows that run together, few, short ones: the end of one row's reduction hides in others."""
-    rows = 1
-    while rows < MOST_TOGETHER and sizes["rows"] % (2 * rows) == 0 and 2 * rows * sizes["length"] <= TOGETHER_ELEMENTS:
-        rows *= 2
-    return _whole(rows, innermost)
+    vectors = -(-sizes["length"] // lanes)
+    together = 1
+    while together < MOST_TOGETHER and 2 * together <= sizes["rows"]:
+        if 2 * together * vectors > (VECTORS if together < MANY else VECTORS // 2):
+            break
+        together *= 2
+    return _whole(together, rows)
 
 
-def _whole(together: int, innermost: int) -> int:
-    """Rows that run together as whole parts or multiples of the innermost row axis, at most as many as asked for.
+def _whole(together: int, rows: Rows) -> int:
+    """Rows that run together, at most so many: of several axes whole parts or multiples of the innermost one.
 
     Rows on both sides of its end would be computed for all of the axis: softmax of 192x49x49 in fours took 20 times as
     long.
     """
-    while innermost % together and together % innermost:
+    while rows.row_axes > 1 and rows.innermost % together and together % rows.innermost:
         together //= 2
     return together
 
