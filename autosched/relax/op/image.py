@@ -28,7 +28,7 @@ def _type(data: StructInfo, shape: StructInfo, layout: str, method: str, **_: ob
     assert isinstance(shape, ShapeStructInfo) and shape.values is not None, "the size must be known"
     if method not in METHODS:
         raise InvalidValueError(f"method '{method}'", hint=f"one of {METHODS}")
-    if t.ndim != len(layout) or len(shape.values) != 2:
+    if t.ndim != sum(letter.isalpha() for letter in layout) or len(shape.values) != 2:
         raise ShapeError(f"{t!r} in layout {layout}, size of {len(shape.values)} dimensions")
     dims = list(t.dims)
     dims[layout.index("H")], dims[layout.index("W")] = shape.values
@@ -87,5 +87,6 @@ resize2d = define_op(
         sample((2, 3, 4, 2), ShapeStructInfo((8, 12)), layout="NHWC", method="nearest_neighbor",
                coordinate_transformation_mode="asymmetric", rounding_method="floor"),
         sample((1, 1, 5, 5), ShapeStructInfo((8, 3)), method="nearest_neighbor", rounding_method="round_prefer_floor"),
+        sample((1, 2, 4, 6, 8), ShapeStructInfo((7, 12)), layout="NCHW8c"),
     ],
 )  # fmt: skip

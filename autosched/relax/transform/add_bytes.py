@@ -19,7 +19,7 @@ from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import map_functions
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.blocked import shape_of
-from autosched.relax.transform.layout_rules import is_binary, is_elementwise
+from autosched.relax.transform.layout_rules import is_broadcast, is_elementwise
 from autosched.relax.transform.quantised import QuantisedRewriter, dtype_of
 
 MOVES = ("relax.layout_transform", "relax.reshape", "relax.add_dequantised", "relax.add_widened")
@@ -37,7 +37,7 @@ class _Adder(QuantisedRewriter):
             new = self.added(call) if call.op_name == "relax.add" else call
         definition = definition_of(call)
         joins = call.op_name in MOVES or (
-            definition is not None and (is_elementwise(definition) or is_binary(definition))
+            definition is not None and (is_elementwise(definition) or is_broadcast(definition))
         )
         before = (self.kernel.get(a, -1) for a in call.args if isinstance(a, Var))
         self.calls[var], self.kernel[var] = new, max(before, default=-1) if joins else len(self.kernel)

@@ -32,7 +32,7 @@ from autosched.relax.transform.layout_rules import (
     UNSAFE_PADDED,
     data_arguments,
     image_axes,
-    is_binary,
+    is_broadcast,
     is_convolution,
     is_dense,
     is_depthwise,
@@ -55,6 +55,7 @@ class _Layouts(BlockedRewriter):
     def __init__(self, plan: Mapping[Var, int]):
         super().__init__()
         self.plan = plan
+        self.means: dict[tuple[Var, tuple[int, ...] | None], Var] = {}  # of blocked values over axes, in blocks
 
     def value(self, value: Expr, var: Var) -> Expr:
         """A value in the layout of the plan, under a variable of its own; outputs are plain."""
@@ -84,7 +85,7 @@ class _Layouts(BlockedRewriter):
         if definition.name == "concat":
             parts = Tuple(tuple(self.blocked(p, form.block) for p in data_arguments(call)))
             return self.bind(remake(call, [parts], {"axis": axis_index(call.attrs["axis"], 4)}), form, var.name)
-        if is_binary(definition):
+        if is_broadcast(definition):
             padding = 1.0 if definition.name in UNSAFE_PADDED else 0.0
             args = [self.operand(a, form, padding) for a in call.args]
             given = [a for a in args if a is not None]
@@ -98,9 +99,27 @@ class _Layouts(BlockedRewriter):
             return self.bind(op.reshape(self.blocked(call.args[0], form.block), shape), form, var.name)
         elif definition.name == "nn.pad":
             attrs = {"pad_width": (*call.attrs["pad_width"], 0, 0)}
+        elif definition.name in ("mean", "variance"):
+            data = self.blocked(call.args[0], form.block)
+            make = self.mean if definition.name == "mean" else self.variance
+            return make(data, image_axes(call), form, var.name)
         elif definition.name in REDUCTIONS:
             attrs = {"axis": image_axes(call)}
-        return self.bind(remake(call, [self.blocked(call.args[0], form.block)], attrs), form, var.name)
+        elif definition.name == "take":
+            attrs = {"axis": axis_index(call.attrs["axis"], 4)}
+        elif definition.name == "image.resize2d":
+            attrs = {"layout": form.layout}
+        return self.bind(remake(call, [self.blocked(call.args[0], form.block), *call.args[1:]], attrs), form, var.name)
+
+    def mean(self, data: Var, axes: tuple[int, ...] | None, form: Form, name: str) -> Var:
+        if (data, axes) not in self.means:
+            self.means[data, axes] = self.bind(op.mean(data, axis=axes, keepdims=True), form, name)
+        return self.means[data, axes]
+
+    def variance(self, data: Var, axes: tuple[int, ...] | None, form: Form, name: str) -> Var:
+        """The mean of squared distances: no template takes two reductions of blocks in one kernel."""
+        distance = self.emit(op.subtract(data, self.mean(data, axes, form, name)))
+        return self.bind(op.mean(self.emit(op.multiply(distance, distance)), axis=axes, keepdims=True), form, name)
 
     def convolution(self, call: Call, form: Form, var: Var) -> Var:
         data, weight = call.args

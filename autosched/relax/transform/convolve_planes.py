@@ -24,7 +24,7 @@ from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.struct_info import TensorStructInfo, same_dims
 from autosched.relax.transform.blocked import image_shape_of, shape_of
-from autosched.relax.transform.layout_rules import is_binary, is_elementwise
+from autosched.relax.transform.layout_rules import is_broadcast, is_elementwise
 from autosched.tir.expr import as_int
 from autosched.topi.shapes import ImageShape, known
 
@@ -63,7 +63,7 @@ class _Planes(Rewriter):
         if call.op_name == "relax.concat":
             return self.joined(call)
         definition = definition_of(call)
-        if definition is None or not (is_elementwise(definition) or is_binary(definition)):
+        if definition is None or not (is_elementwise(definition) or is_broadcast(definition)):
             return None
         if not any(isinstance(a, Var) and a in self.images for a in call.args):
             return None

@@ -20,7 +20,7 @@ from autosched.relax.expr import Call, Expr, Function, Tuple, Var, const
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import map_functions, users
 from autosched.relax.struct_info import Dim, TensorStructInfo, same_dims
-from autosched.relax.transform.layout_rules import is_binary, is_elementwise
+from autosched.relax.transform.layout_rules import is_broadcast, is_elementwise
 from autosched.relax.transform.quantised import BYTES, Array, QuantisedRewriter, Scale, dtype_of
 
 # Operators that give a byte for each byte: the maximum is monotone, views only move them.
@@ -55,7 +55,7 @@ class _Keeper(QuantisedRewriter):
         definition = definition_of(call)
         if definition is None or definition.reference is None or var in self.functions:
             return
-        if not (is_elementwise(definition) or is_binary(definition)):
+        if not (is_elementwise(definition) or is_broadcast(definition)):
             return
         root: Var | None = None
         args: list[Array] = []

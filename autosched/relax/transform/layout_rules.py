@@ -14,12 +14,12 @@ from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.blocked import shape_of
 
 IN_WORD = {"uint8": 4, "int16": 2, "bfloat16": 2}  # elements of a word
-FEW_CHANNELS = 4  # data of so few channels stay plain: a first layer's
+FEW_CHANNELS = 4  # data of so few channels stay plain: a first layer's, and results of a last one may
 NO_TILES: Mapping[str, int] = FrozenDict()  # blocks of a CPU without tile registers
 PLAIN = 0  # in place of a number of channels
 
 POOLS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d")
-REDUCTIONS = ("sum", "mean", "max", "min")
+REDUCTIONS = ("sum", "mean", "max", "min", "variance")
 UNSAFE_PADDED = ("divide", "floor_divide", "power")  # 0 / 0 in a padded channel is no number, and stays none
 
 
@@ -28,8 +28,9 @@ def is_elementwise(definition: OpDef) -> bool:
     return definition.infer_type in (same, float_same) or definition.name == "astype"
 
 
-def is_binary(definition: OpDef) -> bool:
-    return definition.infer_type in (broadcast, compare)
+def is_broadcast(definition: OpDef) -> bool:
+    """Whether the operator computes every element from the same element of its operands, which are broadcast."""
+    return definition.infer_type in (broadcast, compare) or definition.name == "where"
 
 
 def finite_at_zero(definition: OpDef, call: Call) -> bool:
@@ -97,7 +98,7 @@ def forms_of(call: Call, blocks: Sequence[int]) -> tuple[int, ...]:
     if definition is None or len(shape) != 4:
         return (PLAIN,)
     if is_dense(call):
-        return tuple(blocks)
+        return (PLAIN, *blocks) if _may_stay_plain(call) else tuple(blocks)
     if is_depthwise(call):
         return (PLAIN, *blocks)
     if is_convolution(call):
@@ -107,6 +108,13 @@ def forms_of(call: Call, blocks: Sequence[int]) -> tuple[int, ...]:
         fitting = (concat_block(call, b) for b in blocks)
         return (PLAIN, *dict.fromkeys(b for b in fitting if b))
     return (PLAIN, *(b for b in blocks if _works_in(definition, call, b)))
+
+
+def _may_stay_plain(call: Call) -> bool:
+    """Whether a dense convolution with stride 1 has so few channels that blocks of them would be mostly padding."""
+    infos = call.struct_info, call.args[0].struct_info
+    is_float = all(isinstance(info, TensorStructInfo) and info.dtype == "float32" for info in infos)
+    return is_float and shape_of(call.args[1])[0] <= FEW_CHANNELS and tuple(call.attrs["strides"]) == (1, 1)
 
 
 def group_block(call: Call, block: int) -> int:
@@ -137,10 +145,15 @@ def _works_in(definition: OpDef, call: Call, block: int) -> bool:
     padded = bool(shape_of_result(call)[1] % block)
     if is_elementwise(definition):
         return not padded or finite_at_zero(definition, call)
-    if is_binary(definition):
+    if is_broadcast(definition):
         return _binary_works(definition, call, padded)
     if definition.name == "nn.pad":
         return not any(tuple(call.attrs["pad_width"])[:4])
+    if definition.name == "take":
+        is_image = isinstance(data, Var) and len(shape_of(data)) == 4
+        return is_image and axis_index(call.attrs["axis"], 4) in (2, 3)
+    if definition.name == "image.resize2d":
+        return isinstance(data, Var) and call.attrs["layout"] == "NCHW"
     if definition.name == "reshape":  # it says that sizes which are open are equal
         return isinstance(data, Var) and shape_of(data) == shape_of_result(call)
     return definition.name in REDUCTIONS and image_axes(call) is not None and len(shape_of(data)) == 4
@@ -181,7 +194,7 @@ def needed(call: Call, argument: Expr, has: int, result: int) -> int:
     if is_dense(call):
         return has if has or shape[1] <= FEW_CHANNELS else result
     definition = definition_of(call)
-    if definition is not None and is_binary(definition):
+    if definition is not None and is_broadcast(definition):
         beside = len(shape) == 4 and shape[1] == shape_of_result(call)[1]
         return result if beside else PLAIN
     return result

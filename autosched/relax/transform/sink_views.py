@@ -14,7 +14,7 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, map_functions
-from autosched.relax.transform.layout_rules import is_binary, is_elementwise
+from autosched.relax.transform.layout_rules import is_broadcast, is_elementwise
 from autosched.relax.transform.stand_ins import StandIns
 from autosched.relax.transform.views import is_view
 
@@ -73,7 +73,7 @@ class _Sinker(Rewriter):
     def sunk(self, call: Call) -> Call:
         """The call under the shape of the argument that was computed last, as a view; itself where that is no view."""
         definition = definition_of(call)
-        if definition is None or not (is_elementwise(definition) or is_binary(definition)):
+        if definition is None or not (is_elementwise(definition) or is_broadcast(definition)):
             return call
         shape = self.sizes.shape_of(call)
         views = [

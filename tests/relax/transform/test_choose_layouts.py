@@ -164,6 +164,29 @@ def test_means_over_the_image():
     assert calls(module) == ["layout_transform", "nn.conv2d", "mean", "reshape", "layout_transform", "max"]
 
 
+def test_normalised_images_stay_in_the_region():
+    """The mean is computed once, for the distances and for the variance."""
+
+    def build(bb, x):
+        conv = bb.emit(op.nn.conv2d(x, W(16, 16, 1, 1)))
+        centred = op.subtract(conv, op.mean(conv, axis=(2, 3), keepdims=True))
+        spread = op.add(op.variance(conv, axis=(2, 3), keepdims=True), relax.const(1e-5))
+        return op.nn.conv2d(op.multiply(centred, op.rsqrt(spread)), W(8, 16, 1, 1))
+
+    names = _names(IMAGE, build)
+    assert names.count("layout_transform") == 2 and names.count("mean") == 2 and "variance" not in names
+
+
+def test_choices_between_two_values_stay_in_the_region():
+    def build(bb, x):
+        conv = bb.emit(op.nn.conv2d(x, W(12, 16, 1, 1)))
+        slope = op.where(op.greater(conv, relax.const(0.0)), conv, op.multiply(conv, W(12, 1, 1)))
+        return op.nn.conv2d(slope, W(8, 12, 1, 1))
+
+    names = _names(IMAGE, build)
+    assert names.count("layout_transform") == 2 and names[2:5] == ["greater", "multiply", "where"]
+
+
 def test_one_pixel_needs_no_copy():
     def build(bb, x):
         mean = bb.emit(op.nn.adaptive_avg_pool2d(op.nn.conv2d(x, W(16, 16, 1, 1)), output_size=1))
@@ -179,6 +202,42 @@ def test_padding_stays_in_the_region():
         return op.nn.conv2d(op.nn.pad(conv, pad_width=(0, 0, 0, 0, 1, 1, 1, 1)), W(8, 16, 3, 3))
 
     assert _names(IMAGE, build) == ["layout_transform", "nn.conv2d", "nn.pad", "nn.conv2d", "layout_transform"]
+
+
+@pytest.mark.parametrize("channels", [16, 12])
+def test_images_of_other_sizes_and_reflected_borders_stay_in_the_region(channels):
+    def build(bb, x):
+        conv = bb.emit(op.nn.conv2d(x, W(channels, 16, 1, 1)))
+        larger = op.image.resize2d(conv, relax.ShapeExpr((9, 12)), method="nearest_neighbor")
+        smooth = op.image.resize2d(larger, relax.ShapeExpr((11, 9)))
+        rows = op.take(smooth, relax.const(np.array([1, *range(11), 9])), axis=2)
+        columns = op.take(rows, relax.const(np.array([1, *range(9), 7])), axis=-1)
+        return op.nn.conv2d(columns, W(8, channels, 3, 3))
+
+    inner = ["nn.conv2d", "image.resize2d", "image.resize2d", "take", "take", "nn.conv2d"]
+    assert _names(IMAGE, build) == ["layout_transform", *inner, "layout_transform"]
+
+
+def test_channels_are_taken_from_plain_values():
+    def build(bb, x):
+        conv = bb.emit(op.nn.conv2d(x, W(16, 16, 1, 1)))
+        return op.nn.conv2d(op.take(conv, relax.const(np.arange(15, -1, -1)), axis=1), W(8, 16, 3, 3))
+
+    assert _names(IMAGE, build).count("layout_transform") == 4
+
+
+def test_a_last_layer_of_few_channels_is_plain():
+    """Of blocks of 16 for three channels 13 would be computed for nothing."""
+
+    def network(channels, stride=1):
+        def build(bb, x):
+            wide = op.nn.relu(op.nn.conv2d(x, W(16, 16, 3, 3), padding=1))
+            return op.nn.conv2d(wide, W(channels, 16, 5, 5), padding=2, strides=stride)
+
+        return _layouts(_blocked(graph({"x": (1, 16, 24, 24)}, build), 16))[-1]
+
+    assert network(3) == network(1) == ("NCHW", "NCHW")
+    assert network(8)[1] == "NCHW16c" == network(3, stride=2)[1]
 
 
 def test_other_operators_get_plain_values():

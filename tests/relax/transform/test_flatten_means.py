@@ -16,6 +16,7 @@ def test_means_of_images():
     assert _names(lambda bb, x: op.nn.adaptive_avg_pool2d(x, output_size=1)) == ["reshape", "mean", "reshape"]
     assert _names(lambda bb, x: op.mean(x, axis=(2, 3))) == ["reshape", "mean"]
     assert _names(lambda bb, x: op.max(x, axis=(-1, 1, 2), keepdims=True)) == ["reshape", "max", "reshape"]
+    assert _names(lambda bb, x: op.variance(x, axis=(2, 3))) == ["reshape", "variance"]
 
 
 def test_others_stay():

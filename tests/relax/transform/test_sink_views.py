@@ -99,3 +99,11 @@ def test_rows_of_several_axes_become_one():
     assert _names(build, {"x": (1, 3, 5)}, *passes) == ["matmul", "add", "nn.relu"]
     batched = {"x": (2, 3, 5), "y": (2, 5, 4)}
     assert _names(lambda bb, x, y: op.matmul(x, y), batched, *passes) == ["matmul"]
+
+
+def test_views_move_behind_choices_between_two_values():
+    def build(bb, x):
+        flat = bb.emit(op.reshape(bb.emit(op.exp(x)), (2, 12)))
+        return op.where(op.greater(flat, relax.const(2.0)), flat, op.multiply(flat, W(2, 1)))
+
+    assert _names(build, {"x": (2, 3, 4)}, SinkViews()) == ["exp", "greater", "multiply", "where", "reshape"]
