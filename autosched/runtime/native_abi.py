@@ -23,7 +23,9 @@ BRANCH_ROWS = 1
 BRANCH_WORDS = 2
 
 # The pool.
-POOL_TICKET = 0  # epoch << 32 | pieces that nobody has taken yet; workers sleep on the epoch
+POOL_TICKET = 0  # epoch << 32: of the phase that is being run; workers sleep on it
+POOL_RANGES = 1  # epoch << 32 | pieces that nobody has taken yet, a word for each range of the phase's pieces
+MOST_RANGES = 15
 POOL_DONE = 16  # pieces of this epoch that are finished
 POOL_SLEEPERS = 32  # workers that went to sleep since the last wake-up
 POOL_LOCK = 48  # 1 while a caller uses the pool

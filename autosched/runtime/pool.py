@@ -96,6 +96,7 @@ class ThreadPool:
         """Forget threads that a fork did not copy, and whatever they were doing."""
         for word in (abi.POOL_TICKET, abi.POOL_DONE, abi.POOL_SLEEPERS, abi.POOL_LOCK):
             self.words[word] = 0
+        self.words[abi.POOL_RANGES : abi.POOL_RANGES + abi.MOST_RANGES] = 0
         self._threads, self._blocks, self._lock = [], [], threading.Lock()
         self._claims.release()
 

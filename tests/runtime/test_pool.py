@@ -38,6 +38,15 @@ def test_results_do_not_depend_on_threads(threads):
         np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize(("threads", "rows"), [(2, 3), (3, 37), (20, 64), (20, 23)])
+def test_every_piece_is_run_once_whatever_ranges_there_are(threads, rows):
+    program, expected, out = _program(threads, rows)
+    for _ in range(20):
+        out[:] = -1
+        assert program.run() == threads
+        np.testing.assert_array_equal(out, expected)
+
+
 def test_one_pool_in_a_process_and_it_grows():
     pool = open_pool(native_object())
     assert open_pool(bytes(bytearray(native_object()))) is pool

@@ -2,12 +2,13 @@
 
 The functions are compiled by `codegen.cpu.front_end`, never run by Python.
 
-One caller at a time uses the pool; another that comes meanwhile runs its graph on its own thread alone. A phase is
-shared by a *ticket*: one word with the phase's epoch and the number of pieces that nobody has taken. Whoever has time,
-the caller included, takes some pieces by a compare-and-swap of that word. It succeeds only while the phase is running,
-so a worker that comes late (asleep, or its core busy with another program) finds nothing left and nobody waits for
-it: sharing a core with other programs costs little, where waiting at a barrier for a sleeping thread costs the
-scheduler's time slice of some milliseconds.
+One caller at a time uses the pool; another that comes meanwhile runs its graph on its own thread alone. The pieces of
+a phase are divided into ranges, one for each thread, in their order: so a thread has the same part of an image, or the
+same channels, from phase to phase, and finds in its cache what it wrote. A range is a word with the phase's epoch and
+the number of its pieces that nobody has taken. A thread takes some of its own by a compare-and-swap of that word, then
+those of threads that are behind. This succeeds only while the phase is running, so a worker that comes late (asleep,
+or its core busy with another program) finds nothing left and nobody waits for it: sharing a core with other programs
+costs little, where waiting at a barrier for a sleeping thread costs the scheduler's time slice of some milliseconds.
 
 A worker without work pauses, then yields, then sleeps on a futex, all within a millisecond, so that an idle process
 uses no CPU time.
@@ -32,6 +33,7 @@ from autosched.codegen.native.intrinsics import (
 from autosched.runtime import native_abi as abi
 
 _TICKET, _DONE, _SLEEPERS, _LOCK = 8 * abi.POOL_TICKET, 8 * abi.POOL_DONE, 8 * abi.POOL_SLEEPERS, 8 * abi.POOL_LOCK
+_RANGES, _MOST_RANGES = 8 * abi.POOL_RANGES, abi.MOST_RANGES
 _BODY, _SLOTS, _TASKS, _THREADS = 8 * abi.POOL_BODY, 8 * abi.POOL_SLOTS, 8 * abi.POOL_TASKS, 8 * abi.POOL_THREADS
 _STOP, _SPINS, _YIELDS = 8 * abi.POOL_STOP, 8 * abi.POOL_SPINS, 8 * abi.POOL_YIELDS
 _SCHED_YIELD, _SYSCALL, _FUTEX = 8 * abi.POOL_SCHED_YIELD, 8 * abi.POOL_SYSCALL, 8 * abi.POOL_FUTEX
@@ -43,9 +45,14 @@ _EVERYBODY = 0x7FFFFFFF
 _CLOCK_MONOTONIC = 1
 
 
-def take_count(remaining: int, threads: int) -> int:
-    """Choose how many pieces to take: half of a fair share, so that the last ones even out differences in speed."""
-    return max(remaining // (2 * threads), 1)
+def take_count(remaining: int, threads: int, ranges: int) -> int:
+    """Choose how many pieces to take: half of a thread's share, so that the last ones even out differences in speed."""
+    return max(remaining * ranges // (2 * threads), 1)
+
+
+def range_start(index: int, ranges: int, n_tasks: int) -> int:
+    """The first piece of a range."""
+    return n_tasks * index // ranges
 
 
 def run_pieces(body: int, slots: int, first: int, last: int, worker: int) -> None:
@@ -62,22 +69,30 @@ def run_pieces(body: int, slots: int, first: int, last: int, worker: int) -> Non
             call_body(body_of_row, slots_of_row, 0, load_word(row + 8 * abi.ROW_TASKS), worker)
 
 
-def work(pool: int, worker: int) -> bool:
-    """Take pieces of the running phase once and run them; False if none are left for this worker."""
-    ticket = load_acquire(pool + _TICKET)
-    remaining = ticket & _REMAINING
-    if remaining == 0:
+def work(pool: int, worker: int, epoch: int) -> bool:
+    """Take pieces of a phase once and run them, its own before others'; False if none are left for this worker."""
+    ranges = min(load_word(pool + _THREADS), _MOST_RANGES)
+    if worker >= load_word(pool + _THREADS):
         return False
-    threads = load_word(pool + _THREADS)
-    if worker >= threads:
-        return False
-    body, slots = load_word(pool + _BODY), load_word(pool + _SLOTS)
-    first = load_word(pool + _TASKS) - remaining
-    count = take_count(remaining, threads)
-    if compare_and_swap(pool + _TICKET, ticket, ticket - count):  # so all that was read belongs to this phase
-        run_pieces(body, slots, first, first + count, worker)
-        fetch_add(pool + _DONE, count)
-    return True
+    index = worker % ranges
+    for _ in range(ranges):
+        at = pool + _RANGES + 8 * index
+        ticket = load_acquire(at)
+        remaining = ticket & _REMAINING
+        if remaining != 0 and ticket >> 32 == epoch:
+            threads, n_tasks = load_word(pool + _THREADS), load_word(pool + _TASKS)
+            body, slots = load_word(pool + _BODY), load_word(pool + _SLOTS)
+            ranges = min(threads, _MOST_RANGES)
+            first = range_start(index + 1, ranges, n_tasks) - remaining
+            count = take_count(remaining, threads, ranges)
+            if compare_and_swap(at, ticket, ticket - count):  # so all that was read belongs to this phase
+                run_pieces(body, slots, first, first + count, worker)
+                fetch_add(pool + _DONE, count)
+            return True
+        index += 1
+        if index >= ranges:
+            index = 0
+    return False
 
 
 def wake_workers(pool: int) -> None:
@@ -107,10 +122,14 @@ def run_phase_in_pool(pool: int, body: int, slots: int, n_tasks: int, threads: i
     store_word(pool + _TASKS, n_tasks)
     store_word(pool + _THREADS, threads)
     store_word(pool + _DONE, 0)
-    epoch = (load_word(pool + _TICKET) >> 32) + 1
-    exchange(pool + _TICKET, (epoch << 32) | n_tasks)
+    ticket = ((load_word(pool + _TICKET) >> 32) + 1) << 32
+    ranges = min(threads, _MOST_RANGES)
+    for index in range(ranges):
+        count = range_start(index + 1, ranges, n_tasks) - range_start(index, ranges, n_tasks)
+        store_release(pool + _RANGES + 8 * index, ticket | count)
+    exchange(pool + _TICKET, ticket)
     wake_workers(pool)
-    while work(pool, 0):
+    while work(pool, 0, ticket >> 32):
         pass
     idle, spins = 0, load_word(pool + _SPINS)
     while load_acquire(pool + _DONE) != n_tasks:  # only pieces that somebody is running now
@@ -164,12 +183,14 @@ def worker(block: int) -> int:
     """Serve a pool until it stops; `block` holds the pool's address and the worker's number."""
     pool, index = load_word(block + 8 * abi.WORKER_POOL), load_word(block + 8 * abi.WORKER_INDEX)
     spins, yields = load_word(pool + _SPINS), load_word(pool + _YIELDS)
-    idle = 0
+    idle, finished = 0, -1  # the last epoch that had nothing left
     while True:
         epoch = load_acquire(pool + _TICKET) >> 32
-        if work(pool, index):
-            idle = 0
-            continue
+        if epoch != finished:
+            if work(pool, index, epoch):
+                idle = 0
+                continue
+            finished = epoch
         if load_word(pool + _STOP) != 0:
             return 0
         idle += 1
