@@ -111,20 +111,23 @@ class _Parts:
 
 
 def _parts(buffer: Buffer, accesses: Iterable[Indices], outside: frozenset[Var], a: Analyzer) -> _Parts | None:
-    """A buffer from where the variables outside say; None where indices mix them with others, or accesses differ."""
-    shape = [const_int(extent) or 0 for extent in buffer.shape]
-    if buffer.strides or not 0 < math.prod(shape) < _MOST_ELEMENTS:
+    """A buffer from where the variables outside say; None where indices mix them with others, or accesses differ.
+
+    Extents may be symbols where no stride depends on them but those of dimensions that are always at place 0.
+    """
+    shape = [const_int(extent) for extent in buffer.shape]
+    if buffer.strides or not 0 < math.prod(n for n in shape if n is not None) < _MOST_ELEMENTS:
         return None
-    strides = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
+    strides = [_product(shape[dim + 1 :]) for dim in range(len(shape))]
     found: dict[int, Indices] = {}
     start: Linear | None = None
     for indices in accesses:
         total, inner = Linear(), []
         for index, stride in zip(indices, strides, strict=True):
             split = _split(index, outside, a)
-            if split is None:
+            if split is None or (stride is None and const_int(index) != 0):
                 return None
-            total.add(split[0], stride)
+            total.add(split[0], stride or 0)
             inner.append(split[1])
         if start is not None and _coefficients(start) != _coefficients(total):
             return None
@@ -133,10 +136,15 @@ def _parts(buffer: Buffer, accesses: Iterable[Indices], outside: frozenset[Var],
     if start is None:
         return None
     moves = [any(const_int(indices[dim]) != 0 for indices in found.values()) for dim in range(len(shape))]
-    new = tuple(const(n if moving else 0, "int64") for n, moving in zip(strides, moves, strict=True))
+    new = tuple(const(n if n is not None and moving else 0, "int64") for n, moving in zip(strides, moves, strict=True))
     part = dataclasses.replace(buffer, shape=(const(1, "int64"),) * len(shape), strides=new)
     begin = a.simplify(mul(start.build("int64"), item_bytes(buffer.dtype)))
     return _Parts(part, begin, found)
+
+
+def _product(extents: Sequence[int | None]) -> int | None:
+    """The product of extents; None where one is a symbol."""
+    return None if None in extents else math.prod(n for n in extents if n is not None)
 
 
 def _coefficients(x: Linear) -> dict[Hashable, int]:

@@ -1,10 +1,12 @@
 """Tiles lose the sizes that are not their own."""
 
+from dataclasses import replace
+
 from autosched.codegen.cpu.open_sizes import open_sizes
 from autosched.ir.node import preorder
 from autosched.ir.structural import structural_key
 from autosched.tir import BufferStore, Var, floordiv
-from autosched.tir.expr import const_int
+from autosched.tir.expr import const, const_int
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import For, SeqStmt
 from tests.codegen.programs import buffer, loop
@@ -43,6 +45,29 @@ def test_loops_of_a_window_and_over_the_channels_of_a_block_keep_their_sizes():
     made = opened(stmt, x, c)
     assert made.values == ()
     assert [const_int(x.extent) for x in preorder(made.stmt) if isinstance(x, For)] == [3, 16]
+
+
+def images(batch, channel):
+    """Sums over an image of a batch, of which so many channels come with the call."""
+    channels = Var("channels", "int64")
+    x, c = (replace(b, shape=(b.shape[0], channels, *b.shape[2:])) for b in (buffer(n, batch, 1, 5, 16) for n in "XC"))
+
+    def add(r, v):
+        return BufferStore(c, c[channel, ROW, 0, v] + x[channel, ROW, r, v], (channel, ROW, const(0), v))
+
+    return opened(loop("r", 5, lambda r: loop("v", 16, lambda v: add(r, v), "vectorized")), x, c)
+
+
+def test_a_buffer_of_symbols_begins_where_no_stride_depends_on_them():
+    made = images(1, const(0))
+    assert [str(start) for start in made.starts] == ["row * 320", "row * 320"]
+    assert ROW not in {x for x in preorder(made.stmt) if isinstance(x, Var)}
+
+
+def test_a_buffer_of_symbols_stays_whole_where_a_stride_depends_on_them():
+    made = images(4, PANEL)
+    assert [str(start) for start in made.starts] == ["0", "0"]
+    assert all(b.strides == () for b in made.buffers)
 
 
 def test_a_buffer_stays_whole_where_a_place_is_not_a_sum():
