@@ -12,6 +12,7 @@ from autosched import relax
 from autosched.codegen import counters
 from autosched.relax.block_builder import BlockBuilder
 from autosched.runtime.dynamic import DynamicExecutable
+from autosched.templates.cpu.attention_sized import FEW_KEYS
 from autosched.tir.expr import Var
 from tests.spread import spread
 
@@ -145,6 +146,17 @@ def test_embeddings_of_tokens_with_their_positions() -> None:
         np.testing.assert_allclose(made(tokens, places).numpy(), table[tokens] + places, rtol=1e-6)
 
 
+def test_attention_of_few_keys_computes_no_whole_tiles() -> None:
+    made = built([(B, S, 2, 64)], lambda e, x: e(NN.attention(x, x, x)))
+    (source,) = (k.source for k in made.kernels.values() if "attention" in k.source)
+    assert source.count(f"if s <= {FEW_KEYS}:") == 1
+    rng = np.random.default_rng(0)
+    for n in range(1, 2 * FEW_KEYS):
+        x = rng.standard_normal((3, n, 2, 64)).astype("float32")
+        expected = attended(*[x.astype("float64").transpose(0, 2, 1, 3)] * 3).transpose(0, 2, 1, 3)
+        np.testing.assert_allclose(made(x).numpy(), expected, rtol=2e-5, atol=2e-6, err_msg=str(n))
+
+
 def test_products_of_attention_test_no_length_in_their_loops() -> None:
     made = built([(B, S, 2, 8)], lambda e, x: e(NN.attention(x, x, x)))
     (source,) = (k.source for k in made.kernels.values() if "attention" in k.source)
@@ -153,4 +165,6 @@ def test_products_of_attention_test_no_length_in_their_loops() -> None:
         updates = [n for n, line in enumerate(lines) if line.count(f"{name}[") == 2]
         assert updates, name
         for at in updates:
-            assert all("# " in line and "for ax" in line for line in lines[at - 3 : at]), "\n".join(lines[at - 3 : at])
+            assert all("# " in line and " if " not in line for line in lines[at - 3 : at + 1]), "\n".join(
+                lines[at - 3 : at + 1]
+            )
