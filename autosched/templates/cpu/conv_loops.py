@@ -35,7 +35,7 @@ def schedule_tiles(
     n, *panels, oh, ow, ob = loops
     height, width = image
     count = -(-width // config["ow_tile"]) if height == 1 else -(-height // config["oh_tile"])
-    per_chunk = min(config["chunk"], count)
+    per_chunk = -(-count // -(-count // config["chunk"]))  # of 14 tiles in chunks of 8, two chunks of 7
     if height == 1:
         oh_tile, oh_in = sch.split(oh, [None, 1])
         chunk, ow_tile, ow_in = sch.split(ow, [None, per_chunk, config["ow_tile"]])
