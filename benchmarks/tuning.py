@@ -42,7 +42,7 @@ from benchmarks.peers import save
 PEERS = ("onnxruntime", "openvino")
 POINTS_MIN = (0.25, 0.5, 1.0, 2.0, 5.0)  # of the curve, besides the beginning and the end
 SLOWER = 0.01  # a kernel may be measured so much slower than its default by chance
-BARS = {"dense 128x784x256": 5.0, "conv 3x3 56x56x64": 3.0}
+BARS = {"dense 128x784x256": 20.0, "conv 3x3 56x56x64": 10.0}
 PEER_BAR, MINUTE_BAR = 0.55, 0.60
 
 

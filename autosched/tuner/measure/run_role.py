@@ -249,7 +249,7 @@ def interleave(
     There are `rounds` of them, fewer where they take longer than 2 s, and of a kernel that is surely behind the first.
     """
     start = time.perf_counter()
-    numbers = [calls_per_repeat(kernel.run, options.repeat_s) for kernel in kernels]
+    numbers = [calls_per_repeat(kernel.run, options.round_s) for kernel in kernels]
     times: list[list[float]] = [[] for _ in kernels]
 
     behind: set[int] = set()

@@ -25,7 +25,7 @@ from autosched.tuner.measure.reference import Reference
 from autosched.tuner.measure.run_role import COMPARISONS, NATIVE, Entry, Interleave, Run, RunRole
 
 TARGET = Target("nvidia/nvidia-h200")
-OPTIONS = MeasureOptions(repeat_s=1e-4, budget_s=0.02, min_repeats=3)
+OPTIONS = MeasureOptions(repeat_s=1e-4, round_s=1e-4, budget_s=0.02, min_repeats=3)
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ class Counted:
 
 @pytest.mark.parametrize("cache", ["warm", "cold"])
 def test_a_right_candidate_has_times(kernels: dict[str, Any], cache: Any, compared: Any) -> None:
-    options = MeasureOptions(repeat_s=1e-4, budget_s=0.02, min_repeats=3, cache=cache)
+    options = MeasureOptions(repeat_s=1e-4, round_s=1e-4, budget_s=0.02, min_repeats=3, cache=cache)
     found = role(compared).do(Run(Entry(kernels["right"], (), 1), "task", options))
     assert found.status is Status.OK and found.median_s > 0 and found.how["cache"] == cache
 

@@ -14,7 +14,7 @@ from autosched.tuner.measure import run_role
 from autosched.tuner.measure.base import CandidateError, MeasureOptions
 from autosched.tuner.measure.run_role import Entry, Interleave, Run, RunRole, interleave
 
-OPTIONS = MeasureOptions(repeat_s=1e-5, budget_s=1e-3)
+OPTIONS = MeasureOptions(repeat_s=1e-5, round_s=1e-5, budget_s=1e-3)
 
 
 class Loaded:
