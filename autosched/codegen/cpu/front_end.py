@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from llvmlite import ir
 
 from autosched.codegen.cpu.division import signed_division
+from autosched.codegen.cpu.line_builder import LineBuilder
 from autosched.codegen.cpu.types import I1, I64, VOID
 from autosched.errors import CodegenError
 
@@ -100,8 +101,8 @@ class _Body:
 
     def __init__(self, owner: Compiler, function: ir.Function, definition: ast.FunctionDef):
         self.owner, self.function, self.definition = owner, function, definition
-        self.entry = ir.IRBuilder(function.append_basic_block("entry"))
-        self.builder = ir.IRBuilder(function.append_basic_block("body"))
+        self.entry = LineBuilder(function.append_basic_block("entry"))
+        self.builder = LineBuilder(function.append_basic_block("body"))
         self.slots: dict[str, ir.Value] = {}
         self.loops: list[_Loop] = []
 

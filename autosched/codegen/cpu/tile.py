@@ -18,6 +18,7 @@ from autosched.codegen.cpu.cut import work
 from autosched.codegen.cpu.dot import emit_pairs, pair_factors
 from autosched.codegen.cpu.emitter import Guards
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
+from autosched.codegen.cpu.line_builder import LineBuilder
 from autosched.codegen.cpu.math import FUNCTIONS
 from autosched.codegen.cpu.prefetch import emit_prefetches
 from autosched.codegen.cpu.transpose import emit_pair_store, emit_squares, pair_store, square_lanes
@@ -128,10 +129,10 @@ def _emit_body(function: ir.Function, tile: Tile, isa: Isa, unmasked: frozenset[
     function.blocks.clear()
     entry = function.append_basic_block("entry")
     body = function.append_basic_block("body")
-    emitter = TileEmitter(ir.IRBuilder(body), isa, tile.analyzer)
+    emitter = TileEmitter(LineBuilder(body), isa, tile.analyzer)
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
     emitter.flat, emitter.divided, emitter.sums, emitter.slots, emitter.unmasked = {}, {}, {}, {}, unmasked
-    emitter.entry = ir.IRBuilder(entry)
+    emitter.entry = LineBuilder(entry)
     written = {n.buffer for n in preorder(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
     emitter.checks, emitter.guards, emitter.configured = tile.checks, tile.guards, tile.configured
