@@ -11,6 +11,7 @@ that would have nothing to do.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import signal
 import threading
@@ -98,7 +99,9 @@ class TuningRun:
     def _measure_options(self) -> MeasureOptions:
         weight_bytes = self.check.weight_bytes if self.check is not None else None
         threads, companions = self.tuning.threads, self.tuning.options.companions(self.tuning.threads)
-        return MeasureOptions(threads, self.tuning.cache, weight_bytes, companions=companions)
+        options = MeasureOptions(threads, self.tuning.cache, weight_bytes, companions=companions)
+        # Repeats on a GPU stay as long as they were: how exact shorter ones are has been measured on a CPU alone.
+        return options if self.tuning.target.is_cpu else dataclasses.replace(options, repeat_s=options.round_s)
 
     def _search(self, measurer: Measurer) -> Stop | None:
         """Take turns until there are no more; None if the user has enough."""
