@@ -47,6 +47,10 @@ def apply_function(emitter: Emitter, op: str, args: list[ir.Value]) -> ir.Value:
     kind = args[0].type
     if op in _LLVM:
         return call_intrinsic(emitter.builder, f"llvm.{_LLVM[op]}.{suffix(kind)}", kind, args)
+    if op in vector_math.CIRCULAR and (not emitter.isa.has_fma or not isinstance(element_of(kind), ir.FloatType)):
+        return _lane_by_lane(emitter, op, args, lanes)
+    if op in vector_math.CIRCULAR:
+        return _circular(emitter, op, args, lanes)
     if op in vector_math.FUNCTIONS and isinstance(element_of(kind), ir.FloatType):
         return vector_math.call(emitter.builder, op, args[0], emitter.isa.has_fma)
     if op == "rsqrt":
@@ -112,6 +116,33 @@ def _each_lane(b: ir.IRBuilder, name: str, args: list[ir.Value], lanes: int) -> 
     return result
 
 
+def _circular(emitter: Emitter, op: str, args: list[ir.Value], lanes: int) -> ir.Value:
+    """The sine or cosine of float32; libm is called where a lane is large, infinite or NaN, and counts there alone."""
+    b, kind = emitter.builder, args[0].type
+    size = call_intrinsic(b, f"llvm.fabs.{suffix(kind)}", kind, args)
+    is_near = b.fcmp_ordered("<", size, constant(kind, vector_math.CIRCULAR_LIMIT))
+    near = vector_math.call(b, op, args[0], has_fma=True)
+    slow, after = (b.function.append_basic_block(f"{op}.{n}") for n in ("libm", "end"))
+    quick_end = b.block
+    b.cbranch(_in_all_lanes(b, is_near, lanes), after, slow)
+    b.position_at_end(slow)
+    far = b.select(is_near, near, _lane_by_lane(emitter, op, args, lanes))
+    slow_end = b.block
+    b.branch(after)
+    b.position_at_end(after)
+    result = b.phi(kind)
+    result.add_incoming(near, quick_end)
+    result.add_incoming(far, slow_end)
+    return result
+
+
+def _in_all_lanes(b: ir.IRBuilder, holds: ir.Value, lanes: int) -> ir.Value:
+    if lanes == 1:
+        return holds
+    bits = ir.IntType(lanes)
+    return b.icmp_unsigned("==", b.bitcast(holds, bits), bits((1 << lanes) - 1))
+
+
 def _remainder(emitter: Emitter, args: list[ir.Value], lanes: int) -> ir.Value:
     """The exact remainder, with the dividend's sign, as C's fmod has it.
 
@@ -121,10 +152,7 @@ def _remainder(emitter: Emitter, args: list[ir.Value], lanes: int) -> ir.Value:
     x, y = (emitter.apply("fabs", [a]) for a in args)
     quotient = b.fdiv(x, y)
     exact = constant(kind, float(2**23 if isinstance(element_of(kind), ir.FloatType) else 2**52))
-    small = b.fcmp_ordered("<", quotient, exact)
-    if lanes > 1:
-        bits = ir.IntType(lanes)
-        small = b.icmp_unsigned("==", b.bitcast(small, bits), bits((1 << lanes) - 1))
+    small = _in_all_lanes(b, b.fcmp_ordered("<", quotient, exact), lanes)
     quick, slow, after = (b.function.append_basic_block(f"remainder.{n}") for n in ("quick", "libm", "end"))
     b.cbranch(small, quick, slow)
     b.position_at_end(quick)

@@ -1,12 +1,13 @@
-"""exp, log, tanh, sigmoid, erf and normcdf of float32 vectors, as LLVM functions inlined where they are called.
+"""exp, log, tanh, sigmoid, erf, normcdf, sin, cos of float32 vectors, as LLVM functions inlined where they are called.
 
-Each reduces its argument to a small range and evaluates a polynomial there; all are right at overflow, underflow,
-infinities and NaN. Sources: the single-precision functions of S. Moshier's Cephes
-(log, tanh; exp's reduction) and N. Juffa's erff; the other polynomials are fits of our own.
+Each reduces its argument to a small range and evaluates a polynomial there; all but sin and cos, which serve arguments
+below `CIRCULAR_LIMIT`, are right at overflow, underflow, infinities and NaN. Sources: the single-precision functions of
+S. Moshier's Cephes (log, tanh, sin, cos; exp's reduction) and N. Juffa's erff; other polynomials are fits of our own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,10 @@ from autosched.codegen.cpu.types import I32, call_intrinsic, constant, lanes_of,
 EXP_BELOW = "exp_below"  # the exponential of numbers that are at most 0
 _LOG2E = 1.44269504088896341
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4  # ln 2 in two parts; multiples of the first are exact
+# pi / 2 in three parts. A product of the first with a whole number below 2**17, taken off a number that is as large, is
+# exact where multiply and add are fused.
+_HALF_PI = 1.57079637050628662, -4.37113882867379e-8, -1.71512449e-15
+CIRCULAR_LIMIT = 1e5
 _SIGN = -0x80000000
 _EXPONENT = -0x00800000  # the sign and exponent bits
 _BIAS = 127  # of float32 exponents
@@ -199,9 +204,39 @@ def _normcdf(m: _Maker, x: ir.Value) -> ir.Value:
     return b.select(b.fcmp_ordered("<", x, m.number(0.0)), tail, b.fsub(m.number(1.0), tail))
 
 
+def _sin(m: _Maker, x: ir.Value) -> ir.Value:
+    return _circular(m, x, 0)
+
+
+def _cos(m: _Maker, x: ir.Value) -> ir.Value:
+    return _circular(m, x, 1)
+
+
+def _circular(m: _Maker, x: ir.Value, quarters: int) -> ir.Value:
+    """sin(x + quarters * pi / 2) for |x| < CIRCULAR_LIMIT, where multiply and add are fused; -0.0 stays -0.0."""
+    b = m.builder
+    shifted = m.fma(x, m.number(2 / math.pi), m.number(_ROUND))
+    n = b.fneg(b.fsub(shifted, m.number(_ROUND)))
+    r = x
+    for part in _HALF_PI:
+        r = m.fma(n, m.number(part), r)
+    z = b.fmul(r, r)
+    sine = m.polynomial(z, (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1))
+    sine = m.fma(b.fmul(sine, z), r, r)
+    cosine = m.polynomial(z, (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2))
+    cosine = m.fma(b.fmul(cosine, z), z, m.fma(z, m.number(-0.5), m.number(1.0)))
+    quarter = b.add(m.bits(shifted), constant(m.integer, quarters))
+    is_odd = b.icmp_signed("!=", b.and_(quarter, constant(m.integer, 1)), constant(m.integer, 0))
+    sign = b.shl(b.and_(quarter, constant(m.integer, 2)), constant(m.integer, 30))
+    result = b.xor(m.bits(b.select(is_odd, cosine, sine)), sign)
+    zero = b.fcmp_ordered("==", x, m.number(0.0))
+    return b.select(zero, x, m.floats(result)) if quarters == 0 else m.floats(result)
+
+
+CIRCULAR = ("sin", "cos")
 FUNCTIONS: dict[str, Callable[[_Maker, ir.Value], ir.Value]] = {
     "exp": _exp, EXP_BELOW: _exp_below, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "erf": _erf,
-    "normcdf": _normcdf,
+    "normcdf": _normcdf, "sin": _sin, "cos": _cos,
 }  # fmt: skip
 
 

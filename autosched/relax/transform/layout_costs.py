@@ -36,6 +36,7 @@ FLOPS_PER_NS = 70.0
 TILE_OPS_PER_NS, BYTE_OPS_PER_NS = 12 * FLOPS_PER_NS, 4 * FLOPS_PER_NS
 AFTER_TILE_NS, AFTER_BYTE_NS = 0.3, 0.22
 DEPTHWISE_NS = 0.012  # an element of the window: 112x112x32, 3x3 45 us
+PLAIN_GROUPED = 0.35  # more in plain layout: 512 channels of 14x14 in 32 groups 158 us, in blocks 122 (Zen 5)
 PLAIN_DEPTHWISE_NS = 0.2  # more for a result in plain layout with stride 1; above, windows are gathered as in pools
 POOL_NS = 0.03  # an element of the window in blocks: 3x3 over 56x56x64 67 us
 PLAIN_POOL_NS = (0.09, 0.31)  # with stride 1 (3x3 over 28x28x192 125 us), above (3x3 over 56x56x64 563 us)
@@ -124,7 +125,7 @@ class LayoutCosts:
         strided = call.attrs["strides"] != (1, 1)
         each = kh * kw * max(DEPTHWISE_NS, 2 * per_group / FLOPS_PER_NS if per_group > 1 else 0.0)
         small = SMALL_CHANGE_NS / CHANGE_NS if w < 2 * self.smallest else 1.0
-        plain = PLAIN_DEPTHWISE_NS * small if per_group == 1 else 0.0
+        plain = PLAIN_DEPTHWISE_NS * small if per_group == 1 else PLAIN_GROUPED * each
         if strided:
             plain = PLAIN_POOL_NS[1] * kh * kw * per_group
         return points * (each + (0.0 if result else plain)) + CALL_NS

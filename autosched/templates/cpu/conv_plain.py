@@ -85,7 +85,7 @@ class PlainConv2d:
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         s, lanes = anchor.sizes, target.lanes("float32")
-        tile = choose_tile(min(s["O"], 8), min(-(-s["OW"] // lanes), 6), s["I"] * s["KH"] * s["KW"], target)
+        tile = choose_tile(s["O"], min(-(-s["OW"] // lanes), 6), s["I"] * s["KH"] * s["KW"], target)
         tiles = -(-s["OW"] // (tile.vectors * lanes))
         chunk = 1
         while 2 * chunk <= min(tiles, 64) and s["N"] * s["G"] * s["OH"] * -(-tiles // (2 * chunk)) >= LEAST_TASKS:

@@ -101,9 +101,26 @@ def test_scalars_and_vectors_agree_to_the_bit(op):
     np.testing.assert_array_equal(evaluate(op, x, "cpu", "serial"), evaluate(op, x, "cpu", "vectorized"))
 
 
+@pytest.mark.parametrize("op, exact", [("sin", np.sin), ("cos", np.cos)])
+def test_sine_and_cosine(op, exact):
+    rng = np.random.default_rng(3)
+    quarters = np.arange(-60_000, 60_000, dtype="d") * (np.pi / 2)
+    near = [rng.uniform(-12, 12, 50_000), rng.uniform(-1e5, 1e5, 50_000), quarters]
+    x = np.concatenate([CORNERS, over_all_exponents(20), np.concatenate(near).astype("f")])
+    with np.errstate(all="ignore"):
+        y = evaluate(op, x, "cpu", "vectorized")
+        assert ulps(y, exact(x.astype("d"))) <= 2
+        assert ulps(evaluate(op, x[-999:], "llvm -mcpu=x86-64", "vectorized"), exact(x[-999:].astype("d"))) <= 1
+    some = np.concatenate([x[:600], x[-600:]])
+    np.testing.assert_array_equal(evaluate(op, some, "cpu", "serial"), np.concatenate([y[:600], y[-600:]]))
+    zeros = np.full(33, -0.0, "f")
+    assert np.signbit(evaluate("sin", zeros, "cpu", "vectorized")).all()
+    assert (evaluate("cos", zeros, "cpu", "vectorized") == 1).all()
+
+
 @pytest.mark.parametrize(
     "op, exact",
-    [("sqrt", np.sqrt), ("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("sin", np.sin), ("abs", abs)],
+    [("sqrt", np.sqrt), ("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("tan", np.tan), ("abs", abs)],
 )
 def test_functions_of_the_cpu_and_of_libm(op, exact):
     x = inputs(False)[18:]
