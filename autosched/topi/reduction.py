@@ -45,12 +45,12 @@ def full_index(
 
 
 def normal_axes(x: Tensor, axis: Axes | int | None) -> tuple[int, ...]:
-    """Axes as TVM's users give them: None for all, one number, negative ones from the end."""
+    """Axes in order, of what TVM's users give: None for all, one number, negative ones from the end, in any order."""
     given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
     for a in given:
         if not -x.ndim <= a < x.ndim:
             raise ShapeError(f"axis {a} of a tensor of {x.ndim} dimensions", where=f"tensor {x.name}")
-    return tuple(a % x.ndim for a in given)
+    return tuple(sorted(a % x.ndim for a in given))
 
 
 def reduce(

@@ -5,7 +5,8 @@
         total = combine over the lanes
         … further reductions and element-wise blocks of the same row …
 
-All blocks of a row run while the row is in the cache. Every reduction is split into lanes by `rfactor`.
+All blocks of a row run while the row is in the cache. Every reduction is split into lanes by `rfactor`. Few long rows
+that are only reduced are cut into pieces for the threads, whose results are combined in the end.
 """
 
 from __future__ import annotations
@@ -16,17 +17,16 @@ from collections.abc import Mapping, Sequence
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.classify import (
-    blocks_of,
-    extents,
-    is_reduction,
-)  # fmt: skip
+from autosched.templates.classify import blocks_of, extents, is_reduction, reduced, spatial
+from autosched.templates.cpu.elementwise import schedule_nest
 from autosched.templates.cpu.powers import bound_powers
-from autosched.templates.row_blocks import Rows, inline_cheap, is_costly, match_rows_of_one_result
+from autosched.templates.row_blocks import Rows, contiguous_axes, inline_cheap, is_costly, match_rows_of_one_result
 from autosched.tir import REDUCE, Block, Buffer, BufferStore, LoopKind, PrimFunc, as_int
 from autosched.tir.functor import loads
 from autosched.tir.schedule import LoopRV, Schedule
 
+PIECE_ELEMENTS = 16384  # of a row, at least: a microsecond
+MOST_PIECES = 16  # of all rows together, about: enough for threads to share
 # Rows that run together and their vectors. Softmax of rows of 128: 112 us alone, 99 in fours, 105 in sixteens (Zen 3).
 # On a Zen 5 rows of 197 take 71 us alone and 37 in fours, rows of 49 71 alone, 52 in fours and 47 in eights.
 MOST_TOGETHER, MANY, VECTORS = 8, 4, 64
@@ -38,7 +38,7 @@ class RowReduction:
     name = "rows"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        return match_rows_of_one_result(func)
+        return match_rows_of_one_result(func, several=True)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         values = {**anchor.sizes, "lanes": target.lanes("float32")}
@@ -60,8 +60,25 @@ class RowReduction:
         sch = Schedule(func)
         inline_cheap(sch, rows.blocks)
         blocks = blocks_of(sch.func)
-        last = blocks[-1]
-        loops = sch.get_loops(last.name_hint)
+        pieces, width = _pieces(anchor.sizes, blocks), config["width"]
+        if pieces > 1:
+            _reduce_in_pieces(sch, blocks, pieces, width)
+        elif not rows.row_axes:
+            for block in blocks:
+                if is_reduction(block):
+                    vectorize_block(sch, block, width, 0, 0)
+                else:
+                    schedule_nest(sch, block, width, target.lanes("float32"), True)
+        else:
+            self._schedule_rows(sch, anchor, blocks, config)
+        if rows.row_axes and pieces < 2 and 4 * math.prod(anchor.sizes.values()) > target.cache.l2_bytes / 2:
+            _prefetch_next_row(sch, blocks, func.buffers)
+        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+
+    def _schedule_rows(self, sch: Schedule, anchor: Anchor, blocks: Sequence[Block], config: Config) -> None:
+        """All blocks row by row."""
+        rows: Rows = anchor.details
+        loops = sch.get_loops(blocks[-1].name_hint)
         row = sch.fuse(*loops[: rows.row_axes]) if rows.row_axes > 1 else loops[0]
         together = _whole(min(config["together"], anchor.sizes["rows"]), rows)
         if together > 1:
@@ -70,10 +87,31 @@ class RowReduction:
         for block in reversed(blocks[:-1]):
             sch.compute_at(block.name_hint, row)
         for block in blocks:
-            vectorize_block(sch, block, config["width"])
-        if 4 * math.prod(anchor.sizes.values()) > target.cache.l2_bytes / 2:
-            _prefetch_next_row(sch, blocks, func.buffers)
-        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+            vectorize_block(sch, block, config["width"], row_axes=rows.row_axes)
+
+
+def _pieces(sizes: Mapping[str, int], blocks: Sequence[Block]) -> int:
+    """Pieces that each row is cut into: 1 but for few long rows of which one reduction alone goes along all."""
+    if not is_reduction(blocks[0]) or contiguous_axes(blocks[0], axes := len(reduced(blocks[0]))) < axes:
+        return 1
+    if any(is_reduction(b) or math.prod(extents(b.iter_vars)) != sizes["rows"] for b in blocks[1:]):
+        return 1
+    return min(sizes["length"] // PIECE_ELEMENTS, MOST_PIECES // sizes["rows"])
+
+
+def _reduce_in_pieces(sch: Schedule, blocks: Sequence[Block], pieces: int, width: int) -> None:
+    """Reduce pieces of rows side by side, in lanes; then their results, and what hangs on them."""
+    name, axes = blocks[0].name_hint, len(spatial(blocks[0]))
+    loops = list(sch.get_loops(name))
+    whole = sch.fuse(*loops[axes:]) if len(loops) > axes + 1 else loops[axes]
+    piece, inner = sch.split(whole, [pieces, None])
+    sch.reorder(piece, *loops[:axes], inner)
+    partial = sch.rfactor(piece, 0)
+    outer = sch.get_loops(partial)[: axes + 1]
+    sch.parallel(sch.fuse(*outer) if axes else outer[0])
+    lanes = sch.rfactor(_split_inner(sch, sch.get_loops(partial)[-1], width), 0)
+    sch.set_scope(lanes, 0, "local")
+    sch.vectorize(sch.get_loops(lanes)[-1])
 
 
 def _together(rows: Rows, sizes: Mapping[str, int], lanes: int) -> int:
@@ -116,9 +154,16 @@ def _prefetch_next_row(sch: Schedule, blocks: tuple[Block, ...], arguments: Sequ
             sch.annotate(step, "prefetch", ahead)
 
 
-def vectorize_block(sch: Schedule, block: Block, width: int) -> None:
+def vectorize_block(sch: Schedule, block: Block, width: int, row_loops: int = 1, row_axes: int | None = None) -> None:
+    """The innermost axis of a block in vectors, of a reduction in lanes.
+
+    row_loops  how many of its loops run over rows
+    row_axes   how many of its axes count rows; contiguous ones behind them become one
+    """
     name = block.name_hint
-    inner = sch.get_loops(name)[1:]
+    inner = list(sch.get_loops(name)[row_loops:])
+    if row_axes is not None:
+        inner = _flat_loops(sch, block, inner, row_axes)
     if not inner:
         return
     loop = inner[-1]
@@ -133,6 +178,14 @@ def vectorize_block(sch: Schedule, block: Block, width: int) -> None:
     partial = sch.rfactor(lanes, 0)
     sch.set_scope(partial, 0, "local")
     sch.vectorize(sch.get_loops(partial)[-1])
+
+
+def _flat_loops(sch: Schedule, block: Block, inner: list[LoopRV], row_axes: int) -> list[LoopRV]:
+    """The loops of a block in its rows, with those along contiguous elements as one."""
+    count = contiguous_axes(block, min(len(inner), len(block.iter_vars) - row_axes))
+    if count < 2:
+        return inner
+    return [*inner[:-count], sch.fuse(*inner[-count:])]
 
 
 def _split_inner(sch: Schedule, loop: LoopRV, width: int) -> LoopRV:

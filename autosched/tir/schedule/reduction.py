@@ -115,9 +115,14 @@ def identity_of(kind: type, dtype: str) -> PrimExpr:
 
 
 def _reducer(tree: Tree, name: str) -> tuple[type[E.BinaryOp], PrimExpr, BufferStore]:
-    """(combination, combined value, store) of a reduction block's update. Raises unless it is a known reducer."""
+    """(combination, combined value, store) of a reduction block's update. Raises unless it is a known reducer.
+
+    The update may stand under a condition, as that of a partial result does.
+    """
     block = tree.block(name)
     store, init = block.body, block.init
+    if isinstance(store, IfThenElse) and store.else_case is None:
+        store = store.then_case
     if (
         isinstance(store, BufferStore)
         and isinstance(init, BufferStore)
@@ -216,14 +221,15 @@ def _partial_block(
     """The block of partial results: the loop becomes spatial, loops that share its variable's binding bind
     themselves."""
     block = realize.block
-    touched = {
-        iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if loop.loop_var in free_vars(v)
-    }
-    together = {
-        x for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.var in touched for x in free_vars(v)
-    }
-    together.add(loop.loop_var)
-    for iv, v in zip(block.iter_vars, realize.iter_values, strict=True):
+    bound = list(zip(block.iter_vars, realize.iter_values, strict=True))
+    touched = {iv.var for iv, v in bound if loop.loop_var in free_vars(v)}
+    together = {loop.loop_var, *(x for iv, v in bound if iv.var in touched for x in free_vars(v))}
+    while more := [
+        (iv, v) for iv, v in bound if iv.var not in touched and iv.kind == REDUCE and together & free_vars(v)
+    ]:
+        touched |= {iv.var for iv, _ in more}  # axes that were fused, of which the loop moves the last alone
+        together |= {x for _, v in more for x in free_vars(v)}
+    for iv, v in bound:
         if iv.var not in touched and together & free_vars(v):
             raise ScheduleError(
                 f"rfactor: the binding of '{iv.var.name}' shares a loop with the reduction",
@@ -240,7 +246,7 @@ def _partial_block(
             iter_vars.append(IterVar(Range(x.start, x.extent), v, SPATIAL if x is loop else REDUCE))
             values.append(x.loop_var)
             analyzer.bounds[v] = analyzer.bounds[x.loop_var]
-    rest = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.var not in touched]
+    rest = [(iv, v) for iv, v in bound if iv.var not in touched]
     renamed: dict[Var, PrimExpr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv, _ in rest}
     for iv, v in rest:
         var = renamed[iv.var]
@@ -249,10 +255,12 @@ def _partial_block(
         values.append(v)
         analyzer.bind(var, iv.dom)
     inner = dict(renamed)
-    for iv, v in zip(block.iter_vars, realize.iter_values, strict=True):
+    for iv, v in bound:
         if iv.var in touched:
             inner[iv.var] = analyzer.simplify(substitute(v, own))
     predicate, around, guards = _predicates(tree, realize, loops, loop, own, analyzer)
+    if isinstance(block.body, IfThenElse):
+        around.append(substitute(block.body.condition, inner))
     at = tuple(substitute(i, inner) for i in store.indices)
     step = own[loop.loop_var]
     place = (*at[:axis], step, *at[axis:])

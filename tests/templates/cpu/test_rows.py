@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -54,3 +55,72 @@ def test_rows_that_are_no_whole_groups(shape) -> None:
     built(autosched.nd.array(given), out)
     power = np.exp(given.astype("float64") - given.max(-1, keepdims=True))
     np.testing.assert_allclose(out.numpy(), power / power.sum(-1, keepdims=True), rtol=1e-6)
+
+
+def _check(shape: tuple[int, ...], dtype: str, compute: Callable, reference: Callable) -> None:
+    """Compare a function of the template with NumPy's in float64, on one thread and on two."""
+    x = te.placeholder(shape, dtype, name="x")
+    func = te.create_prim_func([x, compute(x)])
+    assert default_config(func, Target("cpu")).template == "rows"
+    values = np.random.default_rng(0).uniform(-2, 3, shape).astype(dtype)
+    expected = np.asarray(reference(values.astype("float64")))
+    for threads in (1, 2):
+        out = np.empty(expected.shape, dtype)
+        autosched.build(func, threads=threads)(values, out)
+        np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "keepdims", "dtype"),
+    [
+        ((33, 17), (0, 1), True, "float32"), ((32, 64), (0, 1), False, "int32"), ((103,), 0, False, "float64"),
+        ((3, 5, 7, 9), (2, 3), True, "float32"), ((3, 5, 7, 9), (-1, 0), False, "int64"),
+        ((4, 1, 30), (1, 2), True, "float32"),
+        ((1, 1), (0, 1), True, "float32"), ((3, 5, 7, 9), (0, 2, 3), True, "float32"),
+        ((2, 3, 4, 5), None, False, "float32"),
+    ],
+)  # fmt: skip
+def test_several_axes_are_one(shape, axis, keepdims, dtype) -> None:
+    _check(shape, dtype, lambda x: topi.sum(x, axis, keepdims), lambda x: x.sum(axis, keepdims=keepdims))
+
+
+@pytest.mark.parametrize("axes", [(2, 3), (0, 2, 3)])
+def test_variance_over_several_axes(axes) -> None:
+    _check((3, 2, 5, 9), "float32", lambda x: topi.variance(x, axes, True), lambda x: x.var(axes, keepdims=True))
+
+
+def test_what_hangs_on_rows_of_several_axes() -> None:
+    def normalised(x, mean, std):
+        return (x - mean) / std
+
+    _check(
+        (3, 2, 5, 9), "float32",
+        lambda x: topi.divide(topi.subtract(x, topi.mean(x, (2, 3), True)), topi.sqrt(topi.variance(x, (2, 3), True))),
+        lambda x: normalised(x, x.mean((2, 3), keepdims=True), x.std((2, 3), keepdims=True)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("reduce", ["sum", "max", "min"])
+@pytest.mark.parametrize(("shape", "axis"), [((100003,), (0,)), ((2, 33, 1024), (1, 2)), ((256, 128), (0, 1))])
+def test_few_long_rows_are_cut_into_pieces(shape, axis, reduce) -> None:
+    _check(
+        shape,
+        "float32",
+        lambda x: getattr(topi, reduce)(x, axis, True),
+        lambda x: getattr(x, reduce)(axis, keepdims=True),
+    )
+
+
+def test_pieces_keep_nan() -> None:
+    values = np.zeros((2, 40000), "float32")
+    values[1, 39999] = np.nan
+    x = te.placeholder(values.shape, name="x")
+    out = np.empty((2,), "float32")
+    autosched.build(te.create_prim_func([x, topi.max(x, 1, keep_nan=True)]), threads=2)(values, out)
+    np.testing.assert_array_equal(out, [0, np.nan])
+
+
+def test_softmax_of_one_row() -> None:
+    _check(
+        (1003,), "float32", lambda x: topi.nn.softmax(x, 0), lambda x: np.exp(x - x.max()) / np.exp(x - x.max()).sum()
+    )

@@ -132,6 +132,33 @@ def test_products_have_one_as_neutral_element() -> None:
     assert_same_result(func, sch.func)
 
 
+@pytest.mark.parametrize("lanes", [2, 3, 4])
+def test_fused_axes_of_which_the_lanes_move_the_last_alone(lanes: int) -> None:
+    """Lanes that divide the last axis leave the first to the loop around them, which the two share."""
+    x = te.placeholder((3, 8), name="X")
+    i, j = te.reduce_axis((0, 3), "i"), te.reduce_axis((0, 8), "j")
+    func = te.create_prim_func([x, te.compute((1,), lambda _: te.sum(x[i, j], axis=[i, j]), name="S")])
+    sch = Schedule(func)
+    fused = sch.fuse(*sch.get_loops("S")[1:])
+    sch.rfactor(sch.split(fused, [None, lanes])[1])
+    verify(sch.func)
+    assert_same_result(func, sch.func)
+
+
+@pytest.mark.parametrize(("pieces", "lanes"), [(2, 2), (3, 2), (4, 4), (5, 3)])
+def test_partial_results_in_pieces_and_these_in_lanes(pieces: int, lanes: int) -> None:
+    """Where pieces do not come out even, their update stands under a condition, which the lanes keep."""
+    x = te.placeholder((3, 7), name="X")
+    i, j = te.reduce_axis((0, 3), "i"), te.reduce_axis((0, 7), "j")
+    func = te.create_prim_func([x, te.compute((1,), lambda _: te.max(x[i, j], axis=[i, j]), name="M")])
+    sch = Schedule(func)
+    piece, _ = sch.split(sch.fuse(*sch.get_loops("M")[1:]), [pieces, None])
+    partial = sch.rfactor(piece)
+    sch.rfactor(sch.split(sch.get_loops(partial)[-1], [None, lanes])[1])
+    verify(sch.func)
+    assert_same_result(func, sch.func)
+
+
 def test_rfactor_refuses() -> None:
     sch = Schedule(matmul())
     i, _, k = sch.get_loops("C")
