@@ -270,9 +270,27 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         R.ConvolvePlanes, lambda: graph({"x": (1, 4, 3, 5, 5)}, lambda bb, x: op.nn.conv3d(x, W(4, 4, 1, 3, 3))),
         lacks("nn.conv3d"),
     ),
+    "ConvolveRows": (
+        lambda: Sequential([R.ConvolveRows(8), R.DeadCodeElimination()]),
+        lambda: graph(
+            {"x": (1, 4, 5, 8)},
+            lambda bb, x: op.permute_dims(
+                op.nn.conv2d(op.permute_dims(x, axes=(0, 3, 1, 2)), W(8, 1, 3, 3), groups=8), axes=(0, 2, 3, 1)
+            ),
+        ),
+        lacks("permute_dims"),
+    ),
     "ExpandConvolutions": (
         R.ExpandConvolutions, lambda: graph({"x": (1, 4, 9)}, lambda bb, x: op.nn.conv1d(x, W(4, 4, 3))),
         lacks("nn.conv1d"),
+    ),
+    "FindGelu": (
+        R.FindGelu,
+        lambda: graph({"x": (2, 3)}, lambda bb, x: op.multiply(
+            bb.emit(op.multiply(x, relax.const(0.5))),
+            bb.emit(op.add(bb.emit(op.erf(bb.emit(op.multiply(x, relax.const(0.5**0.5))))), relax.const(1.0))),
+        )),
+        has("nn.gelu"),
     ),
     "FlattenMeans": (
         R.FlattenMeans, lambda: graph({"x": (2, 6, 5, 7)}, lambda bb, x: op.mean(x, axis=(2, 3))), has("reshape"),

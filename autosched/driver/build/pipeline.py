@@ -18,10 +18,12 @@ from autosched.relax.transform import (
     CanonicalizeBindings,
     ChooseLayouts,
     ConvolvePlanes,
+    ConvolveRows,
     CopyOutputs,
     DeadCodeElimination,
     EliminateCommonSubexpr,
     ExpandConvolutions,
+    FindGelu,
     FlattenMeans,
     FlattenRows,
     FoldBatchnormToConv2D,
@@ -74,7 +76,10 @@ def graph_passes(
     choices = (partial(f, target) for f in (narrows_convolution, streams_bfloat16, narrows_attention))
     narrow: tuple[Pass, ...] = (NarrowProducts(*choices),) if precision == NARROW else ()
     blocks, change_weight = options.layout_blocks(layout_blocks(target)), options.change_percent / 100
-    layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle, tile_blocks(target), change_weight),) if blocks else ()
+    layouts: tuple[Pass, ...] = ()
+    if blocks:
+        images = ChooseLayouts(blocks, oracle, tile_blocks(target), change_weight)
+        layouts = ConvolveRows(min(blocks)), DeadCodeElimination(), images
     attention: tuple[Pass, ...] = (FuseAttention(), DeadCodeElimination()) if options.fuse_attention else ()
     halves = widened_dtypes(target)
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
@@ -90,7 +95,7 @@ def graph_passes(
     return (
         UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, *heads, ExpandConvolutions(), SliceInputs(),
         FoldConstant(),
-        RemoveIdentity(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
+        RemoveIdentity(), FindGelu(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
         FoldBatchnormToConv2D(), *planes, SplitConcats(), EliminateCommonSubexpr(),
         *attention, *narrow, *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(), *sums,

@@ -23,10 +23,12 @@ from autosched.relax.transform.combine_matmul import CombineParallelMatmul, comb
 from autosched.relax.transform.common_subexpr import EliminateCommonSubexpr, eliminate_common_subexpr
 from autosched.relax.transform.convert_layout import ConvertLayout, convert_layout
 from autosched.relax.transform.convolve_planes import ConvolvePlanes, convolve_planes
+from autosched.relax.transform.convolve_rows import ConvolveRows, convolve_rows
 from autosched.relax.transform.copy_outputs import CopyOutputs, copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination, dead_code_elimination
 from autosched.relax.transform.decompose import DecomposeOpsForInference, decompose_ops
 from autosched.relax.transform.expand_conv import ExpandConvolutions, expand_convolutions
+from autosched.relax.transform.find_gelu import FindGelu, find_gelu
 from autosched.relax.transform.flatten_means import FlattenMeans, flatten_means
 from autosched.relax.transform.flatten_rows import FlattenRows, flatten_rows
 from autosched.relax.transform.fold_constant import FoldConstant, fold_constant

@@ -34,6 +34,8 @@ from autosched.relax.transform.convert_layout import ConvertLayout as ConvertLay
 from autosched.relax.transform.convert_layout import convert_layout as convert_layout
 from autosched.relax.transform.convolve_planes import ConvolvePlanes as ConvolvePlanes
 from autosched.relax.transform.convolve_planes import convolve_planes as convolve_planes
+from autosched.relax.transform.convolve_rows import ConvolveRows as ConvolveRows
+from autosched.relax.transform.convolve_rows import convolve_rows as convolve_rows
 from autosched.relax.transform.copy_outputs import CopyOutputs as CopyOutputs
 from autosched.relax.transform.copy_outputs import copy_outputs as copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination as DeadCodeElimination
@@ -42,6 +44,8 @@ from autosched.relax.transform.decompose import DecomposeOpsForInference as Deco
 from autosched.relax.transform.decompose import decompose_ops as decompose_ops
 from autosched.relax.transform.expand_conv import ExpandConvolutions as ExpandConvolutions
 from autosched.relax.transform.expand_conv import expand_convolutions as expand_convolutions
+from autosched.relax.transform.find_gelu import FindGelu as FindGelu
+from autosched.relax.transform.find_gelu import find_gelu as find_gelu
 from autosched.relax.transform.flatten_means import FlattenMeans as FlattenMeans
 from autosched.relax.transform.flatten_means import flatten_means as flatten_means
 from autosched.relax.transform.flatten_rows import FlattenRows as FlattenRows

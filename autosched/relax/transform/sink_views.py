@@ -66,7 +66,7 @@ class _Sinker(Rewriter):
         new = self.sunk(call)
         if is_view(new) and isinstance(new.args[0], Var) and new.args[0] not in self.given:
             source = new.args[0]
-            self.sources[var] = (self.bound.get(source, len(self.bound)), source)
+            self.sources[var] = self.sources.get(source, (self.bound.get(source, len(self.bound)), source))
         self.bound[var] = len(self.bound)
         return new
 

@@ -107,3 +107,11 @@ def test_views_move_behind_choices_between_two_values():
         return op.where(op.greater(flat, relax.const(2.0)), flat, op.multiply(flat, W(2, 1)))
 
     assert _names(build, {"x": (2, 3, 4)}, SinkViews()) == ["exp", "greater", "multiply", "where", "reshape"]
+
+
+def test_views_of_views_move_behind_what_reads_the_last():
+    def build(bb, x):
+        wide = bb.emit(op.nn.relu(bb.emit(op.reshape(bb.emit(op.exp(x)), (4, 6)))))
+        return op.sigmoid(bb.emit(op.reshape(wide, (2, 12))))
+
+    assert _names(build, {"x": (2, 3, 4)}, SinkViews()) == ["exp", "nn.relu", "sigmoid", "reshape"]
