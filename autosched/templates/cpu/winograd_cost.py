@@ -6,6 +6,7 @@ The numbers are of the kind that the least-squares fit of a few dozen kernels gi
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -33,12 +34,19 @@ COLD_BYTES_PER_CYCLE, COLD_BYTES_PER_WIDE_CYCLE, COLD_BYTES_PER_MESH_CYCLE = 6, 
 MESHES = ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",
           "graniterapids")  # fmt: skip
 MANY_WEIGHTS = 2  # times the second cache: 0.6 MB of F(4) at 13x13x64 come as fast as elsewhere, 9.4 MB do not
+L2_SHARE = 0.9  # of the second-level cache, for transformed inputs and products
 L2_VECTOR_CYCLES = 2  # to bring a vector from the second-level cache, sustained
 APART = 0.4  # of the time to write transformed inputs to the third-level cache and read them again is not hidden
-MOST_BLOCKS = 512
-LEAST_TASKS = 8  # pieces of parallel work; with fewer blocks of tiles the channels are divided
+# What one core reads of inputs that another one has transformed: where they share no third-level cache it is less than
+# one (28x28x128 took as long on two such cores of a Zen 5 as on one), where they do about 8.
+SHARED_BYTES_PER_CYCLE = 4
+SHARED_WORTH = 0.05  # of one core's time, that it may cost to share less
+MOST_BLOCKS, MOST_ROWS = 512, 14
+LEAST_TASKS = 8  # pieces of parallel work that are enough for any number of threads
+FEW_TILES = LEAST_TASKS * MOST_ROWS  # fewer tiles may be as many blocks as there are threads
 LEAST_THREADS = 2  # that pieces are divided among evenly: what one core gets shall suit two, at no cost for one
 LEAST_ACCUMULATORS = 10  # with fewer, a step waits for the one before it now and then
+LEAST_WIDE_ACCUMULATORS = 12  # of 32 registers: 5x2 takes 1.03 of the time of 5x4 (28x28x128, Zen 5)
 LATENCY_CYCLES = 0.5
 DIRECT_EFFICIENCY = 0.93  # of the peak, where a register tile suits the image
 
@@ -139,15 +147,17 @@ def winograd_cycles(layer: Layer, plan: Plan, core: Core) -> float:
     missing = min(max(inner / (0.6 * caches.l1_bytes) - 1, 0.0), 1.0)
     stall = 0.25 * missing * plan.vectors * L2_VECTOR_CYCLES
 
+    least = LEAST_ACCUMULATORS if core.registers <= 16 else LEAST_WIDE_ACCUMULATORS
+
     def tile_cycles(rows: int) -> float:
-        latency = LATENCY_CYCLES if rows * plan.vectors < LEAST_ACCUMULATORS else 0.0
+        latency = LATENCY_CYCLES if rows * plan.vectors < least else 0.0
         step = cycles_per_step(rows, plan.vectors) + latency + stall
         return layer.channels * step + TILE_OVERHEAD + rows * plan.vectors
 
     products = sum(count * tile_cycles(rows) for rows, count in pieces(block, plan.rows))
     products *= size * blocks * chunks * plan.panels
     transforms = blocks * block * layer.transform_cycles(plan.m, lanes)
-    held, room = size * block * FLOAT_BYTES * (layer.channels + width * plan.panels), 0.9 * caches.l2_bytes
+    held, room = size * block * FLOAT_BYTES * (layer.channels + width * plan.panels), L2_SHARE * caches.l2_bytes
     beyond = min(max(held / room - 1, 0.0), 1.0)
     again = size * blocks * block * layer.channels * FLOAT_BYTES * chunks * plan.panels
     if plan.tasks == "channels":  # all inputs are transformed before anything reads them
@@ -173,16 +183,31 @@ def cold_bytes_per_cycle(core: Core, weight_bytes: int) -> int:
 
 
 def weight_cycles(weights: int, times: int, products: float, core: Core) -> float:
-    """Beyond computing: weights are cold when they come first, and from the third cache when they come again."""
+    """Beyond computing: weights are cold when they come first; they come again from the second cache, or the third."""
     first = weights * FLOAT_BYTES / cold_bytes_per_cycle(core, weights * FLOAT_BYTES)
-    again = (times - 1) * weights * FLOAT_BYTES / L3_BYTES_PER_CYCLE
+    is_near = weights * FLOAT_BYTES <= core.caches.l2_bytes * 5 / 8
+    again = (times - 1) * weights * FLOAT_BYTES / (L2_BYTES_PER_CYCLE if is_near else L3_BYTES_PER_CYCLE)
     return 0.25 * first + 0.3 * again + 0.75 * max(0.0, first + again - products)
 
 
-def plans(layer: Layer, m: int, core: Core) -> Iterator[Plan]:
-    """Tiles and blocks worth a thought."""
+def shared_cycles(layer: Layer, plan: Plan) -> float:
+    """For two threads, what reading each other's transformed inputs takes: with blocks of tiles each has its own."""
+    if plan.tasks == "tiles":
+        return 0.0
+    return layer.products(plan.m) * layer.tiles(plan.m) * layer.channels * FLOAT_BYTES / SHARED_BYTES_PER_CYCLE
+
+
+def _fits_l2(layer: Layer, plan: Plan, core: Core) -> bool:
+    """Whether a block's transformed inputs, and the products of a chunk, stay in the second-level cache."""
+    values = layer.channels + plan.vectors * core.lanes * plan.panels
+    held = layer.products(plan.m) * plan.block_tiles(layer.tiles(plan.m)) * values * FLOAT_BYTES
+    return held <= L2_SHARE * core.caches.l2_bytes
+
+
+def plans(layer: Layer, m: int, core: Core, threads: int = LEAST_TASKS) -> Iterator[Plan]:
+    """Tiles and blocks worth a thought; with fewer blocks than threads the channels are divided."""
     lanes, tiles = core.lanes, layer.tiles(m)
-    for rows, vectors in itertools.product(range(1, min(tiles, 14) + 1), range(1, 5)):
+    for rows, vectors in itertools.product(range(1, min(tiles, MOST_ROWS) + 1), range(1, 5)):
         if not fits(rows, vectors, core.registers, layer.is_whole) or (vectors - 1) * lanes >= layer.outputs:
             continue
         panels = next((p for p in (1, 2, 4, 8) if vectors * lanes * p % layer.block == 0), None)
@@ -191,7 +216,11 @@ def plans(layer: Layer, m: int, core: Core) -> Iterator[Plan]:
         row_tiles = -(-tiles // rows)
         for blocks in sorted({-(-row_tiles // r) for r in range(1, row_tiles + 1)} | {1}):
             if blocks <= MOST_BLOCKS:
-                yield Plan(m, rows, vectors, blocks, panels, "tiles" if blocks >= LEAST_TASKS else "channels")
+                plan = Plan(m, rows, vectors, blocks, panels, "tiles")
+                if blocks >= LEAST_TASKS or (tiles < FEW_TILES and blocks >= threads and _fits_l2(layer, plan, core)):
+                    yield plan
+                if blocks < LEAST_TASKS:
+                    yield Plan(m, rows, vectors, blocks, panels, "channels")
 
 
 def unevenness(n_tasks: int, threads: int) -> float:
@@ -205,6 +234,10 @@ def best_plan(layer: Layer, largest: int, target: Target) -> tuple[float, Plan]:
     largest  the tile sizes of the wanted accuracy are those up to it
     """
     threads, core = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS), Core.of(target)
-    worth = (p for m in (2, 4) if m <= largest for p in plans(layer, m, core))
+    worth = (p for m in (2, 4) if m <= largest for p in plans(layer, m, core, threads))
+
     found = [(winograd_cycles(layer, p, core), p) for p in worth]
-    return min(found, key=lambda x: x[0] * unevenness(x[1].n_tasks(layer, core.lanes), threads))
+    evened = [c * unevenness(p.n_tasks(layer, core.lanes), threads) for c, p in found]
+    limit = (1 + SHARED_WORTH) * min(evened)
+    shared = [c + shared_cycles(layer, p) if c <= limit else math.inf for c, (_, p) in zip(evened, found, strict=True)]
+    return found[shared.index(min(shared))]

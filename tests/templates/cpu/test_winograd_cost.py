@@ -12,6 +12,7 @@ from autosched.templates.cpu.winograd_cost import (
     Plan,
     best_plan,
     direct_cycles,
+    plans,
     unevenness,
     winograd_cycles,
 )
@@ -45,6 +46,19 @@ def test_the_default_divides_among_the_threads(layer: Layer, mcpu: str, cores: i
     cycles, plan = best_plan(layer, 4, cpu)
     assert cycles == winograd_cycles(layer, plan, Core.of(cpu))  # of one core: what is compared with other templates
     assert unevenness(plan.n_tasks(layer, cpu.lanes("float32")), cores) <= 1.04
+
+
+def test_two_threads_have_transformed_inputs_of_their_own_where_that_costs_one_little():
+    sizes = "-num-cores=2 -l1-bytes=49152 -l2-bytes=1048576 -l3-bytes=33554432"
+    cpu, few = Target(f"llvm -mcpu=x86-64-v4 {sizes}"), Layer(1, 128, 128, 28, 28, 16)
+    cycles, plan = best_plan(few, 4, cpu)
+    assert (plan.tasks, plan.blocks) == ("tiles", 2)
+    core = Core.of(cpu)
+    assert cycles <= 1.05 * min(winograd_cycles(few, p, core) for m in (2, 4) for p in plans(few, m, core))
+    many_weights = Layer(1, 256, 256, 14, 14, 16)
+    assert best_plan(many_weights, 4, cpu)[1].tasks == "channels"  # two blocks would read 9.4 MB twice
+    eight = Target(f"llvm -mcpu=x86-64-v4 {sizes.replace('cores=2', 'cores=8')}")
+    assert best_plan(few, 4, eight)[1].n_tasks(few, 16) >= LEAST_TASKS
 
 
 def test_one_core_gets_what_two_would():
