@@ -218,6 +218,16 @@ def test_images_of_other_sizes_and_reflected_borders_stay_in_the_region(channels
     assert _names(IMAGE, build) == ["layout_transform", *inner, "layout_transform"]
 
 
+@pytest.mark.parametrize(("channels", "is_plain"), [(19, False), (2, True)])
+def test_a_last_resize_gathers_pixels_of_few_channels_alone(channels, is_plain):
+    def build(bb, x):
+        scores = op.nn.conv2d(op.nn.relu(op.nn.conv2d(x, W(16, 16, 3, 3))), W(channels, 16, 1, 1))
+        return op.image.resize2d(scores, relax.ShapeExpr((24, 24)))
+
+    names = calls(_blocked(graph({"x": (1, 16, 8, 8)}, build), 16))
+    assert (names[-1] == "image.resize2d") is is_plain
+
+
 def test_channels_are_taken_from_plain_values():
     def build(bb, x):
         conv = bb.emit(op.nn.conv2d(x, W(16, 16, 1, 1)))
