@@ -29,20 +29,27 @@ def chain_around(func: PrimFunc, anchor: Block) -> Chain | None:
     blocks = blocks_of(func)
     at = next(i for i, b in enumerate(blocks) if b is anchor)
     after = blocks[at + 1 :]
-    if not all(is_injective(b) for b in after):
+    if consumers(anchor, after) != after:
         return None
-    written = anchor.writes[0].buffer
-    for block in after:
-        assert isinstance(block.body, BufferStore)
-        reads = [x for x in loads(block.body.value) if x.buffer is written]
-        if not reads or [*map(_extent, block.body.buffer.shape)] != [*map(_extent, written.shape)]:
-            return None
-        if any(not _same_indices(x.indices, block.body.indices) for x in reads):
-            return None
-        written = block.body.buffer
     if too_large_to_inline((*blocks[:at], anchor)) or too_large_to_inline(after):
         return None
     return Chain(blocks[:at], anchor, after)
+
+
+def consumers(anchor: Block, behind: tuple[Block, ...]) -> tuple[Block, ...]:
+    """The first of the blocks behind an anchor, as many as are element-wise over its domain, each on the one before."""
+    written = anchor.writes[0].buffer
+    for count, block in enumerate(behind):
+        if not is_injective(block):
+            return behind[:count]
+        assert isinstance(block.body, BufferStore), "what is injective stores"
+        reads = [x for x in loads(block.body.value) if x.buffer is written]
+        if not reads or [*map(_extent, block.body.buffer.shape)] != [*map(_extent, written.shape)]:
+            return behind[:count]
+        if any(not _same_indices(x.indices, block.body.indices) for x in reads):
+            return behind[:count]
+        written = block.body.buffer
+    return behind
 
 
 def _extent(size: PrimExpr) -> Hashable:

@@ -16,7 +16,7 @@ from autosched.space.union_space import union
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied, Estimates, Template
 from autosched.templates.thread_knob import split_threads
-from autosched.tir import PrimFunc
+from autosched.tir import Buffer, PrimFunc
 
 _registered: dict[str, tuple[Template, ...]] = {}  # by back end
 
@@ -135,6 +135,16 @@ def narrows_attention(target: Target, queries: int, keys: int) -> bool:
     """Whether attention of so many queries and keys is faster on bfloat16: its `narrows_attention`; on others: no."""
     find = getattr(_package(target.backend), "narrows_attention", None)
     return find is not None and bool(find(target, queries, keys))
+
+
+def joins_convolutions(target: Target, first: PrimFunc, second: PrimFunc, read: Buffer, always: bool = False) -> bool:
+    """Whether two convolutions are faster as one kernel: its `joins_convolutions`; on other back ends none are.
+
+    read    the second one's parameter that is the first one's result, which nobody else reads
+    always  whether they can be one kernel
+    """
+    find = getattr(_package(target.backend), "joins_convolutions", None)
+    return find is not None and bool(find(target, first, second, read, always))
 
 
 class PeakFunctions(Protocol):

@@ -57,6 +57,41 @@ def conv(
     return te.create_prim_func([data, weight, bias, relu(added)], "int64")
 
 
+def bottleneck(
+    n: int,
+    c: int,
+    size: tuple[int, int],
+    hidden: int,
+    kernel: int,
+    stride: int,
+    pads: tuple[int, int, int, int],
+    *,
+    block: int = 16,
+    dilation: int = 1,
+    act: Callable[[Tensor], Tensor] | None = relu,
+) -> PrimFunc:
+    """A 1x1 convolution with bias, `act`, a depthwise convolution with bias, relu."""
+    layout = f"NCHW{block}c"
+    data = te.placeholder((n, c // block, *size, block), name="data")
+    expand = te.placeholder((hidden, c, 1, 1), name="expand")
+    weight = te.placeholder((hidden, 1, kernel, kernel), name="weight")
+    biases = [te.placeholder((1, hidden // block, 1, 1, block), name=f"bias{i}") for i in range(2)]
+
+    def biased(x: Tensor, bias: Tensor) -> Tensor:
+        return te.compute(x.shape, lambda b, q, i, j, r: x(b, q, i, j, r) + bias(0, q, 0, 0, r), name="T_add")
+
+    image = topi.conv2d(data, expand, (1, 1), (0,) * 4, (1, 1), 1, layout, layout)
+    image = image if act is None else act(biased(image, biases[0]))
+    out = topi.conv2d(image, weight, (stride,) * 2, pads, (dilation,) * 2, hidden, layout, layout)
+    given = [data, expand, *([] if act is None else biases[:1]), weight, biases[1]]
+    return te.create_prim_func([*given, relu(biased(out, biases[1]))], "int64")
+
+
+def silu(x: Tensor) -> Tensor:
+    power = te.compute(x.shape, lambda *i: te.exp(-x(*i)), name="T_exp")
+    return te.compute(x.shape, lambda *i: x(*i) / (1.0 + power(*i)), name="T_silu")
+
+
 def plain_conv(kernel: int = 3, stride: int = 1, size: int = 9) -> PrimFunc:
     data, weight = (
         te.placeholder((2, 6, size, size), name="data"),
@@ -165,6 +200,9 @@ CASES: Mapping[str, tuple[str, Callable[[], PrimFunc]]] = {
     "depthwise_stride": ("depthwise", lambda: conv(2, 16, 9, 16, 3, 2, 1, groups=16)),
     "depthwise_tiles": ("depthwise", lambda: conv(1, 16, 29, 16, 5, 1, 2, groups=16)),
     "depthwise_inside": ("depthwise", lambda: conv(1, 16, 11, 16, 3, 1, 0, groups=16)),
+    "bottleneck": ("expand_depthwise", lambda: bottleneck(1, 16, (7, 7), 48, 3, 1, (1,) * 4)),
+    "bottleneck_stride": ("expand_depthwise", lambda: bottleneck(2, 32, (9, 11), 32, 3, 2, (0, 0, 1, 1))),
+    "bottleneck_wide": ("expand_depthwise", lambda: bottleneck(1, 16, (29, 6), 16, 5, 1, (2,) * 4, act=None)),
     "conv_plain": ("conv_plain", plain_conv),
     "conv_plain1": ("conv_plain", lambda: plain_conv(1, size=13)),
     "conv_plain_stride": ("window", lambda: plain_conv(3, 2)),

@@ -28,7 +28,7 @@ from autosched.target import Target
 from autosched.task import Task, Workload
 
 GRAPH = "graph"  # the workload's operator, the space's name, the template of its configurations
-VERSION = "2"  # of the options' meaning, as a template's
+VERSION = "3"  # of the options' meaning, as a template's
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class GraphOptions:
     change_percent  what a change of layout is taken to cost, of its estimate
     fuse_sums       whether a convolution or product takes in the sum with another tensor of its result's shape
     fuse_attention  whether attention becomes one kernel
+    join_convolutions  whether a 1x1 convolution and the depthwise one behind it are one kernel: "usual" where that
+                    is faster by an estimate, "all", "none"
     branches        whether parts of the graph that do not depend on each other run side by side, each on one thread
     """
 
@@ -46,6 +48,7 @@ class GraphOptions:
     change_percent: int = 100
     fuse_sums: bool = True
     fuse_attention: bool = True
+    join_convolutions: str = "usual"
     branches: bool = False
 
     @property

@@ -50,6 +50,7 @@ from autosched.relax.verify import verify
 from autosched.target import Target
 from autosched.templates import (
     convolves_planes,
+    joins_convolutions,
     layout_blocks,
     multiplies_bytes,
     narrows_attention,
@@ -91,6 +92,11 @@ def graph_passes(
     heads: tuple[Pass, ...] = (FuseByteAttention(partial(narrows_attention, target)),) if fuses_bytes else ()
     if widens_bytes(target):
         bytes_ += (WidenBytes(),)
+    joins = (
+        None
+        if options.join_convolutions == "none"
+        else partial(joins_convolutions, target, always=options.join_convolutions == "all")
+    )
     planes: tuple[Pass, ...] = (ConvolvePlanes(), DeadCodeElimination()) if convolves_planes(target) else ()
     return (
         UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, *heads, ExpandConvolutions(), SliceInputs(),
@@ -99,8 +105,8 @@ def graph_passes(
         FoldBatchnormToConv2D(), *planes, SplitConcats(), EliminateCommonSubexpr(),
         *attention, *narrow, *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(), *sums,
-        LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(with_sums=options.fuse_sums), FuseTIR(), CopyOutputs(),
-        DeadCodeElimination(),
+        LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(with_sums=options.fuse_sums, joins=joins), FuseTIR(),
+        CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from autosched.relax.names import UniqueNames
 from autosched.relax.op.call import call_tir, tir_inputs, tir_target
 from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo
 from autosched.relax.transform.canonicalize_bindings import canonicalize_function
-from autosched.relax.transform.fusion_groups import Group, find_groups
+from autosched.relax.transform.fusion_groups import Group, Joins, find_groups
 
 
 class _Extraction:
@@ -126,16 +126,17 @@ def _fuse_function(function: Function, groups: list[Group], builder: BlockBuilde
     )
 
 
-def fuse_ops(module: IRModule, with_sums: bool = True) -> IRModule:
+def fuse_ops(module: IRModule, with_sums: bool = True, joins: Joins | None = None) -> IRModule:
     """Move groups of kernel calls into private functions with the attribute `Primitive`; equal groups share one.
 
     with_sums  whether a convolution or product takes in the sum with another tensor of its result's shape
+    joins      which two convolutions or products become one kernel with all behind both; None: none
     """
     builder = BlockBuilder(module)
     fused: dict[GlobalVar, Function] = {}
     for gv, function in module.functions.items():
         if isinstance(function, Function) and not function.attrs.get("Primitive"):
-            groups = find_groups(module, function, with_sums)
+            groups = find_groups(module, function, with_sums, joins)
             if groups:
                 fused[gv] = _fuse_function(function, groups, builder)
     if not fused:
@@ -146,6 +147,6 @@ def fuse_ops(module: IRModule, with_sums: bool = True) -> IRModule:
     return result
 
 
-def FuseOps(fuse_opt_level: int = -1, with_sums: bool = True) -> Pass:  # noqa: N802
+def FuseOps(fuse_opt_level: int = -1, with_sums: bool = True, joins: Joins | None = None) -> Pass:  # noqa: N802
     """See `fuse_ops`; level 0 fuses nothing, any other everything."""
-    return graph_pass("FuseOps")(lambda module: module if fuse_opt_level == 0 else fuse_ops(module, with_sums))
+    return graph_pass("FuseOps")(lambda module: module if fuse_opt_level == 0 else fuse_ops(module, with_sums, joins))

@@ -1,14 +1,15 @@
 """Which kernel calls run as one: the grouping that FuseOps writes down.
 
-A group has at most one anchor (convolution, matrix product, reduction). Behind an anchor stand element-wise calls of
-the anchor's own shape, each reading the one before, so that a schedule computes them on the anchor's tile while it is
-in registers. Calls without an anchor join where every element is still computed once.
+A group has at most one anchor (convolution, matrix product, reduction), or two of which the back end makes one kernel.
+Behind an anchor stand element-wise calls of the anchor's own shape, each reading the one before, so that a schedule
+computes them on the anchor's tile while it is in registers. Calls without an anchor join where every element is still
+computed once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autosched.ir.module import IRModule
@@ -24,6 +25,9 @@ from autosched.tir.functor import blocks, free_vars, statements, substitute
 from autosched.tir.inlined_size import ValueSize, inlined_size, is_too_large
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import For, LoopKind
+
+# Whether one anchor's function and another's, which reads its result as a given parameter, are worth one kernel.
+Joins = Callable[[PrimFunc, PrimFunc, Buffer], bool]
 
 USUAL_SIZE = 64  # what a symbolic size is taken to be where it is asked which of two tensors is larger
 MAX_GROUP = 64  # calls in one kernel: code that nobody can read or compile is slower than memory
@@ -193,6 +197,32 @@ def _grow_anchor(anchor: Member, parents: Mapping[Member, Member | None], with_s
         last = end
 
 
+def _join_anchors(module: IRModule, members: Sequence[Member], joins: Joins) -> None:
+    """Make one group of an anchor and the one whose group's result it alone reads."""
+    ends = {m.group.members[-1].var: m.group for m in members if m.group is not None and m.group.anchored}
+    for m in members:
+        if m.pattern is not OpPattern.OUT_FUSABLE or m.group is None or m.group.members[0] is not m:
+            continue
+        second = module[tir_target(m.call)]
+        assert isinstance(second, PrimFunc), "members are calls of such"
+        for argument, buffer in zip(tir_inputs(m.call), second.buffers, strict=False):
+            before = ends.get(argument) if isinstance(argument, Var) else None
+            if before is not None and before.members[-1].readers == [m] and _are_alike(before, m.group):
+                first = module[tir_target(before.members[0].call)]
+                if isinstance(first, PrimFunc) and joins(first, second, buffer):
+                    before.add(m.group.members)
+                    break
+
+
+def _are_alike(first: Group, second: Group) -> bool:
+    """Whether two groups are short enough for one kernel, compute one type, and the first one's anchor is no sum."""
+    both = [*first.members, *second.members]
+    short = len(both) <= MAX_GROUP and fits_one_expression(both)
+    infos = [m.var.struct_info for m in both]
+    types = {i.dtype if isinstance(i, TensorStructInfo) else None for i in infos}
+    return short and len(types) == 1 and first.members[0].pattern is OpPattern.OUT_FUSABLE
+
+
 def _size(info: TensorStructInfo) -> int:
     """How many elements a tensor has, where every symbolic size is USUAL_SIZE."""
     size = 1
@@ -231,7 +261,9 @@ def _join_plain(m: Member, parents: Mapping[Member, Member | None]) -> None:
         Group([]).add(ordered)
 
 
-def find_groups(module: IRModule, function: Function, with_sums: bool = True) -> list[Group]:
+def find_groups(
+    module: IRModule, function: Function, with_sums: bool = True, joins: Joins | None = None
+) -> list[Group]:
     """The groups of at least two calls, by the position of their last call; `with_sums` see `_grow_anchor`."""
     members = find_members(module, function)
     parents = post_dominators(members)
@@ -239,6 +271,8 @@ def find_groups(module: IRModule, function: Function, with_sums: bool = True) ->
         for m in reversed(members):  # a sum of two anchors' results joins the later one: the other's is there by then
             if m.group is None and m.pattern is wanted and m.shape is not None:
                 _grow_anchor(m, parents, with_sums)
+    if joins is not None:
+        _join_anchors(module, members, joins)
     for m in members:
         if m.pattern <= OpPattern.INJECTIVE and (m.group is None or not m.group.anchored):
             _join_plain(m, parents)

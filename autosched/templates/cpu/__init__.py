@@ -18,6 +18,7 @@ from autosched.templates.cpu.conv_plain import PlainConv2d
 from autosched.templates.cpu.conv_sized import schedule_conv
 from autosched.templates.cpu.depthwise import DepthwiseConv2d
 from autosched.templates.cpu.elementwise import Elementwise
+from autosched.templates.cpu.expand_depthwise import ExpandDepthwise, joins_convolutions as joins_convolutions
 from autosched.templates.cpu.matmul_sized import schedule_product
 from autosched.templates.cpu.matmul import Matmul
 from autosched.templates.cpu.matmul_nbits import MatmulNBits
@@ -45,6 +46,7 @@ TEMPLATES: tuple[Template, ...] = (
     Winograd(),
     WinogradTaps(),
     DepthwiseConv2d(),
+    ExpandDepthwise(),
     PlainConv2d(),
     Sort(),
     Scatter(),

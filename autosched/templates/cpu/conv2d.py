@@ -119,7 +119,7 @@ class Conv2dBlocked:
         by_rows = not s["flat"] and not tile.across_rows
         if s["copied"] and by_rows and traffic.tiles >= LEAST_TASKS:  # enough pieces without the channels
             order, padding = TaskOrder("data", 1 << (traffic.tiles // LEAST_TASKS).bit_length() - 1), "task"
-        unroll = _unroll(s["IB"], tile.oh_tile * tile.ow_tile * tile.oc_blocks * per_block, target)
+        unroll = choose_unroll(s["IB"], tile.oh_tile * tile.ow_tile * tile.oc_blocks * per_block, target)
         knobs: dict[str, KnobValue] = {
             "oh_tile": tile.oh_tile,
             "ow_tile": tile.ow_tile,
@@ -146,7 +146,7 @@ class Conv2dBlocked:
         conv: Conv = anchor.details
         s = anchor.sizes
         buffer = conv.weight.buffer
-        pack = _weight_pack(buffer.const_shape(), config["oc_blocks"] * s["block"], s["IB"], conv.group)
+        pack = weight_pack(buffer.const_shape(), config["oc_blocks"] * s["block"], s["IB"], conv.group)
         sch = Schedule(repack(func, buffer, pack))
         name, padding = conv.chain.anchor.name_hint, config["padding"]
         if padding == "copy":
@@ -168,7 +168,7 @@ class Conv2dBlocked:
             sch.vectorize(sch.get_loops(copy)[-1])
         elif padding == "task":
             schedule_before(sch, conv.chain, task)
-        _schedule_update(sch, name, config, s, conv.group)
+        schedule_products(sch, name, config, s["IB"], conv.group)
         return Applied(sch.func, packed_params(func, buffer, pack), sch.trace.to_json_text())
 
 
@@ -195,7 +195,7 @@ def _traffic(anchor: Anchor, tile: ConvTile) -> Traffic:
     return Traffic(s["N"], tiles, -(-s["OC"] // tile.oc_blocks), data / s["N"], weight)
 
 
-def _unroll(block: int, accumulators: int, target: Target) -> int:
+def choose_unroll(block: int, accumulators: int, target: Target) -> int:
     """Input channels in the innermost body.
 
     With 16 registers all of a block: half of it costs 1x1 convolutions up to 1.4 times, 3x3 ones of stride 2 1.1
@@ -207,16 +207,17 @@ def _unroll(block: int, accumulators: int, target: Target) -> int:
     return next(u for u in (16, 8, 4, 2, 1) if block % u == 0)
 
 
-def _schedule_update(sch: Schedule, anchor: str, config: Config, sizes: Mapping[str, int], group: int) -> None:
+def schedule_products(sch: Schedule, anchor: str, config: Config, ib: int, group: int = 1) -> None:
+    """The update of a tile: the reduction's loops outside of the tile's; `ib` input channels are in a block."""
     loops = sch.get_loops(anchor)
-    count = 4 if sizes["IB"] > 1 else 3
+    count = 4 if ib > 1 else 3
     reduction = list(loops[-count:])
     n, oc_in, oh_in, ow_in, ob = loops[-count - 5 : -count]
     at_once = []
     if group > 1:  # the channels are outside of the window, as the packed weights have them
-        ic, kh, kw, ib = reduction
-        ib, last = sch.split(ib, [None, group])
-        reduction, count = [ic, ib, kh, kw], 0
+        ic, kh, kw, channel = reduction
+        channel, last = sch.split(channel, [None, group])
+        reduction, count = [ic, channel, kh, kw], 0
         at_once.append(last)
     if config["unroll_kw"] and not group > 1:
         sch.unroll(reduction[2])
@@ -230,7 +231,7 @@ def _schedule_update(sch: Schedule, anchor: str, config: Config, sizes: Mapping[
     sch.decompose_reduction(anchor, reduction[0])
 
 
-def _weight_pack(shape: tuple[int, ...], width: int, ib: int, group: int = 1) -> Pack:
+def weight_pack(shape: tuple[int, ...], width: int, ib: int, group: int = 1) -> Pack:
     """[O, I, KH, KW] -> [O / width, I / ib, KH, KW, ib, width], or [O / width, I / group, KH, KW, width, group]."""
     if group > 1:
         return Pack(shape, (width, group, 0, 0), (0, 2, 4, 5, 1, 3))

@@ -63,7 +63,7 @@ class Depthwise:
         return fits and dtypes == ("uint8", "int8", "int32") and sums_columns(target)
 
 
-def _roles(func: PrimFunc, block: Block) -> tuple[BufferLoad, BufferLoad] | None:
+def depthwise_roles(func: PrimFunc, block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     """(weight [C, 1, KH, KW], data) of a depthwise convolution with blocked channels; None for any other block."""
     c = contraction(block)
     if c is None or len(spatial(block)) != 5 or len(reduced(block)) != 2:
@@ -82,7 +82,7 @@ class DepthwiseConv2d:
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         c = find_contraction(func)
-        roles = None if c is None else _roles(func, c.block)
+        roles = None if c is None else depthwise_roles(func, c.block)
         if c is None or roles is None:
             return None
         chain = chain_around(func, c.block)
@@ -102,11 +102,7 @@ class DepthwiseConv2d:
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         s = anchor.sizes
-        pixels = even_tile(s["OW"], MOST_PIXELS if s["KW"] <= 3 else MOST_PIXELS - 2)
-        unroll = s["KH"] * s["KW"] + 2 * pixels + 4 <= target.num_registers  # the weights stay in registers
-        is_wide = s["OW"] > 3 * FEW_PIXELS  # else the tiles of a row become one body, which takes more registers
-        if not unroll and is_wide and s["KH"] * s["KW"] <= MOST_TAPS and _stride(anchor.details) == 1:
-            unroll, pixels = True, even_tile(s["OW"], FEW_PIXELS)
+        pixels, unroll = choose_pixels(s, column_stride(anchor.details.chain.anchor, anchor.details.data), target)
         if anchor.details.in_words(s, target):
             unroll, pixels = True, even_tile(s["OW"], MOST_PIXELS)
         knobs = {"pixels": pixels, "rows": 1, "row_chunk": _row_chunk(s), "unroll_kh": unroll, "copy_pad": False}
@@ -121,7 +117,7 @@ class DepthwiseConv2d:
         if in_words:
             pack = Pack(buffer.const_shape(), (block, 0, BYTE_GROUP, 0), (0, 2, 5, 3, 1, 4))
         else:
-            pack = Pack(buffer.const_shape(), (block, 0, 0, 0), (0, 2, 3, 4, 1))
+            pack = window_pack(buffer.const_shape(), block)
         sch = Schedule(repack(func, buffer, pack))
         if config["copy_pad"]:
             schedule_before(sch, chain)
@@ -142,11 +138,12 @@ class DepthwiseConv2d:
         sch.compute_at(chain.anchor.name_hint, pixel_tile, True)
         if in_words and not config["copy_pad"]:
             schedule_before(sch, chain, task)
-        _schedule_update(sch, chain.anchor.name_hint, config, in_words)
+        schedule_window(sch, chain.anchor.name_hint, config, in_words)
         return Applied(sch.func, packed_params(func, buffer, pack), sch.trace.to_json_text())
 
 
-def _schedule_update(sch: Schedule, anchor: str, config: Config, in_words: bool) -> None:
+def schedule_window(sch: Schedule, anchor: str, config: Config, in_words: bool = False) -> None:
+    """The update of a tile of rows and pixels, whose loops are the innermost but for the window's."""
     *_, rows, pixels, lane, kh, kw = sch.get_loops(anchor)
     if config["unroll_kh"]:
         sch.unroll(kh)
@@ -162,15 +159,30 @@ def _schedule_update(sch: Schedule, anchor: str, config: Config, in_words: bool)
     sch.decompose_reduction(anchor, kw if in_words else kh)
 
 
+def window_pack(shape: tuple[int, ...], block: int) -> Pack:
+    """[C, 1, KH, KW] -> [C / block, 1, KH, KW, block]."""
+    return Pack(shape, (block, 0, 0, 0), (0, 2, 3, 4, 1))
+
+
 def even_tile(extent: int, most: int) -> int:
     """The size of at most `most` that covers the extent in the fewest pieces, as equal as they can be."""
     return -(-extent // -(-extent // most))
 
 
-def _stride(depthwise: Depthwise) -> int:
+def choose_pixels(s: Mapping[str, int], stride: int, target: Target) -> tuple[int, bool]:
+    """(pixels of a tile, whether the rows of the window are unrolled); `s` has OW, KH and KW."""
+    pixels = even_tile(s["OW"], MOST_PIXELS if s["KW"] <= 3 else MOST_PIXELS - 2)
+    unroll = s["KH"] * s["KW"] + 2 * pixels + 4 <= target.num_registers  # the weights stay in registers
+    is_wide = s["OW"] > 3 * FEW_PIXELS  # else the tiles of a row become one body, which takes more registers
+    if not unroll and is_wide and s["KH"] * s["KW"] <= MOST_TAPS and stride == 1:
+        return even_tile(s["OW"], FEW_PIXELS), True
+    return pixels, unroll
+
+
+def column_stride(convolution: Block, data: BufferLoad) -> int:
     """Of the data along a row of the output."""
-    column = spatial(depthwise.chain.anchor)[3].var
-    terms = Analyzer().linear(depthwise.data.indices[3]).terms.values()
+    column = spatial(convolution)[3].var
+    terms = Analyzer().linear(data.indices[3]).terms.values()
     return next((k for k, atom in terms if atom is column), 0)
 
 
@@ -187,4 +199,7 @@ def _is_ragged(extent: int, chunk: int) -> bool:
     return chunk < extent and -extent % chunk > extent / 10
 
 
-__all__ = ["DepthwiseConv2d", "even_tile"]
+__all__ = [
+    "DepthwiseConv2d", "choose_pixels", "column_stride", "depthwise_roles", "even_tile", "schedule_window",
+    "window_pack",
+]  # fmt: skip

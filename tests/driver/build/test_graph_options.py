@@ -60,6 +60,20 @@ def attention() -> IRModule:
     return builder.get()
 
 
+def bottleneck() -> IRModule:
+    """A 1x1 convolution to 96 channels, relu6, a depthwise convolution, relu6."""
+    rng = np.random.default_rng(0)
+    expand, window = (relax.const(rng.standard_normal(s).astype("float32")) for s in ((96, 16, 1, 1), (96, 1, 3, 3)))
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((1, 16, 14, 14), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            a = builder.emit(op.clip(op.nn.conv2d(x, expand), 0, 6))
+            out = builder.emit_output(op.clip(op.nn.conv2d(a, window, padding=1, groups=96), 0, 6))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
 def kernels(module: IRModule, options: GraphOptions) -> list[str]:
     """The kernels that `main` calls, in order."""
     calls = [b.value for b in prepare(module, CPU, {}, None, options)["main"].bindings()]
@@ -93,6 +107,8 @@ def test_each_option_changes_the_kernels() -> None:
     assert usual != kernels(model(), GraphOptions(blocks="none"))
     apart = kernels(model(), GraphOptions(blocks="none", fuse_sums=False))
     assert len(apart) == len(kernels(model(), GraphOptions(blocks="none"))) + 1
+    joined, alone = (kernels(bottleneck(), GraphOptions(join_convolutions=how)) for how in ("all", "none"))
+    assert len(joined) == len(alone) - 1
     assert len(kernels(attention(), GraphOptions())) < len(kernels(attention(), GraphOptions(fuse_attention=False)))
 
 
