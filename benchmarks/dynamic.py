@@ -1,7 +1,7 @@
 """Models over symbolic sizes against static builds: equal results, time, compiles, memory.
 
     python -m benchmarks.dynamic                       # an MLP over its batch, BERT-like layers over batch and sequence
-    python -m benchmarks.dynamic bert --sizes 20 --static 5 -o dynamic.md
+    python -m benchmarks.dynamic bert --sizes 20 --static 5 --also 8,1 1,5 -o dynamic.md
 
 The model is built once and called at random sizes. At some of them it is compared with a build for that size: calls of
 both take turns, the least time of each counts. The number of compiles is that of the calls, not of the static builds.
@@ -14,7 +14,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,8 +127,11 @@ def compare(model: Model, built: DynamicExecutable, sizes: dict[str, int], rng: 
     return Compared(sizes, best[0], best[1], error)
 
 
-def measure(name: str, n_sizes: int, n_static: int, seed: int) -> list[str]:
-    """The lines of a model's part of the table. Exits with an error where a call compiles or memory grows."""
+def measure(name: str, n_sizes: int, n_static: int, seed: int, also: Sequence[Sequence[int]] = ()) -> list[str]:
+    """The lines of a model's part of the table. Exits with an error where a call compiles.
+
+    also  sizes that are compared with static builds beside `n_static` drawn ones
+    """
     model, rng = MODELS[name](seed), np.random.default_rng(seed)
     start = time.perf_counter()
     built = autosched.build(model.module)
@@ -141,7 +144,8 @@ def measure(name: str, n_sizes: int, n_static: int, seed: int) -> list[str]:
     for sizes in drawn:
         built(np.zeros(model.shape(sizes), "float32"))
     compiles, grown = counters.COMPILES.value - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held
-    rows = [compare(model, built, sizes, rng) for sizes in drawn[:n_static]]
+    named = [dict(zip(model.largest, sizes, strict=True)) for sizes in also if len(sizes) == len(model.largest)]
+    rows = [compare(model, built, sizes, rng) for sizes in (*drawn[:n_static], *named)]
     ratios = [row.dynamic_s / row.static_s for row in rows]
     lines = [
         f"{name}: built in {build_s:.1f} s, {len(built.kernels)} kernels; {n_sizes} random sizes up to "
@@ -165,11 +169,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("models", nargs="*", choices=[*MODELS, []], help="all of them, if none is named")
     parser.add_argument("--sizes", type=int, default=1000, help="random sizes that each model is called at")
     parser.add_argument("--static", type=int, default=20, help="of them, those compared with a static build")
+    parser.add_argument("--also", nargs="*", default=[], help="more such sizes, as 8,1: for models of so many symbols")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, help="file for the table")
     options = parser.parse_args(arguments)
+    also = [[int(n) for n in text.split(",")] for text in options.also]
     lines = [
-        line for name in options.models or MODELS for line in measure(name, options.sizes, options.static, options.seed)
+        line
+        for name in options.models or MODELS
+        for line in measure(name, options.sizes, options.static, options.seed, also)
     ]
     text = "\n".join(lines)
     print(text)
