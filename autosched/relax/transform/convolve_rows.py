@@ -61,7 +61,7 @@ class _Rows(Rewriter):
     def viewed(self, source: Var, var: Var, shape: tuple[int, ...]) -> None:
         """Note images that are lines of pixels under another shape, and the other way."""
         old = shape_of(source)
-        if old[:2] != shape[:2] or 0 in shape:
+        if len(shape) < 2 or old[:2] != shape[:2] or 0 in shape:
             return
         n, channels, *size = shape
         if len(shape) == 4 and (source in self.lines or source in self.rows):

@@ -6,6 +6,7 @@ import pytest
 from autosched import relax
 from autosched.relax import op
 from autosched.relax.transform import ConvolveRows, DeadCodeElimination, RemoveIdentity, SinkViews
+from autosched.tir.expr import Var
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph
 
 W = Weights()
@@ -103,3 +104,14 @@ def test_operands_that_are_broadcast_are_turned_with_the_rows():
         return op.permute_dims(image, axes=(0, 2, 3, 1))
 
     assert _after(ROWS, build) == ["multiply"] * 4
+
+
+def test_views_of_open_sizes_stay():
+    n, tokens = Var("n", "int64"), Var("tokens", "int64")
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorStructInfo((n, tokens, 16), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            parts = builder.emit(op.reshape(x, (n, tokens, 2, 8)))
+            out = builder.emit_output(op.permute_dims(parts, (0, 2, 1, 3)))
+        builder.emit_func_output(out)
+    assert calls(ConvolveRows(8)(builder.get())) == ["reshape", "permute_dims"]
