@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from autosched.te import Tensor
 from autosched.tir import expr as E
@@ -48,6 +51,21 @@ def _position(mode: str, i: PrimExpr, old: Dim, new: Dim, scale: float | None) -
     return E.Select(E.compare(E.GT, new, 1), place, E.const(0.0, "float32")) if mode == PYTORCH else place
 
 
+def _in_proportion(mode: str, i: PrimExpr, old: Dim, new: Dim, scale: float | None, rounding: str) -> PrimExpr | None:
+    """The nearest pixel as i * old // new, where that is the rounded position of all: i // 2 for twice the size."""
+    if not isinstance(old, int) or not isinstance(new, int):
+        return None
+    m, d, s = map(np.float32, source_position(mode, old, new, new / old if scale is None else scale))
+    places = (np.arange(new, dtype=np.float32) + s) * m / d - s
+    half = np.float32(0.5)
+    rounded = {"floor": np.floor(places), "ceil": np.ceil(places), "round_prefer_floor": np.ceil(places - half)}
+    whole = np.clip(rounded.get(rounding, np.floor(places + half)), 0, old - 1)
+    if not np.array_equal(whole, np.arange(new) * old // new):
+        return None
+    shared = math.gcd(old, new)
+    return E.floordiv(E.mul(E.cast("int64", i), E.const(old // shared, "int64")), E.const(new // shared, "int64"))
+
+
 def _clip(i: ExprLike, size: Dim) -> PrimExpr:
     last = E.const(size - 1, "int64") if isinstance(size, int) else size - 1
     return E.maximum(E.minimum(i, last), E.const(0, "int64"))
@@ -84,8 +102,12 @@ def resize2d(
         index[at[0]], index[at[1]] = _clip(y, old[0]), _clip(z, old[1])
         return x(*index)
 
+    def pixel(n: int, i: PrimExpr) -> PrimExpr:
+        found = _in_proportion(mode, i, old[n], size[n], scales[n], rounding)
+        return E.cast("int64", whole(position(n, i))) if found is None else found
+
     def nearest(*i: PrimExpr) -> PrimExpr:
-        return element(i, *(E.cast("int64", whole(position(n, i[a]))) for n, a in enumerate(at)))
+        return element(i, *(pixel(n, i[a]) for n, a in enumerate(at)))
 
     def linear(*i: PrimExpr) -> PrimExpr:
         low, share = [], []

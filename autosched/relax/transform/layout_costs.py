@@ -22,6 +22,7 @@ from autosched.relax.transform.layout_rules import (
     is_convolution,
     is_dense,
     is_pool,
+    is_resize,
     shape_of_result,
     words_of,
 )  # fmt: skip
@@ -107,7 +108,7 @@ class LayoutCosts:
             return self._convolution(call, shape, has if has and is_dense(call) else result, result)
         if is_pool(call):
             return self._pool(call, shape, result)
-        if definition.name == "image.resize2d" and call.attrs["layout"] == "NCHW":
+        if is_resize(call):
             n, c, h, w = shape
             each = RESIZE_NS[call.attrs["method"]][result != PLAIN]
             return CALL_NS + each * n * h * w * (_stored(c, result) if result else c)

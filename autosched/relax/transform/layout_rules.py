@@ -79,9 +79,14 @@ def is_pool(call: Call) -> bool:
     return definition is not None and definition.name in POOLS and call.attrs["layout"] == "NCHW"
 
 
+def is_resize(call: Call) -> bool:
+    definition = definition_of(call)
+    return definition is not None and definition.name == "image.resize2d" and call.attrs["layout"] == "NCHW"
+
+
 def has_blocks_of_its_own(call: Call) -> bool:
-    """Whether the call asks how many channels a block has: a convolution, or a pool."""
-    return is_convolution(call) or is_pool(call)
+    """Whether the call asks how many channels a block has: a convolution, a pool, or a change of size."""
+    return is_convolution(call) or is_pool(call) or is_resize(call)
 
 
 def data_arguments(call: Call) -> tuple[Expr, ...]:
@@ -152,8 +157,8 @@ def _works_in(definition: OpDef, call: Call, block: int) -> bool:
     if definition.name == "take":
         is_image = isinstance(data, Var) and len(shape_of(data)) == 4
         return is_image and axis_index(call.attrs["axis"], 4) in (2, 3)
-    if definition.name == "image.resize2d":
-        return isinstance(data, Var) and call.attrs["layout"] == "NCHW"
+    if is_resize(call):
+        return isinstance(data, Var)
     if definition.name == "reshape":  # it says that sizes which are open are equal
         return isinstance(data, Var) and shape_of(data) == shape_of_result(call)
     return definition.name in REDUCTIONS and image_axes(call) is not None and len(shape_of(data)) == 4
