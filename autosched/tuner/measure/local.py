@@ -20,7 +20,7 @@ from autosched.records.scratch import Scratch
 from autosched.target import Target
 from autosched.task import ConfigLike, Measurement, Task, Trial
 from autosched.tuner.measure.base import Ahead, Built, Candidate, Compared, Failed, Foresight, MeasureOptions
-from autosched.tuner.measure.builder import TEMPLATE_COMPILER, LocalBuilder
+from autosched.tuner.measure.builder import PRELOAD, TEMPLATE_COMPILER, LocalBuilder
 from autosched.tuner.measure.compare import build_finalists, check_on_seeds, check_winners, time_in_turn
 from autosched.tuner.measure.make_reference import Evaluate, FuncReferences
 from autosched.tuner.measure.nursery import Nursery, has_nurseries
@@ -65,11 +65,15 @@ class LocalMeasurer:
         self._runner: LocalRunner | None = None
         self._is_ready = False
         self._nursery = Nursery(preload) if preload and has_nurseries() else None
+        self._builders: Nursery | None = None  # what builders are forks of, where the runner is not
+        if not preload and compiler == TEMPLATE_COMPILER and self.target.is_cpu and has_nurseries():
+            self._builders = Nursery(PRELOAD)
         try:
             folder, nursery = str(self._folder), self._nursery
+            builders = nursery or self._builders
             # One new process is late: the other builders and the runner have the cores until they are ready.
             self._builder = LocalBuilder(
-                self.target, self.options, compiler=compiler, folder=folder, late=nursery is None, nursery=nursery
+                self.target, self.options, compiler=compiler, folder=folder, late=builders is None, nursery=builders
             )
             self._runner = LocalRunner(
                 self.options,
@@ -103,9 +107,10 @@ class LocalMeasurer:
         for part in (self._builder, self._runner):
             if part is not None:
                 part.close()
-        if self._nursery is not None:
-            self._nursery.close()
-        self._builder = self._runner = self._nursery = None
+        for nursery in (self._nursery, self._builders):
+            if nursery is not None:
+                nursery.close()
+        self._builder = self._runner = self._nursery = self._builders = None
         self._scratch.remove()
 
     @property

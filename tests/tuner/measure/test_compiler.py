@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from autosched.tir import PrimFunc
 from autosched.tuner.measure import MeasureOptions
 from autosched.tuner.measure.builder import LocalBuilder
 from autosched.tuner.measure.local import LocalMeasurer
+from autosched.tuner.measure.nursery import has_nurseries
 
 pytestmark = pytest.mark.early
 
@@ -127,3 +129,18 @@ def test_what_was_measured_is_compared_as_it_was_built(tmp_path: Path, monkeypat
 def test_the_runner_never_imports_numba() -> None:
     code = "import sys, autosched.tuner.measure.run_role, autosched.templates.pack; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.skipif(not has_nurseries(), reason="workers are new processes on this system")
+def test_builders_for_a_cpu_are_forks_of_one_process_and_the_runner_is_not() -> None:
+    with LocalMeasurer(TARGET, MeasureOptions(builders=2, run_timeout_s=5)) as measurer:
+        builders = [worker.pid for worker in measurer.builder.pool.workers]
+        (nursery,) = {parent_of(pid) for pid in builders}
+        others = set(measurer.process_ids) - set(builders)
+        assert len(builders) == 2 and nursery != os.getpid() and parent_of(nursery) == os.getpid()
+        assert others and all(parent_of(pid) == os.getpid() for pid in others)
+    assert not Path(f"/proc/{nursery}").exists()
