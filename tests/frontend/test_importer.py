@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -197,6 +198,16 @@ def test_shape_computations_become_constants() -> None:
     ]  # fmt: skip
     weights = {"zero": np.array(0), "axes": np.array([0]), "minus": np.array([-1])}
     assert operators(check(make(nodes, {"x": (2, 3, 4)}, ["y"], weights, 13))) == ["reshape"]
+
+
+def test_constants_that_are_no_numbers_are_no_warnings() -> None:
+    """T5's buckets of positions: the logarithm of 0, as an integer, is one that nobody takes."""
+    weights = {"zero": np.zeros(1, np.float32)}
+    nodes = [node("Log", "zero", "l"), node("Cast", "l", "i", to=7), node("Cast", "i", "f", to=1)]
+    model = make([*nodes, node("Min", "f zero", "m"), node("Add", "x m", "y")], {"x": (2,)}, ["y"], weights, 17)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_onnx(model)
 
 
 def test_names_become_identifiers() -> None:

@@ -18,8 +18,9 @@ from tests.runtime.kernels import chain
     [
         (50_000_000, 1 << 20, range(2, 1000)),  # computes
         (100_000, 40_000, range(1, 2)),  # short
-        (1_000_000, 400_000, range(1, 2)),  # a small depthwise convolution: bound by memory
-        (0, 300_000, range(1, 2)),  # moves little
+        (1_000_000, 400_000, range(2, 3)),  # a small depthwise convolution: bound by memory, and worth two threads
+        (0, 300_000, range(2, 3)),
+        (0, 200_000, range(1, 2)),  # moves little
         (0, 64 << 20, range(2, 1000)),  # moves much
         (0, 0, range(1, 2)),
     ],

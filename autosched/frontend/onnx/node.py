@@ -80,7 +80,8 @@ def fold(call: Expr) -> Expr | None:
         return None
     if any(np.prod(i.static_shape, dtype=np.int64) > FOLD_LIMIT and not i.dtype.startswith("int") for i in infos):
         return None
-    result = definition.run_reference([python_argument(a, lambda c: c.data) for a in call.args], call.attrs)
+    with np.errstate(all="ignore"):  # as a kernel computes it; `Where` leaves out what is no number
+        result = definition.run_reference([python_argument(a, lambda c: c.data) for a in call.args], call.attrs)
     if isinstance(result, tuple):
         return Tuple(tuple(Constant(np.ascontiguousarray(r)) for r in result))
     return Constant(_compact(result))
