@@ -1,7 +1,8 @@
 """Attention whose batch and lengths come with the call: see `attention`; a task is a head, a chunk one tile of queries.
 
 The last tile of queries and the last panel of keys are computed whole (`whole_tiles`), and what is too much is not
-stored. Where there are few keys, a query is computed by itself instead: the kernel has both forms.
+stored. Where there are few keys, a query is computed by itself instead: the kernel has both forms. So is a single query
+for any number of keys.
 """
 
 from __future__ import annotations
@@ -37,10 +38,14 @@ def schedule_attention(func: PrimFunc, target: Target) -> Applied | None:
         or const_int(spatial(found.context)[found.columns].dom.extent) is None
     ):
         return None
+    queries, keys = (iv.dom.extent for iv in spatial(found.scores)[2:])
+    has_whole_keys = found.inner == 3  # their elements lie side by side
+    if has_whole_keys and const_int(queries) == 1:
+        sch = _by_query(func, found, target)
+        return sized(func, sch.func, sch.trace.to_json_text())
     scheduled, trace = _tiled(func, found, target)
-    keys = spatial(found.scores)[3].dom.extent
-    if const_int(keys) is None and found.inner == 3:
-        scheduled = either(keys <= FEW_KEYS, _by_query(func, found, target), scheduled)
+    if has_whole_keys and const_int(keys) is None:
+        scheduled = either(keys <= FEW_KEYS, _by_query(func, found, target).func, scheduled)
     return sized(func, scheduled, trace)
 
 
@@ -59,7 +64,7 @@ def _tiled(func: PrimFunc, a: Attention, target: Target) -> tuple[PrimFunc, str]
     return compute_whole(sch.func, whole), sch.trace.to_json_text()
 
 
-def _by_query(func: PrimFunc, a: Attention, target: Target) -> PrimFunc:
+def _by_query(func: PrimFunc, a: Attention, target: Target) -> Schedule:
     """The function query by query: each score is a sum in lanes along the elements of a key."""
     sch, lanes = Schedule(func), target.lanes("float32")
     out = schedule_epilogue(sch, a.chain)
@@ -77,7 +82,7 @@ def _by_query(func: PrimFunc, a: Attention, target: Target) -> PrimFunc:
     _softmax_in_lanes(sch, a, lanes)
     sch.compute_at(a.scores.name_hint, m, True)
     sum_in_lanes(sch, a.scores.name_hint, lanes)
-    return sch.func
+    return sch
 
 
 def _softmax_in_lanes(sch: Schedule, a: Attention, lanes: int) -> None:

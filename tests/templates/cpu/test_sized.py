@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import autosched
 from autosched import relax
@@ -155,6 +156,22 @@ def test_attention_of_few_keys_computes_no_whole_tiles() -> None:
         x = rng.standard_normal((3, n, 2, 64)).astype("float32")
         expected = attended(*[x.astype("float64").transpose(0, 2, 1, 3)] * 3).transpose(0, 2, 1, 3)
         np.testing.assert_allclose(made(x).numpy(), expected, rtol=2e-5, atol=2e-6, err_msg=str(n))
+
+
+@pytest.mark.parametrize("elements", [8, 64, 80])
+def test_one_query_and_any_number_of_keys(elements: int) -> None:
+    """A step of a decoder: no tiles of queries, no panels of keys."""
+    made = built(
+        [(B, 1, 2, elements), (B, S, 2, elements), (B, 1, 1, S)], lambda e, q, k, m: e(NN.attention(q, k, k, m))
+    )
+    (source,) = (k.source for k in made.kernels.values() if "attention" in k.source)
+    assert "k_global" not in source
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 5, 16, 17, 100):
+        q, k = (rng.standard_normal((3, rows, 2, elements)).astype("float32") for rows in (1, n))
+        mask = np.where(rng.random((3, 1, 1, n)) < 0.3, -20.0, 0.0).astype("float32")
+        expected = attended(*(x.astype("float64").transpose(0, 2, 1, 3) for x in (q, k, k)), mask).transpose(0, 2, 1, 3)
+        np.testing.assert_allclose(made(q, k, mask).numpy(), expected, rtol=2e-5, atol=2e-6, err_msg=str(n))
 
 
 def test_products_of_attention_test_no_length_in_their_loops() -> None:
