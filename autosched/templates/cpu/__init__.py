@@ -11,6 +11,7 @@ from autosched.templates.cpu.attention_sized import schedule_attention
 from autosched.codegen.cpu.amx_nest import WORDS
 from autosched.templates.cpu.amx_tile import has_tiles
 from autosched.templates.cpu.byte_products import sums_columns as sums_columns, widens_bytes as widens_bytes
+from autosched.templates.cpu.columns import ColumnReduction
 from autosched.templates.cpu.concat import Concat
 from autosched.templates.cpu.conv2d import Conv2dBlocked
 from autosched.templates.cpu.conv_amx import LEAST_TAPS, AmxConv2d
@@ -51,6 +52,7 @@ TEMPLATES: tuple[Template, ...] = (
     Sort(),
     Scatter(),
     Scan(),
+    ColumnReduction(),
     WindowReduction(),
     AmxAttention(),
     AttentionRows(),

@@ -18,6 +18,7 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, extents, is_reduction, reduced, spatial
+from autosched.templates.cpu.arguments import in_two_reductions
 from autosched.templates.cpu.elementwise import schedule_nest
 from autosched.templates.cpu.powers import bound_powers
 from autosched.templates.row_blocks import Rows, contiguous_axes, inline_cheap, is_costly, match_rows_of_one_result
@@ -38,7 +39,7 @@ class RowReduction:
     name = "rows"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        return match_rows_of_one_result(func, several=True)
+        return match_rows_of_one_result(in_two_reductions(func), several=True)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         values = {**anchor.sizes, "lanes": target.lanes("float32")}
@@ -53,7 +54,7 @@ class RowReduction:
         return Config(self.name, {"width": width, "together": _together(anchor.details, anchor.sizes, lanes)})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
-        func = bound_powers(func)
+        func = bound_powers(in_two_reductions(func))
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         rows: Rows = anchor.details

@@ -11,6 +11,7 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, is_reduction
+from autosched.templates.cpu.arguments import in_two_reductions
 from autosched.templates.cpu.powers import bound_powers
 from autosched.templates.row_blocks import Rows, inline_cheap, match_rows_of_one_result
 from autosched.tir import PrimFunc, as_int
@@ -26,7 +27,7 @@ class ShortRows:
     name = "short_rows"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        found = match_rows_of_one_result(func)
+        found = match_rows_of_one_result(in_two_reductions(func))
         if found is None or not 1 < found.sizes["length"] <= MOST_LENGTH:
             return None
         width = _width(found.details.innermost, target.lanes("float32"))
@@ -40,7 +41,7 @@ class ShortRows:
         return Config(self.name, {"width": anchor.sizes["most"]})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
-        func = bound_powers(func)
+        func = bound_powers(in_two_reductions(func))
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         rows: Rows = anchor.details
