@@ -209,7 +209,7 @@ CASES: Mapping[str, tuple[str, Callable[[], PrimFunc]]] = {
     "max_pool": ("window", lambda: pool("max", 2, 16)),
     "avg_pool": ("window", lambda: pool("avg", 2, 16)),
     "max_pool_plain": ("window", lambda: pool("max", 5)),
-    "global_mean": ("window", global_mean),
+    "global_mean": ("columns", global_mean),
     "softmax": ("rows", lambda: softmax(5, 37)),
     "softmax_wide": ("rows", lambda: softmax(2, 3, 128)),
     "attention": ("attention", lambda: attention(16, 32, 16, False)),
