@@ -28,6 +28,7 @@ from autosched.tir.functor import free_vars, loads
 from autosched.tir.schedule import LoopRV, Schedule
 
 MOST_VECTORS = 8  # of a tile
+MOST_UNROLLED = 8  # steps of the last of several axes that are reduced: the mean of 7x7 pixels in blocks of channels
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,8 @@ def _schedule(sch: Schedule, blocks: Sequence[Block], behind: int, width: int) -
         column = places.pop(-1 - behind)
         sch.reorder(*places, *steps, column)
         sch.vectorize(column)
+        if len(steps) > 1 and as_int(sch.get(steps[-1]).extent) <= MOST_UNROLLED:
+            sch.unroll(steps[-1])
         if steps:
             sch.set_scope(block.name_hint, 0, "local")
             sch.decompose_reduction(block.name_hint, steps[0])
