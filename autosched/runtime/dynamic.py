@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MOST_ROUNDED = 64  # rows: a batch of more gets an eighth more at most
 MOST_SHAPES = 4096  # of inputs whose sizes an executor keeps
 LEAST_GAIN = 0.98  # of the estimated time, for which rows are added to a batch
-MOST_COPIED = 32768  # bytes of all inputs and outputs, up to which copying them takes less than finding their addresses
+MOST_COPIED = 16384  # bytes of an input or output, up to which copying it takes less than finding its address
 MOST_PROGRAMS = 32  # sizes whose tables of addresses an executor keeps: some 50 KB each for a model of 100 kernels
 
 
@@ -522,7 +522,7 @@ class _Ready:
         outputs = tuple((n, spec.shape, spec.dtype) for n, spec in new.items())
         written = frozenset(graph.root(v) for node in graph.nodes for v in node.outputs)
         ends = {*graph.inputs, *new}
-        copies = not is_rounded and sum(graph.values[n].size_bytes for n in ends) <= MOST_COPIED
+        copies = not is_rounded and sum(graph.values[n].size_bytes for n in ends) <= MOST_COPIED * len(ends)
         for number in ends if copies else ():
             program.allocate(number)
         return _Ready(program, outputs, tuple(n in new for n in roots), written, is_rounded, copies)
