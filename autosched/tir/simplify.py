@@ -173,6 +173,7 @@ class Analyzer:
         trust_checks: bool = False,
     ):
         self.bounds: dict[Var, Bound] = {}
+        self.below: dict[Var, PrimExpr] = {}  # expressions that variables stay below: symbolic extents of loops
         self.trust_checks = trust_checks  # `check_index` is in range: for proofs; folding would drop it
         self.keep_units = keep_units  # a variable of one value stays a variable (its value is still known to proofs)
         self._known: dict[tuple[str, int], tuple[PrimExpr, object]] | None = None  # while a question is being answered
@@ -181,7 +182,7 @@ class Analyzer:
 
     def copy(self) -> Analyzer:
         other = Analyzer(keep_units=self.keep_units, trust_checks=self.trust_checks)
-        other.bounds = dict(self.bounds)
+        other.bounds, other.below = dict(self.bounds), dict(self.below)
         return other
 
     def bind(self, var: Var, r: Range | tuple[int, int] | PrimExpr) -> None:
@@ -479,12 +480,25 @@ class Analyzer:
 
     def _compare(self, x: E.CmpOp) -> PrimExpr:
         a, b = self.linear(x.a), self.linear(x.b)
-        low, high = self._linear_bound(Linear().add(a).add(b, -1))
-        truth = _decide(x, low, high)
+        difference = Linear().add(a).add(b, -1)
+        truth = _decide(x, *self._linear_bound(difference))
+        if truth is None and self.below and isinstance(x, E.LT | E.LE):
+            truth = _decide(x, None, self._linear_bound(self._largest(difference))[1])
         if truth is not None:
             return IntImm(int(truth), "bool")
         new = E.compare(type(x), a.build(x.a.dtype), b.build(x.a.dtype))
         return x if form_key(new) == form_key(x) else new
+
+    def _largest(self, x: Linear) -> Linear:
+        """A sum that is not smaller, with what variables stay below in their places."""
+        found = Linear(x.const)
+        for key, (scale, atom) in x.terms.items():
+            end = self.below.get(atom) if isinstance(atom, Var) and scale > 0 else None
+            if end is None:
+                found.add_term(key, scale, atom)
+            else:
+                found.add(self.linear(end), scale).const -= scale
+        return found
 
     def can_prove(self, condition: PrimExpr) -> bool:
         """Whether the condition holds for all values in the known ranges (False: not proven)."""

@@ -20,10 +20,14 @@ from autosched.ir.structural import structural_equal
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates.base import Applied
+from autosched.templates.classify import blocks_of, reduced
 from autosched.templates.cuda.last_wave import KNOB as WAVE_PARTS
 from autosched.templates.cuda.parts import over_parts
+from autosched.templates.cuda.rows import RowReduction
 from autosched.templates.cuda.sum_parts import KNOB as SUM_PARTS
+from autosched.templates.row_blocks import match_rows
 from autosched.tir import PrimFunc
+from autosched.tir.expr import const_int
 from autosched.tir.function import shape_vars, size_vars, specialize
 from autosched.tir.schedule import Schedule
 from autosched.tir.schedule.trace import Trace
@@ -31,7 +35,9 @@ from autosched.tir.size_expr import WORK, to_size, with_named_sizes
 from autosched.tir.stmt import BlockRealize, For
 
 STAND_INS = ((127, 61, 31, 17), (1031, 521, 257, 67))  # primes: a template that wants divisors finds none
+LONG = (1031, 1033, 1039, 1049)  # where sums go over an open size: longer than a block has threads
 MOST_SYMBOLS = 4
+OPEN_ROWS = {"block_size": 128, "together": 1, "keep": False, "held": False}  # of any length: nothing of one is kept
 
 
 def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
@@ -56,8 +62,14 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
 
 def _choices(func: PrimFunc, target: Target) -> Iterator[tuple[PrimFunc, Config]]:
     """The function for sizes that stand for all, and what schedules it, the best first."""
-    from autosched.templates.registry import all_templates, default_config
+    from autosched.templates.registry import all_templates, default_config, template_named
 
+    if any(const_int(axis.dom.extent) is None for block in blocks_of(func) for axis in reduced(block)):
+        known = specialize(func, dict(zip(shape_vars(func), LONG)))
+        if (anchor := match_rows(known, squares=True)) is not None:
+            default = template_named(RowReduction.name, target).default(anchor, target)
+            yield known, default.with_knobs(**OPEN_ROWS)
+        yield known, _of_any_size(default_config(known, target))
     for numbers in STAND_INS:
         known = specialize(func, dict(zip(shape_vars(func), numbers)))
         first = default_config(known, target)
@@ -82,7 +94,7 @@ def _scheduled(known: PrimFunc, func: PrimFunc, config: Config, target: Target) 
         raise ScheduleError(f"template '{config.template}' packs weights for known sizes")
     if not structural_equal(_again(known, applied.trace).body, applied.func.body):
         raise ScheduleError(f"template '{config.template}' writes its loops for known sizes")
-    return _checked(func, _again(func, applied.trace), applied)
+    return _checked(func, _again(func, applied.trace), applied, target)
 
 
 def _by_parts(func: PrimFunc, config: Config, target: Target) -> Applied:
@@ -95,14 +107,16 @@ def _by_parts(func: PrimFunc, config: Config, target: Target) -> Applied:
     applied = apply_config(one, config, target)
     if any(applied.packs):
         raise ScheduleError(f"template '{config.template}' packs weights for known sizes")
-    return _checked(func, over_parts(func, applied.func), applied)
+    return _checked(func, over_parts(func, applied.func), applied, target)
 
 
-def _checked(func: PrimFunc, made: PrimFunc, applied: Applied) -> Applied:
+def _checked(func: PrimFunc, made: PrimFunc, applied: Applied, target: Target) -> Applied:
     """What is known of its sizes beside a scheduled function. Raises CodegenError where there is no code for it."""
     attrs = {name: value for name, value in applied.func.attrs.items() if name not in made.attrs}
     made = with_named_sizes(made).with_attr({**attrs, WORK: json.dumps(to_size(symbolic_work(func)))})
-    lower_device(made)
+    for launch in lower_device(made).launches:
+        if launch.shared_bytes > target.gpu.max_shared_memory_per_block:  # also what grows with a size
+            raise ScheduleError("a block's shared memory would not hold what it keeps of a size that is open")
     return Applied(made, applied.packs, applied.trace)
 
 

@@ -2,6 +2,7 @@
 
 A binding such as `i_0 * 4 + i_1` or `f // 9` takes digits of loop variables: `x // low % size`. A tuple of bindings is
 injective when every digit of every variable appears in it, each once, and the digits of one binding do not overlap.
+Where a size is a symbol, x follows from `x // size` and `x % size` together, which have digits of their own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 
 from autosched.ir.node import preorder
 from autosched.tir import expr as E
-from autosched.tir.expr import IntImm, PrimExpr, Var
+from autosched.tir.expr import IntImm, PrimExpr, Var, const_int
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer, Linear, form_key
 
@@ -41,8 +42,31 @@ class Digit:
         return min(self.high, -(-self.source.extent // self.low) * self.low) // self.low
 
 
+@dataclass(slots=True)
+class _Halves:
+    """A value x and, by the type of the operation, what there is of `x // size` and `x % size`.
+
+    step   the size where it is a number: x % size is then a digit like others
+    """
+
+    whole: Source
+    step: int | None = None
+    parts: dict[type[E.BinaryOp], Source] = field(default_factory=dict)
+
+    @property
+    def digit(self) -> tuple[int, int] | None:
+        """The digits of x that follow from what is known of its parts."""
+        if not all(map(covers, self.parts.values())) or (self.step is None and len(self.parts) < 2):
+            return None
+        low = self.step or 1
+        return low, -(-self.whole.extent // low) * low
+
+
 class NotAffine(Exception):
     """A binding that is no sum of digits."""
+
+
+_Kept = tuple[dict[object, Source], dict[object, list[tuple[int, int]]], list[Digit], dict[object, _Halves]]
 
 
 class DigitMap:
@@ -55,10 +79,11 @@ class DigitMap:
         self.sources: dict[object, Source] = {form_key(v): Source(v, n) for v, n in self.variables.items()}
         self.digits: list[Digit] = []
         self.constants: list[PrimExpr | int] = []
+        self.halves: dict[object, _Halves] = {}  # values that are cut by a symbol
         self.is_exact = True  # whether every binding is a sum of digits and constants
         for i, value in enumerate(values):
             linear = analyzer.linear(value)
-            kept = dict(self.sources), {key: list(s.digits) for key, s in self.sources.items()}, list(self.digits)
+            kept = self._kept()
             try:
                 mine, rest = self._digits(linear, i)
             except NotAffine:
@@ -69,11 +94,18 @@ class DigitMap:
             self.digits += mine
             self.constants.append(rest.build(value.dtype))
 
+    def _kept(self) -> _Kept:
+        """What is known before a binding is looked at."""
+        digits = {key: list(s.digits) for key, s in self.sources.items()}
+        halves = {key: _Halves(h.whole, h.step, dict(h.parts)) for key, h in self.halves.items()}
+        return dict(self.sources), digits, list(self.digits), halves
+
     def _restore(
-        self, sources: dict[object, Source], digits: dict[object, list[tuple[int, int]]], every: list[Digit]
-    ) -> None:
+        self, sources: dict[object, Source], digits: dict[object, list[tuple[int, int]]], every: list[Digit],
+        halves: dict[object, _Halves],
+    ) -> None:  # fmt: skip
         """Forget what a binding that is no sum of digits has left behind."""
-        self.sources, self.digits = sources, every
+        self.sources, self.digits, self.halves = sources, every, halves
         for key, source in sources.items():
             source.digits = digits[key]
 
@@ -86,7 +118,7 @@ class DigitMap:
                 for key, (scale, atom) in self.analyzer.linear(inner).terms.items():
                     if free_vars(atom) & self.variables.keys():
                         y.terms[key] = (scale, atom)
-                kept = dict(self.sources), {key: list(s.digits) for key, s in self.sources.items()}, list(self.digits)
+                kept = self._kept()
                 try:
                     mine, _ = self._digits(y, binding)
                 except NotAffine:
@@ -127,6 +159,9 @@ class DigitMap:
         key = form_key(x)
         if key in self.sources:
             return self.sources[key]
+        if isinstance(x, E.FloorDiv | E.FloorMod) and not free_vars(x.b) & self.variables.keys():
+            if const_int(x.b) is None:
+                return self._half(x, key)
         linear = self.analyzer.linear(x)
         if len(linear.terms) == 1 and not linear.const:
             ((scale, _),) = linear.terms.values()
@@ -139,8 +174,27 @@ class DigitMap:
         self.sources[key] = Source(x, 1 + sum(d.scale * (d.extent - 1) for d in mine), linear=linear)
         return self.sources[key]
 
+    def _half(self, x: E.FloorDiv | E.FloorMod, key: object) -> Source:
+        """The source of a quotient or a remainder by a symbol, or of a quotient of which such a one is taken."""
+        inner = x.a
+        if isinstance(inner, E.FloorDiv) and const_int(inner.b) is not None and form_key(inner) not in self.sources:
+            self._half(inner, form_key(inner))
+        whole = self._source(inner)
+        halves = self.halves.setdefault((form_key(inner), form_key(x.b)), _Halves(whole, const_int(x.b)))
+        self.sources[key] = halves.parts[type(x)] = Source(x, whole.extent)
+        return self.sources[key]
+
+    def _join_halves(self) -> None:
+        """Add to the values that are cut by symbols the digits that follow from their parts."""
+        left = list(self.halves.values())
+        while joined := [(h, digit) for h in left if (digit := h.digit) is not None]:
+            for h, digit in joined:
+                h.whole.digits.append(digit)
+                left.remove(h)
+
     def is_injective(self) -> bool:
         """Whether different values of the variables give different bindings."""
+        self._join_halves()
         sources = list(self.sources.values())
         sums = sorted((s for s in sources if s.linear is not None), key=lambda s: s.extent)
         for s in sums:
@@ -230,7 +284,7 @@ def invert(values: Sequence[PrimExpr], variables: Mapping[Var, int], into: Seque
     """
     analyzer = Analyzer({v: (0, n) for v, n in variables.items()})
     digits = DigitMap(values, variables, analyzer)
-    if not digits.is_exact or not digits.is_injective() or any(_overlap(s) for s in digits.sources.values()):
+    if digits.halves or not digits.is_exact or not digits.is_injective() or any(_overlap(s) for s in digits.sources.values()):
         raise NotAffine
     found: dict[int, PrimExpr] = {}
     for b, value in enumerate(into):

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import IntImm, PrimExpr, Var
+from autosched.tir.expr import IntImm, PrimExpr, Var, const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
@@ -283,6 +283,8 @@ def bind_loop(analyzer: Analyzer, loop: For) -> None:
         return
     low, (_, high) = analyzer.bound(loop.start), analyzer.bound(loop.extent)
     analyzer.bounds[loop.loop_var] = (low[0], None if high is None or low[1] is None else low[1] + high - 1)
+    if const_int(loop.start) == 0 and not isinstance(loop.extent, IntImm):
+        analyzer.below[loop.loop_var] = loop.extent
 
 
 def simplify_values(analyzer: Analyzer, values: Iterable[PrimExpr]) -> tuple[PrimExpr, ...]:
