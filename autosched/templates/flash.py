@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from autosched.codegen.lower.half import widened
 from autosched.templates.attention_form import Attention, causal_shift, find_attention
 from autosched.templates.classify import blocks_of, contraction, extents, is_injective, reduced, spatial
-from autosched.templates.nests import element_of, index, value_at
+from autosched.templates.nests import INDEX, element_of, index, value_at
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import EQ, Add, Call, FloatImm, Max, PrimExpr, Select, Sub
+from autosched.tir.expr import EQ, Add, Call, FloatImm, Max, PrimExpr, Select, Sub, as_int, const_int
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.stmt import Block, BufferStore, Stmt
 
@@ -60,6 +60,8 @@ class Flash:
     """Attention of `heads` (all images together) with M queries, T keys, D and E elements of a key and a value.
 
     shift   query i sees keys up to i + shift; None: all of them
+    extents the sizes as expressions, with those of both axes of heads ("B", "H"). Where one of them comes with the
+            call, `sizes` has a prime in its place: a usual size, which no tile divides
     """
 
     found: Attention
@@ -71,10 +73,25 @@ class Flash:
     head_axes: tuple[int, int]  # of the result, where the scores have theirs
     sizes: Mapping[str, int]
     shift: int | None
+    extents: Mapping[str, PrimExpr]
+
+    @property
+    def heads(self) -> PrimExpr:
+        """The number of heads, of all images together."""
+        return E.mul(self.extents["B"], self.extents["H"])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a size comes with the call."""
+        return any(const_int(n) is None for n in self.extents.values())
+
+    def tiles(self, name: str, each: int) -> PrimExpr:
+        """How many tiles of so many queries ("M") or keys ("T") there are."""
+        return E.floordiv(E.add(self.extents[name], index(each - 1)), index(each))
 
     def split_head(self, head: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
         """The first two indices of the scores."""
-        inner = extents(spatial(self.found.scores))[1]
+        inner = self.extents["H"]
         return E.floordiv(head, inner), E.floormod(head, inner)
 
     def of_scores(self, head: PrimExpr) -> dict[int, PrimExpr]:
@@ -137,16 +154,19 @@ class Flash:
 
     def key_tiles(self, last_row: PrimExpr, keys: int) -> PrimExpr:
         """How many tiles of so many keys the queries up to a row see; below 1 where they see none."""
-        whole = index(-(-self.sizes["T"] // keys))
+        whole = self.tiles("T", keys)
         if self.shift is None:
             return whole
         seen = E.floordiv(E.add(self.last_key(last_row), keys), index(keys))
         return E.minimum(whole, seen)
 
 
-def find_flash(func: PrimFunc) -> Flash | None:
-    """Attention of one type whose softmax can be computed as the keys come by; None for any other function."""
-    flash = find_parts(func)
+def find_flash(func: PrimFunc, stand_ins: Mapping[str, int] | None = None) -> Flash | None:
+    """Attention of one type whose softmax can be computed as the keys come by; None for any other function.
+
+    stand_ins   numbers for those of the sizes B, H, M and T that come with the call; without, all are known
+    """
+    flash = find_parts(func, stand_ins)
     if flash is not None and flash.found.weights is not None:
         return None
     return (
@@ -154,8 +174,8 @@ def find_flash(func: PrimFunc) -> Flash | None:
     )
 
 
-def find_parts(func: PrimFunc) -> Flash | None:
-    """Attention with what is element-wise in it written out; None for any other function."""
+def find_parts(func: PrimFunc, stand_ins: Mapping[str, int] | None = None) -> Flash | None:
+    """Attention with what is element-wise in it written out, see `find_flash`; None for any other function."""
     found = find_attention(func)
     if found is None or not _is_softmax(found) or too_large_to_inline(blocks_of(func)):
         return None
@@ -175,13 +195,28 @@ def find_parts(func: PrimFunc) -> Flash | None:
         return None
     score_axes = (*spatial(found.scores), *reduced(found.scores))
     value_axes = (*spatial(found.context), *reduced(found.context))
-    b, h, m, t = extents(spatial(found.scores))
-    (d,), e = extents(reduced(found.scores)), extents(spatial(found.context))[found.columns]
+    axes = dict(zip("BHMT", spatial(found.scores), strict=True))
+    if stand_ins is not None and any(const_int(iv.dom.extent) is None for iv in _elements(found)):
+        return None
+    b, h, m, t = (_size(iv, (stand_ins or {}).get(name)) for name, iv in axes.items())
+    d, e = extents(_elements(found))
     return Flash(
         found, {x.writes[0].buffer: x for x in (*found.before, *found.chain.after)}, Operand(query, score_axes, 2, 4),
         Operand(found.key, score_axes, 3, 4), Operand(values, value_axes, 4, found.columns), outputs[0],
         (heads[0], heads[1]), {"heads": b * h, "M": m, "T": t, "D": d, "E": e}, causal_shift(found.before[-1]),
+        {name: E.cast(INDEX, iv.dom.extent) for name, iv in axes.items()},
     )  # fmt: skip
+
+
+def _elements(found: Attention) -> tuple[IterVar, IterVar]:
+    """The axes of the elements of a key and of a value."""
+    return reduced(found.scores)[0], spatial(found.context)[found.columns]
+
+
+def _size(axis: IterVar, stand_in: int | None) -> int:
+    """The extent of an axis, or what stands for one that is open."""
+    known = const_int(axis.dom.extent)
+    return stand_in if known is None and stand_in is not None else as_int(axis.dom.extent)
 
 
 def _is_softmax(found: Attention) -> bool:
@@ -228,14 +263,15 @@ def _reads(e: PrimExpr, buffer: Buffer) -> bool:
 
 
 def fill(
-    operand: Operand, head: Mapping[int, PrimExpr], first: PrimExpr, limits: tuple[int, int]
+    operand: Operand, head: Mapping[int, PrimExpr], first: PrimExpr, limits: tuple[PrimExpr | int, int]
 ) -> Callable[[PrimExpr, PrimExpr], PrimExpr]:
     """The elements of an operand from a row on, 0 outside of `limits` (rows, columns); in the operand's type."""
     zero = E.const(0.0, operand.load.buffer.dtype)
+    end = index(limits[0]) if isinstance(limits[0], int) else limits[0]
 
     def element(row: PrimExpr, column: PrimExpr) -> PrimExpr:
         whole = E.add(first, row)
-        inside = E.all_of(E.compare(E.LT, whole, index(limits[0])), E.compare(E.LT, column, index(limits[1])))
+        inside = E.all_of(E.compare(E.LT, whole, end), E.compare(E.LT, column, index(limits[1])))
         load = operand.at(head, whole, column)
         return Call("if_then_else", (inside, load, zero), zero.dtype)
 
@@ -247,7 +283,7 @@ def seen(flash: Flash, column: PrimExpr, score: PrimExpr, keys: int) -> PrimExpr
     if flash.sizes["T"] % keys == 0:
         return score
     hidden = E.const(float("-inf"), WIDE)
-    return E.Select(E.compare(E.LT, column, index(flash.sizes["T"])), score, hidden)
+    return E.Select(E.compare(E.LT, column, flash.extents["T"]), score, hidden)
 
 
 def safe(largest: PrimExpr) -> PrimExpr:

@@ -65,7 +65,7 @@ class Generated:
         return tuple(
             Launch(
                 symbol,
-                launch.grid if self.sized is None else self.sized.grid_at(i, (1,) * len(self.sized.names)),
+                launch.grid if self.sized is None else self.sized.least_grid(i),
                 launch.block,
                 launch.cluster,
                 launch.shared_bytes if launch.wants_dynamic else 0,

@@ -9,6 +9,7 @@ A parallel loop, or one of several that make up a condition together, gets `if f
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -180,7 +181,7 @@ def _by_test(loop: For, group: list[_Condition], a: Analyzer) -> Stmt | None:
     dtype = loop.extent.dtype
     last = -min(c.inner_low for c in group)  # above it, no condition holds
     over = range((limit // step + 1) * step, high + 1, step)
-    ragged = [v for v in over if v <= last][:2]
+    ragged = list(itertools.islice(itertools.takewhile(lambda v: v <= last, over), 2))
     outside, stmt = _allocations(loop.body)
     full = _settle(stmt, group, True)
     if len(over):

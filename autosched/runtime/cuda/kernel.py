@@ -110,6 +110,11 @@ class Sized:
     shapes: tuple[Shape, ...]
     flops: Size
 
+    def least_grid(self, launch: int) -> Extents:
+        """The blocks of a launch for sizes of 1, of which at least one is there: half of such a size has none."""
+        x, y, z = (max(1, n) for n in shape_at(self.grids[launch], dict.fromkeys(self.names, 1)))
+        return x, y, z
+
     def grid_at(self, launch: int, numbers: Sequence[int]) -> Extents:
         """The blocks of a launch for some sizes. Raises ShapeError where no device takes so many."""
         grid = _extents(shape_at(self.grids[launch], dict(zip(self.names, numbers, strict=True))))

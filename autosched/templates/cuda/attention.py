@@ -18,6 +18,7 @@ Source  Dao, Haziza, Massa, Sizov 2023, Flash-Decoding for long-context inferenc
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 
 from autosched.codegen.lower.cross_thread import LANES
 from autosched.space import Config, ConfigSpace, load_space
@@ -51,7 +52,7 @@ from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var
+from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, const_int
 from autosched.tir.schedule import Schedule
 from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
 
@@ -60,6 +61,8 @@ DTYPES = ("float32", "float16", "bfloat16")
 MOST_SPLITS = 32
 SUM_THREADS = 256  # of the launch that adds up parts
 BUSY_THREADS = 256  # of an SM that is not idle
+# Sizes that come with the call are scheduled as these: primes, which no tile divides, of one sequence.
+STAND_INS = {"B": 1, "H": 13, "M": 1031, "T": 4099}
 MOST_ELEMENTS = 256  # of a key or value: more do not fit registers and shared memory
 
 
@@ -71,7 +74,10 @@ class AttentionPass:
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         flash = find_flash(func)
-        if flash is None or flash.dtype not in DTYPES or flash.sizes["heads"] > MOST_GRID_YZ:
+        return None if flash is None or flash.sizes["heads"] > MOST_GRID_YZ else self._anchor(flash)
+
+    def _anchor(self, flash: Flash) -> Anchor | None:
+        if flash.dtype not in DTYPES:
             return None
         if max(flash.sizes["D"], flash.sizes["E"]) > MOST_ELEMENTS:
             return None
@@ -105,12 +111,17 @@ class AttentionPass:
         return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
-        flash = find_flash(func)
+        flash = find_flash(func, STAND_INS)
         assert flash is not None, "apply is called on a function that matched"
         body, buffers = _Writer(flash, config).function()
         return Applied(
             with_statements(func, body, buffers), (None,) * len(func.params), Schedule(func).trace.to_json_text()
         )
+
+    def of_open_sizes(self, func: PrimFunc, target: Target) -> Anchor | None:
+        """The same as `match` for a function some of whose sizes come with the call."""
+        flash = find_flash(func, STAND_INS)
+        return None if flash is None else self._anchor(flash)
 
 
 def shared_bytes(s: object, rows: int, keys: int) -> int:
@@ -145,32 +156,34 @@ class _Writer:
         self.query_part, self.key_part = local("query_part", n, VECTOR), local("key_part", self.key_count, VECTOR)
         self.weight_part, self.value_part = local("weight_part", n, VECTOR), local("value_part", values)
         if self.splits > 1:
-            rows = (self.splits, self.s["heads"], self.s["M"])
+            rows = (index(self.splits), flash.heads, flash.extents["M"])
             self.part_largest, self.part_total = between("part_largest", *rows), between("part_total", *rows)
-            self.part_weighted = between("part_weighted", *rows, self.s["E"])
+            self.part_weighted = between("part_weighted", *rows, index(self.s["E"]))
             self.all_largest, self.all_total = local("all_largest", 1), local("all_total", 1)
             self.all_weighted = local("all_weighted", 1)
         self.buffers = [b for b in vars(self).values() if isinstance(b, Buffer)]
 
     def function(self) -> tuple[Stmt, list[Buffer]]:
         """(the launch, or two, and the buffers between)."""
-        tiles = -(-self.s["M"] // self.rows)
+        tiles, threads = self.flash.tiles("M", self.rows), ((THREAD_Y, self.ty), (THREAD_X, self.tx))
 
-        def of_block(part: PrimExpr, head: Var, tile: Var, ty: Var, tx: Var) -> Stmt:
+        def of_block(part: PrimExpr, head: PrimExpr, tile: PrimExpr, ty: Var, tx: Var) -> Stmt:
             # the last queries see most keys where the mask is causal: their blocks come first
-            order: PrimExpr = E.sub(index(tiles - 1), tile) if self.flash.shift is not None else tile
+            order: PrimExpr = E.sub(E.sub(tiles, index(1)), tile) if self.flash.shift is not None else tile
             return self.tile(part, head, E.mul(order, index(self.rows)), ty, tx)
 
-        axes = ((BLOCK_Y, self.s["heads"]), (BLOCK_X, tiles), (THREAD_Y, self.ty), (THREAD_X, self.tx))
-        if self.splits == 1:
-            return bound(axes, functools.partial(of_block, index(0))), self.buffers
-        return seq(bound(((BLOCK_Z, self.splits), *axes), of_block), self.added_up()), self.buffers
+        def of_part(part: PrimExpr) -> Stmt:
+            return bound_heads(self.flash, tiles, threads, functools.partial(of_block, part))
 
-    def tile(self, part: PrimExpr, head: Var, first: PrimExpr, ty: Var, tx: Var) -> Stmt:
+        if self.splits == 1:
+            return of_part(index(0)), self.buffers
+        return seq(bound(((BLOCK_Z, self.splits),), of_part), self.added_up()), self.buffers
+
+    def tile(self, part: PrimExpr, head: PrimExpr, first: PrimExpr, ty: Var, tx: Var) -> Stmt:
         """The queries from `first` on, and a part of the keys."""
         flash, s, n = self.flash, self.s, self.row_count
         threads = ((ty, self.ty), (tx, self.tx))
-        queries = fill(flash.query, flash.of_scores(head), first, (s["M"], s["D"]))
+        queries = fill(flash.query, flash.of_scores(head), first, (flash.extents["M"], s["D"]))
         vector = flash.query.vector(s["D"])
         start = [
             copy_tile(self.query, self.rows, self.depth, queries, threads, vector, not flash.query.is_contiguous),
@@ -179,12 +192,14 @@ class _Writer:
             unrolled("row value", (n, self.groups * self.group), lambda i, e: assign(self.weighted, (i, e), zero())),
         ]  # fmt: skip
         count = flash.key_tiles(E.add(first, index(self.rows - 1)), self.keys)
-        each = -(-s["T"] // (self.keys * self.splits))  # tiles of a part
+        each = flash.tiles("T", self.keys * self.splits)  # of a part
 
         def of_part(kt: Var) -> Stmt:
-            at = E.add(E.mul(part, index(each)), kt)
+            at = E.add(E.mul(part, each), kt)
             step = self.step(head, first, E.mul(at, index(self.keys)), ty, tx)
-            is_whole = flash.shift is None and each * self.splits * self.keys == padded(s["T"], self.keys)
+            whole = self.splits * self.keys
+            is_whole = flash.shift is None and padded(s["T"], whole) == padded(s["T"], self.keys)
+            is_whole = is_whole and not flash.is_open
             return step if is_whole else IfThenElse(E.compare(E.LT, at, count), step)
 
         if self.splits > 1:
@@ -193,13 +208,13 @@ class _Writer:
             steps = loop("key_tile", count, lambda kt: self.step(head, first, E.mul(kt, index(self.keys)), ty, tx))
         return block("attention", seq(*start, steps, self.end(part, head, first, ty, tx)))
 
-    def step(self, head: Var, first: PrimExpr, first_key: PrimExpr, ty: Var, tx: Var) -> Stmt:
+    def step(self, head: PrimExpr, first: PrimExpr, first_key: PrimExpr, ty: Var, tx: Var) -> Stmt:
         """A tile of keys for all queries of the block."""
         flash, s = self.flash, self.s
         threads = ((ty, self.ty), (tx, self.tx))
         key, value = flash.key, flash.value
-        keys = fill(key, flash.of_scores(head), first_key, (s["T"], s["D"]))
-        values = fill(value, flash.of_result(head), first_key, (s["T"], s["E"]))
+        keys = fill(key, flash.of_scores(head), first_key, (flash.extents["T"], s["D"]))
+        values = fill(value, flash.of_result(head), first_key, (flash.extents["T"], s["E"]))
         width = self.groups * self.group * self.tx
         return seq(
             copy_tile(self.key, self.keys, self.depth, keys, threads, key.vector(s["D"]), not key.is_contiguous),
@@ -238,15 +253,18 @@ class _Writer:
             loop("d", self.depth // VECTOR, part),
         ]
 
-    def softmax(self, head: Var, first: PrimExpr, first_key: PrimExpr, ty: Var, tx: Var) -> list[Stmt]:
+    def softmax(self, head: PrimExpr, first: PrimExpr, first_key: PrimExpr, ty: Var, tx: Var) -> list[Stmt]:
         """Scores to weights; the sums so far in terms of the largest score so far."""
         n, m = self.row_count, self.key_count
 
         def argument(i: Var, j: Var) -> Stmt:
             column = E.add(first_key, self.column(j, tx))
             row = E.add(first, self.row(i, ty))
-            made = self.flash.score(head, _inside(row, self.s["M"], self.rows), _inside(column, self.s["T"], self.keys),
-                                    element(self.scores, i, j))  # fmt: skip
+            inside = (
+                row if self.s["M"] % self.rows == 0 else inside_of(row, self.flash.extents["M"]),
+                column if self.s["T"] % self.keys == 0 else inside_of(column, self.flash.extents["T"]),
+            )
+            made = self.flash.score(head, *inside, element(self.scores, i, j))
             return assign(self.scores, (i, j), seen(self.flash, column, made, self.keys))
 
         def rescale(i: Var) -> Stmt:
@@ -309,7 +327,7 @@ class _Writer:
         """Neighbouring threads have neighbouring groups of a value's elements."""
         return E.add(E.mul(E.add(E.mul(g, self.tx), tx), self.group), lane)
 
-    def end(self, part: PrimExpr, head: Var, first: PrimExpr, ty: Var, tx: Var) -> Stmt:
+    def end(self, part: PrimExpr, head: PrimExpr, first: PrimExpr, ty: Var, tx: Var) -> Stmt:
         """The result, or what a part of the keys gives, from the sums of all threads of a row."""
         n, s = self.row_count, self.s
 
@@ -327,7 +345,7 @@ class _Writer:
             stmt = lanes(self.group, stored)
             limits = []
             if s["M"] % self.rows:
-                limits.append(E.compare(E.LT, row, index(s["M"])))
+                limits.append(E.compare(E.LT, row, self.flash.extents["M"]))
             if s["E"] % (self.tx * self.group):
                 limits.append(E.compare(E.LT, self.element(g, index(0), tx), index(s["E"])))
             return IfThenElse(E.all_of(*limits), stmt) if limits else stmt
@@ -338,7 +356,7 @@ class _Writer:
                 assign(self.part_largest, (part, head, row), element(self.largest, i)),
                 assign(self.part_total, (part, head, row), element(self.total, i)),
             )
-            limits = [E.compare(E.EQ, tx, index(0)), E.compare(E.LT, row, index(s["M"]))]
+            limits = [E.compare(E.EQ, tx, index(0)), E.compare(E.LT, row, self.flash.extents["M"])]
             return IfThenElse(E.all_of(*limits), stmt)
 
         return seq(
@@ -349,13 +367,13 @@ class _Writer:
 
     def added_up(self) -> Stmt:
         """The launch that adds up what the parts of the keys give: a thread for each element of the result."""
-        heads, m, width = self.s["heads"], self.s["M"], self.s["E"]
-        count, at, none = heads * m * width, (index(0),), float("-inf")
+        m, width = self.flash.extents["M"], index(self.s["E"])
+        count, at, none = E.mul(E.mul(self.flash.heads, m), width), (index(0),), float("-inf")
 
         def of_thread(bx: Var, tx: Var) -> Stmt:
             place = E.add(E.mul(bx, index(SUM_THREADS)), tx)
-            head, e = E.floordiv(place, index(m * width)), E.floormod(place, index(width))
-            row = E.floormod(E.floordiv(place, index(width)), index(m))
+            head, e = E.floordiv(place, E.mul(m, width)), E.floormod(place, width)
+            row = E.floormod(E.floordiv(place, width), m)
 
             def largest(part: Var) -> Stmt:
                 both = E.maximum(element(self.all_largest, *at), element(self.part_largest, part, head, row))
@@ -379,15 +397,33 @@ class _Writer:
                 loop("part", self.splits, sums),
                 BufferStore(self.flash.out, value, indices),
             )
-            return IfThenElse(E.compare(E.LT, place, index(count)), stmt) if count % SUM_THREADS else stmt
+            is_whole = (const_int(count) or 1) % SUM_THREADS == 0
+            return stmt if is_whole else IfThenElse(E.compare(E.LT, place, count), stmt)
 
-        axes = ((BLOCK_X, -(-count // SUM_THREADS)), (THREAD_X, SUM_THREADS))
+        blocks = E.floordiv(E.add(count, index(SUM_THREADS - 1)), index(SUM_THREADS))
+        axes = ((BLOCK_X, blocks), (THREAD_X, SUM_THREADS))
         return bound(axes, lambda bx, tx: block("attention_sum", of_thread(bx, tx)))
 
 
-def _inside(at: PrimExpr, size: int, tile: int) -> PrimExpr:
+def bound_heads(
+    flash: Flash, tiles: PrimExpr, threads: Sequence[tuple[str, int]], body: Callable[..., Stmt]
+) -> Stmt:
+    """Blocks for tiles of queries of all heads; `body` takes head, tile and the threads.
+
+    Where sizes are open, which may be many heads, all blocks lie along one axis: others are short.
+    """
+    if not flash.is_open:
+        return bound(((BLOCK_Y, flash.heads), (BLOCK_X, tiles), *threads), body)
+
+    def of_block(bx: Var, *rest: Var) -> Stmt:
+        return body(E.floordiv(bx, tiles), E.floormod(bx, tiles), *rest)
+
+    return bound(((BLOCK_X, E.mul(flash.heads, tiles)), *threads), of_block)
+
+
+def inside_of(at: PrimExpr, size: PrimExpr) -> PrimExpr:
     """A position that is there: those beyond read what no one uses."""
-    return at if size % tile == 0 else E.minimum(at, index(size - 1))
+    return E.minimum(at, E.sub(size, index(1)))
 
 
 def _shared(name: str, rows: int, columns: int, dtype: str, padding: int = VECTOR) -> Buffer:
@@ -401,9 +437,9 @@ def local(name: str, *shape: int, dtype: str = WIDE) -> Buffer:
     return Buffer(name, tuple(map(index, shape)), dtype, scope="local")
 
 
-def between(name: str, *shape: int) -> Buffer:
+def between(name: str, *shape: PrimExpr) -> Buffer:
     """What one launch leaves for the next."""
-    return Buffer(name, tuple(map(index, shape)), WIDE)
+    return Buffer(name, shape, WIDE)
 
 
 def exp(x: PrimExpr) -> PrimExpr:

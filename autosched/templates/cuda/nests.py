@@ -15,7 +15,7 @@ from autosched.tir.stmt import Block, BlockRealize, BufferStore, IfThenElse, Loo
 MOST_UNROLLED = 8  # accesses of a thread that are under way at once: each holds registers
 
 
-def bound(axes: Sequence[tuple[str, int]], body: Callable[..., Stmt]) -> Stmt:
+def bound(axes: Sequence[tuple[str, int | PrimExpr]], body: Callable[..., Stmt]) -> Stmt:
     """Loops over blocks and threads, (tag, extent) each; `body` takes their variables."""
     (tag, extent), *rest = axes
 

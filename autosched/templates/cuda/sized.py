@@ -21,10 +21,12 @@ from autosched.space import Config
 from autosched.target import Target
 from autosched.templates.base import Applied
 from autosched.templates.classify import blocks_of, reduced
+from autosched.templates.cuda.attention import AttentionPass
 from autosched.templates.cuda.last_wave import KNOB as WAVE_PARTS
 from autosched.templates.cuda.parts import over_parts
 from autosched.templates.cuda.rows import RowReduction
 from autosched.templates.cuda.sum_parts import KNOB as SUM_PARTS
+from autosched.templates.cuda.tensor_attention import TensorAttention
 from autosched.templates.row_blocks import match_rows
 from autosched.tir import PrimFunc
 from autosched.tir.expr import const_int
@@ -49,6 +51,8 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
         raise ScheduleError("it repeats several nests, one row after the other")
     if len(shape_vars(func)) > MOST_SYMBOLS:
         raise ScheduleError(f"a kernel has {MOST_SYMBOLS} sizes that come with the call at most")
+    if (made := _open_attention(func, target)) is not None:
+        return made
     problems: list[str] = []
     for known, config in _choices(func, target):
         for schedule in (partial(_scheduled, known), _by_parts):
@@ -58,6 +62,16 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
                 problems.append(error.message)
     problem = "; by parts: ".join(problems[:2])  # of what is scheduled for known sizes
     raise ScheduleError(f"no template has a kernel for sizes that come with the call: {problem}")
+
+
+def _open_attention(func: PrimFunc, target: Target) -> Applied | None:
+    """Attention over sequences whose lengths come with the call; None for any other function."""
+    for template in (TensorAttention(), AttentionPass()):
+        anchor = template.of_open_sizes(func, target)
+        if anchor is not None and any(const_int(anchor.details.extents[n]) is None for n in "MT"):
+            applied = template.apply(func, template.default(anchor, target), target)
+            return _checked(func, applied.func, applied, target)
+    return None
 
 
 def _choices(func: PrimFunc, target: Target) -> Iterator[tuple[PrimFunc, Config]]:

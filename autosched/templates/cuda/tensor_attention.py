@@ -20,8 +20,9 @@ from autosched.codegen.lower.fragments import ACCUMULATOR, EXP2_APPROX, MATRIX_A
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.cuda.nests import block, bound, copy_tile, with_statements, with_work_of
-from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, MOST_GRID_YZ, THREAD_X, THREAD_Y
+from autosched.templates.cuda.attention import STAND_INS, bound_heads, inside_of
+from autosched.templates.cuda.nests import block, copy_tile, with_statements, with_work_of
+from autosched.templates.cuda.threads import MOST_GRID_YZ, THREAD_X, THREAD_Y
 from autosched.templates.flash import (
     WIDE,
     Flash,
@@ -65,7 +66,15 @@ class TensorAttention:
         if target.gpu.compute_capability < LEAST_CAPABILITY:
             return None
         flash = find_flash(func)
-        if flash is None or flash.dtype not in DTYPES or flash.sizes["heads"] > MOST_GRID_YZ:
+        return None if flash is None or flash.sizes["heads"] > MOST_GRID_YZ else self._anchor(flash, target)
+
+    def of_open_sizes(self, func: PrimFunc, target: Target) -> Anchor | None:
+        """The same as `match` for a function some of whose sizes come with the call."""
+        flash = find_flash(func, STAND_INS) if target.gpu.compute_capability >= LEAST_CAPABILITY else None
+        return None if flash is None else self._anchor(flash, target)
+
+    def _anchor(self, flash: Flash, target: Target) -> Anchor | None:
+        if flash.dtype not in DTYPES:
             return None
         s = dict(flash.sizes) | {"DP": padded(flash.sizes["D"], STEP), "EP": padded(flash.sizes["E"], STEP)}
         if registers(s, ROWS, 32, 1) > MOST_REGISTERS or _wants_parts(s, target):
@@ -99,7 +108,7 @@ class TensorAttention:
         return Config(self.name, {"rows": rows, "keys": keys, "warps": warps, "stages": stages})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
-        flash = find_flash(func)
+        flash = find_flash(func, STAND_INS)
         assert flash is not None, "apply is called on a function that matched"
         body, buffers = _Writer(flash, config).function()
         trace = Schedule(func).trace.to_json_text()
@@ -150,18 +159,18 @@ class _Writer:
 
     def function(self) -> tuple[Stmt, list[Buffer]]:
         """(the launch, the buffers between)."""
-        tiles = -(-self.s["M"] // self.rows)
+        tiles = self.flash.tiles("M", self.rows)
 
-        def of_block(head: Var, tile: Var, warp: Var, lane: Var) -> Stmt:
+        def of_block(head: PrimExpr, tile: PrimExpr, warp: Var, lane: Var) -> Stmt:
             # the last queries see most keys where the mask is causal: their blocks come first
-            order: PrimExpr = E.sub(index(tiles - 1), tile) if self.flash.shift is not None else tile
+            order: PrimExpr = E.sub(E.sub(tiles, index(1)), tile) if self.flash.shift is not None else tile
             return self.tile(head, E.mul(order, index(self.rows)), warp, lane)
 
-        axes = ((BLOCK_Y, self.s["heads"]), (BLOCK_X, tiles), (THREAD_Y, self.warps), (THREAD_X, LANES))
-        return bound(axes, of_block), self.buffers
+        threads = ((THREAD_Y, self.warps), (THREAD_X, LANES))
+        return bound_heads(self.flash, tiles, threads, of_block), self.buffers
 
     def copy(
-        self, target: Buffer, operand: Operand, head: Mapping[int, PrimExpr], first: PrimExpr, sizes: tuple[int, int],
+        self, target: Buffer, operand: Operand, head: Mapping[int, PrimExpr], first: PrimExpr, sizes: tuple[PrimExpr, int],
         warp: Var, lane: Var,
     ) -> Stmt:  # fmt: skip
         """Rows of an operand to shared memory, 0 beyond `sizes`."""
@@ -171,7 +180,7 @@ class _Writer:
         vector = operand.vector(sizes[1])
         return copy_tile(target, rows, columns, values, threads, vector, not operand.is_contiguous)
 
-    def tile(self, head: Var, first: PrimExpr, warp: Var, lane: Var) -> Stmt:
+    def tile(self, head: PrimExpr, first: PrimExpr, warp: Var, lane: Var) -> Stmt:
         """The queries from `first` on; those of a warp begin `own` behind those of the one before."""
         flash, s, own = self.flash, self.s, E.mul(warp, index(self.own))
         count = flash.key_tiles(E.add(first, index(self.rows - 1)), self.keys)
@@ -184,9 +193,9 @@ class _Writer:
         def step(kt: Var) -> Stmt:
             first_key = E.mul(kt, index(self.keys))
             return seq(
-                self.copy(self.key_shared, flash.key, flash.of_scores(head), first_key, (s["T"], s["D"]), warp, lane),
+                self.copy(self.key_shared, flash.key, flash.of_scores(head), first_key, (flash.extents["T"], s["D"]), warp, lane),
                 self.copy(
-                    self.value_shared, flash.value, flash.of_result(head), first_key, (s["T"], s["E"]), warp, lane
+                    self.value_shared, flash.value, flash.of_result(head), first_key, (flash.extents["T"], s["E"]), warp, lane
                 ),
                 *self.products(),
                 *self.softmax(head, E.add(first, own), first_key),
@@ -194,7 +203,7 @@ class _Writer:
             )
 
         return block("attention", seq(
-            self.copy(self.query_shared, flash.query, flash.of_scores(head), first, (s["M"], s["D"]), warp, lane),
+            self.copy(self.query_shared, flash.query, flash.of_scores(head), first, (flash.extents["M"], s["D"]), warp, lane),
             self.over("row d", (self.own, self.depth), lambda i, d: assign(
                 self.query, (i, d), BufferLoad(self.query_shared, (E.add(own, i), d)))),
             self.over("row", (self.own,), lambda i: assign(self.largest, (i,), E.const(-math.inf, WIDE))),
@@ -225,15 +234,15 @@ class _Writer:
             loop("d", self.depth // STEP, step),
         ]
 
-    def softmax(self, head: Var, first: PrimExpr, first_key: PrimExpr) -> list[Stmt]:
+    def softmax(self, head: PrimExpr, first: PrimExpr, first_key: PrimExpr) -> list[Stmt]:
         """Scores to weights; the sums so far in terms of the largest score so far."""
         s, whole = self.s, (self.own, self.keys)
 
         def argument(i: Var, j: Var) -> Stmt:
             row, column = E.add(first, i), E.add(first_key, j)
             inside = (
-                row if s["M"] % self.rows == 0 else E.minimum(row, index(s["M"] - 1)),
-                column if s["T"] % self.keys == 0 else E.minimum(column, index(s["T"] - 1)),
+                row if s["M"] % self.rows == 0 else inside_of(row, self.flash.extents["M"]),
+                column if s["T"] % self.keys == 0 else inside_of(column, self.flash.extents["T"]),
             )
             made = self.flash.score(head, *inside, element(self.scores, i, j))
             return assign(self.scores, (i, j), seen(self.flash, column, made, self.keys))
@@ -277,7 +286,7 @@ class _Writer:
 
         return [loop("t", self.keys // STEP, step)]
 
-    def end(self, head: Var, first: PrimExpr) -> Stmt:
+    def end(self, head: PrimExpr, first: PrimExpr) -> Stmt:
         """The result, from both sums."""
         s = self.s
 
@@ -286,7 +295,7 @@ class _Writer:
             value, indices = self.flash.result(head, row, e, element(self.weighted, i, e), element(self.total, i))
             limits = []
             if s["M"] % self.rows:
-                limits.append(E.compare(E.LT, row, index(s["M"])))
+                limits.append(E.compare(E.LT, row, self.flash.extents["M"]))
             if s["E"] != self.width:
                 limits.append(E.compare(E.LT, e, index(s["E"])))
             stmt = BufferStore(self.flash.out, value, indices)

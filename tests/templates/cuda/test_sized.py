@@ -15,7 +15,7 @@ from autosched import te, tir, topi
 from autosched.codegen import compile_func
 from autosched.codegen.cuda.build import add_images
 from autosched.codegen.cuda.emulate.kernel import run_kernel
-from autosched.errors import ScheduleError, ShapeError
+from autosched.errors import ShapeError
 from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
@@ -182,16 +182,148 @@ def test_grids_beyond_a_device_are_refused() -> None:
         kernel.at((65536,))
 
 
-def test_a_sequence_that_attends_to_itself_is_refused() -> None:
-    length = n()
-    q, k, v = (tensor(name, 2, length, 2, 16) for name in "qkv")
-    with pytest.raises(ScheduleError, match="; by parts: "):
-        schedule_sizes(create_prim_func([q, k, v, attention(q, k, v, None, 0.25, None)]), TARGET)
+def m() -> tir.Var:
+    return te.var("m", dtype="int64")
 
 
-def test_sizes_that_are_not_the_outer_ones_are_refused() -> None:
-    with pytest.raises(ScheduleError, match="not proven"):
-        schedule_sizes(of((33,), lambda x: topi.transpose(x, (1, 0))), TARGET)
+def open_attention(dtype: str = "float32", causal: str | None = None, queries: Any = None) -> PrimFunc:
+    """Of m queries, or so many, with n keys; of n of both where it is causal."""
+    batch, keys = te.var("b", dtype="int64"), n()
+    count = keys if causal else queries or m()
+    q, k, v = (tensor(name, batch, c, 2, 16, dtype=dtype) for name, c in (("q", count), ("k", keys), ("v", keys)))
+    return create_prim_func([q, k, v, attention(q, k, v, None, 0.25, causal)])
+
+
+def all_seen(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    weights = softmax(np.einsum("bihd,bjhd->bhij", q, k) * 0.25)
+    return np.asarray(np.einsum("bhij,bjhd->bihd", weights, v))
+
+
+def of_two(compute: Callable[[Tensor], Tensor], *between: int) -> PrimFunc:
+    """Of [n, …, m]."""
+    x = tensor("x", n(), *between, m())
+    return create_prim_func([x, compute(x)])
+
+
+def joined() -> PrimFunc:
+    """A cache of n entries and m new ones."""
+    x, y = tensor("x", 2, n(), 12), tensor("y", 2, m(), 12)
+    return create_prim_func([x, y, topi.concatenate([x, y], axis=1)])
+
+
+def masked() -> PrimFunc:
+    rows, columns = n(), m()
+    x, y = tensor("x", 2, 3, rows, columns), tensor("y", 2, 1, 1, columns)
+    return create_prim_func([x, y, topi.add(x, y)])
+
+
+def of_images(channels: int, out: int, kernel: int, groups: int = 1) -> PrimFunc:
+    """Convolutions of n x m pixels."""
+    x, w = tensor("x", 2, channels, n(), m()), tensor("w", out, channels // groups, kernel, kernel)
+    if groups == 1:
+        made = topi.nn.conv2d(x, w, 1, kernel // 2, 1, "NCHW")
+    else:
+        made = topi.nn.group_conv2d_nchw(x, w, 1, kernel // 2, 1, groups)
+    return create_prim_func([x, w, topi.nn.relu(made)])
+
+
+def convolved(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    size, groups = w.shape[-1], x.shape[1] // w.shape[1]
+    padded = np.pad(x, ((0, 0), (0, 0), *((size // 2, size // 2),) * 2))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
+    windows = windows.reshape(len(x), groups, -1, *windows.shape[2:])
+    weights = w.reshape(groups, -1, *w.shape[1:])
+    made = np.einsum("bgchwij,gocij->bgohw", windows, weights)
+    return np.asarray(np.maximum(made.reshape(len(x), -1, *made.shape[3:]), 0))
+
+
+def pooled(x: np.ndarray) -> np.ndarray:
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    return np.asarray(np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::2, ::2].max((-1, -2)))
+
+
+def normed(x: Tensor) -> Tensor:
+    total = topi.sum(topi.multiply(x, x), -1, True)
+    return topi.divide(x, topi.sqrt(topi.add(total, tir.const(1.0, "float32"))))
+
+
+def pool(x: Tensor) -> Tensor:
+    return topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max")
+
+
+INNER: dict[str, tuple[Callable[[], PrimFunc], Callable[..., np.ndarray]]] = {
+    "softmax": (lambda: of_two(lambda x: topi.nn.softmax(x, -1), 3), softmax),
+    "softmax of one row": (lambda: create_prim_func([x := tensor("x", 1, n()), topi.nn.softmax(x, -1)]), softmax),
+    "softmax across": (
+        lambda: of_two(lambda x: topi.nn.softmax(x, 1), 5), lambda x: softmax(x.swapaxes(1, -1)).swapaxes(1, -1),
+    ),
+    "softmax across an open size": (
+        lambda: create_prim_func([x := tensor("x", m(), n(), 7), topi.nn.softmax(x, 1)]),
+        lambda x: softmax(x.swapaxes(1, -1)).swapaxes(1, -1),
+    ),
+    "norm": (lambda: of_two(normed), lambda x: x / np.sqrt((x * x).sum(-1, keepdims=True) + 1)),
+    "row sums": (lambda: of_two(lambda x: topi.sum(x, -1, True)), lambda x: x.sum(-1, keepdims=True)),
+    "largest of rows": (lambda: of_two(lambda x: topi.argmax(x, -1)), lambda x: x.argmax(-1)),
+    "mask": (masked, lambda x, y: x + y),
+    "transposed": (lambda: of_two(lambda x: topi.transpose(x, (1, 0))), lambda x: x.T),
+    "open size inside": (
+        lambda: create_prim_func([x := tensor("x", 2, n(), 3, 8), topi.transpose(x, (0, 2, 1, 3))]),
+        lambda x: x.transpose(0, 2, 1, 3),
+    ),
+    "joined": (joined, lambda x, y: np.concatenate([x, y], 1)),
+    "running sums": (lambda: of_two(lambda x: cumsum(x, 1, False)), lambda x: x.cumsum(1)),
+    "attention": (open_attention, all_seen),
+    "attention of one query": (lambda: open_attention(queries=1), all_seen),
+    "causal attention": (lambda: open_attention(causal="TopLeft"), attention_of),
+    "attention on tensor cores": (lambda: open_attention("float16"), all_seen),
+    "causal attention on tensor cores": (lambda: open_attention("float16", "TopLeft"), attention_of),
+    "convolution": (lambda: of_images(4, 9, 3), convolved),
+    "many channels": (lambda: of_images(16, 16, 3), convolved),
+    "pixels alone": (lambda: of_images(16, 24, 1), convolved),
+    "depthwise": (lambda: of_images(6, 6, 3, 6), convolved),
+    "pool": (lambda: create_prim_func([x := tensor("x", 2, 3, n(), m()), pool(x)]), pooled),
+}  # fmt: skip
+OPEN_SIZES = ((1, 1), (2, 1), (1, 5), (7, 3), (33, 19), (5, 130))
+
+
+@spread(4, "case", INNER)
+def test_inner_sizes_come_with_the_call(case: str) -> None:
+    make, reference = INNER[case]
+    kernel = compiled(make())
+    assert kernel.sized is not None
+    for sizes in OPEN_SIZES if "conv" not in case else OPEN_SIZES[:5]:
+        given = dict(zip("nm", sizes), b=2)
+        at = kernel.at(tuple(given[name] for name in kernel.sized.names))
+        inputs = [RNG.standard_normal(a.shape).astype(a.dtype) for a in at.inputs]
+        expected = reference(*(x.astype("float64") for x in inputs))
+        for order in ("late", "ahead"):
+            out = np.full(at.outputs[0].shape, np.nan if at.outputs[0].dtype.startswith("f") else -1, at.outputs[0].dtype)
+            run_kernel(at, [*inputs, out], order=order)
+            near = 2e-3 if out.dtype == np.float16 else 1e-5
+            np.testing.assert_allclose(out, expected, rtol=near, atol=10 * near, err_msg=f"{given}")
+
+
+@spread(4, "case", INNER)
+def test_inner_sizes_become_machine_code_without_a_stack(case: str) -> None:
+    """What needs a stack or spills registers is refused by the assembler."""
+    archs = ["sm_75", "sm_80", "sm_90a", "sm_120"]
+    arch = "sm_80" if "tensor cores" in case else "sm_75"
+    assert add_images(compiled(INNER[case][0](), Target(f"cuda -arch={arch}")), archs[archs.index(arch) :]).images
+
+
+def test_many_heads_are_no_long_axis_of_a_grid() -> None:
+    kernel = compiled(open_attention())
+    assert kernel.sized is not None
+    numbers = tuple({"b": 40000, "n": 3, "m": 2}[name] for name in kernel.sized.names)
+    assert kernel.at(numbers).launches[0].grid[:2] == (80000, 1)
+
+
+def test_an_image_that_a_pool_leaves_nothing_of_is_refused() -> None:
+    x = tensor("x", 1, 2, n(), 8)
+    kernel = compiled(create_prim_func([x, topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")]))
+    assert kernel.at((2,)).outputs[0].shape == (1, 2, 1, 4)
+    with pytest.raises(ShapeError, match="0 blocks along x"):
+        kernel.at((1,))
 
 
 def test_memory_between_launches_grows_with_the_sizes() -> None:
