@@ -134,3 +134,13 @@ def test_two_digits_side_by_side_become_one() -> None:
         for a, b in itertools.product(range(6), range(4)):
             at: dict[Var, PrimExpr] = {X: IntImm(a), Y: IntImm(b)}
             assert _value(new, at) == _value(apart, at)
+
+
+def test_a_variable_below_a_symbol() -> None:
+    n, m = Var("n"), Var("m")
+    analyzer = Analyzer({X: (0, 1 << 40), n: (1, 1 << 30), m: (1, 1 << 30)})
+    analyzer.below[X] = n * 2
+    known = (tir.LT(X, n * 2), tir.LT(X * 3 + 2, n * 6), tir.LE(X + 1, n * 2))
+    assert all(map(analyzer.copy().can_prove, known))
+    unknown = (tir.LT(X + 1, n * 2), tir.LT(X, n), tir.LT(X, m), tir.LT(n * 2 - X, const(5)), tir.LT(X * 3 + 3, n * 6))
+    assert not any(map(analyzer.can_prove, unknown))

@@ -405,9 +405,7 @@ class _Writer:
         return bound(axes, lambda bx, tx: block("attention_sum", of_thread(bx, tx)))
 
 
-def bound_heads(
-    flash: Flash, tiles: PrimExpr, threads: Sequence[tuple[str, int]], body: Callable[..., Stmt]
-) -> Stmt:
+def bound_heads(flash: Flash, tiles: PrimExpr, threads: Sequence[tuple[str, int]], body: Callable[..., Stmt]) -> Stmt:
     """Blocks for tiles of queries of all heads; `body` takes head, tile and the threads.
 
     Where sizes are open, which may be many heads, all blocks lie along one axis: others are short.

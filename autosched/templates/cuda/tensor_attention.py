@@ -170,8 +170,8 @@ class _Writer:
         return bound_heads(self.flash, tiles, threads, of_block), self.buffers
 
     def copy(
-        self, target: Buffer, operand: Operand, head: Mapping[int, PrimExpr], first: PrimExpr, sizes: tuple[PrimExpr, int],
-        warp: Var, lane: Var,
+        self, target: Buffer, operand: Operand, head: Mapping[int, PrimExpr], first: PrimExpr,
+        sizes: tuple[PrimExpr, int], warp: Var, lane: Var,
     ) -> Stmt:  # fmt: skip
         """Rows of an operand to shared memory, 0 beyond `sizes`."""
         rows, columns = (int(x.value) for x in target.shape)  # type: ignore[attr-defined]
@@ -183,6 +183,7 @@ class _Writer:
     def tile(self, head: PrimExpr, first: PrimExpr, warp: Var, lane: Var) -> Stmt:
         """The queries from `first` on; those of a warp begin `own` behind those of the one before."""
         flash, s, own = self.flash, self.s, E.mul(warp, index(self.own))
+        queries, keys = flash.extents["M"], flash.extents["T"]
         count = flash.key_tiles(E.add(first, index(self.rows - 1)), self.keys)
         notes: dict[str, object] = {}
         if self.stages > 1:
@@ -193,17 +194,15 @@ class _Writer:
         def step(kt: Var) -> Stmt:
             first_key = E.mul(kt, index(self.keys))
             return seq(
-                self.copy(self.key_shared, flash.key, flash.of_scores(head), first_key, (flash.extents["T"], s["D"]), warp, lane),
-                self.copy(
-                    self.value_shared, flash.value, flash.of_result(head), first_key, (flash.extents["T"], s["E"]), warp, lane
-                ),
+                self.copy(self.key_shared, flash.key, flash.of_scores(head), first_key, (keys, s["D"]), warp, lane),
+                self.copy(self.value_shared, flash.value, flash.of_result(head), first_key, (keys, s["E"]), warp, lane),
                 *self.products(),
                 *self.softmax(head, E.add(first, own), first_key),
                 *self.sums(),
             )
 
         return block("attention", seq(
-            self.copy(self.query_shared, flash.query, flash.of_scores(head), first, (flash.extents["M"], s["D"]), warp, lane),
+            self.copy(self.query_shared, flash.query, flash.of_scores(head), first, (queries, s["D"]), warp, lane),
             self.over("row d", (self.own, self.depth), lambda i, d: assign(
                 self.query, (i, d), BufferLoad(self.query_shared, (E.add(own, i), d)))),
             self.over("row", (self.own,), lambda i: assign(self.largest, (i,), E.const(-math.inf, WIDE))),

@@ -284,7 +284,12 @@ def invert(values: Sequence[PrimExpr], variables: Mapping[Var, int], into: Seque
     """
     analyzer = Analyzer({v: (0, n) for v, n in variables.items()})
     digits = DigitMap(values, variables, analyzer)
-    if digits.halves or not digits.is_exact or not digits.is_injective() or any(_overlap(s) for s in digits.sources.values()):
+    if (
+        digits.halves
+        or not digits.is_exact
+        or not digits.is_injective()
+        or any(_overlap(s) for s in digits.sources.values())
+    ):
         raise NotAffine
     found: dict[int, PrimExpr] = {}
     for b, value in enumerate(into):

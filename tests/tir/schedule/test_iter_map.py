@@ -122,3 +122,53 @@ def test_inverse(exprs: list[PrimExpr], extents: dict[Var, int]) -> None:
 def test_no_inverse(exprs: list[PrimExpr]) -> None:
     with pytest.raises(NotAffine):
         invert(exprs, {A: 8}, [Var("y") for _ in exprs])
+
+
+N, M = Var("n"), Var("m")
+FLAT = A * 4 + B  # a loop over all elements, split
+
+
+@pytest.mark.parametrize(
+    ("exprs", "injective"),
+    [
+        ([FLAT // N, FLAT % N], True),
+        ([FLAT // N // M, FLAT // N % M, FLAT % N], True),
+        ([FLAT // 6 // N, FLAT // 6 % N, FLAT % 6], True),
+        ([FLAT // N // 3, FLAT // N % 3, FLAT % N], True),
+        ([FLAT // (N + M), FLAT % (N + M)], True),
+        ([FLAT // N // M, FLAT % N], False),
+        ([FLAT // N // M, FLAT // N % M], False),
+        ([FLAT // N, FLAT % M], False),
+        ([FLAT // N // 3, FLAT // N % 2, FLAT % N], False),
+        ([FLAT // N, FLAT % N // 2], False),
+        ([FLAT // A, FLAT % A], False),  # no symbol
+    ],
+)
+def test_injectivity_by_sizes_that_are_open(exprs: list[PrimExpr], injective: bool) -> None:
+    assert is_injective(exprs, {A: 1 << 48, B: 4}, Analyzer()) == injective
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_injectivity_by_open_sizes_is_never_claimed_wrongly(data: st.DataObject) -> None:
+    """Where it is claimed, no two points have the same values, whatever the sizes are."""
+    extents = {A: data.draw(st.integers(1, 6)), B: 4}
+    divisors = st.sampled_from([2, 3, 4, N, M])
+
+    def digit() -> PrimExpr:
+        x: PrimExpr = FLAT
+        for _ in range(data.draw(st.integers(0, 2))):
+            x = floordiv(x, data.draw(divisors))
+        return floormod(x, data.draw(divisors)) if data.draw(st.booleans()) else x
+
+    exprs = [digit() for _ in range(data.draw(st.integers(1, 3)))]
+    if not is_injective(exprs, {A: 1 << 48, B: 4}, Analyzer()):
+        return
+    for n, m in itertools.product(range(1, 6), range(1, 6)):
+        found = values([substitute(e, {N: IntImm(n), M: IntImm(m)}) for e in exprs], extents)
+        assert len(set(found)) == len(found), (n, m)
+
+
+def test_no_inverse_by_open_sizes() -> None:
+    with pytest.raises(NotAffine):
+        invert([A // N, A % N], {A: 12}, [B, C])
