@@ -435,9 +435,9 @@ def local(name: str, *shape: int, dtype: str = WIDE) -> Buffer:
     return Buffer(name, tuple(map(index, shape)), dtype, scope="local")
 
 
-def between(name: str, *shape: PrimExpr) -> Buffer:
+def between(name: str, *shape: int | PrimExpr) -> Buffer:
     """What one launch leaves for the next."""
-    return Buffer(name, shape, WIDE)
+    return Buffer(name, tuple(index(n) if isinstance(n, int) else n for n in shape), WIDE)
 
 
 def exp(x: PrimExpr) -> PrimExpr:
