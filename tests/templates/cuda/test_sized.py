@@ -263,7 +263,7 @@ INNER: dict[str, tuple[Callable[[], PrimFunc], Callable[..., np.ndarray]]] = {
     ),
     "norm": (lambda: of_two(normed), lambda x: x / np.sqrt((x * x).sum(-1, keepdims=True) + 1)),
     "row sums": (lambda: of_two(lambda x: topi.sum(x, -1, True)), lambda x: x.sum(-1, keepdims=True)),
-    "largest of rows": (lambda: of_two(lambda x: topi.argmax(x, -1)), lambda x: x.argmax(-1)[:, None]),
+    "largest of rows": (lambda: of_two(lambda x: topi.argmax(x, 1)), lambda x: x.argmax(1)),
     "mask": (masked, lambda x, y: x + y),
     "transposed": (lambda: of_two(lambda x: topi.transpose(x, (1, 0))), lambda x: x.T),
     "open size inside": (
