@@ -31,6 +31,7 @@ MOST_PIECES = 16  # of all rows together, about: enough for threads to share
 # Rows that run together and their vectors. Softmax of rows of 128: 112 us alone, 99 in fours, 105 in sixteens (Zen 3).
 # On a Zen 5 rows of 197 take 71 us alone and 37 in fours, rows of 49 71 alone, 52 in fours and 47 in eights.
 MOST_TOGETHER, MANY, VECTORS = 8, 4, 64
+LEAST_PARTS = 4  # of the innermost axis of rows, from which on the last one may be shorter
 
 
 class RowReduction:
@@ -80,9 +81,13 @@ class RowReduction:
         """All blocks row by row."""
         rows: Rows = anchor.details
         loops = sch.get_loops(blocks[-1].name_hint)
-        row = sch.fuse(*loops[: rows.row_axes]) if rows.row_axes > 1 else loops[0]
+        row_loops = list(loops[: rows.row_axes])
         together = _whole(min(config["together"], anchor.sizes["rows"]), rows)
-        if together > 1:
+        within = 1 < together <= rows.innermost
+        if within:
+            row_loops[-1] = sch.split(row_loops[-1], [None, together])[0]
+        row = sch.fuse(*row_loops) if len(row_loops) > 1 else row_loops[0]
+        if together > 1 and not within:
             row = sch.split(row, [None, together])[0]
         sch.parallel(row)
         for block in reversed(blocks[:-1]):
@@ -127,12 +132,16 @@ def _together(rows: Rows, sizes: Mapping[str, int], lanes: int) -> int:
 
 
 def _whole(together: int, rows: Rows) -> int:
-    """Rows that run together, at most so many: of several axes whole parts or multiples of the innermost one.
+    """Rows that run together, at most so many: of several axes parts of the innermost one, or multiples.
 
     Rows on both sides of its end would be computed for all of the axis: softmax of 192x49x49 in fours took 20 times as
-    long.
+    long. The last one of several parts may be shorter.
     """
-    while rows.row_axes > 1 and rows.innermost % together and together % rows.innermost:
+
+    def fits(n: int) -> bool:
+        return rows.innermost % n == 0 or n % rows.innermost == 0 or rows.innermost >= LEAST_PARTS * n
+
+    while rows.row_axes > 1 and not fits(together):
         together //= 2
     return together
 

@@ -21,14 +21,14 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, is_injective, reduced, spatial
 from autosched.templates.cpu.elementwise import inline_all, schedule_nest
-from autosched.templates.lines import INDEX
+from autosched.templates.lines import INDEX, Lines
 from autosched.templates.scan_form import COMBINE, IDENTITY, ScanForm, scan_of
 from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr
 from autosched.tir.function import make_root
-from autosched.tir.functor import free_vars, loads, substitute
+from autosched.tir.functor import substitute
 from autosched.tir.schedule import Schedule
 from autosched.tir.stmt import BufferStore, For, LoopKind, SeqStmt, Stmt, seq
 
@@ -50,7 +50,7 @@ class Scan:
         lines = found[0].lines
         if lines.length < LEAST_LENGTH or lines.count * lines.length >= MOST_ELEMENTS:
             return None
-        sizes = {"lines": lines.count, "length": lines.length, "inner": _inner(found[0])}
+        sizes = {"lines": lines.count, "length": lines.length, "inner": _inner(lines)}
         return Anchor(found[0].block.name_hint, self.name, sizes)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -77,32 +77,14 @@ class Scan:
         return Applied(sch.func.with_body(whole), (None,) * len(func.params), sch.trace.to_json_text())
 
 
-def _inner(scan: ScanForm) -> int:
-    """How many lines lie side by side, in the axes behind that of the scan which all reads follow as the result does.
-
-    The innermost axis counts in any case: what is not read along it stands beside itself in all lanes.
-    """
-    shape, first = scan.lines.shape, scan.lines.axis + 1
-    axes = [iv.var for iv in spatial(scan.block)]
-    reads = [x for x in loads(scan.value) if any(v in free_vars(i) for v in axes[first:] for i in x.indices)]
-
-    def alike(count: int) -> bool:
-        own = axes[len(axes) - count :]
-        return all(
-            len(x.indices) >= count
-            and all(i is v for i, v in zip(x.indices[-count:], own, strict=True))
-            and tuple(map(E.const_int, x.buffer.shape[-count:])) == shape[-count:]
-            for x in reads
-        )
-
-    behind = len(shape) - first
-    count = next((n for n in range(behind, 1, -1) if alike(n)), min(behind, 1))
-    return math.prod(shape[len(shape) - count :])
+def _inner(lines: Lines) -> int:
+    """How many lines lie side by side: those along the innermost axis, as vectors that cross its ends are gathered."""
+    return 1 if lines.axis == len(lines.shape) - 1 else lines.shape[-1]
 
 
 def _scanned(scan: ScanForm, width: int) -> tuple[list[Buffer], Stmt]:
     """(what the steps so far combine to, for each of the nests; the nests that scan all lines)."""
-    out, axis, inner = scan.block.writes[0].buffer, scan.lines.axis, _inner(scan)
+    out, axis, inner = scan.block.writes[0].buffer, scan.lines.axis, _inner(scan.lines)
     wide = "float32" if out.dtype in HALVES else "float64" if out.dtype == "float32" else out.dtype
     axes, k = [iv.var for iv in spatial(scan.block)], reduced(scan.block)[0].var
     shape = [1 if d == axis else n for d, n in enumerate(scan.lines.shape)]
