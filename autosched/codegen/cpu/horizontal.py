@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
@@ -66,7 +68,10 @@ def emit_lane_reduction(emitter: Emitter, loop: For, part: BufferLoad) -> None:
     while len(values) > 1:
         pairs = [combine(emitter, kind, dtype, *values[i : i + 2]) for i in range(0, len(values) - 1, 2)]
         values = pairs + values[len(values) // 2 * 2 :]
-    vector = values[0]
+    vector, has_nan = values[0], None
+    if issubclass(kind, LastingMax | LastingMin) and is_float(dtype):  # one look at all lanes instead of one a level
+        has_nan = _any(emitter, emitter.builder.fcmp_unordered("uno", vector, vector), lanes)
+        kind = E.Max if issubclass(kind, E.Max) else E.Min
     half = lanes // 2
     while half:
         moved = [I32((i + half) % lanes) for i in range(lanes)]
@@ -76,8 +81,16 @@ def emit_lane_reduction(emitter: Emitter, loop: For, part: BufferLoad) -> None:
         vector = combine(emitter, kind, dtype, vector, other)
         half //= 2
     total = emitter.builder.extract_element(vector, I32(0))
+    if has_nan is not None:
+        total = emitter.builder.select(has_nan, ir.Constant(total.type, math.nan), total)
     before = emitter.value(loop.body.value.a)
-    emitter.store(loop.body.buffer, combine(emitter, kind, dtype, before, total), loop.body.indices)
+    emitter.store(loop.body.buffer, combine(emitter, type(loop.body.value), dtype, before, total), loop.body.indices)
+
+
+def _any(emitter: Emitter, bits: ir.Value, lanes: int) -> ir.Value:
+    """Whether one of the lanes is true."""
+    word = ir.IntType(lanes)
+    return emitter.builder.icmp_unsigned("!=", emitter.builder.bitcast(bits, word), ir.Constant(word, 0))
 
 
 def combine(emitter: Emitter, kind: type[E.PrimExpr], dtype: str, x: ir.Value, y: ir.Value) -> ir.Value:

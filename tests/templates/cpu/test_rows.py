@@ -124,3 +124,26 @@ def test_softmax_of_one_row() -> None:
     _check(
         (1003,), "float32", lambda x: topi.nn.softmax(x, 0), lambda x: np.exp(x - x.max()) / np.exp(x - x.max()).sum()
     )
+
+
+@pytest.mark.parametrize("length", [16, 37, 130])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_a_nan_in_any_lane_is_kept(length, dtype, reduce) -> None:
+    """A row for each place of a NaN, and one without; infinities of both signs beside it."""
+    values = np.random.default_rng(0).standard_normal((length + 1, length)).astype(dtype)
+    values[:, 3], values[:, 5] = np.inf, -np.inf
+    values[range(length), range(length)] = np.nan
+    x = te.placeholder(values.shape, dtype, name="x")
+    out = np.empty((length + 1,), dtype)
+    autosched.build(te.create_prim_func([x, getattr(topi, reduce)(x, 1, keep_nan=True)]))(values, out)
+    np.testing.assert_array_equal(out, getattr(values, reduce)(1))
+
+
+@pytest.mark.parametrize("shape", [(5, 17, 21), (2, 33, 49), (3, 6, 10)])
+def test_the_last_part_of_the_innermost_row_axis_may_be_shorter(shape) -> None:
+    _check(shape, "float32", lambda x: topi.max(x, 2), lambda x: x.max(2))
+    _check(
+        shape, "float32", lambda x: topi.nn.softmax(x, 2),
+        lambda x: np.exp(x - x.max(2, keepdims=True)) / np.exp(x - x.max(2, keepdims=True)).sum(2, keepdims=True),
+    )  # fmt: skip
