@@ -91,6 +91,23 @@ def test_images_of_any_batch(tmp_path: Path) -> None:
     compare_at_all_sizes(make(nodes, {"x": ("n", 3, 7, 8)}, ["y"], weights), tmp_path / "m.onnx", 3, 7, 8)
 
 
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("ReduceSum", {"axes": [0, 1], "keepdims": 1}), ("ReduceMax", {"axes": [0, 1], "keepdims": 0}),
+        ("ReduceMean", {"axes": [0], "keepdims": 0}), ("ArgMax", {"axis": 0}), ("ArgMin", {"axis": 1, "keepdims": 0}),
+        ("Softmax", {"axis": 0}), ("LogSoftmax", {"axis": 0}),
+    ],
+)  # fmt: skip
+def test_reductions_over_any_batch(op: str, attributes: dict[str, object], tmp_path: Path) -> None:
+    """Over the open axis and beside it: 139 elements fill no whole vectors."""
+    weights = {"axes": np.array(attributes["axes"])} if op == "ReduceSum" else {}
+    attributes = {k: v for k, v in attributes.items() if k not in weights}
+    made = node(op, "x axes" if weights else "x", "y" if op[0] in "RSL" else "a", **attributes)
+    nodes = [made] if made.output[0] == "y" else [made, node("Cast", "a", "y", to=1)]
+    compare_at_all_sizes(make(nodes, {"x": ("n", 139)}, ["y"], weights), tmp_path / "m.onnx", 139, sizes=(70, 1, 3))
+
+
 def test_sizes_that_are_computed_from_shapes(tmp_path: Path) -> None:
     weights = {
         "g": np.ones(24, "f4"), "zero": np.array(0), "heads": np.array([4, 6]), "first": np.array([0]),

@@ -13,20 +13,22 @@ from autosched.ir.node import preorder
 from autosched.target import Target
 from autosched.templates.base import Applied
 from autosched.templates.classify import blocks_of, contraction, is_injective, is_reduction, reduced, spatial
+from autosched.templates.cpu.arguments import in_two_reductions
 from autosched.templates.cpu.elementwise import inline_all
-from autosched.tir import Block, BlockRealize, BufferStore, PrimFunc
+from autosched.tir import Block, BlockRealize, BufferStore, PrimFunc, Var
 from autosched.tir.expr import const_int
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.schedule import LoopRV, Schedule
 from autosched.tir.size_expr import WORK, to_size, with_named_sizes
 
 VECTORS = 2  # in one step of the innermost axis
-PRODUCT_VECTORS = 8  # sums of products beside each other: one waits for the last
+PRODUCT_VECTORS = 8  # sums beside each other, but those of windows: one waits for the last
 TASK_VECTORS = 128  # steps in a piece of a single axis
 
 
 def schedule_sized(func: PrimFunc, target: Target) -> Applied:
     """Schedule a function over symbols. Raises ScheduleError, InvalidValueError for what has no such kernel."""
+    func = in_two_reductions(func)
     sch = Schedule(func)
     inline_all(sch, func)
     for block in blocks_of(sch.func):
@@ -48,9 +50,12 @@ def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
     if is_injective(block) and n_spatial == 1:
         loops = sch.split(loops[0], [None, TASK_VECTORS * width])
     outer = loops[:n_spatial] if is_reduction(block) else loops[:-1]
-    if is_reduction(block) and n_spatial > 1 and _reads_along(block):
-        reduce_beside(sch, block, (PRODUCT_VECTORS // VECTORS if contraction(block) is not None else 1) * width)
-        return
+    if is_reduction(block) and n_spatial > 0 and _reads_along(block):
+        side_by_side = width if _is_window(block) else PRODUCT_VECTORS // VECTORS * width
+        extent = const_int(spatial(block)[-1].dom.extent)
+        if n_spatial > 1 or extent is None or extent > side_by_side:
+            reduce_beside(sch, block, side_by_side)
+            return
     for loop in outer[: max(len(outer) - 1, 1)]:
         sch.parallel(loop)
     if is_injective(block) and n_spatial:
@@ -82,9 +87,11 @@ def reduce_beside(sch: Schedule, block: Block, width: int) -> None:
     extent = const_int(sch.get(last).extent)
     if extent is None or extent > width:
         tile, lane = sch.split(last, [None, width])
+        tasks = outer or [tile]
     else:
         tile, lane = outer[-1], last
-    for loop in outer[: len(outer) if tile is not outer[-1] else -1]:
+        tasks = outer[:-1]
+    for loop in tasks:
         sch.parallel(loop)
     sch.vectorize(lane)
     sch.compute_at(name, tile, True)
@@ -94,6 +101,13 @@ def reduce_beside(sch: Schedule, block: Block, width: int) -> None:
     sch.reorder(*steps, lane)
     sch.vectorize(lane)
     sch.decompose_reduction(name, steps[0])
+
+
+def _is_window(block: Block) -> bool:
+    """Whether a reduction that is no product reads at places that it computes, as a pool does."""
+    if contraction(block) is not None or not isinstance(block.body, BufferStore):
+        return False
+    return any(not isinstance(i, Var) and const_int(i) is None for x in loads(block.body.value) for i in x.indices)
 
 
 def _reads_along(block: Block) -> bool:
@@ -112,8 +126,8 @@ def vectorize(sch: Schedule, loop: LoopRV, width: int) -> None:
 
 
 def _sums_rows(block: Block) -> bool:
-    """Whether a reduction has one axis, along which it reads without gaps."""
-    if len(reduced(block)) != 1 or not isinstance(block.body, BufferStore):
+    """Whether a reduction reads along its last axis without gaps."""
+    if not reduced(block) or not isinstance(block.body, BufferStore):
         return False
-    k = reduced(block)[0].var
+    k = reduced(block)[-1].var
     return any(x.indices and x.indices[-1] is k for x in loads(block.body.value))
