@@ -8,6 +8,8 @@ they are NaN, or where all scores of a row are -inf, are its `zero_rows`.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +18,14 @@ from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
-from autosched.relax.op.registry import remake
+from autosched.relax.op.registry import definition_of, is_constant, python_argument, remake
 from autosched.relax.rewrite import Rewriter, map_functions, users
 from autosched.relax.struct_info import Dim, TensorStructInfo, same_dims
 from autosched.relax.transform.attention_masks import Mask, causal_kind
+from autosched.relax.transform.fold_constant import as_constants
 from autosched.tir.expr import const_int
 
+MOST_KNOWN = 1 << 24  # elements of a mask that is computed to be looked at: 4096 queries and keys
 ATTENTION = ("relax.nn.attention", "relax.nn.attention_bias")
 
 
@@ -57,6 +61,7 @@ class _Fuser(Rewriter):
         uses = self.uses = users(function)
         self.single = {v for v, readers in uses.items() if len(readers) == 1 and readers[0] is not None}
         self.calls: dict[Var, Call] = {}
+        self.constants: dict[Var, Constant | None] = {}  # what `known` was asked for
 
     def call(self, call: Call, var: Var) -> Expr:
         new: Expr = call
@@ -157,13 +162,35 @@ class _Fuser(Rewriter):
         bias, causal = None, None
         rows, columns = _shape(product)[-2:]
         for mask in masks:
-            added = self.added(mask, dtype)
-            kind = None if causal else causal_kind(added, rows, columns, alone=len(masks) == 1)
+            known = dataclasses.replace(mask, value=self.known(mask.value) or mask.value).added(dtype)
+            kind = None if causal else causal_kind(known, rows, columns, alone=len(masks) == 1)
             if kind:
                 causal = kind
-            else:
-                bias = added if bias is None else self.emit(op.add(bias, added))
+                continue
+            added = self.added(mask, dtype)
+            bias = added if bias is None else self.emit(op.add(bias, added))
         return _Scores(query, key, scale, bias, causal, zero_rows)
+
+    def known(self, x: object) -> Constant | None:
+        """What is computed from constants alone, up to the size of a mask; such as are large are not folded."""
+        if isinstance(x, Constant):
+            return x
+        if not isinstance(x, Var) or (call := self.calls.get(x)) is None:
+            return None
+        if x not in self.constants:
+            self.constants[x] = None
+            definition, info = definition_of(call), x.struct_info
+            if definition is None or definition.reference is None or not isinstance(info, TensorStructInfo):
+                return None
+            if not info.is_static or math.prod(info.static_shape) > MOST_KNOWN:
+                return None
+            args = [a if is_constant(a) else self.known(a) for a in call.args]
+            if None not in args:
+                values = [python_argument(a, lambda c: c.data) for a in args if a is not None]
+                with np.errstate(all="ignore"):
+                    made = as_constants(definition.run_reference(values, call.attrs), info)
+                self.constants[x] = made if isinstance(made, Constant) else None
+        return self.constants[x]
 
     def masked(self, x: Expr) -> tuple[Expr, Mask] | None:
         """(scores, what they are masked with)."""

@@ -122,6 +122,24 @@ def test_a_causal_mask_is_known_by_all_its_elements(rows, mask, kind):
     assert call.attrs["causal_mask"] == kind
 
 
+@pytest.mark.parametrize("below", [0, -1])
+def test_a_causal_mask_that_is_computed(below):
+    """Exporters write large masks as a triangle of ones and a choice, which are not folded."""
+
+    def mask(bb, scores):
+        ones = bb.emit(op.broadcast_to(relax.const(np.ones((1, 1), "f")), (S, S)))
+        hidden = bb.emit(op.equal(bb.emit(op.tril(ones, k=below)), relax.const(np.float32(0))))
+        low = [relax.const(np.float32(x)) for x in (-np.inf, 0.0)]
+        return bb.emit(op.add(scores, bb.emit(op.where(hidden, *low))))
+
+    module = _masked(S, mask)
+    if below:
+        result = DeadCodeElimination()(FuseAttention()(module))
+        assert "nn.attention_bias" in calls(result)
+        return
+    assert _fused(module, ["nn.attention"]).attrs["causal_mask"] == "TopLeft"
+
+
 def test_scores_replaced_where_a_mask_is_false_or_true():
     seen = np.tri(S).astype(bool)
 

@@ -93,6 +93,18 @@ def test_hidden_keys_are_not_visited(kind, rows):
     np.testing.assert_allclose(out, expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("kind", [None, "TopLeft"])
+@pytest.mark.parametrize("rows, columns", [(2, 9), (4, 12), (9, 9), (8, 15), (16, 16), (12, 30), (5, 49), (1, 12)])
+def test_few_queries_and_keys(rows, columns, kind):
+    """One tile would hold all scores: they are two, of the same or of different sizes."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, n, HEADS, SIZE), "f") for n in (rows, columns, columns))
+    mask = np.where(np.tri(rows, columns), 0, -np.inf) if kind else np.zeros((rows, columns))
+    out = np.full(q.shape, 7, "f")
+    compiled(attention(rows, columns, kind))(q, k, v, out)
+    np.testing.assert_allclose(out, reference(q, k, v, mask), atol=2e-6)
+
+
 def test_only_a_causal_mask_limits_loops():
     def limits(kind):
         func = attention(64, 64, kind)
