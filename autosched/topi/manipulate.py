@@ -9,7 +9,17 @@ from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir.expr import IntImm, PrimExpr, Var, add, const, const_int, if_then_else
-from autosched.topi.shapes import Dim, axis_names, dims, flatten_index, int_shape, open_shape, unflatten_index
+from autosched.topi.shapes import (
+    Dim,
+    axis_names,
+    dims,
+    flatten_index,
+    int_shape,
+    normal_axes,
+    one_axis,
+    open_shape,
+    unflatten_index,
+)  # fmt: skip
 
 
 def _compute(shape: Sequence[Dim], f: Callable[..., PrimExpr], name: str) -> Tensor:
@@ -37,16 +47,23 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 
 def expand_dims(x: Tensor, axes: Sequence[int] | int) -> Tensor:
-    """New dimensions of size 1 at `axes` of the result."""
-    axes = (axes % (x.ndim + 1),) if isinstance(axes, int) else axes
+    """New dimensions of size 1 at `axes` of the result. Raises ShapeError for an axis that it does not have."""
+    given = (axes,) if isinstance(axes, int) else tuple(axes)
+    rank = x.ndim + len(given)
+    if wrong := [a for a in given if not -rank <= a < rank]:
+        raise ShapeError(f"axis {wrong[0]} of a result of {rank} dimensions", where=f"tensor {x.name}")
+    axes = sorted(a % rank for a in given)
     shape = list(x.shape)
     for a in axes:
         shape.insert(a, IntImm(1, "int64"))
     return _compute(shape, lambda *i: x(*(v for a, v in enumerate(i) if a not in axes)), "expand_dims")
 
 
-def squeeze(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Without the dimensions `axes`, whose size is 1."""
+def squeeze(x: Tensor, axes: Sequence[int] | int | None = None) -> Tensor:
+    """Without the dimensions `axes`, whose size is 1; all such where none are given. Raises ShapeError for others."""
+    axes = [a for a, s in enumerate(x.shape) if const_int(s) == 1] if axes is None else normal_axes(x, axes)
+    if wrong := [a for a in axes if const_int(x.shape[a]) not in (1, None)]:
+        raise ShapeError(f"squeeze: dimension {wrong[0]} has {x.shape[wrong[0]]} elements", where=f"tensor {x.name}")
     shape = [s for a, s in enumerate(x.shape) if a not in axes]
 
     def compute(*i: PrimExpr) -> PrimExpr:
@@ -62,7 +79,7 @@ MOST_IN_TURN = 16  # inputs that a concatenation asks for one after the other; a
 def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """The tensors one after the other along `axis`, their sizes numbers or symbols."""
     shapes = [tuple(map(const_int, t.shape)) for t in tensors]
-    axis = axis % len(shapes[0])
+    axis = one_axis(tensors[0], axis)
     if (
         any(a != b and None not in (a, b) for s in shapes for n, (a, b) in enumerate(zip(s, shapes[0])) if n != axis)
         or len({*map(len, shapes)}) != 1

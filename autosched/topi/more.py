@@ -12,8 +12,7 @@ from autosched.tir.expr import ExprLike, PrimExpr, const_int
 from autosched.topi.broadcast import Operand, elementwise
 from autosched.topi.create import full, full_like
 from autosched.topi.manipulate import concatenate, expand_dims
-from autosched.topi.reduction import normal_axes
-from autosched.topi.shapes import axis_names, dims, int_shape
+from autosched.topi.shapes import axis_names, dims, int_shape, normal_axes
 
 
 def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:

@@ -9,7 +9,6 @@ from typing import TypeVar
 import numpy as np
 
 from autosched import te
-from autosched.errors import ShapeError
 from autosched.ir.node import Attrs
 from autosched.te import Tensor
 from autosched.te.build import Reducer
@@ -17,7 +16,7 @@ from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import ExprLike, IntImm, PrimExpr
 from autosched.tir.extrema import KEEP_NAN
-from autosched.topi.shapes import axis_names, dims, open_shape
+from autosched.topi.shapes import axis_names, dims, normal_axes, one_axis, open_shape
 
 Axes = Sequence[int]
 D = TypeVar("D")
@@ -42,15 +41,6 @@ def full_index(
         else:
             index.append(kept.pop(0))
     return index
-
-
-def normal_axes(x: Tensor, axis: Axes | int | None) -> tuple[int, ...]:
-    """Axes in order, of what TVM's users give: None for all, one number, negative ones from the end, in any order."""
-    given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    for a in given:
-        if not -x.ndim <= a < x.ndim:
-            raise ShapeError(f"axis {a} of a tensor of {x.ndim} dimensions", where=f"tensor {x.name}")
-    return tuple(sorted(a % x.ndim for a in given))
 
 
 def reduce(
@@ -141,6 +131,7 @@ def _argument(
         # the identity stands at the last position or behind it, so that a real element of the same value wins
         return E.select(first, a[0], b[0]), E.select(first, a[1], b[1])
 
+    axis = one_axis(x, axis)
     extent = open_shape(x)[axis]
 
     def identity(position: str, value: str) -> tuple[PrimExpr, PrimExpr]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir.expr import ExprLike, IntImm, PrimExpr, Var, as_int
 from autosched.tir.simplify import Analyzer
@@ -88,3 +89,20 @@ def unflatten_index(flat: PrimExpr, shape: Sequence[int], ranges: dict[Var, tupl
         indices.append(analyzer.simplify(index))
         stride *= size
     return indices[::-1]
+
+
+def normal_axes(x: Tensor, axis: Sequence[int] | int | None) -> tuple[int, ...]:
+    """Axes in order, of what TVM's users give: None for all, one number, negative ones from the end, in any order."""
+    given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    for a in given:
+        if not -x.ndim <= a < x.ndim:
+            raise ShapeError(f"axis {a} of a tensor of {x.ndim} dimensions", where=f"tensor {x.name}")
+    return tuple(sorted(a % x.ndim for a in given))
+
+
+def one_axis(x: Tensor, axis: Sequence[int] | int) -> int:
+    """The one axis that is given, counted from the front. Raises ShapeError for one that is not there, or several."""
+    found = normal_axes(x, axis)
+    if len(found) != 1:
+        raise ShapeError(f"axes {tuple(found)} where one is wanted", where=f"tensor {x.name}")
+    return found[0]

@@ -7,7 +7,7 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
 from autosched.tir.expr import ExprLike, PrimExpr
-from autosched.topi.shapes import dims
+from autosched.topi.shapes import dims, one_axis
 
 
 class _Along:
@@ -33,7 +33,7 @@ class _Along:
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """exp(x) divided by its sum along `axis`."""
-    a = _Along(x, axis % x.ndim)
+    a = _Along(x, one_axis(x, axis))
     largest = a.largest("T_softmax_maxelem")
     exp = te.compute(a.shape, lambda *i: te.exp(x(*i) - largest(*a.without(i))), name="T_softmax_exp")
     k = a.reduce_axis()
@@ -44,7 +44,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """x less the logarithm of the sum of exp(x) along `axis`."""
-    a = _Along(x, axis % x.ndim)
+    a = _Along(x, one_axis(x, axis))
     largest = a.largest("T_softmax_maxelem")
     k = a.reduce_axis()
 
