@@ -18,8 +18,10 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import alike_axes, blocks_of, extents, is_injective, is_reduction, reduced, spatial
-from autosched.tir import Block, BufferLoad, BufferStore, FloorMod, IntImm, PrimFunc, Var, as_int
+from autosched.templates.cpu.lone_reductions import reads_along, reduce_beside, sum_in_lanes, sums_rows
+from autosched.tir import Add, Block, BufferLoad, BufferStore, FloorMod, IntImm, Mul, PrimFunc, Var, as_int
 from autosched.tir import expr as E
+from autosched.tir.expr import Max, Min
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
@@ -27,6 +29,7 @@ from autosched.tir.schedule import LoopRV, Schedule
 TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microseconds
 LEAST_ELEMENTS = 1024  # smaller pieces cost more than they gain
 STAGE_VECTORS = 4  # that go through stages together at least: one alone waits for loads whose places other loads say
+LEAST_LANES = 4  # elements of the last axis of a reduction that are worth vectors
 LEAST_VECTORS = 8  # in a flat loop, from which on a ragged last one costs less than a ragged one for each row
 
 
@@ -148,6 +151,8 @@ def schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatt
     loops = list(sch.get_loops(block.name_hint))
     n_spatial, n_reduced = len(spatial(block)), len(reduced(block))
     if n_reduced or not n_spatial or not is_injective(block):
+        if n_reduced and n_spatial and isinstance(block.body, BufferStore) and _schedule_reduction(sch, block, lanes):
+            return
         if n_spatial:
             sch.parallel(sch.fuse(*loops[:n_spatial]) if n_spatial > 1 else loops[0])
         return
@@ -169,6 +174,22 @@ def schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatt
     sch.vectorize(vector)
     if outer:
         sch.parallel(_task_loop(sch, outer, extent))
+
+
+def _schedule_reduction(sch: Schedule, block: Block, lanes: int) -> bool:
+    """A sum, product or extremum in vectors along the last axis that it writes or reads; False where neither goes."""
+    name, outer = block.name_hint, spatial(block)
+    if not isinstance(block.body, BufferStore) or not isinstance(block.body.value, Add | Mul | Max | Min):
+        return False
+    if len(outer) > 1 and extents(outer)[-1] >= LEAST_LANES and reads_along(block):
+        reduce_beside(sch, block, 2 * lanes)
+        return True
+    if extents(reduced(block))[-1] >= LEAST_LANES and sums_rows(block):
+        loops = sch.get_loops(name)
+        sch.parallel(sch.fuse(*loops[: len(outer)]) if len(outer) > 1 else loops[0])
+        sum_in_lanes(sch, name, 2 * lanes)
+        return True
+    return False
 
 
 def _task_size(shape: Sequence[int], width: int) -> int:
