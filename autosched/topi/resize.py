@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -51,15 +53,22 @@ def _position(mode: str, i: PrimExpr, old: Dim, new: Dim, scale: float | None) -
     return E.Select(E.compare(E.GT, new, 1), place, E.const(0.0, "float32")) if mode == PYTORCH else place
 
 
+def _rounded(place: Any, rounding: str, floor: Callable[[Any], Any], ceil: Callable[[Any], Any], half: Any) -> Any:
+    """A position as a whole number, by the rules of `resize2d`; an expression, or an array of all positions."""
+    if rounding == "floor":
+        return floor(place)
+    if rounding == "ceil":
+        return ceil(place)
+    return ceil(place - half) if rounding == "round_prefer_floor" else floor(place + half)
+
+
 def _in_proportion(mode: str, i: PrimExpr, old: Dim, new: Dim, scale: float | None, rounding: str) -> PrimExpr | None:
     """The nearest pixel as i * old // new, where that is the rounded position of all: i // 2 for twice the size."""
     if not isinstance(old, int) or not isinstance(new, int):
         return None
     m, d, s = map(np.float32, source_position(mode, old, new, new / old if scale is None else scale))
     places = (np.arange(new, dtype=np.float32) + s) * m / d - s
-    half = np.float32(0.5)
-    rounded = {"floor": np.floor(places), "ceil": np.ceil(places), "round_prefer_floor": np.ceil(places - half)}
-    whole = np.clip(rounded.get(rounding, np.floor(places + half)), 0, old - 1)
+    whole = np.clip(_rounded(places, rounding, np.floor, np.ceil, np.float32(0.5)), 0, old - 1)
     if not np.array_equal(whole, np.arange(new) * old // new):
         return None
     shared = math.gcd(old, new)
@@ -89,14 +98,6 @@ def resize2d(
     def position(n: int, i: PrimExpr) -> PrimExpr:
         return _position(mode, i, old[n], size[n], scales[n])
 
-    rounded: dict[str, Callable[[PrimExpr], PrimExpr]] = {
-        "floor": lambda p: E.call("floor", p),
-        "ceil": lambda p: E.call("ceil", p),
-        "round_prefer_floor": lambda p: E.call("ceil", p - E.const(0.5, "float32")),
-    }
-    halves_up: Callable[[PrimExpr], PrimExpr] = lambda p: E.call("floor", p + E.const(0.5, "float32"))  # noqa: E731
-    whole = rounded.get(rounding, halves_up)
-
     def element(i: tuple[PrimExpr, ...], y: PrimExpr, z: PrimExpr) -> PrimExpr:
         index = list(i)
         index[at[0]], index[at[1]] = _clip(y, old[0]), _clip(z, old[1])
@@ -104,7 +105,10 @@ def resize2d(
 
     def pixel(n: int, i: PrimExpr) -> PrimExpr:
         found = _in_proportion(mode, i, old[n], size[n], scales[n], rounding)
-        return E.cast("int64", whole(position(n, i))) if found is None else found
+        if found is not None:
+            return found
+        floor, ceil = (functools.partial(E.call, f) for f in ("floor", "ceil"))
+        return E.cast("int64", _rounded(position(n, i), rounding, floor, ceil, E.const(0.5, "float32")))
 
     def nearest(*i: PrimExpr) -> PrimExpr:
         return element(i, *(pixel(n, i[a]) for n, a in enumerate(at)))

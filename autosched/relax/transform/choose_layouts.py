@@ -37,6 +37,7 @@ from autosched.relax.transform.layout_rules import (
     is_dense,
     is_depthwise,
     is_pool,
+    is_resize,
     words_of,
 )
 from autosched.relax.transform.quantised import dtype_of
@@ -107,7 +108,7 @@ class _Layouts(BlockedRewriter):
             attrs = {"axis": image_axes(call)}
         elif definition.name == "take":
             attrs = {"axis": axis_index(call.attrs["axis"], 4)}
-        elif definition.name == "image.resize2d":
+        elif is_resize(call):
             attrs = {"layout": form.layout}
         return self.bind(remake(call, [self.blocked(call.args[0], form.block), *call.args[1:]], attrs), form, var.name)
 
