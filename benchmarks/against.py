@@ -49,7 +49,7 @@ for line in sys.stdin:
     if call == "build":
         models, found = [], []
         for path in args[0]:
-            executable = autosched.build(load_model(path), target="cpu", threads=args[1])
+            executable = autosched.build(load_model(path), target=args[2], threads=args[1])
             module = graph_executor.GraphModule(executable["default"](autosched.cpu(0)))
             for value in executable.inputs:
                 sample = np.random.default_rng(0).standard_normal(value.shape)
@@ -128,7 +128,7 @@ def compare(models: Sequence[Path], workers: Sequence[Worker], args: argparse.Na
 
     In every second round the workers take turns the other way.
     """
-    before, after = (worker("build", [str(path) for path in models], args.threads) for worker in workers)
+    before, after = (worker("build", [str(path) for path in models], args.threads, args.target) for worker in workers)
     rounds = np.empty((len(workers), args.rounds, len(models)))
     for at in range(args.rounds):
         order = list(enumerate(workers))
@@ -177,6 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", default="", help="only rows whose names hold one of these texts")
     parser.add_argument("--models", default="", help=f"networks, comma-separated, of {', '.join(NAMES)}")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--target", default="cpu", help="as build takes it: llvm -mcpu=haswell for AVX2")
     parser.add_argument("--time", type=float, default=0.5, help="seconds for each model of each commit")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/results/")
@@ -196,7 +197,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tables = [table([c for c in found if c.group == g], f"{g}, {threads}, against {args.commit}") for g in groups]
     print("\n\n".join(t.markdown() for t in tables))
     if args.write:
-        command = f"python -m benchmarks.against {args.commit} --threads {args.threads} --models '{args.models}'"
+        options = f"--threads {args.threads} --models '{args.models}' --target '{args.target}'"
+        command = f"python -m benchmarks.against {args.commit} {options}"
         write(result_file("against", args.threads), command, tables)
 
 
