@@ -19,9 +19,12 @@ from autosched.runtime.kernel import Kernel
 class GraphProgram(Protocol):
     """A graph made ready to run on a device. Values are known by their numbers in the graph."""
 
-    graph: Graph
     lock: threading.RLock
     threads: int
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it runs."""
 
     def allocate(self, value: int) -> None:
         """Give a value that owns its storage memory of its own, filled with zeros."""

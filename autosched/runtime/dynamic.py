@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,19 +18,21 @@ from autosched.runtime.array import NDArray, as_numpy, from_dlpack
 from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
 from autosched.runtime.artifact_check import check_tensor
 from autosched.runtime.backends import backend_of
-from autosched.runtime.block_cover import cover, cover_cost, pass_cost
+from autosched.runtime.block_cover import cover_cost
 from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
 from autosched.runtime.description import to_html
 from autosched.runtime.dynamic_device import DeviceSizesExecutor
 from autosched.runtime.executor_pool import ExecutorPool
-from autosched.runtime.graph import NOP, Graph, Node, check_graph
+from autosched.runtime.form_plan import Blocks, FormPlan
+from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.graph_form import GraphForm
-from autosched.runtime.kernel import ArgSpec, Kernel, check_count
+from autosched.runtime.kernel import Kernel, check_count
+from autosched.runtime.lender import Lender
 from autosched.runtime.memory import as_aligned, dtype_name, empty_aligned
 from autosched.runtime.names import given_by_name
 from autosched.runtime.program import Memory, Program, naming_the_largest
 from autosched.runtime.size_expr import Shape, shape_at, size_at, symbols_of
-from autosched.runtime.team import DEFAULT_LANES, most_threads
+from autosched.runtime.team import DEFAULT_LANES
 from autosched.target import choose_threads
 
 if TYPE_CHECKING:
@@ -76,9 +78,11 @@ class DynamicExecutable:
         self.manifest, self.param_names = dict(manifest or {}), params
         self._check_forms()
         self._forms = {
-            name: _Blocks.of([as_cpu(self.kernels[key]) for key in blocks], blocks)
+            name: Blocks.of([as_cpu(self.kernels[key]) for key in blocks], blocks)
             for name, blocks in self.forms.items()
         }
+        lanes = int(self.manifest.get("lanes", DEFAULT_LANES))
+        self.form_plan = FormPlan(form, self.kernels, self._forms, lanes)
         least = form.least()
         with contextlib.suppress(ShapeError):  # not for so small ones: each call is checked for its own sizes
             if all(limit.holds(least) for limit in form.limits):
@@ -102,31 +106,7 @@ class DynamicExecutable:
 
     def graph_at(self, sizes: Mapping[str, int]) -> Graph:
         """The static graph for some sizes, its nodes calling forms. Raises ArtifactError where one does not fit."""
-        return self._graph_and_kernels(sizes)[0]
-
-    def _graph_and_kernels(self, sizes: Mapping[str, int]) -> tuple[Graph, list[Kernel | None]]:
-        """(the static graph, each node's kernel for these sizes: of a form as it is for the whole batch)."""
-        graph = self.form.at(sizes)
-        checked: list[Node] = []
-        kernels: list[Kernel | None] = []
-        for node, numbers in zip(graph.nodes, self.form.numbers, strict=True):
-            kernel = None if node.kernel == NOP else self._kernel_at(graph, node, shape_at(numbers, sizes))
-            kernels.append(kernel)
-            checked.append(node if kernel is None else replace(node, kernel=str(len(checked))))
-        known = {str(n): kernel for n, kernel in enumerate(kernels) if kernel is not None}
-        check_graph(replace(graph, nodes=tuple(checked)), known, self.constants)
-        return graph, kernels
-
-    def _kernel_at(self, graph: Graph, node: Node, numbers: tuple[int, ...]) -> Kernel:
-        if node.kernel in self.forms:
-            given = [graph.values[v].shape for v in (*node.inputs, *node.outputs)]
-            return _at(as_cpu(self.kernels[self.forms[node.kernel][-1]]), numbers[0], given)
-        kernel = self.kernels.get(node.kernel)
-        if kernel is None:
-            raise ArtifactError(f"graph: node '{node.name}' calls kernel '{node.kernel}', which is missing")
-        if not kernel.takes_sizes:
-            return kernel
-        return _shaped(kernel.at(numbers), [graph.values[v].shape for v in (*node.inputs, *node.outputs)])
+        return self.form_plan.graph_at(sizes, self.constants)
 
     def _are_rows(self) -> bool:
         """Whether the model computes rows of a batch, each by itself, and may be given some more of them."""
@@ -165,31 +145,10 @@ class DynamicExecutable:
 
     def plan(self, sizes: Mapping[str, int]) -> tuple[Graph, dict[str, Kernel]]:
         """(the static graph for some sizes, whose nodes call kernels for some blocks each; these kernels)."""
-        graph, found = self._graph_and_kernels(sizes)
-        kernels: dict[str, Kernel] = {}
-        nodes: list[Node] = []
-        lanes = int(self.manifest.get("lanes", DEFAULT_LANES))
-        for node, kernel, numbers in zip(graph.nodes, found, self.form.numbers, strict=True):
-            if kernel is None:
-                nodes.append(node)
-            elif node.kernel not in self.forms:
-                name = f"{node.kernel}@{len(nodes)}" if kernel.takes_sizes else node.kernel
-                kernels[name] = kernel
-                threads = _threads(kernel, 1, lanes) if kernel.takes_sizes else node.threads
-                nodes.append(replace(node, kernel=name, threads=threads))
-            else:
-                for name, block, count in self._blocks(node, size_at(numbers[0], sizes), _may_overlap(graph, node)):
-                    kernels[name] = block
-                    whole = self.kernels[name.partition("@")[0]]
-                    nodes.append(replace(node, kernel=name, threads=_threads(whole, count, lanes)))
-        return replace(graph, nodes=tuple(nodes)), kernels
-
-    def _blocks(self, node: Node, n_parts: int, may_overlap: bool) -> Iterator[tuple[str, CpuKernel, int]]:
-        """(name, kernel, number of blocks) of the calls that the batch of a form's node is divided into."""
-        form = self._forms[node.kernel]
-        for size, first, count in cover(form.sizes, n_parts, form.cost, may_overlap):
-            key = form.kernels[size]
-            yield f"{key}@{first}+{count}", as_cpu(self.kernels[key]).blocks(first, count), count
+        graph = self.graph_at(sizes)
+        calls = self.form_plan.calls_at(sizes)
+        kernels = {call.name: call.kernel for kind in calls for call in kind}
+        return replace(graph, nodes=tuple(self.form_plan.nodes(calls))), kernels
 
     def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
         """Run the model on inputs by position or name; gives new arrays, a tuple where there are several outputs.
@@ -342,31 +301,6 @@ def check_form(form: GraphForm) -> None:
         written.update(roots[1] if node.kernel != NOP else ())
 
 
-@dataclass(frozen=True, slots=True)
-class _Blocks:
-    """The kernels of a form.
-
-    sizes    the parts of their blocks, the largest first
-    kernels  their names, by these sizes
-    cost     of a block beside that of its parts, in parts
-    work     of one part: operations, or bytes where there are more of them
-    """
-
-    sizes: tuple[int, ...]
-    kernels: Mapping[int, str]
-    cost: int
-    work: int
-
-    @staticmethod
-    def of(kernels: Sequence[CpuKernel], names: Sequence[str]) -> _Blocks:
-        sizes = tuple(kernel.block[0] for kernel in kernels)
-        parts = kernels[-1].block[1:]
-        one = kernels[-1]
-        whole = sum(arg.size_bytes for i, arg in enumerate(one.args) if i not in parts)
-        work = max(one.flops, sum(one.args[i].size_bytes for i in parts))
-        return _Blocks(sizes, dict(zip(sizes, names, strict=True)), pass_cost(whole), work)
-
-
 def _counts_rows(shape: Shape, name: str) -> bool:
     """Whether a shape is that of so many rows per part of a batch, or says nothing of the batch."""
     if any(symbols_of(size) for size in shape[1:]):
@@ -378,45 +312,12 @@ def _counts_rows(shape: Shape, name: str) -> bool:
     )
 
 
-def _may_overlap(graph: Graph, node: Node) -> bool:
-    """Whether a node's outputs leave its inputs as they are, so that parts of them may be computed twice."""
-    places = [
-        {(at.kind, at.index) for n in values for at in (graph.values[graph.root(n)].storage,)}
-        for values in (node.inputs, node.outputs)
-    ]
-    return not places[0] & places[1]
-
-
 def _signature(kernel: CpuKernel) -> tuple[object, ...]:
     """What the kernels of a form have in common: arguments, those of a block by their bytes for one part."""
     n_parts, *positions = kernel.block
     return tuple(
         (a.role, a.dtype, a.size_bytes // n_parts if i in positions else a.shape) for i, a in enumerate(kernel.args)
     )
-
-
-def _threads(kernel: Kernel, count: int, lanes: int) -> int:
-    """Over how many threads `count` blocks of a kernel are worth splitting."""
-    return most_threads(kernel.flops * count, sum(arg.size_bytes for arg in kernel.args) * count, lanes)
-
-
-def _at(kernel: CpuKernel, n_parts: int, shapes: Sequence[tuple[int, ...]]) -> CpuKernel:
-    """A kernel of blocks of one part with its arguments as for a batch: of the given shapes where bytes agree."""
-    args = []
-    for i, arg in enumerate(kernel.args):
-        wanted = ArgSpec(arg.name, arg.role, arg.dtype, shapes[i] if i < len(shapes) else ())
-        fits = i in kernel.block[1:] and wanted.size_bytes == arg.size_bytes * n_parts
-        args.append(wanted if fits else arg)
-    return replace(kernel, args=tuple(args))
-
-
-def _shaped(kernel: Kernel, shapes: Sequence[tuple[int, ...]]) -> Kernel:
-    """A kernel with its arguments in the shapes that a graph has them in, where bytes agree: tokens of sequences."""
-    if len(shapes) != len(kernel.args):
-        return kernel
-    wanted = [replace(arg, shape=shape) for arg, shape in zip(kernel.args, shapes)]
-    fits = [new if new.size_bytes == arg.size_bytes else arg for new, arg in zip(wanted, kernel.args)]
-    return replace(kernel, args=tuple(fits))
 
 
 class DynamicExecutor:
@@ -429,7 +330,9 @@ class DynamicExecutor:
         self.executable, self.threads = executable, threads
         self._memory = Memory()
         self._programs: OrderedDict[tuple[tuple[int, ...], bool], _Ready] = OrderedDict()
+        self._bases: OrderedDict[tuple[tuple[str, ...], ...], Program] = OrderedDict()  # the latest, by structure
         self._known: dict[tuple[tuple[int, ...], ...], _Asked] = {}
+        self._lenders: defaultdict[int, Lender] = defaultdict(Lender)  # of each output's memory
         self._lock = threading.RLock()
 
     def ready(self, asked: _Asked) -> _Ready:
@@ -439,12 +342,39 @@ class DynamicExecutor:
             self._programs.move_to_end(asked.program)
             return found
         owner, (sizes, is_rounded) = self.executable, asked.program
-        graph, kernels = owner.plan(dict(zip(owner.form.names, sizes, strict=True)))
-        program = Program(graph, kernels, owner.constants, owner.native, self.threads, self._memory)
-        made = _Ready.of(program, is_rounded)
-        kept = {key: ready for key, ready in self._programs.items() if self._memory.is_current(ready.program)}
-        self._programs = OrderedDict([*kept.items(), (asked.program, made)][-MOST_PROGRAMS:])
+        made = self._made(dict(zip(owner.form.names, sizes, strict=True)), is_rounded)
+        for key, ready in list(self._programs.items()):
+            if not self._memory.is_current(ready.program):
+                del self._programs[key]
+        for base in self._bases.values():
+            if not self._memory.is_current(base):
+                base.let_go()
+        self._programs[asked.program] = made
+        while len(self._programs) > MOST_PROGRAMS:
+            self._programs.popitem(last=False)
         return made
+
+    def _made(self, sizes: Mapping[str, int], is_rounded: bool) -> _Ready:
+        """A program for some sizes: of a program that calls the same code, where there is one."""
+        owner = self.executable
+        if not owner.form_plan.is_checked:
+            owner.graph_at(sizes)
+        sized = owner.form_plan.at(sizes)
+        if sized is None:
+            graph, kernels = owner.plan(sizes)
+        else:
+            base = self._bases.get(sized.structure)
+            if base is not None:
+                program = self._bases[sized.structure] = base.resized(sized, self._memory)
+                self._bases.move_to_end(sized.structure)
+                return _Ready.of(program, owner.form, is_rounded)
+            graph, kernels = sized.graph, {call.name: call.kernel for kind in sized.calls for call in kind}
+        program = Program(graph, kernels, owner.constants, owner.native, self.threads, self._memory)
+        if sized is not None:
+            self._bases[sized.structure] = program
+            if len(self._bases) > MOST_PROGRAMS:
+                self._bases.popitem(last=False)
+        return _Ready.of(program, owner.form, is_rounded)
 
     def asked(self, arrays: Mapping[int, np.ndarray]) -> _Asked:
         """What inputs say of sizes. Raises ShapeError as `GraphForm.sizes_of`."""
@@ -469,7 +399,7 @@ class DynamicExecutor:
             for number, array in arrays.items():
                 program.place(number, ready.input(number, array))
             try:
-                made = {number: empty_aligned(shape, dtype) for number, shape, dtype in ready.outputs}
+                made = {n: self._lenders[n].empty(shape, dtype) for n, shape, dtype in ready.outputs}
             except OutOfMemoryError:
                 with naming_the_largest(program.graph, "output"):
                     raise
@@ -477,12 +407,12 @@ class DynamicExecutor:
                 program.place(number, array)
             try:
                 program.run()
-                views = [made[n] if n in made else program.view(n) for n in program.graph.outputs]
+                views = [made[n] if n in made else program.view(n) for n in self.executable.form.outputs]
             finally:
                 program.forget([*arrays, *made])
         if ready.is_rounded:
             shapes, sizes = self.executable.form.shapes, asked.sizes
-            cut = zip(program.graph.outputs, views, strict=True)
+            cut = zip(self.executable.form.outputs, views, strict=True)
             views = [view[: size_at(shapes[n][0], sizes)] if view.ndim else view for n, view in cut]
         return tuple([NDArray(view if new else view.copy()) for view, new in zip(views, ready.is_new, strict=True)])
 
@@ -515,21 +445,20 @@ class _Ready:
     inputs: dict[int, np.ndarray] = field(default_factory=dict)
 
     @staticmethod
-    def of(program: Program, is_rounded: bool) -> _Ready:
-        graph = program.graph
-        roots = tuple(map(graph.root, graph.outputs))
-        new = {n: graph.values[n] for n in roots if graph.values[n].storage.kind == "output"}
+    def of(program: Program, form: GraphForm, is_rounded: bool) -> _Ready:
+        ends = {number: program.value(number) for number in {*form.inputs, *form.output_roots}}
+        new = {n: ends[n] for n in form.output_roots if ends[n].storage.kind == "output"}
         outputs = tuple((n, spec.shape, spec.dtype) for n, spec in new.items())
-        written = frozenset(graph.root(v) for node in graph.nodes for v in node.outputs)
-        ends = {*graph.inputs, *new}
-        copies = not is_rounded and sum(graph.values[n].size_bytes for n in ends) <= MOST_COPIED * len(ends)
-        for number in ends if copies else ():
+        kept = {*form.inputs, *new}
+        copies = not is_rounded and sum(ends[n].size_bytes for n in kept) <= MOST_COPIED * len(kept)
+        for number in kept if copies else ():
             program.allocate(number)
-        return _Ready(program, outputs, tuple(n in new for n in roots), written, is_rounded, copies)
+        is_new = tuple(n in new for n in form.output_roots)
+        return _Ready(program, outputs, is_new, form.written, is_rounded, copies)
 
     def input(self, number: int, array: np.ndarray) -> np.ndarray:
         """An input as kernels take it, with as many rows as the program has; what is in the others does not matter."""
-        spec = self.program.graph.values[number]
+        spec = self.program.value(number)
         if array.shape == spec.shape:
             return as_aligned(array.copy() if number in self.written else array)
         if number not in self.inputs:

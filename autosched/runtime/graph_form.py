@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autosched.errors import InvalidTypeError, ShapeError
@@ -67,7 +68,7 @@ class SizeLimit:
         raise ShapeError(f"{self.what} needs {show_limit(self.size, self.low, self.high)}, and gets {given}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GraphForm:
     """Nodes in the order in which they run, and the values between them.
 
@@ -97,6 +98,20 @@ class GraphForm:
     def names(self) -> tuple[str, ...]:
         """The symbols."""
         return tuple(size.name for size in self.sizes)
+
+    @cached_property
+    def output_roots(self) -> tuple[int, ...]:
+        """For each output the value that owns its storage."""
+        return tuple(map(self._unsized.root, self.outputs))
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """The values, of those that own storage, that nodes write."""
+        return frozenset(self._unsized.root(value) for node in self.nodes for value in node.outputs)
+
+    @property
+    def _unsized(self) -> Graph:
+        return Graph(self.values, self.nodes, self.inputs, self.outputs, 0)
 
     def least(self) -> dict[str, int]:
         """Small sizes, by name, that the limits allow where such are found by raising one after the other."""

@@ -8,7 +8,7 @@ import math
 import mmap
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
@@ -142,43 +142,6 @@ def _block_of(array: np.ndarray) -> mmap.mmap | None:
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
     return owner if isinstance(owner, mmap.mmap) else None
-
-
-class Copies:
-    """Aligned copies of one row-major array, made again and again; small ones are cut out of one block.
-
-    Asking for the address of each one's own block costs 1.5 us, the next part of an array 0.1. For one thread at a
-    time. A copy keeps its block alive.
-    """
-
-    _BLOCK_BYTES, _MOST_BYTES, _LEAST_COPIES = 16384, 16384, 8
-
-    def __init__(self, data: np.ndarray):
-        self._data = data
-        self._left: Iterator[np.ndarray] = iter(())
-        self._is_small, self._is_number = data.nbytes <= self._MOST_BYTES, not data.ndim
-
-    def make(self) -> np.ndarray:
-        """Give a copy of what the array holds now."""
-        if not self._is_small:
-            return aligned_copy(self._data)
-        result: np.ndarray | None = next(self._left, None)
-        if result is None:
-            self._left = self._parts()
-            result = next(self._left)
-        if self._is_number:
-            result = result.reshape(())
-        result[...] = self._data
-        return result
-
-    def _parts(self) -> Iterator[np.ndarray]:
-        """Memory for several copies."""
-        data = self._data
-        shape, strides = (data.shape, data.strides) if data.ndim else ((1,), (data.itemsize,))
-        step = max(data.nbytes + -data.nbytes % ALIGNMENT, ALIGNMENT)
-        count = max(self._BLOCK_BYTES // step, self._LEAST_COPIES)
-        block, start = _block(count * step)
-        return iter(np.ndarray((count, *shape), data.dtype, block, start, (step, *strides)))
 
 
 def as_aligned(data: np.ndarray) -> np.ndarray:

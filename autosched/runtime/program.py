@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,13 +16,15 @@ from autosched.errors import InvalidValueError, OutOfMemoryError, ShapeError
 from autosched.runtime import native_abi as abi
 from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.backends import GraphProgram
-from autosched.runtime.cpu.kernel import as_cpu
+from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
 from autosched.runtime.faults import Faults, node_place
-from autosched.runtime.graph import NOP, Graph, sections_of
+from autosched.runtime.form_plan import SizedGraph
+from autosched.runtime.graph import NOP, Graph, Value, sections_of
 from autosched.runtime.kernel import Kernel
+from autosched.runtime.lender import Copies
 from autosched.runtime.loader import load_objects, unload_with
 from autosched.runtime.locks import renew_after_fork
-from autosched.runtime.memory import ALIGNMENT, Copies, address_of, empty_aligned, empty_block
+from autosched.runtime.memory import ALIGNMENT, address_of, empty_aligned, empty_block
 from autosched.runtime.memory_plan import align
 from autosched.runtime.pool import open_pool
 from autosched.runtime.team import most_threads_of
@@ -50,18 +54,39 @@ class Memory:
     def arena(self, size_bytes: int) -> np.ndarray:
         """The arena, of at least `size_bytes`. Programs made before keep the one that they have."""
         if self._arena.nbytes < size_bytes:
-            self._arena = empty_block(size_bytes)
+            self._arena = empty_block(_grown(self._arena.nbytes, size_bytes))
         return self._arena
 
     def scratch(self, size_bytes: int) -> np.ndarray:
         """The scratch block, of at least `size_bytes`."""
         if self._scratch.nbytes < size_bytes:
-            self._scratch = empty_block(size_bytes)
+            self._scratch = empty_block(_grown(self._scratch.nbytes, size_bytes))
         return self._scratch
 
     def is_current(self, program: Program) -> bool:
         """Whether a program uses these blocks, and not smaller ones of before."""
         return program._arena is self._arena and program._scratch is self._scratch
+
+
+def _grown(held: int, wanted: int) -> int:
+    """Bytes of a block in place of one of `held`: an eighth more at least, as sizes may grow one by one."""
+    return max(wanted, align(held + held // 8) if held > 1 else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Where a kernel's calls are: rows of the table, and slots of its numbers; a row of each for each call."""
+
+    rows: np.ndarray
+    numbers: np.ndarray
+
+
+class _Code:
+    """Loaded code, until the last program that calls it is gone."""
+
+    def __init__(self, kernels: Sequence[Kernel]):
+        self.addresses = load_objects(kernels)
+        unload_with(self, kernels)
 
 
 class Program:
@@ -83,14 +108,17 @@ class Program:
         threads: int,
         memory: Memory | None = None,
     ):
-        self.graph, self.kernels, self.threads = graph, kernels, threads
+        self._graph: Graph | None = graph
+        self.kernels, self.threads = kernels, threads
+        self._of: SizedGraph | None = None  # what the graph is made from once it is asked for
+        self._root = graph.root
         self.renew_locks()
         renew_after_fork(self)
         self._pool = open_pool(native)
         memory = memory or Memory()
         with naming_the_largest(graph, "arena"):
             self._arena = memory.arena(graph.arena_bytes)
-        called = [as_cpu(kernels[node.kernel]) for node in graph.nodes if node.kernel != NOP]
+        called = [as_cpu(kernels[name]) for name in dict.fromkeys(node.kernel for node in graph.nodes) if name != NOP]
         self._sections = sections_of(graph.nodes) if threads > 1 else []
         self._scratch_bytes = align(max((kernel.scratch_size(threads) for kernel in called), default=0))
         branches = max((graph.nodes[section[-1]].branch for section in self._sections), default=1)
@@ -99,23 +127,75 @@ class Program:
         self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
         self._views: dict[int, NDArray] = {}
         self._ends: tuple[list[np.ndarray], list[Copies]] | None = None  # inputs and outputs, for `call`
-        addresses = load_objects(called)
-        unload_with(self, called)
-        self._fill_table(addresses)
-        for number, value in enumerate(graph.values):
-            at = value.storage
-            if at.kind == "const":
-                self.place(number, constants[at.index])
-            elif at.kind == "arena":
-                self.place(number, self._arena[at.index : at.index + value.size_bytes])
+        self._code = _Code(called)
+        self._fill_table(self._code.addresses)
+        for number in self._constants:
+            self.place(number, constants[graph.values[number].storage.index])
 
     def renew_locks(self) -> None:
         """Make the lock that a run holds anew, in a child forked while another thread ran."""
         self.lock = threading.RLock()
 
+    @property
+    def graph(self) -> Graph:
+        """The graph that it runs."""
+        if self._graph is None:
+            assert self._of is not None, "made by `resized`"
+            self._graph = self._of.graph
+        return self._graph
+
+    def value(self, value: int) -> Value:
+        """A value of the graph."""
+        return self.graph.values[value] if self._of is None else self._of.value(value)
+
+    def resized(self, sized: SizedGraph, memory: Memory) -> Program:
+        """The program for a graph that calls the same code in the same order: it differs in sizes.
+
+        Inputs and outputs have no memory; they get it by `place` or `allocate`.
+        """
+        assert not self._sections, "branches of a graph over open sizes"
+        made = copy.copy(self)
+        made.renew_locks()
+        renew_after_fork(made)
+        made._graph, made._of = None, sized
+        made._views, made._ends = {}, None
+        made._buffers = {n: self._buffers[n] for n in self._constants}
+        made._slots, made._table = self._slots.copy(), self._table.copy()
+        made._table[:, abi.ROW_SLOTS] += int(made._slots.ctypes.data) - int(self._slots.ctypes.data)
+        calls = {call.name: call for kind in sized.calls for call in kind}
+        kernels = made.kernels = {name: call.kernel for name, call in calls.items()}
+        for name, kernel in kernels.items():
+            if kernel is not self.kernels[name]:
+                made._set_numbers(self._calls[name], as_cpu(kernel), calls[name].threads)
+        sizes = [as_cpu(kernel).scratch_size(self.threads) for kernel in kernels.values()]
+        made._scratch_bytes = align(max(sizes, default=0))
+        made._arena = memory.arena(sized.arrangement.arena_bytes)
+        made._scratch = memory.scratch(made._scratch_bytes)
+        made._slots[self._arena_slots] = int(made._arena.ctypes.data) + sized.arrangement.offsets[self._arena_values]
+        made._slots[self._scratch_slots] = int(made._scratch.ctypes.data)
+        made._make_ready()
+        return made
+
+    def _set_numbers(self, calls: _Calls, kernel: CpuKernel, threads: int) -> None:
+        """Let calls of a kernel be those of the same code with other sizes."""
+        self._table[calls.rows, abi.ROW_TASKS] = [phase.n_tasks for phase in kernel.phases]
+        self._table[calls.rows, abi.ROW_THREADS] = self._team_of(kernel, threads)
+        self._slots[calls.numbers] = kernel.numbers
+
+    def _team_of(self, kernel: CpuKernel, threads: int) -> int:
+        return min(self.threads, threads or most_threads_of(kernel))
+
+    def let_go(self) -> None:
+        """Give up arena and scratch: it is only there for `resized` from now on."""
+        self._arena = self._scratch = empty_block(0)
+        self._buffers = {n: self._buffers[n] for n in self._constants}
+        self._views.clear()
+
     def _fill_table(self, addresses: Mapping[str, int]) -> None:
         slots: list[int] = []
         rows: list[tuple[int, int, int, int]] = []  # body, first slot, pieces, threads
+        self._scratch_slots: list[int] = []
+        calls: dict[str, tuple[list[range], list[range]]] = {}  # kernel -> rows, slots of numbers
         self.row_nodes: list[int] = []  # the node that each row belongs to
         scratch = int(self._scratch.ctypes.data)
         checked = [node for node in self.graph.nodes if node.kernel != NOP and self.kernels[node.kernel].checks]
@@ -129,18 +209,33 @@ class Program:
                 number = next(numbers[arg.role == "output"])
                 self._places[self.graph.root(number)].append(len(slots))
                 slots.append(0)
+            self._scratch_slots.append(len(slots))
             slots.append(scratch + max(node.branch - 1, 0) * self._scratch_bytes * bool(self._sections))
+            numbers_at = range(len(slots), len(slots) + len(kernel.numbers))
             slots += kernel.numbers
             if kernel.checks:
                 slots.append(self.faults.address(checked.index(node)))
-            team = min(self.threads, node.threads or most_threads_of(kernel))
+            team = self._team_of(kernel, node.threads)
+            at = calls.setdefault(node.kernel, ([], []))
+            at[0].append(range(len(rows), len(rows) + len(kernel.phases)))
+            at[1].append(numbers_at)
             for phase in kernel.phases:
                 rows.append((addresses[phase.symbol], first_slot, phase.n_tasks, team))
                 self.row_nodes.append(node_number)
         self._slots = np.array(slots, np.int64)
         self._table = np.array(rows, np.int64).reshape(len(rows), abi.ROW_WORDS)
         self._table[:, abi.ROW_SLOTS] = int(self._slots.ctypes.data) + 8 * self._table[:, abi.ROW_SLOTS]
-        self._phases = (int(self._table.ctypes.data), len(rows), self._pool.address)
+        self._calls = {name: _Calls(_matrix(row), _matrix(number)) for name, (row, number) in calls.items()}
+        places = [value.storage for value in self.graph.values]
+        arena = [(at, root) for root, found in self._places.items() if places[root].kind == "arena" for at in found]
+        self._arena_slots, self._arena_values = [at for at, _ in arena], [root for _, root in arena]
+        self._slots[self._arena_slots] = [int(self._arena.ctypes.data) + places[root].index for _, root in arena]
+        self._constants = [n for n, at in enumerate(places) if at.kind == "const"]
+        self._make_ready()
+
+    def _make_ready(self) -> None:
+        """Find what a run is given, from the table."""
+        self._phases = (int(self._table.ctypes.data), len(self._table), self._pool.address)
         self._call = self._with_branches()
         splits = bool(((self._table[:, abi.ROW_THREADS] > 1) & (self._table[:, abi.ROW_TASKS] > 1)).any())
         splits |= bool(self._sections)
@@ -173,10 +268,10 @@ class Program:
                 rows[-1][abi.ROW_TASKS] += 1
             branches[-1] = branches[-1][0], branches[-1][1] + 1
             last = here
-        self._branches = np.array(branches, np.int64)
+        self._parts = np.array(branches, np.int64)
         self._short = np.array(rows, np.int64)
         for row, first in heads:
-            self._short[row, abi.ROW_SLOTS] = int(self._branches.ctypes.data) + first * self._branches.strides[0]
+            self._short[row, abi.ROW_SLOTS] = int(self._parts.ctypes.data) + first * self._parts.strides[0]
         return int(self._short.ctypes.data), len(rows), pool
 
     def kernel_threads(self) -> dict[str, int]:
@@ -214,15 +309,18 @@ class Program:
 
     def allocate(self, value: int) -> None:
         """Give a value that owns its storage memory of its own, filled with zeros."""
-        spec = self.graph.values[value]
-        with naming_the_largest(self.graph, spec.storage.kind):
+        spec = self.value(value)
+        try:
             memory = empty_aligned(spec.shape, spec.dtype)
+        except OutOfMemoryError:
+            with naming_the_largest(self.graph, spec.storage.kind):
+                raise
         memory.fill(0)
         self.place(value, memory)
 
     def own(self, value: int) -> None:
         """Give a value memory of its own that holds what it holds now."""
-        spec = self.graph.values[value]
+        spec = self.value(value)
         memory = empty_aligned(spec.shape, spec.dtype)
         np.copyto(memory, self.view(value))
         self.place(value, memory)
@@ -240,15 +338,22 @@ class Program:
     def array(self, value: int) -> NDArray:
         """Give a value's own memory as an array; the next run overwrites it."""
         if value not in self._views:
-            spec, memory = self.graph.values[value], self._buffers[self.graph.root(value)]
+            spec, memory = self.value(value), self._memory_of(self._root(value))
             flat = memory.reshape(-1).view(np.uint8)[: spec.size_bytes]
             self._views[value] = NDArray(flat.view(spec.dtype).reshape(spec.shape))
         return self._views[value]
 
+    def _memory_of(self, root: int) -> np.ndarray:
+        """The memory of a value that owns its storage."""
+        spec = self.value(root)
+        if root in self._buffers or spec.storage.kind != "arena":
+            return self._buffers[root]
+        return self._arena[spec.storage.index : spec.storage.index + spec.size_bytes]
+
     def share(self, value: int, other: GraphProgram) -> None:
         """Let a value that owns its storage live where another program of the graph has it."""
         assert isinstance(other, Program), "of the same executable"
-        self.place(value, other._buffers[value])
+        self.place(value, other._memory_of(value))
 
     def view(self, value: int) -> np.ndarray:
         """The same for NumPy."""
@@ -328,3 +433,8 @@ class Program:
         seconds = np.zeros(len(self.graph.nodes))
         np.add.at(seconds, np.array(self.row_nodes, np.intp), times[abi.TIMES_FIRST_ROW :] * (1e-9 / number))
         return seconds
+
+
+def _matrix(rows: Collection[Iterable[int]]) -> np.ndarray:
+    """Rows of equal lengths as an array."""
+    return np.array([[*row] for row in rows], np.intp)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -34,6 +34,29 @@ def size_at(size: Size, values: Mapping[str, int]) -> int:
 
 def shape_at(shape: Shape, values: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(size_at(size, values) for size in shape)
+
+
+def compiled(shapes: Sequence[Shape], names: Sequence[str]) -> Callable[[Sequence[int]], tuple[tuple[int, ...], ...]]:
+    """A function that gives all shapes for the values of the symbols, in their order; for what is asked often.
+
+    Raises KeyError for a symbol that is none of the names; the function raises ZeroDivisionError.
+    """
+    places = {name: f"v[{index}]" for index, name in enumerate(names)}
+    text = "".join(f"({''.join(f'{_code(size, places)}, ' for size in shape)}), " for shape in shapes)
+    found: Callable[[Sequence[int]], tuple[tuple[int, ...], ...]] = eval(  # numbers, v[i] and operators alone
+        f"lambda v: ({text})", {"__builtins__": {"min": min, "max": max}}
+    )
+    return found
+
+
+def _code(size: Size, places: Mapping[str, str]) -> str:
+    if isinstance(size, int):
+        return f"({int(size)})"
+    if isinstance(size, str):
+        return places[size]
+    op, a, b = size[0], _code(size[1], places), _code(size[2], places)
+    assert op in _OPS, f"'{op}' is no operation on sizes"
+    return f"{op}({a}, {b})" if op in ("min", "max") else f"({a} {op} {b})"
 
 
 def product_of(sizes: Iterable[Size]) -> Size:

@@ -6,7 +6,6 @@ import pytest
 from autosched.errors import OutOfMemoryError
 from autosched.runtime.memory import (
     ALIGNMENT,
-    Copies,
     as_aligned,
     empty_aligned,
     empty_block,
@@ -124,17 +123,3 @@ def test_only_what_is_not_aligned_is_copied():
         np.testing.assert_array_equal(copy, other)
         assert copy.ctypes.data % 64 == 0
         assert copy.flags.c_contiguous
-
-
-@pytest.mark.parametrize("dtype", ["f4", "f8", "u1"])
-@pytest.mark.parametrize("shape", [(), (3,), (0, 4), (5, 7), (1,), (600,), (2, 2), (70, 80)])
-def test_copies_share_blocks_and_do_not_touch(shape: tuple[int, ...], dtype: str) -> None:
-    data = np.zeros(shape, dtype)
-    copies, made = Copies(data), []
-    for n in range(600 if data.size < 1000 else 20):
-        data[...] = n % 251
-        made.append(copies.make())
-    assert all(m.ctypes.data % ALIGNMENT == 0 and m.flags.c_contiguous and m.flags.writeable for m in made if m.size)
-    for n, m in enumerate(made):
-        assert type(m) is np.ndarray and m.dtype == data.dtype
-        np.testing.assert_array_equal(m, np.full(shape, n % 251, dtype))

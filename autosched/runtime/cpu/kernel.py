@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from autosched.errors import ArtifactError
 from autosched.runtime.cpu.machine import target_machine
-from autosched.runtime.kernel import Kernel, check_count, shared_fields
+from autosched.runtime.kernel import ArgSpec, Kernel, check_count, shared_fields
 from autosched.runtime.size_expr import Shape, Size, read_shape, read_size, shape_at, size_at
 from autosched.target import Target
 
@@ -61,6 +61,11 @@ class Sized:
     own: Size
     shapes: tuple[Shape, ...]
     flops: Size
+
+    @property
+    def expressions(self) -> tuple[Shape, ...]:
+        """All that follows from the symbols: pieces; scratch and flops; the shapes."""
+        return self.pieces, (self.shared, self.own, self.flops), *self.shapes
 
     def to_manifest(self) -> list[Json]:
         """Give it as JSON values."""
@@ -132,16 +137,19 @@ class CpuKernel(Kernel):
         Raises ArtifactError for smaller ones: its accesses are proved for one element and more.
         """
         assert self.sized is not None, f"the sizes of '{self.name}' are its own"
+        values = dict(zip(self.sized.names, numbers, strict=True))
+        return self.with_sizes(numbers, *(shape_at(shape, values) for shape in self.sized.expressions))
+
+    def with_sizes(
+        self, numbers: tuple[int, ...], pieces: Sequence[int], rest: Sequence[int], *shapes: tuple[int, ...]
+    ) -> CpuKernel:
+        """The same, given what `Sized.expressions` are for these numbers."""
         if min(numbers, default=1) < 1:
             raise ArtifactError(f"kernel '{self.name}' is called with the sizes {', '.join(map(str, numbers))}")
-        values = dict(zip(self.sized.names, numbers, strict=True))
-        pieces = shape_at(self.sized.pieces, values)
-        shapes = [shape_at(shape, values) for shape in self.sized.shapes]
         return replace(
-            self, numbers=numbers, scratch_bytes=size_at(self.sized.shared, values),
-            phases=tuple(Phase(phase.symbol, n) for phase, n in zip(self.phases, pieces, strict=True)),
-            scratch_bytes_per_worker=size_at(self.sized.own, values), flops=size_at(self.sized.flops, values),
-            args=tuple(replace(arg, shape=shape) for arg, shape in zip(self.args, shapes, strict=True)),
+            self, numbers=numbers, scratch_bytes=rest[0], scratch_bytes_per_worker=rest[1], flops=rest[2],
+            phases=tuple([Phase(phase.symbol, n) for phase, n in zip(self.phases, pieces, strict=True)]),
+            args=tuple([ArgSpec(a.name, a.role, a.dtype, s) for a, s in zip(self.args, shapes, strict=True)]),
         )  # fmt: skip
 
     def to_manifest(self) -> JsonObject:
