@@ -21,13 +21,13 @@ from autosched.tir.stmt import Block
 K = TypeVar("K")  # what is read: buffers, or a graph's variables
 
 MAX_NESTED = 64  # levels of one expression: passes take up to five of Python's thousand frames for each
-MAX_INLINED = 512  # nodes of one expression; of indices what they read alone is counted: about a second of compiling
+MAX_INLINED = 512  # nodes of one expression, of indices those that are data: about a second of compiling
 
 
 @dataclass(frozen=True)
 class ValueSize(Generic[K]):
-    """An expression written out as a tree: its own nodes without indices, how often it reads each buffer, as
-    an index too, and its levels.
+    """An expression written out as a tree: its own nodes, with those of indices that are data alone, how often it
+    reads each buffer, as an index too, and its levels.
     """
 
     own: int
@@ -64,7 +64,9 @@ def value_size(value: PrimExpr) -> ValueSize[Buffer]:
         if isinstance(node, BufferLoad):
             reads[node.buffer] = reads.get(node.buffer, 0) + weight
             for index in positions[id(node)]:
-                for buffer, n in index.reads.items():  # of positions that are data
+                if index.reads:  # a position that is data
+                    own += index.own * weight
+                for buffer, n in index.reads.items():
                     reads[buffer] = reads.get(buffer, 0) + n * weight
             continue
         own += weight

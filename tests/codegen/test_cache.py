@@ -1,4 +1,6 @@
 import dataclasses
+import functools
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,20 +17,26 @@ from tests.layers import find_imports, modules
 PACKAGE = Path(autosched.__file__).parent
 
 
-def _packages_below(package: str) -> set[str]:
-    """What a package imports by way of others, found by parsing."""
+@functools.cache
+def _imports() -> Mapping[str, set[str]]:
+    """Which packages each package imports, found by parsing."""
     graph: dict[str, set[str]] = {}
     for name, is_package, source in modules(PACKAGE):
         for found in find_imports(source, name, is_package=is_package):
             if found.is_string:
                 continue
             graph.setdefault(name.split(".")[1:2][0] if "." in name else "", set()).add(found.imported.split(".")[1])
+    return graph
+
+
+def _packages_below(package: str) -> set[str]:
+    """What a package imports by way of others."""
     seen, todo = set(), [package]
     while todo:
         name = todo.pop()
         if name not in seen:
             seen.add(name)
-            todo += graph.get(name, ())
+            todo += _imports().get(name, ())
     return {name for name in seen if (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()}
 
 

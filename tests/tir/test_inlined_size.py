@@ -10,7 +10,7 @@ from autosched import te
 from autosched.te import Tensor
 from autosched.templates import apply_config, default_config
 from autosched.templates.classify import blocks_of
-from autosched.tir import BufferLoad, IntImm, PrimExpr, PrimFunc
+from autosched.tir import BufferLoad, IntImm, PrimExpr, PrimFunc, Var
 from autosched.tir.buffer import Buffer
 from autosched.tir.functor import blocks
 from autosched.tir.inlined_size import MAX_INLINED, MAX_NESTED, ValueSize, inlined_size, too_large_to_inline, value_size
@@ -43,6 +43,14 @@ def test_blocks_inlined_one_into_the_other() -> None:
     found = inlined_size(blocks_of(func))
     assert (found.own, dict(found.reads)) == (2**14 - 1, {func.buffers[0]: 2**14})
     assert found.total({func.buffers[0]: 3}) == 2**14 - 1 + 3 * 2**14
+
+
+def test_an_index_that_is_data_is_written_out_too() -> None:
+    x, places = Buffer("x", (IntImm(4, "int64"),), "float32"), Buffer("places", (IntImm(4, "int64"),), "int64")
+    i = Var("i", "int64")
+    at = BufferLoad(places, (i + 1,)) * 2 + 1
+    value = BufferLoad(x, (at,)) + BufferLoad(x, (i * 2 + 1,))
+    assert value_size(value) == ValueSize(1 + len("*2+1"), {x: 2, places: 1}, 4)
 
 
 def test_the_sum_before_an_element_wise_block_is_read_and_not_inlined() -> None:

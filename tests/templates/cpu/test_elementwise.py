@@ -40,7 +40,7 @@ def test_levels_of_trees_are_stages_of_one_nest(shape: tuple[int, int], target: 
     x = rng.choice([np.nan, -np.inf, np.inf, 0.0, 0.3], (shape[1], COLUMNS)).astype("float32")
     nodes = rng.integers(-(2**31), 2**31, NODES).astype("int32")  # with children and columns that are not there
     splits = rng.choice([np.nan, np.inf, 0.0, 0.3], NODES).astype("float32")
-    for attrs in ({"levels": 4, "strict": True, "tracks": True}, {"levels": 3, "strict": False, "tracks": False}):
+    for attrs in ({"levels": 3, "strict": True, "tracks": True}, {"levels": 2, "strict": False, "tracks": False}):
         func = levels(shape, **attrs)
         out = autosched.nd.empty(shape, "int32")
         autosched.build(func, target=target)(*map(autosched.nd.array, (place, x, nodes, splits)), out)
@@ -56,13 +56,13 @@ def test_what_reads_its_neighbours_is_no_stage() -> None:
     def turned(x: te.Tensor, name: str) -> te.Tensor:
         return te.compute((40,), lambda i: x(i) * 0.5 + x((i + 1) % 40), name=name)
 
-    for n in range(70):  # deeper than one expression may be
+    for n in range(12):  # 4096 reads of x: more than one expression may have
         y = turned(y, f"y{n}")
     func = te.create_prim_func([x, y])
     data = np.random.default_rng(0).random(40, np.float32)
     out, want = autosched.nd.empty((40,)), data
     autosched.build(func, target="cpu")(autosched.nd.array(data), out)
-    for _ in range(70):
+    for _ in range(12):
         want = want * np.float32(0.5) + np.roll(want, -1)
     np.testing.assert_allclose(out.numpy(), want, rtol=1e-4)
-    assert "local" not in stages_between(func)
+    assert set(stages_between(func)) == {"global"}
