@@ -140,6 +140,12 @@ def padded_reader(conv: Convolution, tiling: Tiling, data: Tensor) -> Read:
         tiling.rows * step + border > sizes[1],
         tiling.columns * step + border > sizes[2],
     )
+    return reader_beyond(conv, reaches, data)
+
+
+def reader_beyond(conv: Convolution, reaches: tuple[bool, bool, bool], data: Tensor) -> Read:
+    """`padded_reader` by whether images, rows and columns are read that the padded data do not have."""
+    sizes = tuple(conv.data.const_shape()[d] for d in (0, 2, 3))
 
     def read(*indices: PrimExpr) -> PrimExpr:
         places = (indices[0], indices[2], indices[3])

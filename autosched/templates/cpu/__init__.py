@@ -32,6 +32,7 @@ from autosched.templates.cpu.short_rows import ShortRows
 from autosched.templates.cpu.sort import Sort
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
+from autosched.templates.cpu.winograd_rows import WinogradRows
 from autosched.templates.cpu.winograd_taps import WinogradTaps
 from autosched.templates.product import BYTE_GROUP, PAIR
 from autosched.tir import PrimFunc
@@ -46,6 +47,7 @@ TEMPLATES: tuple[Template, ...] = (
     Conv2dBlocked(),
     Winograd(),
     WinogradTaps(),
+    WinogradRows(),
     DepthwiseConv2d(),
     ExpandDepthwise(),
     PlainConv2d(),
