@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched import relax
+from autosched import relax, tir
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample, python_argument
 from autosched.relax.struct_info import tensor_infos
 from autosched.relax.te_call import make_te_call
@@ -72,6 +72,8 @@ def test_attributes_by_position_and_keyword() -> None:
         lambda x: relax.op.nn.conv2d(x, x),
         lambda x: relax.op.sum(x, axis=2),
         lambda x: relax.op.nn.relu(x, alpha=1),
+        lambda x: relax.op.masked_fill(x, relax.const(np.zeros((2, 3, 4), "bool"))),
+        lambda x: relax.op.masked_fill(x, relax.Var("m", relax.TensorStructInfo((tir.Var("n", "int64"), 4), "bool"))),
     ],
 )
 def test_what_does_not_fit_is_refused(make: Any) -> None:

@@ -20,7 +20,16 @@ from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.launches import MIN_BLOCKS, LoweredLaunch
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
-from autosched.runtime.cuda.kernel import MOST_BLOCKS, CudaKernel, Launch, LaunchResources, Resources, Sized, TensorMap
+from autosched.runtime.cuda.kernel import (
+    MOST_BLOCKS,
+    CudaKernel,
+    Launch,
+    LaunchResources,
+    Repeat,
+    Resources,
+    Sized,
+    TensorMap,
+)
 from autosched.runtime.kernel import ArgSpec, Check, pack_text
 from autosched.runtime.size_expr import read_size
 from autosched.target import Target
@@ -113,8 +122,8 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     names["offset"] = offset
     bounds = [(launch.threads, int(func.attrs.get(MIN_BLOCKS, 0))) for launch in lowered.launches]
     pointers = [len(slots) + 1 + writer.reports + len(launch.tensor_maps) for launch in lowered.launches]
-    file_name, n_sizes = f"<autosched {name} {digest}>", len(lowered.sizes)
-    texts = lower_kernels(source, functions, symbols, pointers, bounds, names, file_name, n_sizes)
+    file_name = f"<autosched {name} {digest}>"
+    texts = lower_kernels(source, functions, symbols, pointers, bounds, names, file_name, lowered.n_numbers)
     sized = _sized(func, lowered, scratch_bytes) if lowered.sizes else None
     known_bytes = as_int(scratch_bytes) if sized is None else 0
     return Generated(lowered, source, tuple(texts), tuple(symbols), known_bytes, tuple(checks.numbers), sized)
@@ -190,6 +199,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         images={gpu.arch: image},
         resources=resources,
         ptx_packed=pack_text(ptx),
+        repeats=tuple(Repeat(r.first, r.end, to_size(r.times)) for r in made.lowered.repeats),
     )
     return CompiledCudaKernel(kernel)
 

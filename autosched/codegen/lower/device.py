@@ -24,6 +24,8 @@ What a schedule may use (what templates are written with):
   fed by a warp that only copies; see `warpgroups.py`. With the annotation "warp_copied_stages" instead: several
   products that follow on each other, with the scope "wgmma.matrix_a"; see `warpgroup_chain.py`.
 - scopes "wmma.matrix_a", "wmma.matrix_b" and "wmma.accumulator": tensor cores; see `fragments.py`.
+- annotation "launched_each_time" of a loop at the top of the function: the nests inside are launched in each of its
+  iterations, whose number may be an expression of sizes. Every launch is given its turn.
 - annotations "software_pipeline_stage", "software_pipeline_order" and "software_pipeline_async_stages" of a loop: its
   statements work on different iterations; copies of 4, 8 or 16 bytes are asynchronous; see `software_pipeline.py`.
 - `T.ptx_*`, `T.tvm_warp_shuffle*`, `T.tvm_storage_sync` in a script; see `ptx.py`.
@@ -36,7 +38,7 @@ What a schedule may use (what templates are written with):
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -53,7 +55,15 @@ from autosched.codegen.lower.fragments import is_fragment, lower_fragments, with
 from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.half import lower_halves, widen_sums
 from autosched.codegen.lower.inits import lower_inits
-from autosched.codegen.lower.launches import LoweredLaunch, nests, split_launches
+from autosched.codegen.lower.launches import (
+    LAUNCHED,
+    LoweredLaunch,
+    Repeated,
+    nests,
+    repeats_of,
+    split_launches,
+    with_turns,
+)  # fmt: skip
 from autosched.codegen.lower.loops import WARP_STAGES
 from autosched.codegen.lower.merge_dimensions import merge_dimensions
 from autosched.codegen.lower.narrow import INDEX, largest_sizes, narrow_indices
@@ -83,6 +93,7 @@ from autosched.tir.extrema import keep_nans
 from autosched.tir.function import PrimFunc, make_root, shape_vars
 from autosched.tir.functor import free_vars, replace_buffers
 from autosched.tir.share import bind_shared_values
+from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Allocate, BlockRealize, BufferStore, For, SeqStmt, Stmt
 
 MOST_REGISTER_BYTES = 1024  # of one buffer: a thread has 255 registers of 4 bytes
@@ -93,13 +104,21 @@ STATIC_SHARED_BYTES = 48 * 1024  # a block's shared memory that needs no size at
 class LoweredDevice:
     """The launches of a function in order, its arguments, and what one launch leaves in device memory for another.
 
-    sizes   the symbols of the arguments' shapes, in the order of `shape_vars`, and the most that each can be
+    sizes    the symbols of the arguments' shapes, in the order of `shape_vars`, and the most that each can be
+    repeats  launches that are made again and again; each launch is then given its turn behind the sizes: `turn`
     """
 
     launches: list[LoweredLaunch]
     arguments: tuple[Buffer, ...]
     scratch: list[Buffer] = field(default_factory=list)
     sizes: dict[Var, int] = field(default_factory=dict)
+    repeats: tuple[Repeated, ...] = ()
+    turn: Var | None = None
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers each launch is given behind the addresses."""
+        return len(self.sizes) + bool(self.repeats)
 
 
 def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
@@ -115,6 +134,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         if any(isinstance(n, Allocate) for n in preorder(root)):
             raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
         root = make_root(root)
+    root, turn = with_turns(root)
     func = func.with_body(root)
     alignments = buffer_alignments(root)
     outside = frozenset(func.buffers) | used_by_nests(root)
@@ -126,6 +146,8 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     most = largest_sizes((*func.buffers, *buffers))
     symbols = {v: Var(v.name, INDEX) for v in shape_vars(func)}
     sizes = {new: most[v] for v, new in symbols.items()}
+    if turn is not None:
+        symbols[turn] = Var(turn.name, INDEX)
     for change in (partial(narrow_indices, sizes=symbols), widen_sums, lower_halves):
         body, new = change(body, [b for b in became.values() if change is not widen_sums or b not in addressed])
         became = {old: new.get(b, b) for old, b in became.items()}
@@ -145,7 +167,10 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     became = {old: marked.get(b, b) for old, b in became.items()}
     buffers = tuple(became[b] for b in buffers)
     alignments = {became.get(b, b): found for b, found in alignments.items()}
-    launches = split_launches(body, frozenset(became.get(b, b) for b in outside), sizes)
+    repeats = repeats_of(body)
+    turn = None if turn is None else symbols[turn]
+    given = {**sizes, **({} if turn is None else {turn: _most_turns(repeats, sizes)})}
+    launches = split_launches(body, frozenset(became.get(b, b) for b in outside), given)
     for launch, nest in zip(launches, nests(body), strict=True):
         if any(is_fragment(b) for b in _used(nest)):
             launch.tensor_flops = count_flops(nest)
@@ -153,7 +178,8 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     for i, launch in enumerate(launches):
         for buffer in dict.fromkeys(_used(launch.body)):
             own.setdefault(buffer, []).append(i)
-    scratch = [b for b in buffers if len(own.get(b, ())) > 1]
+    again = {i for r in repeats for i in range(r.first, r.end)}  # what these leave is there in their next turn
+    scratch = [b for b in buffers if len(own.get(b, ())) > 1 or (b.scope == "global" and again & {*own.get(b, ())})]
     for buffer in scratch:
         if buffer.scope != "global":
             raise CodegenError(
@@ -161,7 +187,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
                 hint='only buffers of scope "global" outlive a launch: compute_at its block, or set_scope it',
             )
     for i, launch in enumerate(launches):
-        mine = [b for b in buffers if own.get(b) == [i]]
+        mine = [b for b in buffers if own.get(b) == [i] and b not in scratch]
         sharing = DeviceSharing(launch)
         local = frozenset(b for b in mine if b.scope == IN_REGISTERS or is_fragment(b))
         whole, mine, local = lower_vthreads(launch.body, mine, local)
@@ -192,14 +218,32 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         whole = unroll_register_loops(whole)
         _check_scratch(whole, sharing.left, launch)
         _finish(launch, whole)
-    return LoweredDevice(launches, tuple(became[b] for b in func.buffers), scratch, sizes)
+    return LoweredDevice(launches, tuple(became[b] for b in func.buffers), scratch, sizes, repeats, turn)
+
+
+def _most_turns(repeats: Sequence[Repeated], sizes: Mapping[Var, int]) -> int:
+    known = Analyzer({v: (1, most) for v, most in sizes.items()})
+    most = [known.bound(known.simplify(r.times))[1] for r in repeats]
+    if any(n is None or r.first == r.end for n, r in zip(most, repeats, strict=True)) or not most:
+        raise CodegenError("how often launches are repeated is to follow from the sizes of arguments")
+    return max(1, *(n for n in most if n is not None))
 
 
 def used_by_nests(root: BlockRealize) -> frozenset[Buffer]:
     """The buffers that more than one nest at the top of a function uses."""
-    body = root.block.body
-    users = Counter(b for s in (body.seq if isinstance(body, SeqStmt) else (body,)) for b in set(_used(s)))
+    users = Counter(b for s in _parts(root.block.body) for b in set(_used(s)))
     return frozenset(b for b, count in users.items() if count > 1)
+
+
+def _parts(stmt: Stmt) -> Iterator[Stmt]:
+    """The nests at the top of a function with blocks, those of loops that launch them again and again among them."""
+    if isinstance(stmt, For) and LAUNCHED in stmt.annotations:
+        yield from _parts(stmt.body)
+    elif isinstance(stmt, SeqStmt):
+        for s in stmt.seq:
+            yield from _parts(s)
+    else:
+        yield stmt
 
 
 def _used(stmt: Stmt) -> list[Buffer]:

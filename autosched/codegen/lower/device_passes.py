@@ -12,7 +12,7 @@ from autosched.codegen.lower.device import DeviceSharing, used_by_nests
 from autosched.codegen.lower.dissolve import dissolve_blocks
 from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.inits import lower_inits
-from autosched.codegen.lower.launches import ThreadAxis, bind_threads, nests
+from autosched.codegen.lower.launches import LAUNCHED, ThreadAxis, bind_threads, nests
 from autosched.codegen.lower.shared_memory import SCOPES, buffer_size
 from autosched.codegen.lower.software_pipeline import pipeline_loops
 from autosched.codegen.lower.tidy import tidy
@@ -51,6 +51,8 @@ def lower_threads(func: PrimFunc) -> PrimFunc:
     """
     if not isinstance(func.body, BlockRealize):
         return func
+    if any(isinstance(x, For) and LAUNCHED in x.annotations for x in preorder(func.body)):
+        raise CodegenError(f"the annotation '{LAUNCHED}' makes launches of a loop's iterations", hint="use build")
     alignments, between = buffer_alignments(func.body), used_by_nests(func.body)
     outside = frozenset(func.buffers) | between
     root = lower_cross_thread(keep_nans(bind_shared_values(func.body)), outside)

@@ -25,6 +25,7 @@ from autosched.tir.schedule.iter_map import is_injective
 from autosched.tir.simplify import Analyzer, form_key, split_conditions
 from autosched.tir.stmt import (
     AssertStmt,
+    BlockRealize,
     BufferStore,
     Evaluate,
     For,
@@ -37,6 +38,8 @@ from autosched.tir.stmt import (
 )
 
 AXES = ("x", "y", "z")
+LAUNCHED = "launched_each_time"  # annotation of a loop at the top: each iteration of it launches the nests inside
+TURN = "turn"
 MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: so many fit a multiprocessor, by few enough registers each
 _NAMES = {"blockIdx": "b", "threadIdx": "t", "clusterCtaIdx": "c"}
 
@@ -67,7 +70,8 @@ class LoweredLaunch:
         default_factory=dict
     )  # parameters, by what stands for them in the body
     by_mbarrier: frozenset[Buffer] = frozenset()  # shared buffers whose accesses are ordered by mbarriers
-    sizes: Mapping[Var, int] = field(default_factory=dict)  # that come with the call, and the most that they can be
+    # What comes with the call, and the most that it can be: sizes, the turn of a launch that is repeated.
+    sizes: Mapping[Var, int] = field(default_factory=dict)
     tensor_flops: int = 0  # of a launch that uses tensor cores: they are no longer in the body
 
     def _size(self, kind: str) -> tuple[int, int, int]:
@@ -135,8 +139,10 @@ def split_launches(
 
 
 def nests(stmt: Stmt) -> Iterator[Stmt]:
-    """The statements at the top of a function: a launch each."""
+    """The statements at the top of a function, and in loops there that launch them again and again: a launch each."""
     match stmt:
+        case For() if LAUNCHED in stmt.annotations:
+            yield from nests(stmt.body)
         case SeqStmt():
             for s in stmt.seq:
                 yield from nests(s)
@@ -148,6 +154,47 @@ def nests(stmt: Stmt) -> Iterator[Stmt]:
             return
         case _:
             yield stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Launches from `first` up to `end`, which are made `times` times."""
+
+    first: int
+    end: int
+    times: PrimExpr
+
+
+def repeats_of(stmt: Stmt) -> tuple[Repeated, ...]:
+    """The loops at the top of a function that launch what is in them again and again."""
+    found, count = [], 0
+    for part in stmt.seq if isinstance(stmt, SeqStmt) else (stmt,):
+        n = len(tuple(nests(part)))
+        if isinstance(part, For) and LAUNCHED in part.annotations:
+            found.append(Repeated(count, count + n, part.extent))
+        count += n
+    return tuple(found)
+
+
+def with_turns(root: BlockRealize) -> tuple[BlockRealize, Var | None]:
+    """(the root with the number of a launch's turn, from 1 on, for the variables of such loops, what stands for it).
+
+    Raises CodegenError where one of them stands inside of another loop.
+    """
+    if not any(isinstance(x, For) and LAUNCHED in x.annotations for x in preorder(root)):
+        return root, None
+    turn, top = Var(TURN, "int64"), root.block.body
+    parts: list[Stmt] = []
+    for part in top.seq if isinstance(top, SeqStmt) else (top,):
+        if isinstance(part, For) and LAUNCHED in part.annotations:
+            value = E.cast(part.loop_var.dtype, E.sub(turn, E.const(1, turn.dtype)))
+            part = replace(part, body=substitute(part.body, {part.loop_var: E.add(part.start, value)}))
+        inside = part.body if isinstance(part, For) and LAUNCHED in part.annotations else part
+        if any(isinstance(x, For) and LAUNCHED in x.annotations for x in preorder(inside)):
+            raise CodegenError(f"a loop with the annotation '{LAUNCHED}' stands inside of another loop")
+        parts.append(part)
+    body = SeqStmt(tuple(parts)) if len(parts) > 1 else parts[0]
+    return replace(root, block=replace(root.block, body=body)), turn
 
 
 def bind_threads(

@@ -38,7 +38,14 @@ from autosched.tir.stmt import (
 
 def serial_threads(func: PrimFunc, lowered: LoweredDevice, descending: bool = False) -> PrimFunc:
     """The lowered function for a CPU. With `descending` the last thread of a block comes first."""
-    body = seq(*(_blocks(launch, descending) for launch in lowered.launches))
+    parts, at = [_blocks(launch, descending) for launch in lowered.launches], 0
+    inside: list[Stmt] = []
+    for repeat in lowered.repeats:
+        assert lowered.turn is not None, "it has repeated launches"
+        start, again = E.const(1, lowered.turn.dtype), seq(*parts[repeat.first : repeat.end])
+        inside += [*parts[at : repeat.first], For(lowered.turn, start, repeat.times, LoopKind.SERIAL, again)]
+        at = repeat.end
+    body = seq(*inside, *parts[at:])
     for buffer in reversed(lowered.scratch):
         body = Allocate(buffer, body)
     handles = [p for p in func.params if p in func.buffer_map]

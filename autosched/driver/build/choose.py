@@ -23,7 +23,7 @@ from autosched.templates.workload import describe
 from autosched.tir.axis import REDUCE, SPATIAL
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import statements
-from autosched.tir.stmt import Block, BlockRealize, Evaluate, For, LoopKind, SeqStmt, While
+from autosched.tir.stmt import Block, BlockRealize, Evaluate, For, LoopKind, SeqStmt, Stmt, While
 
 if TYPE_CHECKING:
     from autosched.json_types import Json
@@ -147,8 +147,8 @@ def _objection(func: PrimFunc, target: Target, config: Config) -> str:
     return ""
 
 
-def is_scheduled(func: PrimFunc) -> bool:
-    """Whether its loops are taken as they are.
+def is_scheduled(func: PrimFunc, recurrences: bool = True) -> bool:
+    """Whether its loops are taken as they are. Without `recurrences` those are not, where each nest is scheduled.
 
     Somebody has scheduled it (its attribute says so, a loop is not serial, a sum is decomposed), or it has not the form
     that templates take up.
@@ -158,17 +158,23 @@ def is_scheduled(func: PrimFunc) -> bool:
     nodes = list(statements(func.body))
     names = {x.name_hint for x in nodes if isinstance(x, Block)}
     decomposed = any(n.endswith("_update") and f"{n[:-7]}_init" in names for n in names)  # no template takes it up
-    return decomposed or not _has_plain_nests(func) or any(
+    return decomposed or not _has_plain_nests(func, not recurrences) or any(
         isinstance(x, For) and x.kind is not LoopKind.SERIAL for x in nodes
     )  # fmt: skip
 
 
-def _has_plain_nests(func: PrimFunc) -> bool:
-    """Whether a function is what templates schedule: a sequence of loop nests, each around one block that stores."""
+def _has_plain_nests(func: PrimFunc, repeated: bool) -> bool:
+    """Whether a function is what templates schedule: a sequence of loop nests, each around one block that stores.
+
+    repeated  so may be what a loop at the top repeats
+    """
     if not isinstance(func.body, BlockRealize):
         return False
     body = func.body.block.body
+    parts: list[Stmt] = []
     for stmt in body.seq if isinstance(body, SeqStmt) else (body,):
+        parts += stmt.body.seq if repeated and isinstance(stmt, For) and isinstance(stmt.body, SeqStmt) else (stmt,)
+    for stmt in parts:
         while isinstance(stmt, For):
             stmt = stmt.body
         if not isinstance(stmt, BlockRealize) or stmt.block.match_buffers or stmt.block.alloc_buffers:
@@ -201,7 +207,7 @@ def choose_all(
     by_key: dict[str, Choice] = {}
     choices: dict[str, Choice] = {}
     for gv, func in module.functions_items():
-        if not isinstance(func, PrimFunc) or is_scheduled(func):
+        if not isinstance(func, PrimFunc) or is_scheduled(func, recurrences=target.is_cpu):
             continue
         weight = (weights or {}).get(gv.name, 1)
         facts = Facts.of(func, target)

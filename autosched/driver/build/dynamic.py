@@ -118,7 +118,7 @@ def _prepared(module: IRModule, target: Target, params: Mapping[str, object], la
 def _sized(name: str, func: PrimFunc, target: Target) -> Applied:
     """A function over symbols, scheduled, or as its author did. Raises NotSeparableError where that cannot be."""
     try:
-        if is_scheduled(func):
+        if is_scheduled(func, recurrences=False):
             work = json.dumps(to_size(symbolic_work(func)))
             return Applied(with_named_sizes(func).with_attr(WORK, work), (None,) * len(func.params))
         config = Config("sized", {})
@@ -239,7 +239,7 @@ class _Maker:
 
     def _on_device(self, name: str, func: PrimFunc) -> Applied:
         """A function over symbols for a device whose number of blocks comes with a launch."""
-        if is_scheduled(func):
+        if is_scheduled(func, recurrences=False):
             return _sized(name, func, self.target)
         with contextlib.suppress(NotSeparableError):
             self.counted[name] = _Form.of(name, func)

@@ -171,7 +171,7 @@ def build_functions(
     """
     plan = Plan()
     for gv, func in module.functions_items():
-        if is_scheduled(func):
+        if is_scheduled(func, recurrences=target.is_cpu):
             plan.add(gv.name, func)
         else:
             alone = IRModule({gv.name: func})

@@ -12,7 +12,7 @@ from autosched import te, topi
 from autosched.errors import InvalidTypeError, ShapeError
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
-from autosched.relax.op.types import axis_index, common_dtype, tensor
+from autosched.relax.op.types import axis_index, broadcast_dims, common_dtype, tensor
 from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_dims
 from autosched.te import Tensor
 from autosched.tir.expr import PrimExpr, as_int
@@ -156,6 +156,8 @@ outer = define_op(
 def _masked_fill_type(x: StructInfo, mask: StructInfo, value: float) -> TensorStructInfo:
     if tensor(mask).dtype != "bool":
         raise InvalidTypeError(f"a mask is of dtype bool, not {tensor(mask).dtype}")
+    if not same_dims(broadcast_dims(tensor(x).dims, tensor(mask).dims), tensor(x).dims):
+        raise ShapeError(f"a mask of {tensor(mask)} has more elements than {tensor(x)}")
     return tensor(x)
 
 

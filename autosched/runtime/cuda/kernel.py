@@ -3,7 +3,8 @@
 Every entry has the same signature: one pointer for each argument of the kernel in order (inputs, then outputs), and
 then one pointer to the scratch block: `scratch_bytes` of device memory for what lives between launches, null where
 that is 0. A kernel with checks takes one more, of the words that a CPU's kernel has: two for each check. Sizes that
-come with the call follow as numbers of 32 bits. The launches of a call run in order on one stream.
+come with the call follow as numbers of 32 bits, and of a kernel that repeats launches the turn of this one, from 1 on.
+The launches of a call run in order on one stream.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -89,6 +90,15 @@ class Launch:
     def threads(self) -> int:
         """Threads of a block."""
         return math.prod(self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The launches from `first` up to `end` follow on each other `times` times."""
+
+    first: int
+    end: int
+    times: Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +200,7 @@ class CudaKernel(Kernel):
     images     by architecture: "sm_90a" a cubin for that chip, "compute_80" the text of PTX, which a driver compiles
                for any later chip
     resources  on the architecture of `target`
+    repeats    launches that are made again and again, in order
     """
 
     backend: ClassVar[str] = "cuda"
@@ -200,6 +211,7 @@ class CudaKernel(Kernel):
     ptx_packed: str = field(default="", repr=False)  # the PTX that the target's cubin was made from, see `pack_text`
     numbers: tuple[int, ...] = ()  # what the sizes are, of a kernel whose sizes come with the call
     sized: Sized | None = None  # of such a kernel
+    repeats: tuple[Repeat, ...] = ()
 
     @property
     def takes_sizes(self) -> bool:
@@ -233,8 +245,22 @@ class CudaKernel(Kernel):
 
     @property
     def size_arguments(self) -> tuple[np.int32, ...]:
-        """What each entry is given behind the addresses."""
+        """The sizes that each entry is given behind the addresses."""
         return tuple(map(np.int32, self.numbers))
+
+    @property
+    def calls(self) -> Iterator[tuple[int, tuple[np.int32, ...]]]:
+        """The launches that one call makes: the position of each, and what its entry is given behind the addresses."""
+        sizes, at = self.size_arguments, 0
+        turnless = (np.int32(1),) if self.repeats else ()
+        values = dict(zip(self.sized.names, self.numbers, strict=True)) if self.sized else {}
+        for repeat in (*self.repeats, None):
+            first = len(self.launches) if repeat is None else repeat.first
+            yield from ((i, (*sizes, *turnless)) for i in range(at, first))
+            if repeat is not None:
+                for turn in range(1, size_at(repeat.times, values) + 1):
+                    yield from ((i, (*sizes, np.int32(turn))) for i in range(first, repeat.end))
+                at = repeat.end
 
     @property
     def code(self) -> bytes:
@@ -299,6 +325,7 @@ class CudaKernel(Kernel):
             ],
             "ptx": self.ptx_packed,
             **({"sized": self.sized.to_manifest()} if self.sized else {}),
+            **({"repeats": [[r.first, r.end, r.times] for r in self.repeats]} if self.repeats else {}),
             "object_sha256": hashlib.sha256(self.code).hexdigest(),
         }
 
@@ -327,6 +354,7 @@ class CudaKernel(Kernel):
             ptx_packed=str(entry.get("ptx", "")),
             sized=sized,
             numbers=() if sized is None else (1,) * len(sized.names),
+            repeats=_read_repeats(entry, sized),
         )
 
     @staticmethod
@@ -353,6 +381,16 @@ class CudaKernel(Kernel):
             found = len(sized.grids), len(sized.shapes), len(sized.most)
             if found != (len(entry["launches"]), n_args, len(sized.names)) or any(len(g) != 3 for g in sized.grids):
                 raise ValueError(f"the sizes of {what} are not those of its launches and arguments")
+        end = 0
+        for repeat in _read_repeats(entry, Sized.from_manifest(entry["sized"]) if entry.get("sized") else None):
+            if not end <= repeat.first < repeat.end <= len(entry["launches"]):
+                raise ValueError(f"{what} repeats the launches {repeat.first} to {repeat.end} of its own")
+            end = repeat.end
+
+
+def _read_repeats(entry: Mapping[str, Json], sized: Sized | None) -> tuple[Repeat, ...]:
+    names = () if sized is None else sized.names
+    return tuple(Repeat(int(a), int(b), read_size(times, names)) for a, b, times in entry.get("repeats", ()))
 
 
 def _disassembler() -> str | None:

@@ -43,7 +43,7 @@ class _Step:
     values: tuple[int, ...]  # by their roots
     node: int
     checks: tuple[int, ...]  # the address of the words of its kernel's checks, where it has some
-    sizes: tuple[np.int32, ...]  # that come with the call
+    sizes: tuple[np.int32, ...]  # that come with the call, and the turn of a launch that is repeated
 
 
 class CudaProgram:
@@ -82,8 +82,9 @@ class CudaProgram:
                 words: tuple[int, ...] = ()
                 if self._words is not None and kernel.checks:
                     words = (self._words.address + self.faults.offset(checked.index(node)),)
-                for entry, launch in zip(entries[node.kernel], kernel.launches, strict=True):
-                    self._steps.append(_Step(entry, launch, values, number, words, kernel.size_arguments))
+                for i, sizes in kernel.calls:
+                    entry, launch = entries[node.kernel][i], kernel.launches[i]
+                    self._steps.append(_Step(entry, launch, values, number, words, sizes))
         self._place_all(constants)
         self._captured: Callable[[], None] | Literal[False] | None = None
         self._has_run = False

@@ -9,6 +9,7 @@ from autosched.templates.cuda.conv2d import Conv2d
 from autosched.templates.cuda.elementwise import Elementwise
 from autosched.templates.cuda.matmul import Matmul
 from autosched.templates.cuda.query_attention import QueryAttention
+from autosched.templates.cuda.recurrence import Recurrence
 from autosched.templates.cuda.reduction import GeneralReduction
 from autosched.templates.cuda.rows import RowReduction
 from autosched.templates.cuda.scan import Scan
@@ -26,6 +27,7 @@ from autosched.templates.cuda.windows import SlidingWindow
 from autosched.templates.cuda.winograd import Winograd
 
 TEMPLATES: tuple[Template, ...] = (
+    Recurrence(),
     QueryAttention(),
     WarpgroupAttention(),
     TensorAttention(),

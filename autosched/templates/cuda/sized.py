@@ -24,6 +24,7 @@ from autosched.templates.classify import blocks_of, reduced
 from autosched.templates.cuda.attention import AttentionPass
 from autosched.templates.cuda.last_wave import KNOB as WAVE_PARTS
 from autosched.templates.cuda.parts import over_parts
+from autosched.templates.cuda.recurrence import is_recurrence, schedule_known, schedule_recurrence
 from autosched.templates.cuda.rows import RowReduction
 from autosched.templates.cuda.sum_parts import KNOB as SUM_PARTS
 from autosched.templates.cuda.tensor_attention import TensorAttention
@@ -44,13 +45,16 @@ OPEN_ROWS = {"block_size": 128, "together": 1, "keep": False, "held": False}  # 
 
 def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
     """Schedule a function over symbols. Raises ScheduleError, InvalidValueError for what has no such kernel."""
+    if len(shape_vars(func)) > MOST_SYMBOLS:
+        raise ScheduleError(f"a kernel has {MOST_SYMBOLS} sizes that come with the call at most")
     if more := [v.name for v in size_vars(func) if v not in shape_vars(func)]:
         raise ScheduleError(f"it computes with '{more[0]}', which is no size of its arguments")
+    if is_recurrence(func):
+        applied = schedule_recurrence(func, target, _nest)
+        return _checked(func, applied.func, applied, target)
     loops = (loop for loop in preorder(func.body) if isinstance(loop, For))
     if any(sum(isinstance(x, BlockRealize) for x in preorder(loop)) > 1 for loop in loops):
         raise ScheduleError("it repeats several nests, one row after the other")
-    if len(shape_vars(func)) > MOST_SYMBOLS:
-        raise ScheduleError(f"a kernel has {MOST_SYMBOLS} sizes that come with the call at most")
     if (made := _open_attention(func, target)) is not None:
         return made
     problems: list[str] = []
@@ -62,6 +66,11 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
                 problems.append(error.message)
     problem = "; by parts: ".join(problems[:2])  # of what is scheduled for known sizes
     raise ScheduleError(f"no template has a kernel for sizes that come with the call: {problem}")
+
+
+def _nest(func: PrimFunc, target: Target) -> PrimFunc:
+    """One nest of a recurrence."""
+    return schedule_sizes(func, target).func if size_vars(func) else schedule_known(func, target)
 
 
 def _open_attention(func: PrimFunc, target: Target) -> Applied | None:

@@ -137,8 +137,8 @@ class DeviceLoaded:
 
     def _call(self, number: int) -> None:
         for _ in range(number):
-            for entry, launch in zip(self._entries, self.kernel.launches, strict=True):
-                self.driver.launch(entry, launch, self._addresses)
+            for i, sizes in self.kernel.calls:
+                self.driver.launch(self._entries[i], self.kernel.launches[i], [*self._addresses, *sizes])
 
     def run(self, number: int = 1) -> float:
         """Call it so often; gives the seconds that the device took."""

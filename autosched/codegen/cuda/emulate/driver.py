@@ -168,7 +168,7 @@ class EmulatorDriver:
         arguments.append(self._view(scratch, kernel.scratch_bytes) if kernel.scratch_bytes else 0)
         if kernel.checks:
             arguments.append(self._view(addresses[len(kernel.args) + 1], 16 * len(kernel.checks)).view(np.uint64))
-        return [*arguments, *map(int, kernel.numbers)]
+        return [*arguments, *map(int, addresses[len(kernel.args) + 1 + bool(kernel.checks) :])]
 
     def synchronize(self) -> None:
         """Launches have ended when `launch` returns."""

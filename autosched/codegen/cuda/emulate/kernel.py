@@ -42,14 +42,15 @@ def run_kernel(
         scratch = np.full(kernel.scratch_bytes, 0xFF, np.uint8)
     faults = Faults([(kernel.name, kernel)])
     words = [faults.words.view(np.uint64).reshape(-1)] if faults else []
-    for k, (text, launch) in enumerate(zip(texts, kernel.launches, strict=True)):
+    for k, sizes in kernel.calls:
+        launch = kernel.launches[k]
         run_launch(
-            text,
+            texts[k],
             launch.symbol,
             launch.grid,
             launch.block,
             launch.shared_bytes,
-            [*arrays, scratch, *words, *map(int, kernel.numbers)],
+            [*arrays, scratch, *words, *map(int, sizes)],
             order=order,
             trace=traces[k] if k < len(traces) else None,
             cluster=launch.cluster,
