@@ -32,7 +32,7 @@ from autosched.templates.cpu.conv_flat import flat_copy, is_pointwise, reshape_i
 from autosched.templates.cpu.conv_loops import schedule_tiles
 from autosched.templates.cpu.conv_tile import ConvTile, choose_conv_tile, is_worth_prefetching
 from autosched.templates.cpu.padding import inline_all_but_last, schedule_before
-from autosched.templates.cpu.register_tile import FLOAT_BYTES, default_unroll
+from autosched.templates.cpu.register_tile import FLOAT_BYTES, FMA_PER_CYCLE, default_unroll
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
 from autosched.templates.cpu.winograd_cost import direct_cycles
 from autosched.templates.pack import Pack, packed_params, repack
@@ -114,7 +114,7 @@ class Conv2dBlocked:
         s = _all_sizes(anchor)
         per_block = -(-s["block"] // target.lanes("float32"))
         tile = choose_conv_tile(s, per_block, target)
-        traffic = _traffic(anchor, tile)
+        traffic = _traffic(anchor, tile, target)
         order, padding = choose_order(traffic, target), "copy" if s["copied"] else "none"
         by_rows = not s["flat"] and not tile.across_rows
         if s["copied"] and by_rows and traffic.tiles >= LEAST_TASKS:  # enough pieces without the channels
@@ -187,12 +187,15 @@ def _all_sizes(anchor: Anchor) -> Mapping[str, int]:
     }
 
 
-def _traffic(anchor: Anchor, tile: ConvTile) -> Traffic:
+def _traffic(anchor: Anchor, tile: ConvTile, target: Target) -> Traffic:
     s, conv = _all_sizes(anchor), anchor.details
     data, weight = (math.prod(x.buffer.const_shape()) * FLOAT_BYTES for x in (conv.data, conv.weight))
     in_line = tile.across_rows or s["OH"] == 1
     tiles = -(-s["pixels"] // tile.ow_tile) if in_line else -(-s["OH"] // tile.oh_tile)
-    return Traffic(s["N"], tiles, -(-s["OC"] // tile.oc_blocks), data / s["N"], weight)
+    points, steps = s["pixels"] * s["OC"] * s["block"], s["IC"] * s["IB"] * s["group"] * s["KH"] * s["KW"]
+    products = points * steps / target.lanes("float32") / FMA_PER_CYCLE
+    panels, result = -(-s["OC"] // tile.oc_blocks), points * FLOAT_BYTES
+    return Traffic(s["N"], tiles, panels, data / s["N"], weight, result, products)
 
 
 def choose_unroll(block: int, accumulators: int, target: Target) -> int:

@@ -19,6 +19,7 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import alike_axes, blocks_of, extents, is_injective, is_reduction, reduced, spatial
 from autosched.templates.cpu.lone_reductions import reads_along, reduce_beside, sum_in_lanes, sums_rows
+from autosched.templates.cpu.task_order import is_blocked_image, largest_divisor, rows_first
 from autosched.tir import Add, Block, BufferLoad, BufferStore, FloorMod, IntImm, Mul, PrimFunc, Var, as_int
 from autosched.tir import expr as E
 from autosched.tir.expr import Max, Min
@@ -108,7 +109,7 @@ def _schedule_stages(sch: Schedule, blocks: Sequence[Block], width: int) -> None
     extent = as_int(sch.get(loops[-1]).extent)
     task, vector = sch.split(loops[-1], [None, min(width, extent)])
     outer, inner = [*loops[:-1], task], [vector]
-    rows = _largest_divisor(as_int(sch.get(loops[-2]).extent), width // extent) if len(loops) > 1 else 1
+    rows = largest_divisor(as_int(sch.get(loops[-2]).extent), width // extent) if len(loops) > 1 else 1
     if rows > 1:
         outer[-2], row = sch.split(loops[-2], [None, rows])
         sch.reorder(outer[-2], task, row, vector)
@@ -122,11 +123,6 @@ def _schedule_stages(sch: Schedule, blocks: Sequence[Block], width: int) -> None
         sch.vectorize(lowest)
         if rows > 1:
             sch.unroll(above)
-
-
-def _largest_divisor(number: int, most: int) -> int:
-    """The largest divisor of a number that is at most `most`, which may be 0: then it is 1."""
-    return next((n for n in range(most, 1, -1) if number % n == 0), 1)
 
 
 def inline_all(sch: Schedule, func: PrimFunc) -> None:
@@ -158,6 +154,9 @@ def schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatt
         return
     if _schedule_square(sch, block, lanes):
         return
+    if is_blocked_image(extents(block.iter_vars)):
+        _schedule_image(sch, block, width, may_flatten)
+        return
     flat, width = _flat_axes(block, width) if may_flatten else (1, width)
     outer, inner = loops[: n_spatial - flat], loops[n_spatial - flat :]
     fused = sch.fuse(*inner) if len(inner) > 1 else inner[0]
@@ -174,6 +173,27 @@ def schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatt
     sch.vectorize(vector)
     if outer:
         sch.parallel(_task_loop(sch, outer, extent))
+
+
+def _schedule_image(sch: Schedule, block: Block, width: int, may_flatten: bool) -> None:
+    """A blocked image: rows over the threads before channels, as in its neighbours; a piece is of one channel block."""
+    *outer, row, pixel, lane = rows_first(sch, sch.get_loops(block.name_hint))
+    *_, n_pixels, n_lanes = extents(spatial(block))
+    rows = largest_divisor(as_int(sch.get(row).extent), TASK_ELEMENTS // (n_pixels * n_lanes))
+    row, row_in = sch.split(row, [None, rows])
+    inner, sizes = [row_in, pixel, lane], [rows, n_pixels, n_lanes]
+    flat = min(alike_axes(block), len(inner)) if may_flatten else 1
+    if flat < 2:
+        sch.fuse(row_in, pixel)
+    else:
+        lane = sch.fuse(*inner[-flat:])
+    size = math.prod(sizes[-flat:])
+    width = width if flat < 2 else _even_width(size, width)
+    if size > width:
+        _, lane = sch.split(lane, [None, width])
+    sch.vectorize(lane)
+    for loop in (*outer, row):  # not as one: its pieces are the same code for any number of channels
+        sch.parallel(loop)
 
 
 def _schedule_reduction(sch: Schedule, block: Block, lanes: int) -> bool:
@@ -249,12 +269,17 @@ def _flat_axes(block: Block, width: int) -> tuple[int, int]:
     """(innermost axes that become one loop, its vector width): several where vectors come out even, or are many."""
     flat = alike_axes(block)
     size = math.prod(extents(spatial(block))[-flat:])
-    even = width
-    while even > 4 and size % even:
-        even //= 2
+    even = _even_width(size, width)
     if flat == 1 or size % even == 0:
         return flat, even
     return (flat if size >= LEAST_VECTORS * width else 1), width
+
+
+def _even_width(size: int, width: int) -> int:
+    """The largest width of vectors, of at least 4 elements, that divides a loop; at most `width`."""
+    while width > 4 and size % width:
+        width //= 2
+    return width
 
 
 def _task_loop(sch: Schedule, outer: list[LoopRV], inner_elements: int) -> LoopRV:
@@ -265,5 +290,5 @@ def _task_loop(sch: Schedule, outer: list[LoopRV], inner_elements: int) -> LoopR
     counts = [n for n in (as_int(sch.get(loop).extent) for loop in outer) if n > 1]
     fused = sch.fuse(*outer) if len(outer) > 1 else outer[0]
     within = math.prod(counts[1:] if len(counts) > 1 else counts)
-    pieces = _largest_divisor(within, TASK_ELEMENTS // max(inner_elements, 1))
+    pieces = largest_divisor(within, TASK_ELEMENTS // max(inner_elements, 1))
     return sch.split(fused, [None, pieces])[0] if pieces > 1 else fused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autosched.templates.chain import Chain, require
 from autosched.templates.classify import is_injective
+from autosched.templates.cpu.task_order import rows_first
 from autosched.tir.schedule import LoopRV, Schedule
 
 
@@ -26,6 +27,7 @@ def schedule_before(sch: Schedule, chain: Chain, at: LoopRV | None = None) -> No
         sch.compute_at(name, at)
     loops = sch.get_loops(name)
     if at is None and len(loops) > 3:
+        loops = rows_first(sch, loops)
         sch.parallel(sch.fuse(*loops[:-2]))
     elif at is None:
         sch.parallel(loops[0])

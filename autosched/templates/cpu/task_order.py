@@ -1,13 +1,29 @@
-"""In which order the pieces of a convolution run: an estimate of the bytes that the caches have to bring."""
+"""In which order pieces of an image's work run: bytes that the caches have to bring, and bytes that cross threads.
+
+A thread gets a contiguous part of a phase's pieces (`codegen.native.loop`). Where the pieces' first axis are rows, it
+has the same rows from layer to layer and reads what it wrote itself, but for a border. Where they are channels, it
+reads all that the layer before wrote. Two cores without a common third-level cache (Zen 5, virtual) read what the other
+one wrote at 35 GB/s, and write over what the other one has read at 8, where either has 190 alone; with a common one
+these are 95 and 45.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.target import Target
 from autosched.templates.cpu.register_tile import L2_BYTES_PER_CYCLE, L3_BYTES_PER_CYCLE
+from autosched.tir import as_int
+from autosched.tir.schedule import LoopRV, Schedule
 
 LEAST_TASKS = 16  # pieces of parallel work, so that some threads share them evenly
+# What one core reads of another one's data, with what writing there again costs later: where they share no third-level
+# cache it is less than one (28x28x128 took as long on two such cores of a Zen 5 as on one), where they do about 8.
+SHARED_BYTES_PER_CYCLE = 4
+SHARED_WORTH = 0.05  # of one core's time, that it may cost to share less
+CHANNEL_BLOCKS = (4, 8, 16, 32, 64)
+LEAST_PIXELS = 128  # of an image whose rows are divided: smaller ones are divided unevenly, and have many channels
 
 
 @dataclass(frozen=True)
@@ -23,13 +39,19 @@ class TaskOrder:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a convolution reads: `data_bytes` in `tiles` tiles of rows, for each of `batch` images, and the weights."""
+    """What a convolution reads: `data_bytes` in `tiles` tiles of rows, for each of `batch` images, and the weights.
+
+    result_bytes  what it writes of each image
+    cycles        that its products take on one core
+    """
 
     batch: int
     tiles: int
     panels: int
     data_bytes: float
     weight_bytes: float
+    result_bytes: float = 0.0
+    cycles: float = 0.0
 
 
 def cycles_per_byte(working_set: float, target: Target) -> float:
@@ -52,12 +74,55 @@ def cycles(traffic: Traffic, order: TaskOrder, target: Target) -> float:
     return first + again + (chunks - 1) * weight * cycles_per_byte(chunk_bytes + weight, target)
 
 
+def shared_cycles(traffic: Traffic, order: TaskOrder) -> float:
+    """For two threads: what they read of each other's data, or that both read all weights. 0 for several images."""
+    if traffic.batch > 1:
+        return 0.0
+    if order.outer == "weight" or order.chunk >= traffic.tiles:
+        return (traffic.data_bytes + traffic.result_bytes) / SHARED_BYTES_PER_CYCLE
+    return traffic.weight_bytes / L3_BYTES_PER_CYCLE
+
+
 def choose_order(traffic: Traffic, target: Target) -> TaskOrder:
-    """The order with the least traffic among those with enough pieces; larger pieces win ties."""
+    """The order with the least traffic among those with enough pieces; larger pieces win ties.
+
+    Where one thread loses next to nothing, what two threads share counts as well.
+    """
     chunks = [1 << p for p in range((traffic.tiles - 1).bit_length() + 1)]  # the last one holds all tiles
     enough = [c for c in chunks if traffic.batch * traffic.panels * -(-traffic.tiles // c) >= LEAST_TASKS] or [1]
     orders = [TaskOrder(outer, chunk) for outer in ("weight", "data") for chunk in reversed(enough)]
-    return min(orders, key=lambda order: cycles(traffic, order, target))
+    found = {order: cycles(traffic, order, target) for order in orders}
+    limit = min(found.values()) + SHARED_WORTH * traffic.cycles
+    worth = [order for order in orders if found[order] <= limit]
+    return min(worth, key=lambda order: found[order] + shared_cycles(traffic, order))
 
 
-__all__ = ["TaskOrder", "Traffic", "choose_order", "cycles", "cycles_per_byte"]
+def is_blocked_image(shape: Sequence[int]) -> bool:
+    """Whether a shape is [n, channel block, rows, pixels, channels of a block] with pixels enough to divide by rows."""
+    return len(shape) == 5 and shape[2] * shape[3] >= LEAST_PIXELS and shape[4] in CHANNEL_BLOCKS
+
+
+def rows_first(sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:
+    """The loops over a blocked image, reordered so that threads divide its rows before its channels; others as is.
+
+       for n, channel, row, pixel, lane
+    -> for n, part of rows, channel, row, pixel, lane     # two parts, as one thread reads longer lines of memory then
+    """
+    shape = [as_int(sch.get(loop).extent) for loop in loops]
+    if not is_blocked_image(shape):
+        return list(loops)
+    n, channel, row, pixel, lane = loops
+    part, row = sch.split(row, [None, largest_divisor(shape[2], shape[2] // 2)])
+    sch.reorder(n, part, channel, row, pixel, lane)
+    return [n, part, channel, row, pixel, lane]
+
+
+def largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is at most `most`, which may be 0: then it is 1."""
+    return next((n for n in range(most, 1, -1) if number % n == 0), 1)
+
+
+__all__ = [
+    "TaskOrder", "Traffic", "choose_order", "cycles", "cycles_per_byte", "is_blocked_image", "largest_divisor",
+    "rows_first", "shared_cycles",
+]  # fmt: skip

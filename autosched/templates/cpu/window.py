@@ -29,6 +29,7 @@ from autosched.templates.classify import (
     spatial,
 )  # fmt: skip
 from autosched.templates.cpu.padding import inline_before, schedule_before
+from autosched.templates.cpu.task_order import rows_first
 from autosched.templates.pack import Pack, packed_params, repack
 from autosched.tir import Block, BufferLoad, BufferStore, Call, PrimFunc
 from autosched.tir.functor import free_vars, loads
@@ -149,7 +150,7 @@ class WindowReduction:
         elif padding == "copy":
             schedule_before(sch, window.chain)
         out = schedule_epilogue(sch, window.chain)
-        *outer, pixels, inner = sch.get_loops(out)
+        *outer, pixels, inner = rows_first(sch, sch.get_loops(out))
         inner_tile, inner_in = sch.split(inner, [None, config["width"]])
         pixel_tile, pixel_in = sch.split(pixels, [None, config["pixels"]])
         sch.reorder(*outer, pixel_tile, inner_tile, pixel_in, inner_in)

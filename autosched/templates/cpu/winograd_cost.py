@@ -20,6 +20,7 @@ from autosched.templates.cpu.register_tile import (
     fits,
     pieces,
 )
+from autosched.templates.cpu.task_order import SHARED_BYTES_PER_CYCLE, SHARED_WORTH
 from autosched.templates.winograd_transform import TAPS
 
 TILE_OVERHEAD = 24  # cycles of a register tile beside its steps: addresses, start values, stores, a branch missed
@@ -37,10 +38,6 @@ MANY_WEIGHTS = 2  # times the second cache: 0.6 MB of F(4) at 13x13x64 come as f
 L2_SHARE = 0.9  # of the second-level cache, for transformed inputs and products
 L2_VECTOR_CYCLES = 2  # to bring a vector from the second-level cache, sustained
 APART = 0.4  # of the time to write transformed inputs to the third-level cache and read them again is not hidden
-# What one core reads of inputs that another one has transformed: where they share no third-level cache it is less than
-# one (28x28x128 took as long on two such cores of a Zen 5 as on one), where they do about 8.
-SHARED_BYTES_PER_CYCLE = 4
-SHARED_WORTH = 0.05  # of one core's time, that it may cost to share less
 MOST_BLOCKS, MOST_ROWS = 512, 14
 LEAST_TASKS = 8  # pieces of parallel work that are enough for any number of threads
 FEW_TILES = LEAST_TASKS * MOST_ROWS  # fewer tiles may be as many blocks as there are threads
