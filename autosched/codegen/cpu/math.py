@@ -1,8 +1,9 @@
-"""exp, log, tanh, sigmoid, erf, normcdf, sin, cos of float32 vectors, as LLVM functions inlined where they are called.
+"""Functions of float32 vectors (`FUNCTIONS` lists them), as LLVM functions inlined where they are called.
 
 Each reduces its argument to a small range and evaluates a polynomial there; all but sin and cos, which serve arguments
 below `CIRCULAR_LIMIT`, are right at overflow, underflow, infinities and NaN. Sources: the single-precision functions of
-S. Moshier's Cephes (log, tanh, sin, cos; exp's reduction) and N. Juffa's erff; other polynomials are fits of our own.
+S. Moshier's Cephes (log, tanh, sin, cos, asin, acos, atan; exp's reduction) and N. Juffa's erff; other polynomials are
+fits of our own.
 """
 
 from __future__ import annotations
@@ -233,10 +234,50 @@ def _circular(m: _Maker, x: ir.Value, quarters: int) -> ir.Value:
     return b.select(zero, x, m.floats(result)) if quarters == 0 else m.floats(result)
 
 
+def _asin(m: _Maker, x: ir.Value) -> ir.Value:
+    b = m.builder
+    is_large, angle = _arc(m, x)
+    return m.with_sign_of(b.select(is_large, m.fma(m.number(-2.0), angle, m.number(math.pi / 2)), angle), x)
+
+
+def _acos(m: _Maker, x: ir.Value) -> ir.Value:
+    b = m.builder
+    is_large, angle = _arc(m, x)
+    twice = b.fadd(angle, angle)
+    large = b.select(b.fcmp_ordered("<", x, m.number(0.0)), b.fsub(m.number(math.pi), twice), twice)
+    return b.select(is_large, large, b.fsub(m.number(math.pi / 2), m.with_sign_of(angle, x)))
+
+
+def _arc(m: _Maker, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """(whether |x| > 1/2, the arcsine of |x|, or where it is larger of sqrt((1 - |x|) / 2)); NaN for |x| > 1."""
+    b = m.builder
+    size = m.unary("fabs", x)
+    is_large = b.fcmp_ordered(">", size, m.number(0.5))
+    square = b.select(is_large, m.fma(size, m.number(-0.5), m.number(0.5)), b.fmul(size, size))
+    sine = b.select(is_large, m.unary("sqrt", square), size)
+    p = m.polynomial(square, (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1))
+    return is_large, m.fma(b.fmul(p, square), sine, sine)
+
+
+def _atan(m: _Maker, x: ir.Value) -> ir.Value:
+    b, one = m.builder, m.number(1.0)
+    size = m.unary("fabs", x)
+    is_large = b.fcmp_ordered(">", size, m.number(math.tan(3 * math.pi / 8)))
+    is_middle = b.fcmp_ordered(">", size, m.number(math.tan(math.pi / 8)))
+    above = b.select(is_large, m.number(-1.0), b.select(is_middle, b.fsub(size, one), size))
+    below = b.select(is_large, size, b.select(is_middle, b.fadd(size, one), one))
+    start = b.select(is_middle, m.number(math.pi / 4), m.number(0.0))
+    start = b.select(is_large, m.number(math.pi / 2), start)
+    tangent = b.fdiv(above, below)
+    z = b.fmul(tangent, tangent)
+    p = m.polynomial(z, (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1))
+    return m.with_sign_of(b.fadd(start, m.fma(b.fmul(p, z), tangent, tangent)), x)
+
+
 CIRCULAR = ("sin", "cos")
 FUNCTIONS: dict[str, Callable[[_Maker, ir.Value], ir.Value]] = {
     "exp": _exp, EXP_BELOW: _exp_below, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "erf": _erf,
-    "normcdf": _normcdf, "sin": _sin, "cos": _cos,
+    "normcdf": _normcdf, "sin": _sin, "cos": _cos, "asin": _asin, "acos": _acos, "atan": _atan,
 }  # fmt: skip
 
 

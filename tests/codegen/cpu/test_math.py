@@ -68,6 +68,18 @@ def test_vector_functions_are_within_two_units_in_the_last_place(op, exact, targ
         assert ulps(evaluate(op, x, target, "vectorized"), exact(x.astype("d"))) <= 2.5
 
 
+@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("op, exact", [("asin", np.arcsin), ("acos", np.arccos), ("atan", np.arctan)])
+def test_inverse_circular_functions(op, exact, target):
+    edges = np.array([0.5, 1, 1 + 2**-23, np.tan(np.pi / 8), np.tan(3 * np.pi / 8)], "f")
+    x = np.concatenate([inputs(False), edges, -edges, np.linspace(-1, 1, 10_001, dtype="f")])
+    with np.errstate(all="ignore"):
+        assert ulps(evaluate(op, x, target, "vectorized"), exact(x.astype("d"))) <= 3
+    zeros = np.array([0.0, -0.0] * 8, "f")
+    if op != "acos":
+        assert np.array_equal(np.signbit(evaluate(op, zeros, target, "vectorized")), np.signbit(zeros))
+
+
 def test_the_exponential_of_what_is_at_most_0_is_the_usual_one_to_the_bit():
     x = -abs(inputs(False))
     func = te.placeholder(x.shape, "float32", name="A")
