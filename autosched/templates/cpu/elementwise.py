@@ -30,8 +30,7 @@ from autosched.tir.schedule import LoopRV, Schedule
 TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microseconds
 LEAST_ELEMENTS = 1024  # smaller pieces cost more than they gain
 STAGE_VECTORS = 4  # that go through stages together at least: one alone waits for loads whose places other loads say
-LEAST_LANES = 4  # elements of the last axis of a reduction that are worth vectors
-LEAST_VECTORS = 8  # in a flat loop, from which on a ragged last one costs less than a ragged one for each row
+LEAST_LANES = 4  # elements that are worth vectors: of the last axis of a reduction, of a part of a blocked image
 
 
 class Elementwise:
@@ -157,7 +156,7 @@ def schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatt
     if is_blocked_image(extents(block.iter_vars)):
         _schedule_image(sch, block, width, may_flatten)
         return
-    flat, width = _flat_axes(block, width) if may_flatten else (1, width)
+    flat, width = _flat_axes(block, width, lanes) if may_flatten else (1, width)
     outer, inner = loops[: n_spatial - flat], loops[n_spatial - flat :]
     fused = sch.fuse(*inner) if len(inner) > 1 else inner[0]
     extent = as_int(sch.get(fused).extent)
@@ -188,7 +187,7 @@ def _schedule_image(sch: Schedule, block: Block, width: int, may_flatten: bool) 
     else:
         lane = sch.fuse(*inner[-flat:])
     size = math.prod(sizes[-flat:])
-    width = width if flat < 2 else _even_width(size, width)
+    width = width if flat < 2 else _even_width(size, width, LEAST_LANES)
     if size > width:
         _, lane = sch.split(lane, [None, width])
     sch.vectorize(lane)
@@ -265,21 +264,19 @@ def _turned_axis(block: Block, lanes: int) -> int | None:
     return None
 
 
-def _flat_axes(block: Block, width: int) -> tuple[int, int]:
-    """(innermost axes that become one loop, its vector width): several where vectors come out even, or are many."""
+def _flat_axes(block: Block, width: int, lanes: int) -> tuple[int, int]:
+    """(innermost axes that become one loop, its vector width): one that comes out even where it has two vectors."""
     flat = alike_axes(block)
     size = math.prod(extents(spatial(block))[-flat:])
-    even = _even_width(size, width)
-    if flat == 1 or size % even == 0:
-        return flat, even
-    return (flat if size >= LEAST_VECTORS * width else 1), width
+    return flat, _even_width(size, width, 2 * lanes)
 
 
-def _even_width(size: int, width: int) -> int:
-    """The largest width of vectors, of at least 4 elements, that divides a loop; at most `width`."""
-    while width > 4 and size % width:
-        width //= 2
-    return width
+def _even_width(size: int, width: int, least: int) -> int:
+    """The largest width of vectors between `least` and `width` elements that divides a loop; `width` if none does."""
+    even = width
+    while even > least and size % even:
+        even //= 2
+    return width if size % even else even
 
 
 def _task_loop(sch: Schedule, outer: list[LoopRV], inner_elements: int) -> LoopRV:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched import te
+from autosched import te, topi
 from autosched.ir.node import preorder
 from autosched.relax.op.registry import get_op
 from autosched.templates import apply_config, default_config
-from autosched.tir import Block, PrimFunc
+from autosched.tir import Block, For, LoopKind, PrimFunc, as_int
 
 TREES = get_op("tree_levels")
 NODES, COLUMNS = 33, 11
@@ -66,3 +66,27 @@ def test_what_reads_its_neighbours_is_no_stage() -> None:
         want = want * np.float32(0.5) + np.roll(want, -1)
     np.testing.assert_allclose(out.numpy(), want, rtol=1e-4)
     assert set(stages_between(func)) == {"global"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "int64"])
+@pytest.mark.parametrize("shape", [(3, 7), (5, 33), (4, 131), (2, 3, 58), (9, 1000)])
+def test_rows_that_do_not_come_out_even_have_one_ragged_vector(shape: tuple[int, ...], dtype: str) -> None:
+    """Their vectors had four elements where the length is no multiple of more."""
+    data = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    x = te.placeholder(shape, dtype, "x")
+    padded = topi.nn.pad(x, [1] * len(shape), [2] * len(shape), 0)
+    turned = topi.concatenate([padded, padded], axis=-1)
+    func = te.create_prim_func([x, turned])
+    out = autosched.nd.empty([int(n) for n in turned.shape], dtype)
+    autosched.build(func, target="cpu")(autosched.nd.array(data), out)
+    wanted = np.pad(data, [(1, 2)] * len(shape))
+    np.testing.assert_array_equal(out.numpy(), np.concatenate([wanted, wanted], -1))
+
+
+def test_vectors_of_rows_have_two_registers_at_least() -> None:
+    x = te.placeholder((40, 1027), name="x")
+    func = te.create_prim_func([x, topi.nn.pad(x, [0, 1], [0, 2], 0)])
+    target = autosched.Target("llvm -mcpu=x86-64-v4")
+    scheduled = apply_config(func, default_config(func, target), target).func
+    vectors = [n.extent for n in preorder(scheduled.body) if isinstance(n, For) and n.kind == LoopKind.VECTORIZED]
+    assert [as_int(n) for n in vectors] == [64]
