@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from autosched.ir.structural import structural_equal
 from autosched.templates.classify import extents, is_reduction, reduced, spatial
 from autosched.templates.lines import Lines
 from autosched.tir import Block, Var
@@ -36,13 +37,23 @@ class ScanForm:
     exclusive: bool
 
 
-def scan_of(found: Block) -> ScanForm | None:
-    """A reduction over the elements up to each one; None for any other block."""
+@dataclass(frozen=True)
+class RunningForm:
+    """A scan whatever its sizes are: see `ScanForm`."""
+
+    axis: int
+    value: PrimExpr
+    combine: type[PrimExpr]
+    exclusive: bool
+
+
+def running_form(found: Block) -> RunningForm | None:
+    """A reduction over the elements up to each one, along an axis that is as long as the result's."""
     body = found.body
     if not is_reduction(found) or len(reduced(found)) != 1 or not isinstance(body, BufferStore):
         return None
     kind, axes, k = type(body.value), [iv.var for iv in spatial(found)], reduced(found)[0].var
-    if kind not in COMBINE or not _are(body.indices, axes):
+    if kind not in COMBINE or not _are(body.indices, axes) or body.buffer.dtype == "bool":
         return None
     own, term = body.value.a, body.value.b  # type: ignore[attr-defined]
     if not isinstance(own, BufferLoad) or own.buffer is not body.buffer or not _are(own.indices, axes):
@@ -52,10 +63,21 @@ def scan_of(found: Block) -> ScanForm | None:
     axis = next((n for n, v in enumerate(axes) if v is term.condition.b), None)
     if axis is None or _number(term.false_value) != IDENTITY[kind] or axes[axis] in free_vars(term.true_value):
         return None
-    shape = extents(spatial(found))
-    if 0 in shape or shape[axis] > LONGEST or shape[axis] != extents(reduced(found))[0] or body.buffer.dtype == "bool":
+    along = reduced(found)[0].dom
+    if const_int(along.min) != 0 or not structural_equal(spatial(found)[axis].dom.extent, along.extent):
         return None
-    return ScanForm(found, Lines(shape, axis), term.true_value, kind, isinstance(term.condition, E.LT))
+    return RunningForm(axis, term.true_value, kind, isinstance(term.condition, E.LT))
+
+
+def scan_of(found: Block) -> ScanForm | None:
+    """A reduction over the elements up to each one, of known sizes; None for any other block."""
+    form = running_form(found)
+    if form is None or any(const_int(iv.dom.extent) is None for iv in found.iter_vars):
+        return None
+    shape = extents(spatial(found))
+    if 0 in shape or shape[form.axis] > LONGEST:
+        return None
+    return ScanForm(found, Lines(shape, form.axis), form.value, form.combine, form.exclusive)
 
 
 def _are(indices: Sequence[PrimExpr], axes: Sequence[Var]) -> bool:

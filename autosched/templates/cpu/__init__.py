@@ -26,6 +26,7 @@ from autosched.templates.cpu.matmul_nbits import MatmulNBits
 from autosched.templates.cpu.matmul_nbits_bytes import MatmulNBitsBytes
 from autosched.templates.cpu.rows import RowReduction
 from autosched.templates.cpu.scan import Scan
+from autosched.templates.cpu.scan_sized import schedule_scans
 from autosched.templates.cpu.scatter import Scatter
 from autosched.templates.cpu.sized import schedule_sized
 from autosched.templates.cpu.short_rows import ShortRows
@@ -87,8 +88,8 @@ def tile_blocks(target: Target) -> Mapping[str, int]:
 
 
 def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
-    """A function over symbols, scheduled as attention, a product or a convolution where it is that."""
-    special = (schedule_attention, schedule_product, schedule_conv)
+    """A function over symbols, scheduled as attention, a product, a convolution or scans where it is that."""
+    special = (schedule_attention, schedule_product, schedule_conv, schedule_scans)
     found = next((applied for schedule in special if (applied := schedule(func, target)) is not None), None)
     return found or schedule_sized(func, target)
 

@@ -38,7 +38,7 @@ def schedule_sized(func: PrimFunc, target: Target) -> Applied:
     sch = Schedule(func)
     inline_all(sch, func)
     for block in blocks_of(sch.func):
-        _schedule_nest(sch, block, VECTORS * target.lanes("float32"))
+        schedule_nest(sch, block, VECTORS * target.lanes("float32"))
     return sized(func, sch.func, sch.trace.to_json_text())
 
 
@@ -48,7 +48,7 @@ def sized(func: PrimFunc, scheduled: PrimFunc, trace: str = "") -> Applied:
     return Applied(with_named_sizes(scheduled).with_attr(WORK, work), (None,) * len(func.params), trace)
 
 
-def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
+def schedule_nest(sch: Schedule, block: Block, width: int) -> None:
     name = block.name_hint
     every = list(sch.get_loops(name))
     loops = [loop for loop in every if not repeats_several(sch, loop)]
