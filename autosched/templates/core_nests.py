@@ -91,8 +91,8 @@ def load(buffer: Buffer, *at: PrimExpr | int) -> BufferLoad:
 
 
 def store(buffer: Buffer, value: PrimExpr, *at: PrimExpr | int) -> Stmt:
-    """Write an element."""
-    return BufferStore(buffer, value, tuple(index(i) if isinstance(i, int) else i for i in at))
+    """Write an element, as the buffer's type."""
+    return BufferStore(buffer, E.cast(buffer.dtype, value), tuple(index(i) if isinstance(i, int) else i for i in at))
 
 
 def typed(buffer: Buffer, at: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:

@@ -44,3 +44,33 @@ class Lines:
             indices[d] = E.floormod(rest, IntImm(self.shape[d], INDEX)) if self.shape[d] > 1 else IntImm(0, INDEX)
             rest = E.floordiv(rest, IntImm(self.shape[d], INDEX))
         return tuple(indices)
+
+
+@dataclass(frozen=True)
+class OpenLines:
+    """The same of a tensor of which some extents are known when a kernel is called."""
+
+    shape: tuple[PrimExpr, ...]
+    axis: int
+
+    @property
+    def length(self) -> PrimExpr:
+        """Elements of a line."""
+        return self.shape[self.axis]
+
+    @property
+    def count(self) -> PrimExpr:
+        """How many lines there are."""
+        total: PrimExpr = IntImm(1, "int64")
+        for d, size in enumerate(self.shape):
+            total = E.mul(total, E.cast("int64", size)) if d != self.axis else total
+        return total
+
+    def at(self, line: PrimExpr, position: PrimExpr) -> tuple[PrimExpr, ...]:
+        """The indices of an element."""
+        indices, rest = [position] * len(self.shape), line
+        others = [d for d in range(len(self.shape)) if d != self.axis]
+        for d in reversed(others):
+            indices[d] = E.floormod(rest, self.shape[d]) if d != others[0] else rest
+            rest = E.floordiv(rest, self.shape[d])
+        return tuple(indices)

@@ -12,10 +12,10 @@ from autosched.ir.node import FrozenDict, preorder
 from autosched.ir.structural import structural_equal
 from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, reduced, spatial
 from autosched.templates.core_nests import uncast
-from autosched.templates.lines import Lines
+from autosched.templates.lines import Lines, OpenLines
 from autosched.tir import Block, PrimFunc, Var
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import IntImm, PrimExpr
+from autosched.tir.expr import IntImm, PrimExpr, const_int
 from autosched.tir.function import make_root
 from autosched.tir.functor import loads
 from autosched.tir.stmt import BufferStore, SeqStmt, Stmt, seq
@@ -38,6 +38,40 @@ class SortForm:
     count: int
 
 
+@dataclass(frozen=True)
+class OpenSortForm:
+    """The same of a tensor of which some extents are known when a kernel is called."""
+
+    ranks: Block
+    order: Block
+    keys: Buffer
+    lines: OpenLines
+    descending: bool
+    count: PrimExpr
+
+
+def find_open_sort(func: PrimFunc) -> OpenSortForm | None:
+    """The one sort of a function over symbols; None where there is none, or several."""
+    found: list[OpenSortForm] = []
+    for ranks, order, key, made, nests in _candidates(func):
+        shape, sizes = (tuple(iv.dom.extent for iv in spatial(block)) for block in (ranks, order))
+        if not structural_equal(tuple(key.shape), shape):
+            continue
+        x = te.placeholder(list(key.shape), dtype=key.dtype, name="x")
+        override = dtype if (dtype := reduced(ranks)[0].dom.min.dtype) == "int64" else None
+        for axis, size in enumerate(sizes):
+            count = const_int(size)
+            if count is None and not structural_equal(size, shape[axis]):
+                continue
+            for descending in (False, True):
+                wanted = argsort(x, axis, descending, made.dtype, count)
+                form = te.create_prim_func([x, wanted], index_dtype_override=override)
+                if _is_form(form, key, made, order.writes[0].buffer, nests):
+                    found.append(OpenSortForm(ranks, order, key, OpenLines(shape, axis), descending, size))
+                    break
+    return found[0] if len(found) == 1 else None
+
+
 def find_sort(func: PrimFunc) -> SortForm | None:
     """The one sort of a function; None where there is none, or several."""
     found = list(_sorts(func))
@@ -45,6 +79,23 @@ def find_sort(func: PrimFunc) -> SortForm | None:
 
 
 def _sorts(func: PrimFunc) -> Iterator[SortForm]:
+    for ranks, order, key, made, nests in _candidates(func):
+        if any(const_int(iv.dom.extent) is None for block in (ranks, order) for iv in block.iter_vars):
+            continue
+        shape, found = extents(spatial(ranks)), extents(spatial(order))
+        if 0 in found or key.const_shape() != shape:
+            continue
+        indices, loops = key.shape[0].dtype, reduced(ranks)[0].dom.min.dtype
+        for axis, size in enumerate(found):
+            for descending in (False, True):
+                form = _form(shape, indices, loops, key.dtype, axis, descending, made.dtype, size)
+                if _is_form(form, key, made, order.writes[0].buffer, nests):
+                    yield SortForm(ranks, order, key, Lines(shape, axis), descending, size)
+                    break
+
+
+def _candidates(func: PrimFunc) -> Iterator[tuple[Block, Block, Buffer, Buffer, list[Stmt]]]:
+    """Pairs of blocks that may be a sort: (of the ranks, of the order, what is sorted, the ranks, their nests)."""
     blocks = blocks_of(func)
     for ranks, order in zip(blocks, blocks[1:], strict=False):
         if not all(
@@ -53,20 +104,12 @@ def _sorts(func: PrimFunc) -> Iterator[SortForm]:
             continue
         made = ranks.writes[0].buffer
         keys = {x.buffer for x in loads(ranks.body.value) if x.buffer is not made}  # type: ignore[attr-defined]
-        shape, found = extents(spatial(ranks)), extents(spatial(order))
-        if len(keys) != 1 or 0 in found or len(shape) != len(found) or made in func.buffers:
+        if len(keys) != 1 or len(spatial(ranks)) != len(spatial(order)) or made in func.buffers:
             continue
         (key,) = keys
         nests = [_nest(func, b) for b in (ranks, order)]
-        if key.const_shape() != shape or nests[0] is nests[1] or None in nests:
-            continue
-        for axis, size in enumerate(found):
-            for descending in (False, True):
-                indices, loops = key.shape[0].dtype, reduced(ranks)[0].dom.min.dtype
-                form = _form(shape, indices, loops, key.dtype, axis, descending, made.dtype, size)
-                if _is_form(form, key, made, order.writes[0].buffer, [n for n in nests if n is not None]):
-                    yield SortForm(ranks, order, key, Lines(shape, axis), descending, size)
-                    break
+        if nests[0] is not nests[1] and None not in nests:
+            yield ranks, order, key, made, [n for n in nests if n is not None]
 
 
 @lru_cache(maxsize=64)
@@ -93,10 +136,10 @@ def _nest(func: PrimFunc, block: Block) -> Stmt | None:
     return next((n for n in parts if any(x is block for x in preorder(n))), None)
 
 
-def sorted_values(form: SortForm, blocks: Sequence[Block]) -> Block | None:
+def sorted_values(form: SortForm | OpenSortForm, blocks: Sequence[Block]) -> Block | None:
     """The block that takes the elements at the positions, if nothing else is done to them."""
     for block in blocks:
-        if not is_injective(block) or extents(spatial(block)) != extents(spatial(form.order)):
+        if not is_injective(block) or not structural_equal(_extents(block), _extents(form.order)):
             continue
         assert isinstance(block.body, BufferStore)
         if is_sorted_key(form, block.body.value, [iv.var for iv in block.iter_vars]):
@@ -104,7 +147,11 @@ def sorted_values(form: SortForm, blocks: Sequence[Block]) -> Block | None:
     return None
 
 
-def is_sorted_key(form: SortForm, value: PrimExpr, axes: Sequence[Var]) -> bool:
+def _extents(block: Block) -> tuple[PrimExpr, ...]:
+    return tuple(iv.dom.extent for iv in spatial(block))
+
+
+def is_sorted_key(form: SortForm | OpenSortForm, value: PrimExpr, axes: Sequence[Var]) -> bool:
     """Whether a value is the key whose position stands at an element of the order."""
     if not isinstance(value, BufferLoad) or value.buffer is not form.keys or len(axes) != len(value.indices):
         return False

@@ -30,7 +30,7 @@ from autosched.templates.cpu.scan_sized import schedule_scans
 from autosched.templates.cpu.scatter import Scatter
 from autosched.templates.cpu.sized import schedule_sized
 from autosched.templates.cpu.short_rows import ShortRows
-from autosched.templates.cpu.sort import Sort
+from autosched.templates.cpu.sort import Sort, schedule_sort
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
 from autosched.templates.cpu.winograd_rows import WinogradRows
@@ -88,8 +88,8 @@ def tile_blocks(target: Target) -> Mapping[str, int]:
 
 
 def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
-    """A function over symbols, scheduled as attention, a product, a convolution or scans where it is that."""
-    special = (schedule_attention, schedule_product, schedule_conv, schedule_scans)
+    """A function over symbols, scheduled as attention, a product, a convolution, scans or a sort where it is that."""
+    special = (schedule_attention, schedule_product, schedule_conv, schedule_scans, schedule_sort)
     found = next((applied for schedule in special if (applied := schedule(func, target)) is not None), None)
     return found or schedule_sized(func, target)
 

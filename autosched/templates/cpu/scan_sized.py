@@ -10,7 +10,7 @@ for outer in parallel:                      # an axis of the others each, all bu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from autosched.codegen.lower.half import HALVES
 from autosched.ir.node import preorder
@@ -46,21 +46,16 @@ def schedule_scans(func: PrimFunc, target: Target) -> Applied | None:
             schedule_nest(sch, block, VECTORS * target.lanes("float32"))
     root = sch.func.root
     buffers: list[Buffer] = list(root.alloc_buffers)
-    nests = [
-        next((_scanned(x, scans[x.name_hint], buffers) for x in preorder(nest) if _is_scan(x, scans)), nest)
-        for nest in (root.body.seq if isinstance(root.body, SeqStmt) else (root.body,))
-    ]
+    nests = []
+    for nest in root.body.seq if isinstance(root.body, SeqStmt) else (root.body,):
+        inside = [x for x in preorder(nest) if isinstance(x, Block) and x.name_hint in scans]
+        nests.append(_scanned(inside[0], scans[inside[0].name_hint], buffers) if inside else nest)
     whole = make_root(seq(*nests), tuple(buffers), root.annotations)
     return sized(func, sch.func.with_body(whole), sch.trace.to_json_text())
 
 
-def _is_scan(x: object, scans: Mapping[str, RunningForm]) -> bool:
-    return isinstance(x, Block) and x.name_hint in scans
-
-
-def _scanned(block: object, form: RunningForm, buffers: list[Buffer]) -> Stmt:
+def _scanned(block: Block, form: RunningForm, buffers: list[Buffer]) -> Stmt:
     """The nests that scan all lines; appends what they keep between steps to `buffers`."""
-    assert isinstance(block, Block), "found as one"
     out, axes, k = block.writes[0].buffer, [iv.var for iv in spatial(block)], reduced(block)[0].var
     wide = "float32" if out.dtype in HALVES else "float64" if out.dtype == "float32" else out.dtype
     sizes = [iv.dom.extent for iv in spatial(block)]
@@ -127,17 +122,11 @@ def _scanned(block: object, form: RunningForm, buffers: list[Buffer]) -> Stmt:
         return around(outer, {}, lambda at: pieces(at, number, 0, WIDTH, inner))
     whole, rest = divmod(known, min(known, MOST_WIDTH))
     parts = [(whole, 0, min(known, MOST_WIDTH)), (1, known - rest, rest)]
-    return seq(
-        *(
-            around(
-                outer,
-                {},
-                lambda at, n=n, first=first, count=count: pieces(at, E.const(n, inner.dtype), first, count, None),
-            )  # type: ignore[misc]
-            for n, first, count in parts
-            if count
-        )
-    )
+
+    def of_part(number: int, first: int, count: int) -> Stmt:
+        return around(outer, {}, lambda at: pieces(at, E.const(number, inner.dtype), first, count, None))
+
+    return seq(*(of_part(*part) for part in parts if part[2]))
 
 
 def _lanes(width: int, body: Callable[[PrimExpr], Stmt]) -> Stmt:

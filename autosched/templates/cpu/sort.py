@@ -25,20 +25,22 @@ from dataclasses import dataclass
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.core_nests import load, one_of, others_are_elementwise, store, typed
-from autosched.templates.cpu.core_nests import Core
+from autosched.templates.core_nests import CoreNests, load, one_of, others_are_elementwise, store, typed
+from autosched.templates.cpu.core_nests import Core, OpenCore
+from autosched.templates.cpu.sized import sized
 from autosched.templates.nests import index, loop, nested
-from autosched.templates.sort_form import SortForm, find_sort, sorted_values
+from autosched.templates.sort_form import OpenSortForm, SortForm, find_open_sort, find_sort, sorted_values
 from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.calls import reinterpret
 from autosched.tir.dtypes import is_float, item_bytes
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.stmt import BufferStore, IfThenElse, LoopKind, Stmt, seq
 
 LEAST_LENGTH = 16  # 0.3 us on Sapphire Rapids, 0.6 where all pairs are compared; 256 elements take 2.5 us and 1.4 ms
-PLACE = "int32"  # of positions along a line
+PLACE, OPEN_PLACE = "int32", "int64"  # of positions along a line
+OPEN_DIGIT_BITS = 8  # where the length is not known
 MOST_ELEMENTS = 1 << 30  # whose numbers fit 32 bits
 DIGIT_BITS = ((64, 6), (1024, 8), (MOST_ELEMENTS, 11))  # of lines up to a length: wide ones have many counters
 CHUNKS = (64, 16)  # words of which the least is known; two chunks at least for each word that is wanted
@@ -80,28 +82,42 @@ class Sort:
         form = find_sort(func)
         assert form is not None, "apply is called on a function that matched"
         core = Core(func, [form.ranks.name_hint, form.order.name_hint], target)
-        values = sorted_values(form, core.left)
+        return _applied(core, form, int(config["digit_bits"]), int(config["selects"]))
+
+
+def schedule_sort(func: PrimFunc, target: Target) -> Applied | None:
+    """Schedule a function over symbols with one sort and what is element-wise around it; None for any other."""
+    form = find_open_sort(func)
+    if form is None or not others_are_elementwise(func, [form.ranks, form.order]):
+        return None
+    core = OpenCore(func, [form.ranks.name_hint, form.order.name_hint], target)
+    applied = _applied(core, form, OPEN_DIGIT_BITS, int(const_int(form.count) is not None))
+    return sized(func, applied.func, applied.trace)
+
+
+def _applied(core: CoreNests, form: SortForm | OpenSortForm, digit_bits: int, selects: int) -> Applied:
+    values = sorted_values(form, core.left)
+    if values is not None:
+        core.names |= {values.name_hint}
+    order = form.order.writes[0].buffer
+    wants_order = order in core.func.buffers or any(
+        r.buffer is order for b in core.left if b.name_hint not in core.names for r in b.reads)  # fmt: skip
+
+    def element(line: PrimExpr, position: PrimExpr) -> PrimExpr:
+        return core.value(BufferLoad(form.keys, typed(form.keys, form.lines.at(line, position))))
+
+    def write(line: PrimExpr, rank: PrimExpr, position: PrimExpr) -> Stmt:
+        at = form.lines.at(line, rank)
+        stmts: list[Stmt] = []
+        if wants_order:
+            stmts.append(BufferStore(order, E.cast(order.dtype, position), typed(order, at)))
         if values is not None:
-            core.names |= {values.name_hint}
-        order = form.order.writes[0].buffer
-        wants_order = order in func.buffers or any(
-            r.buffer is order for b in core.left if b.name_hint not in core.names for r in b.reads)  # fmt: skip
+            out = values.writes[0].buffer
+            stmts.append(BufferStore(out, element(line, position), typed(out, at)))
+        return seq(*stmts)
 
-        def element(line: PrimExpr, position: PrimExpr) -> PrimExpr:
-            return core.value(BufferLoad(form.keys, typed(form.keys, form.lines.at(line, position))))
-
-        def write(line: PrimExpr, rank: PrimExpr, position: PrimExpr) -> Stmt:
-            at = form.lines.at(line, rank)
-            stmts: list[Stmt] = []
-            if wants_order:
-                stmts.append(BufferStore(order, E.cast(order.dtype, position), typed(order, at)))
-            if values is not None:
-                out = values.writes[0].buffer
-                stmts.append(BufferStore(out, element(line, position), typed(out, at)))
-            return seq(*stmts)
-
-        sorter = _Sorter(form, int(config["digit_bits"]), int(config["selects"]))
-        return core.applied(sorter.nest(element, write), sorter.buffers)
+    sorter = _Sorter(form, digit_bits, selects)
+    return core.applied(sorter.nest(element, write), sorter.buffers)
 
 
 @dataclass(frozen=True)
@@ -147,24 +163,26 @@ class Words:
 class _Sorter:
     """The statements that sort each line."""
 
-    def __init__(self, form: SortForm, digit_bits: int, selects: int):
-        self.lines, self.count, self.selects = form.lines, form.count, selects
+    def __init__(self, form: SortForm | OpenSortForm, digit_bits: int, selects: int):
+        self.lines, self.selects = form.lines, selects
+        self.place_type = PLACE if isinstance(form, SortForm) else OPEN_PLACE
+        self.length, self.count = (E.to_expr(n, self.place_type) for n in (form.lines.length, form.count))
         self.words = Words(form.keys.dtype, form.descending)
         self.bins = 1 << digit_bits
         self.shifts = tuple(range(self.words.low, self.words.high, digit_bits))
-        self.word, self.place = (one_of(n, t, 2, self.lines.length, scope="global")
-                                 for n, t in (("words", self.words.dtype), ("places", PLACE)))  # fmt: skip
-        self.counts = one_of("counts", PLACE, len(self.shifts), self.bins)
+        self.word, self.place = (Buffer(n, (index(2), self.length), t, scope="global")
+                                 for n, t in (("words", self.words.dtype), ("places", self.place_type)))  # fmt: skip
+        self.counts = one_of("counts", self.place_type, len(self.shifts), self.bins)
         self.own = one_of("word", self.words.dtype, 1)
         self.side, self.kept, self.sum, self.found, self.last = (
-            one_of(n, PLACE, 1) for n in ("side", "kept", "sum", "found", "last_digit"))  # fmt: skip
-        self.chunk = _chunk(self.lines.length, self.count)
+            one_of(n, self.place_type, 1) for n in ("side", "kept", "sum", "found", "last_digit"))  # fmt: skip
+        self.chunk = _chunk(form.lines.length, form.count) if isinstance(form, SortForm) else 0
+        self.n_chunks = form.lines.length // self.chunk if isinstance(form, SortForm) and self.chunk else 0
         self.n_lanes = LANES[self.words.dtype]
-        self.n_chunks = self.lines.length // self.chunk if self.chunk else 0
         vectors = max(1, -(-self.n_chunks // self.n_lanes))
         self.least = one_of("least", self.words.dtype, vectors * self.n_lanes, scope="global")
         self.lane_least = one_of("lane_least", self.words.dtype, self.n_lanes)
-        self.lane_count = one_of("lane_count", PLACE, self.n_lanes)
+        self.lane_count = one_of("lane_count", self.place_type, self.n_lanes)
         self.bound = one_of("bound", self.words.dtype, 1)
         self.buffers = [self.least, self.lane_least, self.lane_count, self.bound]
         self.buffers += [self.word, self.place, self.counts, self.own, self.side, self.kept, self.sum, self.found,
@@ -195,7 +213,7 @@ class _Sorter:
             )  # fmt: skip
 
         return seq(
-            self.cleared(), loop("i", self.lines.length, take), store(self.kept, index(self.lines.length), 0)
+            self.cleared(), loop("i", self.length, take), store(self.kept, self.length, 0)
         )  # fmt: skip
 
     def selected(self, line: Var, element: Element) -> Stmt:
@@ -206,7 +224,7 @@ class _Sorter:
             return store(self.own, self.words.of(element(line, i)), 0)
 
         def find(digit: Var) -> Stmt:
-            wanted = E.compare(E.LT, load(self.sum, 0), index(self.count))
+            wanted = E.compare(E.LT, load(self.sum, 0), self.count)
             return seq(
                 store(self.last, E.select(wanted, digit, load(self.last, 0)), 0),
                 _add(self.sum, load(self.counts, top, digit), 0),
@@ -221,10 +239,10 @@ class _Sorter:
             )))  # fmt: skip
 
         return seq(
-            self.cleared(), loop("i", self.lines.length, lambda i: seq(own(i), self.counted([top]))),
+            self.cleared(), loop("i", self.length, lambda i: seq(own(i), self.counted([top]))),
             *(store(b, index(0), 0) for b in (self.sum, self.last, self.kept)),
             loop("digit", self.bins, find),
-            self.cleared(), loop("i", self.lines.length, take),
+            self.cleared(), loop("i", self.length, take),
         )  # fmt: skip
 
     def bounded(self, line: Var, element: Element) -> Stmt:
@@ -267,7 +285,7 @@ class _Sorter:
                 loop("v", -(-self.n_chunks // lanes),
                      lambda v: loop("lane", lanes, lambda lane: count(v, lane), LoopKind.VECTORIZED)),
                 loop("lane", lanes, lambda lane: _add(self.sum, load(self.lane_count, lane), 0)),
-                IfThenElse(E.compare(E.LT, load(self.sum, 0), index(self.count)), _add(self.bound, bit, 0)),
+                IfThenElse(E.compare(E.LT, load(self.sum, 0), self.count), _add(self.bound, bit, 0)),
             )  # fmt: skip
 
         def take(i: PrimExpr) -> Stmt:
@@ -285,6 +303,7 @@ class _Sorter:
             )
 
         whole = self.n_chunks * self.chunk
+        rest = (const_int(self.length) or 0) - whole
         stmts = [
             loop("chunk", self.least.const_shape()[0], lambda chunk: store(self.least, ones, chunk)),
             loop("chunk", self.n_chunks, least_of),
@@ -293,8 +312,8 @@ class _Sorter:
             self.cleared(), store(self.kept, index(0), 0),
             loop("chunk", self.n_chunks, take_chunk),
         ]  # fmt: skip
-        if self.lines.length > whole:
-            stmts.append(loop("i", self.lines.length - whole, lambda i: take(E.add(index(whole), i))))
+        if rest:
+            stmts.append(loop("i", rest, lambda i: take(E.add(index(whole), i))))
         return seq(*stmts)
 
     def cleared(self) -> Stmt:
@@ -307,7 +326,7 @@ class _Sorter:
 
     def digit(self, word: PrimExpr, d: int) -> PrimExpr:
         shifted = E.bitwise("shift_right", word, E.const(self.shifts[d], word.dtype)) if self.shifts[d] else word
-        return E.cast(PLACE, E.bitwise("bitwise_and", shifted, E.const(self.bins - 1, word.dtype)))
+        return E.cast(self.place_type, E.bitwise("bitwise_and", shifted, E.const(self.bins - 1, word.dtype)))
 
     # --- one digit ---------------------------------------------------------------------------------------------------
 
