@@ -1,10 +1,11 @@
 """`make bench-tune`: how fast tuning is, what it buys over time, and that it never loses.
 
-    python -m benchmarks.tuning [--minutes 10] [--model resnet18] [--threads 2] [--trials 80] [--only throughput,model]
+    python -m benchmarks.tuning [--only throughput,model,graph] [--model resnet18] [--minutes 10] [--threads 2]
 
-The model is tuned once, for so many minutes. Its time after fewer minutes is that of the best configurations that the
-records held by then, built and measured in turn with the untuned model, the tuned one and the peers. Afterwards every
-kernel that was tuned meets its default again. The tables are printed and written to benchmarks/results/.
+`model`: the model is tuned once, for so many minutes. Its time after fewer minutes is that of the best configurations
+that the records held by then, built and measured in turn with the untuned model, the tuned one and the peers. Every
+kernel that was tuned then meets its default again. `graph`: options of the graph are searched too; the model is tuned
+for a minute and, from nothing again, for all minutes. The tables are printed and written to benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import autosched
 from autosched import te
 from autosched.driver import TuneOptions, TuneReport, extract_tasks, load_model
 from autosched.driver.bench.peers import peer_program
-from autosched.driver.bench.programs import Program
+from autosched.driver.bench.programs import Program, autosched_program
 from autosched.driver.bench.rounds import Comparison, Timing, compare, measure
 from autosched.driver.build.graph import prepare
 from autosched.driver.task_space import default_of
@@ -43,7 +44,8 @@ PEERS = ("onnxruntime", "openvino")
 POINTS_MIN = (0.25, 0.5, 1.0, 2.0, 5.0)  # of the curve, besides the beginning and the end
 SLOWER = 0.01  # a kernel may be measured so much slower than its default by chance
 BARS = {"dense 128x784x256": 20.0, "conv 3x3 56x56x64": 10.0}
-PEER_BAR, MINUTE_BAR = 0.55, 0.60
+PEER_BAR, MINUTE_BAR = 0.50, 0.80
+GRAPH_BARS = {"mobilenet_v2": 1.15, "inception_v1": 1.10, "bert": 1.05}
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def throughput(settings: Settings) -> Table:
 def model(settings: Settings) -> list[Table]:
     """The model's time over tuning time, against peers, and every tuned kernel against its default again."""
     path = save(get_model(settings.model, 1), settings.folder, settings.model)
-    module, database = load_model(path), settings.folder / "model.db"
+    module, database = load_model(path), settings.folder / f"{settings.model}.db"
     options = TuneOptions(budget=60 * settings.minutes, threads=settings.threads, until=0.0)
     report = autosched.tune(module, "cpu", records=database, options=options, progress=_Say())
     tasks = extract_tasks(module, Target("cpu"), threads=settings.threads)
@@ -106,6 +108,41 @@ def model(settings: Settings) -> list[Table]:
         records = {task.key: list(store.trials(task)) for task in tasks}
     timings = _measure_model(settings, path, module, records)
     return [_curve(settings, timings, report), _losers(settings, tasks, records, timings)]
+
+
+def graph(settings: Settings) -> Table:
+    """The model tuned for a minute and for all minutes, kernels and graph, built and measured in turn."""
+    path = save(get_model(settings.model, 1), settings.folder, settings.model)
+    module = load_model(path)
+    made = {"untuned": autosched.build(module, target="cpu", threads=settings.threads)}
+    notes = []
+    for minutes in (1.0, settings.minutes):
+        database = settings.folder / f"{settings.model}-{minutes:g}.db"
+        options = TuneOptions(budget=60 * minutes, threads=settings.threads, until=0.0, graph=True)
+        report = autosched.tune(module, "cpu", records=database, options=options, progress=_Say())
+        name = f"{minutes:g} min"
+        made[name] = autosched.build(module, target="cpu", threads=settings.threads, records=database)
+        notes.append(f"{name}: {report.n_trials} trials, {report.n_failed} failed; {report.reason}")
+    programs = [autosched_program(name, built, settings.threads) for name, built in made.items()]
+    programs += [peer_program(name, path, settings.threads) for name in PEERS]
+    timings = {p.name: timing for p, timing in zip(programs, measure(programs, settings.time_s), strict=True)}
+    table = Table(
+        f"{settings.model}, kernels and graph tuned, {settings.threads} threads", ("after", "ms", "± ms", "gain")
+    )
+    untuned = timings["untuned"].median_s
+    for name, timing in timings.items():
+        gain = f"{untuned / timing.median_s:.3f}" if name in made else "–"
+        table.rows.append((name, f"{1e3 * timing.median_s:.4g}", f"{1e3 * timing.interval_s:.2g}", gain))
+    short, long = (timings[name].median_s for name in list(made)[1:])
+    bar = GRAPH_BARS.get(settings.model)
+    if bar is not None:
+        table.notes.append(f"gain {untuned / long:.3f}, bar {bar}{'' if untuned / long >= bar else ': missed'}")
+    if untuned > long:
+        share = (untuned - short) / (untuned - long)
+        verdict = "" if share >= MINUTE_BAR else ": missed"
+        table.notes.append(f"gain after 1 minute, as a share of all: {share:.0%}, bar {MINUTE_BAR:.0%}{verdict}")
+    table.notes += notes
+    return table
 
 
 def best_by(records: Mapping[str, Sequence[Record]], spent_s: float) -> dict[str, Config]:
@@ -223,8 +260,8 @@ def _is_slower(found: Comparison) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and keep the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tuning", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="throughput,model", help="throughput, model, or both with a comma")
-    parser.add_argument("--model", default="resnet18", help="one of `benchmarks.models`")
+    parser.add_argument("--only", default="throughput,model", help="of throughput, model and graph, with commas")
+    parser.add_argument("--model", default="resnet18", help="of `benchmarks.models`, with commas")
     parser.add_argument("--minutes", type=float, default=10.0, help="of tuning the model")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--trials", type=int, default=80, help="of each kernel, for the throughput")
@@ -232,22 +269,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-save", action="store_true", help="print only")
     args = parser.parse_args(arguments)
     wanted = args.only.split(",")
-    if unknown := sorted(set(wanted) - {"throughput", "model"}):
-        parser.error(f"no part {unknown[0]}; there are throughput and model")
+    if unknown := sorted(set(wanted) - {"throughput", "model", "graph"}):
+        parser.error(f"no part {unknown[0]}; there are throughput, model and graph")
     print(describe())
     tables: list[Table] = []
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(args.model, args.minutes, args.threads, args.trials, args.time, Path(folder))
+        each = [
+            Settings(name, args.minutes, args.threads, args.trials, args.time, Path(folder))
+            for name in args.model.split(",")
+        ]
         if "throughput" in wanted:
-            tables.append(throughput(settings))
+            tables.append(throughput(each[0]))
             print(f"\n{tables[-1].markdown()}", flush=True)
-        if "model" in wanted:
-            tables += model(settings)
-            print("".join(f"\n{table.markdown()}\n" for table in tables[-2:]), flush=True)
+        for settings in each:
+            made = model(settings) if "model" in wanted else []
+            made += [graph(settings)] if "graph" in wanted else []
+            tables += made
+            print("".join(f"\n{table.markdown()}\n" for table in made), flush=True)
     if not args.no_save:
         command = f"python -m benchmarks.tuning --only {args.only} --model {args.model} --minutes {args.minutes:g}"
         command += f" --threads {args.threads} --trials {args.trials}"
-        write(result_file("tuning", args.threads), command, tables)
+        write(result_file("tuning-graph" if wanted == ["graph"] else "tuning", args.threads), command, tables)
     return 0
 
 
