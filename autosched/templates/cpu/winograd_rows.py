@@ -2,9 +2,9 @@
 
     for (n, chunk of rows) in parallel:
         V = inputs of the chunk's rows, with their borders, transformed         # scratch, once for all windows
-        for row of the output:
-            for point: for panel: for tiles of the row:                         # a register tile
-                M[point, tiles, panel] = sum over parts, channels, window's rows: V * weight_packed
+        for row of the output: for tile of a unit: for panel:
+            for point: for units of the row:                                    # a register tile
+                M[point, units, panel] = sum over parts, channels, window's rows: V * weight_packed
             out = epilogue(transformed M)                                       # four pixels of each tile
 
 The parts of a window's row and their points are those of `winograd_row_filter`: 7 x 7 with stride 2 takes 13 products
@@ -17,6 +17,7 @@ inputs of one place in all units side by side, and the transform works on as man
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -102,9 +103,9 @@ class WinogradRows:
         weight = conv.conv.weight
         pack = RowPack(weight.const_shape(), conv.stride, config["vectors"] * lanes)
         sch = Schedule(_rows_func(func, conv, pack, lanes))
-        task, row = _schedule_result(sch, conv.chain, s, _units(conv, lanes), config)
+        task, panel = _schedule_result(sch, conv.chain, s, _units(conv, lanes), pack, config)
         for products in (PRODUCTS, REST) if conv.filter.longer else (PRODUCTS,):
-            _schedule_products(sch, products, row, pack, config)
+            _schedule_products(sch, products, panel, pack, config)
         _schedule_inputs(sch, task, lanes)
         packs = tuple(pack if b is weight else None for b in func.buffers)
         flops = 2 * s["N"] * s["OH"] * s["OW"] * s["O"] * s["C"] * s["KH"] * s["KW"]
@@ -198,9 +199,13 @@ def _stages(conv: RowConv, units: Units, columns: Tensor, weight: Tensor, pack: 
 
 
 def _schedule_result(
-    sch: Schedule, chain: Chain, s: Mapping[str, int], units: Units, config: Config
+    sch: Schedule, chain: Chain, s: Mapping[str, int], units: Units, pack: RowPack, config: Config
 ) -> tuple[LoopRV, LoopRV]:
-    """Chunks of rows, rows, tiles, blocks of channels; a tile's outputs are unrolled. (the chunks', the rows' loop)"""
+    """Chunks of rows, rows, tiles of a unit, panels; units, blocks of channels, a tile's outputs, which are unrolled.
+
+    Gives the loops over chunks and over panels. What is stored of a panel is so little that it leaves for memory while
+    the next products are computed: after all panels, stores would wait for each other.
+    """
     *inner, last_block = (chain.anchor, *chain.after)
     for block in inner:
         sch.compute_inline(block.name_hint)
@@ -208,22 +213,23 @@ def _schedule_result(
     chunks = -(-s["OH"] // config["chunk"])
     chunk, row = sch.split(oh, [None, -(-s["OH"] // chunks)])
     unit, tile, j = sch.split(ow, [None, units.tiles, OUTPUTS])
-    sch.reorder(n, chunk, row, tile, unit, ob, j, oi)
+    panel, ob = sch.split(ob, [None, math.lcm(pack.width, s["block"]) // s["block"]])
+    sch.reorder(n, chunk, row, tile, panel, unit, ob, j, oi)
     task = sch.fuse(n, chunk)
     sch.parallel(task)
     sch.unroll(j)
     sch.vectorize(oi)
-    return task, tile
+    return task, panel
 
 
-def _schedule_products(sch: Schedule, products: str, row: LoopRV, pack: RowPack, config: Config) -> None:
+def _schedule_products(sch: Schedule, products: str, at: LoopRV, pack: RowPack, config: Config) -> None:
     """A matrix product for each point, a register tile over parts, channels and the window's rows."""
     copy = sch.get(sch.cache_write(products, 0, "local")).name_hint
-    sch.compute_at(copy, row, True)
-    *_, e, u, o = sch.get_loops(copy)
+    sch.compute_at(copy, at, True)
+    *_, u, o = sch.get_loops(copy)
     tile, u_in = sch.split(u, [None, config["rows"]])
     panel, o_in = sch.split(o, [None, pack.width])
-    sch.reorder(panel, e, tile, u_in, o_in)
+    sch.reorder(panel, tile, u_in, o_in)
     sch.unroll(u_in)
     sch.vectorize(o_in)
     sch.compute_at(products, tile, True)

@@ -123,6 +123,12 @@ def test_configurations_on_two_threads(knobs):
     assert error(conv(case), config(**knobs), threads=2) < LIMIT
 
 
+@pytest.mark.parametrize("vectors", [1, 3])
+def test_panels_that_are_no_whole_blocks(vectors):
+    func = conv(dataclasses.replace(CASES["5x5"], outputs=64), block=16)
+    assert error(func, config(rows=3, vectors=vectors), Target("llvm -mcpu=haswell")) < LIMIT
+
+
 def test_default_of_a_first_layer_runs():
     func = conv(dataclasses.replace(CASES["resnet"], size=(96, 96), outputs=64), block=16)
     chosen = default_config(func, HOST)
