@@ -37,6 +37,7 @@ class Program:
     memory_bytes  by how much both made this process's resident memory grow; None where that is not known
     others        runs of further instances, which go on in threads of their own while this one has its turn
     times         of a program elsewhere: runs it so often and gives each run's seconds by the clock there
+    sleeps        whether its threads sleep within a millisecond of a run, as ours do
     """
 
     name: str
@@ -47,6 +48,7 @@ class Program:
     memory_bytes: int | None = None
     others: tuple[Callable[[], object], ...] = ()
     times: Callable[[int], Sequence[float]] | None = None
+    sleeps: bool = False
 
     @property
     def n_instances(self) -> int:
@@ -109,7 +111,7 @@ def autosched_program(name: str, executable: Executable, threads: int) -> Progra
     for key, value in random_inputs(input_specs(executable), ranges=known_ranges(executable)).items():
         module.set_input(key, value)
     if module.module.device.device_type == CPU:
-        return Program(name, threads, module.run)
+        return Program(name, threads, module.run, sleeps=True)
 
     def run_to_the_end() -> None:
         module.run()

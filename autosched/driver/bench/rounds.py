@@ -143,8 +143,8 @@ def _warm_up(program: Program, duration_s: float | None) -> None:
 
 
 def _settle(programs: Sequence[Program]) -> None:
-    """Wait until the threads of the program before sleep, where programs have any: until they use no CPU time."""
-    if len(programs) < 2 or all(program.threads == 1 for program in programs):
+    """Wait until the threads of the program before sleep, where some may not: until they use no CPU time."""
+    if len(programs) < 2 or all(program.threads == 1 or program.sleeps for program in programs):
         return
     now = begin = time.perf_counter()
     while now - begin < LONGEST_SETTLE_S:

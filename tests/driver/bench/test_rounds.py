@@ -57,6 +57,14 @@ def test_a_program_waits_until_the_threads_of_the_one_before_sleep() -> None:
     assert sum(met[-LEAST_ROUNDS:]) <= 1  # a tick of the system may hide one
 
 
+def test_nothing_is_waited_for_where_all_threads_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autosched.driver.bench.rounds.SETTLE_S", 60.0)
+    begin = time.perf_counter()
+    ours = [Program(name, 2, lambda: time.sleep(0.001), sleeps=True) for name in "ab"]
+    measure([*ours, Program("on one thread", 1, lambda: None)], 100.0, runs=LEAST_ROUNDS, warmup_s=0.0)
+    assert time.perf_counter() - begin < 30
+
+
 def test_a_number_of_runs_is_kept() -> None:
     log: list[str] = []
     (one,) = measure([sleeper("a", 0.0005, log)], 100.0, runs=17, warmup_s=0.001)
