@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autosched.ir.structural import structural_equal
-from autosched.templates.classify import extents, is_reduction, reduced, spatial
-from autosched.templates.lines import Lines
+from autosched.templates.classify import is_reduction, reduced, spatial
+from autosched.templates.lines import INDEX, Lines
 from autosched.tir import Block, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
@@ -69,15 +69,22 @@ def running_form(found: Block) -> RunningForm | None:
     return RunningForm(axis, term.true_value, kind, isinstance(term.condition, E.LT))
 
 
-def scan_of(found: Block) -> ScanForm | None:
-    """A reduction over the elements up to each one, of known sizes; None for any other block."""
+def scan_of(found: Block, stand_in: int | None = None) -> ScanForm | None:
+    """A reduction over the elements up to each one; None for any other block, and for sizes that are not known.
+
+    stand_in  a usual number for sizes that come with the call
+    """
     form = running_form(found)
-    if form is None or any(const_int(iv.dom.extent) is None for iv in found.iter_vars):
+    is_open = any(const_int(iv.dom.extent) is None for iv in found.iter_vars)
+    if form is None or (is_open and stand_in is None):
         return None
-    shape = extents(spatial(found))
+    sizes = tuple(E.cast(INDEX, iv.dom.extent) for iv in spatial(found))
+    known = tuple(const_int(n) for n in sizes)
+    shape = tuple(stand_in or 0 if n is None else n for n in known)
     if 0 in shape or shape[form.axis] > LONGEST:
         return None
-    return ScanForm(found, Lines(shape, form.axis), form.value, form.combine, form.exclusive)
+    lines = Lines(shape, form.axis, sizes if is_open else ())
+    return ScanForm(found, lines, form.value, form.combine, form.exclusive)
 
 
 def _are(indices: Sequence[PrimExpr], axes: Sequence[Var]) -> bool:

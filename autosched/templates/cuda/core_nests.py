@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from autosched.templates.classify import extents, is_injective, spatial
+from autosched.templates.classify import is_injective, spatial
 from autosched.templates.core_nests import CoreNests, typed
 from autosched.templates.cuda.elementwise import DEFAULT_THREADS, widest_vector
 from autosched.templates.cuda.threads import bind_flat, fused, inline_injective, ordered_loops
 from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import IntImm, PrimExpr
+from autosched.tir.expr import IntImm, PrimExpr, const_int
 from autosched.tir.functor import loads, rewrite_down, substitute
+from autosched.tir.size_expr import same_extent
 from autosched.tir.stmt import Block, BufferStore, Stmt, seq
 
 VECTOR = 4  # elements that a thread of an element-wise launch takes at most
@@ -61,14 +62,14 @@ class Core(CoreNests):
         reads = [x for x in loads(block.body.value) if x.buffer in written]
         if not reads or reads[0].buffer not in self.behind or not all(_is_same(x, reads[0]) for x in reads):
             return None
-        axes = dict(zip([iv.var for iv in spatial(block)], extents(spatial(block)), strict=True))
+        axes = {iv.var: iv.dom.extent for iv in spatial(block)}
         used: list[Var] = []
-        for i, size in zip(reads[0].indices, reads[0].buffer.const_shape(), strict=True):
-            if isinstance(i, Var) and axes.get(i) == size and i not in used:
+        for i, size in zip(reads[0].indices, reads[0].buffer.shape, strict=True):
+            if isinstance(i, Var) and i in axes and same_extent(axes[i], size) and i not in used:
                 used.append(i)
-            elif size != 1 or not isinstance(i, IntImm):
+            elif const_int(size) != 1 or not isinstance(i, IntImm):
                 return None
-        return reads[0] if all(v in used or n == 1 for v, n in axes.items()) else None
+        return reads[0] if all(v in used or const_int(n) == 1 for v, n in axes.items()) else None
 
     def is_read(self, buffer: Buffer) -> bool:
         """Whether a result is wanted itself: it is an argument, or a launch of its own reads it."""

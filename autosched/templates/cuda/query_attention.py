@@ -21,7 +21,16 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.cuda.attention import DTYPES, MOST_ELEMENTS, between, exp, local, of_lanes
+from autosched.templates.cuda.attention import (
+    DTYPES,
+    MOST_ELEMENTS,
+    STAND_INS,
+    between,
+    exp,
+    inside_of,
+    local,
+    of_lanes,
+)
 from autosched.templates.cuda.core_tiles import LAUNCH_S
 from autosched.templates.cuda.nests import block, bound, with_statements, with_work_of
 from autosched.templates.cuda.threads import (
@@ -50,7 +59,7 @@ from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import Call, PrimExpr, Var
+from autosched.tir.expr import Call, PrimExpr, Var, const_int
 from autosched.tir.schedule import Schedule
 from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
 
@@ -71,10 +80,18 @@ class QueryAttention:
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         flash = find_flash(func)
-        if flash is None or flash.dtype not in DTYPES or flash.sizes["heads"] > MOST_GRID_YZ:
-            return None
+        return None if flash is None or flash.sizes["heads"] > MOST_GRID_YZ else self._anchor(flash)
+
+    def of_open_sizes(self, func: PrimFunc, target: Target) -> Anchor | None:
+        """The same as `match` for a known number of queries, where other sizes come with the call."""
+        flash = find_flash(func, STAND_INS)
+        return None if flash is None or const_int(flash.extents["M"]) is None else self._anchor(flash)
+
+    def _anchor(self, flash: Flash) -> Anchor | None:
         s = dict(flash.sizes)
-        if s["M"] > MOST_QUERIES or s["T"] < LEAST_KEYS or max(s["D"], s["E"]) > MOST_ELEMENTS:
+        if flash.dtype not in DTYPES or max(s["D"], s["E"]) > MOST_ELEMENTS:
+            return None
+        if s["M"] > MOST_QUERIES or s["T"] < LEAST_KEYS:
             return None
         if not (flash.key.is_contiguous and flash.value.is_contiguous):
             return None
@@ -104,11 +121,12 @@ class QueryAttention:
         return Config(self.name, {"keys": keys, "warps": WARPS, "splits": splits})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
-        flash = find_flash(func)
+        flash = find_flash(func, STAND_INS)
         assert flash is not None, "apply is called on a function that matched"
         body, buffers = _Writer(flash, config).function()
         trace = Schedule(func).trace.to_json_text()
-        return Applied(with_work_of(with_statements(func, body, buffers), func), (None,) * len(func.params), trace)
+        made = with_statements(func, body, buffers)
+        return Applied(made if flash.is_open else with_work_of(made, func), (None,) * len(func.params), trace)
 
 
 def _cycles(s: Mapping[str, int], gpu: GpuFacts, keys: int, splits: int) -> float:
@@ -165,7 +183,7 @@ class _Writer:
             local(name, 1) for name in ("own_largest", "own_total", "own_weighted")
         )
         if self.splits > 1:
-            rows = (self.s["heads"], m, self.splits)
+            rows = (flash.heads if flash.is_open else self.s["heads"], m, self.splits)
             self.part_largest, self.part_total = between("part_largest", *rows), between("part_total", *rows)
             self.part_weighted = between("part_weighted", *rows, self.s["E"])
             each, rounds = -(-self.splits // SUM_THREADS[0]), -(-self.splits // WARP)
@@ -178,17 +196,22 @@ class _Writer:
         self.buffers = [b for b in vars(self).values() if isinstance(b, Buffer)]
 
     @property
-    def steps(self) -> int:
+    def steps(self) -> int | PrimExpr:
         """How often a group of lanes takes keys: those behind the last one that a query sees are not read."""
-        count = self.s["T"]
-        if self.flash.shift is not None:
-            count = max(1, min(count, self.s["M"] + self.flash.shift))
-        return -(-count // (self.slots * self.keys * self.splits))
+        each, shift = self.slots * self.keys * self.splits, self.flash.shift
+        most = None if shift is None else max(1, self.s["M"] + shift)
+        if const_int(self.flash.extents["T"]) is None:
+            count = self.flash.extents["T"] if most is None else E.minimum(self.flash.extents["T"], index(most))
+            return E.floordiv(E.add(count, index(each - 1)), index(each))
+        return -(-(self.s["T"] if most is None else min(self.s["T"], most)) // each)
 
     def function(self) -> tuple[Stmt, list[Buffer]]:
         """(the launch, or two, and the buffers between)."""
-        axes = ((BLOCK_Y, self.s["heads"]), (BLOCK_X, self.splits), (THREAD_Y, self.warps), (THREAD_X, WARP))
-        launch = bound(axes, self.of_block)
+        threads = ((THREAD_Y, self.warps), (THREAD_X, WARP))
+        if self.flash.is_open:  # many heads perhaps, for which other axes of a grid are short
+            launch = bound(((BLOCK_X, self.flash.heads), (BLOCK_Y, self.splits), *threads), self.of_block)
+        else:
+            launch = bound(((BLOCK_Y, self.s["heads"]), (BLOCK_X, self.splits), *threads), self.of_block)
         return (launch if self.splits == 1 else seq(launch, self.added_up())), self.buffers
 
     def of_block(self, head: Var, part: Var, warp: Var, lane: Var) -> Stmt:
@@ -199,7 +222,7 @@ class _Writer:
         query = fill(self.flash.query, self.flash.of_scores(head), index(0), (s["M"], s["D"]))
 
         def step(kt: Var) -> Stmt:
-            at = E.add(E.mul(part, index(self.steps)), kt)
+            at = E.add(E.mul(part, _as_index(self.steps)), kt)
             return self.step(head, E.add(E.mul(at, index(self.slots * self.keys)), slot), place)
 
         start = [
@@ -228,8 +251,13 @@ class _Writer:
         """The keys `first`, `first` + slots, … of a group of lanes."""
         flash, s, m, shape = self.flash, self.s, self.s["M"], self.lanes
         whole = (m, self.keys)
-        keys = fill(flash.key, flash.of_scores(head), first, (s["T"], s["D"]))
-        values = fill(flash.value, flash.of_result(head), first, (s["T"], s["E"]))
+        count, steps = self.flash.extents["T"], self.steps
+        known = const_int(count)
+        keys = fill(flash.key, flash.of_scores(head), first, (count if known is None else known, s["D"]))
+        values = fill(flash.value, flash.of_result(head), first, (count if known is None else known, s["E"]))
+        most = s["T"] + 1  # keys that come by: more than there are, where their number is open
+        reach = steps * self.slots * self.keys * self.splits if isinstance(steps, int) else most
+        is_whole = reach <= s["T"]
 
         def copy(target: Buffer, source: Callable[[PrimExpr, PrimExpr], PrimExpr], count: int, vector: int) -> Stmt:
             return unrolled("key", (self.keys,), lambda k: self.over_elements(
@@ -238,10 +266,8 @@ class _Writer:
 
         def argument(i: Var, k: Var) -> Stmt:
             column = E.add(first, E.mul(k, index(self.slots)))
-            reach = self.steps * self.slots * self.keys * self.splits
-            inside = column if reach <= s["T"] else E.minimum(column, index(s["T"] - 1))
-            made = flash.score(head, i, inside, element(self.scores, i, k))
-            return assign(self.scores, (i, k), seen(flash, column, made, reach))
+            made = flash.score(head, i, column if is_whole else inside_of(column, count), element(self.scores, i, k))
+            return assign(self.scores, (i, k), made if is_whole else seen(flash, column, made, reach))
 
         def rescale(i: Var) -> Stmt:
             base = safe(element(self.larger, i))
@@ -429,8 +455,15 @@ class _Writer:
                 IfThenElse(E.all_of(*limits), last),
             )  # fmt: skip
 
-        axes = ((BLOCK_Y, s["heads"] * s["M"]), (BLOCK_X, tiles), (THREAD_Y, deep), (THREAD_X, across))
+        threads = ((THREAD_Y, deep), (THREAD_X, across))
+        rows = E.mul(self.flash.heads, index(s["M"])) if self.flash.is_open else index(s["heads"] * s["M"])
+        along, other = (BLOCK_X, BLOCK_Y) if self.flash.is_open else (BLOCK_Y, BLOCK_X)
+        axes = ((along, rows), (other, index(tiles)), *threads)
         return bound(axes, lambda *v: block("attention_sum", of_block(*v)))
+
+
+def _as_index(n: int | PrimExpr) -> PrimExpr:
+    return index(n) if isinstance(n, int) else n
 
 
 def _lowest() -> PrimExpr:

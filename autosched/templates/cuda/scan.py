@@ -34,12 +34,13 @@ from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.functor import substitute
 from autosched.tir.stmt import IfThenElse, Stmt, seq
 
 DEFAULT_THREADS = 256
 BLOCKS_PER_SM = 2
+STAND_IN = 1031  # a prime, as which sizes that come with the call are scheduled
 
 
 class Scan:
@@ -48,7 +49,14 @@ class Scan:
     name = "scan"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        found = [s for s in map(scan_of, blocks_of(func)) if s is not None]
+        return self._anchor(func, None)
+
+    def of_open_sizes(self, func: PrimFunc, target: Target) -> Anchor | None:
+        """The same as `match` for a function some of whose sizes come with the call."""
+        return self._anchor(func, STAND_IN)
+
+    def _anchor(self, func: PrimFunc, stand_in: int | None) -> Anchor | None:
+        found = [s for s in (scan_of(b, stand_in) for b in blocks_of(func)) if s is not None]
         if len(found) != 1 or not others_are_elementwise(func, [found[0].block]):
             return None
         (scan,) = found
@@ -76,11 +84,12 @@ class Scan:
         tiles, groups = -(-s["length"] // (items * threads)), -(-s["lines"] // together)
         wanted = max(1, BLOCKS_PER_SM * gpu.sm_count // groups)
         parts = min(power_of_two_above(wanted), power_of_two_above(tiles)) if wanted > 1 and tiles > 4 else 1
+        parts = 1 if anchor.details.lines.sizes else parts  # of which short lines would have many empty ones
         knobs = {"along": threads, "together": together, "items": items, "parts": parts}
         return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
-        anchor = self.match(func, target)
+        anchor = self.of_open_sizes(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         scan: ScanForm = anchor.details
         out = scan.block.writes[0].buffer
@@ -106,6 +115,11 @@ class Scan:
         return core.applied(launches, [totals, starts, *first.buffers, *between.buffers, *whole.buffers])
 
 
+def _divided(n: PrimExpr, each: int) -> PrimExpr:
+    """How many groups of `each` there are, the last one with fewer perhaps."""
+    return E.floordiv(E.add(n, index(each - 1)), index(each))
+
+
 class _Lines:
     """The statements that scan all lines."""
 
@@ -114,12 +128,15 @@ class _Lines:
         write: Callable[[PrimExpr, PrimExpr, PrimExpr], Stmt], config: Config,
     ):  # fmt: skip
         self.scan, self.dtype, self.element, self.write = scan, dtype, element, write
-        self.n_lines, self.length = scan.lines.count, scan.lines.length
+        self.lines, self.n_lines, self.length = scan.lines, scan.lines.count, scan.lines.length
         self.threads, self.together = int(config["along"]), int(config["together"])
         self.items = int(config["items"])
-        tile = self.threads * self.items
-        self.steps = -(-self.length // (tile * int(config["parts"])))
-        self.parts = -(-self.length // (tile * self.steps))
+        tile, self.is_open = self.threads * self.items, bool(scan.lines.sizes)
+        self.steps: int | PrimExpr = -(-self.length // (tile * int(config["parts"])))
+        self.parts = 1 if self.is_open else -(-self.length // (tile * self.steps))
+        if self.is_open:
+            self.steps = _divided(scan.lines.extent, tile)
+        self.is_ragged = self.is_open or self.length != self.parts * self.steps * tile
         self.is_contiguous = scan.lines.is_contiguous
         self.identity = E.const(IDENTITY[scan.combine], dtype)
         self.combine = COMBINE[scan.combine]
@@ -159,7 +176,7 @@ class _Lines:
 
             across, last = self.across(mine, other)
             total = store(totals, load(last, other, self.threads - 1), line, part)
-            is_there = E.compare(E.LT, line, index(self.n_lines))
+            is_there = E.compare(E.LT, line, self.lines.number)
             return block("sums", seq(
                 store(self.sum, self.identity, 0), loop("step", self.steps, step), *across,
                 IfThenElse(E.all_of(is_there, E.compare(E.EQ, mine, index(0))), total),
@@ -169,39 +186,47 @@ class _Lines:
 
     def bound(self, of_block: Callable[[PrimExpr, PrimExpr, Var, Var], Stmt]) -> Stmt:
         """A launch; `of_block` takes a line, a part of it, the thread along the line and that across lines."""
-        groups = -(-self.n_lines // self.together)
+        groups: int | PrimExpr = -(-self.n_lines // self.together) * self.parts
+        if self.is_open:
+            groups = _divided(self.lines.number, self.together)
         along, across = (THREAD_X, THREAD_Y) if self.is_contiguous else (THREAD_Y, THREAD_X)
 
         def inner(at: Var, mine: Var, other: Var) -> Stmt:
             line = E.add(E.mul(E.floordiv(at, index(self.parts)), index(self.together)), other)
             return of_block(line, E.floormod(at, index(self.parts)), mine, other)
 
-        return bound(((BLOCK_X, groups * self.parts), (along, self.threads), (across, self.together)), inner)
+        return bound(((BLOCK_X, groups), (along, self.threads), (across, self.together)), inner)
 
     def inside(self, line: PrimExpr) -> PrimExpr:
         """A line that there is: those beyond the last are read, but not written."""
-        return E.minimum(line, index(self.n_lines - 1)) if self.n_lines % self.together else line
+        return E.minimum(line, E.sub(self.lines.number, index(1))) if self.has_last_group else line
+
+    @property
+    def has_last_group(self) -> bool:
+        """Whether the last block may have fewer lines than the others."""
+        return self.together > 1 if self.is_open else self.n_lines % self.together > 0
 
     def position(self, part: PrimExpr, step: PrimExpr, mine: PrimExpr) -> PrimExpr:
         """Where in the line a thread's elements of a step begin."""
-        tile = E.add(E.mul(part, index(self.steps)), step)
+        steps = index(self.steps) if isinstance(self.steps, int) else self.steps
+        tile = E.add(E.mul(part, steps), step)
         return E.mul(E.add(E.mul(tile, index(self.threads)), mine), index(self.items))
 
     def is_there(self, position: PrimExpr) -> PrimExpr:
-        return E.compare(E.LT, position, index(self.length))
+        return E.compare(E.LT, position, self.lines.extent)
 
     @property
     def vector(self) -> int:
         """Elements of one access."""
-        return self.items if self.is_contiguous and self.length % self.items == 0 else 1
+        is_whole = const_int(self.lines.extent) is not None and self.length % self.items == 0
+        return self.items if self.is_contiguous and is_whole else 1
 
     def read(self, line: PrimExpr, first: PrimExpr) -> Stmt:
         """A thread's elements; what leaves a result alone, where there are none."""
-        ragged = self.length != self.parts * self.steps * self.threads * self.items
 
         def one(item: PrimExpr) -> Stmt:
             value = self.element(self.inside(line), E.add(first, item))
-            if ragged:
+            if self.is_ragged:
                 value = E.if_then_else(self.is_there(E.add(first, item)), value, self.identity)
             return store(self.mine, value, item)
 
@@ -239,8 +264,8 @@ class _Lines:
             return self.write(line, E.add(first, item), self.combine(load(self.before, 0), load(self.mine, item)))
 
         def checked(item: PrimExpr, stmt: Stmt) -> Stmt:
-            limits = [E.compare(E.LT, line, index(self.n_lines))] if self.n_lines % self.together else []
-            if self.length != self.parts * self.steps * self.threads * n:
+            limits = [E.compare(E.LT, line, self.lines.number)] if self.has_last_group else []
+            if self.is_ragged:
                 limits.append(self.is_there(E.add(first, item)))
             return IfThenElse(E.all_of(*limits), stmt) if limits else stmt
 

@@ -8,6 +8,7 @@ blocks all parts have (`parts.py`).
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from functools import partial
@@ -22,16 +23,20 @@ from autosched.target import Target
 from autosched.templates.base import Applied
 from autosched.templates.classify import blocks_of, reduced
 from autosched.templates.cuda.attention import AttentionPass
+from autosched.templates.cuda.either import either
 from autosched.templates.cuda.last_wave import KNOB as WAVE_PARTS
 from autosched.templates.cuda.parts import over_parts
+from autosched.templates.cuda.query_attention import QueryAttention
 from autosched.templates.cuda.recurrence import is_recurrence, schedule_known, schedule_recurrence
 from autosched.templates.cuda.rows import RowReduction
+from autosched.templates.cuda.scan import Scan
 from autosched.templates.cuda.sum_parts import KNOB as SUM_PARTS
 from autosched.templates.cuda.tensor_attention import TensorAttention
 from autosched.templates.row_blocks import match_rows
 from autosched.tir import PrimFunc
-from autosched.tir.expr import const_int
+from autosched.tir.expr import Cast, PrimExpr, Var, const_int
 from autosched.tir.function import shape_vars, size_vars, specialize
+from autosched.tir.functor import replace_buffers
 from autosched.tir.schedule import Schedule
 from autosched.tir.schedule.trace import Trace
 from autosched.tir.size_expr import WORK, to_size, with_named_sizes
@@ -57,6 +62,8 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
         raise ScheduleError("it repeats several nests, one row after the other")
     if (made := _open_attention(func, target)) is not None:
         return made
+    if (made := _open_scan(func, target)) is not None:
+        return made
     problems: list[str] = []
     for known, config in _choices(func, target):
         for schedule in (partial(_scheduled, known), _by_parts):
@@ -74,13 +81,44 @@ def _nest(func: PrimFunc, target: Target) -> PrimFunc:
 
 
 def _open_attention(func: PrimFunc, target: Target) -> Applied | None:
-    """Attention over sequences whose lengths come with the call; None for any other function."""
-    for template in (TensorAttention(), AttentionPass()):
+    """Attention over sequences whose lengths come with the call; None for any other function.
+
+    Where the number of queries is one of these sizes, a call with one query makes the launches of such a function.
+    """
+    for template in (QueryAttention(), TensorAttention(), AttentionPass()):
         anchor = template.of_open_sizes(func, target)
-        if anchor is not None and any(const_int(anchor.details.extents[n]) is None for n in "MT"):
-            applied = template.apply(func, template.default(anchor, target), target)
-            return _checked(func, applied.func, applied, target)
+        if anchor is None or all(const_int(anchor.details.extents[n]) is not None for n in "MT"):
+            continue
+        applied = template.apply(func, template.default(anchor, target), target)
+        made = applied.func
+        if (single := _of_one_query(func, anchor.details.extents["M"], target)) is not None:
+            made = either(*single, made)
+        return _checked(func, made, applied, target)
     return None
+
+
+def _open_scan(func: PrimFunc, target: Target) -> Applied | None:
+    """Running sums along lines whose length comes with the call; None for any other function."""
+    template = Scan()
+    if (anchor := template.of_open_sizes(func, target)) is None or const_int(anchor.details.lines.extent) is not None:
+        return None
+    with contextlib.suppress(ScheduleError, CodegenError, InvalidValueError):  # what is around it needs known sizes
+        applied = template.apply(func, template.default(anchor, target), target)
+        return _checked(func, applied.func, applied, target)
+    return None
+
+
+def _of_one_query(func: PrimFunc, queries: PrimExpr, target: Target) -> tuple[PrimExpr, PrimFunc] | None:
+    """(the number of queries, the function scheduled for one) where that is a size of its own."""
+    symbol = queries.value if isinstance(queries, Cast) else queries
+    if not isinstance(symbol, Var) or symbol not in shape_vars(func):
+        return None
+    one, template = specialize(func, {symbol: 1}), QueryAttention()
+    if (anchor := template.of_open_sizes(one, target)) is None:
+        return None
+    made = template.apply(one, template.default(anchor, target), target).func
+    whole = dict(zip(made.buffers, func.buffers, strict=True))
+    return symbol, func.with_body(replace_buffers(made.body, whole))
 
 
 def _choices(func: PrimFunc, target: Target) -> Iterator[tuple[PrimFunc, Config]]:
