@@ -45,24 +45,26 @@ def is_injective(block: Block) -> bool:
 
 
 def alike_axes(block: Block) -> int:
-    """How many innermost axes every access runs along contiguously, exactly as the output does."""
+    """How many innermost axes every access runs along contiguously, exactly as the output does, or not at all."""
     if not is_injective(block):
         return 1
     assert isinstance(block.body, BufferStore)
     out = block.body.indices
-    accesses = [(x.buffer, x.indices) for x in loads(block.body.value)]
-    count = 0
-    for depth in range(1, len(out) + 1):
-        shape = block.body.buffer.const_shape()[-depth:]
-        if not all(
-            len(i) >= depth
-            and b.const_shape()[-depth:] == shape
-            and all(x is y for x, y in zip(i[-depth:], out[-depth:], strict=True))
-            for b, i in accesses
-        ):
-            break
-        count = depth
-    return max(count, 1)
+    accesses = loads(block.body.value)
+    depth = 1
+    while depth < len(out) and all(_goes_along(x, block.body, depth + 1) for x in accesses):
+        depth += 1
+    return depth
+
+
+def _goes_along(load: BufferLoad, store: BufferStore, depth: int) -> bool:
+    """Whether a load's last `depth` indices are those of the store, or none of its indices depends on those."""
+    out, shape = store.indices[-depth:], store.buffer.const_shape()[-depth:]
+    if len(load.indices) >= depth and load.buffer.const_shape()[-depth:] == shape:
+        if all(x is y for x, y in zip(load.indices[-depth:], out, strict=True)):
+            return True
+    moving = {v for x in out for v in free_vars(x)}
+    return not any(moving & set(free_vars(x)) for x in load.indices)
 
 
 def spatial(block: Block) -> tuple[IterVar, ...]:

@@ -30,6 +30,7 @@ from autosched.tir.schedule import LoopRV, Schedule
 TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microseconds
 LEAST_ELEMENTS = 1024  # smaller pieces cost more than they gain
 STAGE_VECTORS = 4  # that go through stages together at least: one alone waits for loads whose places other loads say
+LEAST_VECTORS = 8  # in a flat loop, from which on a ragged last one costs less than a ragged one for each row
 LEAST_LANES = 4  # elements that are worth vectors: of the last axis of a reduction, of a part of a blocked image
 
 
@@ -265,10 +266,14 @@ def _turned_axis(block: Block, lanes: int) -> int | None:
 
 
 def _flat_axes(block: Block, width: int, lanes: int) -> tuple[int, int]:
-    """(innermost axes that become one loop, its vector width): one that comes out even where it has two vectors."""
-    flat = alike_axes(block)
-    size = math.prod(extents(spatial(block))[-flat:])
-    return flat, _even_width(size, width, 2 * lanes)
+    """(innermost axes that become one loop, its vector width): several where they are one vector, even or many."""
+    sizes = extents(spatial(block))
+    for flat in range(alike_axes(block), 1, -1):
+        size = math.prod(sizes[-flat:])
+        even = _even_width(size, width, 2 * lanes)
+        if size <= width or size % even == 0 or size >= LEAST_VECTORS * width:
+            return flat, even
+    return 1, _even_width(sizes[-1], width, 2 * lanes)
 
 
 def _even_width(size: int, width: int, least: int) -> int:

@@ -12,6 +12,8 @@ from autosched import te, topi
 from autosched.ir.node import preorder
 from autosched.relax.op.registry import get_op
 from autosched.templates import apply_config, default_config
+from autosched.templates.classify import blocks_of
+from autosched.templates.cpu.elementwise import _flat_axes
 from autosched.tir import Block, For, LoopKind, PrimFunc, as_int
 
 TREES = get_op("tree_levels")
@@ -90,3 +92,34 @@ def test_vectors_of_rows_have_two_registers_at_least() -> None:
     scheduled = apply_config(func, default_config(func, target), target).func
     vectors = [n.extent for n in preorder(scheduled.body) if isinstance(n, For) and n.kind == LoopKind.VECTORIZED]
     assert [as_int(n) for n in vectors] == [64]
+
+    assert "local" not in stages_between(func)
+
+
+@pytest.mark.parametrize(
+    ("shape", "other", "flat"),
+    [
+        ((5, 6, 3, 3), (5, 6, 1, 1), 9),
+        ((5, 32, 3, 3), (5, 1, 1, 1), 288),
+        ((4, 3, 7, 7), (3, 1, 1), 49),
+        ((4, 3, 14, 14), (3, 1, 1), 14),  # 196 in vectors of 4 would be slower than rows
+        ((6, 5, 3), (6, 5, 1), 3),
+        ((2, 23, 29), (1,), 1334),
+        ((4, 5, 3, 3), (4, 5, 3, 1), 3),
+        ((4, 3, 5), (4, 1, 5), 5),
+        ((6, 70), (6, 1), 70),
+    ],
+)
+def test_axes_of_which_an_operand_has_one_value_are_one_loop(
+    shape: tuple[int, ...], other: tuple[int, ...], flat: int
+) -> None:
+    a, b = te.placeholder(shape, name="a"), te.placeholder(other, name="b")
+    func = te.create_prim_func([a, b, get_op("multiply").compute(a, b)])
+    (block,) = blocks_of(func)
+    axes, width = _flat_axes(block, 64, 16)
+    assert np.prod(shape[-axes:]) == flat
+    assert width == 64 or (flat % width == 0 and width >= 16)
+    rng = np.random.default_rng(0)
+    x, y, out = rng.random(shape, np.float32), rng.random(other, np.float32), autosched.nd.empty(shape)
+    autosched.build(func, target="cpu")(autosched.nd.array(x), autosched.nd.array(y), out)
+    np.testing.assert_allclose(out.numpy(), x * y, rtol=1e-6)
