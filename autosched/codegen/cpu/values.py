@@ -319,8 +319,8 @@ class ValueEmitter(MemoryEmitter):
             return b.fpext(x, to) if wider else b.fptrunc(x, to)
         if source in ("float32", "float64") and value_type(target).width <= 16:
             return self.narrowed(x, target)
-        if is_float(source) and target == "int32" and lanes_of(x) > 1 and self.isa.vector_bits == 512:
-            return self.whole(x)
+        if is_float(source) and target in ("int32", "int64") and lanes_of(x) > 1 and self.isa.vector_bits == 512:
+            return self.whole(self.cast(x, source, "float32") if source == "float16" else x, target)
         if is_float(source):
             kind = "llvm.fptosi.sat" if is_signed(target) else "llvm.fptoui.sat"
             return call_intrinsic(b, f"{kind}.{suffix(to)}.{suffix(x.type)}", to, [x])
@@ -333,17 +333,17 @@ class ValueEmitter(MemoryEmitter):
             return b.trunc(x, to)
         return b.sext(x, to) if is_signed(source) else b.zext(x, to)
 
-    def whole(self, x: ir.Value) -> ir.Value:
-        """Floats as int32: the nearest one out of range, 0 for no number.
+    def whole(self, x: ir.Value, target: str) -> ir.Value:
+        """Floats as int32 or int64: the nearest one out of range, 0 for no number.
 
         LLVM's own conversion goes through the lanes one by one where vectors have 512 bits.
         """
-        b, least = self.builder, -(1 << 31)
+        b, to = self.builder, value_type(target, lanes_of(x))
+        least = -(1 << to.element.width - 1)
         most, low = constant(x.type, -float(least)), constant(x.type, float(least))
         inside = b.select(b.fcmp_ordered("ord", x, x), x, constant(x.type, 0.0))
         inside = b.select(b.fcmp_ordered(">", inside, low), inside, low)
-        y = b.fptosi(inside, value_type("int32", lanes_of(x)))
-        return b.select(b.fcmp_ordered(">=", x, most), constant(y.type, -1 - least), y)
+        return b.select(b.fcmp_ordered(">=", x, most), constant(to, -1 - least), b.fptosi(inside, to))
 
     def quotient(self, x: PrimExpr) -> ir.Value:
         """A value that is rounded to bytes."""

@@ -197,3 +197,19 @@ def test_the_exponential_has_no_denormal_results():
     x = np.concatenate([np.linspace(-110, -80, 4001), [-87.33654, -87.3366, -np.inf, -3e38]]).astype("f")
     y = evaluate("exp", x, "cpu", "vectorized")
     assert not ((y > 0) & (y < np.finfo("f").tiny)).any() and (y[x > -87.33] > 0).all() and (y[x < -87.34] == 0).all()
+
+
+@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v3"])
+@pytest.mark.parametrize("source", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_floats_as_integers_are_the_nearest_ones_and_no_number_is_0(dtype, source, target):
+    edges = [np.nan, np.inf, -np.inf, -0.0, 0.9, -0.9, 1e5, -(2.0**31), 2.0**31, 2.0**31 - 1, -(2.0**63), 2.0**63, 1e30]
+    with np.errstate(over="ignore"):
+        x = np.concatenate([edges, np.random.default_rng(0).normal(0, 1e4, 54)]).astype(source)
+    a = te.placeholder(x.shape, source, name="A")
+    c = te.compute(x.shape, lambda i: a[i].astype(dtype), name="C")
+    y = aligned(x.shape, dtype)
+    run(compile_func(with_kinds(te.create_prim_func([a, c]), i="vectorized"), target, name="whole"), [x, y])
+    ends = np.iinfo(dtype)
+    wanted = [0 if v != v else ends.min if v <= ends.min else ends.max if v >= ends.max else int(v) for v in x.tolist()]
+    np.testing.assert_array_equal(y, np.array(wanted, dtype))
