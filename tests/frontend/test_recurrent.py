@@ -142,6 +142,7 @@ def test_any_number_of_steps_by_one_build(op: str, direction: str, given: dict[s
         output.type.tensor_type.ClearField("shape")
     built = autosched.build(model)
     assert isinstance(built, DynamicExecutable), built.reason
+    assert all(k.trace for name, k in built.kernels.items() if name.startswith(op.lower()))  # its nests are scheduled
     session = onnxruntime.InferenceSession(model.SerializeToString())
     before = counters.COMPILES.value
     for steps in (1, 2, 9, 40):
