@@ -320,7 +320,7 @@ class ValueEmitter(MemoryEmitter):
         if source in ("float32", "float64") and value_type(target).width <= 16:
             return self.narrowed(x, target)
         if is_float(source) and target in ("int32", "int64") and lanes_of(x) > 1 and self.isa.vector_bits == 512:
-            return self.whole(self.cast(x, source, "float32") if source == "float16" else x, target)
+            return self.saturated(self.cast(x, source, "float32") if source == "float16" else x, target)
         if is_float(source):
             kind = "llvm.fptosi.sat" if is_signed(target) else "llvm.fptoui.sat"
             return call_intrinsic(b, f"{kind}.{suffix(to)}.{suffix(x.type)}", to, [x])
@@ -333,7 +333,7 @@ class ValueEmitter(MemoryEmitter):
             return b.trunc(x, to)
         return b.sext(x, to) if is_signed(source) else b.zext(x, to)
 
-    def whole(self, x: ir.Value, target: str) -> ir.Value:
+    def saturated(self, x: ir.Value, target: str) -> ir.Value:
         """Floats as int32 or int64: the nearest one out of range, 0 for no number.
 
         LLVM's own conversion goes through the lanes one by one where vectors have 512 bits.
