@@ -29,7 +29,7 @@ help:
 	@echo "make gpu-test  the tests that use an emulated GPU, on the GPU that is here (some minutes)"
 	@echo "make conformance  the onnx package's own cases, as a user would run them (six minutes)"
 	@echo "make bench     the performance tables; make bench-kernels, make bench-models, make bench-more: against all peers"
-	@echo "make bench-tune  tuning: trials a second, a network's time over ten minutes of tuning; ARGS='--minutes 1'"
+	@echo "make bench-tune  tuning: trials a second, a network's time over ten minutes of tuning; ARGS='--minutes 1', '--only graph'"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    lays the code out as make lint wants it"
 	@echo "make docs      the documentation as a site, in site/"

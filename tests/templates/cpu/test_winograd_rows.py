@@ -21,6 +21,8 @@ from autosched.tir import PrimFunc, maximum
 from autosched.tir.evaluate import evaluate
 from tests.spread import spread
 
+from .test_winograd import error
+
 HOST = Target("cpu")
 CACHES = "-num-cores=2 -l1-bytes=32768 -l2-bytes=1048576 -l3-bytes=33554432"
 AVX2, AVX512 = (Target(f"llvm -mcpu={mcpu} {CACHES}") for mcpu in ("x86-64-v3", "x86-64-v4"))
@@ -64,19 +66,6 @@ def conv(case: Case, *, block: int = 8, epilogue: str = "relu") -> PrimFunc:
 
 def config(rows: int = 4, vectors: int = 2, chunk: int = 4) -> Config:
     return Config("winograd_rows", {"rows": rows, "vectors": vectors, "chunk": chunk})
-
-
-def error(func: PrimFunc, chosen: Config, target: Target = HOST, threads: int = 1) -> float:
-    """The largest error by the largest value, of a function in one configuration."""
-    applied = apply_config(func, chosen, target)
-    kernel = compile_func(applied.func, target, name="k").kernel
-    rng = np.random.default_rng(0)
-    natural = [rng.standard_normal(b.const_shape()).astype(b.dtype) for b in func.buffers]
-    arrays = [p.pack(a) if p is not None else a for p, a in zip(applied.packs, natural, strict=True)]
-    arrays[-1].fill(np.nan)
-    Module({"k": kernel}, native_object(), threads=threads)(*arrays)
-    (reference,) = evaluate(func, natural[:-1])
-    return float(np.abs(arrays[-1] - reference).max() / np.abs(reference).max())
 
 
 CASES = {
