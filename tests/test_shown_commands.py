@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import autosched
 from tests.cli.models import dense_file
 from tests.pages import PAGES, ROOT, blocks, commands
 from tests.rpc.parts import make_certificates
@@ -58,7 +59,10 @@ class Shell:
                 ["bash", "-c", self.with_ports(line)], cwd=self.folder, env=self.environment, capture_output=True,
                 text=True, timeout=240,
             )  # fmt: skip
-            assert done.returncode == 0, f"{line}: {done.stderr[-2000:]}"
+            if "--target cuda" in line and not autosched.cuda(0).exist:
+                assert done.returncode == 2 and "cuda:0 does not exist" in done.stderr, f"{line}: {done.stderr[-2000:]}"
+            else:
+                assert done.returncode == 0, f"{line}: {done.stderr[-2000:]}"
 
     def with_ports(self, line: str) -> str:
         for name, port in self.ports.items():
