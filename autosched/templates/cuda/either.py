@@ -24,10 +24,11 @@ def either(size: PrimExpr, one: PrimFunc, other: PrimFunc) -> PrimFunc:
     """
     two = E.const(2, size.dtype)
     more = E.sub(E.minimum(size, two), E.const(1, size.dtype))
-    body = seq(_times(E.sub(E.const(1, size.dtype), more), one.root.body), _times(more, other.root.body))
+    body = seq(repeated(E.sub(E.const(1, size.dtype), more), one.root.body), repeated(more, other.root.body))
     return other.with_body(make_root(body, (*one.root.alloc_buffers, *other.root.alloc_buffers)))
 
 
-def _times(count: PrimExpr, body: Stmt) -> Stmt:
+def repeated(count: PrimExpr, body: Stmt) -> Stmt:
+    """Launches that are made so many times, which may be 0."""
     start, notes = E.const(0, count.dtype), FrozenDict({LAUNCHED: True})
     return For(Var("once", count.dtype), start, count, LoopKind.SERIAL, body, annotations=notes)

@@ -30,6 +30,7 @@ from autosched.templates.cuda.query_attention import QueryAttention
 from autosched.templates.cuda.recurrence import is_recurrence, schedule_known, schedule_recurrence
 from autosched.templates.cuda.rows import RowReduction
 from autosched.templates.cuda.scan import Scan
+from autosched.templates.cuda.sort_sized import schedule_open_sort
 from autosched.templates.cuda.sum_parts import KNOB as SUM_PARTS
 from autosched.templates.cuda.tensor_attention import TensorAttention
 from autosched.templates.row_blocks import match_rows
@@ -62,8 +63,9 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
         raise ScheduleError("it repeats several nests, one row after the other")
     if (made := _open_attention(func, target)) is not None:
         return made
-    if (made := _open_scan(func, target)) is not None:
-        return made
+    for schedule_lines in (_open_scan, _open_sort):
+        if (made := schedule_lines(func, target)) is not None:
+            return made
     problems: list[str] = []
     for known, config in _choices(func, target):
         for schedule in (partial(_scheduled, known), _by_parts):
@@ -105,6 +107,14 @@ def _open_scan(func: PrimFunc, target: Target) -> Applied | None:
     with contextlib.suppress(ScheduleError, CodegenError, InvalidValueError):  # what is around it needs known sizes
         applied = template.apply(func, template.default(anchor, target), target)
         return _checked(func, applied.func, applied, target)
+    return None
+
+
+def _open_sort(func: PrimFunc, target: Target) -> Applied | None:
+    """Sorts along lines whose length comes with the call; None for any other function."""
+    with contextlib.suppress(ScheduleError, CodegenError, InvalidValueError):  # what is around it needs known sizes
+        if (applied := schedule_open_sort(func)) is not None:
+            return _checked(func, applied.func, applied, target)
     return None
 
 

@@ -20,22 +20,21 @@ from collections.abc import Callable, Mapping, Sequence
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.core_nests import load, one_of, others_are_elementwise, store, typed
+from autosched.templates.core_nests import load, others_are_elementwise, store, typed
 from autosched.templates.cuda.core_nests import Core
 from autosched.templates.cuda.nests import block, bound, copy_tile, share_tile
+from autosched.templates.cuda.sort_network import PLACE, PLACE_BYTES, SortNetwork
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, power_of_two_above
-from autosched.templates.nests import index, loop, unrolled
+from autosched.templates.nests import index, loop
 from autosched.templates.sort_form import find_sort, is_sorted_key
 from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import PrimExpr, as_int
+from autosched.tir.expr import PrimExpr
 from autosched.tir.stmt import IfThenElse, Stmt, seq
 from autosched.topi.sort import precedes
 
-PLACE = "int32"  # of positions along a line
-PLACE_BYTES = 4
 MOST_ELEMENTS = 1 << 30  # whose numbers fit 32 bits
 MERGE_THREADS = 256
 LEAST_THREADS = 128  # of a block: short lines share one
@@ -105,14 +104,14 @@ def default_knobs(sizes: Mapping[str, int], target: Target) -> dict[str, int]:
     return {"chunk": chunk, "along": along, "together": together}
 
 
-class Sorter:
+class Sorter(SortNetwork):
     """The statements that sort lines: `count` of `length` elements each."""
 
     def __init__(self, dtype: str, descending: bool, n_lines: int, length: int, count: int, config: Config):
-        self.dtype, self.descending, self.n_lines, self.length, self.count = dtype, descending, n_lines, length, count
-        self.chunk, self.along, self.together = (int(config[k]) for k in ("chunk", "along", "together"))
+        super().__init__(dtype, descending, along=int(config["along"]))
+        self.n_lines, self.length, self.count = n_lines, length, count
+        self.chunk, self.together = int(config["chunk"]), int(config["together"])
         self.parts = -(-length // self.chunk)
-        self.buffers: list[Buffer] = []
 
     def launches(self, key: Element, write: Write, down: bool = False) -> Stmt:
         """The launches. `down`: neighbouring elements in memory are those of neighbouring lines."""
@@ -133,13 +132,9 @@ class Sorter:
             parts, span, kept = -(-parts // 2), 2 * span, more
         return seq(*stmts)
 
-    def _own(self, name: str, dtype: str, *shape: int, scope: str = "local") -> Buffer:
-        self.buffers.append(one_of(name, dtype, *shape, scope=scope))
-        return self.buffers[-1]
-
     def _between(self, size: int) -> tuple[Buffer, Buffer]:
         """Keys and positions that one launch leaves to the next."""
-        return tuple(self._own(f"{n}_left", t, self.n_lines, size, scope="global")
+        return tuple(self.own(f"{n}_left", t, self.n_lines, size, scope="global")
                      for n, t in (("keys", self.dtype), ("places", PLACE)))  # type: ignore[return-value]  # fmt: skip
 
     # --- parts in shared memory -------------------------------------------------------------------------------------
@@ -152,7 +147,7 @@ class Sorter:
         columns = min(self.chunk, self.length)
         kept = min(columns, self.count) if kept is None else kept
         groups = -(-self.n_lines // self.together)
-        keys, places = (self._own(f"{n}_shared", t, self.together, columns, scope="shared")
+        keys, places = (self.own(f"{n}_shared", t, self.together, columns, scope="shared")
                         for n, t in (("key", self.dtype), ("place", PLACE)))  # fmt: skip
         whole = self.length % self.chunk == 0 or self.parts == 1
         phases = power_of_two_above(columns).bit_length() - 1
@@ -189,41 +184,6 @@ class Sorter:
 
         return bound(((BLOCK_X, groups * self.parts), (THREAD_Y, self.together), (THREAD_X, self.along)), of_block)
 
-    def order_pairs(
-        self, keys: Buffer, places: Buffer, bit: PrimExpr, mirrored: PrimExpr, there: PrimExpr, ty: Var, tx: Var
-    ) -> Stmt:
-        """Order the pairs whose positions differ in a bit, or, `mirrored`, in it and all bits below it."""
-        pairs = max(1, power_of_two_above(as_int(keys.shape[1])) // 2 // self.along)
-        key, place = self._pair_buffers(pairs)
-        one = E.bitwise("shift_left", index(1), bit)
-        mask = E.select(mirrored, E.sub(E.mul(one, index(2)), index(1)), one)
-
-        def at(pair: PrimExpr, side: PrimExpr) -> PrimExpr:
-            number = E.add(E.mul(pair, index(self.along)), tx)
-            above = E.bitwise("shift_left", E.bitwise("shift_right", number, bit), E.add(bit, index(1)))
-            low = E.add(above, E.bitwise("bitwise_and", number, E.sub(one, index(1))))
-            return E.bitwise("bitwise_xor", low, E.mul(side, mask))
-
-        def take(pair: Var, side: Var) -> Stmt:
-            inside = E.minimum(at(pair, side), E.sub(there, index(1)))
-            return seq(
-                store(key, load(keys, ty, inside), pair, side), store(place, load(places, ty, inside), pair, side)
-            )
-
-        def swap(pair: Var) -> Stmt:
-            high_place, low_place = load(place, pair, 1), load(place, pair, 0)
-            is_earlier = E.compare(E.LT, high_place, low_place)
-            is_less = precedes(load(key, pair, 1), load(key, pair, 0), self.descending, is_earlier)
-            is_there = E.compare(E.LT, at(pair, index(1)), there)
-            return IfThenElse(E.all_of(is_there, is_less), unrolled("side", (2,), lambda side: seq(
-                store(keys, load(key, pair, E.sub(index(1), side)), ty, at(pair, side)),
-                store(places, load(place, pair, E.sub(index(1), side)), ty, at(pair, side)))))  # fmt: skip
-
-        return seq(unrolled("pair side", (pairs, 2), take), unrolled("pair", (pairs,), swap))
-
-    def _pair_buffers(self, pairs: int) -> tuple[Buffer, Buffer]:
-        return self._own("key", self.dtype, pairs, 2), self._own("place", PLACE, pairs, 2)
-
     # --- merging ----------------------------------------------------------------------------------------------------
 
     def merge(
@@ -233,7 +193,7 @@ class Sorter:
         keys, places = source
         total = self.n_lines * parts * kept
         threads = min(MERGE_THREADS, total)
-        before = self._own("before", PLACE, 1)
+        before = self.own("before", PLACE, 1)
         steps = kept.bit_length()
 
         def there(part: PrimExpr) -> PrimExpr:
