@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from autosched import te
 from autosched.te import Tensor
 from autosched.tir.checked_index import position
 from autosched.tir.expr import PrimExpr
@@ -44,3 +45,24 @@ def gather_nd(x: Tensor, indices: Tensor, mode: str = "raise") -> Tensor:
         return x(*vector, *i[outer:])
 
     return _compute((*indices.shape[:-1], *x.shape[depth:]), compute, "T_gather_nd")
+
+
+def checked(indices: Tensor, size: int | PrimExpr, what: str) -> Tensor:
+    """Positions along a dimension of `size` as int64; those outside of [0, size) are reported under the name `what`."""
+    return _compute(indices.shape, lambda *i: position(indices(*i), size, what, "positive"), "T_checked")
+
+
+def weighted_rows(data: Tensor, rows: Tensor, weights: Tensor, joined: str = "sum") -> Tensor:
+    """[..., n]: the rows of data [m, n] at the positions `rows` [..., k], times `weights` [..., k], joined over k.
+
+    joined  "sum" or "max"
+    """
+    count, lead = open_shape(data)[0], rows.ndim - 1
+    k = te.reduce_axis((0, open_shape(rows)[lead]), "k")
+
+    def compute(*i: PrimExpr) -> PrimExpr:
+        chosen = position(rows(*i[:lead], k), count, "rows of a weighted sum", "positive")
+        term = data(chosen, i[lead]) * weights(*i[:lead], k)
+        return te.sum(term, axis=k) if joined == "sum" else te.max(term, axis=k)
+
+    return _compute((*rows.shape[:lead], data.shape[1]), compute, "T_weighted_rows")

@@ -71,3 +71,52 @@ def test_long_and_narrow_ones_are_a_librarys() -> None:
         assert isinstance(built, LateModel) and [call.op_name for call in built.calls] == ["DFT"]
         found = built(x).numpy()
         np.testing.assert_allclose(found, expected(x, None, 0), atol=1e-4 * 3000 if x.dtype == "f4" else 0.05)
+
+
+def frames_model(
+    x: np.ndarray, size: int | str, step: int, window: np.ndarray | None, length: int | None, **attrs: Any
+) -> Any:
+    weights = {"step": np.array(step, "i8")}
+    weights |= {} if window is None else {"window": window}
+    weights |= {} if length is None else {"length": np.array(length, "i8")}
+    names = ["x", "step", "" if window is None else "window", "" if length is None else "length"]
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    graph = helper.make_graph(
+        [helper.make_node("STFT", names, ["y"], **attrs)],
+        "g",
+        [helper.make_tensor_value_info("x", kind, (x.shape[0], size, x.shape[2]))],
+        [helper.make_tensor_value_info("y", TensorProto.UNDEFINED, None)],
+        [numpy_helper.from_array(w, n) for n, w in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def expected_frames(x: np.ndarray, step: int, window: np.ndarray | None, length: int, onesided: int) -> np.ndarray:
+    z = x[..., 0].astype("f8") + (1j * x[..., 1] if x.shape[-1] == 2 else 0)
+    frames = np.lib.stride_tricks.sliding_window_view(z, length, axis=1)[:, ::step]
+    found = np.fft.fft(frames * (1 if window is None else window.astype("f8")))
+    found = found[..., : length // 2 + 1] if onesided else found
+    return np.stack([found.real, found.imag], -1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "parts, step, windowed, length, onesided",
+    [(1, 7, True, 32, 1), (1, 1, False, 5, 0), (2, 16, True, 16, 0), (1, 40, True, 128, 1), (1, 9, False, 200, 1)],
+)
+def test_frames(parts: int, step: int, windowed: bool, length: int, onesided: int, dtype: str) -> None:
+    x = RNG.standard_normal((2, 200, parts)).astype(dtype)
+    window = np.hanning(length).astype(dtype) if windowed else None
+    want = expected_frames(x, step, window, length, onesided)
+    for size in (200, "samples"):
+        proto = frames_model(x, size, step, window, None if windowed else length, onesided=onesided)
+        built = autosched.build(proto, target="cpu", threads=1)
+        found = built(x).numpy()
+        assert found.dtype == dtype and found.shape == want.shape
+        np.testing.assert_allclose(found, want, atol=(2e-6 if dtype == "float32" else 1e-14) * np.abs(want).max())
+
+
+def test_frames_of_signals_that_are_too_short_or_complex_are_a_librarys() -> None:
+    x = RNG.standard_normal((1, 64, 1)).astype("f4")
+    built = autosched.build(frames_model(x, 64, 8, None, 3000), target="cpu", threads=1)
+    assert isinstance(built, LateModel) and [call.op_name for call in built.calls] == ["STFT"]

@@ -28,7 +28,6 @@ LIBRARY: dict[str, Function] = {}
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview")
 KERNELS_ONLY = frozenset(("Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "Softmax", "ConvInteger"))
 TEXT = 8  # TensorProto.STRING
-POSITIONS = {"RoiAlign": (2, 0)}  # whose reference wraps large ones around: input of them -> input, along dimension 0
 NUMBERS = ("float16", "float32", "float64")
 
 
@@ -174,7 +173,6 @@ def run_library(call: LibraryCall, inputs: Sequence[object]) -> tuple[object, ..
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             if own is None:
-                _check_positions(call, dict(zip(call.inputs, inputs, strict=True)))
                 results = call.reference.run(None, dict(zip(call.inputs, inputs, strict=True)))
             else:
                 values = dict(zip(call.inputs, inputs, strict=True))
@@ -186,17 +184,6 @@ def run_library(call: LibraryCall, inputs: Sequence[object]) -> tuple[object, ..
         where = f"node '{call.name}'"
         raise WrongInputError(f"{call.op_name}: {type(error).__name__}: {first_line(error)}", where=where) from error
     return tuple(map(_plain, results))
-
-
-def _check_positions(call: LibraryCall, values: Mapping[str, Any]) -> None:
-    """Raise WrongInputError where a position is out of range."""
-    if call.op_name not in POSITIONS:
-        return
-    positions, data = (values[call.node.input[i]] for i in POSITIONS[call.op_name])
-    for i in np.ravel(positions):
-        if not 0 <= i < len(data):
-            where = f"node '{call.name}'"
-            raise WrongInputError(f"{call.op_name}: index {i} is out of range [0, {len(data)})", where=where)
 
 
 def _plain(value: object) -> object:

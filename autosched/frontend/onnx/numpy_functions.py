@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from autosched.errors import WrongInputError
@@ -242,3 +244,58 @@ def _corners(boxes: Array, is_centre: int) -> tuple[Array, Array, Array, Array]:
         return y - h / 2, x - w / 2, y + h / 2, x + w / 2
     a, b, c, d = boxes.T
     return np.minimum(a, c), np.minimum(b, d), np.maximum(a, c), np.maximum(b, d)
+
+
+@library("RoiAlign")
+def roi_align(call: LibraryCall, x: Array, boxes: Array, images: Array) -> Array:
+    """[R, C, high, wide]: parts of images sampled to one size; how many samples may follow from a box's size."""
+    given, real = call.attributes, "float64" if x.dtype == np.float64 else "float32"
+    high, wide = given.get("output_height", 1), given.get("output_width", 1)
+    default = "half_pixel" if call.opset >= 16 else "output_half_pixel"
+    from_corners = given.get("coordinate_transformation_mode", default) == "half_pixel"
+    corners = boxes.astype(real) * float(given.get("spatial_scale", 1.0)) - (0.5 if from_corners else 0.0)
+    for image in images[(images < 0) | (images >= len(x))]:
+        raise WrongInputError(f"index {image} is out of range [0, {len(x)}) of images", where=f"node '{call.name}'")
+    result = np.zeros((len(boxes), x.shape[1], high, wide), x.dtype)
+    for (x1, y1, x2, y2), image, part in zip(corners, images, result, strict=True):
+        extents = (y2 - y1, x2 - x1) if from_corners else (max(y2 - y1, 1.0), max(x2 - x1, 1.0))
+        asked = given.get("sampling_ratio", 0)
+        counts = [asked or math.ceil(extent / n) for extent, n in zip(extents, (high, wide))]
+        if min(counts) < 1:
+            continue
+        rows = _samples(y1, extents[0], high, counts[0], x.shape[2])
+        columns = _samples(x1, extents[1], wide, counts[1], x.shape[3])
+        found = x[image].astype(real)
+        if given.get("mode", "avg") == "avg":
+            (first, down), (left, across) = (_window(*axis, parts) for axis, parts in ((rows, high), (columns, wide)))
+            seen = found[:, first : first + down.shape[1], left : left + across.shape[1]]
+            part[...] = down @ seen @ across.T / (counts[0] * counts[1])
+        else:
+            terms = [
+                found[:, r[:, None], c] * (a[:, None] * b)
+                for r, a in zip(rows[0], rows[1])
+                for c, b in zip(columns[0], columns[1])
+            ]
+            most = np.maximum.reduce(terms).reshape(-1, high, counts[0], wide, counts[1])
+            part[...] = most.max(axis=(2, 4))
+    return result
+
+
+def _samples(start: float, extent: float, parts: int, count: int, size: int) -> tuple[Array, Array]:
+    """The two pixels beside each sample along an axis, [2, parts * count], and their weights: 0 far outside."""
+    step, (part, inside) = extent / parts, np.divmod(np.arange(parts * count), count)
+    at = (start + part * step + (inside + 0.5) * step / count).astype(np.asarray(start).dtype)
+    counts = (at >= -1) & (at <= size)
+    at = np.clip(at, 0, size - 1)
+    low = np.floor(at).astype(np.int64)
+    share = at - low
+    return np.stack([low, np.minimum(low + 1, size - 1)]), np.stack([1 - share, share]) * counts
+
+
+def _window(places: Array, weights: Array, parts: int) -> tuple[int, Array]:
+    """(the first pixel, [parts, pixels]): what each pixel that samples touch adds to each part."""
+    first, count = int(places.min()), places.shape[1] // parts
+    table = np.zeros((parts, int(places.max()) - first + 1), weights.dtype)
+    owner = np.broadcast_to(np.arange(places.shape[1]) // count, places.shape)
+    np.add.at(table, (owner, places - first), weights)
+    return first, table

@@ -39,6 +39,7 @@ from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int, floordiv,
 from autosched.tir.schedule import LoopRV, Schedule
 from autosched.tir.simplify import Analyzer
 
+MOST_COLUMNS = 32  # of a window: its transforms are written out, and those of 128 columns are too deep an expression
 COLUMNS, INPUTS, PRODUCTS, REST = "row_columns", "row_inputs", "row_products", "row_products_rest"
 
 
@@ -136,7 +137,7 @@ def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Ch
     if min(row_stride, stride, dilation) < 1 or not all(is_sum(index, terms) for index, terms in wanted):
         return None
     shapes = c.block.writes[0].buffer.const_shape(), weight.buffer.const_shape()
-    if 0 in shapes[0] or shapes[1][1:] != extents(loops) or shapes[1][3] <= stride:
+    if 0 in shapes[0] or shapes[1][1:] != extents(loops) or not stride < shapes[1][3] <= MOST_COLUMNS:
         return None
     conv = Convolution(data.buffer, chain.before[0] if chain.before else None, weight.buffer, c.block, stride)
     return RowConv(conv, chain, row_stride, stride, dilation)

@@ -231,15 +231,16 @@ def test_index_vectors_of_batches():
         autosched.build(onnx_model(node, [("x", "float32", [2, 7, 3]), ("i", "int64", [2, 4, 1])]))
 
 
+@pytest.mark.parametrize("samples", [0, 2], ids=["by NumPy", "by kernels"])
 @pytest.mark.parametrize("bad", [1, -1, 2**62, -(2**63)])
-def test_images_of_regions_are_in_range(bad):
+def test_images_of_regions_are_in_range(bad, samples):
     onnx = pytest.importorskip("onnx")
-    node = onnx.helper.make_node("RoiAlign", ["x", "r", "i"], ["y"], "regions")
+    node = onnx.helper.make_node("RoiAlign", ["x", "r", "i"], ["y"], "regions", sampling_ratio=samples)
     model = onnx_model(node, [("x", "float32", [1, 1, 4, 6]), ("r", "float32", [1, 4]), ("i", "int64", [1])])
     executable = autosched.build(model, threads=1)
     x, regions = np.ones((1, 1, 4, 6), "float32"), np.array([[0, 0, 2, 2]], "float32")
     assert executable(x, regions, np.array([0])).numpy().item() == 1
-    with pytest.raises(WrongInputError, match=rf"index {bad} is out of range \[0, 1\) .*regions"):
+    with pytest.raises((WrongInputError, IndexError), match=rf"index {bad} is out of range \[0, 1\) .*regions"):
         executable(x, regions, np.array([bad]))
 
 

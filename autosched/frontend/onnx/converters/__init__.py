@@ -22,6 +22,7 @@ from autosched.frontend.onnx.converters import (
     recurrent,
     reduce,
     resize,
+    roi_align,
     scatter,
     sequence,
     shape,
@@ -50,7 +51,7 @@ __all__ = [
         "quantize",
         "recurrent",
     ),
-    *("reduce", "resize", "scatter", "sequence", "shape", "sort", "trees"),
+    *("reduce", "resize", "roi_align", "scatter", "sequence", "shape", "sort", "trees"),
     "supported_operators",
 ]
 

@@ -1,9 +1,11 @@
-"""Discrete Fourier transforms as products with a constant matrix."""
+"""Discrete Fourier transforms, of whole signals and of their frames, as products with a constant matrix."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from autosched.frontend.fourier import MOST_ELEMENTS, dft_matrix
-from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.node import Node, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
@@ -34,3 +36,33 @@ def dft(node: Node) -> Expr:
     made = node.emit(op.reshape(node.emit(op.matmul(flat, matrix)), ShapeExpr((*lead, wanted, 2))))
     back = [order.index(d) for d in range(last + 1)]
     return made if back == [*range(last + 1)] else op.permute_dims(made, axes=back)
+
+
+@converter("STFT")
+def stft(node: Node) -> Expr:
+    """Transforms of frames of signals [B, L, 1 or 2], each times a window: [B, frames, frequencies, 2].
+
+    A convolution over the signal, whose stride is the distance of frames, and whose weights are the matrix of the
+    transform times the window.
+    """
+    batch, size, parts = node.info(0).dims
+    dtype, onesided = node.info(0).dtype, bool(node.attr("onesided", 1))
+    if dtype not in ("float32", "float64") or not isinstance(parts, int) or (onesided and parts == 2):
+        raise node.no_kernel(f"of {dtype} {[batch, size, parts]}")
+    step, window = node.integers(1)[0], node.array(2) if node.has(2) else None
+    length = node.integers(3)[0] if node.has(3) else size if window is None else window.size
+    if not isinstance(length, int) or (window is not None and window.shape != (length,)):
+        raise node.no_kernel(f"frames of {length} values and a window of {None if window is None else window.shape}")
+    wanted = length // 2 + 1 if onesided else length
+    if step < 1 or not 0 < length <= MOST_ELEMENTS or length * parts * wanted * 2 > MOST_ELEMENTS:
+        raise node.no_kernel(f"frames of {length} values, {step} apart")
+    if isinstance(size, int) and size < length:
+        raise node.no_kernel(f"a signal of {size} values, shorter than a frame of {length}")
+    matrix = dft_matrix(length, length, wanted, inverse=False)[:, :parts].reshape(length, parts, wanted * 2)
+    if window is not None:
+        matrix = matrix * window.astype("float64")[:, None, None]
+    weights = Constant(np.ascontiguousarray(matrix.transpose(2, 1, 0)).astype(dtype))
+    signal = node.emit(op.permute_dims(node.input(0), axes=(0, 2, 1)))
+    made = node.emit(op.permute_dims(node.emit(op.nn.conv1d(signal, weights, strides=step)), axes=(0, 2, 1)))
+    frames = info_of(made).dims[1]
+    return op.reshape(made, ShapeExpr((batch, frames, wanted, 2)))
