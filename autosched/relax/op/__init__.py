@@ -53,7 +53,7 @@ from autosched.relax.op.numbers import (
 )  # fmt: skip
 from autosched.relax.op.reduce import argmax, argmin, max, mean, min, prod, std, sum, variance
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample, define_op, definition_of, get_op, remake, sample
-from autosched.relax.op.scatter import scatter_elements, scatter_nd
+from autosched.relax.op.scatter import scatter_elements, scatter_nd, write_at
 from autosched.relax.op.sort import argsort, cumprod, cumsum, sort, topk
 from autosched.relax.op.trees import feature_bits, most_nodes, tree_levels
 from autosched.relax.op.unary import acos, acosh, asin, asinh, atan, atanh, cosh, sinh, tan

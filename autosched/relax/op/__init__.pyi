@@ -108,6 +108,7 @@ from autosched.relax.op.registry import remake as remake
 from autosched.relax.op.registry import sample as sample
 from autosched.relax.op.scatter import scatter_elements as scatter_elements
 from autosched.relax.op.scatter import scatter_nd as scatter_nd
+from autosched.relax.op.scatter import write_at as write_at
 from autosched.relax.op.sort import argsort as argsort
 from autosched.relax.op.sort import cumprod as cumprod
 from autosched.relax.op.sort import cumsum as cumsum

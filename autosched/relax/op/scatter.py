@@ -11,9 +11,9 @@ from autosched import te
 from autosched.errors import InvalidValueError, ShapeError
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.indexing import along_axis, check_mode, positions_type, refuse_constants, resolve
-from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.registry import Limit, define_op, sample
 from autosched.relax.op.types import axis_index, common_dtype, tensor
-from autosched.relax.struct_info import Dim, StructInfo, TensorStructInfo, same_dims
+from autosched.relax.struct_info import Dim, StructInfo, TensorStructInfo, same_dims, to_dim
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
@@ -220,4 +220,65 @@ scatter_nd = define_op(
     samples=[sample((4, 5), ((3, 2), "int64"), (3,)), sample((5, 2), ((2, 3, 1), "int64"), (2, 3, 2), low=0, high=5),
         sample((3, 4), ((6, 2), "int64"), (6,), reduction="add", mode="clip", low=0, high=4),
         sample((4, 3), ((6, 1), "int64"), (6, 3), reduction="max", mode="clip", low=0, high=4)],
+)  # fmt: skip
+
+
+# --- side by side --------------------------------------------------------------------------------------------------
+
+
+def _write_type(data: StructInfo, updates: StructInfo, starts: StructInfo, axis: int, mode: str) -> TensorStructInfo:
+    t, u, s = tensor(data), tensor(updates), positions_type(starts)
+    a = axis_index(axis, t.ndim)
+    check_mode(mode)
+    if a == 0 or t.ndim != u.ndim or not same_dims((*t.dims[:a], *t.dims[a + 1 :]), (*u.dims[:a], *u.dims[a + 1 :])):
+        raise ShapeError(f"values of shape {u.dims} along axis {axis} of data of shape {t.dims}")
+    if not same_dims(s.dims, t.dims[:1]):
+        raise ShapeError(f"starts of shape {s.dims} for data of shape {t.dims}")
+    size, count = t.dims[a], u.dims[a]
+    if isinstance(size, int) and isinstance(count, int) and count > size:
+        raise ShapeError(f"{count} values for {size} places")
+    common_dtype(t, u)
+    return t
+
+
+def _write_limits(data: StructInfo, updates: StructInfo, starts: StructInfo, axis: int, mode: str) -> list[Limit]:
+    """No more values than places."""
+    a = axis_index(axis, tensor(data).ndim)
+    return [(to_dim(tensor(data).dims[a]) - to_dim(tensor(updates).dims[a]), 0, None)]
+
+
+def _write_compute(data: Tensor, updates: Tensor, starts: Tensor, axis: int, mode: str) -> Tensor:
+    a = axis % data.ndim
+    size, count = open_shape(data)[a], open_shape(updates)[a]
+    if count == 0:
+        return _compute(data.shape, lambda *i: data(*i), "T_write")
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        at = E.cast("int64", i[a])
+        if mode == "wrap":
+            step = E.floormod(at - E.cast("int64", starts(i[0])), E.to_expr(size, "int64"))
+        else:
+            step = at - position(starts(i[0]), size - count + 1, f"write along axis {a}", mode)
+        inside = te.all(step >= 0, step < count)
+        near = E.maximum(E.minimum(step, E.to_expr(count - 1, "int64")), E.const(0, "int64"))
+        return E.if_then_else(inside, updates(*(near if d == a else v for d, v in enumerate(i))), data(*i))
+
+    return _compute(data.shape, element, "T_write")
+
+
+def _write_reference(data: Array, updates: Array, starts: Array, axis: int, mode: str) -> Array:
+    out, size, count = data.copy(), data.shape[axis], updates.shape[axis]
+    firsts = starts if mode == "wrap" else resolve(starts, size - count + 1, mode)
+    for entry, values, first in zip(out, updates, firsts, strict=True):
+        places = (first + np.arange(count)) % size
+        np.moveaxis(entry, axis % data.ndim - 1, 0)[places] = np.moveaxis(values, axis % data.ndim - 1, 0)
+    return out
+
+
+write_at = define_op(
+    "write_at", inputs=("data", "updates", "starts"), attributes={"axis": 1, "mode": "positive"},
+    infer_type=_write_type, limits=_write_limits, compute=_write_compute, reference=_write_reference,
+    samples=[sample((2, 5, 3), (2, 2, 3), ((2,), "int64"), low=0, high=4),
+        sample((3, 2, 5), (3, 2, 3), ((3,), "int64"), axis=-1, mode="wrap", low=-9, high=9),
+        sample((2, 6, 2, 4), (2, 1, 2, 4), ((2,), "int32"), mode="clip", low=-9, high=9)],
 )  # fmt: skip

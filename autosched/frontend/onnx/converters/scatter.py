@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.size_arithmetic import is_same
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 
@@ -27,6 +30,50 @@ def scatter_nd(node: Node) -> Expr:
     if node.is_empty(1) or node.is_empty(2):
         return data
     return op.scatter_nd(data, indices, updates, reduction=REDUCTIONS[node.attr("reduction", "none")])
+
+
+@converter("MaxUnpool")
+def max_unpool(node: Node) -> Expr:
+    """Elements put at their numbers in the flattened image that was pooled; zero elsewhere, and behind it."""
+    shape, kernel = node.shape(0), list(node.attr("kernel_shape"))
+    rank = len(shape) - 2
+    strides, pads = node.attr("strides", [1] * rank), node.attr("pads", [0] * 2 * rank)
+    if len(kernel) != rank or len(strides) != rank or len(pads) != 2 * rank or node.shape(1) != shape:
+        raise node.fail(f"a window of {kernel} over {list(shape)}, places {list(node.shape(1))}")
+    both = [before + after for before, after in zip(pads[:rank], pads[rank:], strict=True)]
+    pooled = [*shape[:2], *((n - 1) * s - p + k for n, s, p, k in zip(shape[2:], strides, both, kernel, strict=True))]
+    wanted = [*node.integers(2)] if node.has(2) else pooled
+    if min(pooled) < 0 or len(wanted) != rank + 2 or any(n > m for n, m in zip(pooled, wanted, strict=True)):
+        raise node.fail(f"an output of {wanted}, where {list(shape)} were pooled from {pooled}")
+    flat = node.emit(op.zeros(ShapeExpr((math.prod(pooled),)), node.info(0).dtype))
+    if 0 not in shape:
+        places, values = (node.emit(op.reshape(node.input(i), ShapeExpr((math.prod(shape),)))) for i in (1, 0))
+        flat = node.emit(op.scatter_elements(flat, places, values, axis=0, mode="positive"))
+    result = op.reshape(flat, ShapeExpr(tuple(pooled)))
+    if wanted == pooled:
+        return result
+    behind = [(0, m - n) for n, m in zip(pooled, wanted, strict=True)]
+    return op.nn.pad(node.emit(result), pad_width=tuple(w for pair in behind for w in pair))
+
+
+@converter("TensorScatter")
+def tensor_scatter(node: Node) -> Expr:
+    """A cache [batch, ..., length, ...] whose elements from a batch entry's index on are those of an update."""
+    mode, dims, new = node.attr("mode", "linear"), node.info(0).dims, node.info(1).dims
+    axis = node.axis(node.attr("axis", -2))
+    if mode not in ("linear", "circular") or axis == 0:
+        raise node.fail(f"mode '{mode}' along axis {axis}")
+    length, count = dims[axis], new[axis]
+    others = [pair for d, pair in enumerate(zip(dims, new, strict=True)) if d != axis]
+    if not all(is_same(*pair) for pair in others) or (
+        isinstance(length, int) and isinstance(count, int) and count > length
+    ):
+        raise node.fail(f"an update of {list(new)} for a cache of {list(dims)}")
+    if 0 in new:
+        return node.input(0)
+    starts = node.input(2) if node.has(2) else node.emit(op.zeros(ShapeExpr(tuple(dims[:1])), "int64"))
+    how = "wrap" if mode == "circular" else "positive"
+    return op.write_at(node.input(0), node.input(1), starts, axis=axis, mode=how)
 
 
 @converter("OneHot")
