@@ -190,7 +190,11 @@ class _Form:
             return None
         own = default_config(self.block(most), target)
         config = default_config(self.block(min(TALL_BLOCK, most)), target)
-        if not own.knobs.keys() >= {"rows", "chunk"} or own.get("tiles", False) or config.template != own.template:
+        if (
+            not own.knobs.keys() >= {"rows", "chunk", "order"}
+            or own.get("tiles", False)
+            or config.template != own.template
+        ):
             return None
         tiles = 1 << max(most // int(config["rows"]), 1).bit_length() - 1
         return Config(config.template, {**config.knobs, "chunk": tiles if config["order"] == "nm" else 1})

@@ -52,11 +52,18 @@ def is_window(block: Block) -> bool:
 
 
 def reads_along(block: Block) -> bool:
-    """Whether the last spatial axis runs along the last dimension of something that is read."""
+    """Whether the last spatial axis runs along the last dimension of something that is read in each step.
+
+    The maximum of a row, which its sum of exponentials reads in all steps, is no such thing.
+    """
     if not isinstance(block.body, BufferStore):
         return False
-    last, own = spatial(block)[-1].var, block.body.buffer
-    return any(last in free_vars(x.indices[-1]) for x in loads(block.body.value) if x.indices and x.buffer is not own)
+    last, own, steps = spatial(block)[-1].var, block.body.buffer, {iv.var for iv in reduced(block)}
+    return any(
+        last in free_vars(x.indices[-1]) and any(steps & free_vars(i) for i in x.indices)
+        for x in loads(block.body.value)
+        if x.indices and x.buffer is not own
+    )
 
 
 def sums_rows(block: Block) -> bool:

@@ -91,7 +91,12 @@ def schedule_sort(func: PrimFunc, target: Target) -> Applied | None:
     if form is None or not others_are_elementwise(func, [form.ranks, form.order]):
         return None
     core = OpenCore(func, [form.ranks.name_hint, form.order.name_hint], target)
-    applied = _applied(core, form, OPEN_DIGIT_BITS, int(const_int(form.count) is not None))
+    count = const_int(form.count)
+    if count is None or form.lines.axis < len(form.lines.shape) - 1:
+        applied = _applied(core, form, OPEN_DIGIT_BITS, int(count is not None))
+    else:
+        bits = next((bits for most, bits in DIGIT_BITS if 8 * count <= most), OPEN_DIGIT_BITS)
+        applied = _applied(core, form, min(bits, OPEN_DIGIT_BITS), 2)
     return sized(func, applied.func, applied.trace)
 
 
@@ -176,15 +181,14 @@ class _Sorter:
         self.own = one_of("word", self.words.dtype, 1)
         self.side, self.kept, self.sum, self.found, self.last = (
             one_of(n, self.place_type, 1) for n in ("side", "kept", "sum", "found", "last_digit"))  # fmt: skip
-        self.chunk = _chunk(form.lines.length, form.count) if isinstance(form, SortForm) else 0
-        self.n_chunks = form.lines.length // self.chunk if isinstance(form, SortForm) and self.chunk else 0
+        self.chunks = (
+            tuple(n for n in (_chunk(form.lines.length, form.count),) if n) if isinstance(form, SortForm) else CHUNKS
+        )
         self.n_lanes = LANES[self.words.dtype]
-        vectors = max(1, -(-self.n_chunks // self.n_lanes))
-        self.least = one_of("least", self.words.dtype, vectors * self.n_lanes, scope="global")
         self.lane_least = one_of("lane_least", self.words.dtype, self.n_lanes)
         self.lane_count = one_of("lane_count", self.place_type, self.n_lanes)
         self.bound = one_of("bound", self.words.dtype, 1)
-        self.buffers = [self.least, self.lane_least, self.lane_count, self.bound]
+        self.buffers = [self.lane_least, self.lane_count, self.bound]
         self.buffers += [self.word, self.place, self.counts, self.own, self.side, self.kept, self.sum, self.found,
                         self.last]  # fmt: skip
 
@@ -193,7 +197,7 @@ class _Sorter:
 
         def of_line(line: Var) -> Stmt:
             return seq(
-                (self.taken, self.selected, self.bounded)[self.selects](line, element),
+                (self.taken, self.selected, self.within_bound)[self.selects](line, element),
                 store(self.side, index(0), 0),
                 *map(self.distributed, range(len(self.shifts))),
                 loop("rank", self.count, lambda rank: write(line, rank, load(self.place, load(self.side, 0), rank))),
@@ -245,27 +249,50 @@ class _Sorter:
             self.cleared(), loop("i", self.length, take),
         )  # fmt: skip
 
-    def bounded(self, line: Var, element: Element) -> Stmt:
-        """The words up to a bound that `count` of them are known not to exceed."""
-        assert self.chunk, "the space has no such choice where chunks are too few"
+    def n_chunks(self, chunk: int) -> PrimExpr:
+        """How many chunks of so many words a line has; what is left is no chunk."""
+        return E.floordiv(self.length, E.const(chunk, self.place_type))
+
+    def rounded(self, n: PrimExpr) -> PrimExpr:
+        """So many as whole vectors."""
+        return E.mul(self.n_vectors(n), E.const(self.n_lanes, n.dtype))
+
+    def n_vectors(self, n: PrimExpr) -> PrimExpr:
+        return E.floordiv(E.add(n, E.const(self.n_lanes - 1, n.dtype)), E.const(self.n_lanes, n.dtype))
+
+    def within_bound(self, line: Var, element: Element) -> Stmt:
+        """The words up to a bound, from the largest chunks of which the line has enough; see `selected` for none."""
+        assert self.chunks, "the space has no such choice where chunks are too few"
+        if const_int(self.length) is not None:
+            return self.bounded(self.chunks[0], line, element)
+        found = self.selected(line, element)
+        for chunk in reversed(self.chunks):
+            enough = E.compare(E.GE, self.n_chunks(chunk), E.mul(E.const(2, self.place_type), self.count))
+            found = IfThenElse(enough, self.bounded(chunk, line, element), found)
+        return found
+
+    def bounded(self, size: int, line: Var, element: Element) -> Stmt:
+        """The words up to a bound that `count` of them are known not to exceed, by chunks of `size` words."""
         ones, lanes = E.const((1 << self.words.high) - 1, self.words.dtype), self.n_lanes
+        n_chunks, n_vectors = self.n_chunks(size), self.n_vectors(self.n_chunks(size))
+        least = (index(1),)  # the other side of `words` has the least word of each chunk until digits are distributed
 
         def word(i: PrimExpr) -> PrimExpr:
             return self.words.of(element(line, i))
 
         def least_of(chunk: Var) -> Stmt:
             def step(v: Var, lane: Var) -> Stmt:
-                at = E.add(E.add(E.mul(chunk, index(self.chunk)), E.mul(v, index(lanes))), lane)
+                at = E.add(E.add(E.mul(chunk, index(size)), E.mul(v, index(lanes))), lane)
                 return store(self.lane_least, _less(word(at), load(self.lane_least, lane)), lane)
 
             return seq(
                 loop("lane", lanes, lambda lane: store(self.lane_least, ones, lane), LoopKind.VECTORIZED),
-                loop("v", self.chunk // lanes,
+                loop("v", size // lanes,
                      lambda v: loop("lane", lanes, lambda lane: step(v, lane), LoopKind.VECTORIZED)),
                 store(self.own, ones, 0),
                 loop("lane", lanes, lambda lane: store(
                     self.own, _less(load(self.lane_least, lane), load(self.own, 0)), 0)),
-                store(self.least, load(self.own, 0), chunk),
+                store(self.word, load(self.own, 0), *least, chunk),
             )  # fmt: skip
 
         def find(step: Var) -> Stmt:
@@ -276,13 +303,13 @@ class _Sorter:
 
             def count(v: Var, lane: Var) -> Stmt:
                 at = E.add(E.mul(v, index(lanes)), lane)
-                is_within = E.compare(E.LE, load(self.least, at), load(self.own, 0))
+                is_within = E.compare(E.LE, load(self.word, *least, at), load(self.own, 0))
                 return _add(self.lane_count, E.select(is_within, index(1), index(0)), lane)
 
             return seq(
                 store(self.own, most, 0), store(self.sum, index(0), 0),
                 loop("lane", lanes, lambda lane: store(self.lane_count, index(0), lane), LoopKind.VECTORIZED),
-                loop("v", -(-self.n_chunks // lanes),
+                loop("v", n_vectors,
                      lambda v: loop("lane", lanes, lambda lane: count(v, lane), LoopKind.VECTORIZED)),
                 loop("lane", lanes, lambda lane: _add(self.sum, load(self.lane_count, lane), 0)),
                 IfThenElse(E.compare(E.LT, load(self.sum, 0), self.count), _add(self.bound, bit, 0)),
@@ -296,24 +323,24 @@ class _Sorter:
                     _add(self.kept, index(1), 0))))  # fmt: skip
 
         def take_chunk(chunk: Var) -> Stmt:
-            first = E.mul(chunk, index(self.chunk))
+            first = E.mul(chunk, index(size))
             return IfThenElse(
-                E.compare(E.LE, load(self.least, chunk), load(self.bound, 0)),
-                loop("i", self.chunk, lambda i: take(E.add(first, i))),
+                E.compare(E.LE, load(self.word, *least, chunk), load(self.bound, 0)),
+                loop("i", size, lambda i: take(E.add(first, i))),
             )
 
-        whole = self.n_chunks * self.chunk
-        rest = (const_int(self.length) or 0) - whole
+        whole = E.mul(n_chunks, E.const(size, n_chunks.dtype))
+        rest = E.sub(self.length, whole)
         stmts = [
-            loop("chunk", self.least.const_shape()[0], lambda chunk: store(self.least, ones, chunk)),
-            loop("chunk", self.n_chunks, least_of),
+            loop("chunk", self.rounded(n_chunks), lambda chunk: store(self.word, ones, *least, chunk)),
+            loop("chunk", n_chunks, least_of),
             store(self.bound, E.const(0, self.words.dtype), 0),
             loop("step", self.words.high, find),
             self.cleared(), store(self.kept, index(0), 0),
-            loop("chunk", self.n_chunks, take_chunk),
+            loop("chunk", n_chunks, take_chunk),
         ]  # fmt: skip
-        if rest:
-            stmts.append(loop("i", rest, lambda i: take(E.add(index(whole), i))))
+        if const_int(rest) != 0:
+            stmts.append(loop("i", rest, lambda i: take(E.add(whole, i))))
         return seq(*stmts)
 
     def cleared(self) -> Stmt:

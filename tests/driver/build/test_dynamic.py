@@ -357,6 +357,26 @@ def test_a_convolution_over_a_batch() -> None:
         np.testing.assert_allclose(y, truth(module, x, n=size), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("image", "filters", "attrs"),
+    [
+        ((3, 40, 40), (32, 3, 7, 7), {"strides": 2, "padding": 3}),
+        ((32, 32, 32), (3, 32, 3, 3), {"padding": 1}),
+        ((16, 14, 14), (32, 4, 3, 3), {"padding": 1, "groups": 4}),
+    ],
+    ids=["first layer", "few channels", "groups"],
+)
+def test_convolutions_of_other_templates_over_a_batch(
+    image: tuple[int, ...], filters: tuple[int, ...], attrs: dict[str, int]
+) -> None:
+    module = model((n(), *image), lambda builder, x: builder.emit(NN.conv2d(x, weight(*filters), **attrs)))
+    made = autosched.build(module)
+    assert isinstance(made, DynamicExecutable)
+    for size in (1, 2, 5):
+        x, found = run_at(made, (size, *image))
+        np.testing.assert_allclose(found, truth(module, x, n=size), rtol=1e-4, atol=1e-4)
+
+
 def test_what_needs_the_whole_batch_is_compiled_over_symbols() -> None:
     def body(builder: BlockBuilder, x: Any) -> Any:
         total = builder.emit(OP.sum(builder.emit(OP.exp(x)), 0))

@@ -52,7 +52,18 @@ def test_sorts_along_open_axes(shape: tuple[Extent, ...], axis: int, dtype: str,
 @pytest.mark.parametrize("k", [1, 4, 11])
 def test_the_largest_along_open_axes(shape: tuple[Extent, ...], axis: int, k: int) -> None:
     made = built(shape, "float32", lambda emit, x: OP.topk(x, k, axis))
-    for n in (11, 12, 64 * 2 * k - 1, 64 * 2 * k, 64 * 2 * k + 1, 1500, 4097):
+    for n in (
+        11,
+        12,
+        16 * 2 * k - 1,
+        16 * 2 * k,
+        16 * 2 * k + 1,
+        64 * 2 * k - 1,
+        64 * 2 * k,
+        64 * 2 * k + 1,
+        1500,
+        4097,
+    ):
         x = given(shape, "float32", n, m=n % 7 + 1)
         want = np.take(order(x, axis, True), range(k), axis)
         values, places = made(x)
