@@ -1,9 +1,10 @@
 """The search over how a model's graph is built: each trial is a build of the whole model and runs of it.
 
-A variant is built with the kernels' configurations that a build would use now. It runs in a child process first, which
-may crash or hang, and its outputs are compared with the model evaluated in float64. Then it runs in turn with the model
-as it is built untuned, which takes the machine's drift out. The winner has to be faster beyond doubt in two comparisons
-of its own; it is recorded as any winner is, and the next build uses it.
+A variant is built with the kernels' configurations that a build would use now. What comes out of the passes as another
+variant did is not built, and what needs new kernels waits for what needs none. A variant runs in a child process first,
+which may crash or hang, and its outputs are compared with the model evaluated in float64. Then it runs in turn with the
+model as it is built untuned, which takes out the machine's drift; not for long where it is surely slower. The winner
+has to be faster beyond doubt in two comparisons of its own. It is recorded as any winner is; the next build uses it.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ import numpy as np
 
 from autosched.driver.bench.programs import autosched_program, input_specs, known_ranges, random_inputs
 from autosched.driver.bench.rounds import Timing, measure
-from autosched.driver.build.choose import choose_all
+from autosched.driver.build.choose import Choice, choose_all
 from autosched.driver.build.graph import assemble, call_counts, prepare
 from autosched.driver.build.graph_options import GRAPH, VERSION, GraphOptions, graph_space, graph_task
 from autosched.driver.build.input_ranges import input_ranges
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.options import TuneOptions
+from autosched.driver.tune.graph_walk import GraphWalk
 from autosched.driver.tune.report import TaskReport, TuneReport
 from autosched.driver.tune.session import LEAST_S, begin_session
 from autosched.errors import AutoschedError
 from autosched.ir import IRModule
+from autosched.ir.structural import function_key, structural_key
 from autosched.records import make_record
 from autosched.records.record import current_versions
 from autosched.records.sql import SqlStore
@@ -41,16 +44,36 @@ from autosched.space import Config, ConfigSpace
 from autosched.task import Measurement, Status, Trial
 from autosched.tuner.measure.reference import CHECKED_AGAINST
 from autosched.tuner.measure.sampling import ratio_of_rounds
-from autosched.tuner.search import make_search
 
 SHARE, USUAL_S = 0.25, 60.0  # of a budget of time; seconds without one
-TRIAL_S, FINAL_S = 0.3, 0.8  # measuring time of one program
+LOOK_S, TRIAL_S, FINAL_S = 0.06, 0.3, 0.8  # measuring time of one program
+WARM_UP_S = 0.05  # before a trial's measurements: the untuned build has just run, and the variant in its first look
+LOST = 1.04  # what surely takes so many times the default's time is not measured any longer
+KERNEL_S = 0.1  # guessed of compiling a kernel until some were compiled
 FINALISTS = 2
 LEAST_CHANGE = 0.002  # of the model's time: smaller changes are not worth a doubt
 LEAST_ERROR = 1e-5  # as a share of the largest output: a variant may err so much, and …
 MORE_ERROR = 4.0  # … so many times as much as the untuned build does
 HANG_S = 60.0  # of a first run: so long, or so many times as long as the untuned build's
 HANG_RUNS = 100
+
+
+@dataclass
+class Plan:
+    """A model behind the graph's passes, with the configurations of its kernels, before anything is compiled.
+
+    content  equal for plans that give the same program
+    """
+
+    config: Config
+    prepared: IRModule
+    choices: dict[str, Choice]
+    content: str
+
+    @property
+    def kernels(self) -> set[str]:
+        """The workloads of its kernels."""
+        return {choice.task.key for choice in self.choices.values()}
 
 
 @dataclass
@@ -95,7 +118,9 @@ class GraphSearch:
             threads=self.threads,
         )
         self._ratios: dict[Config, float] = {}
-        self._seen: dict[str, Trial] = {}
+        self._seen: dict[str, Trial] = {}  # by the content of plans and of built models
+        self._kernels: set[str] = set()  # that were compiled, by workload
+        self._kernel_s, self._last_s = KERNEL_S, 0.0  # what compiling one takes, and what else a trial does
 
     @property
     def is_done(self) -> bool:
@@ -134,8 +159,10 @@ class GraphSearch:
             progress(report)
 
         try:
-            self.default = self._built(GraphOptions().config)
+            usual = self._planned(GraphOptions().config)
+            self.default = self._assembled(usual)
             self._prepare_check()
+            self._seen[usual.content] = self._of_default()
         except AutoschedError as error:
             self.report.notes.append(f"the graph's options were not searched: {error.line}")
             return
@@ -145,51 +172,66 @@ class GraphSearch:
                 f"{time.monotonic() - begin:.0f} s of the {budget_s:.0f} s that were left for it; give more time"
             )
             return
-        search = make_search(self.options.strategy, space, seed=self.options.seed)
-        search.tell([self._of_default(), *self._resumed(space)])
-        # One knob changed says most in few trials; the space's first knobs need the fewest new kernels.
-        first = [config for config in space.neighbours(space.default) if config not in self._ratios]
-        is_complete = False
-        while not (is_complete or is_asked() or time.monotonic() + self._last_s >= end):
-            asked = [first.pop(0)] if first else search.ask(1)
-            search.tell([self._trial(config) for config in asked])
-            is_complete = not asked
-            update("searching")
+        walk = GraphWalk(space, self._resumed(space))
+        is_complete, waiting = True, set[Config]()
+        while (is_free := not is_asked() and time.monotonic() + self._last_s < end) and (config := walk.ask()):
+            if (plan := self._new_plan(config)) is None:
+                walk.tell(config, None)
+                continue
+            n_new = len(plan.kernels - self._kernels)
+            if n_new and config not in waiting:
+                waiting.add(config)
+                walk.postpone(config, n_new)
+            elif time.monotonic() + n_new * self._kernel_s + self._last_s >= end:
+                is_complete = False  # others may need less
+            else:
+                trial = self._trial(plan)
+                walk.tell(config, self._ratios.get(config) if trial.is_ok else None)
+                update("searching")
         update("verifying")
-        self._name_winner(is_complete=is_complete)
+        self._name_winner(is_complete=is_complete and is_free)
 
-    def _resumed(self, space: ConfigSpace) -> list[Trial]:
-        """Trials of a search that was killed; ratios to the default of their rounds."""
-        trials = []
+    def _resumed(self, space: ConfigSpace) -> dict[Config, float | None]:
+        """Ratios to the default of the trials of a search that was killed; None of what failed."""
+        found: dict[Config, float | None] = {}
         for record in self.known:
             baseline = record.baseline_s
             if record.config not in space or record.is_default or record.versions.get("template") != VERSION:
                 continue
             if record.measurement.is_ok and baseline is not None:
-                self._ratios[record.config] = record.measurement.median_s / baseline
-                trials.append(self._relative(record.config))
+                found[record.config] = self._ratios[record.config] = record.measurement.median_s / baseline
             elif record.measurement.status.is_failure:
-                trials.append(record.trial)
-        return trials
+                found[record.config] = None
+        return found
 
     # ---- building and checking
 
-    def _built(self, config: Config) -> Variant:
+    def _planned(self, config: Config) -> Plan:
         """Raises AutoschedError for a model that cannot be built so."""
         prepared = prepare(self.module, self.target, {}, self.layouts, GraphOptions.of(config))
+        weights = call_counts(prepared)
         choices = choose_all(
-            prepared,
-            self.target,
-            self.layouts.reader,
-            threads=self.threads,
-            weights=call_counts(prepared),
-            cache="cold",
+            prepared, self.target, self.layouts.reader, threads=self.threads, weights=weights, cache="cold"
         )
-        made = assemble(prepared, choices, self.target, self.threads)
+        main = structural_key(prepared["main"], labelled=False, valued=False)
+        functions = [(name, function_key(one.task.func), str(one.config)) for name, one in choices.items()]
+        content = _digest([main, functions, sorted(map(str, prepared.attrs.items()))])
+        return Plan(config, prepared, choices, content)
+
+    def _assembled(self, plan: Plan) -> Variant:
+        """Raises AutoschedError for a model that cannot be built so."""
+        begin, n_new = time.monotonic(), len(plan.kernels - self._kernels)
+        made = assemble(plan.prepared, plan.choices, self.target, self.threads)
+        if n_new and self._kernels:
+            self._kernel_s = (time.monotonic() - begin) / n_new
+        self._kernels |= plan.kernels
         made.manifest["input_ranges"] = input_ranges(self.module)
-        parts = [made.graph.to_manifest(), made.manifest["functions"]]
-        content = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-        return Variant(config, made, content)
+        content = _digest([made.graph.to_manifest(), made.manifest["functions"]])
+        return Variant(plan.config, made, content)
+
+    def _built(self, config: Config) -> Variant:
+        """Raises AutoschedError for a model that cannot be built so."""
+        return self._assembled(self._planned(config))
 
     def _prepare_check(self) -> None:
         """The truth, and how far the untuned build is from it."""
@@ -203,7 +245,7 @@ class GraphSearch:
         self.limits = [max(LEAST_ERROR, MORE_ERROR * error) for error in errors]
         self._program = autosched_program("untuned", made, self.threads)
         (timing,) = measure([self._program], TRIAL_S)
-        self.default_s, self._last_s = timing.median_s, 0.0
+        self.default_s = timing.median_s
         self._seen[self.default.content] = self._of_default()
 
     def _of_default(self) -> Trial:
@@ -239,46 +281,55 @@ class GraphSearch:
 
     def _plainest(self, variant: Variant) -> Variant:
         """The same program with the default's value of every knob that makes no difference to it."""
-        for name, usual in self.default.config.knobs.items():
-            if variant.config[name] != usual:
-                plainer = self._built(variant.config.with_knobs(**{name: usual}))
-                variant = plainer if plainer.content == variant.content else variant
+        changed = [name for name, usual in self.default.config.knobs.items() if variant.config[name] != usual]
+        for name in changed if len(changed) > 1 else ():
+            plainer = self._built(variant.config.with_knobs(**{name: self.default.config[name]}))
+            variant = plainer if plainer.content == variant.content else variant
         return variant
 
     # ---- trials
 
-    def _trial(self, config: Config) -> Trial:
-        """Build, check and measure one configuration; what is the same program as an earlier one is not measured."""
-        begin = time.monotonic()
+    def _new_plan(self, config: Config) -> Plan | None:
+        """The plan of a configuration; None where it is the same as an earlier one's, or fails, which is recorded."""
         try:
-            variant = self._built(config)
+            plan = self._planned(config)
+        except AutoschedError as error:
+            self._stored(Trial(config, Measurement(Status.BUILD_ERROR, error=str(error))))
+            return None
+        return None if plan.content in self._seen else plan
+
+    def _trial(self, plan: Plan) -> Trial:
+        """Build, check and measure a variant; what is the same program as an earlier one is not measured."""
+        config = plan.config
+        try:
+            variant = self._assembled(plan)
         except AutoschedError as error:
             return self._stored(Trial(config, Measurement(Status.BUILD_ERROR, error=str(error))))
+        built = time.monotonic()
         if (same := self._seen.get(variant.content)) is not None:
+            self._seen[plan.content] = same
             return Trial(config, same.measurement)
         if (failure := self._checked(variant)) is not None:
             trial = self._stored(Trial(config, failure))
         else:
-            trial = self._compared(variant, TRIAL_S)[0]
-            self._stored(trial)
-            trial = self._relative(config)
-        self._seen[variant.content] = trial
-        self._last_s = max(self._last_s, time.monotonic() - begin)
+            trial = self._stored(self._tried(variant))
+        self._seen[plan.content] = self._seen[variant.content] = trial
+        self._last_s = max(self._last_s, time.monotonic() - built)
         return trial
 
-    def _compared(self, variant: Variant, time_s: float) -> tuple[Trial, float, float]:
-        """Run a variant in turn with the untuned build: its trial, the ratio's median and the end of its interval."""
+    def _tried(self, variant: Variant) -> Trial:
+        """A trial of a variant, a short one where it is surely slower than the untuned build."""
+        trial, low, _ = self._compared(variant, LOOK_S, WARM_UP_S)
+        return trial if low > LOST else self._compared(variant, TRIAL_S, WARM_UP_S)[0]
+
+    def _compared(self, variant: Variant, time_s: float, warmup_s: float | None = None) -> tuple[Trial, float, float]:
+        """Run a variant in turn with the untuned build: its trial, and the interval of the ratio to that."""
         program = autosched_program("variant", variant.executable, self.threads)
-        one, two = measure([self._program, program], time_s)
-        ratio, _, high = ratio_of_rounds(two.round_medians_s.tolist(), one.round_medians_s.tolist())
+        one, two = measure([self._program, program], time_s, warmup_s=warmup_s)
+        ratio, low, high = ratio_of_rounds(two.round_medians_s.tolist(), one.round_medians_s.tolist())
         self._ratios[variant.config] = ratio
         how = {"threads": self.threads, "cache": "cold", "interleaved": 2, "baseline_s": one.median_s}
-        return Trial(variant.config, Measurement(Status.OK, _medians(two), CHECKED_AGAINST, how=how)), ratio, high
-
-    def _relative(self, config: Config) -> Trial:
-        """A trial as the search sees it: the default's time of now, times the ratio that was measured."""
-        seconds = self._ratios[config] * self.default_s
-        return Trial(config, Measurement(Status.OK, (seconds,), CHECKED_AGAINST))
+        return Trial(variant.config, Measurement(Status.OK, _medians(two), CHECKED_AGAINST, how=how)), low, high
 
     def _stored(self, trial: Trial, *, is_winner: bool = False) -> Trial:
         is_default = trial.config == GraphOptions().config
@@ -302,11 +353,10 @@ class GraphSearch:
                 continue
             if self._checked(variant) is not None:
                 continue
-            results = [self._compared(variant, FINAL_S) for _ in range(2)]
-            if all(high < 1 and ratio < 1 - LEAST_CHANGE for _, ratio, high in results):
-                self._stored(results[-1][0], is_winner=True)
+            if (trial := self._confirmed(variant)) is not None:
+                self._stored(trial, is_winner=True)
                 config = variant.config
-                change = 100 * (results[-1][1] - 1)
+                change = 100 * (self._ratios[config] - 1)
                 self.report.notes.append(f"{changes(config)}: {change:+.1f} % of the model's time".replace("-", "−"))
                 return
         if is_complete:
@@ -316,6 +366,14 @@ class GraphSearch:
             self.report.notes.append(
                 "no other graph is the fastest so far: not all were tried, and the next run goes on"
             )
+
+    def _confirmed(self, variant: Variant) -> Trial | None:
+        """A trial of a variant that is faster than the untuned build beyond doubt, twice; else None."""
+        for _ in range(2):
+            trial, _, high = self._compared(variant, FINAL_S)
+            if high >= 1 or self._ratios[variant.config] >= 1 - LEAST_CHANGE:
+                return None
+        return trial
 
 
 def share_of(options: TuneOptions) -> float:
@@ -355,6 +413,10 @@ def errors_of(found: Sequence[np.ndarray], truth: Sequence[np.ndarray]) -> list[
             scale = max(float(np.abs(true[finite]).max(initial=0.0)), 1e-30)
             errors.append(float(np.abs(wide[finite] - true[finite]).max(initial=0.0)) / scale)
     return errors
+
+
+def _digest(parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _medians(timing: Timing) -> tuple[float, ...]:

@@ -62,23 +62,23 @@ def asked_after(n: int) -> Any:
 
 def test_trials_are_recorded_and_not_made_twice(store: SqlStore) -> None:
     first = search_in(store)
-    first.run(60.0, asked_after(2))
+    first.run(60.0, asked_after(11))
     trials = [t for t in store.trials(first.task) if not t.is_winner]
     assert len(trials) == 1  # what comes out as the same program is not measured
     assert trials[0].measurement.is_ok and trials[0].baseline_s
     assert trials[0].measurement.checked_against == "float64 reference"
     assert not any(t.is_default for t in store.trials(first.task))  # nobody knows that nothing is faster
     again = search_in(store, fresh=True)
-    again.run(60.0, asked_after(1))
+    again.run(60.0, asked_after(10))
     assert again.report.n_trials <= 1
 
 
 def test_a_winner_ends_the_search_and_a_build_uses_it(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compared(self: GraphSearch, variant: Any, time_s: float) -> Any:
-        trial, _, _ = measured(self, variant, time_s)
+    def compared(self: GraphSearch, variant: Any, *how: Any) -> Any:
+        trial, _, _ = measured(self, variant, *how)
         ratio = 1.5 if variant.config["fuse_sums"] else 0.5
         self._ratios[variant.config] = ratio
-        return trial, ratio, ratio + 0.01
+        return trial, ratio - 0.01, ratio + 0.01
 
     measured = GraphSearch._compared
     monkeypatch.setattr(GraphSearch, "_compared", compared)
@@ -103,10 +103,10 @@ def test_time_that_ends_before_the_first_trial_is_said(store: SqlStore) -> None:
 def test_where_nothing_is_faster_the_default_is_recorded(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = GraphSearch._compared
 
-    def slower(self: GraphSearch, variant: Any, time_s: float) -> Any:
-        trial, _, _ = measured(self, variant, time_s)
+    def slower(self: GraphSearch, variant: Any, *how: Any) -> Any:
+        trial, _, _ = measured(self, variant, *how)
         self._ratios[variant.config] = 0.9  # promising, and then not confirmed
-        return trial, 0.99, 1.01
+        return trial, 0.8, 1.01
 
     monkeypatch.setattr(GraphSearch, "_compared", slower)
     search = search_in(store)
@@ -119,9 +119,9 @@ def test_time_that_ends_after_some_variants_says_nothing_of_the_others(store: Sq
     made: list[object] = []
     trial = GraphSearch._trial
 
-    def slow(self: GraphSearch, config: Any) -> Any:
-        made.append(config)
-        found = trial(self, config)
+    def slow(self: GraphSearch, plan: Any) -> Any:
+        made.append(plan)
+        found = trial(self, plan)
         self._last_s = 1e6  # the next one would take longer than there is time
         return found
 
@@ -148,7 +148,7 @@ def test_a_variant_that_fails_is_a_record(store: SqlStore, fault: Any, status: S
     monkeypatch.setattr(graph_search, "HANG_S", 2.0 if status is Status.TIMEOUT else 60.0)
     monkeypatch.setattr(graph_search, "HANG_RUNS", 0)
     search = search_in(store)
-    search.run(60.0, asked_after(2))
+    search.run(60.0, asked_after(11))
     trials = list(store.trials(search.task))
     assert [t.measurement.status for t in trials] == [status] and trials[0].measurement.error
 
@@ -188,13 +188,43 @@ def test_tuning_searches_the_graph_first(tmp_path: Path, monkeypatch: pytest.Mon
         assert any(t.is_winner for t in store.trials(graph_task(model(), CPU, 1)))
 
 
-def test_one_knob_is_changed_before_several(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def trials_of(search: GraphSearch, monkeypatch: pytest.MonkeyPatch, budget_s: float = 60.0) -> list[str]:
+    """What a search builds and measures, in order; nothing is faster than the default."""
     tried: list[str] = []
 
-    def trial(self: GraphSearch, config: Any) -> Trial:
-        tried.append(changes(config))
+    def trial(self: GraphSearch, plan: Any) -> Trial:
+        tried.append(changes(plan.config))
         return self._of_default()
 
     monkeypatch.setattr(GraphSearch, "_trial", trial)
-    search_in(store).run(60.0, asked_after(3))
-    assert tried == ["graph: branches=True", "graph: fuse_sums=False", "graph: fuse_attention=False"]
+    search.run(budget_s, lambda: False)
+    return tried
+
+
+def test_other_programs_are_built_those_without_new_kernels_first(store: SqlStore, monkeypatch: Any) -> None:
+    search = search_in(store)
+    assert trials_of(search, monkeypatch) == ["graph: branches=True", "graph: fuse_sums=False"]
+    assert search_in(store).is_done  # nothing else is worth a trial
+
+
+def test_what_takes_too_long_to_compile_is_left_to_the_next_run(store: SqlStore, monkeypatch: Any) -> None:
+    monkeypatch.setattr(graph_search, "KERNEL_S", 1e6)
+    search = search_in(store)
+    assert trials_of(search, monkeypatch) == ["graph: branches=True"]
+    assert not search_in(store).is_done and "the next run goes on" in search.report.notes[-1]
+
+
+@pytest.mark.parametrize(("low", "n_measured"), [(1.9, 1), (0.9, 2)])
+def test_what_is_surely_slower_is_not_measured_again(
+    store: SqlStore, low: float, n_measured: int, monkeypatch: Any
+) -> None:
+    times: list[float] = []
+
+    def compared(self: GraphSearch, variant: Any, time_s: float, warmup_s: float | None = None) -> Any:
+        times.append(time_s)
+        self._ratios[variant.config] = 2.0
+        return Trial(variant.config, self._of_default().measurement), low, 2.1
+
+    monkeypatch.setattr(GraphSearch, "_compared", compared)
+    search_in(store).run(60.0, lambda: False)
+    assert times == [graph_search.LOOK_S, graph_search.TRIAL_S][:n_measured]
