@@ -12,20 +12,22 @@ module was imported does not take its workers with it: they would all share its 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import os
 import platform
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from autosched.env import AUTOSCHED_AFFINITY
 from autosched.errors import ArtifactError, TVMError
 from autosched.runtime import native_abi as abi
-from autosched.runtime.affinity import MASK_BYTES, Claims
+from autosched.runtime.affinity import ALLOWED, MASK_BYTES, Claims
 from autosched.runtime.loader import load_object_code
 
 _SPINS = 2000  # about 50 µs on current x86 cores
@@ -53,6 +55,7 @@ class ThreadPool:
     address: int
     _threads: list[ctypes.c_void_p] = field(default_factory=list)  # handles of the workers
     _blocks: list[np.ndarray] = field(default_factory=list)  # what each worker was given
+    _cpus: list[int | None] = field(default_factory=list)  # that they are pinned to; None: a worker floats
     _claims: Claims = field(default_factory=Claims)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -86,18 +89,50 @@ class ThreadPool:
             raise TVMError(f"cannot start thread {index + 1}: {os.strerror(code)}", hint="use fewer threads")
         if sys.platform == "linux":
             libc.pthread_setname_np(handle, f"autosched-{index}".encode())
-            if cpu is not None:
-                mask = (1 << cpu).to_bytes(MASK_BYTES, "little")
-                libc.pthread_setaffinity_np(handle, ctypes.c_size_t(MASK_BYTES), mask)  # if refused, it floats
         self._blocks.append(block)
         self._threads.append(handle)
+        self._cpus.append(cpu if cpu is not None and self._pin(index - 1, {cpu}) else None)
+
+    @contextlib.contextmanager
+    def threads_apart(self) -> Iterator[None]:
+        """Meanwhile the caller and the workers have CPUs of their own, as far as there are enough for that.
+
+        Where other processes have just stopped, the system may leave both threads of a call on one CPU for 20 ms, and
+        two that float for longer.
+        """
+        if sys.platform != "linux" or AUTOSCHED_AFFINITY.get() == "off":
+            yield
+            return
+        usual = os.sched_getaffinity(0)
+        free = sorted(usual - set(self._cpus))
+        moved: list[int] = []  # workers that float otherwise
+        for i in (i for i, cpu in enumerate(self._cpus) if cpu is None):
+            if len(free) > 1 and self._pin(i, {free[-1]}):
+                free.pop()
+                moved.append(i)
+        if free:
+            os.sched_setaffinity(0, free)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, usual)
+            for i in moved:
+                self._pin(i, ALLOWED)
+
+    def _pin(self, worker: int, cpus: Set[int]) -> bool:
+        """Let a worker, numbered from 0, run on these CPUs alone; whether the system does so."""
+        if any(cpu >= 8 * MASK_BYTES for cpu in cpus):
+            return False
+        mask = sum(1 << cpu for cpu in cpus).to_bytes(MASK_BYTES, "little")
+        code: int = ctypes.CDLL(None).pthread_setaffinity_np(self._threads[worker], ctypes.c_size_t(MASK_BYTES), mask)
+        return code == 0
 
     def reset(self) -> None:
         """Forget threads that a fork did not copy, and whatever they were doing."""
         for word in (abi.POOL_TICKET, abi.POOL_DONE, abi.POOL_SLEEPERS, abi.POOL_LOCK):
             self.words[word] = 0
         self.words[abi.POOL_RANGES : abi.POOL_RANGES + abi.MOST_RANGES] = 0
-        self._threads, self._blocks, self._lock = [], [], threading.Lock()
+        self._threads, self._blocks, self._cpus, self._lock = [], [], [], threading.Lock()
         self._claims.release()
 
     def stop(self) -> None:
@@ -113,7 +148,7 @@ class ThreadPool:
                 libc.syscall(_FUTEX, epoch, _FUTEX_WAKE_PRIVATE, _EVERYBODY, None, None, 0)
             for handle in self._threads:
                 libc.pthread_join(handle, None)
-            self._threads, self._blocks = [], []
+            self._threads, self._blocks, self._cpus = [], [], []
             self.words[abi.POOL_STOP] = 0
             self._claims.release()
 

@@ -13,7 +13,8 @@ import pytest
 from autosched.codegen.native import native_object
 from autosched.env import child_environment
 from autosched.errors import ArtifactError
-from autosched.runtime.pool import open_pool
+from autosched.runtime.affinity import Claims
+from autosched.runtime.pool import _make_pool, open_pool
 from autosched.runtime.program import Program
 from tests.runtime.kernels import chain, double_kernel
 
@@ -54,6 +55,43 @@ def test_one_pool_in_a_process_and_it_grows():
     assert len(pool._threads) >= 2
     pool.ensure(2)
     assert len(pool._threads) >= 2
+
+
+def _cpus_of_threads(pool):
+    """By the name of each worker the CPUs that it may run on now."""
+    tasks = [int(task) for task in os.listdir("/proc/self/task")]
+    names = {task: Path(f"/proc/self/task/{task}/comm").read_text().strip() for task in tasks}
+    wanted = {f"autosched-{i}" for i in range(1, len(pool._threads) + 1)}
+    return {name: os.sched_getaffinity(task) for task, name in names.items() if name in wanted}
+
+
+@pytest.mark.skipif(sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="no CPUs to choose from")
+@pytest.mark.parametrize("floats", [False, True])
+def test_threads_have_cpus_of_their_own_for_a_while(floats, monkeypatch):
+    if floats:
+        monkeypatch.setattr(Claims, "choose", lambda self, *args: None)
+    code = native_object()
+    pool, usual = _make_pool(code), os.sched_getaffinity(0)
+    pool.ensure(2)
+    before = _cpus_of_threads(pool)
+    with pool.threads_apart():
+        own, workers = os.sched_getaffinity(0), _cpus_of_threads(pool)
+        assert own and own.isdisjoint(*workers.values()) and all(len(cpus) == 1 for cpus in workers.values())
+    assert os.sched_getaffinity(0) == usual and _cpus_of_threads(pool) == before
+    pool.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no affinity")
+def test_threads_stay_where_there_are_too_few_cpus_or_nobody_wants_pins(monkeypatch):
+    pool, usual = open_pool(native_object()), os.sched_getaffinity(0)
+    pool.ensure(2)
+    monkeypatch.setattr(pool, "_cpus", sorted(usual))
+    with pool.threads_apart():
+        assert os.sched_getaffinity(0) == usual
+    monkeypatch.setattr(pool, "_cpus", [min(usual)])
+    monkeypatch.setenv("AUTOSCHED_AFFINITY", "off")
+    with pool.threads_apart():
+        assert os.sched_getaffinity(0) == usual
 
 
 def test_another_caller_meanwhile_runs_alone():

@@ -174,6 +174,10 @@ class RunRole:
                 return None
         return self._interleave(message)
 
+    def _apart(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps the threads of candidates, while these are timed, on CPUs of their own."""
+        return contextlib.nullcontext() if self.pool is None else self.pool.threads_apart()
+
     def _workbench(self, key: str, kernel: Kernel) -> Bench:
         if self._bench is None or self._bench[0] != key:
             self._bench = self._checked = None  # before the next one takes its memory
@@ -196,7 +200,8 @@ class RunRole:
             self._checked = loaded
             return bench.checked_against
         throttled = throttle_count()
-        found = sample(loaded.run, job.options, job.best_s)
+        with self._apart():
+            found = sample(loaded.run, job.options, job.best_s)
         clock = clock_facts(throttled)
         bench.recheck(loaded, entry.packs, job.options)  # what works once may fail the next time: races, leftovers
         how = {
@@ -221,7 +226,8 @@ class RunRole:
     def _interleave(self, job: Interleave) -> list[list[float]]:
         bench = self._workbench(job.reference, job.entries[0].kernel)
         loaded = [self._load(bench, entry, job.options) for entry in job.entries]
-        return interleave(loaded, job.options, job.rounds, random.Random(job.seed))
+        with self._apart():
+            return interleave(loaded, job.options, job.rounds, random.Random(job.seed))
 
 
 def _begin_with_device() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,19 @@ def role(log: list[str]) -> Role:
     return made
 
 
+class Pool:
+    """Notes when its threads are apart."""
+
+    def __init__(self, log: list[str]):
+        self.log = log
+
+    @contextlib.contextmanager
+    def threads_apart(self) -> Iterator[None]:
+        self.log.append("apart")
+        yield
+        self.log.append("together")
+
+
 def message(kernel: str, **options: Any) -> Run:
     return Run(Entry(kernel, (), 1), options.pop("reference", "task"), OPTIONS, **options)
 
@@ -85,6 +99,13 @@ def test_what_was_checked_is_timed_without_loading_it_again(role: Role, log: lis
     found = role.do(message("a", is_checked=True))
     assert isinstance(found, Measurement) and found.is_ok and found.checked_against == "nothing"
     assert log == ["load a", "check", "recheck"]
+
+
+def test_what_is_timed_has_its_threads_apart(role: Role, log: list[str]) -> None:
+    role.pool = Pool(log)  # type: ignore[assignment]
+    role.do(message("one"))
+    role.do(Interleave((Entry("two", (), 1),), "task", OPTIONS, 6))
+    assert log == ["load one", "check", "apart", "together", "recheck", "load two", "apart", "together"]
 
 
 def test_without_that_it_is_loaded_and_checked(role: Role, log: list[str]) -> None:
