@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import onnx
 
 CLASSIFIERS = ("LinearClassifier", "TreeEnsembleClassifier")
+WRONG_DEFINITIONS = ("Bernoulli",)  # which gives a one with the probability of a zero
 Functions: TypeAlias = "Mapping[tuple[str, str], onnx.FunctionProto]"  # (domain, name) -> FunctionProto
 
 
@@ -23,7 +24,7 @@ def own_functions(model: onnx.ModelProto) -> Functions:
 
 def has_standard_function(op_type: str, opset: int) -> bool:
     """Whether ONNX's specification defines an operator by others."""
-    schema = schema_of(op_type, opset)
+    schema = schema_of(op_type, opset) if op_type not in WRONG_DEFINITIONS else None
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
@@ -32,7 +33,7 @@ def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[object]
     import onnx
 
     schema = schema_of(node.op_type, opset)
-    if schema is None:
+    if schema is None or node.op_type in WRONG_DEFINITIONS:
         return None
     if schema.has_function:
         version = _version(schema.function_opset_versions, opset)

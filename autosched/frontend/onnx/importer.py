@@ -102,7 +102,8 @@ def from_onnx(
 def fill_tables() -> None:
     """Import what registers itself, extensions last."""
     import autosched.frontend.onnx.converters
-    import autosched.frontend.onnx.numpy_functions  # noqa: F401
+    import autosched.frontend.onnx.numpy_functions
+    import autosched.frontend.onnx.random_functions  # noqa: F401
 
     load_extensions()
 
@@ -357,10 +358,10 @@ class Importer:
         except NoKernelError as error:
             if error.node is None:
                 error.node, error.opset = proto, opset
-            if error.node is not proto or any(not is_known(x) for x in inputs):
+            call = LibraryCall.of(proto, opset, name)
+            if error.node is not proto or any(not is_known(x) for x in inputs) or call.is_random:
                 raise
-            arguments = [contents_of(x) for x in inputs]
-            results = tuple(map(as_constant, run_library(LibraryCall.of(proto, opset, name), arguments)))
+            results = tuple(map(as_constant, run_library(call, [contents_of(x) for x in inputs])))
         if results is None:
             return
         for index, output in enumerate(proto.output):

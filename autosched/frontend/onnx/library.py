@@ -27,6 +27,9 @@ Function: TypeAlias = Callable[..., Any]
 LIBRARY: dict[str, Function] = {}
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview")
 KERNELS_ONLY = frozenset(("Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "Softmax", "ConvInteger"))
+RANDOM = frozenset(
+    ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
+)
 TEXT = 8  # TensorProto.STRING
 NUMBERS = ("float16", "float32", "float64")
 
@@ -70,6 +73,12 @@ class LibraryCall:
     def library_name(self) -> str:
         """Who computes it, for reports."""
         return "NumPy" if self.op_name in LIBRARY else "onnx.reference"
+
+    @property
+    def is_random(self) -> bool:
+        """Whether each call of a model gives other values: numbers are drawn, and no seed says which."""
+        seed = self.attributes.get("seed") if self.op_name in RANDOM else 0
+        return seed is None or bool(np.isnan(seed))
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from autosched.frontend.onnx.node import Node, constant
 from autosched.frontend.onnx.registry import converter
 from autosched.frontend.size_arithmetic import factors
 from autosched.relax import op
-from autosched.relax.expr import Expr
+from autosched.relax.expr import Expr, ShapeExpr
+
+MOST_ROWS = 4  # of a determinant whose products are written out
 
 
 @converter("MatMul")
@@ -32,3 +36,33 @@ def gemm(node: Node) -> Expr:
     if beta != 1.0:
         c = node.emit(op.multiply(c, constant(beta, dtype)))
     return op.add(product, c)
+
+
+@converter("Det")
+def det(node: Node) -> Expr:
+    """Determinants of matrices of few rows, by Laplace's expansion; a library factorises larger ones."""
+    (*lead, rows, columns), dtype = node.info(0).dims, node.info(0).dtype
+    if rows != columns or not isinstance(rows, int) or not 0 < rows <= MOST_ROWS:
+        raise node.no_kernel(f"of {rows} rows and {columns} columns")
+    inner = dtype if dtype in ("float32", "float64") else "float32"
+    first = len(lead)
+
+    def element(i: int, j: int) -> Expr:
+        cut = op.strided_slice(
+            node.input(0), axes=(first, first + 1), begin=(i, j), end=(i + 1, j + 1), strides=(1, 1)
+        )  # fmt: skip
+        return node.emit(op.astype(node.emit(cut), inner))
+
+    minors: dict[tuple[int, ...], Expr] = {(j,): element(rows - 1, j) for j in range(rows)}  # of rows from the last up
+    for i in range(rows - 2, -1, -1):
+        row = [element(i, j) for j in range(rows)]
+        larger: dict[tuple[int, ...], Expr] = {}
+        for chosen in combinations(range(rows), rows - i):
+            total = node.emit(op.multiply(row[chosen[0]], minors[chosen[1:]]))
+            for k in range(1, len(chosen)):
+                term = node.emit(op.multiply(row[chosen[k]], minors[chosen[:k] + chosen[k + 1 :]]))
+                total = node.emit(op.subtract(total, term) if k % 2 else op.add(total, term))
+            larger[chosen] = total
+        minors = larger
+    found = node.emit(op.reshape(minors[tuple(range(rows))], ShapeExpr(tuple(lead))))
+    return op.astype(found, dtype)
