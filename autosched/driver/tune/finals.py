@@ -25,7 +25,9 @@ from autosched.tuner.measure.compare import NEAR
 if TYPE_CHECKING:
     from autosched.json_types import JsonObject
 
-HOPELESS = 1.25  # what took so many times as long as the best candidate of its task is no finalist
+# No finalist took so many times as long as its task's best candidate, or as the default. Of a heavy task what is nearly
+# as fast is one too, for it may be faster inside the model.
+HEAVY, LIGHT = (1.25, 1.15), (1.06, 1.04)
 MODEL_S = 30.0  # for trying finalists inside the model, where no budget of time is given
 
 
@@ -59,8 +61,8 @@ class Finals:
         """The best few and the default meet again, interleaved; ties go to the default. The heaviest tasks first."""
         tasks = self.tuning.tasks
         order = sorted(range(len(tasks)), key=lambda i: -tasks[i].weighted_s)
-        for i in order:
-            self._name(i)
+        for place, i in enumerate(order):
+            self._name(i, *(HEAVY if place < MOST_TASKS else LIGHT))
         self.say_noise()
 
     def say_noise(self) -> None:
@@ -72,11 +74,13 @@ class Finals:
                 "the same command again when nothing else runs"
             )
 
-    def _name(self, i: int) -> None:
+    def _name(self, i: int, behind_best: float, behind_default: float) -> None:
         task, report = self.tuning.tasks[i], self.tuning.tasks[i].report
         ranked = sorted((t for t in task.trials.values() if t.is_ok), key=lambda t: t.median_s)
         others = [t for t in ranked if t.config != task.default][:FINALISTS]
-        finalists = [t.config for t in others if t.median_s <= HOPELESS * others[0].median_s]
+        default = task.trials.get(task.default)
+        most_s = behind_default * default.median_s if default is not None and default.is_ok else math.inf
+        finalists = [t.config for t in others if t.median_s <= min(most_s, behind_best * others[0].median_s)]
         named = task.named
         if named is not None and task.is_settled and not report.n_trials:
             report.config = str(named)

@@ -30,7 +30,8 @@ from autosched.tir import PrimFunc
 
 Configs = Mapping[str, Config]  # by workload key
 
-SWAP_S, FINAL_S = 0.6, 1.2  # measuring time of one program
+LOOK_S, SWAP_S, FINAL_S = 0.06, 0.6, 1.2  # measuring time of one program
+WARM_UP_S = 0.1  # before a swap is measured: its other kernels have just run
 MOST_TASKS, MOST_SWAPS = 5, 2  # the heaviest tasks, and the finalists of each
 LEAST_CHANGE = 0.002  # of the model's time: smaller changes are not worth a doubt
 
@@ -88,9 +89,11 @@ class ModelCheck:
             self._choices[name, full.key] = Choice(name, task, plain, found, full == default, applied, threads)
         return self._choices[name, full.key]
 
-    def compare(self, first: Program, second: Program, time_s: float) -> tuple[Comparison, float, float]:
-        """Run two programs in turn: the verdict and both medians."""
-        one, two = measure([first, second], time_s)
+    def compare(
+        self, first: Program, second: Program, time_s: float, warmup_s: float | None = None
+    ) -> tuple[Comparison, float, float]:
+        """Run two programs in turn: the verdict and both medians. `warmup_s` as for `measure`."""
+        one, two = measure([first, second], time_s, warmup_s=warmup_s)
         return compare(one, two), one.median_s, two.median_s
 
 
@@ -152,8 +155,10 @@ def _alone(program: Program) -> float:
 
 def _is_faster(check: ModelCheck, current: Program, other: Program) -> bool:
     """Whether the other one is faster beyond doubt, twice: of many that are tried one may be lucky."""
+    if check.compare(current, other, LOOK_S, WARM_UP_S)[0].low >= 1:  # it is surely slower
+        return False
     for _ in range(2):
-        verdict, _, _ = check.compare(current, other, SWAP_S)
+        verdict, _, _ = check.compare(current, other, SWAP_S, WARM_UP_S)
         if verdict.high >= 1 or verdict.ratio > 1 - LEAST_CHANGE:
             return False
     return True

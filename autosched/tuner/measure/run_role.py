@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 NATIVE, COMPARISONS = "native", "comparisons"  # what a runner learns beside references
 _BEHIND = 1.1  # a kernel that surely takes so many times the first one's time is compared no further
+_ENOUGH = 12  # rounds after which a comparison ends where nothing can beat the first kernel any more, and …
+_PRECISE, _PRECISE_ROUNDS = 0.005, 20  # … after which it ends where all ratios are known so well
 _INTERLEAVE_S = 2.0  # kernels that are compared share so much time, after LEAST_ROUNDS rounds
 _COLD_CACHES = 1.5  # the rotating copies together are so many times the last cache
 _LOOKS_S = 5e-3  # how often a companion looks whether it is to go on
@@ -252,7 +254,8 @@ def interleave(
     """Time kernels in turn, in a new random order each round; gives per kernel the seconds per call of each round.
 
     Each makes one call before its clock starts, which brings its data back into the caches that the others used.
-    There are `rounds` of them, fewer where they take longer than 2 s, and of a kernel that is surely behind the first.
+    There are `rounds` of them, fewer of a kernel that is surely behind the first, and of all where they take longer
+    than 2 s, where surely none is faster than the first, and where their ratios to that are known well.
     """
     start = time.perf_counter()
     numbers = [calls_per_repeat(kernel.run, options.round_s) for kernel in kernels]
@@ -271,8 +274,12 @@ def interleave(
         if (n := len(times[0])) < LEAST_ROUNDS:
             return n >= rounds
         others = set(range(1, len(times)))
-        behind.update(i for i in others - behind if ratio_of_rounds(times[i], times[0])[1] > _BEHIND)
-        is_decided = bool(others) and others == behind
+        bounds = {i: ratio_of_rounds(times[i], times[0])[1:] for i in others - behind}
+        behind.update(i for i, (low, _) in bounds.items() if low > _BEHIND)
+        near = [bounds[i] for i in others - behind]
+        none_wins = not near or (n >= _ENOUGH and all(low >= 1 for low, _ in near))
+        is_precise = n >= _PRECISE_ROUNDS and all(high - low <= 2 * _PRECISE for low, high in near)
+        is_decided = bool(others) and (none_wins or is_precise)
         return n >= rounds or is_decided or time.perf_counter() - start > _INTERLEAVE_S
 
     take_turns(len(kernels), turn, is_done, rng)

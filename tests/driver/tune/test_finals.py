@@ -90,3 +90,24 @@ def test_winners_named_under_noise_are_said_and_recorded_so(tmp_path: Path) -> N
         "1 winner named under noise, up to ± 11%: used, but not counted as verified; run the same command again when "
         "nothing else runs"
     ]
+
+
+def test_what_was_clearly_slower_than_the_default_does_not_meet_it_again(tmp_path: Path) -> None:
+    asked: list[Sequence[Config]] = []
+
+    class First:
+        def compare(self, task: Any, configs: Sequence[Config]) -> Sequence[Compared]:
+            asked.append(configs)
+            return [compared(config, 1.0) for config in configs]
+
+    task = make_task(matmul(), Target("cpu"), name="main", cache="warm")
+    with open_store(tmp_path / "r.db") as store:
+        tuning = Tuning([task], task.target, 1, store, TuneOptions(trials=8), {})
+        default = tuning.tasks[0].default
+        near, far = [c for c in tuning.tasks[0].space if c != default][:2]
+        for config, ratio in ((default, 1.0), (near, 1.05), (far, 1.2)):
+            tuning.remember(0, compared(config, ratio).trial)
+        Finals(tuning, cast(Measurer, First()), lambda *_: None, is_complete=True).name_winners()
+        assert asked == [[default, near]]
+        (winner,) = [record for record in store.trials(task) if record.is_winner]
+        assert winner.is_default

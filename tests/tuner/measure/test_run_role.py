@@ -148,12 +148,29 @@ class Steady(Loaded):
 
 @pytest.mark.parametrize(
     ("calls_s", "rounds"),
-    [((1e-6,), [20]), ((1e-6, 1.05e-6, 1.2e-6, 0.9e-6), [20, 20, 6, 20]), ((1e-6, 2e-6, 1.2e-6), [6, 6, 6])],
-    ids=["alone", "one is behind", "all are behind"],
+    [
+        ((1e-6,), [20]),
+        ((1e-6, 1.05e-6, 1.2e-6, 0.9e-6), [20, 20, 6, 20]),
+        ((1e-6, 2e-6, 1.2e-6), [6, 6, 6]),
+        ((1e-6, 1.05e-6, 1.2e-6), [12, 12, 6]),
+    ],
+    ids=["alone", "one is faster", "all are behind", "none is faster"],
 )
 def test_what_is_surely_behind_is_compared_no_further(calls_s: Sequence[float], rounds: Sequence[int]) -> None:
     found = interleave([Steady(s) for s in calls_s], OPTIONS, 20, random.Random(0))
     assert [len(times) for times in found] == rounds
+
+
+@pytest.mark.parametrize(("noise", "rounds"), [(0.0, 20), (0.002, 20), (0.05, 40)])
+def test_what_is_known_well_is_compared_no_further(noise: float, rounds: int) -> None:
+    rng = random.Random(1)
+
+    class Noisy(Steady):
+        def run(self, number: int = 1) -> float:
+            return self.call_s * number * (1 + noise * rng.uniform(-1, 1))
+
+    found = interleave([Steady(1e-6), Noisy(0.98e-6)], OPTIONS, 40, random.Random(0))
+    assert [len(times) for times in found] == [rounds, rounds]
 
 
 @pytest.fixture
