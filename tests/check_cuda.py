@@ -1,7 +1,8 @@
 """`make check-cuda`: every template for GPUs on every architecture, as far as that can be shown without a GPU.
 
 For each case the default and random configurations of each architecture's own space become machine code for it, without
-stack frame and spills; the table of what came out is written to `benchmarks/results/cuda-static.md`. Then the kernels
+stack frame and spills; so does the one schedule of functions over open sizes. The table of what came out is written to
+`benchmarks/results/cuda-static.md`. Then the kernels
 of networks at reduced sizes run on the emulator and, thread by thread, through the CPU. The whole takes an hour or two
 of one core: with `--rows FOLDER` a run goes on where others have stopped, and several share the cases.
 """
@@ -25,18 +26,20 @@ from autosched import te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.cuda.build import add_images
 from autosched.errors import AutoschedError
+from autosched.ir.structural import structural_equal
 from autosched.relax.op.registry import get_op
 from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import Tensor, create_prim_func
-from autosched.templates import apply_config, default_config, templates_for
+from autosched.templates import apply_config, default_config, schedule_sizes, templates_for
 from autosched.templates.tf32 import with_tf32
 from autosched.tir import PrimFunc
 from autosched.topi.attention import attention
 from autosched.topi.conv_nd import Spatial
 from autosched.topi.sort import argsort, cumsum, take_along
 from benchmarks.machine import commit
+from tests.cuda_open import OPEN_CASES
 
 T = TypeVar("T")
 
@@ -281,6 +284,31 @@ def run_case(name: str, n_random: int, archs: Sequence[str]) -> Row:
     return Row(name, made, tuple(failures), spread, time.perf_counter() - start)
 
 
+def run_open_case(name: str, archs: Sequence[str]) -> Row:
+    """Compile the schedule that each architecture has for all sizes; one that several have is written once."""
+    start, func = time.perf_counter(), OPEN_CASES[name]()
+    failures, registers, made = [], [], Counter[tuple[str, str]]()
+    known: list[tuple[PrimFunc, CudaKernel]] = []
+    for arch in archs:
+        target = Target(f"cuda -arch={arch}")
+        try:
+            scheduled = schedule_sizes(func, target).func
+            again = next((k for f, k in known if structural_equal(f, scheduled)), None)
+            if again is not None:
+                add_images(again, [arch])
+            else:
+                kernel = compile_func(scheduled, target, name="kernel").kernel
+                assert isinstance(kernel, CudaKernel), "it was compiled for a GPU"
+                known.append((scheduled, kernel))
+                registers += [launch.registers for launch in kernel.resources.launches]
+        except AutoschedError as error:
+            failures.append(f"{arch}: {error.line}")
+        else:
+            made["open sizes", arch] += 1
+    spread = (min(registers, default=0), max(registers, default=0))
+    return Row(name, made, tuple(failures), spread, time.perf_counter() - start)
+
+
 HEAD = "| case | templates | configurations × architectures | refused | registers | s |\n|---|---|---|---|---|---|"
 
 
@@ -372,6 +400,9 @@ def main() -> int:
         row = kept.take(f"{name}, {args.random} random, {args.archs}", partial(run_case, name, args.random, archs))
         rows.append(row)
         print("\n    ".join([row.line(), *row.failures]), flush=True)
+    for name in filter(wanted, OPEN_CASES):
+        rows.append(kept.take(f"{name}, {args.archs}", partial(run_open_case, name, archs)))
+        print("\n    ".join([rows[-1].line(), *rows[-1].failures]), flush=True)
     for name, dtype in every_network() if not args.only or "network" in args.only else ():
         if wanted(key := f"network {name} {dtype}"):
             networks.append(kept.take(key, partial(run_network, name, dtype)))

@@ -42,7 +42,7 @@ from autosched.templates.nests import index, loop, nested
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import Call, PrimExpr, Var
+from autosched.tir.expr import Call, PrimExpr, Var, const_int
 from autosched.tir.extrema import NumberMax
 from autosched.tir.schedule import Schedule
 from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
@@ -55,6 +55,9 @@ LOG2E = math.log2(math.e)
 FEW_QUERIES, MANY_KEYS = 4, 512
 MOST_REGISTERS = 176  # of fragments in a lane
 MOST_COPIED = 8192  # elements of a tile of keys and values that a warp copies: places and conditions take registers
+# Where lengths come with the call, places and conditions of a tile are not known either. By the oldest capability: the
+# widest head, and the elements that a warp of 16 queries copies. Wider ones spill, on sm_80 with tiles of 16 keys too.
+OPEN_LIMITS = (((9, 0), 128, 2048), (LEAST_CAPABILITY, 80, 640))
 
 
 class TensorAttention:
@@ -71,7 +74,9 @@ class TensorAttention:
     def of_open_sizes(self, func: PrimFunc, target: Target) -> Anchor | None:
         """The same as `match` for a function some of whose sizes come with the call."""
         flash = find_flash(func, STAND_INS) if target.gpu.compute_capability >= LEAST_CAPABILITY else None
-        return None if flash is None else self._anchor(flash, target)
+        if flash is None or (_is_open(flash) and max(flash.sizes["D"], flash.sizes["E"]) > _open_limits(target)[0]):
+            return None
+        return self._anchor(flash, target)
 
     def _anchor(self, flash: Flash, target: Target) -> Anchor | None:
         if flash.dtype not in DTYPES:
@@ -90,14 +95,17 @@ class TensorAttention:
     def default(self, anchor: Anchor, target: Target) -> Config:
         """Two instructions' rows a warp where registers suffice; fewer queries a block where SMs would be idle."""
         s = anchor.sizes
-        rows, warps, keys = (128, 4, 64) if max(s["DP"], s["EP"]) <= 64 else (128, 8, 64)
+        is_open, most_copied = _is_open(anchor.details), MOST_COPIED
+        if is_open:
+            _, most_copied = _open_limits(target)
+        rows, warps, keys = (128, 4, 64) if max(s["DP"], s["EP"]) <= 64 and not is_open else (128, 8, 64)
         while rows > ROWS and (rows >= 2 * s["M"] or 4 * s["heads"] * -(-s["M"] // rows) < 3 * target.gpu.sm_count):
             rows //= 2
         warps = min(warps, rows // ROWS)
         while keys > STEP and (
             keys >= 2 * s["T"]
             or registers(s, rows, keys, warps) > MOST_REGISTERS
-            or keys * (s["DP"] + s["EP"]) > MOST_COPIED * warps
+            or keys * (s["DP"] + s["EP"]) > most_copied * warps
         ):
             keys //= 2
         stages = 2 if s["T"] > keys else 1
@@ -118,6 +126,16 @@ class TensorAttention:
 def _wants_parts(s: Mapping[str, int], target: Target) -> bool:
     """Whether few queries of few heads see many keys: the other template shares these among blocks."""
     return s["M"] <= FEW_QUERIES and s["heads"] < target.gpu.sm_count and s["T"] >= MANY_KEYS
+
+
+def _is_open(flash: Flash) -> bool:
+    """Whether the number of queries or keys comes with the call."""
+    return any(const_int(flash.extents[n]) is None for n in "MT")
+
+
+def _open_limits(target: Target) -> tuple[int, int]:
+    """(the widest head, the most that a warp copies) where lengths come with the call."""
+    return next((d, n) for least, d, n in OPEN_LIMITS if target.gpu.compute_capability >= least)
 
 
 def registers(s: Mapping[str, int], rows: int, keys: int, warps: int) -> int:

@@ -6,7 +6,9 @@ import pytest
 
 from autosched.target import Target
 from autosched.templates import default_config, space_for
-from tests.check_cuda import CASES, run_case
+from tests.check_cuda import CASES, run_case, run_open_case
+from tests.cuda_open import OPEN_CASES
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
@@ -34,3 +36,9 @@ def test_every_default_is_in_its_space(arch: str) -> None:
     for make in CASES.values():
         func = make()
         assert space_for(func, target).contains(default_config(func, target))
+
+
+@spread(12, "case", [*OPEN_CASES], first=10)
+def test_functions_over_open_sizes_become_machine_code(case: str) -> None:
+    """With the registers that places and conditions take where lengths are not known."""
+    assert not run_open_case(case, ("sm_75", "sm_80", "sm_90", "sm_120")).failures
