@@ -16,10 +16,12 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.checks import emit_guards
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import I32, splat
+from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, const_int
-from autosched.tir.functor import loads
+from autosched.tir.functor import free_vars, loads, substitute
+from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
 _ITEM_BYTES = 4  # of what is turned
@@ -50,7 +52,21 @@ def square_lanes(emitter: Emitter, loop: For) -> int:
     ):
         return 0
     along, across = (_distance(emitter, store, x, (loop, inner, pair)) for x in (loop, inner))
-    return lanes if along == _items(pair) and across not in (None, 0, along) else 0
+    if along != _items(pair):
+        return 0
+    if across is None:
+        return lanes if pair is None and _writes_rows(store, loop, inner) else 0
+    return lanes if across not in (0, along) else 0
+
+
+def _writes_rows(store: BufferStore, loop: For, inner: For) -> bool:
+    """Whether the inner loop's iterations write different rows of a buffer, however long these are."""
+    *above, last = store.indices
+    across = [i for i in above if inner.loop_var in free_vars(i)]
+    if len(across) != 1 or inner.loop_var in free_vars(last) or any(loop.loop_var in free_vars(i) for i in above):
+        return False
+    following = substitute(across[0], {inner.loop_var: E.add(inner.loop_var, E.const(1, inner.loop_var.dtype))})
+    return const_int(Analyzer().simplify(E.sub(following, across[0]))) not in (None, 0)
 
 
 def _stored(inner: For) -> tuple[BufferStore | None, For | None]:

@@ -4,6 +4,7 @@ Before:  for i_o in 22: for i in unroll(6): if i_o * 6 + i < 130: …
 After:   for i_o in 21: for i in unroll(6): …
          for i in unroll(4): … with i_o = 21
 A parallel loop, or one of several that make up a condition together, gets `if full: … else: …` in its body instead.
+So does one with the annotation FULL_APART where the limit comes with the call.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from autosched.tir.stmt import Allocate, For, IfThenElse, LoopKind, Stmt, seq
 
 MOST_SPLITS = 12  # each may double the code below its loop
 
+FULL_APART = "full_apart"  # the annotation of a loop that is split for sizes that come with the call too, by a test
 KEEP_WHOLE = "keep_whole"  # the annotation of a loop that is not to be split: its conditions are cheap where they are
 
 _SCALAR = (LoopKind.SERIAL, LoopKind.PARALLEL)
@@ -175,7 +177,9 @@ def _by_test(loop: For, group: list[_Condition], a: Analyzer) -> Stmt | None:
     """`if full: …  else: …` inside the loop; with one ragged value of the outer part, it is a constant there."""
     outer, limit = group[0].outer, -max(c.inner_high for c in group)
     low, high = a._linear_bound(outer)
-    if low is None or high is None or limit < low:
+    if low is None or high is None:
+        return _by_open_test(loop, group, limit) if loop.annotations.get(FULL_APART) else None
+    if limit < low:
         return None
     step = math.gcd(*(k for k, _ in outer.terms.values()))
     dtype = loop.extent.dtype
@@ -193,6 +197,16 @@ def _by_test(loop: For, group: list[_Condition], a: Analyzer) -> Stmt | None:
     for allocation in outside:
         full = dataclasses.replace(allocation, body=full)
     return dataclasses.replace(loop, body=full)
+
+
+def _by_open_test(loop: For, group: list[_Condition], limit: int) -> Stmt:
+    """The same where it is not known how many iterations are full."""
+    outside, stmt = _allocations(loop.body)
+    rest = replace_conditions(stmt, {form_key(c.expr): E.logical_not(E.Not(c.expr)) for c in group})
+    body: Stmt = IfThenElse(_at_most(group[0].outer, limit, loop.extent.dtype), _settle(stmt, group, True), rest)
+    for allocation in outside:
+        body = dataclasses.replace(allocation, body=body)
+    return dataclasses.replace(loop, body=body)
 
 
 def _in_rest(c: _Condition, ragged: list[int]) -> PrimExpr:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
+from autosched.codegen.lower.partition import FULL_APART
 from autosched.errors import ScheduleError
 from autosched.ir.node import preorder
 from autosched.space import Config, ConfigSpace, load_space
@@ -152,7 +153,8 @@ def schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatt
         if n_spatial:
             sch.parallel(sch.fuse(*loops[:n_spatial]) if n_spatial > 1 else loops[0])
         return
-    if _schedule_square(sch, block, lanes):
+    if outer := schedule_square(sch, block, lanes):
+        sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
         return
     if is_blocked_image(extents(block.iter_vars)):
         _schedule_image(sch, block, width, may_flatten)
@@ -224,32 +226,41 @@ def _task_size(shape: Sequence[int], width: int) -> int:
     return next((s for s in sizes if s % width == 0 and s >= LEAST_ELEMENTS), math.prod(shape))
 
 
-def _schedule_square(sch: Schedule, block: Block, lanes: int) -> bool:
-    """Squares of vectors, where the block reads along another axis than it writes; False where it does not.
+def schedule_square(sch: Schedule, block: Block, lanes: int) -> list[LoopRV]:
+    """Squares of vectors, where the block reads along another axis than it writes: the loops around those of a row.
 
-    Rows of the square are the last output axis, unrolled; its vectors run along what the load reads contiguously.
+    Rows of the square are the last output axis, unrolled; its vectors run along what the load reads contiguously. An
+    extent that comes with the call is taken for a long one. Empty where the block reads along the axis that it writes.
     """
     along = _turned_axis(block, lanes)
     if along is None:
-        return False
+        return []
     loops = list(sch.get_loops(block.name_hint))
     columns, rows = loops[along], loops[-1]
-    height = 2 * lanes if as_int(sch.get(rows).extent) >= 4 * lanes else lanes
+    height = 2 * lanes if _usual(sch.get(rows).extent) >= 4 * lanes else lanes
     rows_tile, rows_in = sch.split(rows, [None, height])
     columns_tile, columns_in = sch.split(columns, [None, lanes])
     outer = [*loops[:along], columns_tile, *loops[along + 1 : -1]]
     sch.reorder(*outer, rows_tile, rows_in, columns_in)
+    for tile, extent in ((rows_tile, sch.get(rows_in).extent), (columns_tile, sch.get(columns_in).extent)):
+        if E.const_int(sch.get(tile).extent) is None and E.const_int(extent) is not None:
+            sch.annotate(tile, FULL_APART, True)
     sch.unroll(rows_in)
     sch.vectorize(columns_in)
-    sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
-    return True
+    return outer
+
+
+def _usual(extent: E.PrimExpr) -> int:
+    """An extent, or many where it comes with the call."""
+    known = E.const_int(extent)
+    return TASK_ELEMENTS if known is None else known
 
 
 def _turned_axis(block: Block, lanes: int) -> int | None:
     """The output axis that a load reads contiguously while the output does not; None where there is none."""
     if not isinstance(block.body, BufferStore) or block.body.buffer.dtype not in ("float32", "int32"):
         return None
-    variables, shape = [iv.var for iv in block.iter_vars], extents(block.iter_vars)
+    variables, shape = [iv.var for iv in block.iter_vars], [_usual(iv.dom.extent) for iv in block.iter_vars]
     if len(variables) < 2 or shape[-1] < lanes:
         return None
     reads = [x for x in loads(block.body.value) if x.indices and x.buffer.dtype == block.body.buffer.dtype]

@@ -13,7 +13,7 @@ from autosched.target import Target
 from autosched.templates.base import Applied
 from autosched.templates.classify import blocks_of, is_injective, is_reduction, spatial
 from autosched.templates.cpu.arguments import in_two_reductions
-from autosched.templates.cpu.elementwise import inline_all
+from autosched.templates.cpu.elementwise import inline_all, schedule_square
 from autosched.templates.cpu.lone_reductions import (
     is_window,
     reads_along,
@@ -55,6 +55,10 @@ def schedule_nest(sch: Schedule, block: Block, width: int) -> None:
     n_spatial = len(spatial(block)) - (len(every) - len(loops))
     if is_injective(block) and n_spatial == 1:
         loops = sch.split(loops[0], [None, TASK_VECTORS * width])
+    if is_injective(block) and len(every) == len(loops) and (turned := schedule_square(sch, block, width // VECTORS)):
+        for loop in turned:
+            sch.parallel(loop)
+        return
     outer = loops[:n_spatial] if is_reduction(block) else loops[:-1]
     if is_reduction(block) and n_spatial > 0 and reads_along(block):
         side_by_side = width if is_window(block) else PRODUCT_VECTORS // VECTORS * width

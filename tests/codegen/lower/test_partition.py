@@ -6,8 +6,9 @@ import pytest
 from autosched import te
 from autosched.codegen.cpu.text import loop_lines
 from autosched.codegen.lower import lower_func
+from autosched.codegen.lower.partition import FULL_APART
 from autosched.ir.node import preorder
-from autosched.tir import For
+from autosched.tir import For, Var
 from autosched.tir.functor import stores
 from autosched.tir.interpret import interpret
 from autosched.tir.schedule import Schedule
@@ -46,3 +47,20 @@ def test_every_element_is_computed_once(n, chunk, tile, parallel):
     x, y = np.arange(n, dtype="f"), np.zeros(n, "f")
     interpret(tiled(n, chunk, tile, parallel), [x, y])
     np.testing.assert_array_equal(y, x + 1)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_full_tiles_of_an_open_length_are_apart_where_that_is_asked_for(apart):
+    n = Var("n", "int64")
+    x = te.placeholder((n,), name="x")
+    s = Schedule(te.create_prim_func([x, te.compute((n,), lambda i: x[i] + 1.0, name="y")]))
+    outer, inside = s.split(s.get_loops("y")[0], [None, 4])
+    s.unroll(inside)
+    if apart:
+        s.annotate(outer, FULL_APART, True)
+    lowered = lower_func(s.mod["main"])
+    assert len(stores(lowered.body)) == (2 if apart else 1)
+    for length in (1, 4, 7, 8):
+        given, made = np.arange(length, dtype="f"), np.zeros(length, "f")
+        interpret(lowered, [given, made])
+        np.testing.assert_array_equal(made, given + 1)

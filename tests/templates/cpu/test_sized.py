@@ -191,3 +191,23 @@ def test_sums_along_open_rows_of_a_matrix_are_made_in_lanes() -> None:
     """Each step of them reads what belongs to the row, its maximum: that does not make them run along the rows."""
     made = built([(B, S)], lambda e, x: e(NN.softmax(x, -1)))
     assert "expsum_rf[k_1, 0] + " in made.source
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ((B, S), (1, 0)),
+        ((40, S), (1, 0)),
+        ((B, 40), (1, 0)),
+        ((B, 24, S, P), (0, 2, 3, 1)),
+        ((B, S, P, 24), (0, 3, 1, 2)),
+    ],
+)
+def test_open_transpositions_turn_squares_in_registers(shape: tuple[Any, ...], order: tuple[int, ...]) -> None:
+    made = built([shape], lambda e, x: e(OP.permute_dims(x, order)))
+    before = counters.COMPILES.value
+    for b, s, p in ((1, 1, 1), (2, 15, 3), (16, 16, 1), (17, 31, 7), (33, 32, 16), (5, 100, 17), (64, 65, 2)):
+        sizes = tuple({B: b, S: s, P: p}.get(n, n) for n in shape)
+        x = np.arange(np.prod(sizes), dtype="float32").reshape(sizes)
+        np.testing.assert_array_equal(made(x).numpy(), x.transpose(order))
+    assert counters.COMPILES.value == before
