@@ -44,10 +44,11 @@ Read = Callable[..., PrimExpr]
 class Convolution:
     """What the stages need to know of a convolution in its function.
 
-    data     the array with its borders, [N, channels, OH + 2, OW + 2, …]; `source` is the block that makes it, if any
-    weight   natural, [O, I, 3, 3]
-    result   the block of the convolution
-    stride   in both directions; with 2 the data have about twice as many rows and columns
+    data      the array with its borders, [N, channels, OH + 2, OW + 2, …]; `source` is the block that makes it, if any
+    weight    natural, [O, I, 3, 3]; or [O, I, 2, 2], on CPUs
+    result    the block of the convolution
+    stride    in both directions; with 2 the data have about twice as many rows and columns
+    dilation  in both directions, of stride 1
     """
 
     data: Buffer
@@ -55,6 +56,12 @@ class Convolution:
     weight: Buffer
     result: Block
     stride: int = 1
+    dilation: int = 1
+
+    @property
+    def taps(self) -> int:
+        """Of the window in each direction."""
+        return self.weight.const_shape()[2]
 
     @property
     def out(self) -> Buffer:
@@ -74,19 +81,21 @@ class Tiling:
     """How the output [N, channels, OH, OW, …] is cut into tiles of m x m, and the tiles into blocks of `block`.
 
     Several blocks are of one size: the last one is filled up with tiles that nobody asks for.
+    With a dilation d a tile has every d-th row and column, and d tiles follow each other at neighbouring ones.
     """
 
     filter: AnyFilter
     shape: tuple[int, ...]
     block: int
+    dilation: int = 1
 
     @property
     def rows(self) -> int:
-        return -(-self.shape[2] // self.filter.outputs)
+        return tiles_along(self.shape[2], self.filter.outputs, self.dilation)
 
     @property
     def columns(self) -> int:
-        return -(-self.shape[3] // self.filter.outputs)
+        return tiles_along(self.shape[3], self.filter.outputs, self.dilation)
 
     @property
     def tiles(self) -> int:
@@ -99,14 +108,29 @@ class Tiling:
 
     def place(self, p: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
         """(image, first row, first column) of a tile's inputs."""
-        m = self.filter.outputs * self.filter.stride
         row = floordiv(p, self.columns)
-        return floordiv(row, self.rows), floormod(row, self.rows) * m, floormod(p, self.columns) * m
+        return floordiv(row, self.rows), self._first(floormod(row, self.rows)), self._first(floormod(p, self.columns))
 
     def tile_of(self, n: PrimExpr, y: PrimExpr, x: PrimExpr) -> PrimExpr:
         """The tile of an output."""
-        m = self.filter.outputs
-        return (n * self.rows + floordiv(y, m)) * self.columns + floordiv(x, m)
+        return (n * self.rows + self._at(y)) * self.columns + self._at(x)
+
+    def in_tile(self, y: PrimExpr) -> PrimExpr:
+        """Which row, or column, of its tile an output's one is."""
+        return floormod(floordiv(y, self.dilation) if self.dilation > 1 else y, self.filter.outputs)
+
+    def _first(self, tile: PrimExpr) -> PrimExpr:
+        m, d = self.filter.outputs * self.filter.stride, self.dilation
+        return floordiv(tile, d) * (m * d) + floormod(tile, d) if d > 1 else tile * m
+
+    def _at(self, y: PrimExpr) -> PrimExpr:
+        m, d = self.filter.outputs, self.dilation
+        return floordiv(y, m * d) * d + floormod(y, d) if d > 1 else floordiv(y, m)
+
+
+def tiles_along(size: int, outputs: int, dilation: int) -> int:
+    """Tiles of so many outputs along an axis of the image: as many for each of the `dilation` images interleaved."""
+    return -(-size // (outputs * dilation)) * dilation
 
 
 def is_sum(index: PrimExpr, terms: Mapping[Var, int]) -> bool:
@@ -114,6 +138,11 @@ def is_sum(index: PrimExpr, terms: Mapping[Var, int]) -> bool:
     linear = Analyzer().linear(index)
     found = {atom: c for c, atom in linear.terms.values()}
     return linear.const == 0 and found.keys() <= terms.keys() and all(terms[v] == c for v, c in found.items())  # type: ignore[index]
+
+
+def factor_of(index: PrimExpr, v: Var) -> int:
+    """What a variable is multiplied with in an index; 0 where it does not occur in a sum."""
+    return next((c for c, atom in Analyzer().linear(index).terms.values() if atom is v), 0)
 
 
 def is_padding(block: Block) -> bool:
@@ -134,7 +163,7 @@ def padded_reader(conv: Convolution, tiling: Tiling, data: Tensor) -> Read:
     """How to read the padded data [n, channel, y, x, …] at any place: zero where the padding or nothing is."""
     sizes = tuple(conv.data.const_shape()[d] for d in (0, 2, 3))
     step = tiling.filter.outputs * tiling.filter.stride
-    border = tiling.filter.inputs - step
+    border = (tiling.filter.inputs - step) * tiling.dilation
     reaches = (
         tiling.filled > tiling.tiles,
         tiling.rows * step + border > sizes[1],

@@ -1,4 +1,4 @@
-"""Convolution weights [O, I, 3, 3] for Winograd's algorithm, in the order in which a kernel reads them."""
+"""Convolution weights [O, I, 3, 3] or [O, I, 2, 2] for Winograd's algorithm, in the order in which kernels read."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ WORD = "int16"  # what bytes' sums and products by small numbers are
 class WinogradPack:
     """[O, I, 3, 3] -> U = G g Gᵀ as [O / (panels * width), m + 2, m + 2, panels, I, width]; tails are zero.
 
+    Those of 2 x 2 taps are transformed likewise.
+
     Bytes become 4 U, which are whole numbers, as [O / (panels * width), 4, 4, panels, I / 2, width, 2].
 
     shape    of the natural weight
-    outputs  m of F(m x m, 3 x 3)
+    outputs  m of F(m x m, 3 x 3) or F(m x m, 2 x 2)
     width    output channels in a panel: those of one register tile
     panels   how many panels one chunk of output channels has
     group    input channels that lie side by side: 2 of bytes, which become 16-bit integers, else 1
@@ -36,7 +38,12 @@ class WinogradPack:
 
     @property
     def filter(self) -> AnyFilter:
-        return filter_of(self.outputs, self.stride)
+        return filter_of(self.outputs, self.stride, self.taps)
+
+    @property
+    def taps(self) -> int:
+        """Of the window in each direction."""
+        return self.shape[2]
 
     @property
     def matrix(self) -> np.ndarray:
@@ -64,9 +71,9 @@ class WinogradPack:
         for chunk, panel in np.ndindex(chunks, panels):  # one at a time: float64 of all of them would be large
             first = (chunk * panels + panel) * width
             taps = natural[first : first + width].transpose(2, 3, 1, 0).astype(np.float64, order="C")
-            half = g @ taps.reshape(TAPS, -1)
+            half = g @ taps.reshape(self.taps, -1)
             for x in range(size):
-                rows = g @ half[x].reshape(TAPS, -1)
+                rows = g @ half[x].reshape(self.taps, -1)
                 words = rows.reshape(size, inputs, group, -1).transpose(0, 1, 3, 2)
                 packed[chunk, x, :, panel, :, : taps.shape[-1]] = words
                 packed[chunk, x, :, panel, :, taps.shape[-1] :] = 0
@@ -87,10 +94,10 @@ class WinogradPack:
         natural = te.placeholder(self.shape, dtype, name="natural")
 
         def once(o: PrimExpr, i: PrimExpr, x: PrimExpr, tap: PrimExpr) -> PrimExpr:
-            terms = [cast(kind, natural[o, i, k, tap].as_expr()) for k in range(TAPS)]
+            terms = [cast(kind, natural[o, i, k, tap].as_expr()) for k in range(self.taps)]
             return pick(x, [weighted_sum(row, terms) for row in g])
 
-        half = te.compute((*self.shape[:2], size, TAPS), once, name="half")
+        half = te.compute((*self.shape[:2], size, self.taps), once, name="half")
 
         def element(
             chunk: PrimExpr, x: PrimExpr, y: PrimExpr, panel: PrimExpr, i: PrimExpr, lane: PrimExpr, *own: PrimExpr
@@ -99,7 +106,7 @@ class WinogradPack:
             o = (chunk * self.panels + panel) * self.width + lane
             whole = outputs % (self.width * self.panels) == 0
             at = o if whole else minimum(o, outputs - 1)
-            terms = [half[at, i, x, k].as_expr() for k in range(TAPS)]
+            terms = [half[at, i, x, k].as_expr() for k in range(self.taps)]
             value = pick(y, [weighted_sum(row, terms) for row in g])
             return value if whole else te.if_then_else(o < outputs, value, te.const(0, kind))
 

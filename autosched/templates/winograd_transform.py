@@ -32,7 +32,8 @@ PAIRS = {2: (1.0,), 4: (math.sqrt(0.5), math.sqrt(2.0))}  # outputs m -> the pos
 class Filter:
     """F(outputs, taps): the points other than 0 come in pairs +p, -p.
 
-    Three taps have the leading coefficient as well, two do without: F(m, 2) is of as many points as products.
+    Where there are more products than points the leading coefficient is one of them: of all three taps, and of F(3, 2)
+    and F(5, 2); F(2, 2) and F(4, 2) do without.
     """
 
     outputs: int
@@ -147,9 +148,11 @@ def make_filter(outputs: int) -> Filter:
 
 
 @functools.cache
-def filter_of(outputs: int, stride: int) -> AnyFilter:
-    """The filter of 3 taps, outputs 2 or 4, stride 1 or 2."""
-    return make_filter(outputs) if stride == 1 else StridedFilter(Filter(outputs, PAIRS[outputs], 2))
+def filter_of(outputs: int, stride: int, taps: int = TAPS) -> AnyFilter:
+    """The filter of 3 taps, outputs 2 or 4, stride 1 or 2; or of 2 taps, outputs 3 or 5: the same points, stride 1."""
+    if stride > 1:
+        return StridedFilter(Filter(outputs, PAIRS[outputs], 2))
+    return Filter(outputs, PAIRS[outputs + taps - TAPS], taps)
 
 
 def transform_taps(f: Filter, g: Sequence[PrimExpr]) -> list[PrimExpr]:

@@ -4,15 +4,17 @@ import numpy as np
 import pytest
 
 from autosched.templates.winograd_pack import TapPack, WinogradPack
-from autosched.templates.winograd_transform import make_filter
+from autosched.templates.winograd_transform import filter_of, make_filter
 from autosched.tir.evaluate import evaluate
 
 
-@pytest.mark.parametrize(("m", "width", "panels"), [(2, 8, 1), (4, 8, 2), (4, 5, 1)])
-def test_elements_lie_where_index_says(m, width, panels):
-    weight = np.random.default_rng(0).standard_normal((21, 6, 3, 3)).astype(np.float32)
+@pytest.mark.parametrize(
+    ("taps", "m", "width", "panels"), [(3, 2, 8, 1), (3, 4, 8, 2), (3, 4, 5, 1), (2, 3, 8, 1), (2, 5, 8, 2)]
+)
+def test_elements_lie_where_index_says(taps, m, width, panels):
+    weight = np.random.default_rng(0).standard_normal((21, 6, taps, taps)).astype(np.float32)
     pack = WinogradPack(weight.shape, m, width, panels)
-    packed, g = pack.pack(weight), make_filter(m).weight_matrix()
+    packed, g = pack.pack(weight), filter_of(m, 1, taps).weight_matrix()
     assert packed.shape == pack.packed_shape
     assert packed.dtype == np.float32
     expected = np.einsum("xk,oikl,yl->oixy", g, weight.astype(np.float64), g)
@@ -23,10 +25,11 @@ def test_elements_lie_where_index_says(m, width, panels):
     assert np.count_nonzero(total) == expected.size  # the rest is the zeros of the tail
 
 
+@pytest.mark.parametrize("taps", [2, 3])
 @pytest.mark.parametrize("outputs", [16, 21])
-def test_function_packs_alike(outputs):
-    weight = np.random.default_rng(1).standard_normal((outputs, 4, 3, 3)).astype(np.float32)
-    pack = WinogradPack(weight.shape, 4, 8, 1)
+def test_function_packs_alike(outputs, taps):
+    weight = np.random.default_rng(1).standard_normal((outputs, 4, taps, taps)).astype(np.float32)
+    pack = WinogradPack(weight.shape, 7 - taps, 8, 1)
     (packed,) = evaluate(pack.func("float32"), [weight])
     np.testing.assert_allclose(packed, pack.pack(weight), rtol=0, atol=1e-6)
 

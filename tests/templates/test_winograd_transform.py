@@ -15,13 +15,13 @@ from autosched.templates.winograd_transform import (
 from autosched.tir.evaluate import evaluate
 
 
-@pytest.mark.parametrize("m", [2, 4])
-def test_matrices_make_a_filter(m):
-    f = make_filter(m)
+@pytest.mark.parametrize(("m", "taps"), [(2, 3), (4, 3), (3, 2), (5, 2)])
+def test_matrices_make_a_filter(m, taps):
+    f = filter_of(m, 1, taps)
     rng = np.random.default_rng(0)
-    d, g = rng.standard_normal(f.inputs), rng.standard_normal(3)
+    d, g = rng.standard_normal(f.inputs), rng.standard_normal(taps)
     y = f.output_matrix() @ ((f.weight_matrix() @ g) * (f.input_matrix() @ d))
-    np.testing.assert_allclose(y, [d[i : i + 3] @ g for i in range(m)], atol=1e-12)
+    np.testing.assert_allclose(y, [d[i : i + taps] @ g for i in range(m)], atol=1e-12)
 
 
 @pytest.mark.parametrize("m", [2, 4])

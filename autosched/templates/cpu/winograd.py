@@ -1,4 +1,4 @@
-"""Winograd convolution F(2x2, 3x3) and F(4x4, 3x3) for blocked channels, stride 1 or 2.
+"""Winograd convolution F(2x2, 3x3) and F(4x4, 3x3) for blocked channels, stride 1 or 2; F(3x3, 2x2) and F(5x5, 2x2).
 
     for block of tiles in parallel:
         V = transformed inputs of the block's tiles                     # scratch that stays in the second-level cache
@@ -12,6 +12,8 @@ parallel. Weights are transformed once at build; see `winograd_stages` for the a
 16-bit integers by F(2x2, 3x3), whose sums are exact, on CPUs that multiply these faster than bytes.
 
 With stride 2 a tile has 2 m + 1 inputs and products in each direction: 25 instead of 36, or 81 instead of 144.
+Windows of 2x2, as each phase of a transposed convolution has, take 16 instead of 36, or 36 instead of 100.
+With a dilation d the tiles are those of d x d images: of every d-th row and column.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from autosched.templates.cpu.winograd_stages import (
     winograd_func,
 )  # fmt: skip
 from autosched.templates.product import PAIR
-from autosched.templates.winograd_form import Convolution, is_padding, is_sum
+from autosched.templates.winograd_form import Convolution, factor_of, is_padding, is_sum
 from autosched.templates.winograd_pack import WinogradPack
 from autosched.templates.winograd_transform import TAPS
 from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int
@@ -54,7 +56,10 @@ WORD_CYCLES = 0.75  # of the time in float32 that 16-bit integers take
 
 
 class Winograd:
-    """3x3 convolutions of stride 1 or 2 without groups or dilation, of blocked data in float32; of bytes stride 1."""
+    """3x3 convolutions without groups of blocked data in float32, of stride 1 or 2, and 2x2 ones of stride 1.
+
+    Those of stride 1 may be dilated. Of bytes there are 3x3 ones of stride 1 without dilation.
+    """
 
     name = "winograd"
 
@@ -66,8 +71,8 @@ class Winograd:
         return Anchor(conv.result.name_hint, "conv2d", sizes, (conv, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        lanes, registers = target.lanes("float32"), target.num_registers
-        values = {**anchor.sizes, "tiles": _layer(anchor).tiles(2), "lanes": lanes, "registers": registers}
+        layer, lanes, registers = _layer(anchor), target.lanes("float32"), target.num_registers
+        values = {**anchor.sizes, "tiles": layer.tiles(layer.sizes[0]), "lanes": lanes, "registers": registers}
         return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
@@ -93,10 +98,14 @@ class Winograd:
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
-        if config["m"] > anchor.sizes["largest"]:
-            raise SpaceError(f"F({config['m']}, 3) is less accurate than was asked for", where="template winograd")
-        conv, chain = anchor.details
         layer, plan = _layer(anchor), _plan(config)
+        if plan.m not in layer.sizes:
+            raise SpaceError(f"there is no F({plan.m}, {layer.taps})", where="template winograd")
+        if plan.m > anchor.sizes["largest"]:
+            raise SpaceError(
+                f"F({plan.m}, {layer.taps}) is less accurate than was asked for", where="template winograd"
+            )
+        conv, chain = anchor.details
         pack = WinogradPack(
             conv.weight.const_shape(),
             plan.m,
@@ -107,13 +116,13 @@ class Winograd:
         )
         block = plan.block_tiles(layer.tiles(plan.m))
         sch = Schedule(winograd_func(func, conv, pack, block))
-        loops = _schedule_result(sch, chain, pack, block, config)
+        loops = _schedule_result(sch, chain, pack, block, config, conv.dilation)
         _schedule_half(sch, loops)
         weight = sch.func.buffers[next(i for i, b in enumerate(func.buffers) if b is conv.weight)]
         _schedule_products(sch, loops, pack, weight.name, config)
         _schedule_inputs(sch, loops, conv.data.const_shape()[4], config)
         packs = tuple(pack if b is conv.weight else None for b in func.buffers)
-        flops = 2 * layer.n * layer.height * layer.width * layer.outputs * layer.channels * TAPS**2
+        flops = 2 * layer.n * layer.height * layer.width * layer.outputs * layer.channels * layer.taps**2
         return Applied(sch.func.with_attr("flops", flops), packs, sch.trace.to_json_text())
 
 
@@ -124,14 +133,18 @@ def match_winograd(func: PrimFunc) -> tuple[Convolution, Chain, dict[str, int]] 
         return None
     made = (_convolution(found[0], found[1].data, found[1].weight, found[1].chain, stride) for stride in (1, 2))
     conv = next((c for c in made if c is not None), None)
-    if conv is None or (conv.stride > 1 and _group(conv) > 1):
+    if conv is None or (_group(conv) > 1 and (conv.stride, conv.dilation, conv.taps) != (1, 1, TAPS)):
         return None
     n, ob, oh, ow, block = conv.out.const_shape()
     channels = conv.weight.const_shape()[1]
     if channels < LEAST_CHANNELS or n * oh * ow == 0 or (_group(conv) > 1 and channels > MOST_BYTES):
         return None
     sizes = {"N": n, "C": channels, "O": ob * block, "OH": oh, "OW": ow, "block": block, "stride": conv.stride}
-    sizes["largest"] = 2 if is_strict(func) or _group(conv) > 1 else 4
+    if conv.dilation > 1:
+        sizes["dilation"] = conv.dilation
+    if conv.taps != TAPS:
+        sizes["taps"] = conv.taps
+    sizes["largest"] = (2 if is_strict(func) or _group(conv) > 1 else 4) + TAPS - conv.taps
     return conv, found[1].chain, sizes
 
 
@@ -144,11 +157,15 @@ def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Ch
         return None
     n, ob, oh, ow, oi = (iv.var for iv in spatial(c.block))
     ic, kh, kw, ci = (iv.var for iv in loops)
-    if extents(loops)[1:3] != (TAPS, TAPS) or len(data.indices) != 5:
+    if extents(loops)[1:3] not in ((TAPS, TAPS), (2, 2)) or len(data.indices) != 5:
+        return None
+    dilation, taps = max(1, factor_of(data.indices[2], kh)), extents(loops)[1]
+    if stride > 1 and (dilation, taps) != (1, TAPS):
         return None
     out_block, data_block = extents(spatial(c.block))[4], extents(loops)[3]
+    rows, columns = {oh: stride, kh: dilation}, {ow: stride, kw: dilation}
     wanted: tuple[tuple[PrimExpr, Mapping[Var, int]], ...] = (
-        *zip(data.indices, ({n: 1}, {ic: 1}, {oh: stride, kh: 1}, {ow: stride, kw: 1}, {ci: 1}), strict=True),
+        *zip(data.indices, ({n: 1}, {ic: 1}, rows, columns, {ci: 1}), strict=True),
         *zip(weight.indices, ({ob: out_block, oi: 1}, {ic: data_block, ci: 1}, {kh: 1}, {kw: 1}), strict=True),
     )
     if not all(is_sum(index, terms) for index, terms in wanted):
@@ -157,7 +174,7 @@ def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Ch
         return None
     if data.buffer.const_shape()[1] != extents(loops)[0] or data.buffer.const_shape()[4] != data_block:
         return None
-    return Convolution(data.buffer, chain.before[0] if chain.before else None, weight.buffer, c.block, stride)
+    return Convolution(data.buffer, chain.before[0] if chain.before else None, weight.buffer, c.block, stride, dilation)
 
 
 def _group(conv: Convolution) -> int:
@@ -167,8 +184,11 @@ def _group(conv: Convolution) -> int:
 
 def _layer(anchor: Anchor) -> Layer:
     s = anchor.sizes
-    is_whole = _group(anchor.details[0]) > 1
-    return Layer(s["N"], s["C"], s["O"], s["OH"], s["OW"], s["block"], is_whole, s["stride"])
+    conv: Convolution = anchor.details[0]
+    is_whole = _group(conv) > 1
+    return Layer(
+        s["N"], s["C"], s["O"], s["OH"], s["OW"], s["block"], is_whole, conv.stride, conv.dilation, conv.taps
+    )  # fmt: skip
 
 
 def _plan(config: Config) -> Plan:
@@ -184,7 +204,9 @@ class _Loops:
     channels: LoopRV
 
 
-def _schedule_result(sch: Schedule, chain: Chain, pack: WinogradPack, tiles: int, config: Config) -> _Loops:
+def _schedule_result(
+    sch: Schedule, chain: Chain, pack: WinogradPack, tiles: int, config: Config, dilation: int
+) -> _Loops:
     """Blocks of tiles, chunks of channels, tiles, blocks of channels; the m x m outputs of a tile are unrolled."""
     *inner, last_block = (chain.anchor, *chain.after)
     for block in inner:
@@ -192,11 +214,17 @@ def _schedule_result(sch: Schedule, chain: Chain, pack: WinogradPack, tiles: int
     last = last_block.name_hint
     n, ob, oh, ow, oi = sch.get_loops(last)
     in_block = as_int(sch.get(oi).extent)
-    tile_row, i = sch.split(oh, [None, pack.outputs])
-    tile_column, j = sch.split(ow, [None, pack.outputs])
+    if dilation > 1:
+        tile_row, i, first_row = sch.split(oh, [None, pack.outputs, dilation])
+        tile_column, j, first_column = sch.split(ow, [None, pack.outputs, dilation])
+        places = [n, tile_row, first_row, tile_column, first_column]
+    else:
+        tile_row, i = sch.split(oh, [None, pack.outputs])
+        tile_column, j = sch.split(ow, [None, pack.outputs])
+        places = [n, tile_row, tile_column]
     chunk, ob = sch.split(ob, [None, pack.width * pack.panels // in_block])
-    sch.reorder(n, tile_row, tile_column, chunk, ob, i, j, oi)
-    tile_block, p = sch.split(sch.fuse(n, tile_row, tile_column), [None, tiles])
+    sch.reorder(*places, chunk, ob, i, j, oi)
+    tile_block, p = sch.split(sch.fuse(*places), [None, tiles])
     sch.reorder(tile_block, chunk, p, ob, i, j, oi)
     if config["tasks"] == "channels":
         tile_block = chunk = sch.fuse(tile_block, chunk)

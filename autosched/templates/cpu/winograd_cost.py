@@ -21,6 +21,7 @@ from autosched.templates.cpu.register_tile import (
     pieces,
 )
 from autosched.templates.cpu.task_order import SHARED_BYTES_PER_CYCLE, SHARED_WORTH
+from autosched.templates.winograd_form import tiles_along
 from autosched.templates.winograd_transform import TAPS
 
 TILE_OVERHEAD = 24  # cycles of a register tile beside its steps: addresses, start values, stores, a branch missed
@@ -54,7 +55,8 @@ def ceil_div(a: int, b: int) -> int:
 
 @dataclass(frozen=True)
 class Layer:
-    """A 3x3 convolution: batch n, channels, output height and width, channels in a block of the output.
+    """A convolution of `taps` in each direction: batch n, channels, output height and width, channels in a block of
+    the output.
 
     is_whole  whether bytes are convolved
     """
@@ -67,24 +69,33 @@ class Layer:
     block: int
     is_whole: bool = False
     stride: int = 1
+    dilation: int = 1
+    taps: int = TAPS
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The m that tiles may have: with the same points for all numbers of taps."""
+        return tuple(m + TAPS - self.taps for m in INPUT_CYCLES)
 
     def products(self, m: int) -> int:
         """Of a tile, for each input and output channel."""
-        return (m * self.stride + TAPS - self.stride) ** 2
+        return (m * self.stride + self.taps - self.stride) ** 2
 
     def weights(self, m: int) -> int:
         """Transformed ones: products of inputs of odd index share theirs where the stride is 2."""
-        return (m + TAPS - 1) ** 2 * self.channels * self.outputs
+        return (m + self.taps - 1) ** 2 * self.channels * self.outputs
 
     def transform_cycles(self, m: int, lanes: int) -> float:
         """Of a tile's inputs and outputs."""
         of_input, of_output = (
             (INPUT_CYCLES, OUTPUT_CYCLES) if self.stride == 1 else (STRIDED_INPUT_CYCLES, STRIDED_OUTPUT_CYCLES)
         )
-        return self.channels / lanes * of_input[m] + self.outputs / lanes * of_output[m]
+        like = m + self.taps - TAPS  # outputs of three taps from as many inputs
+        return self.channels / lanes * of_input[like] + self.outputs / lanes * of_output[like]
 
     def tiles(self, m: int) -> int:
-        return self.n * -(-self.height // m) * -(-self.width // m)
+        along = (tiles_along(size, m, self.dilation) for size in (self.height, self.width))
+        return self.n * math.prod(along)
 
 
 @dataclass(frozen=True)
@@ -231,7 +242,7 @@ def best_plan(layer: Layer, largest: int, target: Target) -> tuple[float, Plan]:
     largest  the tile sizes of the wanted accuracy are those up to it
     """
     threads, core = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS), Core.of(target)
-    worth = (p for m in (2, 4) if m <= largest for p in plans(layer, m, core, threads))
+    worth = (p for m in layer.sizes if m <= largest for p in plans(layer, m, core, threads))
 
     found = [(winograd_cycles(layer, p, core), p) for p in worth]
     evened = [c * unevenness(p.n_tasks(layer, core.lanes), threads) for c, p in found]

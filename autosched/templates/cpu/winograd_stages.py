@@ -1,4 +1,4 @@
-"""A 3x3 convolution of stride 1 or 2 as the stages of Winograd's algorithm, with everything around it kept.
+"""A 3x3 convolution of stride 1 or 2, or a 2x2 one, as the stages of Winograd's algorithm, with all around it kept.
 
 With tiles p = (n, th, tw) of m x m outputs, read from (m + 2) x (m + 2) inputs:
 
@@ -7,6 +7,8 @@ With tiles p = (n, th, tw) of m x m outputs, read from (m + 2) x (m + 2) inputs:
     M[x, y, p, o]           = sum over c of V * U                   (winograd_products: (m + 2)² matrix products)
     Z[p, ob, i, y, oi]      = Aᵀ of the products                    (winograd_half)
     out[n, ob, oh, ow, oi]  = A of these, at (oh % m, ow % m)       (named as the convolution was)
+
+A dilation d makes d x d images of every d-th row and column, whose tiles these are then.
 
 Stride 2 has 2 m + 1 inputs and products in each direction, see `StridedFilter`.
 
@@ -39,7 +41,7 @@ def winograd_func(func: PrimFunc, conv: Convolution, pack: WinogradPack, block: 
     block  tiles that are worked on together
     Remembered, as it takes more than half of a candidate's scheduling: neighbours in a search often share it.
     """
-    tiling = Tiling(pack.filter, conv.out.const_shape(), block)
+    tiling = Tiling(pack.filter, conv.out.const_shape(), block, conv.dilation)
     given = conv.given
     data = te.placeholder(given.const_shape(), given.dtype, name=given.name)
     dtype = pack.packed_dtype(conv.weight.dtype)
@@ -59,7 +61,7 @@ def _stages(
 ) -> Tensor:
     name, out_dtype = result_of
     f, tiles = tiling.filter, tiling.filled
-    size, m, out_block = f.inputs, f.outputs, tiling.shape[4]
+    size, m, d, out_block = f.inputs, f.outputs, tiling.dilation, tiling.shape[4]
     data_blocks, data_block = data_shape[1], data_shape[4]
     channels, outputs = data_blocks * data_block, tiling.shape[1] * out_block
     chunk = pack.width * pack.panels
@@ -67,7 +69,8 @@ def _stages(
 
     def columns(p: PrimExpr, cb: PrimExpr, x: PrimExpr, j: PrimExpr, ci: PrimExpr) -> PrimExpr:
         n, y0, x0 = tiling.place(p)
-        return pick(x, transform_inputs(f, [cast(weight.dtype, read(n, cb, y0 + i, x0 + j, ci)) for i in range(size)]))
+        terms = [cast(weight.dtype, read(n, cb, y0 + i * d, x0 + j * d, ci)) for i in range(size)]
+        return pick(x, transform_inputs(f, terms))
 
     def inputs(x: PrimExpr, y: PrimExpr, p: PrimExpr, c: PrimExpr) -> PrimExpr:
         block, lane = floordiv(c, data_block), floormod(c, data_block)
@@ -79,8 +82,8 @@ def _stages(
 
     def result(n: PrimExpr, ob: PrimExpr, oh: PrimExpr, ow: PrimExpr, oi: PrimExpr) -> PrimExpr:
         p = tiling.tile_of(n, oh, ow)
-        terms = [z[p, ob, floormod(oh, m), y, oi].as_expr() for y in range(size)]
-        total = pick(floormod(ow, m), transform_outputs(f, terms))
+        terms = [z[p, ob, tiling.in_tile(oh), y, oi].as_expr() for y in range(size)]
+        total = pick(tiling.in_tile(ow), transform_outputs(f, terms))
         return total if pack.group == 1 else bitwise("shift_right", total, const(TWICE_TWO, out_dtype))
 
     t = te.compute((tiles, data_blocks, size, size, data_block), columns, name=COLUMNS)

@@ -63,7 +63,9 @@ class WinogradTaps:
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         found = match_winograd(func)
-        if found is None or found[2]["largest"] < OUTPUTS or found[0].out.dtype != "float32" or found[0].stride > 1:
+        if found is None or found[2]["largest"] < OUTPUTS or found[0].out.dtype != "float32":
+            return None
+        if (found[0].stride, found[0].dilation, found[0].taps) != (1, 1, TAPS):
             return None
         conv, sizes = found[0], found[2]
         tiles, data_block, lanes = _tiling(conv).tiles, conv.data.const_shape()[4], target.lanes("float32")

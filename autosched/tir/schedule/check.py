@@ -13,7 +13,7 @@ from autosched.tir.functor import free_vars
 from autosched.tir.schedule.iter_map import is_injective
 from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.tree import Tree, realizes_below
-from autosched.tir.simplify import Analyzer, form_key
+from autosched.tir.simplify import Analyzer, form_key, split_conditions
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 
 RING = "rolling_buffer"  # the annotation of blocks that use a ring: their loops keep their order
@@ -163,9 +163,10 @@ def binds_once(tree: Tree, realize: BlockRealize, top: For) -> bool:
     loops = tree.loops_of(realize.block.name_hint)
     if top not in loops:
         return False
-    analyzer = tree.analyzer(realize)
+    analyzer, conditions = tree.analyzer(realize), list(split_conditions(realize.predicate))
     for first in range(loops.index(top), -1, -1):
-        if is_injective(realize.iter_values, {x.loop_var: most_of(x.extent) for x in loops[first:]}, analyzer):
+        variables = {x.loop_var: most_of(x.extent) for x in loops[first:]}
+        if is_injective(realize.iter_values, variables, analyzer, conditions):
             return True
     return False
 

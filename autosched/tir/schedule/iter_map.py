@@ -70,13 +70,26 @@ _Kept = tuple[dict[object, Source], dict[object, list[tuple[int, int]]], list[Di
 
 
 class DigitMap:
-    """The digits of `values` over `variables` (with their extents); other variables count as constants."""
+    """The digits of `values` over `variables` (with their extents); other variables count as constants.
 
-    def __init__(self, values: Iterable[PrimExpr], variables: Mapping[Var, int], analyzer: Analyzer):
+    conditions  what holds of the variables: of sums that are below a number only those values count
+    """
+
+    def __init__(
+        self, values: Iterable[PrimExpr], variables: Mapping[Var, int], analyzer: Analyzer,
+        conditions: Iterable[PrimExpr] = (),
+    ):  # fmt: skip
         self.analyzer = analyzer = analyzer.copy()
         analyzer.keep_units = False
+        self.limits = [
+            (analyzer.linear(_without_widening(c.a)), c.b.value)
+            for c in conditions
+            if isinstance(c, E.LT) and isinstance(c.b, IntImm)
+        ]
         self.variables = {v: n for v, n in variables.items() if n > 1}
-        self.sources: dict[object, Source] = {form_key(v): Source(v, n) for v, n in self.variables.items()}
+        self.sources: dict[object, Source] = {
+            form_key(v): Source(v, self._below(Linear.of(v), n)) for v, n in self.variables.items()
+        }
         self.digits: list[Digit] = []
         self.constants: list[PrimExpr | int] = []
         self.halves: dict[object, _Halves] = {}  # values that are cut by a symbol
@@ -171,8 +184,13 @@ class DigitMap:
         if rest.terms or rest.const or any(d.scale < 0 for d in mine):
             raise NotAffine
         self.digits += mine
-        self.sources[key] = Source(x, 1 + sum(d.scale * (d.extent - 1) for d in mine), linear=linear)
+        extent = 1 + sum(d.scale * (d.extent - 1) for d in mine)
+        self.sources[key] = Source(x, self._below(linear, extent), linear=linear)
         return self.sources[key]
+
+    def _below(self, linear: Linear, extent: int) -> int:
+        """An extent, or the least of those that conditions give."""
+        return min([extent, *(n for below, n in self.limits if n > 0 and _same(below, linear))])
 
     def _half(self, x: E.FloorDiv | E.FloorMod, key: object) -> Source:
         """The source of a quotient or a remainder by a symbol, or of a quotient of which such a one is taken."""
@@ -269,10 +287,12 @@ def _without_widening(value: PrimExpr) -> PrimExpr:
     return rewrite(value, step)
 
 
-def is_injective(values: Iterable[PrimExpr], variables: Mapping[Var, int], analyzer: Analyzer) -> bool:
-    """Whether `values` provably differ wherever `variables` do (others held fixed)."""
+def is_injective(
+    values: Iterable[PrimExpr], variables: Mapping[Var, int], analyzer: Analyzer, conditions: Iterable[PrimExpr] = ()
+) -> bool:
+    """Whether `values` provably differ wherever `variables` do (others held fixed) and the conditions hold."""
     try:
-        return DigitMap(map(_without_widening, values), variables, analyzer).is_injective()
+        return DigitMap(map(_without_widening, values), variables, analyzer, conditions).is_injective()
     except NotAffine:
         return False
 

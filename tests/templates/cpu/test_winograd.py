@@ -36,11 +36,12 @@ AVX512 = Target("llvm -mcpu=x86-64-v4")
 def conv(
     batch: int, channels: int, height: int, width: int, outputs: int, padding: tuple[int, int, int, int],
     *, block: int = 8, epilogue: str = "relu", strides: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1),
+    taps: int = 3,
 ) -> PrimFunc:  # fmt: skip
-    """A blocked 3x3 convolution; epilogue "": none, "relu": bias and ReLU, "residual": bias, a sum and ReLU."""
+    """A blocked convolution; epilogue "": none, "relu": bias and ReLU, "residual": bias, a sum and ReLU."""
     layout = f"NCHW{block}c"
     data = te.placeholder((batch, channels // block, height, width, block), name="data")
-    weight = te.placeholder((outputs, channels, 3, 3), name="weight")
+    weight = te.placeholder((outputs, channels, taps, taps), name="weight")
     bias = te.placeholder((1, outputs // block, 1, 1, block), name="bias")
     out = topi.conv2d(data, weight, strides, padding, dilation, 1, layout, layout)
     arguments = [data, weight]
@@ -134,6 +135,54 @@ def test_stride_2_saves_products_where_an_image_has_many_tiles(mcpu):
     assert default_config(deep, target).template == "conv2d"
 
 
+@pytest.mark.parametrize("m", [3, 5])
+@spread(2, "case", CASES)
+def test_windows_of_two_by_two(case, m):
+    assert error(conv(*CASES[case], taps=2), config(m=m)) < LIMIT
+
+
+DILATED = {  # dilation and a case: uneven rows and columns, fewer than the dilation, one tile of rows
+    "even": (2, (1, 16, 16, 16, 16, (2, 2, 2, 2))),
+    "odd": (2, (2, 16, 7, 11, 16, (2, 2, 2, 2))),
+    "three": (3, (1, 8, 8, 8, 16, (1, 1, 1, 1))),
+    "wide": (6, (1, 8, 5, 17, 8, (6, 6, 6, 6))),
+    "one_sided": (4, (1, 8, 10, 23, 16, (0, 4, 0, 1))),
+    "batch": (5, (3, 8, 13, 9, 8, (5, 5, 5, 5))),
+}
+
+
+@pytest.mark.parametrize(("m", "taps"), [(2, 3), (4, 3), (5, 2)])
+@spread(2, "case", DILATED)
+def test_dilation(case, m, taps):
+    dilation, sizes = DILATED[case]
+    assert error(conv(*sizes, dilation=(dilation, dilation), taps=taps), config(m=m)) < LIMIT
+
+
+@spread(2, "knobs", [{"blocks": 3, "rows": 2}, {"tasks": "channels", "vectors": 1, "rows": 6}], ids=str)
+@pytest.mark.parametrize("case", ["three", "one_sided"])
+def test_configurations_of_dilation(case, knobs):
+    dilation, sizes = DILATED[case]
+    func = conv(*sizes, dilation=(dilation, dilation), epilogue="residual")
+    assert error(func, config(**knobs), threads=2) < LIMIT
+
+
+def test_there_are_two_sizes_of_tiles_for_each_window():
+    small = conv(1, 16, 8, 8, 16, (1, 1, 1, 1), taps=2)
+    with pytest.raises(SpaceError, match=r"no F\(4, 2\)"):
+        apply_config(small, config(m=4), HOST)
+    with pytest.raises(SpaceError, match="less accurate"):
+        apply_config(with_strict(small), config(m=5), HOST)
+    sizes = {c["m"] for c in Winograd().space(Winograd().match(small, HOST), HOST).sample(0, 60)}
+    assert sizes == {3, 5}
+
+
+@pytest.mark.parametrize(("taps", "dilation"), [(2, 1), (3, 2), (3, 4)])
+def test_windows_of_two_and_dilated_ones_save_products(taps, dilation):
+    target = Target("llvm -mcpu=x86-64-v4 -num-cores=2 -l1-bytes=49152 -l2-bytes=1048576 -l3-bytes=33554432")
+    func = conv(1, 128, 32, 32, 128, (dilation,) * 4, block=16, taps=taps, dilation=(dilation,) * 2)
+    assert default_config(func, target).template == "winograd"
+
+
 @pytest.mark.parametrize("epilogue", ["", "relu", "residual"])
 def test_what_is_fused_behind(epilogue):
     assert error(conv(1, 16, 9, 6, 16, (1, 1, 1, 1), epilogue=epilogue), config()) < LIMIT
@@ -204,14 +253,26 @@ def test_vector_widths(mcpu, block):
     "func",
     [
         conv(1, 16, 9, 9, 16, (1, 1, 1, 1), strides=(3, 3)),
-        conv(1, 16, 9, 9, 16, (2, 2, 2, 2), dilation=(2, 2)),
+        conv(1, 16, 9, 9, 16, (2, 2, 2, 2), dilation=(1, 2)),
+        conv(1, 16, 9, 9, 16, (2, 2, 2, 2), dilation=(2, 2), strides=(2, 2)),
+        conv(1, 16, 9, 9, 16, (1, 1, 1, 1), taps=2, strides=(2, 2)),
         conv(1, 16, 9, 9, 16, (1, 1, 1, 1), strides=(1, 2)),
         padded_conv(1, 32, 9, 32, 3, 1, 1, groups=2),
         padded_conv(1, 16, 9, 16, 1, 1, 0),
         padded_conv(1, 16, 9, 16, 5, 1, 2),
         padded_conv(1, 3, 9, 16, 3, 1, 1, first=True),
     ],
-    ids=["stride", "dilation", "stride_of_columns", "groups", "1x1", "5x5", "first"],
+    ids=[
+        "stride",
+        "dilation_of_columns",
+        "dilation_and_stride",
+        "2x2_and_stride",
+        "stride_of_columns",
+        "groups",
+        "1x1",
+        "5x5",
+        "first",
+    ],
 )
 def test_other_convolutions_do_not_match(func):
     assert Winograd().match(func, HOST) is None

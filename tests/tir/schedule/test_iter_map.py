@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autosched.tir import IntImm, PrimExpr, Var, floordiv, floormod
+from autosched.tir import LT, IntImm, PrimExpr, Var, floordiv, floormod
+from autosched.tir.expr import compare
 from autosched.tir.functor import substitute
 from autosched.tir.schedule.iter_map import NotAffine, invert, is_injective
 from autosched.tir.simplify import Analyzer
@@ -172,3 +173,35 @@ def test_injectivity_by_open_sizes_is_never_claimed_wrongly(data: st.DataObject)
 def test_no_inverse_by_open_sizes() -> None:
     with pytest.raises(NotAffine):
         invert([A // N, A % N], {A: 12}, [B, C])
+
+
+def test_conditions_limit_what_counts() -> None:
+    """Blocks of four of nine tiles: the last one is not whole, and A // 3 has three values, not four."""
+    tile, extents = A * 4 + B, {A: 3, B: 4, C: 5}
+    exprs = [C * 3 + floordiv(tile, 3), floormod(tile, 3)]
+    analyzer = Analyzer({v: (0, n) for v, n in extents.items()})
+    assert not is_injective(exprs, extents, analyzer)
+    assert is_injective(exprs, extents, analyzer, [compare(LT, tile, 9)])
+    assert not is_injective(exprs, extents, analyzer, [compare(LT, tile, 10)])
+    assert not is_injective(exprs, extents, analyzer, [compare(LT, 8, tile)])
+    alone = [C * 3 + floordiv(A, 3), floormod(A, 3)]
+    assert is_injective(alone, {A: 12, C: 5}, Analyzer(), [compare(LT, A, 9)])
+    assert not is_injective(alone, {A: 12, C: 5}, Analyzer())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_injectivity_below_a_limit_is_never_claimed_wrongly(data: st.DataObject) -> None:
+    extents = {v: data.draw(st.integers(1, 5)) for v in (A, B, C)}
+    small = st.integers(1, 6)
+    whole = A * extents[B] + B
+    limit = data.draw(st.integers(1, 25))
+    exprs = [
+        floormod(floordiv(whole, data.draw(small)), data.draw(small)) + C * data.draw(small),
+        floormod(whole, data.draw(small)),
+    ]
+    analyzer = Analyzer({v: (0, n) for v, n in extents.items()})
+    if is_injective(exprs, extents, analyzer, [compare(LT, whole, limit)]):
+        every = values([*exprs, whole], extents)
+        reached = [v[:-1] for v in every if v[-1] < limit]
+        assert len(set(reached)) == len(reached)
