@@ -141,6 +141,11 @@ class _Expander(Rewriter):
         n, channels, *size = shape
         if any(s > MOST_ZEROS * k for s, k in zip(strides, weight.shape[2:], strict=True)):
             return call
+        # one pixel meets each tap once, whatever the stride: with that of the kernel's size no phase has other taps
+        strides = tuple(
+            k if have == 1 else s
+            for have, k, s in zip(image_shape_of(data)[2:], weight.shape[2:], strides, strict=True)
+        )
         per_group = np.split(weight, groups)
         phases = np.concatenate([phase_weights(w, strides) for w in per_group])
         # how many pixels of each phase there are, and how far their windows reach beyond the data

@@ -67,6 +67,27 @@ def test_transposed_convolution_over_lines_and_volumes(data, weight, attrs):
     np.testing.assert_allclose(executable.run([x])[0].numpy(), want, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("size", "kernel", "attrs"),
+    [
+        ((1, 1), (4, 4), {}),
+        ((1, 1), (4, 5), {"strides": 2, "padding": 1}),
+        ((1, 3), (3, 4), {"strides": 2, "padding": (1, 0), "output_padding": 1}),
+        ((2, 1), (5, 2), {"strides": (1, 3), "output_padding": (0, 2), "groups": 2}),
+    ],
+)
+def test_one_pixel_meets_each_tap_once(size, kernel, attrs):
+    weight = W(4, 3, *kernel)
+    before = graph({"x": (2, 4, *size)}, lambda bb, x: op.nn.conv2d_transpose(x, weight, **attrs))
+    after = ExpandConvolutions()(before)
+    assert_same_results(before, after)
+    assert "nn.conv2d" in calls(after) and "nn.conv2d_transpose" not in calls(after)
+    x = np.random.default_rng(2).standard_normal((2, 4, *size)).astype(np.float32)
+    transposed = op.nn.conv2d_transpose
+    want = transposed.run_reference([x, weight.data], transposed(relax.const(x), weight, **attrs).attrs)
+    np.testing.assert_allclose(autosched.build(before, checks=True).run([x])[0].numpy(), want, rtol=0, atol=1e-4)
+
+
 def test_transposed_convolution_of_another_type():
     """Bytes are summed in the type that the call asks for."""
     weight = relax.const(np.full((2, 3, 2, 2), 100, np.int8))
