@@ -21,6 +21,7 @@ from autosched.tir.size_expr import SIZES
 from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LoopKind
 
 INDEX = "int64"  # the type of symbols: numbers of another one stay
+PREFETCH_WINDOW = "prefetch_window"  # an annotation of loops, of whose lines the strides stay numbers
 LEAST = 4  # a smaller number stays: the loop over it may be unrolled
 
 
@@ -38,7 +39,7 @@ def open_outer_sizes(func: PrimFunc) -> Form | None:
     Left open are the extents of parallel loops, and of serial ones around others, that reach each place of a dimension
     in order, together with all axes of blocks and dimensions of buffers that these are bound to. Strides of what a
     piece of work goes along stay numbers, and so does everything where a loop is annotated: lines that are fetched
-    ahead are so many a step (1.1 times the time of 1x1 convolutions with symbols).
+    ahead are so many a step (1.1 times the time of 1x1 convolutions with symbols), but for those of windows.
     """
     found = _Classes(func)
     symbols: dict[Hashable, tuple[Var, int]] = {}
@@ -114,7 +115,7 @@ class _Classes:
                     self._values[x.loop_var] = self._extents[x.loop_var]
                     self._moving[x.loop_var] = x.kind != LoopKind.PARALLEL
                     is_outer = x.kind == LoopKind.PARALLEL or _holds_loops(x)
-                    self._is_closed |= bool(x.annotations)
+                    self._is_closed |= bool(x.annotations.keys() - {PREFETCH_WINDOW})
                     if const_int(x.start) != 0 or not is_outer:
                         self._fix([x.loop_var])
                 case BufferData():

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from autosched.codegen.lower import lower_func
+from autosched.ir.node import preorder
 from autosched.space import Config
 from autosched.target import Target
-from autosched.templates import templates_for
+from autosched.templates import apply_config, default_config, templates_for
+from autosched.tir.expr import Call
+from autosched.tir.outer_sizes import open_outer_sizes
 
 from ..cases import conv
 
@@ -40,3 +44,15 @@ def test_windows_are_unrolled_where_neighbours_share_data(
 def test_chunks_of_rows_are_of_one_size(size: int) -> None:
     chunk = default(AVX2, 32, size, 3, 1)["row_chunk"]
     assert chunk >= size or -size % chunk <= size / 10
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "stride", "expected"), [(96, 112, 1, True), (96, 28, 1, False), (96, 112, 2, False)]
+)
+def test_lines_of_large_images_are_asked_for_ahead(channels: int, size: int, stride: int, expected: bool) -> None:
+    target = Target(f"llvm -mcpu={AVX512}")
+    func = conv(1, channels, size, channels, 3, stride, 1, groups=channels)
+    scheduled = apply_config(func, default_config(func, target), target).func
+    lowered = lower_func(scheduled)
+    assert any(isinstance(x, Call) and x.op == "prefetch" for x in preorder(lowered.body)) == expected
+    assert open_outer_sizes(scheduled) is not None  # what is asked for follows from numbers that stay

@@ -1,0 +1,69 @@
+"""Requests for a window's lines: those that neither the tile before nor the row above has read."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched.codegen.lower.flops import evaluate_index
+from autosched.codegen.lower.prefetch_window import prefetch_windows
+from autosched.ir.node import preorder
+from autosched.tir import BufferStore, For, Stmt
+from autosched.tir.expr import Call, Var
+from autosched.tir.outer_sizes import PREFETCH_WINDOW
+from tests.codegen.programs import buffer, loop
+
+ROWS, TILES, PIXELS, LANES, TAPS, AHEAD = 6, 5, 4, 16, 3, 2
+WIDTH = TILES * PIXELS + TAPS - 1
+
+
+def window(stride: int = 1, dtype: str = "float32") -> Stmt:
+    """Sums of windows of `TAPS` rows and columns, in tiles of `PIXELS`."""
+    x = buffer("X", stride * ROWS + TAPS, stride * WIDTH, LANES, dtype=dtype)
+    out = buffer("OUT", ROWS, WIDTH, LANES, dtype=dtype)
+
+    def update(y, t, ky, kx, p, lane):  # type: ignore[no-untyped-def]
+        place = (y, t * PIXELS + p, lane)
+        value = out[place] + x[stride * y + ky, stride * (t * PIXELS + p) + kx, lane]
+        return BufferStore(out, value, place)
+
+    def tile(y: Var, t: Var) -> Stmt:
+        def taps(ky: Var, kx: Var, p: Var) -> Stmt:
+            return loop("lane", LANES, lambda lane: update(y, t, ky, kx, p, lane), "vectorized")
+
+        return loop("ky", TAPS, lambda ky: loop("kx", TAPS, lambda kx: loop("p", PIXELS, lambda p: taps(ky, kx, p))))
+
+    annotations = {PREFETCH_WINDOW: {"X": AHEAD}}
+    return loop("y", ROWS, lambda y: loop("t", TILES, lambda t: tile(y, t), annotations=annotations))
+
+
+def places(made: Stmt, y: int, t: int) -> list[tuple[int, ...]]:
+    """(row, first element within it) of each line that the tile `t` of the row `y` asks for."""
+    loops = [n for n in preorder(made) if isinstance(n, For)][:2]
+    values = dict(zip((n.loop_var for n in loops), (y, t), strict=True))
+    fetches = [n for n in preorder(made) if isinstance(n, Call) and n.op == "prefetch"]
+    found = []
+    for fetch in fetches:
+        (row, pixel, lane) = (int(evaluate_index(i, values)) for i in fetch.args[0].indices)
+        at = row * WIDTH * LANES + pixel * LANES + lane
+        found.append(divmod(at, WIDTH * LANES))
+    return found
+
+
+def test_a_tile_asks_for_the_new_columns_of_the_last_row() -> None:
+    new = [((t + AHEAD) * PIXELS + TAPS - 1 + i) * LANES for t in (1,) for i in range(PIXELS)]
+    assert places(prefetch_windows(window()), 2, 1) == [(2 + TAPS - 1, at) for at in new]
+
+
+def test_what_is_annotated_is_the_same_apart_from_the_requests() -> None:
+    made = prefetch_windows(window())
+    assert not any(n.annotations for n in preorder(made) if isinstance(n, For))
+    assert sum(isinstance(n, BufferStore) for n in preorder(made)) == 1
+
+
+def test_elements_of_one_line_are_asked_for_once() -> None:
+    assert len(places(prefetch_windows(window(dtype="float16")), 0, 0)) == PIXELS // 2
+
+
+@pytest.mark.parametrize("stride", [4, 5])
+def test_tiles_that_hardly_overlap_ask_for_nothing(stride: int) -> None:
+    assert places(prefetch_windows(window(stride)), 0, 0) == []
