@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NATIVE, COMPARISONS = "native", "comparisons"  # what a runner learns beside references
 _BEHIND = 1.1  # a kernel that surely takes so many times the first one's time is compared no further
 _ENOUGH = 12  # rounds after which a comparison ends where nothing can beat the first kernel any more, and …
-_PRECISE, _PRECISE_ROUNDS = 0.005, 20  # … after which it ends where all ratios are known so well
+_PRECISE, _PRECISE_ROUNDS = 0.0075, 20  # … after which it ends where all ratios are known so well
 _INTERLEAVE_S = 2.0  # kernels that are compared share so much time, after LEAST_ROUNDS rounds
 _COLD_CACHES = 1.5  # the rotating copies together are so many times the last cache
 _LOOKS_S = 5e-3  # how often a companion looks whether it is to go on
@@ -279,7 +279,7 @@ def interleave(
         near = [bounds[i] for i in others - behind]
         none_wins = not near or (n >= _ENOUGH and all(low >= 1 for low, _ in near))
         is_precise = n >= _PRECISE_ROUNDS and all(high - low <= 2 * _PRECISE for low, high in near)
-        is_decided = bool(others) and (none_wins or is_precise)
+        is_decided = none_wins or is_precise if others else n >= _ENOUGH
         return n >= rounds or is_decided or time.perf_counter() - start > _INTERLEAVE_S
 
     take_turns(len(kernels), turn, is_done, rng)
