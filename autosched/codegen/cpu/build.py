@@ -21,7 +21,7 @@ from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.half import lower_halves
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
-from autosched.ir.node import FrozenDict, preorder
+from autosched.ir.node import FrozenDict
 from autosched.runtime.cpu.kernel import CpuKernel, Phase, Sized
 from autosched.runtime.kernel import ArgSpec, pack_text
 from autosched.runtime.loader import check_object
@@ -31,6 +31,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import Var, as_int, const_int
 from autosched.tir.function import PrimFunc
+from autosched.tir.functor import statements
 from autosched.tir.in_place import overwritable
 from autosched.tir.separable import BLOCKS, PIECES_FIRST
 from autosched.tir.size_expr import WORK, named_sizes, to_shape, to_size
@@ -177,7 +178,7 @@ def check_strides(func: PrimFunc) -> None:
 
 def arg_specs(func: PrimFunc) -> tuple[ArgSpec, ...]:
     """The arguments of a lowered function; those that are stored to are outputs."""
-    written = {n.buffer for n in preorder(func.body) if isinstance(n, BufferStore)}
+    written = {n.buffer for n in statements(func.body) if isinstance(n, BufferStore)}
     specs = []
     for i, buffer in enumerate(func.buffers):
         role = "output" if buffer in written else "input"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autosched.ir.node import children, preorder
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Var, const_int
+from autosched.tir.functor import statements
 from autosched.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -33,7 +34,7 @@ def is_tile(stmt: Stmt) -> bool:
     That is what holds all uses of a register buffer, vectorised and unrolled loops, innermost loops, and any nest that
     is so small that calling its parts would cost as much as running them. Scratch buffers are allocated outside.
     """
-    if any(isinstance(n, Allocate) and n.buffer.scope != "local" for n in preorder(stmt)):
+    if any(isinstance(n, Allocate) and n.buffer.scope != "local" for n in statements(stmt)):
         return False
     match stmt:
         case Allocate() | BufferStore() | Evaluate():
@@ -53,7 +54,7 @@ def is_tile(stmt: Stmt) -> bool:
 
 def _is_innermost(body: Stmt) -> bool:
     """Whether no loop that runs one iteration after the other is below."""
-    serial = (n for n in preorder(body) if isinstance(n, For) and n.kind in (LoopKind.SERIAL, LoopKind.PARALLEL))
+    serial = (n for n in statements(body) if isinstance(n, For) and n.kind in (LoopKind.SERIAL, LoopKind.PARALLEL))
     return not any(True for _ in serial)
 
 
@@ -92,7 +93,7 @@ def stores_in_code(stmt: Stmt, lanes: int) -> int:
 
 def outside_buffers(stmt: Stmt) -> list[Buffer]:
     """The buffers that a tile gets as arguments, in order of first use."""
-    own = {n.buffer for n in preorder(stmt) if isinstance(n, Allocate)}
+    own = {n.buffer for n in statements(stmt) if isinstance(n, Allocate)}
     used = [n.buffer for n in preorder(stmt) if isinstance(n, BufferStore | BufferLoad)]
     return [b for b in dict.fromkeys(used) if b not in own]
 
@@ -101,6 +102,6 @@ def outside_vars(stmt: Stmt) -> list[Var]:
     """The variables that a tile gets as arguments, in order of first use."""
     from autosched.tir.expr import Let
 
-    own = {n.loop_var for n in preorder(stmt) if isinstance(n, For)}
-    own |= {n.var for n in preorder(stmt) if isinstance(n, LetStmt | Let)}
-    return [v for v in dict.fromkeys(n for n in preorder(stmt) if isinstance(n, Var)) if v not in own]
+    nodes = list(preorder(stmt))
+    own = {n.loop_var for n in nodes if isinstance(n, For)} | {n.var for n in nodes if isinstance(n, LetStmt | Let)}
+    return [v for v in dict.fromkeys(n for n in nodes if isinstance(n, Var)) if v not in own]

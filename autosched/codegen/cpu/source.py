@@ -50,7 +50,7 @@ from autosched.tir.expr import (
     maximum,
     mul,
 )  # fmt: skip
-from autosched.tir.functor import rewrite
+from autosched.tir.functor import rewrite, statements
 from autosched.tir.separable import TURN, TURNS
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
@@ -402,8 +402,8 @@ def _as_choice(x: object) -> object:
 
 def _main_store(stmt: Stmt) -> tuple[str, str]:
     """(buffer, extents of the unrolled and vectorised loops around it) of the first store to an argument, if any."""
-    own = {n.buffer for n in preorder(stmt) if isinstance(n, Allocate)}
-    own |= {n.buffer for n in preorder(stmt) if isinstance(n, BufferStore) and n.buffer.scope.startswith("shared")}
+    own = {n.buffer for n in statements(stmt) if isinstance(n, Allocate)}
+    own |= {n.buffer for n in statements(stmt) if isinstance(n, BufferStore) and n.buffer.scope.startswith("shared")}
     found = ("tile", "")
     stack: list[tuple[Stmt, tuple[str, ...]]] = [(stmt, ())]
     while stack:  # in program order

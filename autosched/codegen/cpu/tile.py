@@ -34,6 +34,7 @@ from autosched.tir.atomic import added
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_float, item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
+from autosched.tir.functor import statements
 from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import (
     Allocate,
@@ -133,7 +134,7 @@ def _emit_body(function: ir.Function, tile: Tile, isa: Isa, unmasked: frozenset[
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
     emitter.flat, emitter.divided, emitter.sums, emitter.slots, emitter.unmasked = {}, {}, {}, {}, unmasked
     emitter.entry = LineBuilder(entry)
-    written = {n.buffer for n in preorder(tile.stmt) if isinstance(n, BufferStore)}
+    written = {n.buffer for n in statements(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
     emitter.checks, emitter.guards, emitter.configured = tile.checks, tile.guards, tile.configured
     emitter.status = emitter.builder.bitcast(arguments.pop(), I64.as_pointer()) if tile.checks else None
@@ -489,13 +490,13 @@ class TileEmitter(ValueEmitter):
 
 def _fills_lanes(loop: For) -> bool:
     """Whether each iteration stores to places of its own: else the iterations must run one after the other."""
-    own = {n.loop_var for n in preorder(loop.body) if isinstance(n, For)}
-    inside = {n.buffer for n in preorder(loop.body) if isinstance(n, Allocate)}
+    own = {n.loop_var for n in statements(loop.body) if isinstance(n, For)}
+    inside = {n.buffer for n in statements(loop.body) if isinstance(n, Allocate)}
     if inside:
         return False
     variable = {loop.loop_var}
     lets = {n.var for n in preorder(loop.body) if isinstance(n, LetStmt | E.Let)}
-    for store in (n for n in preorder(loop.body) if isinstance(n, BufferStore)):
+    for store in (n for n in statements(loop.body) if isinstance(n, BufferStore)):
         used = {x for i in store.indices for x in preorder(i) if isinstance(x, Var)}
         if not used & (variable | lets):
             return False
@@ -504,7 +505,7 @@ def _fills_lanes(loop: For) -> bool:
 
 def _vector_dtype(body: Stmt) -> str:
     """The widest dtype that the body stores: one vector of it fills a register."""
-    dtypes = [n.buffer.dtype for n in preorder(body) if isinstance(n, BufferStore)]
+    dtypes = [n.buffer.dtype for n in statements(body) if isinstance(n, BufferStore)]
     return max(dtypes, key=item_bytes) if dtypes else "float32"
 
 

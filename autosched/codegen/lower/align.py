@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autosched.ir.node import Node, preorder
+from autosched.ir.node import Node
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import IntImm, PrimExpr, const_int
+from autosched.tir.functor import statements
 from autosched.tir.stmt import Block
 
 Alignments = Sequence[tuple[int, int, int]]  # (axis, factor, offset): the axis' stride is k * factor + offset
@@ -19,7 +20,7 @@ Alignments = Sequence[tuple[int, int, int]]  # (axis, factor, offset): the axis'
 def buffer_alignments(body: Node) -> dict[Buffer, Alignments]:
     """What the blocks below ask for, by the buffer that they write."""
     found: dict[Buffer, list[tuple[int, int, int]]] = {}
-    for block in (n for n in preorder(body) if isinstance(n, Block)):
+    for block in (n for n in statements(body) if isinstance(n, Block)):
         noted = block.annotations.get("buffer_dim_align", ())
         for entry in noted if noted and isinstance(noted[0], Sequence) else [noted] if noted else []:
             position, axis, factor, offset = (int(x) for x in entry)

@@ -20,7 +20,7 @@ from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import IntImm, PrimExpr, Var, const_int
-from autosched.tir.functor import free_vars, rewrite
+from autosched.tir.functor import free_vars, rewrite, statements
 from autosched.tir.simplify import Analyzer, Linear, split_conditions
 from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, LoopKind, Stmt
 
@@ -326,6 +326,4 @@ def _scope(scope: str, shape: Sequence[PrimExpr], dtype: str, path: tuple[Stmt, 
 
 
 def _below(stmt: Stmt) -> list[Stmt]:
-    from autosched.ir.node import preorder
-
-    return [n for n in preorder(stmt) if isinstance(n, For | LetStmt)]
+    return [n for n in statements(stmt) if isinstance(n, For | LetStmt)]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autosched.codegen.lower.loops import guarded
-from autosched.ir.node import preorder
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import PrimExpr, Var
-from autosched.tir.functor import rewrite, substitute
+from autosched.tir.functor import rewrite, statements, substitute
 from autosched.tir.match import inline_matches
 from autosched.tir.simplify import fold
 from autosched.tir.stmt import Block, BlockRealize, Stmt
@@ -16,7 +15,7 @@ from autosched.tir.stmt import Block, BlockRealize, Stmt
 
 def dissolve_blocks(root: BlockRealize) -> tuple[Stmt, tuple[Buffer, ...]]:
     """(statements without blocks, all buffers that blocks allocate in order of appearance)."""
-    buffers = [b for node in preorder(root) if isinstance(node, Block) for b in node.alloc_buffers]
+    buffers = [b for node in statements(root) if isinstance(node, Block) for b in node.alloc_buffers]
     return _dissolve(root), tuple(dict.fromkeys(buffers))
 
 

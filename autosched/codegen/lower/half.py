@@ -10,7 +10,7 @@ from autosched.ir.node import map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.expr import Call, FloatImm, PrimExpr, Var
-from autosched.tir.functor import replace_buffers, rewrite
+from autosched.tir.functor import replace_buffers, rewrite, statements
 from autosched.tir.stmt import Allocate, BufferStore, LetStmt, Stmt
 
 HALVES = ("float16", "bfloat16")
@@ -79,7 +79,7 @@ def lower_halves(
     """
     types = frozenset(dtypes)
     bits = {b: dataclasses.replace(b, dtype=BITS) for b in dict.fromkeys(buffers) if b.dtype in types}
-    inner = {n.buffer for n in preorder(body) if isinstance(n, Allocate) and n.buffer.dtype in types}
+    inner = {n.buffer for n in statements(body) if isinstance(n, Allocate) and n.buffer.dtype in types}
     bits |= {b: dataclasses.replace(b, dtype=BITS) for b in inner if b not in bits}
     if not bits and not any(isinstance(x, PrimExpr) and x.dtype in types for x in preorder(body)):
         return body, {}
