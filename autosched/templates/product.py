@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from autosched.templates.classify import Contraction, index_vars, is_parameter, reduced, spatial
 from autosched.tir import BufferLoad, PrimFunc, Var
 
+UNPACKED = "autosched.unpacked"  # attribute of a function whose right-hand side is read as it is, see `unpacked`
+
 
 @dataclass(frozen=True)
 class Operands:
@@ -34,6 +36,7 @@ def find_operands(func: PrimFunc, c: Contraction) -> Operands | None:
             continue
         contiguous = columns.indices[-1] is n
         weight = not shared and len(columns.indices) == 2 and is_parameter(func, columns)
+        weight = weight and not func.attrs.get(UNPACKED)
         return Operands(rows, columns, len(out) - 2, contiguous, weight)
     return None
 

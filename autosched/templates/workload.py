@@ -11,6 +11,7 @@ from autosched.task import Workload
 from autosched.templates.accuracy import ACCURACY
 from autosched.templates.base import Anchor
 from autosched.templates.classify import blocks_of, contraction, reduced, spatial
+from autosched.templates.product import UNPACKED
 from autosched.templates.registry import templates_for
 from autosched.templates.tf32 import PRODUCTS, TF32, allows_tf32
 from autosched.tir import Block, PrimFunc
@@ -35,6 +36,8 @@ def describe(func: PrimFunc, target: Target) -> Workload:
         attrs |= {"sizes": tuple(anchor.sizes.values()), "steps": _steps(block)}
         if allows_tf32(func):
             attrs["products"] = TF32
+        if func.attrs.get(UNPACKED):
+            attrs["columns"] = "unpacked"
     else:
         attrs["form"] = structural_key(
             func.without_attr("global_symbol").without_attr("op_pattern").without_attr(ACCURACY).without_attr(PRODUCTS)

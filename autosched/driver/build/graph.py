@@ -44,6 +44,7 @@ from autosched.target import Target, choose_threads
 from autosched.templates.accuracy import with_accuracy
 from autosched.templates.kernel import KernelRequest, Made
 from autosched.templates.tf32 import TF32, allow_tf32
+from autosched.templates.unpacked import read_unpacked
 from autosched.version import __version__
 
 BRANCHES = "branches"  # the attribute of a module whose independent parts run side by side
@@ -89,6 +90,8 @@ def prepare(
         prepared = prepared.with_attr(BRANCHES, True)
     if precision == TF32:
         prepared = allow_tf32(prepared)
+    if target.is_cpu:
+        prepared = read_unpacked(prepared)
     _refuse_empty(prepared)
     return prepared
 

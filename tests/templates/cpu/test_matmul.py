@@ -121,3 +121,16 @@ def test_rows_that_fill_the_last_cache_meet_the_panels_in_chunks() -> None:
     assert default_config(dense(1024, 64, 256), V3)["order"] == "nm"
     rows = HOST.cache.l3_bytes // 4 // (4 * 64) + 1
     assert default_config(dense(rows, 64, 256), HOST)["order"] == "mnm"
+
+
+def test_one_column_is_summed_along_its_rows() -> None:
+    """A register tile would hold one number a vector; short rows keep it."""
+    assert default_config(dense(40, 2 * LANES, 1), HOST).template != "matmul"
+    assert default_config(dense(40, 2 * LANES - 1, 1), HOST).template == "matmul"
+    func = dense(40, 70, 1)
+    applied = apply_config(func, default_config(func, HOST), HOST)
+    kernel = compile_func(applied.func, HOST, name="k")
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(b.const_shape()).astype("float32") for b in func.buffers]
+    Module({"k": kernel.kernel}, native_object(), threads=2)(*arrays)
+    np.testing.assert_allclose(arrays[-1], evaluate(func, arrays[:-1])[0], rtol=0, atol=1e-5)
