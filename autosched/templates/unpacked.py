@@ -55,5 +55,8 @@ def _is_faster(func: PrimFunc, given: set[int] | tuple[()]) -> bool:
     matrix = operands.columns.buffer
     if matrix.dtype != "float32" or func.buffers.index(matrix) not in given:
         return False
-    rows, row_bytes = const_int(spatial(c.block)[-2].dom.extent), 4 * matrix.const_shape()[-1]
+    steps, columns = map(const_int, matrix.shape)
+    if steps is None or columns is None:
+        return False  # such a product packs what it reads itself
+    rows, row_bytes = const_int(spatial(c.block)[-2].dom.extent), 4 * columns
     return rows is None or rows <= (MOST_ROWS if row_bytes % PAGE_BYTES else MOST_ROWS_OF_PAGES)

@@ -24,6 +24,7 @@ class Place:
     strides: tuple[int | Index, ...]  # numbers, or index values where they are known at run time
     is_local: bool
     read_only: bool
+    extents: tuple[int | None, ...] = ()  # of its dimensions, where these lie one after the other; None: symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,10 @@ class Emitter(IndexEmitter):
 
     def offset(self, place: Place, indices: tuple[PrimExpr, ...]) -> Index:
         """The distance in elements from the buffer's start."""
+        raise NotImplementedError
+
+    def joined(self, place: Place, indices: tuple[PrimExpr, ...]) -> tuple[Place, tuple[PrimExpr, ...]]:
+        """A place and indices that `offset` was given: as one what is quotient and remainder."""
         raise NotImplementedError
 
     def distance(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llvmlite import ir
 
@@ -82,6 +82,7 @@ class MemoryEmitter(Emitter):
     divided: dict[
         int, tuple[tuple[PrimExpr, ...], list[Var] | None]
     ]  # the variables of indices that are worth flattening
+    joins: dict[Hashable, tuple[Place, tuple[PrimExpr, ...]]]
     # By indices and place, which are kept so that their ids stay their own: what `_distance` says.
     sums: dict[tuple[int, int], tuple[tuple[PrimExpr, ...], Place, tuple[int, Coefficients] | None]]
 
@@ -113,7 +114,8 @@ class MemoryEmitter(Emitter):
         )
         extents = [(const_int(x), x) for x in stride_extents(buffer)]
         strides = tuple(self.index(x) if number is None else number for number, x in extents)
-        self.places[buffer] = Place(typed, strides, False, read_only)
+        inner = () if buffer.strides else tuple(map(const_int, buffer.shape))
+        self.places[buffer] = Place(typed, strides, False, read_only, inner)
 
     def allocate(self, stmt: Allocate) -> None:
         """A local buffer: an array on the stack, which LLVM turns into registers where all indices are constant.
@@ -146,6 +148,7 @@ class MemoryEmitter(Emitter):
         flat = self.flattened(place, indices)
         if flat is not None:
             return self.index(flat)
+        place, indices = self.joined(place, indices)
         at = self.combined(place, indices)
         if at is not None:
             return at
@@ -209,6 +212,26 @@ class MemoryEmitter(Emitter):
                 flat = self.analyzer.simplify(_flat(known_steps, "int64"))
             self.flat[key] = flat
         return self.flat[key]
+
+    def joined(self, place: Place, indices: tuple[PrimExpr, ...]) -> tuple[Place, tuple[PrimExpr, ...]]:
+        """Neighbouring dimensions whose quotient and remainder cancel as one, where strides are no numbers.
+
+        x[i // 9, i % 9, j] of [n, 9, m]  ->  x[i, j] of [9 * n, m]
+        """
+        variables = self.divided[id(indices)][1]
+        if variables is None or len(place.extents) != len(indices):
+            return place, indices
+        key = ("joined", id(indices), id(place), *(self.analyzer.bounds.get(v) for v in variables))
+        if key not in self.joins:
+            strides, kept = [place.strides[-1]], [indices[-1]]
+            for i, stride, extent in zip(indices[-2::-1], place.strides[-2::-1], place.extents[:0:-1], strict=True):
+                one = None if extent is None else self.analyzer.simplify(add(mul(i, const(extent, i.dtype)), kept[0]))
+                if one is not None and not any(isinstance(x, FloorDiv | FloorMod) for x in preorder(one)):
+                    kept[0] = one
+                else:
+                    strides, kept = [stride, *strides], [i, *kept]
+            self.joins[key] = replace(place, strides=tuple(strides), extents=()), tuple(kept)
+        return self.joins[key]
 
     def address(self, place: Place, at: Affine) -> ir.Value:
         """A pointer to the element, which does not depend on the lane.

@@ -133,6 +133,7 @@ def _emit_body(function: ir.Function, tile: Tile, isa: Isa, unmasked: frozenset[
     emitter = TileEmitter(LineBuilder(body), isa, tile.analyzer)
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
     emitter.flat, emitter.divided, emitter.sums, emitter.slots, emitter.unmasked = {}, {}, {}, {}, unmasked
+    emitter.joins = {}
     emitter.entry = LineBuilder(entry)
     written = {n.buffer for n in statements(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)

@@ -3,7 +3,8 @@
     for i in unroll(8): for j in vectorized(8): out[j, i] = f(in[i, j])
 
 becomes 8 vectors of f(in), a transposition by shuffles, and 8 whole stores. So do words of two elements of 16 bits that
-are only moved: for g in 2: out[j, i, g] = in[i, 2 * j + g].
+are only moved: for g in 2: out[j, i, g] = in[i, 2 * j + g]. Of elements of 8 or 16 bits as many rows are turned as fill
+128 bits, of vectors of any length: 16 rows of 64 bytes become 64 columns of 16.
 """
 
 from __future__ import annotations
@@ -24,49 +25,55 @@ from autosched.tir.functor import free_vars, loads, substitute
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
-_ITEM_BYTES = 4  # of what is turned
+_ITEM_BYTES = 4  # of what is turned in squares
 PAIR = 2  # elements of 16 bits in a word
 _BLOCK = 4  # elements of 128 bits, within which unpacking works
+_BLOCK_BYTES = 16
 
 
 def square_lanes(emitter: Emitter, loop: For) -> int:
-    """Lanes of the squares in which an unrolled loop and the vectorised one in it can be turned; 0 where not."""
+    """Lanes of the vectors in which an unrolled loop and the vectorised one in it can be turned; 0 where not."""
     inner = loop.body
     if loop.kind is not LoopKind.UNROLLED or emitter.lanes != 1 or not isinstance(inner, For):
         return 0
     if inner.kind is not LoopKind.VECTORIZED:
         return 0
     store, pair = _stored(inner)
-    if store is None or store.buffer.dtype == "bool" or item_bytes(store.buffer.dtype) * _items(pair) != _ITEM_BYTES:
+    rows, columns = const_int(loop.extent), const_int(inner.extent)
+    if store is None or rows is None or columns is None or const_int(loop.start) != 0 or const_int(inner.start) != 0:
         return 0
-    lanes = emitter.isa.lanes("int32")
-    counts = (const_int(loop.extent), const_int(inner.extent))
-    if any(c is None or c % lanes for c in counts) or const_int(loop.start) != 0 or const_int(inner.start) != 0:
-        return 0
+    lanes = _lanes(emitter, item_bytes(store.buffer.dtype), rows, columns, pair)
     place = emitter.places.get(store.buffer)
-    if (
-        place is None
-        or place.is_local
-        or lanes < _BLOCK
-        or not (pair is None or _moves_words(emitter, loop, inner, pair))
-    ):
+    if place is None or place.is_local or not lanes or not (pair is None or _moves_words(emitter, loop, inner, pair)):
         return 0
     along, across = (_distance(emitter, store, x, (loop, inner, pair)) for x in (loop, inner))
     if along != _items(pair):
         return 0
     if across is None:
-        return lanes if pair is None and _writes_rows(store, loop, inner) else 0
+        return lanes if pair is None and _writes_rows(emitter.joined(place, store.indices)[1], loop, inner) else 0
     return lanes if across not in (0, along) else 0
 
 
-def _writes_rows(store: BufferStore, loop: For, inner: For) -> bool:
+def _writes_rows(indices: Sequence[PrimExpr], loop: For, inner: For) -> bool:
     """Whether the inner loop's iterations write different rows of a buffer, however long these are."""
-    *above, last = store.indices
+    *above, last = indices
     across = [i for i in above if inner.loop_var in free_vars(i)]
     if len(across) != 1 or inner.loop_var in free_vars(last) or any(loop.loop_var in free_vars(i) for i in above):
         return False
     following = substitute(across[0], {inner.loop_var: E.add(inner.loop_var, E.const(1, inner.loop_var.dtype))})
     return const_int(Analyzer().simplify(E.sub(following, across[0]))) not in (None, 0)
+
+
+def _lanes(emitter: Emitter, size_bytes: int, rows: int, columns: int, pair: For | None) -> int:
+    """Lanes of the vectors that rows of elements of so many bytes are turned in; 0 where they are of no such size."""
+    if size_bytes * _items(pair) == _ITEM_BYTES:
+        lanes = emitter.isa.lanes("int32")
+        return 0 if lanes < _BLOCK or rows % lanes or columns % lanes else lanes
+    block = _BLOCK_BYTES // size_bytes
+    if pair is not None or size_bytes > _ITEM_BYTES or rows % block:
+        return 0
+    widths = (emitter.isa.lanes(f"int{8 * size_bytes}") >> n for n in range(3))
+    return next((w for w in widths if w >= block and columns % w == 0), 0)
 
 
 def _stored(inner: For) -> tuple[BufferStore | None, For | None]:
@@ -111,6 +118,9 @@ def emit_squares(emitter: Emitter, loop: For, lanes: int) -> None:
     assert rows is not None and columns is not None and store is not None, "square_lanes looked"
     if pair is not None:
         emitter.env[pair.loop_var] = Affine()
+    if item_bytes(store.buffer.dtype) * _items(pair) < _ITEM_BYTES:
+        _emit_blocks(emitter, loop, inner, store, lanes)
+        return
     place = emitter.places[store.buffer]
     for i in range(0, rows, lanes):
         for j in range(0, columns, lanes):
@@ -136,6 +146,52 @@ def emit_squares(emitter: Emitter, loop: For, lanes: int) -> None:
                     pointer = emitter.builder.bitcast(pointer, vector.type.as_pointer())
                     emitter.builder.store(vector, pointer, align=_ITEM_BYTES // PAIR)
             emitter.lanes = 1
+
+
+def _emit_blocks(emitter: Emitter, loop: For, inner: For, store: BufferStore, lanes: int) -> None:
+    """Rows of small elements, as many as fill 128 bits: each block of these in a vector becomes a part of a column."""
+    b, size_bytes, place = emitter.builder, item_bytes(store.buffer.dtype), emitter.places[store.buffer]
+    rows, columns, block = const_int(loop.extent), const_int(inner.extent), _BLOCK_BYTES // size_bytes
+    assert rows is not None and columns is not None, "square_lanes looked"
+    kind = ir.VectorType(ir.IntType(8 * size_bytes), lanes)
+    for i in range(0, rows, block):
+        for j in range(0, columns, lanes):
+            vectors = []
+            for row in range(block):
+                emitter.lanes = lanes
+                emitter.env[loop.loop_var] = Affine(i + row)
+                emitter.env[inner.loop_var] = Affine(j, (), 1)
+                value = splat(b, emitter.value(store.value), lanes)
+                is_bool = store.buffer.dtype == "bool"
+                vectors.append(b.zext(value, kind) if is_bool else b.bitcast(value, kind))
+            emitter.lanes = block
+            for column, vector in enumerate(_unpacked(b, vectors)):
+                for first in range(0, lanes, block):
+                    emitter.env[loop.loop_var] = Affine(i, (), 1)
+                    emitter.env[inner.loop_var] = Affine(j + first + column)
+                    if id(store.indices) in emitter.guards:
+                        emit_guards(emitter, store.indices)
+                    at = emitter.offset(place, store.indices)
+                    assert isinstance(at, Affine) and at.lane == 1, "square_lanes looked"
+                    part = _picked(b, vector, vector, range(first, first + block))
+                    emitter.store_row(store.buffer, part, at, size_bytes)
+            emitter.lanes = 1
+
+
+def _unpacked(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
+    """n vectors with blocks of n elements, turned block by block: each round takes two halves of the rows by turns."""
+    n, lanes = len(rows), rows[0].type.count
+    low = [x for k in range(0, lanes, n) for e in range(n // 2) for x in (k + e, lanes + k + e)]
+    high = [x + n // 2 for x in low]
+    for _ in range(n.bit_length() - 1):
+        pairs = zip(rows[: n // 2], rows[n // 2 :], strict=True)
+        rows = [_picked(builder, x, y, picks) for x, y in pairs for picks in (low, high)]
+    return rows
+
+
+def _picked(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, picks: Sequence[int]) -> ir.Value:
+    """A vector of some elements of two, which are counted on from the first to the second."""
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(picks)), [I32(p) for p in picks]))
 
 
 def _words(emitter: Emitter, load: PrimExpr, lanes: int) -> ir.Value:
@@ -196,7 +252,7 @@ def transpose(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
     n = len(rows)
 
     def shuffle(a: ir.Value, b: ir.Value, picks: list[int]) -> ir.Value:
-        return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, n), [I32(p) for p in picks]))
+        return _picked(builder, a, b, picks)
 
     blocks = range(0, n, _BLOCK)
     out: list[ir.Value] = []

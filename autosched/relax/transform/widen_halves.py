@@ -25,16 +25,26 @@ from autosched.relax.expr import (
     VarBinding,
 )
 from autosched.relax.op.registry import definition_of, remake
-from autosched.relax.rewrite import Rewriter, bindings_of, map_functions
+from autosched.relax.rewrite import Rewriter, bindings_of, map_functions, users
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 WIDE = "float32"
 
 
+# Operators whose results are elements of their tensors as they are.
+MOVES = frozenset(
+    f"relax.{n}"
+    for n in (
+        *("permute_dims", "reshape", "expand_dims", "squeeze", "flatten", "broadcast_to", "strided_slice", "flip"),
+        *("concat", "tile", "repeat", "take", "gather_elements", "gather_nd"),
+    )
+)
+
+
 class _Widener(Rewriter):
-    def __init__(self, dtypes: Collection[str]):
+    def __init__(self, dtypes: Collection[str], moved: Collection[Var] = ()):
         super().__init__()
-        self.dtypes = dtypes
+        self.dtypes, self.moved = dtypes, moved
         self.wide: dict[object, Expr] = {}
 
     def widen(self, x: object) -> Any:
@@ -48,12 +58,30 @@ class _Widener(Rewriter):
         return self.wide[x]
 
     def call(self, call: Call, var: Var) -> Expr:
+        if var in self.moved and not any(_is_one_of(x, (WIDE,)) for x in _tensors(call)):
+            return call
         args = [self.widen(a) for a in call.args]
         attrs = {k: WIDE if v in self.dtypes else v for k, v in call.attrs.items() if isinstance(v, str)}
         if call.op_name == "relax.astype" and attrs["dtype"] == args[0].struct_info.dtype:
             return args[0]  # type: ignore[no-any-return]
         same = all(a is b for a, b in zip(args, call.args, strict=True))
         return call if same and not _has_one_of(call, self.dtypes) else remake(call, args, attrs)
+
+
+def _tensors(call: Call) -> list[Expr]:
+    """The arguments of a call, those of tuples one by one."""
+    return [x for a in call.args for x in (a.fields if isinstance(a, Tuple) else (a,))]
+
+
+def _moved(function: Function) -> set[Var]:
+    """What is an output or only moved into outputs: elements that nothing computes with."""
+    readers, found = users(function), set[Var]()
+    for binding in reversed(list(bindings_of(function.body))):
+        value = binding.value
+        if isinstance(value, Call) and value.op_name in MOVES:
+            if all(r is None or r in found for r in readers.get(binding.var, ())):
+                found.add(binding.var)
+    return found
 
 
 def _is_one_of(x: object, dtypes: Collection[str]) -> bool:
@@ -78,7 +106,7 @@ def widen_halves(module: IRModule, dtypes: Collection[str] = ("float16",)) -> IR
         values = [b.value for b in bindings_of(function.body)]
         if not any(_has_one_of(v, dtypes) for v in (*function.params, *values)) or not all(map(_is_plain, values)):
             return function
-        widener = _Widener(dtypes)
+        widener = _Widener(dtypes, _moved(function))
         wide = widener.rewrite(function)
         return _with_outputs(function, wide, dtypes)
 

@@ -23,6 +23,7 @@ from autosched.templates.cpu.lone_reductions import reads_along, reduce_beside, 
 from autosched.templates.cpu.task_order import is_blocked_image, largest_divisor, rows_first
 from autosched.tir import Add, Block, BufferLoad, BufferStore, FloorMod, IntImm, Mul, PrimFunc, Var, as_int
 from autosched.tir import expr as E
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import Max, Min
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
@@ -235,12 +236,17 @@ def schedule_square(sch: Schedule, block: Block, lanes: int) -> list[LoopRV]:
     along = _turned_axis(block, lanes)
     if along is None:
         return []
-    loops = list(sch.get_loops(block.name_hint))
-    columns, rows = loops[along], loops[-1]
-    height = 2 * lanes if _usual(sch.get(rows).extent) >= 4 * lanes else lanes
+    *loops, rows = sch.get_loops(block.name_hint)
+    while len(loops) - 1 > along and _go_together(block, len(loops)):
+        rows = sch.fuse(loops.pop(), rows)
+    first = _first_together(block, along)
+    if first < along:
+        loops[first : along + 1] = [sch.fuse(*loops[first : along + 1])]
+        along = first
+    height, width = _square(block, lanes, _usual(sch.get(rows).extent), _usual(sch.get(loops[along]).extent))
     rows_tile, rows_in = sch.split(rows, [None, height])
-    columns_tile, columns_in = sch.split(columns, [None, lanes])
-    outer = [*loops[:along], columns_tile, *loops[along + 1 : -1]]
+    columns_tile, columns_in = sch.split(loops[along], [None, width])
+    outer = [*loops[:along], columns_tile, *loops[along + 1 :]]
     sch.reorder(*outer, rows_tile, rows_in, columns_in)
     for tile, extent in ((rows_tile, sch.get(rows_in).extent), (columns_tile, sch.get(columns_in).extent)):
         if E.const_int(sch.get(tile).extent) is None and E.const_int(extent) is not None:
@@ -256,9 +262,47 @@ def _usual(extent: E.PrimExpr) -> int:
     return TASK_ELEMENTS if known is None else known
 
 
+def _square(block: Block, lanes: int, rows: int, columns: int) -> tuple[int, int]:
+    """(rows, vectors' elements) that are turned at once: small elements in as many rows as fill 128 bits."""
+    size_bytes = item_bytes(block.writes[0].buffer.dtype)
+    if size_bytes == 4:
+        return (2 * lanes if rows >= 4 * lanes else lanes), lanes
+    height, width = 16 // size_bytes, 4 * lanes // size_bytes
+    whole = (width >> n for n in range(3) if width >> n >= height)
+    return height, next((w for w in whole if columns % w == 0), min(width, height * (columns // height)))
+
+
+def _first_together(block: Block, axis: int) -> int:
+    """The first of the axes up to one that are one axis of all that is read."""
+    while axis and _go_together(block, axis):
+        axis -= 1
+    return axis
+
+
+def _go_together(block: Block, axis: int) -> bool:
+    """Whether an axis and the one before it are one axis of all that is read, or of none of it."""
+    assert isinstance(block.body, BufferStore), "the caller looked"
+    first, second = (block.iter_vars[n] for n in (axis - 1, axis))
+    if None in (E.const_int(first.dom.extent), E.const_int(second.dom.extent)):
+        return False
+    for load in loads(block.body.value):
+        named = [n for n, i in enumerate(load.indices) if {first.var, second.var} & set(free_vars(i))]
+        if not named:
+            continue
+        if [load.indices[n] for n in named] != [first.var, second.var] or named[1] - named[0] != 1:
+            return False
+        if E.const_int(load.buffer.shape[named[1]]) != E.const_int(second.dom.extent):
+            return False
+    return True
+
+
 def _turned_axis(block: Block, lanes: int) -> int | None:
     """The output axis that a load reads contiguously while the output does not; None where there is none."""
-    if not isinstance(block.body, BufferStore) or block.body.buffer.dtype not in ("float32", "int32"):
+    if not isinstance(block.body, BufferStore):
+        return None
+    size_bytes = item_bytes(block.body.buffer.dtype)
+    lanes = 16 // size_bytes if size_bytes < 4 else lanes
+    if size_bytes > 4 or (size_bytes == 4 and block.body.buffer.dtype not in ("float32", "int32")):
         return None
     variables, shape = [iv.var for iv in block.iter_vars], [_usual(iv.dom.extent) for iv in block.iter_vars]
     if len(variables) < 2 or shape[-1] < lanes:
@@ -271,7 +315,9 @@ def _turned_axis(block: Block, lanes: int) -> int | None:
         if isinstance(last, FloorMod) and isinstance(last.b, IntImm) and last.b.value % lanes == 0:
             last = last.a
         at = next((n for n, v in enumerate(variables[:-1]) if v is last), None)
-        if at is not None and shape[at] >= lanes and variables[-1] in {v for i in load.indices for v in free_vars(i)}:
+        if at is None or variables[-1] not in {v for i in load.indices for v in free_vars(i)}:
+            continue
+        if math.prod(shape[_first_together(block, at) : at + 1]) >= lanes:
             return at
     return None
 

@@ -40,7 +40,7 @@ def _run(rows, columns, dtype="float32", mcpu=None):
 
 
 @pytest.mark.parametrize("mcpu", [None, "x86-64", "x86-64-v3"])
-@pytest.mark.parametrize("dtype", ["float32", "int32", "float64", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float64", "int8", "uint8", "int16", "float16"])
 def test_squares_with_ragged_borders(dtype, mcpu):
     _run(35, 21, dtype, mcpu)
 
@@ -49,6 +49,25 @@ def test_squares_are_turned_by_shuffles():
     asm = _run(64, 64).asm
     assert "unpck" in asm
     assert "extractps" not in asm
+
+
+@pytest.mark.parametrize(("dtype", "rows"), [("uint8", 16), ("bool", 16), ("int16", 8), ("float16", 8)])
+def test_small_elements_fill_128_bits_of_a_column(dtype, rows):
+    x = te.placeholder((2 * rows, 96), dtype, name="x")
+    y = te.compute((96, 2 * rows), lambda j, i: x[i, j], name="y")
+    sch = Schedule(te.create_prim_func([x, y], "int64"))
+    j, i = sch.get_loops("y")
+    i0, i1 = sch.split(i, [None, rows])
+    j0, j1 = sch.split(j, [None, 32])
+    sch.reorder(i0, j0, i1, j1)
+    sch.unroll(i1)
+    sch.vectorize(j1)
+    kernel = compile_func(sch.func, Target("cpu"), name="turned")
+    a = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 99, (2 * rows, 96)).astype(dtype)
+    out = np.zeros((96, 2 * rows), dtype)
+    Module({"turned": kernel.kernel}, native_object())(a, out)
+    np.testing.assert_array_equal(out, a.T)
+    assert "punpckl" in kernel.asm and "pextrb" not in kernel.asm and "pextrw" not in kernel.asm
 
 
 def _pairs(value, dtype="int16"):

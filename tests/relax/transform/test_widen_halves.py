@@ -80,3 +80,23 @@ def test_every_operator_of_halves_has_a_wide_form(definition: OpDef, sample: Sam
             out = builder.emit_output(builder.emit(definition.make(params, sample.attrs)))
         builder.emit_func_output(out)
     verify(WidenHalves(NARROW)(builder.get()))
+
+
+def test_halves_that_are_only_moved_into_outputs_stay_halves() -> None:
+    x = Var("x", TensorStructInfo((4, 6), "float16"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            turned = builder.emit(op.permute_dims(x, axes=(1, 0)))
+            moved = builder.emit_output(op.concat([turned, turned], axis=0))
+            sums = builder.emit(op.permute_dims(x, axes=(1, 0)))
+            both = builder.emit_output(op.concat([turned, builder.emit(op.nn.relu(sums))], axis=0))
+        builder.emit_func_output(Tuple((moved, both)))
+    module = WidenHalves()(builder.get())
+    verify(module)
+    found = [(b.value.op_name, b.value.struct_info.dtype) for b in bindings_of(module["main"].body)]
+    assert ("relax.concat", "float16") in found and ("relax.concat", "float32") in found
+    a = RNG.standard_normal((4, 6)).astype("float16")
+    results = autosched.build(builder.get(), target="cpu")(a)
+    np.testing.assert_array_equal(results[0].numpy(), np.concatenate([a.T, a.T]))
+    np.testing.assert_array_equal(results[1].numpy(), np.concatenate([a.T, np.maximum(a.T, 0)]))

@@ -123,3 +123,28 @@ def test_axes_of_which_an_operand_has_one_value_are_one_loop(
     x, y, out = rng.random(shape, np.float32), rng.random(other, np.float32), autosched.nd.empty(shape)
     autosched.build(func, target="cpu")(autosched.nd.array(x), autosched.nd.array(y), out)
     np.testing.assert_allclose(out.numpy(), x * y, rtol=1e-6)
+
+
+@pytest.mark.host(runs=True)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "bool"])
+@pytest.mark.parametrize("shape", [(1, 64, 8, 8), (2, 33, 7, 7), (1, 16, 56, 56), (2, 512, 7, 9)])
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (0, 3, 1, 2), (3, 0, 1, 2)])
+def test_axes_that_go_together_are_turned_as_one(dtype: str, shape: tuple[int, ...], order: tuple[int, ...]) -> None:
+    x = te.placeholder(shape, dtype, name="x")
+    func = te.create_prim_func([x, topi.transpose(x, order)], "int64")
+    a = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 99, shape).astype(dtype)
+    out = autosched.nd.empty(tuple(shape[d] for d in order), dtype)
+    autosched.build(func, target="cpu")(autosched.nd.array(a), out)
+    np.testing.assert_array_equal(out.numpy(), a.transpose(order))
+
+
+@pytest.mark.host(runs=True)
+def test_what_is_read_along_one_of_two_axes_keeps_them_apart() -> None:
+    """x goes along both axes of an image, y along one of them."""
+    x, y = te.placeholder((32, 16, 16), name="x"), te.placeholder((16,), name="y")
+    z = te.compute((16, 16, 32), lambda h, w, c: x[c, h, w] + y[w], name="z")
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((32, 16, 16)).astype("float32"), rng.standard_normal(16).astype("float32")
+    out = autosched.nd.empty((16, 16, 32))
+    autosched.build(te.create_prim_func([x, y, z], "int64"), target="cpu")(*map(autosched.nd.array, (a, b)), out)
+    np.testing.assert_array_equal(out.numpy(), a.transpose(1, 2, 0) + b[:, None])
