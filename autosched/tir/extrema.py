@@ -10,11 +10,13 @@ A maximum of two values that is no step of a reduction is the first operand, whe
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TypeVar
 
 from autosched.tir import expr as E
 from autosched.tir.access import is_own
-from autosched.tir.dtypes import is_float
+from autosched.tir.dtypes import is_float, largest_finite
 from autosched.tir.functor import rewrite
 from autosched.tir.stmt import Block, BufferStore, Stmt
 
@@ -45,6 +47,24 @@ def keep_nans(body: S) -> S:
 
     def step(x: object) -> object:
         return rewrite(x, _lasting) if isinstance(x, Block) and x.annotations.get(KEEP_NAN) else x
+
+    return rewrite(body, step)
+
+
+def from_infinity(body: S) -> S:
+    """The statement with annotated maxima that begin with -inf, and minima with inf, in place of a finite value.
+
+    Else a maximum of elements that are all -inf would be the smallest finite value.
+    """
+
+    def step(x: object) -> object:
+        if not isinstance(x, Block) or not x.annotations.get(KEEP_NAN) or not isinstance(x.init, BufferStore):
+            return x
+        start = x.init.value
+        if not isinstance(start, E.FloatImm) or abs(start.value) != largest_finite(start.dtype):
+            return x
+        infinite = E.const(math.copysign(math.inf, start.value), start.dtype)
+        return replace(x, init=BufferStore(x.init.buffer, infinite, x.init.indices))
 
     return rewrite(body, step)
 

@@ -89,7 +89,7 @@ from autosched.tir.atomic import store_atomics
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
-from autosched.tir.extrema import keep_nans
+from autosched.tir.extrema import from_infinity, keep_nans
 from autosched.tir.function import PrimFunc, make_root, shape_vars
 from autosched.tir.functor import free_vars, replace_buffers
 from autosched.tir.share import bind_shared_values
@@ -138,7 +138,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     func = func.with_body(root)
     alignments = buffer_alignments(root)
     outside = frozenset(func.buffers) | used_by_nests(root)
-    root = lower_cross_thread(lower_asserts(keep_nans(bind_shared_values(root))), outside)
+    root = lower_cross_thread(lower_asserts(keep_nans(from_infinity(bind_shared_values(root)))), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
     lowered = lower_ptx(body)
     body, addressed, buffers = lowered.body, lowered.addressed, (*buffers, *lowered.mbarriers)

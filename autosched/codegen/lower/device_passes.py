@@ -22,7 +22,7 @@ from autosched.ir.node import preorder
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import const
-from autosched.tir.extrema import keep_nans
+from autosched.tir.extrema import from_infinity, keep_nans
 from autosched.tir.function import PrimFunc, shape_vars
 from autosched.tir.functor import rewrite
 from autosched.tir.share import bind_shared_values
@@ -55,7 +55,7 @@ def lower_threads(func: PrimFunc) -> PrimFunc:
         raise CodegenError(f"the annotation '{LAUNCHED}' makes launches of a loop's iterations", hint="use build")
     alignments, between = buffer_alignments(func.body), used_by_nests(func.body)
     outside = frozenset(func.buffers) | between
-    root = lower_cross_thread(keep_nans(bind_shared_values(func.body)), outside)
+    root = lower_cross_thread(keep_nans(from_infinity(bind_shared_values(func.body))), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
     made: list[Stmt] = []
     kept = [b for b in buffers if b in between]

@@ -30,7 +30,7 @@ from autosched.tir.access import is_own, point
 from autosched.tir.axis import REDUCE, SPATIAL, IterVar, Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Select, Var, as_int
-from autosched.tir.extrema import KEEP_NAN, LastingMax, LastingMin
+from autosched.tir.extrema import KEEP_NAN, LastingMax, LastingMin, from_infinity
 from autosched.tir.function import PrimFunc, make_root
 from autosched.tir.functor import loads, rewrite, rewrite_down, substitute
 from autosched.tir.schedule.inline import with_regions
@@ -250,7 +250,9 @@ class _Cut:
         assert found is not None and isinstance(block.body, BufferStore) and isinstance(block.init, BufferStore)
         self.func, self.block, self.parts, self.lanes = func, block, parts, n_lanes
         self.kind, self.term = found
-        self.sums, self.start = block.body.buffer, block.init.value
+        start = from_infinity(block).init
+        assert isinstance(start, BufferStore), "it has a start as before"
+        self.sums, self.start = block.body.buffer, start.value
         self.dtype = self.sums.dtype
         if self.dtype in HALVES and self.kind in IDENTITIES:
             self.dtype, self.term, self.start = WIDE, widened(self.term, set()), E.cast(WIDE, self.start)

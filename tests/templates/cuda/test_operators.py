@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import autosched.relax.op  # noqa: F401  (fills the table)
+from autosched import te, topi
 from autosched.codegen import compile_func
 from autosched.relax import BlockBuilder
 from autosched.relax.expr import ShapeExpr, Tuple, Var
@@ -99,3 +100,15 @@ def test_scatter_of_many_updates_has_a_template_of_its_own() -> None:
         for sample in OPERATORS[name].samples[samples]:
             (func,) = kernels_of(OPERATORS[name], sample)
             assert default_config(func, TARGET).template == "scatter"
+
+
+@pytest.mark.parametrize("name, value", [("max", -np.inf), ("min", np.inf)])
+@pytest.mark.parametrize("shape, axis", [((5, 70), 0), ((5, 70), 1), ((2, 30001), 1)])
+def test_infinities_are_the_largest_of_themselves(name: str, value: float, shape: tuple[int, int], axis: int) -> None:
+    """A reduction that begins with the smallest finite number would give that, or its parts that are not all there."""
+    x = te.placeholder(shape, "float64", "x")
+    func = te.create_prim_func([x, getattr(topi, name)(x, axis, keep_nan=True)])
+    kernel = compile_func(apply_config(func, default_config(func, TARGET), TARGET).func, TARGET, name="kernel").kernel
+    out = np.zeros(kernel.outputs[0].shape)
+    run_kernel(kernel, [np.full(shape, value), out])
+    assert (out == value).all()
