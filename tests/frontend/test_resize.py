@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import autosched
 from autosched import relax
 from autosched.frontend.onnx import from_onnx
+from autosched.runtime.dynamic import DynamicExecutable
 
 RNG = np.random.default_rng(0)
 
@@ -71,6 +73,21 @@ def test_some_axes_and_aspect_ratios() -> None:
 def test_grid_sample(mode: str, padding: str, corners: int) -> None:
     x, grid = RNG.standard_normal((2, 3, 4, 5)).astype("f4"), RNG.uniform(-1.4, 1.4, (2, 3, 6, 2)).astype("f4")
     check("GridSample", x, grid, mode=mode, padding_mode=padding, align_corners=corners)
+
+
+def test_grid_sample_over_open_batches_and_places_is_one_build() -> None:
+    value = helper.make_tensor_value_info
+    inputs = [value("x", TensorProto.FLOAT, ["n", 3, 4, 5]), value("grid", TensorProto.FLOAT, ["n", "rows", 6, 2])]
+    node = helper.make_node("GridSample", ["x", "grid"], ["y"])
+    graph = helper.make_graph([node], "g", inputs, [value("y", TensorProto.FLOAT, None)])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=9)
+    built = autosched.build(made, threads=1)
+    assert isinstance(built, DynamicExecutable)
+    for n, rows in ((2, 3), (1, 7), (4, 1)):
+        x = RNG.standard_normal((n, 3, 4, 5)).astype("f4")
+        grid = RNG.uniform(-1.4, 1.4, (n, rows, 6, 2)).astype("f4")
+        (want,) = ReferenceEvaluator(made).run(None, {"x": x, "grid": grid})
+        np.testing.assert_allclose(built(x, grid).numpy(), want, atol=1e-5)
 
 
 def test_scatter_nd() -> None:

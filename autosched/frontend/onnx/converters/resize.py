@@ -213,11 +213,13 @@ def grid_sample(node: Node) -> Expr:
     """Elements of images [N, C, H, W] at the places [N, h, w, 2], given from -1 to 1 as (x, y)."""
     mode = {"bilinear": "linear"}.get(node.attr("mode", "linear"), node.attr("mode", "linear"))
     padding, corners = node.attr("padding_mode", "zeros"), bool(node.attr("align_corners", 0))
-    shape, dtype = node.shape(0), node.info(0).dtype
+    shape, dtype = node.info(0).dims, node.info(0).dtype
     if len(shape) != 4 or mode not in ("linear", "nearest") or padding not in ("zeros", "border") or 0 in shape:
         raise node.no_kernel(f"mode '{mode}' with padding '{padding}' over {len(shape) - 2} dimensions")
     n, c, h, w = shape
-    rows, columns = node.shape(1)[1:3]
+    if not isinstance(h, int) or not isinstance(w, int):
+        raise node.no_kernel(f"images of {h} x {w} pixels")
+    rows, columns = node.info(1).dims[1:3]
     grid = node.emit(op.reshape(node.input(1), ShapeExpr((n, rows * columns, 2))))
 
     def places(i: int, size: int) -> Expr:
