@@ -223,13 +223,14 @@ class MemoryEmitter(Emitter):
             return place, indices
         key = ("joined", id(indices), id(place), *(self.analyzer.bounds.get(v) for v in variables))
         if key not in self.joins:
-            strides, kept = [place.strides[-1]], [indices[-1]]
-            for i, stride, extent in zip(indices[-2::-1], place.strides[-2::-1], place.extents[:0:-1], strict=True):
-                one = None if extent is None else self.analyzer.simplify(add(mul(i, const(extent, i.dtype)), kept[0]))
+            strides, kept, span = [place.strides[-1]], [indices[-1]], place.extents[-1]
+            for i, stride, extent in zip(indices[-2::-1], place.strides[-2::-1], place.extents[-2::-1], strict=True):
+                one = None if span is None else self.analyzer.simplify(add(mul(i, const(span, i.dtype)), kept[0]))
                 if one is not None and not any(isinstance(x, FloorDiv | FloorMod) for x in preorder(one)):
                     kept[0] = one
+                    span = None if span is None or extent is None else span * extent
                 else:
-                    strides, kept = [stride, *strides], [i, *kept]
+                    strides, kept, span = [stride, *strides], [i, *kept], extent
             self.joins[key] = replace(place, strides=tuple(strides), extents=()), tuple(kept)
         return self.joins[key]
 

@@ -289,7 +289,9 @@ def _go_together(block: Block, axis: int) -> bool:
         named = [n for n, i in enumerate(load.indices) if {first.var, second.var} & set(free_vars(i))]
         if not named:
             continue
-        if [load.indices[n] for n in named] != [first.var, second.var] or named[1] - named[0] != 1:
+        if len(named) != 2 or named[1] - named[0] != 1:
+            return False
+        if load.indices[named[0]] is not first.var or load.indices[named[1]] is not second.var:
             return False
         if E.const_int(load.buffer.shape[named[1]]) != E.const_int(second.dom.extent):
             return False

@@ -10,7 +10,10 @@ import pytest
 import autosched
 from autosched import te, topi
 from autosched.ir.node import preorder
+from autosched.relax import BlockBuilder, op
+from autosched.relax.expr import Var
 from autosched.relax.op.registry import get_op
+from autosched.relax.struct_info import TensorStructInfo
 from autosched.templates import apply_config, default_config
 from autosched.templates.classify import blocks_of
 from autosched.templates.cpu.elementwise import _flat_axes
@@ -148,3 +151,33 @@ def test_what_is_read_along_one_of_two_axes_keeps_them_apart() -> None:
     out = autosched.nd.empty((16, 16, 32))
     autosched.build(te.create_prim_func([x, y, z], "int64"), target="cpu")(*map(autosched.nd.array, (a, b)), out)
     np.testing.assert_array_equal(out.numpy(), a.transpose(1, 2, 0) + b[:, None])
+
+
+@pytest.mark.host(runs=True)
+@pytest.mark.parametrize("order", [(1, 0), (0, 1)])
+def test_axes_of_other_order_or_place_are_kept_apart(order: tuple[int, int]) -> None:
+    """Two axes of the result lie beside each other in what is read, but turned or moved."""
+    x = te.placeholder((32, 16, 16), name="x")
+
+    def element(h: Any, w: Any, c: Any) -> Any:
+        places = (h, w)
+        return x[c, (places[order[0]] + 3) % 16, places[order[1]]]
+
+    z = te.compute((16, 16, 32), element, name="z")
+    a = np.random.default_rng(0).standard_normal((32, 16, 16)).astype("float32")
+    out = autosched.nd.empty((16, 16, 32))
+    autosched.build(te.create_prim_func([x, z], "int64"), target="cpu")(autosched.nd.array(a), out)
+    np.testing.assert_array_equal(out.numpy(), np.roll(a, -3, 1).transpose(order[0] + 1, order[1] + 1, 0))
+
+
+@pytest.mark.host(runs=True)
+def test_a_form_over_outer_sizes_joins_inner_dimensions_alone() -> None:
+    """[n, 12, 32, 16] -> [12, n, 32, 16]: the last two axes are one, of 512, before the next is looked at."""
+    x = Var("x", TensorStructInfo((8, 12, 32, 16), "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(op.permute_dims(x, axes=(1, 0, 2, 3)))
+        builder.emit_func_output(out)
+    a = np.random.default_rng(0).standard_normal((8, 12, 32, 16)).astype("float32")
+    np.testing.assert_array_equal(autosched.build(builder.get(), target="cpu")(a).numpy(), a.transpose(1, 0, 2, 3))
