@@ -52,18 +52,20 @@ def is_window(block: Block) -> bool:
 
 
 def reads_along(block: Block) -> bool:
-    """Whether the last spatial axis runs along the last dimension of something that is read in each step.
+    """Whether the last spatial axis runs along the last dimension of something that is read.
 
-    The maximum of a row, which its sum of exponentials reads in all steps, is no such thing.
+    Something that each step reads anew counts first. The maximum of a row, which its sum of exponentials reads in all
+    steps, does not make rows run along the axis of their numbers; a value that is compared with all others does.
     """
     if not isinstance(block.body, BufferStore):
         return False
     last, own, steps = spatial(block)[-1].var, block.body.buffer, {iv.var for iv in reduced(block)}
-    return any(
-        last in free_vars(x.indices[-1]) and any(steps & free_vars(i) for i in x.indices)
-        for x in loads(block.body.value)
-        if x.indices and x.buffer is not own
-    )
+    read = [x for x in loads(block.body.value) if x.indices and x.buffer is not own]
+    stepped = [x for x in read if any(steps & free_vars(i) for i in x.indices)]
+    if any(last in free_vars(x.indices[-1]) for x in stepped):
+        return True
+    is_across = any(last in free_vars(i) for x in stepped for i in x.indices)
+    return not is_across and any(last in free_vars(x.indices[-1]) for x in read)
 
 
 def sums_rows(block: Block) -> bool:

@@ -10,7 +10,8 @@ from autosched import te, topi
 from autosched.ir.node import preorder
 from autosched.target import Target
 from autosched.templates import apply_config, default_config
-from autosched.tir import For, LoopKind, PrimFunc
+from autosched.templates.cpu.lone_reductions import reads_along
+from autosched.tir import Block, For, LoopKind, PrimFunc
 
 
 def _vectors(func: PrimFunc) -> int:
@@ -42,3 +43,16 @@ def test_what_hangs_on_the_whole() -> None:
     values, out = np.random.default_rng(0).uniform(1, 2, (33, 50)).astype("float32"), np.empty((33, 50), "float32")
     autosched.build(func, threads=2)(values, out)
     np.testing.assert_allclose(out, values / values.max(), rtol=1e-6)
+
+
+def test_which_reductions_run_along_their_last_axis() -> None:
+    x, top = te.placeholder((100, 7), name="x"), te.placeholder((100,), name="top")
+    k = te.reduce_axis((0, 7), "k")
+    ranks = te.compute((100, 7), lambda i, j: te.sum((x(i, k) > x(i, j)).astype("int32"), axis=k))
+    beyond = te.compute((100,), lambda i: te.sum(te.exp(x(i, k) - top(i)), axis=k))
+    below = te.compute((7,), lambda j: te.sum(x(k, j), axis=k))
+    for out, arguments, along in ((ranks, [x], True), (beyond, [x, top], False), (below, [x], True)):
+        (block,) = [
+            n for n in preorder(te.create_prim_func([*arguments, out]).body) if isinstance(n, Block) and n.reads
+        ]
+        assert reads_along(block) == along
