@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from autosched import te
@@ -9,6 +10,7 @@ from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
+from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr
 from autosched.topi.conv2d import out_size, pad_spatial, slack
 from autosched.topi.reduction import nan_attrs
@@ -57,8 +59,12 @@ def max_pool2d(
     x: Tensor, pool_size: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
     ceil_mode: bool, keep_nan: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The largest value of each window; padding never wins. A NaN is passed over, or kept with `keep_nan`."""
+    """The largest value of each window; padding never wins. A NaN is passed over, or kept with `keep_nan`.
+
+    A window of -inf alone gives -inf with `keep_nan`, else the smallest finite number where it has padding.
+    """
     lowest = te.min_value(x.dtype).value  # type: ignore[attr-defined]
+    lowest = -math.inf if keep_nan and is_float(x.dtype) else lowest
     padded, shape = _windows(x, pool_size, strides, dilation, padding, ceil_mode, lowest)
     ry, rx = _window_axes(pool_size)
 
