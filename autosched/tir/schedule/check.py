@@ -166,7 +166,7 @@ def binds_once(tree: Tree, realize: BlockRealize, top: For) -> bool:
     analyzer, conditions = tree.analyzer(realize), list(split_conditions(realize.predicate))
     for first in range(loops.index(top), -1, -1):
         variables = {x.loop_var: most_of(x.extent) for x in loops[first:]}
-        if is_injective(realize.iter_values, variables, analyzer, conditions):
+        if any(is_injective(realize.iter_values, variables, analyzer, known) for known in ((), conditions)):
             return True
     return False
 

@@ -62,7 +62,7 @@ def test_the_default_is_trial_0_of_every_task_and_builds_use_the_winners(tmp_pat
             records = list(store.records(RecordFilter(workload=summary.workload)))
             assert [r.is_default for r in records][:2] == [True, False] and not records[0].is_winner
             assert sum(r.is_winner for r in records) == 1 and records[-1].is_winner
-            assert records[-1].measurement.how["interleaved"] >= 2  # with the default, at the end
+            assert records[-1].measurement.how["interleaved"] >= 1  # at the end, with those that came near the default
             assert records[-1].measurement.how["complete"] is True and records[-1].measurement.how["session_s"] > 0
             shapes = summary.winner.workload.shapes if summary.winner else ()
             func = next(f for f in functions.values() if tuple(b.const_shape() for b in f.buffers) == shapes)
