@@ -101,6 +101,8 @@ def sign(x: Tensor) -> Tensor:
     """1, 0 or -1; NaN stays NaN."""
 
     def element(v: PrimExpr) -> PrimExpr:
+        if v.dtype.startswith("u"):
+            return E.cast(v.dtype, v > _number(v, 0))
         zero = E.select(E.compare(E.EQ, v, v), _number(v, 0), v) if is_float(v.dtype) else _number(v, 0)
         return E.select(v > _number(v, 0), _number(v, 1), E.select(v < _number(v, 0), _number(v, -1), zero))
 

@@ -77,8 +77,8 @@ def test_integers(name):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint32"])
-@pytest.mark.parametrize("name", ["divide", "floor_divide"])
-def test_divisions_of_other_widths(name, dtype):
+@pytest.mark.parametrize("name", ["divide", "floor_divide", "sign"])
+def test_other_widths(name, dtype):
     compare(name, dtype, 0, seed=3)
 
 

@@ -192,10 +192,16 @@ def vectorize_block(sch: Schedule, block: Block, width: int, row_loops: int = 1,
 
 def _flat_loops(sch: Schedule, block: Block, inner: list[LoopRV], row_axes: int) -> list[LoopRV]:
     """The loops of a block in its rows, with those along contiguous elements as one."""
-    count = contiguous_axes(block, min(len(inner), len(block.iter_vars) - row_axes))
+    count = contiguous_axes(block, len(block.iter_vars) - row_axes)
     if count < 2:
         return inner
-    return [*inner[:-count], sch.fuse(*inner[-count:])]
+    start, left = len(inner), math.prod(extents(block.iter_vars)[-count:])
+    while start > 0 and left > 1:  # axes of extent one may have no loop
+        start -= 1
+        left //= as_int(sch.get(inner[start]).extent)
+    if len(inner) - start < 2:
+        return inner
+    return [*inner[:start], sch.fuse(*inner[start:])]
 
 
 def _split_inner(sch: Schedule, loop: LoopRV, width: int) -> LoopRV:

@@ -15,6 +15,7 @@ from autosched.target import Target
 from autosched.templates import apply_config, default_config
 from autosched.tir import For, PrimFunc, as_int
 from autosched.tir.schedule import Schedule
+from autosched.topi.testing import layer_norm_python
 
 HASWELL = Target("llvm -mcpu=haswell -l1-bytes=32768 -l2-bytes=524288 -l3-bytes=33554432")
 
@@ -98,6 +99,18 @@ def test_what_hangs_on_rows_of_several_axes() -> None:
         lambda x: topi.divide(topi.subtract(x, topi.mean(x, (2, 3), True)), topi.sqrt(topi.variance(x, (2, 3), True))),
         lambda x: normalised(x, x.mean((2, 3), keepdims=True), x.std((2, 3), keepdims=True)),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(1, 13, 4, 1), (1, 13, 1, 4), (13, 1, 1, 4), (2, 13, 8, 1)])
+def test_rows_with_an_axis_of_one(shape) -> None:
+    """It has no loop where a reduction runs in its row: the loop before must not be taken for it."""
+    x, *scale = (te.placeholder(s, name=n) for s, n in zip((shape, shape[2:], shape[2:]), "xgb", strict=True))
+    func = te.create_prim_func([x, *scale, topi.layer_norm(x, *scale, (2, 3), 1e-5, True, True)])
+    random = np.random.default_rng(0)
+    data, gamma, beta = (random.standard_normal(s).astype("float32") for s in (shape, shape[2:], shape[2:]))
+    out = np.empty(shape, "float32")
+    autosched.build(func)(data, gamma, beta, out)
+    np.testing.assert_allclose(out, layer_norm_python(data, gamma, beta, (2, 3)), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("reduce", ["sum", "max", "min"])
