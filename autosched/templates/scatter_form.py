@@ -40,7 +40,7 @@ class ScatterForm:
     @property
     def takes_last(self) -> bool:
         """Whether the result is the number of the last update."""
-        return isinstance(self._step, Max) and uncast(self.value) is self.updates.var
+        return isinstance(self.step, Max) and uncast(self.value) is self.updates.var
 
     @property
     def updates(self) -> IterVar:
@@ -54,10 +54,11 @@ class ScatterForm:
 
     def combined(self, so_far: PrimExpr, value: PrimExpr) -> PrimExpr:
         """The result with one more value."""
-        return type(self._step)(so_far, value)
+        return type(self.step)(so_far, value)
 
     @property
-    def _step(self) -> Add | Mul | Max | Min:
+    def step(self) -> Add | Mul | Max | Min:
+        """The combination of the result so far and the value of one update."""
         assert isinstance(self.block.body, BufferStore), "a reduction is a store"
         step = self.block.body.value
         assert isinstance(step, Add | Mul | Max | Min), "it is one of these"
@@ -118,6 +119,6 @@ def _starts_alike(form: ScatterForm, found: Block) -> bool:
         return False
     if form.takes_last:
         return missed == NOWHERE
-    beyond = {Max: -math.inf, Min: math.inf}.get(type(form._step))
-    identity = {Add: 0, Mul: 1}.get(type(form._step), start)
+    beyond = {Max: -math.inf, Min: math.inf}.get(type(form.step))
+    identity = {Add: 0, Mul: 1}.get(type(form.step), start)
     return missed in (identity, beyond) and start in (identity, missed)

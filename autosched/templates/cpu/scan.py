@@ -32,7 +32,6 @@ from autosched.tir.functor import substitute
 from autosched.tir.schedule import Schedule
 from autosched.tir.stmt import BufferStore, For, LoopKind, SeqStmt, Stmt, seq
 
-LEAST_LENGTH = 16  # below, the sum over all elements up to each is unrolled
 MOST_WIDTH = 128  # lines side by side: 256x1024 along its first axis takes 33 us, in pieces of 64 48 (Zen 5)
 MOST_ELEMENTS = 1 << 31  # whose numbers fit the loops' type
 
@@ -48,7 +47,7 @@ class Scan:
         if len(found) != 1 or not all(is_injective(b) for b in blocks if b is not found[0].block):
             return None
         lines = found[0].lines
-        if lines.length < LEAST_LENGTH or lines.count * lines.length >= MOST_ELEMENTS:
+        if lines.length < 2 or lines.count * lines.length >= MOST_ELEMENTS:
             return None
         sizes = {"lines": lines.count, "length": lines.length, "inner": _inner(lines)}
         return Anchor(found[0].block.name_hint, self.name, sizes)

@@ -7,14 +7,19 @@ time; what has targets of its own, or lies beside the target, is done in paralle
     for slice in parallel:                      # `width` neighbours along the last axis, where that names no places
         for place in places: out[slice, place] = start
         for k in updates: out[slice, target[k]] = combine(out[slice, target[k]], value[k])
+
+Where one element-wise block joins the updates with what they are written over, its result is that without any update
+first, and then the updates go there: no place without one is read again.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from autosched.codegen.lower.half import HALVES
+from autosched.ir.node import preorder
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -23,12 +28,15 @@ from autosched.templates.core_nests import indices_of, load, one_of, others_are_
 from autosched.templates.cpu.core_nests import Core
 from autosched.templates.nests import index, loop, nested
 from autosched.templates.scatter_form import ScatterForm, scatter_of
-from autosched.tir import PrimFunc, Var
+from autosched.tir import Block, PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import PrimExpr
-from autosched.tir.functor import substitute
-from autosched.tir.stmt import BufferStore, IfThenElse, LoopKind, Stmt, seq
+from autosched.tir.function import make_root
+from autosched.tir.functor import loads, rewrite, substitute
+from autosched.tir.schedule.inline import with_regions
+from autosched.tir.simplify import simplify
+from autosched.tir.stmt import BufferStore, IfThenElse, LoopKind, SeqStmt, Stmt, seq
 
 MOST_ELEMENTS = 1 << 30  # whose numbers fit 32 bits
 MOST_WIDTH = 64  # slices side by side
@@ -66,16 +74,72 @@ class Scatter:
         assert anchor is not None, "apply is called on a function that matched"
         form: ScatterForm = anchor.details
         core = Core(func, [form.block.name_hint], target)
-        writer = _Writer(form, core, int(config["width"]))
+        join = _join_of(core, form)
+        writer = _Writer(form, core, int(config["width"]), join)
+        if join is not None:
+            core = Core(_join_first(core, form, join), [form.block.name_hint], target)
         return core.applied(writer.nest(), [writer.target])
 
 
-class _Writer:
-    """The statements that bring updates to their targets."""
+def _join_of(core: Core, form: ScatterForm) -> Block | None:
+    """The block that alone reads the scatter's results, each at its own place, and into whose result updates may go."""
+    results = form.block.writes[0].buffer
+    readers = [b for b in core.left if b.name_hint not in core.names and any(r.buffer is results for r in b.reads)]
+    if results in core.func.buffers or len(readers) != 1 or not isinstance(readers[0].body, BufferStore):
+        return None
+    store, own = readers[0].body, [iv.var for iv in readers[0].iter_vars]
+    reads = [x for x in loads(store.value) if x.buffer is results]
+    accesses: list[BufferLoad | BufferStore] = [*reads, store]
+    if any([*map(id, x.indices)] != [*map(id, own)] for x in accesses):
+        return None
+    is_step = type(store.value) is type(form.step) and store.value.b is reads[0] and len(reads) == 1
+    return readers[0] if form.takes_last or is_step else None
 
-    def __init__(self, form: ScatterForm, core: Core, width: int):
-        self.form, self.core, self.width = form, core, width
-        self.out = form.block.writes[0].buffer
+
+def _joined(form: ScatterForm, value: PrimExpr, last: PrimExpr) -> PrimExpr:
+    """What the join computes for an element whose last update has that number."""
+    results = form.block.writes[0].buffer
+
+    def step(x: object) -> object:
+        return E.cast(results.dtype, last) if isinstance(x, BufferLoad) and x.buffer is results else x
+
+    found: PrimExpr = rewrite(value, step)
+    return simplify(found)
+
+
+def _join_first(core: Core, form: ScatterForm, join: Block) -> PrimFunc:
+    """The function with the scatter behind the join, which computes what is there without updates."""
+    root, store = core.schedule.func.root, join.body
+    assert isinstance(root.body, SeqStmt) and isinstance(store, BufferStore), "both are nests"
+    if form.takes_last:
+        value = _joined(form, store.value, form.start)
+    else:
+        assert isinstance(store.value, E.BinaryOp), "the join is a step of the scatter"
+        value = store.value.a
+    plain = with_regions(replace(join, body=replace(store, value=value)))
+
+    def has(nest: Stmt, name: str) -> bool:
+        return any(isinstance(x, Block) and x.name_hint == name for x in preorder(nest))
+
+    (scatter,) = (n for n in root.body.seq if has(n, form.block.name_hint))
+    nests: list[Stmt] = []
+    for nest in root.body.seq:
+        if has(nest, join.name_hint):
+            nests += [rewrite(nest, lambda x: plain if x is join else x), scatter]
+        elif nest is not scatter:
+            nests.append(nest)
+    return core.schedule.func.with_body(make_root(seq(*nests), root.alloc_buffers, root.annotations))
+
+
+class _Writer:
+    """The statements that bring updates to their targets.
+
+    join  the block into whose result they go, which is there already
+    """
+
+    def __init__(self, form: ScatterForm, core: Core, width: int, join: Block | None):
+        self.form, self.core, self.width, self.join = form, core, width, join
+        self.out = (join or form.block).writes[0].buffer
         self.target = one_of("target", "int64", 1)
         self.last = len(form.shape) - 1
         self.slices = [d for d in range(len(form.shape)) if d not in form.places]
@@ -84,8 +148,8 @@ class _Writer:
 
     def nest(self) -> Stmt:
         def of_slice(task: Var) -> Stmt:
-            return seq(self.started(task), loop("update", extents((self.form.updates,))[0],
-                                                lambda k: self.joined(task, k)))  # fmt: skip
+            updates = loop("update", extents((self.form.updates,))[0], lambda k: self.joined(task, k))
+            return updates if self.join else seq(self.started(task), updates)
 
         return loop("slice", math.prod(self.counts), of_slice, LoopKind.PARALLEL)
 
@@ -136,6 +200,10 @@ class _Writer:
         def write(lane: PrimExpr) -> Stmt:
             at = self.at(task, lane, indices_of(target, sizes))
             place = typed(self.out, at)
+            if self.join and form.takes_last:
+                assert isinstance(self.join.body, BufferStore), "the caller looked"
+                axes = {iv.var: E.cast(iv.var.dtype, i) for iv, i in zip(self.join.iter_vars, place, strict=True)}
+                return BufferStore(self.out, substitute(_joined(form, self.join.body.value, k), axes), place)
             value = self.of_update(form.value, at, k)
             return BufferStore(self.out, form.combined(BufferLoad(self.out, place), value), place)
 

@@ -19,6 +19,7 @@ from autosched.tir.schedule import Schedule
 
 MOST_LENGTH = 8  # longer rows fill vectors of their own
 LEAST_WIDTH = 4
+MANY_VECTORS = 16  # of rows, so that a last piece with fewer rows costs little
 
 
 class ShortRows:
@@ -49,8 +50,9 @@ class ShortRows:
         inline_cheap(sch, rows.blocks)
         blocks = blocks_of(sch.func)
         loops = sch.get_loops(blocks[-1].name_hint)
-        row = sch.fuse(*loops[: rows.row_axes]) if rows.row_axes > 1 else loops[0]
+        *outer, row = loops[: rows.row_axes]
         task, _ = sch.split(row, [None, config["width"]])
+        task = sch.fuse(*outer, task) if outer else task
         sch.parallel(task)
         for block in reversed(blocks[:-1]):
             sch.compute_at(block.name_hint, task)
@@ -67,6 +69,11 @@ class ShortRows:
 
 
 def _width(rows: int, lanes: int) -> int:
-    """Rows side by side: a divisor of their number that fills vectors best; 0 where none is worth it."""
+    """Rows side by side: two vectors of many rows, whose last ones are fewer, else a divisor that fills vectors best.
+
+    0 where none is worth it.
+    """
+    if rows % lanes and rows >= MANY_VECTORS * lanes:
+        return 2 * lanes
     fits = [n for n in range(LEAST_WIDTH, 2 * lanes + 1) if rows % n == 0]
     return max(fits, key=lambda n: (n / -(-n // lanes), -n), default=0)

@@ -101,3 +101,34 @@ def test_positions_out_of_range_are_reported_and_write_nothing() -> None:
     places[7] = 5
     with pytest.raises(IndexOutOfRangeError):
         run(func, default_config(func, TARGET), [np.zeros(5, "f4"), places, np.ones(40, "f4")])
+
+
+@pytest.mark.parametrize("reduction", ["update", "add", "max"])
+def test_what_is_computed_of_the_result(reduction: str) -> None:
+    """What is element-wise behind it too."""
+    data, indices, updates = (
+        te.placeholder([IntImm(n, "int64") for n in shape], dtype=dtype, name=name)
+        for shape, dtype, name in (((7, 33), "float32", "data"), ((50, 2), "int64", "indices"), ((50,), "float32", "u"))
+    )
+    found = get_op("scatter_nd").compute(data, indices, updates, reduction=reduction, mode="raise")
+    doubled = te.compute((7, 33), lambda i, j: found(i, j) * 2.0 - data(i, j), name="doubled")
+    func = create_prim_func([data, indices, updates, doubled])
+    x, places, u = inputs_of(func, 7)
+    check(func, [x, places, u], _nd_reference(x, places, u, reduction, "raise") * 2 - x)
+
+
+def test_the_result_and_what_is_computed_of_it() -> None:
+    x = te.placeholder([IntImm(20, "int64")], dtype="float32", name="x")
+    at = te.placeholder([IntImm(30, "int64")], dtype="int64", name="at")
+    u = te.placeholder([IntImm(30, "int64")], dtype="float32", name="u")
+    found = get_op("scatter_elements").compute(x, at, u, axis=0, reduction="update", mode="raise")
+    twice = te.compute((20,), lambda i: found(i) * 2.0, name="twice")
+    func = create_prim_func([x, at, u, found, twice])
+    rng = np.random.default_rng(1)
+    values, places, new = rng.standard_normal(20).astype("f4"), rng.integers(-20, 20, 30), np.arange(30, dtype="f4")
+    kernel = compile_func(apply_config(func, default_config(func, TARGET), TARGET).func, TARGET, name="k").kernel
+    out, doubled = np.empty(20, "f4"), np.empty(20, "f4")
+    Module({"k": kernel}, native_object(), threads=2)(values, places, new, out, doubled)
+    expected = _scatter(values, places, new, 0, "update", "raise")
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(doubled, 2 * expected)

@@ -22,7 +22,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("shape", [(4, 25, 2), (7, 5)])
+@pytest.mark.parametrize("shape", [(4, 25, 2), (7, 5), (263, 7), (3, 2, 259, 3)])
 def test_short_rows(name: str, shape: tuple[int, ...]) -> None:
     compute, reference = CASES[name]
     x = te.placeholder(shape, name="x")
