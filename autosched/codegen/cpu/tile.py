@@ -20,6 +20,7 @@ from autosched.codegen.cpu.emitter import Guards
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
 from autosched.codegen.cpu.line_builder import LineBuilder
 from autosched.codegen.cpu.math import FUNCTIONS
+from autosched.codegen.cpu.memory import INTERLEAVED
 from autosched.codegen.cpu.prefetch import emit_prefetches
 from autosched.codegen.cpu.transpose import emit_pair_store, emit_squares, pair_store, square_lanes
 from autosched.codegen.cpu.types import BYTES, I64, VOID, Isa, lanes_of, splat
@@ -53,9 +54,6 @@ from autosched.tir.stmt import (
 MOST_UNROLLED = 4096  # stores: an unrolled loop with more of them runs as a loop
 MOST_VECTORS = 16  # a vectorised loop with more whole vectors runs as a loop over vectors
 VECTORS_AT_ONCE = 4  # in an iteration of that loop
-# Vectors that go through exp and its like together, operation by operation: one alone is a chain of 60 cycles, and
-# three such chains fill a core's schedulers (gelu of 8 floats on Zen 3: 11.0 ns alone, 9.1 in pairs, 7.1 in fours).
-INTERLEAVED = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)

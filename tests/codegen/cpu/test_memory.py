@@ -27,6 +27,23 @@ def test_lanes_that_a_condition_leaves_out_may_lie_before_a_local_array(n, targe
     np.testing.assert_array_equal(y, np.concatenate([x, x * 2]))
 
 
+@pytest.mark.parametrize("n", [17, 21, 33, 35, 47, 97, 101])
+@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v3"])
+@pytest.mark.parametrize("stored", ["float32", "int8"])
+def test_several_masked_vectors_that_go_together_stay_within_a_local_array(n, target, stored):
+    """Such a vector, more than half full, reaches further than one vector behind the last element."""
+    a = te.placeholder((n, 1), name="A")
+    power = te.compute((n, 1), lambda i, j: te.exp(a[i, j]), name="power")
+    out = te.compute((n, 1), lambda i, j: cast(stored, te.log(power[i, j])), name="out")
+    sch = Schedule(te.create_prim_func([a, out]))
+    sch.set_scope("power", 0, "local")
+    for block in ("power", "out"):
+        sch.vectorize(sch.get_loops(block)[0])
+    x, y = np.random.default_rng(0).uniform(1.2, 1.8, (n, 1)).astype("f"), np.zeros((n, 1), stored)
+    run(compile_func(sch.func, target, name="out", use_cache=False), [x, y])
+    np.testing.assert_allclose(y, x.astype(stored), rtol=1e-5)
+
+
 @pytest.mark.parametrize("n", [3, 16, 37, 64])
 @pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
