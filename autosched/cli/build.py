@@ -179,7 +179,7 @@ def command(
     module, error = None, None
     try:
         if not (is_onnx and ranged):
-            module = load_module(model, fixed, quiet=common.is_quiet, symbolic=not is_onnx)
+            module = load_module(model, fixed, quiet=common.is_quiet, symbolic=not is_onnx, may_wait=True)
     except ImportModelError as found:
         if pins:
             raise

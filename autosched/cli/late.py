@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from autosched.runtime.relax_vm import VMExecutable
 
 Ranges = Mapping[str, tuple[int | range, ...]]
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 def symbols(module: IRModule) -> list[str]:
@@ -63,7 +64,7 @@ def tell(
             quiet=common.is_quiet)  # fmt: skip
         return
     if isinstance(late, DynamicExecutable):
-        named = (f"'{s.name}'{f' from {s.low} to {s.high}' if s.high is not None else ''}" for s in late.form.sizes)
+        named = (f"'{s.name}'{_bounds(s.low, s.high)}" for s in late.form.sizes)
         limits = "; ".join(show_limit(x.size, x.low, x.high) for x in late.form.limits)
         where = f", where {limits}" * bool(limits)
         say(f"{lead}compiled once for every size of {' and '.join(named)}{where}", quiet=common.is_quiet)
@@ -84,6 +85,10 @@ def tell(
         say(f"{lead}computed by a library: {what} ({', '.join(nodes)})", quiet=common.is_quiet)
 
 
+def _bounds(low: int, high: int | None) -> str:
+    return f" from {low} to {high}" if high is not None else f" from {low} on" * (low > 1)
+
+
 def run_late(
     late: LateModel | LateProgram | SizedModel | DynamicExecutable | VMExecutable,
     *,
@@ -91,8 +96,11 @@ def run_late(
     files: Sequence[str],
     fill: str | None,
     seed: int,
+    shapes: Shapes | None = None,
 ) -> dict[str, np.ndarray]:
     """Run on inputs from files, the others made up where their sizes are known; gives the outputs by name.
+
+    shapes  of inputs that no file gives, for a model that was built for all sizes
 
     Raises UsageError for inputs of unknown size that no file gives, and for outputs that are no arrays of numbers.
     """
@@ -103,7 +111,7 @@ def run_late(
     if isinstance(late, VMExecutable):
         return _run_branching(late, archive, files, fill, seed)
     if isinstance(late, DynamicExecutable):
-        return _run_dynamic(late, archive, files, fill, seed)
+        return _run_dynamic(late, archive, files, fill, seed, shapes or {})
     if isinstance(late, SizedModel):
         return _run_sized(late, archive, files)
     given = _read(late.input_names, archive, files)
@@ -156,9 +164,14 @@ def _run_sized(model: SizedModel, archive: Path | None, files: Sequence[str]) ->
 
 
 def _run_dynamic(
-    model: DynamicExecutable, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
+    model: DynamicExecutable,
+    archive: Path | None,
+    files: Sequence[str],
+    fill: str | None,
+    seed: int,
+    asked: Shapes,
 ) -> dict[str, np.ndarray]:
-    """Run a model for all sizes: at those of the files, else at the least."""
+    """Run a model for all sizes: at those of the files and of `asked`, else at the least."""
     from autosched.runtime.size_expr import shape_at
 
     form = model.form
@@ -167,7 +180,8 @@ def _run_dynamic(
     missing = [name for name in numbers if name not in given]
     if missing and fill is None and (archive or files):
         raise UsageError(f"no data for input '{missing[0]}'", hint="give it, or use --fill random")
-    sizes = form.sizes_of({numbers[name]: np.shape(array) for name, array in given.items() if name in numbers})
+    shapes = {**asked, **{name: np.shape(array) for name, array in given.items() if name in numbers}}
+    sizes = model.sizes_at(shapes) if shapes else form.least()
     for name in missing:
         spec, limit = form.values[numbers[name]], model.manifest.get("input_ranges", {}).get(name, inputs.SMALL)
         shape = shape_at(form.shapes[numbers[name]], sizes)

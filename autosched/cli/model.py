@@ -62,9 +62,12 @@ def check_source(path: Path) -> None:
         raise UsageError(f"{path} is built already", hint="give the model that it was built from")
 
 
-def load_module(path: Path, shapes: Shapes | None, *, quiet: bool = False, symbolic: bool = False) -> IRModule:
+def load_module(
+    path: Path, shapes: Shapes | None, *, quiet: bool = False, symbolic: bool = False, may_wait: bool = False
+) -> IRModule:
     """Import a model, whose sizes may stay symbols where `symbolic` says so.
 
+    may_wait  what cannot be imported yet is tried otherwise: no shapes are looked for that an error could show
     Raises ImportModelError or UsageError with what is wrong.
     """
     check_source(path)
@@ -74,9 +77,13 @@ def load_module(path: Path, shapes: Shapes | None, *, quiet: bool = False, symbo
         refuse_function(path)
     with Waiting(f"reading {path.name}", quiet=quiet):
         from autosched import driver
+        from autosched.driver.model_files import load_sized
 
         with step("driver/model_files.py", f"import {path.name}"):
-            module: IRModule = driver.load_model(path, shapes, symbolic=symbolic)
+            if symbolic or may_wait:
+                module: IRModule = driver.load_model(path, shapes, symbolic=symbolic)
+            else:
+                module = load_sized(path, shapes)
     return module
 
 
@@ -114,17 +121,21 @@ def open_executable(
     check_model(path)
     if is_built(path):
         from autosched.runtime import Executable
+        from autosched.runtime.dynamic import DynamicExecutable
         from autosched.runtime.library import load
         from autosched.runtime.relax_vm import VMExecutable
 
-        if shapes:
-            raise UsageError("--shapes does not apply to an artifact", hint="its shapes are fixed; build it again")
         if common.target != "cpu":
             raise UsageError("--target does not apply to an artifact", hint="build it again for another target")
         loaded = load(path, variant=variant)
         if getattr(loaded, "variants", ()):
             names = ", ".join(loaded.variants)
             say(f"{path}: kernels for {loaded.variant}, of {names}", quiet=common.verbosity < 1)
+        if shapes and not isinstance(loaded, DynamicExecutable):
+            raise UsageError(
+                "--shapes is for models, and for artifacts that are built for all sizes",
+                hint=f"{path} is not; build it again",
+            )
         if hasattr(loaded, "check_inputs") and not isinstance(loaded, Executable):
             late: LateModel | LateProgram = loaded
             return late
@@ -148,7 +159,7 @@ def open_executable(
         raise UsageError("--variant is for artifacts", hint="--target says what a model is built for")
     records = list(common.db) or None
     try:
-        module = load_module(path, shapes, quiet=common.is_quiet)
+        module = load_module(path, shapes, quiet=common.is_quiet, may_wait=True)
     except ImportModelError as error:
         return build_late(
             error, path, shapes, target=common.target, records=records, threads=common.threads, checks=checks
@@ -166,6 +177,15 @@ def open_executable(
     return built
 
 
+def require_device(target: str) -> None:
+    """Refuse a device that is not here before a model is built for it."""
+    from autosched.driver.settings import check_runs_here, resolve_target
+
+    found = resolve_target(target)
+    if not found.is_cpu:
+        check_runs_here(found)
+
+
 def open_whole(path: Path, common: Common, shapes: Shapes | None = None) -> Executable:
     """`open_executable` for commands that look at kernels. Raises UsageError for what has no one size."""
     return whole(open_executable(path, common, shapes), path)
@@ -176,12 +196,14 @@ def whole(found: object, path: Path) -> Executable:
     from autosched.runtime import Executable
     from autosched.runtime.dynamic import DynamicExecutable
     from autosched.runtime.relax_vm import VMExecutable
+    from autosched.runtime.size_expr import format_shapes
 
     if isinstance(found, VMExecutable):
         raise UsageError(f"{path} branches or loops, and this is for models of one graph", hint="`run` runs it")
     if isinstance(found, DynamicExecutable):
         inputs = ", ".join(f"{name}: {shape}" for name, shape in found.input_shapes.items())
-        hint = "give sizes with --shapes and the model's file"
+        example = format_shapes(found.least_shapes())
+        hint = f'give sizes with --shapes and the model\'s file: such as "{example}"'
         raise UsageError(f"{path} is built for all sizes ({inputs}), and this needs one size", hint=hint)
     if not isinstance(found, Executable):
         hint = "give all sizes with --shapes; values that come as inputs cannot be given"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autosched.cli.common import Common
-from autosched.cli.model import Shapes, open_whole
+from autosched.cli.model import Shapes, is_built, open_executable, require_device, whole
 from autosched.cli.output import Column, Table, export, milliseconds, percent, print_json, say, show
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
@@ -48,21 +48,26 @@ def show_profiles(
     """Profile one model and print its table. Raises UsageError for several."""
     if len(models) != 1:
         raise UsageError("--profile takes one model")
+    from autosched.runtime.dynamic import DynamicExecutable
+
     (model,) = models
-    executable = open_whole(model, common, shapes)
+    if not is_built(model):
+        require_device(common.target)
+    found = open_executable(model, common, shapes)
+    executable = found.at(shapes) if isinstance(found, DynamicExecutable) and shapes else whole(found, model)
     with Waiting(f"profiling {model.name}", quiet=common.is_quiet):
         from autosched.driver.bench.profile import profile
 
-        found = profile(executable, name=model.name, threads=common.threads, time_s=time_s)
-    rows = [kernel.row for kernel in found.kernels]
+        result = profile(executable, name=model.name, threads=common.threads, time_s=time_s)
+    rows = [kernel.row for kernel in result.kernels]
     columns = COLUMNS if common.format == "table" and common.verbosity < 1 else (*COLUMNS, *MORE_COLUMNS)
-    table = Table(columns, rows, title=found.peaks.text)
+    table = Table(columns, rows, title=result.peaks.text)
     if common.format == "json":
-        print_json(found.to_json())
+        print_json(result.to_json())
     else:
         show(table, common.format)
-    say(found.summary, quiet=common.is_quiet)
-    export(Table((*COLUMNS, *MORE_COLUMNS), rows, title=found.peaks.text), files, found.to_json())
+    say(result.summary, quiet=common.is_quiet)
+    export(Table((*COLUMNS, *MORE_COLUMNS), rows, title=result.peaks.text), files, result.to_json())
     if trace:
-        export(table, {"json": trace}, found.trace())
+        export(table, {"json": trace}, result.trace())
         say(f"trace written to {trace}; open it in chrome://tracing or ui.perfetto.dev", quiet=common.is_quiet)

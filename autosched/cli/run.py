@@ -12,7 +12,7 @@ import numpy as np
 from autosched.cli import inputs
 from autosched.cli.common import Common, make_command
 from autosched.cli.late import run_late
-from autosched.cli.model import Shapes, check_model, is_built, open_executable, open_whole
+from autosched.cli.model import Shapes, check_model, is_built, open_executable, open_whole, require_device
 from autosched.cli.output import Column, Table, count, say, show
 from autosched.cli.paths import check_output
 from autosched.cli.remote_options import Remote, remote_session, with_remote
@@ -109,22 +109,13 @@ def _run_here(
         inputs.check_files(wanted, archive=given["archive"], files=given["files"], fill=given["fill"])
 
     if not is_built(model):
-        _require_device(common.target)
+        require_device(common.target)
     executable = open_executable(model, common, shapes, checks, take)
     if not isinstance(executable, Executable):
-        return run_late(executable, **given)
+        return run_late(executable, shapes=shapes, **given)
     ranges = executable.manifest.get("input_ranges", {})
     data = inputs.collect_inputs(wanted_inputs(executable), ranges=ranges, **given)
     return run_once(executable, data, common.threads)
-
-
-def _require_device(target: str) -> None:
-    """Refuse a device that is not here before a model is built for it."""
-    from autosched.driver.settings import check_runs_here, resolve_target
-
-    found = resolve_target(target)
-    if not found.is_cpu:
-        check_runs_here(found)
 
 
 def _run_there(

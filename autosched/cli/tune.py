@@ -10,7 +10,7 @@ import click
 from autosched.cli.cluster_options import with_access
 from autosched.cli.common import Common, make_command
 from autosched.cli.measuring import Elsewhere
-from autosched.cli.model import Shapes, check_source
+from autosched.cli.model import Shapes, check_source, require_device
 from autosched.cli.output import show
 from autosched.cli.process import EXIT_FAILED, EXIT_INTERRUPTED
 from autosched.cli.remote_options import REMOTE_HELP
@@ -91,6 +91,8 @@ def command(
     for path, _ in () if keep_going else models:
         check_source(path)
     options = search.options(common.threads)
+    if not elsewhere.option:
+        require_device(common.target)
     if model is not None and len(points) > 1:
         check_ends(model, points)
     run = run_over(common, models, options) if len(models) > 1 else None

@@ -11,9 +11,9 @@ from autosched.cli.model import Shapes, load_module
 from autosched.cli.output import Column, Table, milliseconds, percent, show
 from autosched.cli.own import NO_SHAPES, list_own, own_function, refuse_precision
 from autosched.cli.tune_flags import SearchFlags
-from autosched.cli.values import format_shapes
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
+from autosched.runtime.size_expr import format_shapes
 
 if TYPE_CHECKING:
     from autosched.json_types import JsonObject

@@ -18,9 +18,10 @@ from autosched.cli.output import say
 from autosched.cli.own import NO_SHAPES, own_function, refuse_precision, tune_own
 from autosched.cli.paths import is_object
 from autosched.cli.progress import TuneDisplay
-from autosched.cli.values import format_shapes, parse_shapes
+from autosched.cli.values import parse_shapes
 from autosched.errors import AutoschedError, UsageError
 from autosched.project import PROJECT_FILE, find_project_file, read_project_file
+from autosched.runtime.size_expr import format_shapes
 
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions, TuneReport

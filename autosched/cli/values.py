@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import click
 
@@ -147,8 +147,3 @@ PERCENTILES = Parsed("percentiles", parse_percentiles)
 SHARE = Parsed("share", parse_share)
 CPUS = Parsed("CPUs", parse_cpus)
 INDICES = Parsed("indices", parse_indices)
-
-
-def format_shapes(shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """Write shapes the way --shapes reads them."""
-    return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())

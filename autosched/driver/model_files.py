@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from autosched.driver.example_shapes import fitting
 from autosched.driver.models import as_module
-from autosched.errors import AutoschedError, ScriptError, ShapeError, UsageError, WrongInputError
+from autosched.errors import AutoschedError, ImportModelError, ScriptError, ShapeError, UsageError, WrongInputError
 from autosched.frontend.model_name import is_object_name, object_name
 from autosched.ir import IRModule, preorder
 from autosched.relax.block_builder import BlockBuilder
@@ -18,6 +19,7 @@ from autosched.relax.expr import Function, Var
 from autosched.relax.op.call import call_tir
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
+from autosched.runtime.size_expr import format_shapes
 from autosched.tir import BufferStore, PrimFunc
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.expr import const_int
@@ -72,6 +74,22 @@ def load_model(path: str | Path, shapes: Shapes | None = None, *, symbolic: bool
     raise UsageError(f"cannot import '{path.name}'", hint=HINTS.get(suffix, KNOWN))
 
 
+def load_sized(path: str | Path, shapes: Shapes | None = None) -> IRModule:
+    """`load_model` of a model whose sizes are all known.
+
+    Raises as `load_model`; where sizes are missing, the error's hint shows some that the model takes, if any are found.
+    """
+    try:
+        return load_model(path, shapes)
+    except ImportModelError as error:
+        missing = getattr(error, "shapes", None)  # an OpenShapesError of ONNX models
+        if missing is None:
+            raise
+        found = fitting(missing, lambda tried: load_model(path, {**(shapes or {}), **tried}))
+        hint = f'give them, such as --shapes "{format_shapes(found)}"' if found else "give them with --shapes"
+        raise type(error)(error.message, where=error.where, hint=hint) from None
+
+
 def open_model(
     what: object, args: Sequence[Tensor] | None = None, name: str | None = None, shapes: Shapes | None = None,
     *, symbolic: bool = False,
@@ -85,7 +103,7 @@ def open_model(
     if isinstance(what, str) and not Path(what).suffix and not is_object_name(what):
         raise WrongInputError(f"cannot build the str '{what}'", hint=KNOWN)
     if isinstance(what, str | Path):
-        return load_model(what, shapes, symbolic=symbolic)
+        return load_model(what, shapes, symbolic=True) if symbolic else load_sized(what, shapes)
     if is_onnx_model(what):
         from autosched.frontend.onnx import from_onnx
 

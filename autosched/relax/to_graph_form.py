@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ from autosched.relax.struct_info import TensorStructInfo, same_dims, tensor_info
 from autosched.relax.to_graph import GraphBuilder
 from autosched.runtime.graph import Storage, Value
 from autosched.runtime.graph_form import GraphForm, SizeLimit, SizeRange
-from autosched.runtime.size_expr import Shape, shape_at
+from autosched.runtime.size_expr import Shape, shape_at, size_at, symbols_of
 from autosched.tir import PrimFunc
 from autosched.tir.expr import PrimExpr
 from autosched.tir.in_place import overwritable
 from autosched.tir.size_expr import to_shape
 
+MOST_NEEDED = 4096
 Numbers = Callable[[str, Sequence[Sequence[Any]]], Sequence[Any]]
 
 
@@ -40,7 +42,8 @@ class _FormBuilder(GraphBuilder):
 
     def add(self, name: str, info: TensorStructInfo, storage: Storage) -> int:
         self.dims.append(info.dims)
-        self.values.append(Value(name, shape_at(to_shape(info.dims), self.ones), info.dtype, storage))
+        shape = tuple(max(extent, 0) for extent in shape_at(to_shape(info.dims), self.ones))  # windows may not fit yet
+        self.values.append(Value(name, shape, info.dtype, storage))
         return len(self.values) - 1
 
     def kernel(self, var: Var, call: Call) -> tuple[int, ...] | int:
@@ -63,10 +66,23 @@ class _FormBuilder(GraphBuilder):
         lives = tuple((number, first, last) for number, (first, last) in self.lives().items())
         inside = tuple((number, *self.owner(number)) for number in self.inside)
         shapes = tuple(map(to_shape, self.dims))
+        sizes = tuple(replace(size, low=_least(size, shapes)) for size in self.sizes)
         return GraphForm(
-            self.sizes, tuple(self.values), shapes, tuple(self.given), lives, inside, tuple(self.nodes), inputs,
+            sizes, tuple(self.values), shapes, tuple(self.given), lives, inside, tuple(self.nodes), inputs,
             outputs, self.limits,
         )  # fmt: skip
+
+
+def _least(size: SizeRange, shapes: Iterable[Shape]) -> int:
+    """The least size from its lower bound on for which no extent that depends on it alone is below one.
+
+    Its bound where that is 0, or where none of some thousand sizes will do.
+    """
+    low = size.low
+    for extent in dict.fromkeys(e for shape in shapes for e in shape if symbols_of(e) == {size.name}):
+        while size_at(extent, {size.name: low}) < 1 <= low < MOST_NEEDED:
+            low += 1
+    return low if low < MOST_NEEDED and (size.high is None or low <= size.high) else size.low
 
 
 def to_graph_form(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections import OrderedDict, defaultdict
@@ -24,7 +23,7 @@ from autosched.runtime.description import to_html
 from autosched.runtime.dynamic_device import DeviceSizesExecutor
 from autosched.runtime.executor_pool import ExecutorPool
 from autosched.runtime.form_plan import Blocks, FormPlan
-from autosched.runtime.graph import NOP, Graph
+from autosched.runtime.graph import NOP, Graph, Value
 from autosched.runtime.graph_form import GraphForm
 from autosched.runtime.kernel import Kernel, check_count
 from autosched.runtime.lender import Lender
@@ -84,9 +83,8 @@ class DynamicExecutable:
         lanes = int(self.manifest.get("lanes", DEFAULT_LANES))
         self.form_plan = FormPlan(form, self.kernels, self._forms, lanes)
         least = form.least()
-        with contextlib.suppress(ShapeError):  # not for so small ones: each call is checked for its own sizes
-            if all(limit.holds(least) for limit in form.limits):
-                self.graph_at(least)
+        if form.takes(least):  # else each call is checked for its own sizes
+            self.graph_at(least)
         self._rows = self._are_rows()
         self._executors: ExecutorPool[DynamicExecutor | DeviceSizesExecutor] = ExecutorPool(os.cpu_count() or 1)
 
@@ -149,6 +147,41 @@ class DynamicExecutable:
         calls = self.form_plan.calls_at(sizes)
         kernels = {call.name: call.kernel for kind in calls for call in kind}
         return replace(graph, nodes=tuple(self.form_plan.nodes(calls))), kernels
+
+    def sizes_at(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        """The sizes that shapes of inputs say, by the inputs' names; inputs whose sizes follow may be left out.
+
+        Raises InvalidTypeError (TypeError) for a name that is no input, ShapeError (ValueError) for a shape that does
+        not fit, a size that does not follow, and one that is out of its bounds.
+        """
+        numbers = {self.form.values[number].name: number for number in self.form.inputs}
+        listed = ", ".join(f"{name}: {shape}" for name, shape in self.input_shapes.items())
+        if unknown := [name for name in shapes if name not in numbers]:
+            raise InvalidTypeError(f"the model has no input '{unknown[0]}'", hint=f"inputs are {listed}")
+        given = {numbers[name]: tuple(shape) for name, shape in shapes.items()}
+        said = {name for number in given for extent in self.form.shapes[number] for name in symbols_of(extent)}
+        asked = {name for number in self.form.inputs for size in self.form.shapes[number] for name in symbols_of(size)}
+        if missing := [name for name in self.form.names if name in asked - said]:
+            raise ShapeError(f"no shape says how large '{missing[0]}' is", hint=f"inputs are {listed}")
+        return self.form.sizes_of(given)
+
+    def least_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Small shapes of the inputs that the model takes, by name."""
+        sizes = self.form.least()
+        return {self.form.values[n].name: shape_at(self.form.shapes[n], sizes) for n in self.form.inputs}
+
+    def at(self, shapes: Mapping[str, Sequence[int]]) -> ModelAtSizes:
+        """The model for inputs of some shapes, as executors run it. Raises as `sizes_at`."""
+        graph, kernels = self.plan(self.sizes_at(shapes))
+        forms = {block: form for form, blocks in self.forms.items() for block in blocks}
+        rows = {row["kernel"]: row for row in self.manifest.get("report", ())}
+        report = []
+        for name in kernels:
+            block = name.partition("@")[0]
+            if row := rows.get(forms.get(block, block)):
+                report.append({**row, "kernel": name, "flops": 0})  # its kernel knows them for these sizes
+        manifest = {**self.manifest, "report": report}
+        return ModelAtSizes(graph, kernels, self.constants, self.native, manifest)
 
     def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
         """Run the model on inputs by position or name; gives new arrays, a tuple where there are several outputs.
@@ -257,6 +290,27 @@ class DynamicExecutable:
         return f"<autosched.runtime.DynamicExecutable({inputs}): {len(self.kernels)} kernels>"
 
 
+@dataclass(frozen=True)
+class ModelAtSizes:
+    """A model for all sizes at some of them. Fields as of an Executable; nodes call kernels for some blocks each."""
+
+    graph: Graph
+    kernels: Mapping[str, Kernel]
+    constants: tuple[np.ndarray, ...]
+    native: bytes
+    manifest: Mapping[str, Json]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """What each run is given, in order."""
+        return tuple(self.graph.values[number] for number in self.graph.inputs)
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """What each run gives, in order."""
+        return tuple(self.graph.values[number] for number in self.graph.outputs)
+
+
 def check_form(form: GraphForm) -> None:
     """See that what a file says of a form can be: its memory is planned by that. Raises ValueError."""
     for size in form.sizes:
@@ -267,7 +321,7 @@ def check_form(form: GraphForm) -> None:
     if len(set(form.names)) < len(form.names):
         raise ValueError(f"two sizes have one name: {', '.join(form.names)}")
     least = form.least()
-    if all(limit.holds(least) for limit in form.limits):
+    if form.takes(least):
         for shape in form.shapes:
             for extent in shape_at(shape, least):
                 check_count("an extent", extent)

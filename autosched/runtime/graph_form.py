@@ -114,7 +114,28 @@ class GraphForm:
         return Graph(self.values, self.nodes, self.inputs, self.outputs, 0)
 
     def least(self) -> dict[str, int]:
-        """Small sizes, by name, that the limits allow where such are found by raising one after the other."""
+        """Small sizes, by name, for which limits hold and values have elements; the least ones where none are found.
+
+        They are found by raising one after the other as limits ask for it, else all of them alike.
+        """
+        found = self._raised()
+        if self.takes(found):
+            return found
+        for number in (*range(2, 33), *(1 << n for n in range(6, 13))):
+            tried = {s.name: min(max(number, s.low), s.high or number) for s in self.sizes}
+            if self.takes(tried):
+                return tried
+        return found
+
+    def takes(self, sizes: Mapping[str, int]) -> bool:
+        """Whether a call may come with these sizes: limits hold, and every value has elements."""
+        fewest = min((1, *sizes.values()))
+        return all(limit.holds(sizes) for limit in self.limits) and all(
+            size_at(extent, sizes) >= fewest for shape in self.shapes for extent in shape
+        )
+
+    def _raised(self) -> dict[str, int]:
+        """The least sizes, raised where limits ask for more."""
         found = {size.name: size.low for size in self.sizes}
         for _ in range(4 * len(self.limits)):
             broken = next((limit for limit in self.limits if not limit.holds(found)), None)

@@ -95,7 +95,10 @@ def show_size(size: Size, around: str = "") -> str:
 
 
 def show_limit(size: Size, low: int, high: int | None) -> str:
-    """That a size lies between two numbers, as people write it: n <= 512, past+n == total."""
+    """That a size lies between two numbers, as people write it: n <= 512, past+n == total, n a multiple of 4."""
+    match size:
+        case ("-", whole, ("*", ("//", divided, int(n)), int(m))) if divided == whole and n == m and low == high == 0:
+            return f"{show_size(whole)} a multiple of {n}"
     if isinstance(size, tuple) and size[0] == "-" and low == 0:
         return f"{show_size(size[1])} {'>=' if high is None else '=='} {show_size(size[2])}"
     if high is None or low == high:
@@ -105,6 +108,11 @@ def show_limit(size: Size, low: int, high: int | None) -> str:
 
 def show_shape(shape: Shape) -> str:
     return f"[{', '.join(map(show_size, shape))}]"
+
+
+def format_shapes(shapes: Mapping[str, Sequence[int]]) -> str:
+    """Write shapes the way --shapes reads them: x:1x64,y:3."""
+    return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())
 
 
 def read_size(entry: object, names: Iterable[str], depth: int = 0) -> Size:

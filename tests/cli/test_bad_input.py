@@ -321,7 +321,7 @@ def test_artifacts_that_are_none(model: Path, tmp_path: Path, capsys: Capture) -
 
 
 def test_options_that_an_artifact_does_not_take(artifact: Path, capsys: Capture) -> None:
-    refuse(capsys, ["run", str(artifact), "--shapes", "x:3x64"], "--shapes does not apply")
+    refuse(capsys, ["run", str(artifact), "--shapes", "x:3x64"], "--shapes is for models")
     refuse(capsys, ["run", str(artifact), "--target", "llvm"], "--target does not apply")
     refuse(capsys, ["bench", str(artifact), "--with", "onnxruntime"], "needs an .onnx file")
 

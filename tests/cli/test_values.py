@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosched.cli.values import (
-    format_shapes,
     parse_duration,
     parse_indices,
     parse_percentiles,
@@ -16,6 +15,7 @@ from autosched.cli.values import (
     parse_sweep,
 )
 from autosched.durations import with_unit
+from autosched.runtime.size_expr import format_shapes
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from autosched.errors import ShapeError
 from autosched.runtime.dynamic import check_form
 from autosched.runtime.graph import Node, Storage, Value
-from autosched.runtime.graph_form import GraphForm, SizeRange
+from autosched.runtime.graph_form import GraphForm, SizeLimit, SizeRange
 
 
 def form(**changes: Any) -> GraphForm:
@@ -60,7 +60,7 @@ def test_a_manifest_gives_the_form_again() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"shapes": (("n", 4), (("-", 0, "n"),), ("n", 4), ("n", 4), ("n", 4))}, "an extent is -1"),
+        ({"shapes": (("n", 4), (2**62,), ("n", 4), ("n", 4), ("n", 4))}, "an extent is 4611686018427387904"),
         ({"lives": ((2, 0, 1),)}, "used by nodes outside of 0 to 1"),
         ({"lives": ((9, 0, 2),)}, "number of a value is 9"),
         ({"inside": ()}, "'b' has no memory"),
@@ -106,3 +106,24 @@ def test_sizes_follow_from_all_inputs_together() -> None:
         two_sizes().sizes_of({0: (9, 5, 4), 1: (45,), 2: (6,)})
     with pytest.raises(ShapeError, match="does not follow"):
         two_sizes().sizes_of({1: (15,)})
+
+
+def windows(**changes: Any) -> GraphForm:
+    """`form` whose mask has n - 6 elements."""
+    shapes = (("n", 4), (("-", "n", 6),), ("n", 4), ("n", 4), ("n", 4))
+    return form(shapes=shapes, **changes)
+
+
+def test_the_least_sizes_are_ones_of_which_no_value_is_empty() -> None:
+    assert windows().least() == {"n": 7}
+    check_form(windows())
+    with pytest.raises(ShapeError, match=r"'mask' would have the shape \[-3\] for n 3"):
+        windows().at({"n": 3})
+    assert windows(sizes=(SizeRange("n", 1, 5),)).least() == {"n": 1}  # there are none
+
+
+def test_a_limit_of_multiples() -> None:
+    limit = SizeLimit(("-", "n", ("*", ("//", "n", 4), 4)), 0, 0, "'h'")
+    assert form(limits=(limit,)).least() == {"n": 4}
+    with pytest.raises(ShapeError, match="'h' needs n a multiple of 4, and gets n 7"):
+        limit.check({"n": 7})

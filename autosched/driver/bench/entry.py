@@ -17,13 +17,14 @@ from autosched.driver.bench.programs import (
     Program,
     Shapes,
     autosched_program,
+    dynamic_program,
     known_ranges,
     remote_program,
     start,
 )
 from autosched.driver.bench.rounds import DRIFT_LIMIT, OUTLIER_LIMIT, Timing, compare, measure
 from autosched.driver.build.entry import Records, build
-from autosched.driver.model_files import load_model
+from autosched.driver.model_files import load_sized
 from autosched.driver.options import TuneOptions
 from autosched.driver.settings import check_runs_here, resolve_target
 from autosched.driver.tables import frame
@@ -32,6 +33,7 @@ from autosched.printable import html_table
 from autosched.rpc.client import RPCSession
 from autosched.runtime import Executable
 from autosched.runtime.artifact import is_artifact
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.library import load
 from autosched.runtime.relax_vm import VMExecutable
 from autosched.target import Target
@@ -83,7 +85,7 @@ class Opened:
     """A model to measure: its name, what makes it an executable, its artifact, and the .onnx file for others."""
 
     name: str
-    make: Callable[[], Executable]
+    make: Callable[[], Executable | DynamicExecutable]
     file: Path | None = None
     onnx_file: Path | None = None
     shapes: Shapes | None = None
@@ -195,28 +197,44 @@ def _open(
         return Opened("executable", lambda: model)
     path = Path(model)
     if is_artifact(path):
-        return Opened(path.name, lambda: _load_artifact(path), path)
+        return Opened(path.name, lambda: _load_artifact(path, shapes), path, shapes=shapes)
     kept: list[Executable] = []  # a sweep over threads builds once
 
     def make() -> Executable:
         if not kept:
-            kept.append(_model(build(load_model(path, shapes), target=target, records=records, run_as=run_as), path))
+            kept.append(_model(build(load_sized(path, shapes), target=target, records=records, run_as=run_as), path))
         return kept[0]
 
     return Opened(path.name, make, None, path if path.suffix == ".onnx" else None, shapes)
 
 
-def _load_artifact(path: Path) -> Executable:
-    return _model(load(path), path)
+def _load_artifact(path: Path, shapes: Shapes | None) -> Executable | DynamicExecutable:
+    """The model of an artifact. Raises UsageError for one that is measured otherwise, or built for other shapes."""
+    loaded = load(path)
+    if isinstance(loaded, DynamicExecutable):
+        return loaded
+    found = _model(loaded, path)
+    for value in found.inputs:
+        if shapes and value.name in shapes and shapes[value.name] != value.shape:
+            raise UsageError(
+                f"{path} is built for {value.name}:{'x'.join(map(str, value.shape))}, and --shapes asks for another",
+                hint="build it for these sizes, or for all of them",
+            )
+    return found
 
 
 def _model(loaded: object, path: Path) -> Executable:
     """What was loaded or built, where it is a model of one graph. Raises UsageError."""
+    if isinstance(loaded, Executable):
+        return loaded
     if isinstance(loaded, VMExecutable):
         raise UsageError(f"{path} branches or loops, and bench measures models of one graph", hint="time its calls")
-    if not isinstance(loaded, Executable):
-        raise UsageError(f"{path} holds functions and no model", hint="bench takes package.module:function")
-    return loaded
+    if hasattr(loaded, "input_names"):
+        raise UsageError(
+            f"{path} is compiled when it is called, and there is nothing to measure before",
+            hint='give the model\'s file and all sizes, such as --shapes "x:1x64"',
+        )
+    raise UsageError(f"{path} holds functions and no model", hint="bench takes package.module:function")
 
 
 def _start_all(opened: Sequence[Opened], others: Sequence[str], threads: int, instances: int = 1) -> list[Program]:
@@ -224,10 +242,12 @@ def _start_all(opened: Sequence[Opened], others: Sequence[str], threads: int, in
     ours: list[Program] = []
     peers: list[Program] = []
     for model in opened:
-        executables: list[Executable] = []
+        executables: list[Executable | DynamicExecutable] = []
 
-        def make(model: Opened = model, executables: list[Executable] = executables) -> Program:
+        def make(model: Opened = model, executables: list[Executable | DynamicExecutable] = executables) -> Program:
             executables.append(executables[0] if executables else model.make())
+            if isinstance(executables[0], DynamicExecutable):
+                return dynamic_program(model.name, executables[0], model.shapes, threads)
             return autosched_program(model.name, executables[0], threads)
 
         memory = model.onnx_file is None  # building takes memory that running does not
@@ -243,7 +263,9 @@ def _start_all(opened: Sequence[Opened], others: Sequence[str], threads: int, in
 def _start_there(model: Opened, threads: int | None, session: RPCSession) -> Program:
     """Make a model ready on a remote device."""
     count = threads or int(session.info["cores"])
-    return start(lambda: remote_program(model.name, model.file or model.make(), count, session), memory=False)
+    made = model.file or model.make()
+    assert not isinstance(made, DynamicExecutable), "models of known sizes are built as such"
+    return start(lambda: remote_program(model.name, made, count, session), memory=False)
 
 
 def _with_batch(model: str | Path | Executable, batch: int | None, shapes: Shapes | None) -> Shapes | None:
@@ -251,7 +273,10 @@ def _with_batch(model: str | Path | Executable, batch: int | None, shapes: Shape
     if batch is None:
         return shapes
     if isinstance(model, Executable) or Path(model).suffix != ".onnx":
-        raise UsageError("only .onnx files can be measured at several batch sizes", hint="a built model's are fixed")
+        raise UsageError(
+            "only .onnx files can be measured at several batch sizes",
+            hint="measure an artifact at one --shapes after the other",
+        )
     import onnx
 
     graph = onnx.load(str(model), load_external_data=False).graph

@@ -12,9 +12,8 @@ import numpy as np
 
 from autosched.driver.bench.peaks import Peaks, measure_peaks
 from autosched.driver.bench.programs import input_specs, known_ranges, random_inputs
-from autosched.runtime import Executable
 from autosched.runtime.graph import NOP
-from autosched.runtime.graph_executor import GraphExecutor
+from autosched.runtime.graph_executor import GraphExecutor, Model
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
 from autosched.target.threads import choose_threads
@@ -145,7 +144,7 @@ class Profile:
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-def profile(executable: Executable, *, name: str = "model", threads: int | None = None, time_s: float = 2.0) -> Profile:
+def profile(executable: Model, *, name: str = "model", threads: int | None = None, time_s: float = 2.0) -> Profile:
     """Measure a model's kernels inside the model, and the machine's peaks.
 
     threads  None: as many as there are
@@ -160,7 +159,7 @@ def profile(executable: Executable, *, name: str = "model", threads: int | None 
     return Profile(name, executor.threads, kernels, nodes, end_to_end_s, sum_s, peaks)
 
 
-def kernel_times(executable: Executable, *, threads: int | None = None, time_s: float = 0.5) -> dict[str, float]:
+def kernel_times(executable: Model, *, threads: int | None = None, time_s: float = 0.5) -> dict[str, float]:
     """The seconds that each kernel takes in a run of the model, in all its calls together."""
     _, runs = _measure(_filled(executable, threads), time_s)
     found: dict[str, float] = {}
@@ -169,7 +168,7 @@ def kernel_times(executable: Executable, *, threads: int | None = None, time_s: 
     return found
 
 
-def _filled(executable: Executable, threads: int | None) -> GraphExecutor:
+def _filled(executable: Model, threads: int | None) -> GraphExecutor:
     """An executor whose inputs are random."""
     executor = GraphExecutor(executable, threads=choose_threads(threads))
     for key, value in random_inputs(input_specs(executable), ranges=known_ranges(executable)).items():
@@ -177,7 +176,7 @@ def _filled(executable: Executable, threads: int | None) -> GraphExecutor:
     return executor
 
 
-def _nodes(executable: Executable, runs: np.ndarray) -> tuple[NodeProfile, ...]:
+def _nodes(executable: Model, runs: np.ndarray) -> tuple[NodeProfile, ...]:
     """The median of each node's times [run, node]."""
     return tuple(
         NodeProfile(node.name, node.kernel, float(s))
@@ -202,7 +201,7 @@ def _measure(executor: GraphExecutor, time_s: float) -> tuple[float, np.ndarray]
 
 
 def _kernels(
-    executable: Executable, nodes: Sequence[NodeProfile], peaks: Peaks, threads: Mapping[str, int]
+    executable: Model, nodes: Sequence[NodeProfile], peaks: Peaks, threads: Mapping[str, int]
 ) -> tuple[KernelProfile, ...]:
     report = {str(row["kernel"]): row for row in executable.manifest.get("report", ())}
     total = math.fsum(node.seconds for node in nodes)

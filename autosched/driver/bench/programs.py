@@ -19,6 +19,9 @@ from autosched.rpc.client import RPCSession
 from autosched.rpc.models import RemoteModel
 from autosched.runtime import Executable, GraphModule
 from autosched.runtime.device import CPU
+from autosched.runtime.dynamic import DynamicExecutable, DynamicExecutor
+from autosched.runtime.graph_executor import Model
+from autosched.runtime.size_expr import format_shapes
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -95,12 +98,12 @@ def random_inputs(
     return arrays
 
 
-def known_ranges(executable: Executable) -> dict[str, int]:
+def known_ranges(executable: Model | DynamicExecutable) -> dict[str, int]:
     """The ranges of its integer inputs that the build of an executable found; see `input_ranges`."""
     return {str(k): int(v) for k, v in executable.manifest.get("input_ranges", {}).items()}
 
 
-def input_specs(executable: Executable) -> dict[str, tuple[tuple[int, ...], str]]:
+def input_specs(executable: Model) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and dtype of each input by name."""
     return {v.name: (v.shape, v.dtype) for v in executable.inputs}
 
@@ -116,6 +119,27 @@ def autosched_program(name: str, executable: Executable, threads: int) -> Progra
     def run_to_the_end() -> None:
         module.run()
         module.module.device.sync()
+
+    return Program(name, threads, run_to_the_end)
+
+
+def dynamic_program(name: str, model: DynamicExecutable, shapes: Shapes | None, threads: int) -> Program:
+    """A model built for all sizes, called with inputs of some shapes. Raises UsageError where they are not known."""
+    if not shapes:
+        inputs = ", ".join(f"{name}: {shape}" for name, shape in model.input_shapes.items())
+        raise UsageError(
+            f"{name} is built for all sizes ({inputs}), and is measured at given ones",
+            hint=f'give them, such as --shapes "{format_shapes(model.least_shapes())}"',
+        )
+    specs = input_specs(model.at(shapes))
+    arrays = model.check_inputs((), random_inputs(specs, ranges=known_ranges(model)))
+    executor = model.create_executor(threads)
+    if isinstance(executor, DynamicExecutor):
+        return Program(name, threads, lambda: executor.run(arrays), sleeps=True)
+
+    def run_to_the_end() -> None:
+        executor.run(arrays)
+        executor.device.sync()
 
     return Program(name, threads, run_to_the_end)
 

@@ -26,7 +26,7 @@ from autosched.frontend.onnx.functions import (
 from autosched.frontend.onnx.large_tensors import ModelParts
 from autosched.frontend.onnx.library import LibraryCall, has_library, run_library
 from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model, parse_shapes, read_parts
-from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelError, RunTimeError
+from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelError, OpenShapesError, RunTimeError
 from autosched.frontend.onnx.old_opsets import updated
 from autosched.frontend.onnx.registry import CONVERTERS
 from autosched.frontend.onnx.sizes import BROADCASTS, Sizes, alike, of_sizes
@@ -279,7 +279,7 @@ class Importer:
         sizes = {n: self.sizes(v, by_name.get(n)) for n, v in declared.items()}
         unclear = [(n, dims) for n, dims in sizes.items() if None in dims]
         if unclear:
-            raise RunTimeError(_ask_for_shapes(declared, unclear))
+            raise _open_shapes(declared, unclear)
         result = []
         for name, value in declared.items():
             shape = sizes[name]
@@ -541,9 +541,14 @@ def _text(value: onnx.ValueInfoProto) -> str:
     """The shape as the model has it: "[batch, 3, ?]", its own names where it has them."""
     if not value.type.tensor_type.HasField("shape"):
         return "[…]"
+    return f"[{', '.join('?' if d is None else str(d) for d in _declared(value))}]"
+
+
+def _declared(value: onnx.ValueInfoProto) -> tuple[int | str | None, ...]:
+    """Its dimensions: sizes, names, None for any."""
     dims = value.type.tensor_type.shape.dim
-    known = [str(d.dim_value) if d.HasField("dim_value") and d.dim_value >= 0 else "?" for d in dims]
-    return f"[{', '.join(d.dim_param or text for d, text in zip(dims, known))}]"
+    known = (d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in dims)
+    return tuple(d.dim_param or size for d, size in zip(dims, known, strict=True))
 
 
 def _times(shape: Sequence[int | None]) -> str:
@@ -554,10 +559,19 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-def _ask_for_shapes(declared: Mapping[str, object], unclear: Sequence[tuple[str, Sequence[int | None]]]) -> str:
+def _open_shapes(
+    declared: Mapping[str, onnx.ValueInfoProto], unclear: Sequence[tuple[str, Sequence[int | None]]]
+) -> OpenShapesError:
     names = ", ".join(f"'{n}' {_text(declared[n])}" for n, _ in unclear)
     example = ",".join(f"{n}:{'x'.join(str(d if isinstance(d, int) else 1) for d in dims)}" for n, dims in unclear)
-    return f'inputs with dimensions of unknown size: {names}; give them, such as --shapes "{example}"'
+    error = OpenShapesError(
+        f"inputs with dimensions of unknown size: {names}", hint=f'give them, such as --shapes "{example}"'
+    )
+    error.shapes = {
+        name: tuple(named if size is None else size for size, named in zip(dims, _declared(declared[name])))
+        for name, dims in unclear
+    }
+    return error
 
 
 def load_model_file(path: str | Path, shapes: Shapes | str | None = None, **options: Any) -> IRModule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,15 @@ KERNEL_DTYPES = (
 
 class RunTimeError(ImportModelError):
     """What cannot be said at import, and can be when the model runs: sizes, values, operators without kernels."""
+
+
+class OpenShapesError(RunTimeError):
+    """Sizes of inputs are needed that nobody has given.
+
+    shapes  of these inputs by name: sizes, names of dimensions, None for any
+    """
+
+    shapes: Mapping[str, tuple[int | str | None, ...]] = MappingProxyType({})
 
 
 class ValueNeededError(RunTimeError):

@@ -1,0 +1,110 @@
+"""Commands with models and artifacts over open sizes: what is asked for, and what is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from autosched.cli import main
+from autosched.runtime.library import load
+from tests.frontend.onnx_models import make, node
+
+QUICK = ("--runs", "20", "--warmup", "1ms", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A product of a batch, rows of four from a vector, a convolution of 7×7: models and artifacts."""
+    folder, rng = tmp_path_factory.mktemp("open"), np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((8, 4), np.float32)}
+    filters = {"w": rng.standard_normal((2, 3, 7, 7), np.float32)}
+    models = {
+        "rows": make([node("MatMul", "x w", "y")], {"x": ("batch", 8)}, ["y"], weights),
+        "fours": make([node("Reshape", "x s", "y")], {"x": ("n",)}, ["y"], {"s": np.array([-1, 4])}),
+        "windows": make([node("Conv", "x w", "y")], {"x": ("batch", 3, "h", "w2")}, ["y"], filters),
+    }
+    found = {}
+    for name, model in models.items():
+        found[f"{name}.onnx"] = folder / f"{name}.onnx"
+        found[f"{name}.asx"] = folder / f"{name}.asx"
+        onnx.save(model, folder / f"{name}.onnx")
+        assert main(["build", str(found[f"{name}.onnx"]), "-o", str(found[f"{name}.asx"]), "-q"]) == 0
+    return found
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "shapes"), [("rows", "x:1x8"), ("fours", "x:8"), ("windows", "x:1x3x8x8")])
+def test_the_shapes_that_an_error_shows_are_ones_that_the_model_takes(
+    name: str, shapes: str, files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = error_of(capsys, "tune", str(files[f"{name}.onnx"]))
+    assert f'--shapes "{shapes}"' in said
+    assert main(["tune", str(files[f"{name}.onnx"]), "--shapes", shapes, "--list", "-q"]) == 0
+
+
+@pytest.mark.parametrize(("name", "shapes"), [("rows", "x:1x8"), ("fours", "x:4"), ("windows", "x:1x3x7x7")])
+def test_an_artifact_for_all_sizes_is_measured_at_given_ones(
+    name: str, shapes: str, files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = error_of(capsys, "bench", str(files[f"{name}.asx"]), *QUICK)
+    assert "is built for all sizes" in said and f'--shapes "{shapes}"' in said
+    assert main(["bench", str(files[f"{name}.asx"]), *QUICK, "--shapes", shapes, "-f", "json"]) == 0
+    assert '"median_s"' in capsys.readouterr().out
+
+
+def test_shapes_that_do_not_fit_are_refused(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    rows, windows = str(files["rows.asx"]), str(files["windows.asx"])
+    assert "no input 'q'" in error_of(capsys, "bench", rows, *QUICK, "--shapes", "q:1x8")
+    assert "[1, 9] instead of [batch, 8]" in error_of(capsys, "bench", rows, *QUICK, "--shapes", "x:1x9")
+    assert "'h' is 6" in error_of(capsys, "bench", windows, *QUICK, "--shapes", "x:1x3x6x9")
+
+
+def test_a_static_artifact_is_not_measured_at_other_shapes(
+    files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = tmp_path / "two.asx"
+    assert main(["build", str(files["rows.onnx"]), "--shapes", "x:2x8", "-o", str(built), "-q"]) == 0
+    both = ("bench", str(built), str(files["rows.asx"]), *QUICK, "--shapes")
+    assert main([*both, "x:2x8"]) == 0
+    assert "built for x:2x8" in error_of(capsys, *both, "x:3x8")
+    assert "built for all sizes" in error_of(capsys, "run", str(built), "--shapes", "x:2x8")
+
+
+def test_a_profile_of_an_artifact_for_all_sizes(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("bench", str(files["rows.asx"]), "--profile", "--time", "10ms", "--threads", "1")
+    assert "such as" in error_of(capsys, *asked)
+    assert main([*asked, "--shapes", "x:37x8"]) == 0
+    assert "matmul" in capsys.readouterr().out
+
+
+def test_a_missing_gpu_is_said_before_anything_is_built(
+    files: dict[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autosched.cli.profile.open_executable", lambda *_: pytest.fail("it was built"))
+    model = str(files["rows.onnx"])
+    for arguments in (["bench", model, "--profile", "--shapes", "x:1x8"], ["tune", model]):
+        assert "cuda:0 does not exist" in error_of(capsys, *arguments, "--target", "cuda")
+
+
+def test_run_makes_up_inputs_that_the_model_takes(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    for name, shape in (("rows", "1x4"), ("fours", "1x4"), ("windows", "1x2x1x1")):
+        assert main(["run", str(files[f"{name}.asx"])]) == 0
+        assert shape in capsys.readouterr().out
+    assert main(["run", str(files["windows.asx"]), "--shapes", "x:2x3x9x8"]) == 0
+    assert "2x2x3x2" in capsys.readouterr().out
+
+
+def test_windows_that_fit_no_small_image_bound_the_sizes(files: dict[str, Path], tmp_path: Path) -> None:
+    model = load(files["windows.asx"])
+    assert [(size.name, size.low) for size in model.form.sizes] == [("batch", 1), ("h", 7), ("w2", 7)]
+    x = np.ones((2, 3, 9, 8), np.float32)
+    weights = onnx.numpy_helper.to_array(onnx.load(files["windows.onnx"]).graph.initializer[0])
+    np.testing.assert_allclose(model(x).numpy()[1, :, 2, 1], weights.sum(axis=(1, 2, 3)), rtol=1e-4)
