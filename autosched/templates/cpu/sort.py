@@ -15,6 +15,8 @@ in chunks, in vectors: of `count` chunks the least words are at most the bound, 
     for chunk: least[chunk] = min of its words
     bound = the least word that `count` of `least` do not exceed, found bit by bit
     for chunk with least[chunk] <= bound: keep its words <= bound
+
+A few of many lines are kept in order while the lines are read, side by side in vectors (`sort_few.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.core_nests import CoreNests, load, one_of, others_are_elementwise, store, typed
 from autosched.templates.cpu.core_nests import Core, OpenCore
 from autosched.templates.cpu.sized import sized
+from autosched.templates.cpu.sort_few import MOST_KEPT, keep_few, side_by_side
 from autosched.templates.nests import index, loop, nested
 from autosched.templates.sort_form import OpenSortForm, SortForm, find_open_sort, find_sort, sorted_values
 from autosched.tir import PrimFunc, Var
@@ -38,12 +41,13 @@ from autosched.tir.dtypes import is_float, item_bytes
 from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.stmt import BufferStore, IfThenElse, LoopKind, Stmt, seq
 
-LEAST_LENGTH = 16  # 0.3 us on Sapphire Rapids, 0.6 where all pairs are compared; 256 elements take 2.5 us and 1.4 ms
 PLACE, OPEN_PLACE = "int32", "int64"  # of positions along a line
 OPEN_DIGIT_BITS = 8  # where the length is not known
 MOST_ELEMENTS = 1 << 30  # whose numbers fit 32 bits
 DIGIT_BITS = ((64, 6), (1024, 8), (MOST_ELEMENTS, 11))  # of lines up to a length: wide ones have many counters
 CHUNKS = (64, 16)  # words of which the least is known; two chunks at least for each word that is wanted
+KEEPS = 3  # `selects`: the first few are kept in order
+MOST_VECTORS = 4  # of lines side by side, fewer where more is kept of each: they stay in registers
 LANES = {"uint32": 16, "uint64": 8}
 ZERO_BITS = {"float16": 13, "bfloat16": 16}  # low bits of these types' values as float32
 
@@ -58,31 +62,34 @@ class Sort:
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         form = find_sort(func)
-        if form is None or form.lines.length < LEAST_LENGTH:
-            return None
-        if form.lines.count * form.lines.length > MOST_ELEMENTS:
+        if form is None or form.lines.length < 2 or form.lines.count * form.lines.length > MOST_ELEMENTS:
             return None
         if not others_are_elementwise(func, [form.ranks, form.order]):
             return None
-        sizes = {"lines": form.lines.count, "length": form.lines.length, "count": form.count}
+        lines = form.lines
+        sizes = {"lines": lines.count, "length": lines.length, "count": form.count, "inner": side_by_side(lines)}
         return Anchor(form.order.name_hint, self.name, sizes, form)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        return load_space(target.backend, self.name, anchor.sizes).with_default(self.default(anchor, target))
+        values = {**anchor.sizes, "most_width": MOST_VECTORS * target.lanes("float32"), "most_kept": MOST_KEPT}
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        length, count = anchor.sizes["length"], anchor.sizes["count"]
-        is_last = anchor.details.lines.axis == len(anchor.details.lines.shape) - 1
-        selects = 2 if is_last and _chunk(length, count) else int(4 * count <= length)
+        length, count, lanes = anchor.sizes["length"], anchor.sizes["count"], target.lanes("float32")
+        has_bound = _chunk(length, count) > 0
+        if count <= MOST_KEPT and not (has_bound and anchor.sizes["lines"] < 2 * lanes):
+            width = min(anchor.sizes["inner"], lanes * max(1, MOST_VECTORS // count))
+            return Config(self.name, {"digit_bits": DIGIT_BITS[0][1], "selects": KEEPS, "width": width})
+        selects = 2 if has_bound else int(4 * count <= length)
         sorted_length = min(length, 8 * count) if selects == 2 else length
         bits = next(bits for most, bits in DIGIT_BITS if sorted_length <= most)
-        return Config(self.name, {"digit_bits": bits, "selects": selects})
+        return Config(self.name, {"digit_bits": bits, "selects": selects, "width": 1})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         form = find_sort(func)
         assert form is not None, "apply is called on a function that matched"
         core = Core(func, [form.ranks.name_hint, form.order.name_hint], target)
-        return _applied(core, form, int(config["digit_bits"]), int(config["selects"]))
+        return _applied(core, form, int(config["digit_bits"]), int(config["selects"]), int(config.get("width", 1)))
 
 
 def schedule_sort(func: PrimFunc, target: Target) -> Applied | None:
@@ -100,7 +107,7 @@ def schedule_sort(func: PrimFunc, target: Target) -> Applied | None:
     return sized(func, applied.func, applied.trace)
 
 
-def _applied(core: CoreNests, form: SortForm | OpenSortForm, digit_bits: int, selects: int) -> Applied:
+def _applied(core: CoreNests, form: SortForm | OpenSortForm, digit_bits: int, selects: int, width: int = 1) -> Applied:
     values = sorted_values(form, core.left)
     if values is not None:
         core.names |= {values.name_hint}
@@ -121,6 +128,11 @@ def _applied(core: CoreNests, form: SortForm | OpenSortForm, digit_bits: int, se
             stmts.append(BufferStore(out, element(line, position), typed(out, at)))
         return seq(*stmts)
 
+    if selects == KEEPS:
+        assert isinstance(form, SortForm), "the space has no such choice"
+        words = Words(form.keys.dtype, form.descending)
+        nests, between = keep_few(form.lines, form.count, width, words.dtype, lambda *at: words.of(element(*at)), write)
+        return core.applied(nests, between)
     sorter = _Sorter(form, digit_bits, selects)
     return core.applied(sorter.nest(element, write), sorter.buffers)
 

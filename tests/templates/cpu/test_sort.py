@@ -117,6 +117,17 @@ def test_few_of_many_are_found_by_a_bound(dtype: str) -> None:
         check(func, config, 1, descending)
 
 
+@spread(4, "dtype", ["float32", "float16", "bfloat16", "float64", "int8", "uint32", "int64", "uint64", "bool"])
+def test_few_are_kept_in_order(dtype: str) -> None:
+    """Side by side along the last axis or another one, the last lines fewer; all of short lines too."""
+    cases = (((70, 21), 1, 5), ((3, 21, 37), 1, 4), ((75, 7), 1, None), ((2, 5, 3), 1, 2), ((100, 2), 0, 4))
+    for n, (shape, axis, count) in enumerate(cases):
+        func = sort_func(shape, axis, n % 2 > 0, dtype, count)
+        config = default_config(func, TARGET)
+        assert config["selects"] == 3
+        check(func, config, axis, n % 2 > 0)
+
+
 def test_lines_of_several_threads_have_bounds_of_their_own() -> None:
     func = sort_func((40, 700), 1, True, "float32", 3)
     kernel = compile_func(apply_config(func, default_config(func, TARGET), TARGET).func, TARGET, name="k").kernel
@@ -128,10 +139,11 @@ def test_lines_of_several_threads_have_bounds_of_their_own() -> None:
         np.testing.assert_array_equal(order, np.argsort(-x, 1, kind="stable")[:, :3])
 
 
-def test_drawn_configurations() -> None:
-    func = sort_func((5, 300), 1, False, "float32", 9)
+@pytest.mark.parametrize("shape, axis", [((5, 300), 1), ((300, 41), 0)])
+def test_drawn_configurations(shape: tuple[int, ...], axis: int) -> None:
+    func = sort_func(shape, axis, False, "float32", 9)
     for config in [c for c in space_for(func, TARGET).sample(6, 3) if c.template == "sort"]:
-        check(func, config, 1, False)
+        check(func, config, axis, False)
 
 
 def test_equal_elements_keep_their_places() -> None:
