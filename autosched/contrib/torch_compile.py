@@ -20,7 +20,7 @@ import numpy as np
 from autosched.driver.build.entry import build
 from autosched.driver.build.staged import Build, StagedModel, Value
 from autosched.errors import AutoschedError, ImportModelError, ShapeError, UsageError
-from autosched.frontend.stages import DataNeededError, OpenSizes, Stage
+from autosched.frontend.stages import DataNeededError, LibraryNeededError, OpenSizes, Stage
 from autosched.frontend.torch.aten_graph import Output, StagedGraph, decompositions, import_aten_graph
 from autosched.frontend.torch.graph import array_of, tensor_of
 from autosched.ir.node import Attrs
@@ -162,6 +162,11 @@ class _Compiled:
             given = [self.described(i, x) for i, x in enumerate(inputs)]
             imported = import_aten_graph(self.graph, given)
             executable = None if imported.module is None else build(imported.module, **self.options)
+        except LibraryNeededError as error:
+            if self.strict:
+                raise
+            _in_pytorch(self.graph, error.line, strict=False)
+            return None
         except DataNeededError:
             counters.builds += 1
             return _LateGraph(self.graph, given, lambda module: build(module, **self.options)).run_on

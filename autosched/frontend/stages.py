@@ -107,6 +107,10 @@ class DataNeededError(ImportModelError):
     """Sizes or numbers follow from what the model computes: it can be imported in stages."""
 
 
+class LibraryNeededError(DataNeededError):
+    """An operator that has no kernel: a library can compute it between two stages."""
+
+
 class ContentsNeededError(ImportModelError):
     """Integers that were to be open have to be known.
 

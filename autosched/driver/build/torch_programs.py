@@ -15,7 +15,7 @@ import numpy as np
 from autosched.driver.build.staged import StagedModel, Value
 from autosched.driver.model_files import is_program as is_exported
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
-from autosched.frontend.stages import DataNeededError, OpenSizes, Stage
+from autosched.frontend.stages import DataNeededError, LibraryNeededError, OpenSizes, Stage
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.artifact import Contents, from_contents, save_contents
@@ -41,7 +41,8 @@ def build_program(what: object, build: Build, shapes: Shapes | None = None, targ
     """A program, built; one with dynamic dimensions that `shapes` leaves open for all sizes, or when it is called.
 
     For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram. One whose
-    sizes follow from data is a LateProgram. A program of known sizes that changes buffers is a StatefulProgram.
+    sizes follow from data, or that has operators without kernels, is a LateProgram. A program of known sizes that
+    changes buffers is a StatefulProgram.
     """
     from autosched.frontend.torch.exported import from_exported_program, has_sizes_of_data, import_with_states, is_bound
     from autosched.frontend.torch.files import read_program_file
@@ -59,8 +60,10 @@ def build_program(what: object, build: Build, shapes: Shapes | None = None, targ
                 return SizedProgram(program, build, shapes or {}, target)
             return SizedProgram(program, build, shapes, target) if shapes else build(module)
         module, states = import_with_states(program, shapes)
-    except DataNeededError:
+    except DataNeededError as error:
         late = LateProgram(program, build, shapes or {}, target)
+        if isinstance(error, LibraryNeededError):
+            _log.warning("PyTorch computes what has no kernel, and the rest is compiled in stages: %s", error.message)
         late.prepare()
         return late
     built = build(module)
@@ -173,7 +176,8 @@ class SizedProgram(_HeldProgram):
     def __init__(self, program: ExportedProgram, build: Build, shapes: Shapes, target: str = ""):
         super().__init__(program, shapes, target)
         self._build = build
-        self._built: BuiltSizes[Executable] = BuiltSizes()
+        self._built: BuiltSizes[Executable | LateProgram] = BuiltSizes()
+        self._target = target
 
     def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
         """Run on inputs by position or name; gives what the built program gives.
@@ -182,17 +186,21 @@ class SizedProgram(_HeldProgram):
         bounds that the program was exported with.
         """
         values = self.values_of(args, named)
-        return self.built_for({name: tuple(v.shape) for name, v in values.items()})(**values)
+        found: NDArray | tuple[NDArray, ...] = self.built_for({n: tuple(v.shape) for n, v in values.items()})(**values)
+        return found
 
-    def built_for(self, shapes: Shapes) -> Executable:
+    def built_for(self, shapes: Shapes) -> Executable | LateProgram:
         """The program for inputs of these shapes, built now where it is not yet."""
         from autosched.frontend.torch.exported import from_exported_program
 
         sizes = self.sizes_of(shapes)
 
-        def make() -> Executable:
+        def make() -> Executable | LateProgram:
             start = time.perf_counter()
-            module = from_exported_program(self.program, unwrap_unit_return_tuple=True, shapes=shapes)
+            try:
+                module = from_exported_program(self.program, unwrap_unit_return_tuple=True, shapes=shapes)
+            except LibraryNeededError:
+                return LateProgram(self.program, self._build, shapes, self._target)
             made: Executable = self._build(module)
             text = ", ".join(f"{name}={size}" for name, size in sorted(sizes.items()))
             _log.info("built for %s in %.1f s", text, time.perf_counter() - start)
@@ -202,7 +210,9 @@ class SizedProgram(_HeldProgram):
 
 
 class LateProgram(_HeldProgram, StagedModel):
-    """A program whose sizes follow from data: compiled stage by stage when it is called. Several threads may call it.
+    """A program that is compiled stage by stage when it is called. Several threads may call it.
+
+    Sizes in it follow from data, or PyTorch computes operators that have no kernel here.
 
     shapes, target  as of `_HeldProgram`
     """

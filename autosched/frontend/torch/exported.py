@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.frontend.size_arithmetic import larger, plain, size_of_text, smaller
-from autosched.frontend.stages import DataNeededError
+from autosched.frontend.stages import DataNeededError, LibraryNeededError
+from autosched.frontend.torch.calls import can_call
 from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
 from autosched.frontend.torch.emitter import Value, info_of
@@ -209,15 +210,29 @@ def decomposed(program: ExportedProgram, without_writes: bool = False) -> Export
         name = operator_name(op)
         if name in KEPT_WHOLE and name in CONVERTERS and not (shares_memory and name in MAY_BE_VIEWS):
             del table[op]
-    program = program.run_decompositions(table)
-    return _further_decomposed(program)
+    found = _further_decomposed(program.run_decompositions(table), frozenset())
+    if not (whole := _to_be_called(program, found)):
+        return found
+    kept = {op: rule for op, rule in table.items() if op not in whole}
+    return _further_decomposed(program.run_decompositions(kept), whole)
 
 
-def _further_decomposed(program: ExportedProgram) -> ExportedProgram:
-    """With what is left and unknown here taken apart by all rules that PyTorch has."""
+def _further_decomposed(program: ExportedProgram, whole: Container[object]) -> ExportedProgram:
+    """With what is left and unknown here taken apart by all rules that PyTorch has, but for some operators."""
     rules = all_rules()
-    table = {n.target: rules[n.target] for n in all_nodes(program) if not _is_known(n, {}) and n.target in rules}
+    lacking = {n.target for n in all_nodes(program) if not _is_known(n, {})}
+    table = {op: rules[op] for op in lacking if op in rules and op not in whole}
     return program.run_decompositions(table) if table else program
+
+
+def _to_be_called(program: ExportedProgram, parts: ExportedProgram) -> frozenset[object]:
+    """Operators of a program that PyTorch can compute, of whose parts it cannot compute one that has no converter."""
+    names = {
+        n.meta["from_node"][0].name
+        for n in parts.graph.nodes
+        if not _is_known(n, {}) and not can_call(n) and n.meta.get("from_node")
+    }
+    return frozenset(n.target for n in program.graph.nodes if n.name in names and can_call(n))
 
 
 def needed_calls(graph: fx.Graph, ready: Container[fx.Node] = ()) -> list[fx.Node]:
@@ -243,7 +258,8 @@ def _is_known(node: fx.Node, custom: CustomConverters) -> bool:
         return True
     if not hasattr(node.target, "_schema") and name_of_module(node.target) in NUMBER_MODULES:
         return True
-    return name in CONVERTERS or name in custom or node.target in custom or name in CHECKS
+    names = (name, name.rpartition("::")[2])
+    return name in CONVERTERS or any(n in custom for n in (*names, node.target)) or name in CHECKS
 
 
 class Importer:
@@ -282,13 +298,22 @@ class Importer:
             builder.emit_func_output(result, [*self.inputs, *(s[0] for s in self.states), *(v for v, _ in self.params)])
         return self.finished(builder.get())
 
-    def refuse(self) -> None:
-        """Raise ImportModelError for operators without converter, and for writes that cannot be followed."""
+    def refuse(self, may_call: bool = False) -> None:
+        """Raise ImportModelError for operators without converter, and for writes that cannot be followed.
+
+        may_call  not for operators that PyTorch can compute between two stages; without, the error for these alone is
+                  a LibraryNeededError
+        """
         missing: dict[str, list[str]] = {}
+        outer, are_callable = set(self.program.graph.nodes), True
         for node in all_nodes(self.program):
-            if not _is_known(node, self.custom):
+            if _is_known(node, self.custom):
+                continue
+            is_callable = node in outer and can_call(node)
+            are_callable = are_callable and is_callable
+            if not (is_callable and may_call):
                 missing.setdefault(str(node.target), []).append(node.name)
-        refuse_unsupported(missing)
+        refuse_unsupported(missing, LibraryNeededError if are_callable else ImportModelError)
         if writer := next((n for n in all_nodes(self.program) if writes(n) and not is_plain_write(n)), None):
             raise ImportModelError(
                 f"{writer.target} changes a tensor in place", where=f"node '{writer.name}'",
@@ -399,16 +424,22 @@ class Importer:
             return
         if self.number(node):
             return
-        custom = self.custom.get(name) or self.custom.get(node.target)
+        custom = self.custom.get(name) or self.custom.get(node.target) or self.custom.get(name.rpartition("::")[2])
         if custom is not None:
             self.values[node] = bound(self.emitter, custom(node, self.emitter))
             return
+        if name not in CONVERTERS:
+            raise LibraryNeededError(f"{node.target} has no kernel", where=f"node '{node.name}'")
         args = map_arguments(tuple(node.args), self.values.__getitem__)
         kwargs = {k: map_arguments(v, self.values.__getitem__) for k, v in node.kwargs.items()}
         try:
             value = run_converter(self.emitter, name, args, _without_devices(kwargs))
         except ImportModelError as error:
-            if not self.symbols or error.hint or isinstance(error, DataNeededError):
+            if error.hint or isinstance(error, DataNeededError):
+                raise
+            if not self.has_open_sizes and can_call(node):
+                raise LibraryNeededError(error.message, where=error.where) from error
+            if not self.symbols:
                 raise
             hint = f"its sizes {', '.join(self.symbols)} are dynamic: give shapes of inputs (--shapes)"
             raise ImportModelError(error.message, where=error.where, hint=hint) from error
@@ -420,6 +451,11 @@ class Importer:
     def at(self, value: object) -> Value:
         """What became of nodes: expressions, numbers, the graphs of control flow."""
         return map_arguments(value, self.value)
+
+    @property
+    def has_open_sizes(self) -> bool:
+        """Whether sizes are symbols."""
+        return bool(self.symbols)
 
     def value(self, node: fx.Node) -> Value:
         return (

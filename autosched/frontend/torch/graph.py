@@ -28,6 +28,8 @@ UNFIT = (
     *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError),
     *(MemoryError, RecursionError),
 )
+NAMESPACES = ("", "aten", "prims", "prim", "quantized_decomposed")  # whose operators the converters here are for
+OWN_CONVERTERS = "autosched.frontend.torch."
 SUPPORTED_DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 
 
@@ -102,11 +104,18 @@ def map_arguments(value: object, lookup: Callable[[Any], object]) -> Value:
 
 
 def operator_name(target: object) -> str:
-    """A node's operator under the table's name: ATen's without overload, a function's without trailing underscore."""
+    """A node's operator under the table's name: ATen's without overload, a function's without trailing underscore.
+
+    An operator of another library has its namespace before it ("torchvision::nms"), unless an extension has registered
+    a converter without.
+    """
     if isinstance(target, str):
         name = target
     elif hasattr(target, "_schema"):
-        name = target._schema.name.rpartition("::")[2]
+        namespace, _, name = target._schema.name.rpartition("::")
+        known = CONVERTERS.get(name)
+        if namespace not in NAMESPACES and (known is None or known.__module__.startswith(OWN_CONVERTERS)):
+            return f"{namespace}::{name}"
     else:
         name = getattr(target, "__name__", str(target))
     return name if name in CONVERTERS else name.rstrip("_")
@@ -163,8 +172,8 @@ SHAPE_ARITHMETIC: Mapping[str, Callable[..., Value]] = {  # numbers that a trace
 }  # fmt: skip
 
 
-def refuse_unsupported(missing: Mapping[str, list[str]]) -> None:
-    """Raise ImportModelError that lists all operators without converter at once, with the nodes that use them."""
+def refuse_unsupported(missing: Mapping[str, list[str]], kind: type[ImportModelError] = ImportModelError) -> None:
+    """Raise an error that lists all operators without converter at once, with the nodes that use them."""
     if missing:
         parts = [f"{op} ({', '.join(names[:3])})" for op, names in sorted(missing.items())]
-        raise ImportModelError(f"operators that are not supported: {'; '.join(parts)}")
+        raise kind(f"operators that are not supported: {'; '.join(parts)}")

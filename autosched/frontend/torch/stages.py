@@ -1,14 +1,13 @@
 """An exported program imported stage by stage (`frontend.stages`), for those whose sizes or numbers follow from data.
 
-PyTorch computes operators whose result is as large as their data says (`nonzero`, `unique`, an index by a mask); a
-number that the program takes out of a tensor (`item`) is read between two stages.
+PyTorch computes operators whose result is as large as their data says (`nonzero`, `unique`, an index by a mask), and
+those that have no kernel here; a number that the program takes out of a tensor (`item`) is read between two stages.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +15,12 @@ import numpy as np
 from autosched.errors import ImportModelError, WrongInputError
 from autosched.frontend.size_arithmetic import is_empty, is_same, plain
 from autosched.frontend.stages import Check, ContentsNeededError, DataNeededError, Form, OpenSizes, Stage, StageWriter
+from autosched.frontend.torch.calls import TorchCall
 from autosched.frontend.torch.complex_values import Complex
 from autosched.frontend.torch.control import is_control
 from autosched.frontend.torch.emitter import info_of
 from autosched.frontend.torch.exported import SIZES, Importer, decomposed, needed_calls
-from autosched.frontend.torch.graph import array_of, constant_of, operator_name, tensor_of
+from autosched.frontend.torch.graph import constant_of, operator_name
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import Dim, TensorStructInfo
@@ -39,69 +39,17 @@ LIMITS: Mapping[Any, tuple[int, int]] = {  # a comparison: the sign and the leas
 }  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class TorchCall:
-    """A node to be computed by PyTorch.
-
-    names  of the node's result, or of the items of it that are read, with their numbers
-    """
-
-    node: fx.Node
-    inputs: tuple[str, ...]
-    names: tuple[tuple[str, int | None], ...]
-
-    @staticmethod
-    def of(node: fx.Node) -> TorchCall:
-        """The call of a node. Raises ImportModelError where its results are read as a whole."""
-        items = [u for u in node.users if operator_name(u.target) == "getitem"]
-        if items and len(items) < len(node.users):
-            raise ImportModelError(f"{operator_name(node.target)}: its results are read as a whole", where=node.name)
-        names = tuple((u.name, u.args[1]) for u in items) or ((node.name, None),)
-        return TorchCall(node, tuple(dict.fromkeys(n.name for n in node.all_input_nodes)), names)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The values that it gives."""
-        return tuple(name for name, _ in self.names)
-
-    @property
-    def name(self) -> str:
-        return str(self.node.name)
-
-    @property
-    def op_name(self) -> str:
-        return operator_name(self.node.target)
-
-    @property
-    def library_name(self) -> str:
-        return "PyTorch"
-
-    def check(self, inputs: Sequence[object]) -> None:
-        """PyTorch has computed with these types when the program was exported."""
-
-    def run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs. Raises WrongInputError for values that the operator does not take."""
-        import torch
-
-        values = {n: tensor_of(x) if isinstance(x, np.ndarray) else x for n, x in zip(self.inputs, inputs, strict=True)}
-        args, kwargs = torch.fx.node.map_arg((self.node.args, self.node.kwargs), lambda n: values[n.name])
-        try:
-            with torch.no_grad():
-                found = self.node.target(*args, **kwargs)
-        except (RuntimeError, ValueError, LookupError, TypeError) as error:
-            text = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise WrongInputError(f"{self.op_name}: {text}", where=f"node '{self.name}'") from error
-        return tuple(array_of(found if i is None else found[i], name) for name, i in self.names)
-
-
 class StagedProgram:
-    """A program whose stages can be imported. Raises ImportModelError for operators without converter."""
+    """A program whose stages can be imported. Raises ImportModelError for operators that PyTorch cannot be given."""
 
     def __init__(self, program: ExportedProgram):
         self.program = decomposed(program, without_writes=True)
         if self.program.graph_signature.buffers_to_mutate:
-            raise ImportModelError("the program changes its buffers, and sizes in it follow from data")
-        Importer(self.program, False, {}, {}).refuse()
+            raise ImportModelError(
+                "the program changes its buffers, and is compiled in stages: sizes in it follow from data, or PyTorch "
+                "computes an operator of it"
+            )
+        Importer(self.program, False, {}, {}).refuse(may_call=True)
         self.n_outputs = sum(isinstance(name, str) for name in self.program.graph_signature.user_outputs)
 
     def input_dtypes(self) -> dict[str, str]:
@@ -166,6 +114,10 @@ class StageImporter(StageWriter, Importer):
         """The program's inputs are among the values that are there."""
         if node.name not in self.there:
             super().input(node)
+
+    @property
+    def has_open_sizes(self) -> bool:
+        return bool(self.open.symbols)
 
     def is_there(self, node: fx.Node) -> bool:
         return node.name in self.there or f"{node.name}.{PARTS[0]}" in self.there

@@ -1,0 +1,84 @@
+"""Operators of a program that PyTorch computes, beside what is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autosched.errors import ImportModelError, WrongInputError
+from autosched.frontend.torch.complex_values import PARTS
+from autosched.frontend.torch.graph import array_of, operator_name, tensor_of
+
+if TYPE_CHECKING:
+    from torch import fx
+
+
+def can_call(node: fx.Node) -> bool:
+    """Whether PyTorch can compute a node from real tensors, and gives nothing but such."""
+    import torch
+
+    if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
+        return False
+    returns = [str(r.type) for r in node.target._schema.returns]
+    values = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
+    tensors = [t for v in values for t in (v if isinstance(v, list | tuple) else (v,))]
+    is_complex = any(str(getattr(t, "dtype", "")) in PARTS for t in tensors)
+    return bool(returns) and set(returns) <= {"Tensor", "List[Tensor]"} and not is_complex
+
+
+@dataclass(frozen=True, eq=False)
+class TorchCall:
+    """A node to be computed by PyTorch.
+
+    names  of the node's result, or of the items of it that are read, with their numbers
+    """
+
+    node: fx.Node
+    inputs: tuple[str, ...]
+    names: tuple[tuple[str, int | None], ...]
+
+    @staticmethod
+    def of(node: fx.Node) -> TorchCall:
+        """The call of a node. Raises ImportModelError where its results are read as a whole."""
+        items = [u for u in node.users if operator_name(u.target) == "getitem"]
+        if items and len(items) < len(node.users):
+            raise ImportModelError(f"{operator_name(node.target)}: its results are read as a whole", where=node.name)
+        names = tuple((u.name, u.args[1]) for u in items) or ((node.name, None),)
+        return TorchCall(node, tuple(dict.fromkeys(n.name for n in node.all_input_nodes)), names)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The values that it gives."""
+        return tuple(name for name, _ in self.names)
+
+    @property
+    def name(self) -> str:
+        return str(self.node.name)
+
+    @property
+    def op_name(self) -> str:
+        return operator_name(self.node.target)
+
+    @property
+    def library_name(self) -> str:
+        return "PyTorch"
+
+    def check(self, inputs: Sequence[object]) -> None:
+        """PyTorch has computed with these types when the program was exported."""
+
+    def run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs. Raises WrongInputError for values that the operator does not take."""
+        import torch
+
+        values = {n: tensor_of(x) if isinstance(x, np.ndarray) else x for n, x in zip(self.inputs, inputs, strict=True)}
+        args, kwargs = torch.fx.node.map_arg((self.node.args, self.node.kwargs), lambda n: values[n.name])
+        try:
+            with torch.no_grad():
+                found = self.node.target(*args, **kwargs)
+        except (RuntimeError, ValueError, LookupError, TypeError) as error:
+            text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise WrongInputError(f"{self.op_name}: {text}", where=f"node '{self.name}'") from error
+        return tuple(array_of(found if i is None else found[i], name) for name, i in self.names)

@@ -1,0 +1,124 @@
+"""Operators without kernels: PyTorch computes them, and the rest of a program is compiled."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched.driver.build.torch_programs import LateProgram
+from autosched.errors import ImportModelError, WrongInputError
+from autosched.relax import const
+
+torch = pytest.importorskip("torch")
+from autosched.relax.frontend.torch import from_exported_program  # noqa: E402
+
+X = torch.randn(3, 4, generator=torch.Generator().manual_seed(5))
+
+
+def program_of(function: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+    class Model(torch.nn.Module):
+        def forward(self, *inputs: Any) -> Any:
+            return function(*inputs)
+
+    if "dynamic_shapes" in options:
+        options["dynamic_shapes"] = (options["dynamic_shapes"],)  # of *inputs
+    return torch.export.export(Model(), inputs, **options)
+
+
+def agree(executable: Any, function: Callable[..., Any], *inputs: Any) -> None:
+    found, wanted = executable(*(x.numpy() for x in inputs)), function(*inputs)
+    pairs = zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]
+    for ours, theirs in pairs:
+        assert ours.dtype == str(theirs.dtype).removeprefix("torch.")
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def called(executable: LateProgram) -> list[str]:
+    return [call.op_name for call in executable.calls]
+
+
+@pytest.fixture(scope="module")
+def library() -> Iterator[Any]:
+    """Operators of a library: one under the name of PyTorch's own, one with two results, one that writes."""
+    made = torch.library.Library("autosched_test", "DEF")
+    made.define("relu(Tensor x) -> Tensor")
+    made.define("halves(Tensor x, int axis=0) -> (Tensor, Tensor)")
+    made.impl("relu", lambda x: x * 3, "CompositeExplicitAutograd")
+    made.impl("halves", lambda x, axis=0: (x * 0.5, x.sum(axis)), "CompositeExplicitAutograd")
+    yield torch.ops.autosched_test
+    made._destroy()
+
+
+def test_an_operator_of_a_library_is_not_taken_for_pytorchs_own_of_that_name(library):
+    executable = autosched.build(program_of(lambda x: library.relu(x + 1).sigmoid(), X))
+    agree(executable, lambda x: ((x + 1) * 3).sigmoid(), X)
+    assert called(executable) == ["autosched_test::relu"]
+
+
+def test_custom_converters_are_found_without_the_namespace(library):
+    program = program_of(lambda x: library.relu(x), X)
+    rules = {"relu": lambda node, t: const(np.full((3, 4), 7, np.float32))}
+    executable = autosched.build(from_exported_program(program, custom_convert_map=rules))
+    agree(executable, lambda x: torch.full_like(x, 7), X)
+
+
+def test_several_results_and_a_call_that_needs_the_result_of_another(library):
+    def function(x: Any) -> Any:
+        half, total = library.halves(x.exp(), 1)
+        return library.relu(half - total[:, None]), total
+
+    executable = autosched.build(program_of(function, X))
+    agree(executable, function, X)
+    assert sorted(called(executable)) == ["autosched_test::halves", "autosched_test::relu"]
+
+
+def test_composite_operators_stay_whole_with_what_they_check():
+    def function(x: Any) -> Any:
+        return torch.linalg.cholesky(x @ x.mT + torch.eye(3)), torch.linalg.inv(x @ x.mT + torch.eye(3)).tanh()
+
+    executable = autosched.build(program_of(function, X))
+    agree(executable, function, X)
+    assert called(executable) == ["linalg_cholesky", "linalg_inv"]
+    with pytest.raises(WrongInputError, match="not positive-definite"):
+        executable(np.full((3, 4), np.nan, np.float32))
+
+
+def test_one_program_for_all_sizes(library):
+    batch, width = torch.export.Dim("batch", max=20), torch.export.Dim("width", max=30)
+
+    def function(x: Any) -> Any:
+        return library.relu(x.softmax(1)).sum(0)
+
+    executable = autosched.build(program_of(function, X, dynamic_shapes=({0: batch, 1: width},)))
+    for shape in ((3, 4), (5, 7), (1, 13)):
+        agree(executable, function, torch.rand(shape))
+
+
+def test_the_import_alone_refuses_them_all_at_once(library):
+    program = program_of(lambda x: torch.linalg.inv(library.relu(x)[:, :3]), X)
+    with pytest.raises(ImportModelError, match=r"not supported: aten\.linalg_inv.*; autosched_test\.relu"):
+        from_exported_program(program)
+
+
+def test_inside_of_branches_they_are_refused(library):
+    def function(x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda x: library.relu(x), lambda x: x + 1, (x,))
+
+    with pytest.raises(ImportModelError, match="not supported: autosched_test.relu"):
+        autosched.build(program_of(function, X))
+
+
+def test_beside_buffers_that_change_they_are_refused(library):
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            self.count.add_(1)
+            return library.relu(x) + self.count
+
+    with pytest.raises(ImportModelError, match="changes its buffers"):
+        autosched.build(torch.export.export(Counting(), (X,)))
