@@ -22,12 +22,13 @@ LONGEST = 1 << 30  # line whose positions fit 32 bits
 
 @dataclass(frozen=True)
 class ScanForm:
-    """out[…, i, …] = combine of value[…, k, …] for k < i, or k <= i.
+    """out[…, i, …] = combine of value[…, k, …] for k < i, or k <= i, or k > i, or k >= i.
 
     block      the reduction that says so, over `k`
     value      an element, in terms of the block's axes
     combine    Add or Mul
     exclusive  whether k == i is left out
+    reverse    whether k runs from the end down to i
     """
 
     block: Block
@@ -35,6 +36,7 @@ class ScanForm:
     value: PrimExpr
     combine: type[PrimExpr]
     exclusive: bool
+    reverse: bool
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class RunningForm:
     value: PrimExpr
     combine: type[PrimExpr]
     exclusive: bool
+    reverse: bool
 
 
 def running_form(found: Block) -> RunningForm | None:
@@ -58,7 +61,9 @@ def running_form(found: Block) -> RunningForm | None:
     own, term = body.value.a, body.value.b  # type: ignore[attr-defined]
     if not isinstance(own, BufferLoad) or own.buffer is not body.buffer or not _are(own.indices, axes):
         return None
-    if not isinstance(term, Select) or not isinstance(term.condition, E.LE | E.LT) or term.condition.a is not k:
+    if not isinstance(term, Select) or not isinstance(term.condition, E.LE | E.LT | E.GE | E.GT):
+        return None
+    if term.condition.a is not k:
         return None
     axis = next((n for n, v in enumerate(axes) if v is term.condition.b), None)
     if axis is None or _number(term.false_value) != IDENTITY[kind] or axes[axis] in free_vars(term.true_value):
@@ -66,7 +71,8 @@ def running_form(found: Block) -> RunningForm | None:
     along = reduced(found)[0].dom
     if const_int(along.min) != 0 or not structural_equal(spatial(found)[axis].dom.extent, along.extent):
         return None
-    return RunningForm(axis, term.true_value, kind, isinstance(term.condition, E.LT))
+    exclusive, reverse = (isinstance(term.condition, kinds) for kinds in (E.LT | E.GT, E.GE | E.GT))
+    return RunningForm(axis, term.true_value, kind, exclusive, reverse)
 
 
 def scan_of(found: Block, stand_in: int | None = None) -> ScanForm | None:
@@ -84,7 +90,7 @@ def scan_of(found: Block, stand_in: int | None = None) -> ScanForm | None:
     if 0 in shape or shape[form.axis] > LONGEST:
         return None
     lines = Lines(shape, form.axis, sizes if is_open else ())
-    return ScanForm(found, lines, form.value, form.combine, form.exclusive)
+    return ScanForm(found, lines, form.value, form.combine, form.exclusive, form.reverse)
 
 
 def _are(indices: Sequence[PrimExpr], axes: Sequence[Var]) -> bool:

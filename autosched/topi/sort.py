@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from autosched import te
 from autosched.te import Tensor
 from autosched.tir import expr as E
@@ -57,12 +59,25 @@ def take_along(x: Tensor, positions: Tensor, axis: int) -> Tensor:
     return _compute(positions.shape, lambda *i: x(*_at(i, axis, E.cast("int64", positions(*i)))), "T_sorted")
 
 
-def cumsum(x: Tensor, axis: int, exclusive: bool) -> Tensor:
-    """Sums of the elements up to each along `axis`, itself included or not."""
+def cumsum(x: Tensor, axis: int, exclusive: bool, reverse: bool = False) -> Tensor:
+    """Sums of the elements up to each along `axis`, or from it on where `reverse`, itself included or not."""
+    return _running(te.sum, 0, x, axis, exclusive, reverse, "T_cumsum")
+
+
+def cumprod(x: Tensor, axis: int, exclusive: bool, reverse: bool = False) -> Tensor:
+    """Products of the elements up to each along `axis`, or from it on where `reverse`, itself included or not."""
+    return _running(te.prod, 1, x, axis, exclusive, reverse, "T_cumprod")
+
+
+def _running(
+    reduce: Callable[..., PrimExpr], identity: int, x: Tensor, axis: int, exclusive: bool, reverse: bool, name: str
+) -> Tensor:
+    """A reduction over the elements before each one, or behind it, as `templates.scan_form` finds it."""
     k = te.reduce_axis((0, dims(x.shape)[axis]), "k")
-    kind = E.LT if exclusive else E.LE
+    kind = (E.GT if exclusive else E.GE) if reverse else E.LT if exclusive else E.LE
 
-    def total(*i: PrimExpr) -> PrimExpr:
-        return te.sum(E.select(E.compare(kind, k.var, i[axis]), x(*_at(i, axis, k)), E.const(0, x.dtype)), axis=k)
+    def element(*i: PrimExpr) -> PrimExpr:
+        value = E.select(E.compare(kind, k.var, i[axis]), x(*_at(i, axis, k)), E.const(identity, x.dtype))
+        return reduce(value, axis=k)
 
-    return _compute(x.shape, total, "T_cumsum")
+    return _compute(x.shape, element, name)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
-from autosched import te, topi
+from autosched import topi
 from autosched.errors import InvalidValueError
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axis_index, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, to_dim
 from autosched.te import Tensor
-from autosched.tir.expr import PrimExpr, const, select
 from autosched.topi.shapes import int_shape
 from autosched.topi.sort import argsort as te_argsort
+from autosched.topi.sort import cumprod as te_cumprod
 from autosched.topi.sort import cumsum as te_cumsum
 from autosched.topi.sort import take_along
 
@@ -112,7 +113,9 @@ topk = define_op(
 )
 
 
-def _cumsum_type(data: StructInfo, axis: int | None, dtype: str | None, exclusive: bool) -> TensorStructInfo:
+def _running_type(
+    data: StructInfo, axis: int | None, dtype: str | None, exclusive: bool, reverse: bool
+) -> TensorStructInfo:
     t = tensor(data)
     if axis is None:
         return TensorStructInfo((math.prod(t.static_shape),), dtype or t.dtype)
@@ -120,63 +123,43 @@ def _cumsum_type(data: StructInfo, axis: int | None, dtype: str | None, exclusiv
     return TensorStructInfo(t.dims, dtype or t.dtype)
 
 
-def _cumsum(data: Tensor, axis: int | None, dtype: str | None, exclusive: bool) -> Tensor:
-    x = data if dtype is None else topi.cast(data, dtype)
-    if axis is None:
-        x, axis = topi.reshape(x, (math.prod(int_shape(x)),)), 0
-    return te_cumsum(x, axis % x.ndim, bool(exclusive))
+def _running(make: Callable[[Tensor, int, bool, bool], Tensor]) -> Callable[..., Tensor]:
+    def compute(data: Tensor, axis: int | None, dtype: str | None, exclusive: bool, reverse: bool) -> Tensor:
+        x = data if dtype is None else topi.cast(data, dtype)
+        if axis is None:
+            x, axis = topi.reshape(x, (math.prod(int_shape(x)),)), 0
+        return make(x, axis % x.ndim, bool(exclusive), bool(reverse))
+
+    return compute
 
 
-def _cumsum_reference(data: Array, axis: int | None, dtype: str | None, exclusive: bool) -> Array:
-    total = np.cumsum(data.astype(np.float64) if data.dtype.kind == "f" else data, axis)
-    if exclusive:
-        total = total - (data.reshape(-1) if axis is None else data)
-    return total.astype(dtype or data.dtype)
+def _running_reference(scan: Callable[..., Array], identity: int) -> Callable[..., Array]:
+    def reference(data: Array, axis: int | None, dtype: str | None, exclusive: bool, reverse: bool) -> Array:
+        wide = data.astype(np.float64) if data.dtype.kind == "f" else data
+        if axis is None:
+            wide, axis = wide.reshape(-1), 0
+        wide = np.flip(wide, axis) if reverse else wide
+        if exclusive:
+            first = np.full_like(np.take(wide, range(1), axis), identity)
+            wide = np.concatenate([first, np.delete(wide, -1, axis)], axis)
+        result = scan(wide, axis)
+        return (np.flip(result, axis) if reverse else result).astype(dtype or data.dtype)
 
+    return reference
+
+
+_RUNNING_SAMPLES = [
+    sample((3, 5), axis=1), sample((4, 2), axis=0, exclusive=True), sample(((2, 3), "int32"), low=0, high=9),
+    sample((3, 5), axis=1, exclusive=True, reverse=True), sample((4, 2), axis=0, reverse=True),
+]  # fmt: skip
+_RUNNING = {"axis": None, "dtype": None, "exclusive": False, "reverse": False}
 
 cumsum = define_op(
-    "cumsum",
-    inputs=("data",),
-    attributes={"axis": None, "dtype": None, "exclusive": False},
-    infer_type=_cumsum_type,
-    compute=_cumsum,
-    reference=_cumsum_reference,
-    samples=[sample((3, 5), axis=1), sample((4, 2), axis=0, exclusive=True), sample(((2, 3), "int32"), low=0, high=9)],
-)
-
-
-def _cumprod(data: Tensor, axis: int | None, dtype: str | None, exclusive: bool) -> Tensor:
-    x = data if dtype is None else topi.cast(data, dtype)
-    if axis is None:
-        x, axis = topi.reshape(x, (math.prod(int_shape(x)),)), 0
-    return te_cumprod(x, axis % x.ndim, bool(exclusive))
-
-
-def te_cumprod(x: Tensor, axis: int, exclusive: bool) -> Tensor:
-    """Running products along `axis`."""
-    k = te.reduce_axis((0, x.shape[axis]), "k")
-    one = const(1, x.dtype)
-
-    def element(*i: PrimExpr) -> PrimExpr:
-        value = x(*(k.var if d == axis else v for d, v in enumerate(i)))
-        seen = k.var < i[axis] if exclusive else k.var <= i[axis]
-        return te.prod(select(seen, value, one), axis=k)
-
-    return te.compute(x.shape, element, name="T_cumprod")
-
-
-def _cumprod_reference(data: Array, axis: int | None, dtype: str | None, exclusive: bool) -> Array:
-    wide = data.astype(np.float64) if data.dtype.kind == "f" else data
-    if axis is None:
-        wide, axis = wide.reshape(-1), 0
-    if exclusive:
-        first = np.ones_like(np.take(wide, [0], axis))
-        wide = np.concatenate([first, np.delete(wide, -1, axis)], axis)
-    return np.cumprod(wide, axis).astype(dtype or data.dtype)
-
+    "cumsum", inputs=("data",), attributes=_RUNNING, infer_type=_running_type, compute=_running(te_cumsum),
+    reference=_running_reference(np.cumsum, 0), samples=_RUNNING_SAMPLES,
+)  # fmt: skip
 
 cumprod = define_op(
-    "cumprod", inputs=("data",), attributes={"axis": None, "dtype": None, "exclusive": False},
-    infer_type=_cumsum_type, compute=_cumprod, reference=_cumprod_reference,
-    samples=[sample((3, 5), axis=1), sample((4, 2), axis=0, exclusive=True), sample((2, 3))],
+    "cumprod", inputs=("data",), attributes=_RUNNING, infer_type=_running_type, compute=_running(te_cumprod),
+    reference=_running_reference(np.cumprod, 1), samples=_RUNNING_SAMPLES,
 )  # fmt: skip

@@ -89,7 +89,7 @@ def _scanned(scan: ScanForm, width: int) -> tuple[list[Buffer], Stmt]:
     shape = [1 if d == axis else n for d, n in enumerate(scan.lines.shape)]
     outer = math.prod(shape) // inner
 
-    def at(line: PrimExpr, step: Var) -> list[PrimExpr]:
+    def at(line: PrimExpr, step: PrimExpr) -> list[PrimExpr]:
         """The indices of a line's element, of a line as a number among all."""
         found: list[PrimExpr] = []
         for n in reversed(shape):
@@ -97,7 +97,9 @@ def _scanned(scan: ScanForm, width: int) -> tuple[list[Buffer], Stmt]:
             line = E.floordiv(line, IntImm(n, INDEX))
         return [step if d == axis else i for d, i in enumerate(reversed(found))]
 
-    def of_step(so_far: Buffer, start: PrimExpr, count: int, step: Var) -> Stmt:
+    def of_step(so_far: Buffer, start: PrimExpr, count: int, number: Var) -> Stmt:
+        step = E.sub(IntImm(scan.lines.length - 1, INDEX), number) if scan.reverse else number
+
         def combine(lane: PrimExpr) -> Stmt:
             values = {v: E.cast(v.dtype, i) for v, i in zip((*axes, k), (*at(start + lane, step), step), strict=True)}
             own = E.cast(wide, substitute(scan.value, values))

@@ -87,7 +87,8 @@ def _scanned(block: Block, form: RunningForm, buffers: list[Buffer]) -> Stmt:
             place = tuple(E.cast(n.dtype, i) for n, i in zip(out.shape, indices(lane, step), strict=True))
             return guarded(lane, BufferStore(out, E.cast(out.dtype, BufferLoad(so_far, (lane,))), place))
 
-        def of_step(step: Var) -> Stmt:
+        def of_step(number: Var) -> Stmt:
+            step = E.sub(E.sub(length, E.const(1, length.dtype)), number) if form.reverse else number
             steps = [_lanes(count, lambda lane: combine(lane, step)), _lanes(count, lambda lane: write(lane, step))]
             return seq(*(reversed(steps) if form.exclusive else steps))
 

@@ -97,14 +97,17 @@ class Scan:
         wide = WIDE if out.dtype in HALVES else out.dtype
         axes, k = [iv.var for iv in spatial(scan.block)], reduced(scan.block)[0].var
 
+        def place(position: PrimExpr) -> PrimExpr:
+            return E.sub(E.sub(scan.lines.extent, index(1)), position) if scan.reverse else position
+
         def element(line: PrimExpr, position: PrimExpr) -> PrimExpr:
-            at = scan.lines.at(line, position)
-            values = {v: E.cast(v.dtype, i) for v, i in zip((*axes, k), (*at, position), strict=True)}
+            at = scan.lines.at(line, place(position))
+            values = {v: E.cast(v.dtype, i) for v, i in zip((*axes, k), (*at, place(position)), strict=True)}
             made = core.value(substitute(scan.value, values))
             return made if wide == out.dtype else widened(made, set())
 
         def write(line: PrimExpr, position: PrimExpr, value: PrimExpr) -> Stmt:
-            return core.result(out, E.cast(out.dtype, value), scan.lines.at(line, position))
+            return core.result(out, E.cast(out.dtype, value), scan.lines.at(line, place(position)))
 
         whole = _Lines(scan, wide, element, write, config)
         if whole.parts == 1:
@@ -151,7 +154,7 @@ class _Lines:
         threads = min(self.threads, power_of_two_above(-(-self.parts // 4)))
         config = Config("scan", {"along": threads, "together": self.together, "items": 4, "parts": 1})
         return _Lines(
-            replace(self.scan, lines=lines, exclusive=True), self.dtype, lambda *at: load(totals, *at),
+            replace(self.scan, lines=lines, exclusive=True, reverse=False), self.dtype, lambda *at: load(totals, *at),
             lambda line, part, value: store(starts, value, line, part), config,
         )  # fmt: skip
 
@@ -219,7 +222,7 @@ class _Lines:
     def vector(self) -> int:
         """Elements of one access."""
         is_whole = const_int(self.lines.extent) is not None and self.length % self.items == 0
-        return self.items if self.is_contiguous and is_whole else 1
+        return self.items if self.is_contiguous and is_whole and not self.scan.reverse else 1
 
     def read(self, line: PrimExpr, first: PrimExpr) -> Stmt:
         """A thread's elements; what leaves a result alone, where there are none."""

@@ -10,22 +10,21 @@ from autosched import te
 from autosched.codegen import compile_func
 from autosched.codegen.native import native_object
 from autosched.relax import op
-from autosched.relax.op.sort import te_cumprod
 from autosched.runtime import Module
 from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config, space_for
 from autosched.tir import PrimFunc
-from autosched.topi.sort import cumsum
+from autosched.topi.sort import cumprod, cumsum
 from tests.relax.transform.graphs import graph
 from tests.spread import spread
 
 TARGET = Target("cpu")
 
 
-def sums(shape: tuple[int, ...], axis: int, exclusive: bool, dtype: str = "float32") -> PrimFunc:
+def sums(shape: tuple[int, ...], axis: int, exclusive: bool, dtype: str = "float32", reverse: bool = False) -> PrimFunc:
     x = te.placeholder(shape, dtype=dtype, name="x")
-    return create_prim_func([x, cumsum(x, axis, exclusive)])
+    return create_prim_func([x, cumsum(x, axis, exclusive, reverse)])
 
 
 def run(func: PrimFunc, config: object, x: np.ndarray) -> np.ndarray:
@@ -66,13 +65,15 @@ def test_types(dtype: str) -> None:
         ((19, 2, 3, 5), 0),
     ],
 )
+@pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_shapes_and_axes(shape: tuple[int, ...], axis: int, exclusive: bool) -> None:
-    func = sums(shape, axis, exclusive)
+def test_shapes_and_axes(shape: tuple[int, ...], axis: int, exclusive: bool, reverse: bool) -> None:
+    func = sums(shape, axis, exclusive, reverse=reverse)
     x = np.random.default_rng(1).integers(-3, 4, shape).astype("f")
+    wanted = np.flip(expected(np.flip(x, axis), axis, exclusive), axis) if reverse else expected(x, axis, exclusive)
     configs = [default_config(func, TARGET), *space_for(func, TARGET).sample(2, 3)]
     for config in configs:
-        np.testing.assert_array_equal(run(func, config, x), expected(x, axis, exclusive), err_msg=str(config))
+        np.testing.assert_array_equal(run(func, config, x), wanted, err_msg=str(config))
 
 
 def test_a_model_scans_its_first_axis_once() -> None:
@@ -87,7 +88,7 @@ def test_a_model_scans_its_first_axis_once() -> None:
 
 def test_products_nan_and_long_sums() -> None:
     x = te.placeholder((2, 70), name="x")
-    func = create_prim_func([x, te_cumprod(x, 1, False)])
+    func = create_prim_func([x, cumprod(x, 1, False)])
     values = np.random.default_rng(2).uniform(0.8, 1.25, (2, 70)).astype("f")
     values[1, 40] = np.nan
     np.testing.assert_allclose(run(func, default_config(func, TARGET), values), np.cumprod(values, 1), rtol=1e-5)

@@ -61,6 +61,19 @@ def test_sums_without_an_elements_own_value() -> None:
         np.testing.assert_allclose(made(x).numpy(), want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape, axis", [((3, "n"), 1), (("n", 200), 0), ((3, "n", 64), 1), (("n", "m"), 1)])
+def test_sums_from_the_end_on(shape: tuple[Extent, ...], axis: int) -> None:
+    """Not all less what is before an element: where that is large the digits are lost, and inf - inf is NaN."""
+    made = built(shape, "float32", lambda emit, x: OP.cumsum(x, axis, exclusive=True, reverse=True))
+    for x in arrays(shape, "float32"):
+        first = [slice(None)] * x.ndim
+        first[axis] = slice(0, 1)
+        x[tuple(first)] = np.inf
+        behind = np.flip(np.cumsum(np.flip(x, axis), axis, dtype="float64"), axis)
+        want = np.concatenate([np.delete(behind, 0, axis), np.zeros_like(x[tuple(first)])], axis)
+        np.testing.assert_allclose(made(x).numpy(), want, rtol=1e-6)
+
+
 def test_products_with_what_is_around_them() -> None:
     made = built(
         (3, "n", 4), "float32", lambda emit, x: OP.exp(emit(OP.cumprod(emit(OP.negative(emit(OP.sqrt(x)))), 1)))

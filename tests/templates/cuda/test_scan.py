@@ -8,7 +8,6 @@ import pytest
 
 from autosched import te, topi
 from autosched.codegen import compile_func
-from autosched.relax.op.sort import te_cumprod
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
@@ -16,7 +15,7 @@ from autosched.templates import apply_config, default_config, space_for, templat
 from autosched.testing.gpu import run_in_all_ways
 from autosched.tir import PrimFunc
 from autosched.tir.expr import select
-from autosched.topi.sort import cumsum
+from autosched.topi.sort import cumprod, cumsum
 from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
@@ -25,15 +24,17 @@ pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not inst
 TARGET = Target("cuda -arch=sm_90a")
 
 
-def sums(shape: tuple[int, ...], axis: int, exclusive: bool, dtype: str = "float32") -> PrimFunc:
+def sums(shape: tuple[int, ...], axis: int, exclusive: bool, dtype: str = "float32", reverse: bool = False) -> PrimFunc:
     x = te.placeholder(shape, dtype=dtype, name="x")
-    return create_prim_func([x, cumsum(x, axis, exclusive)], index_dtype_override="int64")  # as models have it
+    return create_prim_func([x, cumsum(x, axis, exclusive, reverse)], index_dtype_override="int64")  # as models have it
 
 
-def check(func: PrimFunc, config: Config, axis: int, exclusive: bool) -> None:
+def check(func: PrimFunc, config: Config, axis: int, exclusive: bool, reverse: bool = False) -> None:
     """Small whole numbers, whose sums are exact in every type and order."""
     x = np.random.default_rng(0).integers(-3, 4, func.buffers[0].const_shape()).astype(func.buffers[0].dtype)
-    expected = np.cumsum(x.astype("int64"), axis) - (x.astype("int64") if exclusive else 0)
+    along = np.flip(x, axis) if reverse else x
+    expected = np.cumsum(along.astype("int64"), axis) - (along.astype("int64") if exclusive else 0)
+    expected = np.flip(expected, axis) if reverse else expected
     out = np.full(x.shape, 99).astype(x.dtype)
     for way, (found,) in run_in_all_ways(apply_config(func, config, TARGET).func, TARGET, [x], [out]):
         np.testing.assert_array_equal(found, expected.astype(x.dtype), err_msg=f"{config} {way}")
@@ -52,6 +53,17 @@ def test_types(dtype: str) -> None:
 def test_shapes_and_axes(shape: tuple[int, ...], axis: int, exclusive: bool) -> None:
     func = sums(shape, axis, exclusive)
     check(func, default_config(func, TARGET), axis, exclusive)
+
+
+@spread(2, "shape, axis", [((3, 33), 1), ((2, 64), 1), ((40, 5), 0), ((3, 7, 5), 1)])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_from_the_end_on(shape: tuple[int, ...], axis: int, exclusive: bool) -> None:
+    func = sums(shape, axis, exclusive, reverse=True)
+    config = default_config(func, TARGET)
+    assert config.template == "scan"
+    check(func, config, axis, exclusive, True)
+    parts = {"along": 4, "together": 2, "items": 2, "parts": 4}
+    check(func, Config("scan", parts), axis, exclusive, True)
 
 
 @spread(3, "shape, axis", [((700,), 0), ((3, 203), 1), ((203, 3), 0)])
@@ -74,7 +86,7 @@ def test_drawn_configurations() -> None:
 
 def test_products_and_what_is_elementwise_around_them() -> None:
     x = te.placeholder((3, 45), name="x")
-    func = create_prim_func([x, topi.negative(te_cumprod(topi.add(x, x), 1, True))])
+    func = create_prim_func([x, topi.negative(cumprod(topi.add(x, x), 1, True))])
     config = default_config(func, TARGET)
     assert config.template == "scan"
     data = np.random.default_rng(0).uniform(0.3, 0.7, (3, 45)).astype("f")
@@ -112,6 +124,6 @@ def test_elements_are_read_and_written_in_vectors() -> None:
 def test_conditions_of_other_kinds_are_no_scans() -> None:
     x = te.placeholder((3, 7), name="x")
     k = te.reduce_axis((0, 7), "k")
-    for condition in (lambda b: k.var > b, lambda b: k.var + 1 <= b):
+    for condition in (lambda b: k.var + 2 > b, lambda b: k.var + 1 <= b):
         out = te.compute((3, 7), lambda a, b: te.sum(select(condition(b), x[a, k], 0.0), axis=k))  # noqa: B023
         assert all(t.name != "scan" for t, _ in templates_for(create_prim_func([x, out]), TARGET))

@@ -41,23 +41,17 @@ def _first(node: Node, k: Dim) -> tuple[Expr, ...]:
 
 @converter("CumSum")
 def cumsum(node: Node) -> Expr:
-    axis = int(node.number(1))
-    if not node.attr("reverse", 0):
-        return op.cumsum(node.input(0), axis=axis, exclusive=bool(node.attr("exclusive", 0)))
-    x = node.input(0)
-    total = node.emit(op.sum(x, axis=axis, keepdims=True))  # what is behind an element is all less what is before it
-    before = node.emit(op.cumsum(x, axis=axis, exclusive=not node.attr("exclusive", 0)))
-    return op.subtract(total, before)
+    return op.cumsum(node.input(0), **_running(node))
 
 
 @converter("CumProd")
 def cumprod(node: Node) -> Expr:
-    """Running products; backwards they are those of the flipped tensor, flipped."""
-    x, axis = node.input(0), int(node.number(1))
-    exclusive, reverse = bool(node.attr("exclusive", 0)), node.attr("reverse", 0)
-    value = node.emit(op.flip(x, axis=axis)) if reverse else x
-    result = op.cumprod(value, axis=axis, exclusive=exclusive)
-    return op.flip(node.emit(result), axis=axis) if reverse else result
+    return op.cumprod(node.input(0), **_running(node))
+
+
+def _running(node: Node) -> dict[str, int]:
+    flags = {name: bool(node.attr(name, 0)) for name in ("exclusive", "reverse")}
+    return {"axis": int(node.number(1)), **flags}
 
 
 @converter("RMSNormalization", "SimplifiedLayerNormalization")
