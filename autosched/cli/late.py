@@ -100,7 +100,7 @@ def run_late(
 ) -> dict[str, np.ndarray]:
     """Run on inputs from files, the others made up where their sizes are known; gives the outputs by name.
 
-    shapes  of inputs that no file gives, for a model that was built for all sizes
+    shapes  of inputs that no file gives, for a model of one graph
 
     Raises UsageError for inputs of unknown size that no file gives, and for outputs that are no arrays of numbers.
     """
@@ -116,7 +116,7 @@ def run_late(
         return _run_sized(late, archive, files)
     given = _read(late.input_names, archive, files)
     missing = [name for name in late.input_names if name not in given]
-    examples = {name: zeros for name in missing if (zeros := late.example(name)) is not None}
+    examples = {name: zeros for name in missing if (zeros := late.example(name, (shapes or {}).get(name))) is not None}
     if unclear := [name for name in missing if name not in examples]:
         raise UsageError(f"the sizes of input '{unclear[0]}' are not known", hint="give --shapes, or arrays with -i")
     if missing and fill is None and (archive or files):
@@ -156,7 +156,7 @@ def _run_sized(model: SizedModel, archive: Path | None, files: Sequence[str]) ->
     names = model.input_names
     given = _read(names, archive, files)
     if missing := [name for name in names if name not in given]:
-        raise UsageError(f"the sizes of input '{missing[0]}' are not known", hint="give --shapes, or arrays with -i")
+        raise UsageError(f"the sizes of input '{missing[0]}' are not known", hint="give arrays with -i")
     results = model(**given)
     outputs = results if isinstance(results, tuple) else (results,)
     specs = model.at(model.values_of(given)).outputs

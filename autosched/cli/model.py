@@ -121,7 +121,6 @@ def open_executable(
     check_model(path)
     if is_built(path):
         from autosched.runtime import Executable
-        from autosched.runtime.dynamic import DynamicExecutable
         from autosched.runtime.library import load
         from autosched.runtime.relax_vm import VMExecutable
 
@@ -131,12 +130,13 @@ def open_executable(
         if getattr(loaded, "variants", ()):
             names = ", ".join(loaded.variants)
             say(f"{path}: kernels for {loaded.variant}, of {names}", quiet=common.verbosity < 1)
-        if shapes and not isinstance(loaded, DynamicExecutable):
+        is_late = hasattr(loaded, "check_inputs") and not isinstance(loaded, Executable)
+        if shapes and not is_late:
             raise UsageError(
-                "--shapes is for models, and for artifacts that are built for all sizes",
-                hint=f"{path} is not; build it again",
+                "--shapes is for models, and for artifacts of open sizes",
+                hint=f"{path} is none; build it again",
             )
-        if hasattr(loaded, "check_inputs") and not isinstance(loaded, Executable):
+        if is_late:
             late: LateModel | LateProgram = loaded
             return late
         if hasattr(loaded, "values_of"):

@@ -199,7 +199,7 @@ class _LateGraph(StagedModel):
     def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Value]:
         return {name: as_numpy(x) for name, x in zip(self.input_names, args, strict=True)}
 
-    def example(self, name: str) -> np.ndarray | None:
+    def example(self, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray | None:
         return None
 
     def import_stage(self, there: Mapping[str, Value], known: tuple[str, ...], opened: OpenSizes | None) -> Stage:

@@ -237,6 +237,8 @@ def _around_prim_func(module: IRModule, name: str) -> IRModule:
 
 def split_ranges(shapes: Ranges | None) -> tuple[dict[str, tuple[int, ...]] | None, Ranges]:
     """(the shapes that are fixed, None where none are given; those with ranges). Raises ShapeError for what is none."""
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise UsageError(f"shapes are {shapes!r:.60}", hint='give them by the inputs\' names: {"x": (1, 64)}')
     for name, shape in (shapes or {}).items():
         if bad := next((d for d in shape if isinstance(d, range) and (len(d) == 0 or d.step != 1 or d[0] < 0)), None):
             raise ShapeError(f"input '{name}': {bad} is no range of sizes")
@@ -269,7 +271,7 @@ def with_bounds(module: IRModule, ranged: Ranges) -> tuple[IRModule, dict[str, t
             if not isinstance(size, range):
                 known = values.setdefault(d, int(size)) if isinstance(d, TirVar) else const_int(d)
                 if known != size:
-                    raise ShapeError(f"input '{name}' is {info}, and has {size} where that is {d}")
+                    raise ShapeError(f"input '{name}' is {info}, and not {size} where that is {known or d}")
             elif not isinstance(d, TirVar):
                 raise ShapeError(
                     f"input '{name}' is {info}: its dimension {d} is no size that a range can be given for"

@@ -75,7 +75,7 @@ def test_a_static_artifact_is_not_measured_at_other_shapes(
     both = ("bench", str(built), str(files["rows.asx"]), *QUICK, "--shapes")
     assert main([*both, "x:2x8"]) == 0
     assert "built for x:2x8" in error_of(capsys, *both, "x:3x8")
-    assert "built for all sizes" in error_of(capsys, "run", str(built), "--shapes", "x:2x8")
+    assert "of open sizes" in error_of(capsys, "run", str(built), "--shapes", "x:2x8")
 
 
 def test_a_profile_of_an_artifact_for_all_sizes(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,3 +108,36 @@ def test_windows_that_fit_no_small_image_bound_the_sizes(files: dict[str, Path],
     x = np.ones((2, 3, 9, 8), np.float32)
     weights = onnx.numpy_helper.to_array(onnx.load(files["windows.onnx"]).graph.initializer[0])
     np.testing.assert_allclose(model(x).numpy()[1, :, 2, 1], weights.sum(axis=(1, 2, 3)), rtol=1e-4)
+
+
+def test_dimensions_without_a_name_are_open_each_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [node("Relu", "x", "h"), node("Transpose", "h", "y", perm=[1, 0])]
+    (tmp_path / "one.onnx").write_bytes(make(nodes, {"x": (None, None)}, ["y"]).SerializeToString())
+    assert main(["build", str(tmp_path / "one.onnx")]) == 0
+    assert "once for every size of 'x_0' and 'x_1'" in capsys.readouterr().err
+    model = load(tmp_path / "one.asx")
+    for shape in ((1, 1), (3, 5), (16, 1), (7, 33)):
+        x = np.random.default_rng(0).standard_normal(shape, np.float32)
+        np.testing.assert_array_equal(model(x).numpy(), np.maximum(x, 0).T)
+
+
+def test_sizes_without_a_name_that_a_model_needs_to_be_equal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = make([node("Add", "x z", "y")], {"x": (None, 3), "z": (None, 3)}, ["y"])
+    (tmp_path / "two.onnx").write_bytes(model.SerializeToString())
+    assert main(["build", str(tmp_path / "two.onnx")]) == 0
+    found = load(tmp_path / "two.asx")
+    for a, b in ((4, 4), (1, 5), (5, 1)):
+        x, z = np.full((a, 3), 2, np.float32), np.full((b, 3), 3, np.float32)
+        np.testing.assert_array_equal(np.asarray(found(x, z)), x + z)
+    assert main(["run", str(tmp_path / "two.asx"), "--shapes", "x:2x3,z:2x3"]) == 0
+    assert "2x3" in capsys.readouterr().out
+    assert "sizes of input 'z'" in error_of(capsys, "run", str(tmp_path / "two.asx"), "--shapes", "x:2x3")
+
+
+def test_a_range_says_at_which_end_it_does_not_fit(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    said = error_of(capsys, "tune", str(files["windows.onnx"]), "--shapes", "x:1x3x1..64x9")
+    assert "at x:1x3x1x9" in said
+    said = error_of(capsys, "build", str(files["rows.onnx"]), "--shapes", "x:1..8x9")
+    assert "not 9 where that is 8" in said

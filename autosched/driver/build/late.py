@@ -65,9 +65,9 @@ class LateModel(StagedModel):
                 _check_sizes(declared, value.shape, self.bounds[declared.name])
         return result
 
-    def example(self, name: str) -> np.ndarray | None:
+    def example(self, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray | None:
         value = self.inputs[self.input_names.index(name)]
-        return value.example() if value.is_static else None
+        return value.example(shape) if value.is_static or (shape is not None and value.is_array) else None
 
     def import_stage(self, there: Mapping[str, Value], known: tuple[str, ...], opened: OpenSizes | None) -> Stage:
         return import_stage(self.model.graph, self._opset, self._functions, there, known, opened)

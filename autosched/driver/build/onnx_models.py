@@ -40,7 +40,7 @@ def build_onnx(
     from autosched.frontend.onnx.importer import from_onnx
     from autosched.frontend.onnx.large_tensors import ModelParts
     from autosched.frontend.onnx.model_file import read_parts
-    from autosched.frontend.onnx.model_inputs import with_sizes
+    from autosched.frontend.onnx.model_inputs import with_names, with_sizes
     from autosched.frontend.onnx.node import RunTimeError
 
     fixed, ranged = split_ranges(shapes)
@@ -49,7 +49,8 @@ def build_onnx(
     model = ModelParts(with_sizes(parts.message, fixed or {}), parts.contents)
     try:
         tensors = all(o.type.WhichOneof("value") in (None, "tensor_type") for o in model.message.graph.output)
-        made = _for_all_sizes(model, build, ranged) if tensors else "an output is no tensor"
+        named = ModelParts(with_names(model.message), parts.contents)
+        made = _for_all_sizes(named, build, ranged) if tensors else "an output is no tensor"
         if isinstance(made, DynamicExecutable) or (isinstance(made, SizedModel) and not target.is_cpu):
             return made
         if tensors or not target.is_cpu:

@@ -65,8 +65,8 @@ class StagedModel(ABC):
         """Inputs by name, as arrays of the model's types and sizes; see `__call__`."""
 
     @abstractmethod
-    def example(self, name: str) -> np.ndarray | None:
-        """Zeros of an input's type, where its sizes are known."""
+    def example(self, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray | None:
+        """Zeros of an input's type and of a shape; None where none is given and the model has open sizes."""
 
     @abstractmethod
     def import_stage(self, there: Mapping[str, Value], known: tuple[str, ...], opened: OpenSizes | None) -> Stage:

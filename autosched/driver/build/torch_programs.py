@@ -233,7 +233,9 @@ class LateProgram(_HeldProgram, StagedModel):
         self.open_dims = tuple(dict.fromkeys(d for x in self._dims.values() for d in x if isinstance(d, str)))
         self.output_names = tuple(f"output{n}" for n in range(self._stages.n_outputs))
 
-    def example(self, name: str) -> np.ndarray | None:
+    def example(self, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray | None:
+        if shape is not None:
+            return np.zeros(shape, self._dtypes[name])
         dims = [d for d in self._dims[name] if isinstance(d, int)]
         return np.zeros(dims, self._dtypes[name]) if len(dims) == len(self._dims[name]) else None
 

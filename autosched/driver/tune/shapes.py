@@ -24,11 +24,12 @@ from autosched.driver.tune.session import COMPLETE, SPENT
 from autosched.driver.tune.several import share
 from autosched.driver.tune.tuning import Tuning
 from autosched.driver.tune.turns import OpenMeasurer
-from autosched.errors import UsageError
+from autosched.errors import AutoschedError, UsageError
 from autosched.ir import IRModule
 from autosched.records import database_to_write, open_store
 from autosched.records.near import RANGE, sizes_of, what_must_agree
 from autosched.records.places import Place
+from autosched.runtime.size_expr import format_shapes
 from autosched.space import Config, use_spaces
 from autosched.target.target import TargetLike
 from autosched.task import Task
@@ -107,12 +108,16 @@ def tune_range(
 def check_ends(load: Load, points: Sequence[Shapes]) -> None:
     """Load a model at both ends of a range: a size that is fixed shows at one of them, before hours are spent."""
     for end in (points[0], points[-1]):
-        load(end)
+        try:
+            load(end)
+        except AutoschedError as error:
+            where = f"{error.where}, " * bool(error.where) + f"at {format_shapes(end)}"
+            raise type(error)(error.message, where=where, hint=error.hint) from None
 
 
 def _add(whole: TuneReport, part: TuneReport, point: Shapes) -> None:
     """Take the report of one shape into that of all."""
-    at = ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in point.items())
+    at = format_shapes(point)
     whole.tasks += [dataclasses.replace(task, name=f"{task.name} at {at}") for task in part.tasks]
     whole.n_trials, whole.n_failed = whole.n_trials + part.n_trials, whole.n_failed + part.n_failed
     whole.elapsed_s, whole.n_skipped = whole.elapsed_s + part.elapsed_s, whole.n_skipped + part.n_skipped

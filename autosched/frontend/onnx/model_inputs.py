@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.runtime.memory import dtype_name
+from autosched.runtime.names import identifier
 
 if TYPE_CHECKING:
     import onnx
@@ -31,14 +33,19 @@ class ModelInput:
     is_optional: bool = False
 
     @property
+    def is_array(self) -> bool:
+        """Whether it is one array of a dtype that is known."""
+        return bool(self.dtype) and self.dtype != "object" and not self.is_sequence and not self.is_optional
+
+    @property
     def is_static(self) -> bool:
         """Whether shape and dtype are known."""
-        plain = bool(self.dtype) and self.dtype != "object" and not self.is_sequence and not self.is_optional
-        return plain and self.dims is not None and all(isinstance(d, int) for d in self.dims)
+        return self.is_array and self.dims is not None and all(isinstance(d, int) for d in self.dims)
 
-    def example(self) -> np.ndarray:
-        """Zeros of the input's type, where that is known."""
-        return np.zeros([d for d in self.dims or () if isinstance(d, int)], _numpy_dtype(self.dtype))
+    def example(self, shape: tuple[int, ...] | None = None) -> np.ndarray:
+        """Zeros of the input's type, where that is known, of its own shape or a given one."""
+        own = tuple(d for d in self.dims or () if isinstance(d, int))
+        return np.zeros(own if shape is None else shape, _numpy_dtype(self.dtype))
 
     def check(self, value: Any, sizes: dict[str, tuple[int, str]]) -> Any:
         """The value, where it fits; `sizes` has what earlier inputs gave the named dimensions, and gets this one's.
@@ -139,3 +146,22 @@ def with_sizes(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) ->
                 raise ImportModelError(f"input '{value.name}' has {dim.dim_value} where {size} is given")
             dim.dim_value = size
     return result
+
+
+def with_names(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with a name of its own for each open dimension of an input that has none; itself where all have one."""
+    taken = {dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim}
+    found: onnx.ModelProto | None = None
+    constants = {tensor.name for tensor in model.graph.initializer}
+    for index, value in enumerate(model.graph.input):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if value.name in constants or _dim(dim) is not None:
+                continue
+            if found is None:
+                found = type(model)()
+                found.CopyFrom(model)
+            plain = f"{identifier(value.name)}_{axis}"
+            name = next(n for n in chain((plain,), (f"{plain}_{i}" for i in count(1))) if n not in taken)
+            taken.add(name)
+            found.graph.input[index].type.tensor_type.shape.dim[axis].dim_param = name
+    return model if found is None else found
