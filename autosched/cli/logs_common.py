@@ -16,7 +16,6 @@ from autosched.cli.values import Parsed, parse_duration
 from autosched.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
-    from autosched.records import RecordFilter
     from autosched.records.places import Place
     from autosched.records.sql import SqlStore
     from autosched.records.where import Condition
@@ -157,13 +156,6 @@ def with_query(function: Callable[..., object]) -> Callable[..., object]:
     run.__doc__ = function.__doc__
     run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     return click.argument("query", required=False)(run)
-
-
-def is_filtered(chosen: RecordFilter) -> bool:
-    """Tell whether any of the options was used."""
-    from autosched.records import RecordFilter
-
-    return chosen != RecordFilter()
 
 
 def when(seconds: float) -> str:

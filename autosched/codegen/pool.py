@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
 
@@ -177,22 +177,6 @@ class SharedWork(Generic[K, T, R]):
                     continue
                 self._results[done[0]] = answer
                 self._finished()
-
-
-def map_in_processes(
-    work: Mapping[K, T],
-    here: Callable[[T], R],
-    message: Callable[[T], object],
-    helpers: int,
-    finished: Callable[[], object] = int,
-) -> dict[K, R | Exception]:
-    """The result, or the exception, for each item of `work`, which this process and `helpers` others do."""
-    shared: SharedWork[K, T, R] = SharedWork(here, message, finished)
-    for key, item in work.items():
-        shared.add(key, item)
-    for _ in range(helpers):
-        shared.start_helper()
-    return shared.finish()
 
 
 def _attempt(here: Callable[[T], R], item: T) -> R | Exception:

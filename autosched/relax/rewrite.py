@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from operator import is_
 from typing import Any
 
-from autosched.ir.module import GlobalVar, IRModule
+from autosched.ir.module import IRModule
 from autosched.ir.node import PerType, Span
 from autosched.relax.expr import (
     Binding,
@@ -261,45 +261,11 @@ def map_functions(module: IRModule, f: Callable[[Function], Function], skip: Ite
     return module.with_functions(functions)
 
 
-Rule = Callable[[Call, Callable[..., Expr]], Expr]
-
-
-class _CallRewriter(Rewriter):
-    def __init__(self, rules: Mapping[str, Rule]):
-        super().__init__()
-        self.rules = rules
-
-    def call(self, call: Call, var: Var) -> Expr:
-        rule = self.rules.get(call.op_name.removeprefix("relax."))
-        return rule(call, self.emit) if rule else call
-
-
-def rewrite_calls(module: IRModule, rules: dict[str, Rule]) -> IRModule:
-    """Replace calls by operator name: rule(call, emit) gives the new value; `emit(value, name)` binds what it needs."""
-    return map_functions(module, lambda function: _CallRewriter(rules).rewrite(function))
-
-
-def replace_global_vars(function: Function, names: dict[GlobalVar, GlobalVar]) -> Function:
-    """The function with names of called functions replaced."""
-
-    class Renamer(Rewriter):
-        def call(self, call: Call, var: Var) -> Expr:
-            args = tuple(names.get(a, a) if isinstance(a, GlobalVar) else a for a in call.args)
-            op = names.get(call.op, call.op) if isinstance(call.op, GlobalVar) else call.op
-            if op is call.op and all(a is b for a, b in zip(args, call.args, strict=True)):
-                return call
-            return dataclasses.replace(call, op=op, args=args)
-
-    return Renamer().rewrite(function)
-
-
 __all__ = [
     "BindingBlock",
     "Rewriter",
     "bindings_of",
     "map_functions",
-    "replace_global_vars",
-    "rewrite_calls",
     "used_vars",
     "users",
 ]

@@ -52,7 +52,6 @@ _BLOCK_BYTES = 1 << 20
 _DRAIN_S = 1.0
 _MOST_SKIPPED_BYTES = 1 << 26  # that came with a request which has failed
 _MOST_TEXT_BYTES = 1 << 28  # of a graph or another text
-_MOST_NUMBERS = 1 << 30
 # What clients may call of a virtual machine, beside the functions that it runs.
 _MACHINE_CALLS = frozenset(("invoke", "set_input", "invoke_stateful", "get_outputs", "save_function", "profile"))
 

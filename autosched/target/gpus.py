@@ -57,11 +57,6 @@ class GpuFacts:
         return self.arch.rstrip("af")
 
     @property
-    def has_wgmma(self) -> bool:
-        """Whether warp groups multiply from shared memory (sm_90a)."""
-        return self.arch == "sm_90a"
-
-    @property
     def attributes(self) -> dict[str, int]:
         """The facts by the names and in the units of the driver's attributes, as `cuda_host` asks for them."""
         x, y, z = MOST_THREADS_ALONG

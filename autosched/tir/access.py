@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from autosched.ir.node import Node, children, preorder
 from autosched.tir.axis import Range
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
-from autosched.tir.expr import Call, IntImm, PrimExpr, Var, add, as_int, const_int
+from autosched.tir.expr import Call, IntImm, PrimExpr, Var, add, const_int
 from autosched.tir.functor import free_vars, statements
 from autosched.tir.ptx import FUNCTIONS
 from autosched.tir.simplify import Analyzer, form_key
@@ -113,8 +113,3 @@ def _nodes_outside_blocks(node: Node, nested: list[Block]) -> Iterable[Node]:
             entered.add(id(top))
         yield top
         stack.extend(reversed(children(top)))
-
-
-def const_extent(r: Range) -> int:
-    """The extent of a range as an integer."""
-    return as_int(r.extent)

@@ -268,12 +268,6 @@ class TaskScheduler:
         known = [task for task in self.tasks if task.best_s and task.work]
         return sum(task.weighted_s for task in known) / sum(task.work for task in known) if known else None
 
-    @property
-    def model_s(self) -> tuple[float, float]:
-        """The sum of weighted task times with all defaults, and with the best so far."""
-        before = sum(t.weight * (t.default_s if t.default_s is not None else t.best_s or 0.0) for t in self.tasks)
-        return before, sum(task.weighted_s for task in self.tasks)
-
     def _stop(self, reason: StopReason) -> Stop:
         n = self.options.horizon * sum(not task.is_exhausted for task in self.tasks)
         return Stop(reason, self.expected_gain(), n, n * self._mean_trial_s(), self.options.until)

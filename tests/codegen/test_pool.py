@@ -1,5 +1,6 @@
 """Items that helpers fail at: each ends with a result or its own error."""
 
+import subprocess
 import sys
 import threading
 import types
@@ -8,7 +9,7 @@ import pytest
 
 from autosched.codegen import compile_funcs, pool
 from autosched.codegen.compile import Request
-from autosched.codegen.pool import NotDone
+from autosched.codegen.pool import NotDone, SharedWork
 from autosched.errors import CodegenError
 from tests.codegen.test_compile import check, empty_cache, scale  # noqa: F401  (a fixture)
 
@@ -29,6 +30,16 @@ class _Helper:
         pass
 
 
+def in_processes(work, here, message, helpers, finished=int):
+    """The result, or the exception, for each item of `work`, which this process and `helpers` others do."""
+    shared = SharedWork(here, message, finished)
+    for key, item in work.items():
+        shared.add(key, item)
+    for _ in range(helpers):
+        shared.start_helper()
+    return shared.finish()
+
+
 def _raise(error):
     raise error
 
@@ -39,32 +50,40 @@ def _raise(error):
 def test_what_a_helper_fails_at_is_done_here(monkeypatch, error):
     monkeypatch.setattr(pool, "take_spare", lambda: _Helper(lambda message: _raise(error)))
     work = {n: n for n in range(6)}
-    assert pool.map_in_processes(work, lambda n: -n, lambda n: n, helpers=2) == {n: -n for n in work}
+    assert in_processes(work, lambda n: -n, lambda n: n, helpers=2) == {n: -n for n in work}
 
 
 def test_what_cannot_be_sent_is_done_here(monkeypatch):
     monkeypatch.setattr(pool, "take_spare", lambda: _Helper(lambda message: message))
-    results = pool.map_in_processes({1: 1, 2: 2}, lambda n: -n, lambda n: _raise(TypeError("cannot pickle")), helpers=1)
+    results = in_processes({1: 1, 2: 2}, lambda n: -n, lambda n: _raise(TypeError("cannot pickle")), helpers=1)
     assert results == {1: -1, 2: -2}
 
 
 def test_what_a_helper_says_it_has_not_done_is_done_here(monkeypatch):
     monkeypatch.setattr(pool, "take_spare", lambda: _Helper(lambda message: NotDone()))
     finished = []
-    results = pool.map_in_processes({1: 1, 2: 2}, lambda n: -n, lambda n: n, 1, lambda: finished.append(1))
+    results = in_processes({1: 1, 2: 2}, lambda n: -n, lambda n: n, 1, lambda: finished.append(1))
     assert (results, len(finished)) == ({1: -1, 2: -2}, 2)
 
 
 def test_where_no_helper_starts_all_is_done_here(monkeypatch):
     monkeypatch.setattr(pool, "take_spare", lambda: None)
     monkeypatch.setattr(pool, "Helper", lambda: _raise(ValueError("embedded null byte")))
-    assert pool.map_in_processes({1: 1}, lambda n: -n, lambda n: n, 3) == {1: -1}
+    assert in_processes({1: 1}, lambda n: -n, lambda n: n, 3) == {1: -1}
+
+
+def test_helpers_that_end_early_cost_nothing_but_time(monkeypatch):
+    ends = [sys.executable, "-c", "pass"]
+    start = lambda module: subprocess.Popen(ends, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: E731
+    monkeypatch.setattr(pool, "_start", start)
+    found = in_processes({i: i for i in range(20)}, lambda x: x * x, lambda x: x, 2)
+    assert found == {i: i * i for i in range(20)}
 
 
 def test_an_error_is_its_items_own(monkeypatch):
     monkeypatch.setattr(pool, "take_spare", lambda: None)
     error = CodegenError("not this one")
-    results = pool.map_in_processes({1: 1, 2: 2}, lambda n: _raise(error) if n == 1 else n, lambda n: n, 0)
+    results = in_processes({1: 1, 2: 2}, lambda n: _raise(error) if n == 1 else n, lambda n: n, 0)
     assert results == {1: error, 2: 2}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from autosched import relax
 from autosched.ir import IRModule
 from autosched.relax import BlockBuilder, Call, Expr, TensorStructInfo, Var, op
-from autosched.relax.rewrite import Rewriter, rewrite_calls, users
+from autosched.relax.rewrite import Rewriter, map_functions, users
 
 
 def module() -> IRModule:
@@ -20,6 +22,17 @@ def module() -> IRModule:
             c = bb.emit_output(op.add(b, a))
         bb.emit_func_output(c)
     return bb.get()
+
+
+def rewrite_calls(m: IRModule, rules: dict[str, Callable[[Call, Callable[..., Expr]], Expr]]) -> IRModule:
+    """Calls replaced by operator name, by what `rule(call, emit)` gives."""
+
+    class Calls(Rewriter):
+        def call(self, call: Call, var: Var) -> Expr:
+            rule = rules.get(call.op_name.removeprefix("relax."))
+            return rule(call, self.emit) if rule else call
+
+    return map_functions(m, lambda function: Calls().rewrite(function))
 
 
 def names(m: IRModule) -> list[tuple[str, str]]:

@@ -17,7 +17,6 @@ from autosched.codegen.cpu.tile import Tile, tile_module
 from autosched.codegen.cpu.types import Isa
 from autosched.runtime.cache import kernel_cache
 
-LEAST_STORES = 24  # in a tile's code; compiling smaller ones with their kernel costs less than joining two objects
 MOST_KEPT = 256  # in this process
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from autosched.codegen.lower.loops import NOTHING, WARP_STAGES, const_range, enter, is_nothing
-from autosched.ir.node import FrozenDict, preorder
+from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import is_int
@@ -184,8 +184,3 @@ def upper_limit(condition: PrimExpr, var: Var, a: Analyzer) -> int | None:
     if atom is not var or coefficient <= 0:
         return None
     return -form.const // coefficient + 1
-
-
-def with_annotations(loop: For, **changes: object) -> For:
-    """The loop with some annotations replaced."""
-    return dataclasses.replace(loop, annotations=FrozenDict({**loop.annotations, **changes}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from autosched.script.printer.context import Context
@@ -175,8 +175,3 @@ _WRITERS: dict[type, Callable[[StmtWriter, Any, bool], None]] = {
     S.Allocate: StmtWriter._allocate, S.AssertStmt: StmtWriter._assert, S.BlockRealize: StmtWriter._realize,
     S.Block: StmtWriter._block,
 }  # fmt: skip
-
-
-def statement_kinds() -> Iterable[type]:
-    """The statements that can be written."""
-    return _WRITERS.keys()

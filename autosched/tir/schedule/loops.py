@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import prod
 
 from autosched.errors import InvalidValueError, ScheduleError
-from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE, Range
 from autosched.tir.dtypes import item_bytes
@@ -299,8 +298,3 @@ def bind(tree: Tree, var: Var, thread: str) -> Tree:
     if thread not in THREADS:
         raise InvalidValueError(f"bind: unknown thread axis '{thread}'", hint=f"one of {', '.join(THREADS)}")
     return set_kind(tree, var, LoopKind.THREAD_BINDING, thread)
-
-
-def annotate_loop(tree: Tree, var: Var, annotations: Mapping[str, object]) -> Tree:
-    loop = tree.loops[var]
-    return tree.replace(loop, replace(loop, annotations=FrozenDict(annotations)))
