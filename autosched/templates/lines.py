@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.tir import expr as E
-from autosched.tir.expr import IntImm, PrimExpr
+from autosched.tir.expr import IntImm, PrimExpr, const_int
 
 INDEX = "int32"
+STAND_IN = 1031  # a prime, as which a size that comes with the call is scheduled
 
 
 @dataclass(frozen=True)
 class Lines:
     """The lines of a tensor along one axis, counted in the order of the other axes, the last one fastest.
 
-    shape  of the tensor; a usual number in place of a size that comes with the call
+    shape  of the tensor; STAND_IN in place of a size that comes with the call
     axis   along which a line runs
     sizes  the shape with such sizes; () where there are none
     """
@@ -23,6 +25,11 @@ class Lines:
     shape: tuple[int, ...]
     axis: int
     sizes: tuple[PrimExpr, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether sizes may come with the call."""
+        return bool(self.sizes)
 
     @property
     def length(self) -> int:
@@ -42,10 +49,12 @@ class Lines:
     @property
     def number(self) -> PrimExpr:
         """How many lines there are, which may come with the call."""
-        found: PrimExpr = IntImm(1, INDEX)
+        if not self.is_open:
+            return IntImm(self.count, INDEX)
+        found: PrimExpr = IntImm(1, self.extent.dtype)
         for d, size in enumerate(self.sizes):
             found = found if d == self.axis else E.mul(found, size)
-        return found if self.sizes else IntImm(self.count, INDEX)
+        return found
 
     @property
     def is_contiguous(self) -> bool:
@@ -56,37 +65,16 @@ class Lines:
         """The indices of an element."""
         indices, rest = [position] * len(self.shape), line
         sizes = self.sizes or tuple(IntImm(n, INDEX) for n in self.shape)
-        for d in reversed([d for d in range(len(self.shape)) if d != self.axis]):
-            indices[d] = E.floormod(rest, sizes[d]) if self.shape[d] > 1 else IntImm(0, INDEX)
+        others = [d for d in range(len(self.shape)) if d != self.axis]
+        for d in reversed(others):
+            inside = rest if d == others[0] else E.floormod(rest, sizes[d])
+            indices[d] = inside if self.shape[d] > 1 else IntImm(0, INDEX)
             rest = E.floordiv(rest, sizes[d])
         return tuple(indices)
 
 
-@dataclass(frozen=True)
-class OpenLines:
-    """The same of a tensor of which some extents are known when a kernel is called."""
-
-    shape: tuple[PrimExpr, ...]
-    axis: int
-
-    @property
-    def length(self) -> PrimExpr:
-        """Elements of a line."""
-        return self.shape[self.axis]
-
-    @property
-    def count(self) -> PrimExpr:
-        """How many lines there are."""
-        total: PrimExpr = IntImm(1, "int64")
-        for d, size in enumerate(self.shape):
-            total = E.mul(total, E.cast("int64", size)) if d != self.axis else total
-        return total
-
-    def at(self, line: PrimExpr, position: PrimExpr) -> tuple[PrimExpr, ...]:
-        """The indices of an element."""
-        indices, rest = [position] * len(self.shape), line
-        others = [d for d in range(len(self.shape)) if d != self.axis]
-        for d in reversed(others):
-            indices[d] = E.floormod(rest, self.shape[d]) if d != others[0] else rest
-            rest = E.floordiv(rest, self.shape[d])
-        return tuple(indices)
+def lines_of(sizes: Sequence[PrimExpr], axis: int, dtype: str = INDEX) -> Lines:
+    """The lines of a tensor whose sizes come with the call, all or some; `dtype` is that of positions."""
+    sizes = tuple(E.cast(dtype, n) for n in sizes)
+    known = (const_int(n) for n in sizes)
+    return Lines(tuple(STAND_IN if n is None else n for n in known), axis, sizes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autosched.ir.structural import structural_equal
 from autosched.templates.classify import is_reduction, reduced, spatial
-from autosched.templates.lines import INDEX, Lines
+from autosched.templates.lines import Lines, lines_of
 from autosched.tir import Block, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
@@ -75,21 +75,19 @@ def running_form(found: Block) -> RunningForm | None:
     return RunningForm(axis, term.true_value, kind, exclusive, reverse)
 
 
-def scan_of(found: Block, stand_in: int | None = None) -> ScanForm | None:
-    """A reduction over the elements up to each one; None for any other block, and for sizes that are not known.
+def scan_of(found: Block, is_open: bool = False) -> ScanForm | None:
+    """A reduction over the elements up to each one; None for any other block.
 
-    stand_in  a usual number for sizes that come with the call
+    is_open  whether sizes may come with the call; if not, None for those
     """
     form = running_form(found)
-    is_open = any(const_int(iv.dom.extent) is None for iv in found.iter_vars)
-    if form is None or (is_open and stand_in is None):
+    if form is None:
         return None
-    sizes = tuple(E.cast(INDEX, iv.dom.extent) for iv in spatial(found))
-    known = tuple(const_int(n) for n in sizes)
-    shape = tuple(stand_in or 0 if n is None else n for n in known)
-    if 0 in shape or shape[form.axis] > LONGEST:
+    lines = lines_of([iv.dom.extent for iv in spatial(found)], form.axis)
+    if all(const_int(n) is not None for n in lines.sizes):
+        lines = Lines(lines.shape, lines.axis)
+    if (lines.is_open and not is_open) or 0 in lines.shape or lines.length > LONGEST:
         return None
-    lines = Lines(shape, form.axis, sizes if is_open else ())
     return ScanForm(found, lines, form.value, form.combine, form.exclusive, form.reverse)
 
 

@@ -12,7 +12,7 @@ from autosched.ir.node import FrozenDict, preorder
 from autosched.ir.structural import structural_equal
 from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, reduced, spatial
 from autosched.templates.core_nests import uncast
-from autosched.templates.lines import Lines, OpenLines
+from autosched.templates.lines import Lines, lines_of
 from autosched.tir import Block, PrimFunc, Var
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr, const_int
@@ -24,10 +24,11 @@ from autosched.topi.sort import argsort
 
 @dataclass(frozen=True)
 class SortForm:
-    """The first `count` positions of the elements of each line in order.
+    """The first positions of the elements of each line in order.
 
     ranks, order  the two blocks that compute them
     keys          what is sorted
+    count         how many are wanted; None: all of a line whose length comes with the call
     """
 
     ranks: Block
@@ -35,24 +36,20 @@ class SortForm:
     keys: Buffer
     lines: Lines
     descending: bool
-    count: int
+    count: int | None
+
+    @property
+    def n_wanted(self) -> int:
+        """How many are wanted of a line as long as `Lines.length`."""
+        return self.lines.length if self.count is None else self.count
 
 
-@dataclass(frozen=True)
-class OpenSortForm:
-    """The same of a tensor of which some extents are known when a kernel is called."""
+def find_open_sort(func: PrimFunc, indices: str) -> SortForm | None:
+    """The one sort of a function over symbols; None where there is none, or several.
 
-    ranks: Block
-    order: Block
-    keys: Buffer
-    lines: OpenLines
-    descending: bool
-    count: PrimExpr
-
-
-def find_open_sort(func: PrimFunc) -> OpenSortForm | None:
-    """The one sort of a function over symbols; None where there is none, or several."""
-    found: list[OpenSortForm] = []
+    indices  the dtype of positions in its lines
+    """
+    found: list[SortForm] = []
     for ranks, order, key, made, nests in _candidates(func):
         shape, sizes = (tuple(iv.dom.extent for iv in spatial(block)) for block in (ranks, order))
         if not structural_equal(tuple(key.shape), shape):
@@ -67,7 +64,7 @@ def find_open_sort(func: PrimFunc) -> OpenSortForm | None:
                 wanted = argsort(x, axis, descending, made.dtype, count)
                 form = te.create_prim_func([x, wanted], index_dtype_override=override)
                 if _is_form(form, key, made, order.writes[0].buffer, nests):
-                    found.append(OpenSortForm(ranks, order, key, OpenLines(shape, axis), descending, size))
+                    found.append(SortForm(ranks, order, key, lines_of(shape, axis, indices), descending, count))
                     break
     return found[0] if len(found) == 1 else None
 
@@ -136,7 +133,7 @@ def _nest(func: PrimFunc, block: Block) -> Stmt | None:
     return next((n for n in parts if any(x is block for x in preorder(n))), None)
 
 
-def sorted_values(form: SortForm | OpenSortForm, blocks: Sequence[Block]) -> Block | None:
+def sorted_values(form: SortForm, blocks: Sequence[Block]) -> Block | None:
     """The block that takes the elements at the positions, if nothing else is done to them."""
     for block in blocks:
         if not is_injective(block) or not structural_equal(_extents(block), _extents(form.order)):
@@ -151,7 +148,7 @@ def _extents(block: Block) -> tuple[PrimExpr, ...]:
     return tuple(iv.dom.extent for iv in spatial(block))
 
 
-def is_sorted_key(form: SortForm | OpenSortForm, value: PrimExpr, axes: Sequence[Var]) -> bool:
+def is_sorted_key(form: SortForm, value: PrimExpr, axes: Sequence[Var]) -> bool:
     """Whether a value is the key whose position stands at an element of the order."""
     if not isinstance(value, BufferLoad) or value.buffer is not form.keys or len(axes) != len(value.indices):
         return False

@@ -32,7 +32,7 @@ from autosched.templates.cpu.core_nests import Core, OpenCore
 from autosched.templates.cpu.sized import sized
 from autosched.templates.cpu.sort_few import MOST_KEPT, keep_few, side_by_side
 from autosched.templates.nests import index, loop, nested
-from autosched.templates.sort_form import OpenSortForm, SortForm, find_open_sort, find_sort, sorted_values
+from autosched.templates.sort_form import SortForm, find_open_sort, find_sort, sorted_values
 from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -67,7 +67,7 @@ class Sort:
         if not others_are_elementwise(func, [form.ranks, form.order]):
             return None
         lines = form.lines
-        sizes = {"lines": lines.count, "length": lines.length, "count": form.count, "inner": side_by_side(lines)}
+        sizes = {"lines": lines.count, "length": lines.length, "count": form.n_wanted, "inner": side_by_side(lines)}
         return Anchor(form.order.name_hint, self.name, sizes, form)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -94,11 +94,11 @@ class Sort:
 
 def schedule_sort(func: PrimFunc, target: Target) -> Applied | None:
     """Schedule a function over symbols with one sort and what is element-wise around it; None for any other."""
-    form = find_open_sort(func)
+    form = find_open_sort(func, OPEN_PLACE)
     if form is None or not others_are_elementwise(func, [form.ranks, form.order]):
         return None
     core = OpenCore(func, [form.ranks.name_hint, form.order.name_hint], target)
-    count = const_int(form.count)
+    count = form.count
     if count is None or form.lines.axis < len(form.lines.shape) - 1:
         applied = _applied(core, form, OPEN_DIGIT_BITS, int(count is not None))
     else:
@@ -107,7 +107,7 @@ def schedule_sort(func: PrimFunc, target: Target) -> Applied | None:
     return sized(func, applied.func, applied.trace)
 
 
-def _applied(core: CoreNests, form: SortForm | OpenSortForm, digit_bits: int, selects: int, width: int = 1) -> Applied:
+def _applied(core: CoreNests, form: SortForm, digit_bits: int, selects: int, width: int = 1) -> Applied:
     values = sorted_values(form, core.left)
     if values is not None:
         core.names |= {values.name_hint}
@@ -129,9 +129,8 @@ def _applied(core: CoreNests, form: SortForm | OpenSortForm, digit_bits: int, se
         return seq(*stmts)
 
     if selects == KEEPS:
-        assert isinstance(form, SortForm), "the space has no such choice"
         words = Words(form.keys.dtype, form.descending)
-        nests, between = keep_few(form.lines, form.count, width, words.dtype, lambda *at: words.of(element(*at)), write)
+        nests, between = keep_few(form.lines, form.n_wanted, width, words.dtype, lambda *at: words.of(element(*at)), write)
         return core.applied(nests, between)
     sorter = _Sorter(form, digit_bits, selects)
     return core.applied(sorter.nest(element, write), sorter.buffers)
@@ -180,10 +179,11 @@ class Words:
 class _Sorter:
     """The statements that sort each line."""
 
-    def __init__(self, form: SortForm | OpenSortForm, digit_bits: int, selects: int):
+    def __init__(self, form: SortForm, digit_bits: int, selects: int):
         self.lines, self.selects = form.lines, selects
-        self.place_type = PLACE if isinstance(form, SortForm) else OPEN_PLACE
-        self.length, self.count = (E.to_expr(n, self.place_type) for n in (form.lines.length, form.count))
+        self.place_type = OPEN_PLACE if form.lines.is_open else PLACE
+        self.length = form.lines.extent
+        self.count = self.length if form.count is None else E.const(form.count, self.place_type)
         self.words = Words(form.keys.dtype, form.descending)
         self.bins = 1 << digit_bits
         self.shifts = tuple(range(self.words.low, self.words.high, digit_bits))
@@ -193,9 +193,8 @@ class _Sorter:
         self.own = one_of("word", self.words.dtype, 1)
         self.side, self.kept, self.sum, self.found, self.last = (
             one_of(n, self.place_type, 1) for n in ("side", "kept", "sum", "found", "last_digit"))  # fmt: skip
-        self.chunks = (
-            tuple(n for n in (_chunk(form.lines.length, form.count),) if n) if isinstance(form, SortForm) else CHUNKS
-        )
+        chunks = CHUNKS if form.lines.is_open else (_chunk(form.lines.length, form.n_wanted),)
+        self.chunks = tuple(n for n in chunks if n)
         self.n_lanes = LANES[self.words.dtype]
         self.lane_least = one_of("lane_least", self.words.dtype, self.n_lanes)
         self.lane_count = one_of("lane_count", self.place_type, self.n_lanes)
@@ -215,7 +214,7 @@ class _Sorter:
                 loop("rank", self.count, lambda rank: write(line, rank, load(self.place, load(self.side, 0), rank))),
             )
 
-        return loop("line", self.lines.count, of_line, LoopKind.PARALLEL)
+        return loop("line", self.lines.number, of_line, LoopKind.PARALLEL)
 
     # --- the words of a line, and how many have which digits ---------------------------------------------------------
 

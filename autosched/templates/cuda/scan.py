@@ -40,7 +40,6 @@ from autosched.tir.stmt import IfThenElse, Stmt, seq
 
 DEFAULT_THREADS = 256
 BLOCKS_PER_SM = 2
-STAND_IN = 1031  # a prime, as which sizes that come with the call are scheduled
 
 
 class Scan:
@@ -49,14 +48,14 @@ class Scan:
     name = "scan"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        return self._anchor(func, None)
+        return self._anchor(func, False)
 
     def of_open_sizes(self, func: PrimFunc, target: Target) -> Anchor | None:
         """The same as `match` for a function some of whose sizes come with the call."""
-        return self._anchor(func, STAND_IN)
+        return self._anchor(func, True)
 
-    def _anchor(self, func: PrimFunc, stand_in: int | None) -> Anchor | None:
-        found = [s for s in (scan_of(b, stand_in) for b in blocks_of(func)) if s is not None]
+    def _anchor(self, func: PrimFunc, is_open: bool) -> Anchor | None:
+        found = [s for s in (scan_of(b, is_open) for b in blocks_of(func)) if s is not None]
         if len(found) != 1 or not others_are_elementwise(func, [found[0].block]):
             return None
         (scan,) = found
@@ -84,7 +83,7 @@ class Scan:
         tiles, groups = -(-s["length"] // (items * threads)), -(-s["lines"] // together)
         wanted = max(1, BLOCKS_PER_SM * gpu.sm_count // groups)
         parts = min(power_of_two_above(wanted), power_of_two_above(tiles)) if wanted > 1 and tiles > 4 else 1
-        parts = 1 if anchor.details.lines.sizes else parts  # of which short lines would have many empty ones
+        parts = 1 if anchor.details.lines.is_open else parts  # of which short lines would have many empty ones
         knobs = {"along": threads, "together": together, "items": items, "parts": parts}
         return Config(self.name, knobs)
 
@@ -134,7 +133,7 @@ class _Lines:
         self.lines, self.n_lines, self.length = scan.lines, scan.lines.count, scan.lines.length
         self.threads, self.together = int(config["along"]), int(config["together"])
         self.items = int(config["items"])
-        tile, self.is_open = self.threads * self.items, bool(scan.lines.sizes)
+        tile, self.is_open = self.threads * self.items, scan.lines.is_open
         self.steps: int | PrimExpr = -(-self.length // (tile * int(config["parts"])))
         self.parts = 1 if self.is_open else -(-self.length // (tile * self.steps))
         if self.is_open:

@@ -55,7 +55,7 @@ class Sort:
         if not others_are_elementwise(func, [form.ranks, form.order]):
             return None
         sizes = {
-            "lines": form.lines.count, "length": form.lines.length, "count": form.count,
+            "lines": form.lines.count, "length": form.lines.length, "count": form.n_wanted,
             "bytes": item_bytes(form.keys.dtype) + PLACE_BYTES,
         }  # fmt: skip
         return Anchor(form.order.name_hint, "sort", sizes, form)
@@ -84,7 +84,7 @@ class Sort:
 
             return core.result(order, E.cast(order.dtype, position), form.lines.at(line, rank), known)
 
-        sorter = Sorter(form.keys.dtype, form.descending, form.lines.count, form.lines.length, form.count, config)
+        sorter = Sorter(form.keys.dtype, form.descending, form.lines.count, form.lines.length, form.n_wanted, config)
         return core.applied(sorter.launches(key, write, not form.lines.is_contiguous), sorter.buffers)
 
 

@@ -26,7 +26,7 @@ from autosched.templates.cuda.sort_network import PLACE, SortNetwork
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y
 from autosched.templates.lines import INDEX, Lines
 from autosched.templates.nests import index, loop
-from autosched.templates.sort_form import OpenSortForm, find_open_sort, is_sorted_key
+from autosched.templates.sort_form import find_open_sort, is_sorted_key
 from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -39,7 +39,6 @@ PART = 1 << PART_BITS  # elements that a block sorts: 12 bytes each at most, whi
 PART_THREADS = 256
 THREADS = 256  # of a block that merges or writes
 MOST_ROUNDS = 20  # of merging 2 ** 30 elements
-STAND_IN = 1031  # a prime, for a size that comes with the call
 
 Element = Callable[[PrimExpr, PrimExpr], PrimExpr]
 Write = Callable[[PrimExpr, PrimExpr, PrimExpr, PrimExpr], Stmt]  # of (line, rank, key, position)
@@ -47,12 +46,12 @@ Write = Callable[[PrimExpr, PrimExpr, PrimExpr, PrimExpr], Stmt]  # of (line, ra
 
 def schedule_open_sort(func: PrimFunc) -> Applied | None:
     """One sort along an axis of open length, and what is element-wise around it; None for any other function."""
-    form = find_open_sort(func)
-    if form is None or const_int(form.lines.length) is not None:
+    form = find_open_sort(func, INDEX)
+    if form is None or const_int(form.lines.extent) is not None:
         return None
     if not others_are_elementwise(func, [form.ranks, form.order]):
         return None
-    order, lines = form.order.writes[0].buffer, _lines(form)
+    order, lines = form.order.writes[0].buffer, form.lines
     core = Core(func, [form.ranks.name_hint, form.order.name_hint], [order], [form.keys])
 
     def key(line: PrimExpr, position: PrimExpr) -> PrimExpr:
@@ -64,14 +63,8 @@ def schedule_open_sort(func: PrimFunc) -> Applied | None:
 
         return core.result(order, E.cast(order.dtype, position), lines.at(line, rank), known)
 
-    sorter = _Sorter(form.keys.dtype, form.descending, lines, const_int(form.count))
+    sorter = _Sorter(form.keys.dtype, form.descending, lines, form.count)
     return core.applied(sorter.launches(key, write), sorter.buffers)
-
-
-def _lines(form: OpenSortForm) -> Lines:
-    sizes = tuple(E.cast(INDEX, n) for n in form.lines.shape)
-    known = (const_int(n) for n in sizes)
-    return Lines(tuple(STAND_IN if n is None else n for n in known), form.lines.axis, sizes)
 
 
 def _add(a: PrimExpr, b: PrimExpr | int) -> PrimExpr:
