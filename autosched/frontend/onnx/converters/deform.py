@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,117 +14,138 @@ from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.op.col2im import windows_along
-
-Array = np.ndarray
+from autosched.topi.indexing import weighted_rows
 
 
 @converter("DeformConv")
 def deform_conv(node: Node) -> Expr:
-    """Over one to three dimensions: rows of neighbouring channels are taken from [N, blocks, places, channels].
+    """Over one to three dimensions: weighted sums of rows of neighbouring channels, times the window's weights."""
+    return _Deformed(node).result()
 
-    A block is the largest run of channels that share offsets and weights; behind its rows lies one of zeros, which
-    stands for every place outside.
+
+class _Deformed:
+    """One such convolution.
+
+    A block is the largest run of channels that share offsets and weights. `blocks` of `width` channels each make an
+    image, `own` of them a group.
     """
-    (n, channels, *size), (results, per_group, *kernel) = node.shape(0), node.shape(1)
-    rank, groups, offset_groups = len(size), node.attr("group", 1), node.attr("offset_group", 1)
-    strides, dilations = (list(node.attr(name, [1] * rank)) for name in ("strides", "dilations"))
-    if rank not in (1, 2, 3) or list(node.attr("kernel_shape", kernel)) != kernel or 0 in node.shape(1):
-        raise node.no_kernel(f"a window of {kernel} over {list(node.shape(0))}")
-    pads = window_padding(node, size, kernel, strides, dilations)
-    both = [before + after for before, after in zip(pads[:rank], pads[rank:], strict=True)]
-    found = [*map(windows_along, size, kernel, strides, both, dilations)]
-    taps, places = math.prod(kernel), math.prod(found)
-    if channels != per_group * groups or results % groups or channels % offset_groups or min(found) < 1:
-        raise node.fail(f"{channels} channels in {groups} and {offset_groups} groups, weights {list(node.shape(1))}")
-    shapes = {2: (n, offset_groups * taps * rank, *found), 3: (results,), 4: (n, offset_groups * taps, *found)}
-    for i, shape in shapes.items():
-        if (i == 2 or node.has(i)) and node.shape(i) != shape:
-            raise node.fail(f"input {i} has shape {list(node.shape(i))} instead of {list(shape)}")
-    if 0 in node.shape(0):
-        raise node.no_kernel("no elements")
-    dtype = node.info(0).dtype
-    inner = dtype if dtype in ("float32", "float64") else "float32"
 
-    def reshaped(x: Expr, *shape: int) -> Expr:
-        return node.emit(op.reshape(x, ShapeExpr(shape)))
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        (self.n, self.channels, *self.size), (self.results, self.per_group, *self.kernel) = node.shape(0), node.shape(1)
+        rank = self.rank = len(self.size)
+        groups, self.offset_groups = node.attr("group", 1), node.attr("offset_group", 1)
+        self.strides, self.dilations = (list(node.attr(name, [1] * rank)) for name in ("strides", "dilations"))
+        if rank not in (1, 2, 3) or list(node.attr("kernel_shape", self.kernel)) != self.kernel or 0 in node.shape(1):
+            raise node.no_kernel(f"a window of {self.kernel} over {list(node.shape(0))}")
+        self.pads = window_padding(node, self.size, self.kernel, self.strides, self.dilations)
+        both = [before + after for before, after in zip(self.pads[:rank], self.pads[rank:], strict=True)]
+        self.found = [*map(windows_along, self.size, self.kernel, self.strides, both, self.dilations)]
+        self.taps, self.places = math.prod(self.kernel), math.prod(self.found)
+        self._check(groups)
+        self.dtype = node.info(0).dtype
+        self.inner = self.dtype if self.dtype in ("float32", "float64") else "float32"
+        self.is_depthwise = self.per_group == 1 and self.results == groups
+        self.groups = 1 if self.is_depthwise else groups  # sums over taps, of channels side by side
+        self.blocks = math.lcm(self.groups, self.offset_groups)
+        self.own, self.width = self.blocks // self.groups, self.channels // self.blocks
+        self.rows = math.prod(self.size) + 1  # of a block; see `table`
+        self.index = "int32" if self.n * self.blocks * self.rows < 2**31 else "int64"
 
-    def turned(x: Expr, *axes: int) -> Expr:
-        return x if axes == (*range(len(axes)),) else node.emit(op.permute_dims(x, axes=axes))
+    def _check(self, groups: int) -> None:
+        node, offset_groups = self.node, self.offset_groups
+        n, channels, results = self.n, self.channels, self.results
+        if channels != self.per_group * groups or results % groups or channels % offset_groups or min(self.found) < 1:
+            found = f"{channels} channels in {groups} and {offset_groups} groups, weights {list(node.shape(1))}"
+            raise node.fail(found)
+        offsets, masks = ((n, offset_groups * self.taps * k, *self.found) for k in (self.rank, 1))
+        for i, shape in {2: offsets, 3: (results,), 4: masks}.items():
+            if (i == 2 or node.has(i)) and node.shape(i) != shape:
+                raise node.fail(f"input {i} has shape {list(node.shape(i))} instead of {list(shape)}")
+        if 0 in node.shape(0):
+            raise node.no_kernel("no elements")
 
-    is_depthwise = per_group == 1 and results == groups
-    if is_depthwise:  # sums over taps, of channels side by side
-        groups = 1
-    blocks = math.lcm(groups, offset_groups)
-    own, width, rows = blocks // groups, channels // blocks, math.prod(size) + 1
-    grid = (n, offset_groups, taps, places)
-    moved = reshaped(node.input(2), n, offset_groups, taps, rank, places)
-    usual = _usual_places(kernel, found, strides, pads, dilations)
+    def result(self) -> Expr:
+        """[n, results, *found]: the products of windows and weights, and the bias."""
+        node, n, groups, per_group = self.node, self.n, self.groups, self.per_group
+        taps, places, results = self.taps, self.places, self.results
+        at, weights = zip(*map(self.corner, itertools.product(*map(self.neighbours, range(self.rank)))), strict=True)
+        rows = self.of_blocks(at, (np.arange(n * self.blocks) * self.rows).astype(self.index))
+        windows = node.emit(node.call_te(weighted_rows, self.table(), rows, self.of_blocks(weights)))
+        if self.is_depthwise:
+            shares = self.cast(self.turned(self.reshaped(node.input(1), results, taps), 1, 0), self.inner)
+            parts = node.emit(op.multiply(self.reshaped(windows, n, 1, places, taps, results), shares))
+            product = self.cast(node.emit(op.sum(parts, axis=(3,))), self.dtype)
+        else:
+            columns = self.cast(self.reshaped(windows, n, groups, places, taps * per_group), self.dtype)
+            shares = self.turned(self.reshaped(node.input(1), groups, results // groups, per_group, taps), 0, 3, 2, 1)
+            matrix = self.reshaped(shares, groups, taps * per_group, results // groups)
+            product = node.emit(op.matmul(columns, matrix))
+        out = self.reshaped(self.turned(product, 0, 1, 3, 2), n, results, *self.found)
+        bias = (1, results, *[1] * self.rank)
+        return op.add(out, self.reshaped(node.input(3), *bias)) if node.has(3) else out
 
-    def along(d: int) -> Expr:
-        """Where every tap of every place lies along a dimension."""
-        cut = op.strided_slice(moved, axes=(3,), begin=(d,), end=(d + 1,), strides=(1,))
-        offset = node.emit(op.astype(reshaped(node.emit(cut), *grid), inner))
-        return node.emit(op.add(offset, constant(usual[d], inner)))
+    def table(self) -> Expr:
+        """[n * blocks * rows, width]: the elements of each block, behind them zeros for every place outside."""
+        blocked = self.reshaped(self.node.input(0), self.n, self.blocks, self.width, self.rows - 1)
+        padded = op.nn.pad(self.turned(blocked, 0, 1, 3, 2), pad_width=(0, 0, 0, 0, 0, 1, 0, 0))
+        table = self.reshaped(self.node.emit(padded), self.n * self.blocks * self.rows, self.width)
+        return self.cast(table, self.inner)
 
-    def of_blocks(x: Expr, base: Array | None) -> Expr:
-        """[n, groups, places, taps, own] of what offset groups have, `base` added for each image and block."""
-        wide = reshaped(x, n, offset_groups, 1, taps, places)
-        if base is not None:
-            wide = node.emit(op.add(wide, Constant(base.reshape(n, offset_groups, -1, 1, 1))))
-        elif blocks > offset_groups:
-            shape = (n, offset_groups, blocks // offset_groups, taps, places)
-            wide = node.emit(op.broadcast_to(wide, ShapeExpr(shape)))
-        return turned(reshaped(wide, n, groups, own, taps, places), 0, 1, 4, 3, 2)
-
-    at = [along(d) for d in range(rank)]
-    low = [node.emit(op.floor(p)) for p in at]
-    above = [node.emit(op.subtract(p, f)) for p, f in zip(at, low, strict=True)]
-    below = [node.emit(op.subtract(constant(1, inner), a)) for a in above]
-    high = [node.emit(op.add(f, constant(1, inner))) for f in low]
-    mask = node.emit(op.astype(reshaped(node.input(4), *grid), inner)) if node.has(4) else None
-    images = turned(reshaped(node.input(0), n, blocks, width, rows - 1), 0, 1, 3, 2)
-    padded = node.emit(op.nn.pad(images, pad_width=(0, 0, 0, 0, 0, 1, 0, 0)))
-    table = reshaped(padded, n * blocks * rows, width)
-    kind = "int32" if n * blocks * rows < 2**31 else "int64"
-    base = (np.arange(n * blocks) * rows).astype(kind)
-
-    def corner(side: tuple[int, ...]) -> Expr:
-        """[n, groups, places, taps, own, width]: one of the neighbours of each place, times its weight."""
-        inside, place, weight = None, None, mask
-        for d, s in enumerate(side):
-            where, share = (high if s else low)[d], (above if s else below)[d]
-            last = constant(size[d] - 1, inner)
-            fits = op.logical_and(op.greater_equal(where, constant(0, inner)), op.less_equal(where, last))
-            index = op.astype(op.clip(where, 0.0, size[d] - 1.0), kind)
+    def corner(self, sides: Sequence[tuple[Expr, Expr]]) -> tuple[Expr, Expr]:
+        """(rows of a block, weights): one of the neighbours of each place, given along each dimension."""
+        node, inner = self.node, self.inner
+        weight = self.cast(self.reshaped(node.input(4), *self.grid), inner) if node.has(4) else None
+        inside, place = None, None
+        for size, (at, share) in zip(self.size, sides, strict=True):
+            last = constant(size - 1, inner)
+            fits = op.logical_and(op.greater_equal(at, constant(0, inner)), op.less_equal(at, last))
+            index = op.astype(op.clip(at, 0.0, size - 1.0), self.index)
             inside = fits if inside is None else op.logical_and(inside, fits)
-            place = index if place is None else op.add(op.multiply(place, constant(size[d], kind)), index)
+            place = index if place is None else op.add(op.multiply(place, constant(size, self.index)), index)
             weight = share if weight is None else op.multiply(weight, share)
         assert inside is not None and place is not None and weight is not None, "there is a dimension"
-        row = of_blocks(node.emit(op.where(inside, place, constant(rows - 1, kind))), base)
-        taken = node.emit(op.astype(op.take(table, row, axis=0, mode="clip"), inner))
-        return node.emit(op.multiply(taken, op.expand_dims(of_blocks(node.emit(weight), None), axis=(5,))))
+        return node.emit(op.where(inside, place, constant(self.rows - 1, self.index))), node.emit(weight)
 
-    total = corner((0,) * rank)
-    for side in [*itertools.product((0, 1), repeat=rank)][1:]:
-        total = node.emit(op.add(total, corner(side)))
-    if is_depthwise:
-        shares = node.emit(op.astype(turned(reshaped(node.input(1), channels, taps), 1, 0), inner))
-        parts = node.emit(op.multiply(reshaped(total, n, 1, places, taps, channels), shares))
-        product = node.emit(op.astype(node.emit(op.sum(parts, axis=(3,))), dtype))
-    else:
-        columns = node.emit(op.astype(reshaped(total, n, groups, places, taps * per_group), dtype))
-        weights = turned(reshaped(node.input(1), groups, results // groups, per_group, taps), 0, 3, 2, 1)
-        product = node.emit(op.matmul(columns, reshaped(weights, groups, taps * per_group, results // groups)))
-    out = reshaped(turned(product, 0, 1, 3, 2), n, results, *found)
-    return op.add(out, reshaped(node.input(3), 1, results, *[1] * rank)) if node.has(3) else out
+    def neighbours(self, d: int) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr]]:
+        """The element before and that behind each place along a dimension, and the weight of each."""
+        at, one = self.along(d), constant(1, self.inner)
+        low = self.node.emit(op.floor(at))
+        share = self.node.emit(op.subtract(at, low))
+        before = low, self.node.emit(op.subtract(one, share))
+        return before, (self.node.emit(op.add(low, one)), share)
 
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """The shape of what is known of each tap of each place."""
+        return self.n, self.offset_groups, self.taps, self.places
 
-def _usual_places(
-    kernel: list[int], found: list[int], strides: list[int], pads: list[int], dilations: list[int]
-) -> list[Array]:
-    """[taps, places] for each dimension: where the taps lie that nothing moves, counted in elements."""
-    taps, places = np.indices(kernel), np.indices(found)
-    return [
-        taps[d].reshape(-1, 1) * dilations[d] + places[d].reshape(1, -1) * strides[d] - pads[d]
-        for d in range(len(kernel))
-    ]
+    def along(self, d: int) -> Expr:
+        """Where every tap of every place lies along a dimension, counted in elements."""
+        moved = self.reshaped(self.node.input(2), self.n, self.offset_groups, self.taps, self.rank, self.places)
+        cut = self.node.emit(op.strided_slice(moved, axes=(3,), begin=(d,), end=(d + 1,), strides=(1,)))
+        tap, place = np.indices(self.kernel)[d].reshape(-1, 1), np.indices(self.found)[d].reshape(1, -1)
+        usual = tap * self.dilations[d] + place * self.strides[d] - self.pads[d]
+        offset = self.cast(self.reshaped(cut, *self.grid), self.inner)
+        return self.node.emit(op.add(offset, constant(usual, self.inner)))
+
+    def of_blocks(self, corners: tuple[Expr, ...], first: np.ndarray | None = None) -> Expr:
+        """[n, groups, places, taps, own, corners] of what offset groups have; `first` is added for each block."""
+        inside, count = (self.taps, self.places, len(corners)), self.blocks // self.offset_groups
+        stacked = self.node.emit(op.stack(corners, axis=4))
+        wide = self.reshaped(stacked, self.n, self.offset_groups, 1, *inside)
+        if first is not None:
+            by_block = Constant(first.reshape(self.n, self.offset_groups, count, 1, 1, 1))
+            wide = self.node.emit(op.add(wide, by_block))
+        elif count > 1:
+            wide = self.node.emit(op.broadcast_to(wide, ShapeExpr((self.n, self.offset_groups, count, *inside))))
+        return self.turned(self.reshaped(wide, self.n, self.groups, self.own, *inside), 0, 1, 4, 3, 2, 5)
+
+    def cast(self, x: Expr, dtype: str) -> Expr:
+        return self.node.emit(op.astype(x, dtype))
+
+    def reshaped(self, x: Expr, *shape: int) -> Expr:
+        return self.node.emit(op.reshape(x, ShapeExpr(shape)))
+
+    def turned(self, x: Expr, *axes: int) -> Expr:
+        return x if axes == (*range(len(axes)),) else self.node.emit(op.permute_dims(x, axes=axes))
