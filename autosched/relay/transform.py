@@ -36,7 +36,7 @@ ABSENT: Mapping[str, str] = {
     "LambdaLift": "functions inside of functions are not well-formed: make them functions of the module",
     "OutlineCompilerFunctionsWithExistingGlobalSymbols": "relax.transform.RunCodegen calls the library's functions",
     "SplitArgs": "relax.transform.SplitConcats cuts long concatenations",
-    "DynamicToStatic": "shapes are static here: leave it out",
+    "DynamicToStatic": "autosched.build takes sizes that are open, or fixes them with shapes=",
     "CanonicalizeOps": "operators have one form: leave it out",
     "CanonicalizeCast": "SimplifyExpr takes needless casts away",
     "CombineParallelBatchMatmul": "relax.transform.CombineParallelMatmul joins products",
