@@ -26,11 +26,15 @@ Ranges = Mapping[str, tuple[int | range, ...]]
 
 if TYPE_CHECKING:
     from autosched.driver import BuildReport
+    from autosched.driver.build.entry import BuildOptions
+    from autosched.driver.build.pins import Pinned
     from autosched.driver.build.sized import SizedModel
     from autosched.driver.settings import Records
+    from autosched.ir import IRModule
     from autosched.json_types import JsonObject
     from autosched.runtime import Executable
     from autosched.runtime.dynamic import DynamicExecutable
+    from autosched.runtime.relax_vm import VMExecutable
     from autosched.runtime.variants import Built
 
 EXAMPLE = """
@@ -146,34 +150,25 @@ def command(
     others |= {"--precision": precision, "--accuracy": accuracy != "fast", "--no-db": no_db}
     if build_own(common, model, output, inputs, signatures, others):
         return
-    if no_db and common.db:
-        raise UsageError("--db and --no-db exclude each other")
-    if pins and locked is not None:
-        raise UsageError("--pin and --locked exclude each other")
-    if mcpu and common.targets != ("cpu",):
-        raise UsageError("--mcpu and --target exclude each other")
+    for first, second, both in (
+        ("--db", "--no-db", no_db and common.db),
+        ("--pin", "--locked", pins and locked is not None),
+        ("--mcpu", "--target", mcpu and common.targets != ("cpu",)),
+    ):
+        if both:
+            raise UsageError(f"{first} and {second} exclude each other")
     path = output or artifact_of(model)
     check_source(model)
     check_output(path, inputs=[model, *map(Path, common.db), *([locked] if locked else [])])
     from autosched import driver
-    from autosched.driver.build.sized import SizedModel
-    from autosched.records import FallbackContext
-    from autosched.runtime import Executable
-    from autosched.runtime.dynamic import DynamicExecutable
     from autosched.runtime.relax_vm import VMExecutable
 
     targets = {name: f"llvm -mcpu={name}" for name in mcpu or ()} or _named(common.targets)
-    records: Records | None = FallbackContext() if no_db else list(common.db) or None
-    if locked is not None:
-        from autosched.records.lock import read_lock
-
-        records = read_lock(locked)
-    pinned = None
-    if pins:
-        from autosched.driver.build.pins import Pinned
-        from autosched.driver.settings import resolve_records
-
-        records = pinned = Pinned(resolve_records(records, like=like), pins)
+    records, pinned = _records(common, no_db, locked, like, pins)
+    options: BuildOptions = {
+        "records": records, "threads": common.threads, "accuracy": accuracy, "precision": precision, "like": like,
+        "strict": strict, "run_as": run_as,
+    }  # fmt: skip
     fixed, ranged = driver.split_ranges(shapes)
     is_onnx = model.suffix.lower() == ".onnx"
     module, error = None, None
@@ -187,62 +182,82 @@ def command(
     if module is None:
         if pins:
             raise UsageError("--pin takes a model of fixed sizes", hint="give numbers in --shapes")
-        later = {
-            name: build_late(
-                error, model, shapes, target=target, records=records, threads=common.threads, accuracy=accuracy,
-                precision=precision, like=like, strict=strict, run_as=run_as,
-            )
-            for name, target in targets.items()
-        }  # fmt: skip
+        later = {name: build_late(error, model, shapes, target=t, **options) for name, t in targets.items()}
         _save(later, path)
         for name, late in later.items():
             tell(late, common, name)
-        say(f"written to {path}", quiet=common.is_quiet)
-        return
+    else:
+        built = _built(module, targets, model.name, common, options, ranged)
+        if pinned is not None:
+            pinned.check_used()
+        if isinstance(built, VMExecutable):
+            built.save(path)
+            tell(built, common)
+        else:
+            with step("runtime/artifact.py", "write the artifact"):
+                _save(built, path)
+            advised = None if no_db or locked is not None or AUTOSCHED_TUNE.get() == "off" else targets
+            _tell_built(built, path, common, model, like, advised)
+    say(f"written to {path}", quiet=common.is_quiet)
+
+
+def _records(
+    common: Common, no_db: bool, locked: Path | None, like: str | None, pins: tuple[tuple[str, str], ...]
+) -> tuple[Records | None, Pinned | None]:
+    """(the records that configurations come from, the pinned ones among them)."""
+    from autosched.records import FallbackContext
+
+    records: Records | None = FallbackContext() if no_db else list(common.db) or None
+    if locked is not None:
+        from autosched.records.lock import read_lock
+
+        records = read_lock(locked)
+    if not pins:
+        return records, None
+    from autosched.driver.build.pins import Pinned
+    from autosched.driver.settings import resolve_records
+
+    pinned = Pinned(resolve_records(records, like=like), pins)
+    return pinned, pinned
+
+
+def _built(
+    module: IRModule, targets: Mapping[str, str], what: str, common: Common, options: BuildOptions, ranged: Ranges
+) -> dict[str, Executable | DynamicExecutable | SizedModel] | VMExecutable:
+    """The builds of a model by the names of their targets; one with branches or loops by itself."""
+    from autosched import driver
+    from autosched.runtime.relax_vm import VMExecutable
+
     built: dict[str, Executable | DynamicExecutable | SizedModel] = {}
-    whole: object = None
     for name, target in targets.items():
-        with compiling(f"building {model.name}{f' for {name}' if name else ''}", quiet=common.is_quiet):
+        with compiling(f"building {what}{f' for {name}' if name else ''}", quiet=common.is_quiet):
             if not symbols(module):
-                driver.tune_first(module, target, records=records, threads=common.threads)
-            whole = driver.build(
-                module,
-                target=target,
-                records=records,
-                threads=common.threads,
-                accuracy=accuracy,
-                precision=precision,
-                like=like,
-                strict=strict,
-                run_as=run_as,
-                shapes=ranged or None,
-            )
-        if isinstance(whole, VMExecutable):
+                driver.tune_first(module, target, records=options["records"], threads=common.threads)
+            made = driver.build(module, target=target, shapes=ranged or None, **options)
+        if isinstance(made, VMExecutable):
             if len(targets) > 1:
                 raise UsageError("a model with branches or loops is built for one target", hint="give one --target")
-            continue
-        assert isinstance(whole, Executable | DynamicExecutable | SizedModel), "it was built from a graph"
-        built[name] = whole
-    if pinned is not None:
-        pinned.check_used()
-    if isinstance(whole, VMExecutable):
-        whole.save(path)
-        tell(whole, common)
-        say(f"written to {path}", quiet=common.is_quiet)
-        return
-    with step("runtime/artifact.py", "write the artifact"):
-        _save(built, path)
+            return made
+        built[name] = made
+    return built
+
+
+def _tell_built(
+    built: Mapping[str, Executable | DynamicExecutable | SizedModel], path: Path, common: Common, model: Path,
+    like: str | None, advised: Mapping[str, str] | None,
+) -> None:  # fmt: skip
+    """Show the reports, and say for which of the targets `advised` tuning may pay."""
+    from autosched import driver
+    from autosched.runtime import Executable
+
     reports = {name: driver.build_report(executable) for name, executable in built.items()}
     _show(reports, built, path, common)
-    knows_better = no_db or locked is not None or AUTOSCHED_TUNE.get() == "off"
     for name, report in reports.items():
-        is_silent = knows_better or common.is_quiet
-        advice = "" if is_silent else _advice(common, model, report.rows, like, targets[name])
+        advice = "" if advised is None or common.is_quiet else _advice(common, model, report.rows, like, advised[name])
         say(f"{name}: " * bool(name) + report.summary + advice, quiet=common.is_quiet)
     for name, executable in built.items():
         if not isinstance(executable, Executable):
             tell(executable, common, name)
-    say(f"written to {path}", quiet=common.is_quiet)
 
 
 def _named(targets: Sequence[str]) -> dict[str, str]:
