@@ -44,7 +44,7 @@ from functools import partial
 
 import numpy as np
 
-from autosched.codegen.lower.align import buffer_alignments
+from autosched.codegen.lower.align import Alignments, buffer_alignments
 from autosched.codegen.lower.asserts import lower_asserts
 from autosched.codegen.lower.barriers import guarded_by_mbarriers, place_barriers
 from autosched.codegen.lower.compact import Sharing, compact_buffers
@@ -186,39 +186,51 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
                 f"buffer '{buffer.name}' of scope \"{buffer.scope}\" is used by {len(own[buffer])} launches",
                 hint='only buffers of scope "global" outlive a launch: compute_at its block, or set_scope it',
             )
+    arguments = tuple(became[b] for b in func.buffers)
     for i, launch in enumerate(launches):
         mine = [b for b in buffers if own.get(b) == [i] and b not in scratch]
-        sharing = DeviceSharing(launch)
-        local = frozenset(b for b in mine if b.scope == IN_REGISTERS or is_fragment(b))
-        whole, mine, local = lower_vthreads(launch.body, mine, local)
-        whole, sharing.unguarded = drop_register_guards(
-            whole, launch.block_vars | launch.thread_vars, local - addressed
+        scratch += _lower_launch(
+            launch, mine, [*arguments, *scratch], addressed, alignments, bool(marked), instructions
         )
-        whole = tidy(guard_reductions(whole), launch.analyzer())
-        whole = compact_buffers(whole, [b for b in mine if b not in addressed], alignments, sharing)
-        for buffer in (b for b in mine if b in addressed and not sharing.whole(b, b.shape, False)):
-            sharing.scope(buffer, buffer.shape, (), True)  # refuses what does not fit
-            whole = Allocate(buffer, whole)
-        scratch += sharing.left
-        whole = fix_register_indices(tidy(whole, launch.analyzer()), launch.analyzer())
-        whole = zero_fill(
-            whole, launch.analyzer(), {a.var: a.extent for a in launch.axes if a.var in launch.thread_vars}
-        )
-        whole = pipeline_loops(whole, {b.dtype: item_bytes(b.dtype) for b in _used(whole)}, instructions)
-        if instructions:
-            outside_launch = [*(became[b] for b in func.buffers), *scratch]
-            whole = lower_warpgroups(whole, launch, outside_launch)
-            whole = lower_warpgroup_chain(whole, launch, outside_launch)
-            whole = lower_fragments(whole, launch)
-        else:
-            whole = without_instructions(whole)
-        if marked:
-            whole = swizzle(whole, launch.analyzer(), {b.dtype: item_bytes(b.dtype) for b in _used(whole)})
-        whole = partition_loops(whole, launch.analyzer(), launch.thread_vars)
-        whole = unroll_register_loops(whole)
-        _check_scratch(whole, sharing.left, launch)
-        _finish(launch, whole)
-    return LoweredDevice(launches, tuple(became[b] for b in func.buffers), scratch, sizes, repeats, turn)
+    return LoweredDevice(launches, arguments, scratch, sizes, repeats, turn)
+
+
+def _lower_launch(
+    launch: LoweredLaunch, mine: list[Buffer], outside: list[Buffer], addressed: frozenset[Buffer],
+    alignments: Mapping[Buffer, Alignments], is_swizzled: bool, instructions: bool,
+) -> list[Buffer]:  # fmt: skip
+    """Lower the body of one launch; gives what it leaves in device memory beyond `outside`.
+
+    mine       buffers of this launch alone
+    outside    arguments, and what launches leave to others
+    addressed  buffers that the code takes by their pointers
+    """
+    sharing = DeviceSharing(launch)
+    local = frozenset(b for b in mine if b.scope == IN_REGISTERS or is_fragment(b))
+    whole, mine, local = lower_vthreads(launch.body, mine, local)
+    whole, sharing.unguarded = drop_register_guards(whole, launch.block_vars | launch.thread_vars, local - addressed)
+    whole = tidy(guard_reductions(whole), launch.analyzer())
+    whole = compact_buffers(whole, [b for b in mine if b not in addressed], alignments, sharing)
+    for buffer in (b for b in mine if b in addressed and not sharing.whole(b, b.shape, False)):
+        sharing.scope(buffer, buffer.shape, (), True)  # refuses what does not fit
+        whole = Allocate(buffer, whole)
+    whole = fix_register_indices(tidy(whole, launch.analyzer()), launch.analyzer())
+    whole = zero_fill(whole, launch.analyzer(), {a.var: a.extent for a in launch.axes if a.var in launch.thread_vars})
+    whole = pipeline_loops(whole, {b.dtype: item_bytes(b.dtype) for b in _used(whole)}, instructions)
+    if instructions:
+        outside = [*outside, *sharing.left]
+        whole = lower_warpgroups(whole, launch, outside)
+        whole = lower_warpgroup_chain(whole, launch, outside)
+        whole = lower_fragments(whole, launch)
+    else:
+        whole = without_instructions(whole)
+    if is_swizzled:
+        whole = swizzle(whole, launch.analyzer(), {b.dtype: item_bytes(b.dtype) for b in _used(whole)})
+    whole = partition_loops(whole, launch.analyzer(), launch.thread_vars)
+    whole = unroll_register_loops(whole)
+    _check_scratch(whole, sharing.left, launch)
+    _finish(launch, whole)
+    return sharing.left
 
 
 def _most_turns(repeats: Sequence[Repeated], sizes: Mapping[Var, int]) -> int:
