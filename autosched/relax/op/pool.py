@@ -45,8 +45,7 @@ def _type(
     dilation: Sequence[int],
     ceil_mode: bool,
     layout: str,
-    out_layout: str,
-    count_include_pad: bool = False,
+    **_: object,
 ) -> TensorStructInfo:
     t = tensor(data)
     _check_layout(t, layout)
@@ -97,9 +96,7 @@ def _max(
     padding: Sequence[int],
     dilation: Sequence[int],
     ceil_mode: bool,
-    layout: str,
-    out_layout: str,
-    keep_nan: bool,
+    **_: object,
 ) -> Array:
     picked, inside = _windows(data, pool_size, strides, padding, dilation, ceil_mode)
     dtype = data.dtype.name
@@ -114,15 +111,14 @@ def _avg(
     padding: Sequence[int],
     dilation: Sequence[int],
     ceil_mode: bool,
-    layout: str,
-    out_layout: str,
     count_include_pad: bool,
+    **_: object,
 ) -> Array:
     picked, inside = _windows(data, pool_size, strides, padding, dilation, ceil_mode)
     total = np.where(_fit(inside, picked), picked, 0).sum(axis=(3, 5), dtype=np.float64)
     if count_include_pad:
         ones = np.ones((1, 1, data.shape[2] + padding[0] + padding[2], data.shape[3] + padding[1] + padding[3]))
-        _, inside = _windows(ones, pool_size, strides, (0, 0, 0, 0), dilation, ceil_mode)
+        inside = _windows(ones, pool_size, strides, (0, 0, 0, 0), dilation, ceil_mode)[1]
         inside = inside[: picked.shape[2], :, : picked.shape[4]]
     count = inside.sum(axis=(1, 3))
     return (total / count.reshape(*count.shape, *(1,) * (data.ndim - 4))).astype(data.dtype)  # type: ignore[no-any-return]
@@ -138,16 +134,9 @@ def _fits(
 LAYOUT = {"layout": "NCHW", "out_layout": None}
 
 
-def _max_type(
-    data: StructInfo, pool_size: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
-    ceil_mode: bool, layout: str, out_layout: str, keep_nan: bool,
-) -> TensorStructInfo:  # fmt: skip
-    return _type(data, pool_size, strides, padding, dilation, ceil_mode, layout, out_layout)
-
-
 def _max_compute(
     x: Tensor, pool_size: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
-    ceil_mode: bool, layout: str, out_layout: str, keep_nan: bool,
+    ceil_mode: bool, keep_nan: bool, **_: object,
 ) -> Tensor:  # fmt: skip
     return topi.max_pool2d(x, pool_size, strides, padding, dilation, ceil_mode, keep_nan)
 
@@ -157,7 +146,7 @@ max_pool2d = define_op(
     inputs=("data",),
     attributes={**WINDOW, **LAYOUT, "keep_nan": False},
     canonical=_canonical,
-    **any_layout("layout", _max_type, _max_compute, _max, _fits),
+    **any_layout("layout", _type, _max_compute, _max, _fits),
     samples=[
         sample((1, 6, 6, 2), pool_size=2, strides=2, layout="NHWC"),
         sample((1, 2, 6, 6), pool_size=2, strides=2),
@@ -170,16 +159,9 @@ max_pool2d = define_op(
 
 
 def _avg_compute(
-    x: Tensor,
-    pool_size: Sequence[int],
-    strides: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    layout: str,
-    out_layout: str,
-    count_include_pad: bool,
-) -> Tensor:
+    x: Tensor, pool_size: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    ceil_mode: bool, count_include_pad: bool, **_: object,
+) -> Tensor:  # fmt: skip
     return topi.avg_pool2d(x, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
 
 

@@ -219,15 +219,20 @@ def f32_of_f16(bits: int) -> int:
     sign, exponent, fraction = (bits >> 15 & 1) << 31, bits >> 10 & 31, bits & 0x3FF
     if exponent == 31:
         return sign | 0x7F800000 | fraction << 13
+    return sign | _f32_of_parts(exponent, fraction, 10, 112)
+
+
+def _f32_of_parts(exponent: int, fraction: int, width: int, rebias: int) -> int:
+    """The float32 of a number with `width` bits of fraction, whose exponent is less by `rebias` than a float32's."""
     if exponent == 0:
         if fraction == 0:
-            return sign
+            return 0
         exponent = 1
-        while fraction & 0x400 == 0:
+        while fraction >> width == 0:
             fraction = fraction << 1
             exponent -= 1
-        fraction = fraction & 0x3FF
-    return sign | (exponent + 112) << 23 | fraction << 13
+        fraction = fraction & ((1 << width) - 1)
+    return (exponent + rebias) << 23 | fraction << (23 - width)
 
 
 def f16_of_f32(bits: int) -> int:
@@ -262,15 +267,7 @@ def _f32_of_e4m3(bits: int) -> int:
     sign, exponent, fraction = (bits >> 7 & 1) << 31, bits >> 3 & 15, bits & 7
     if exponent == 15 and fraction == 7:
         return sign | 0x7FC00000
-    if exponent == 0:
-        if fraction == 0:
-            return sign
-        exponent = 1
-        while fraction & 8 == 0:
-            fraction = fraction << 1
-            exponent -= 1
-        fraction = fraction & 7
-    return sign | (exponent + 120) << 23 | fraction << 20
+    return sign | _f32_of_parts(exponent, fraction, 3, 120)
 
 
 def element(kind: int, register: int, position: int) -> int:
@@ -408,6 +405,6 @@ def _store_matrix(first: int, stride: int) -> int:
 
 
 FUNCTIONS = (
-    collect, _active, _perform, _shuffle, _vote, _match, _reduce, f32_of_f16, f16_of_f32, bf16_of_f32, _f32_of_e4m3,
-    element, packed_in, _multiply, _dot, _load_matrix, _store_matrix,
+    collect, _active, _perform, _shuffle, _vote, _match, _reduce, f32_of_f16, _f32_of_parts, f16_of_f32, bf16_of_f32,
+    _f32_of_e4m3, element, packed_in, _multiply, _dot, _load_matrix, _store_matrix,
 )  # fmt: skip

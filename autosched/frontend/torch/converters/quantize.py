@@ -34,6 +34,8 @@ def _parts(
     if (wrong := fault(scales, None, kind)) is not None:
         raise t.fail(f"{wrong} (in {SCALE})")
     assert scales is not None, "the schema asks for one"
+    if isinstance(zeros, Constant) and not zeros.data.any():
+        zeros = None
     return scales, zeros, (low, high), kind
 
 
@@ -93,8 +95,6 @@ def _quantized(
     zero_first: bool = False,
 ) -> Expr:
     scales, zeros, limits, kind = _parts(t, input, scale, zero, limits, dtype)
-    if isinstance(zeros, Constant) and not zeros.data.any():
-        zeros = None
     zero_first = zero_first and zeros is not None
     x = t.cast(input, SCALE)
     return quantised.quantized(t, x, scales, zeros, kind, axis, block, limits, zero_first=zero_first)
@@ -114,8 +114,6 @@ def _dequantized(
     scales, zeros, _, kind = _parts(t, input, scale, zero, limits, dtype)
     if info_of(input).dtype != kind:
         raise t.fail(f"a tensor of {info_of(input).dtype} is taken for one of {kind}")
-    if isinstance(zeros, Constant) and not zeros.data.any():
-        zeros = None
     result = quantised.dequantized(t, input, scales, zeros, axis, block)
     return result if out_dtype is None else t.cast(result, t.dtype(out_dtype))
 
