@@ -130,8 +130,11 @@ def _applied(core: CoreNests, form: SortForm, digit_bits: int, selects: int, wid
 
     if selects == KEEPS:
         words = Words(form.keys.dtype, form.descending)
-        nests, between = keep_few(form.lines, form.n_wanted, width, words.dtype, lambda *at: words.of(element(*at)), write)
-        return core.applied(nests, between)
+
+        def word(line: PrimExpr, position: PrimExpr) -> PrimExpr:
+            return words.of(element(line, position))
+
+        return core.applied(*keep_few(form.lines, form.n_wanted, width, words.dtype, word, write))
     sorter = _Sorter(form, digit_bits, selects)
     return core.applied(sorter.nest(element, write), sorter.buffers)
 
