@@ -29,6 +29,29 @@ from autosched.tir.simplify import form_key
 SMALL_BYTES = 256  # constants up to this size are compared by content
 
 
+def expression_key(x: object) -> object:
+    """A hashable form, equal for expressions of equal values; large constants are compared by identity."""
+    match x:
+        case Var() | GlobalVar() | Op():
+            return ("id", id(x))
+        case Constant():
+            return _constant_key(x.data)
+        case ShapeExpr():
+            return ("shape", *map(form_key, x.values))
+        case PrimValue():
+            return ("value", form_key(x.value))
+        case StringImm():
+            return ("text", x.value)
+        case Tuple():
+            return ("tuple", *map(expression_key, x.fields))
+        case TupleGetItem():
+            return ("item", x.index, expression_key(x.tuple_value))
+        case Call():
+            attrs = tuple(sorted((k, repr(v)) for k, v in x.attrs.items()))
+            return ("call", expression_key(x.op), *map(expression_key, x.args), attrs)
+    return ("id", id(x))
+
+
 class _Unifier(Rewriter):
     def __init__(self, call_only: bool, skip: Callable[[Call], bool] | None):
         super().__init__()
@@ -37,28 +60,6 @@ class _Unifier(Rewriter):
         self.known: dict[object, Var] = {}
         # the bindings of the block whose variables are known: others' may be out of scope
         self.block: list[Binding] | None = None
-
-    def key(self, x: object) -> object:
-        """A hashable form; None where there is none."""
-        match x:
-            case Var() | GlobalVar() | Op():
-                return ("id", id(x))
-            case Constant():
-                return _constant_key(x.data)
-            case ShapeExpr():
-                return ("shape", *map(form_key, x.values))
-            case PrimValue():
-                return ("value", form_key(x.value))
-            case StringImm():
-                return ("text", x.value)
-            case Tuple():
-                return ("tuple", *map(self.key, x.fields))
-            case TupleGetItem():
-                return ("item", x.index, self.key(x.tuple_value))
-            case Call():
-                attrs = tuple(sorted((k, repr(v)) for k, v in x.attrs.items()))
-                return ("call", self.key(x.op), *map(self.key, x.args), attrs)
-        return ("id", id(x))
 
     def value(self, value: Expr, var: Var) -> Expr:
         if not isinstance(value, Call) and (self.call_only or not isinstance(value, TupleGetItem)):
@@ -69,7 +70,7 @@ class _Unifier(Rewriter):
             return value
         if self.block is not self._bindings:
             self.block, self.known = self._bindings, {}
-        key = self.key(value)
+        key = expression_key(value)
         if key in self.known:
             return self.known[key]
         self.known[key] = var

@@ -13,6 +13,7 @@ from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.op.registry import definition_of, is_constant, python_argument
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, tensor_infos
+from autosched.relax.transform.common_subexpr import expression_key
 
 SMALL_BYTES = 1 << 16  # results up to this size are always kept; larger ones only where they replace as much
 
@@ -52,6 +53,7 @@ class _Folder(Rewriter):
     def __init__(self, module: IRModule):
         super().__init__()
         self.module = module
+        self.folded: dict[object, Expr] = {}
 
     def call(self, call: Call, var: Var) -> Expr:
         if is_call_tir(call):
@@ -61,9 +63,12 @@ class _Folder(Rewriter):
             return call
         if not is_worth_folding(call.args, call.struct_info):
             return call
-        with np.errstate(all="ignore"):
-            result = definition.run_reference([python_argument(a, lambda c: c.data) for a in call.args], call.attrs)
-        return as_constants(result, call.struct_info)
+        key = expression_key(call)
+        if key not in self.folded:  # else each step of a recurrent layer would have weights of its own
+            with np.errstate(all="ignore"):
+                result = definition.run_reference([python_argument(a, lambda c: c.data) for a in call.args], call.attrs)
+            self.folded[key] = as_constants(result, call.struct_info)
+        return self.folded[key]
 
     def call_tir(self, call: Call) -> Expr:
         inputs = tir_inputs(call)

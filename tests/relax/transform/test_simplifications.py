@@ -35,6 +35,20 @@ def test_constants_are_folded():
     assert calls(_apply(module, LegalizeOps(), FoldConstant())) == ["matmul"]
 
 
+def test_equal_calls_give_one_constant():
+    weight, other = W(16, 8), W(16, 8)
+
+    def build(bb, x):
+        for data, axes in ((weight, (1, 0)), (weight, (1, 0)), (other, (1, 0))):
+            x = bb.emit(op.matmul(x, op.matmul(bb.emit(op.permute_dims(data, axes=axes)), weight)))
+        return x
+
+    folded = _apply(graph({"x": (2, 8)}, build), FoldConstant())
+    first, second, third = (b.value.args[1] for b in folded["main"].bindings() if isinstance(b.value, relax.Call))
+    assert first.data is second.data
+    assert third.data is not first.data
+
+
 def test_large_results_are_not_folded():
     module = graph({"x": (1,)}, lambda bb, x: op.add(x, op.broadcast_to(W(1), (100_000,))))
     assert calls(FoldConstant()(module)) == ["broadcast_to", "add"]
