@@ -269,6 +269,18 @@ def cut(whole: Dim, begin: Dim, end: Dim, step: int = 1) -> tuple[Dim, Dim] | No
     return plain(first), count if step == 1 else plain((count + (step - 1)) // step)
 
 
+def reversed_cut(whole: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim] | None:
+    """`cut` for steps backwards to the first element, from one that is counted from the last; None for others."""
+    if not (isinstance(begin, int) and isinstance(end, int) and end <= -TO_THE_END and step < 0):
+        return None
+    if begin >= 0:
+        if begin < TO_THE_END:
+            return None
+        begin = -1
+    first = plain(whole + begin)
+    return first, plain((first - step) // -step)
+
+
 def _position(whole: Dim, at: Dim) -> Dim | None:
     if isinstance(at, int):
         if at >= TO_THE_END:
@@ -286,6 +298,28 @@ def sliced(x: Expr, axis: int, found: tuple[Dim, Dim], step: int = 1) -> Expr:
     if isinstance(whole, int) and isinstance(begin, int) and isinstance(count, int):
         return op.strided_slice(x, axes=(axis,), begin=(begin,), end=(begin + (count - 1) * step + 1,), strides=(step,))
     return op.sized_slice(x, ShapeExpr((begin, count)), axis=axis, step=step)
+
+
+def with_ends(x: Expr, axis: int, before: int, after: int, mode: str, emit: Callable[[Expr], Expr]) -> Expr:
+    """A tensor with elements of its own around one of its dimensions, of open size: a call's must have so many.
+
+    mode  "edge": the first and the last one again; "reflect": mirrored at these; "wrap": from the other side
+    """
+    dims = info_of(x).dims
+    size = dims[axis]
+
+    def part(begin: Dim, count: int, step: int) -> Expr:
+        taken = emit(op.sized_slice(x, ShapeExpr((plain(begin), count if step else 1)), axis=axis, step=step or 1))
+        wide = ShapeExpr(tuple(count if a == axis else d for a, d in enumerate(dims)))
+        return taken if step else emit(op.broadcast_to(taken, wide))
+
+    front, back = {  # the first one, and the steps from one to the next
+        "edge": ((0, 0), (size - 1, 0)),
+        "reflect": ((before, -1), (size - 2, -1)),
+        "wrap": ((size - before, 1), (0, 1)),
+    }[mode]
+    first, last = ([part(at, n, step)] if n else [] for (at, step), n in ((front, before), (back, after)))
+    return emit(op.concat([*first, x, *last], axis=axis))
 
 
 def tiled(x: Expr, counts: Sequence[Dim], emit: Callable[[Expr], Expr]) -> Expr:

@@ -10,7 +10,7 @@ import pytest
 import autosched
 from autosched import relax
 from autosched.codegen import counters
-from autosched.errors import AutoschedError, ImportModelError
+from autosched.errors import AutoschedError, ImportModelError, ShapeError
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime.dynamic import DynamicExecutable
 from tests.frontend.onnx_models import make, node
@@ -147,3 +147,64 @@ def test_a_shape_that_fits_one_size_alone_is_not_taken_for_all(tmp_path: Path) -
     assert built(x=np.zeros((1, 24), "f4")).numpy().shape == (2, 12)
     with pytest.raises(AutoschedError, match="elements"):
         built(x=np.zeros((2, 24), "f4"))
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+OPEN_IMAGES = ("n", 3, "h", "w")
+MOVES: dict[str, tuple[list[object], tuple[object, ...], dict[str, np.ndarray]]] = {
+    "reversed": (
+        [node("Slice", "x s e a t", "y")], ("n", 8, "w"),
+        {"s": ints(-1), "e": ints(-(2**63) + 1), "a": ints(2), "t": ints(-1)},
+    ),
+    "reversed in steps": (
+        [node("Slice", "x s e a t", "y")], ("n", "w"),
+        {"s": ints(2**31 - 1, -1), "e": ints(-(2**31), -(2**31)), "a": ints(0, 1), "t": ints(-1, -3)},
+    ),
+    **{
+        mode: (
+            [node("Pad", "x p", "y", mode=mode)], OPEN_IMAGES,
+            {"p": ints(0, 1, 1, 2, 0, 1, 0, 1)},
+        ) for mode in ("edge", "reflect", "wrap")
+    },
+    "space to depth": ([node("SpaceToDepth", "x", "y", blocksize=2)], OPEN_IMAGES, {}),
+    "depth to space": ([node("DepthToSpace", "x", "y", blocksize=2)], ("n", 8, "h", "w"), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_elements_that_move_along_open_axes(name: str) -> None:
+    nodes, shape, weights = MOVES[name]
+    proto = make(nodes, {"x": shape}, ["y"], weights, opset=19)
+    built = autosched.build(proto, threads=1)
+    assert isinstance(built, DynamicExecutable)
+    reference = ReferenceEvaluator(proto)
+    for n, h, w in ((1, 2, 4), (3, 6, 4), (2, 4, 18), (5, 34, 66), (1, 126, 2), (2, 8, 130)):
+        if name == "reflect" and w < 3:
+            continue
+        sizes = {"n": n, "h": h, "w": w}
+        dims = [sizes.get(str(d), d) for d in shape]
+        x = np.random.default_rng(h).standard_normal(dims).astype(np.float32)
+        (expected,) = reference.run(None, {"x": x})
+        np.testing.assert_array_equal(built(x).numpy(), expected, err_msg=str(dims))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("reflect", (1, 3, 2, 2)), ("wrap", (1, 3, 2, 1)), ("space to depth", (1, 3, 3, 4))]
+)
+def test_sizes_that_have_not_what_is_moved_are_refused(name: str, shape: tuple[int, ...]) -> None:
+    nodes, dims, weights = MOVES[name]
+    built = autosched.build(make(nodes, {"x": dims}, ["y"], weights, opset=19), threads=1)
+    with pytest.raises(ShapeError):
+        built(np.zeros(shape, np.float32))
+
+
+@pytest.mark.parametrize(("name", "shape"), [("reversed", (2, 8, 7)), ("edge", (1, 3, 1, 1)), ("edge", (3, 3, 5, 7))])
+def test_odd_sizes_of_what_moves(name: str, shape: tuple[int, ...]) -> None:
+    nodes, dims, weights = MOVES[name]
+    proto = make(nodes, {"x": dims}, ["y"], weights, opset=19)
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    (expected,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    np.testing.assert_array_equal(autosched.build(proto, threads=1)(x).numpy(), expected)

@@ -13,6 +13,7 @@ from autosched.errors import ImportModelError, UsageError
 from autosched.frontend.torch import from_exported_program, load_program_file
 from autosched.records import FallbackContext
 from autosched.relax.evaluate import evaluate
+from autosched.runtime.dynamic import DynamicExecutable
 from benchmarks.torch_models import EncoderLayer
 from tests.cli.models import refuse
 
@@ -185,3 +186,18 @@ def test_numbers_that_are_checked_alone_are_left_out():
     np.testing.assert_array_equal(got.numpy(), Checked()(*inputs))
     with pytest.raises(ImportModelError, match="a Python number that the model computes"):
         from_exported_program(torch.export.export(Sized(), (torch.rand(5), torch.tensor(3))))
+
+
+@pytest.mark.parametrize("what", ["reflect", "replicate", "circular", "flip"])
+def test_borders_and_reversals_of_open_images_are_compiled_once(what: str) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x.flip(2, 3) if what == "flip" else torch.nn.functional.pad(x, (1, 2, 1, 0), mode=what)
+
+    sizes = ({0: torch.export.Dim("n"), 2: torch.export.Dim("h", min=4), 3: torch.export.Dim("w", min=4)},)
+    program = torch.export.export(Model(), (torch.zeros(2, 3, 8, 9),), dynamic_shapes=sizes)
+    built = autosched.build(program, threads=1)
+    assert isinstance(built, DynamicExecutable)
+    for shape in ((2, 3, 8, 9), (1, 3, 5, 4), (3, 3, 33, 66)):
+        x = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+        np.testing.assert_array_equal(built(x.numpy()).numpy(), Model()(x).numpy())

@@ -10,7 +10,17 @@ import numpy as np
 from autosched.frontend.onnx.converters.conv import require_images
 from autosched.frontend.onnx.node import Node, info_of, is_empty
 from autosched.frontend.onnx.registry import converter
-from autosched.frontend.size_arithmetic import TO_THE_END, beside, cut, is_same, plain, sliced, tiled
+from autosched.frontend.size_arithmetic import (
+    TO_THE_END,
+    beside,
+    cut,
+    is_same,
+    plain,
+    reversed_cut,
+    sliced,
+    tiled,
+    with_ends,
+)
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple, TupleGetItem
 from autosched.relax.struct_info import Dim
@@ -130,7 +140,8 @@ def _open_slice(node: Node, axes: Sequence[int], steps: Sequence[int]) -> Expr:
     if not len(begin) == len(end) == len(axes) == len(steps):
         raise node.fail(f"{len(begin)} starts, {len(end)} ends, {len(axes)} axes and {len(steps)} steps")
     for axis, first, last, step in zip(axes, begin, end, steps, strict=True):
-        found = cut(info_of(x).dims[axis], first, last, step)
+        whole = info_of(x).dims[axis]
+        found = reversed_cut(whole, first, last, step) if step < 0 else cut(whole, first, last, step)
         if found is None:
             raise node.fail(f"from {first} to {last} in steps of {step} of a dimension '{info_of(x).dims[axis]}'")
         x = node.emit(sliced(x, axis, found, step))
@@ -168,7 +179,10 @@ def pad(node: Node) -> Expr:
             continue
         if not isinstance(size, int):
             if mode != "constant":
-                raise node.fail(f"{before} and {after} elements around a dimension '{size}' whose size is not known")
+                if min(before, after) < 0:
+                    raise node.fail(f"{before} and {after} elements around a dimension '{size}'")
+                x = with_ends(x, a, before, after, mode, node.emit)
+                continue
             if (inside := cut(size, max(-before, 0), plain(size + min(after, 0)))) is None:
                 raise node.fail(f"{before} and {after} elements around a dimension '{size}'")
             x = node.emit(sliced(x, a, inside)) if min(before, after) < 0 else x
@@ -220,7 +234,7 @@ def space_to_depth(node: Node) -> Expr:
     n, c, h, w = require_images(node)
     b = node.attr("blocksize")
     rows, columns = (plain(d // b) if b >= 1 else 0 for d in (h, w))
-    if b < 1 or not is_same(rows * b, h) or not is_same(columns * b, w):
+    if b < 1 or any(not is_same(n * b, d) and isinstance(d, int) for n, d in ((rows, h), (columns, w))):
         raise node.fail(f"blocks of {b} x {b} in images of {h} x {w}")
     parts = op.reshape(node.input(0), ShapeExpr((n, c, rows, b, columns, b)))
     order = (0, 3, 5, 1, 2, 4) if node.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)

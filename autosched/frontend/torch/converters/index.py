@@ -11,7 +11,7 @@ from autosched.frontend.size_arithmetic import TO_THE_END, cut, is_same, plain, 
 from autosched.frontend.torch.emitter import Emitter, Ints, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr
+from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import Dim
 from autosched.tir.expr import PrimExpr
 
@@ -242,7 +242,10 @@ def unfold(t: Emitter, input: Expr, dimension: int, size: int, step: int) -> Exp
 def flip(t: Emitter, input: Expr, dims: Sequence[int]) -> Expr:
     x = input
     for d in dims if t.shape(input) else ():
-        x = t(op.flip(x, axis=positive(d, len(t.shape(input)))))
+        axis = positive(d, len(t.shape(input)))
+        n = t.shape(input)[axis]
+        is_open = not isinstance(n, int)
+        x = t(op.sized_slice(x, ShapeExpr((n - 1, n)), axis=axis, step=-1) if is_open else op.flip(x, axis=axis))
     return x
 
 

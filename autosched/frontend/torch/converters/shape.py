@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.frontend.size_arithmetic import are_same, is_same, new_shape, plain, sliced, tiled
+from autosched.frontend.size_arithmetic import are_same, is_same, new_shape, plain, sliced, tiled, with_ends
 from autosched.frontend.torch.emitter import Emitter, Ints, common_dtype, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
@@ -202,12 +202,18 @@ def pad(t: Emitter, input: Expr, pad: Sequence[int], mode: str = "constant", val
     return op.nn.pad(x, pad_width=widths, pad_value=float(value or 0.0))
 
 
+OPEN_MODES = {"reflect": "reflect", "circular": "wrap", "replicate": "edge"}  # as `with_ends` calls them
+
+
 def continued(t: Emitter, x: Expr, pad: Sequence[int], mode: str) -> Expr:
     """Borders that repeat what is inside: mirrored, the last element, or from the other side."""
     ndim = len(t.shape(x))
     for i in range(len(pad) // 2):
         d, before, after = ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
         n = t.shape(x)[d]
+        if not isinstance(n, int) and mode in OPEN_MODES and min(before, after) >= 0:
+            x = with_ends(x, d, before, after, OPEN_MODES[mode], t) if before or after else x
+            continue
         at = np.arange(-before, n + after)
         if mode == "reflect":
             at = np.where(at < 0, -at, at)
