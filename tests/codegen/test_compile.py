@@ -17,6 +17,8 @@ from autosched.runtime.cache import kernel_cache
 from autosched.target import Target
 from tests.codegen.programs import aligned, run, with_kinds
 
+pytestmark = pytest.mark.usefixtures("helper")
+
 
 @pytest.fixture
 def empty_cache(tmp_path, monkeypatch):
@@ -200,6 +202,7 @@ def test_a_helper_that_nobody_takes_is_ended():
 @pytest.fixture(autouse=True)
 def usual():
     before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
     yield
     gc.set_threshold(*before)
 

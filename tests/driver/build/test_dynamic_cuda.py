@@ -29,6 +29,8 @@ from tests.driver.build.test_dynamic import NN, OP, dense, mlp, model, n, weight
 from tests.frontend.onnx_models import make, node
 from tests.spread import spread
 
+pytestmark = pytest.mark.usefixtures("helper")
+
 TARGET = "cuda -arch=sm_90a"
 RNG = np.random.default_rng(0)
 

@@ -20,6 +20,8 @@ from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.program import Program
 from autosched.tir.expr import Var
 
+pytestmark = pytest.mark.usefixtures("helper")
+
 OP, NN = relax.op, relax.op.nn
 WIDTH, HEADS, LAYERS = 32, 2, 3
 HEAD = WIDTH // HEADS

@@ -5,6 +5,7 @@ import pytest
 
 from autosched import relax
 from autosched.codegen import counters
+from tests.spread import spread
 from tests.templates.cpu.test_scan_sized import Extent, built
 
 OP = relax.op
@@ -31,10 +32,21 @@ def order(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     return np.flip(x.shape[axis] - 1 - np.argsort(flipped, axis=axis, kind="stable"), axis)
 
 
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "float16"])
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((3, "n"), 1), (("n", 5), 0), (("n",), 0), ((2, "n", 3), 1), (("m", "n"), 1)]
+SHAPES: list[tuple[tuple[Extent, ...], int]] = [
+    ((3, "n"), 1),
+    (("n", 5), 0),
+    (("n",), 0),
+    ((2, "n", 3), 1),
+    (("m", "n"), 1),
+]
+DTYPES = ["float32", "float64", "int32", "uint8", "float16"]
+
+
+# Every day each shape with each type, both directions with each of them.
+@spread(
+    2,
+    "shape,axis,dtype,descending",
+    [(*shape, dtype, descending) for descending in (False, True) for shape in SHAPES for dtype in DTYPES],
 )
 def test_sorts_along_open_axes(shape: tuple[Extent, ...], axis: int, dtype: str, descending: bool) -> None:
     made = built(shape, dtype, lambda emit, x: OP.argsort(x, axis, descending))
