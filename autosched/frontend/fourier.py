@@ -14,9 +14,12 @@ def dft_matrix(size: int, length: int, wanted: int, inverse: bool) -> np.ndarray
     contribute to none. Nothing is divided by the length.
     """
     j, k = np.arange(size), np.arange(wanted)
-    angle = 2 * np.pi / length * (np.outer(j, k) % length)  # whole turns taken off as integers, which is exact
-    real, imaginary = np.cos(angle), np.sin(angle) if inverse else -np.sin(angle)
-    rows = [np.stack([real, imaginary], axis=-1), np.stack([-imaginary, real], axis=-1)]
+    turns = np.outer(j, k) % length  # whole turns taken off as integers, which is exact
+    angle = 2 * np.pi / length * turns
+    real = np.where(4 * turns % (2 * length) == length, 0.0, np.cos(angle))  # quarters of a turn are exact too
+    sine = np.where(2 * turns % length == 0, 0.0, np.sin(angle))
+    imaginary = sine if inverse else 0.0 - sine
+    rows = [np.stack([real, imaginary], axis=-1), np.stack([0.0 - imaginary, real], axis=-1)]
     matrix = np.stack(rows, axis=1)
     matrix[length:] = 0
     return matrix

@@ -107,12 +107,14 @@ def operator_name(target: object) -> str:
     """A node's operator under the table's name: ATen's without overload, a function's without trailing underscore.
 
     An operator of another library has its namespace before it ("torchvision::nms"), unless an extension has registered
-    a converter without.
+    a converter without. One of PyTorch's has it where the table has (prims that differ from ATen's of that name).
     """
     if isinstance(target, str):
         name = target
     elif hasattr(target, "_schema"):
         namespace, _, name = target._schema.name.rpartition("::")
+        if (whole := target._schema.name) in CONVERTERS:
+            return str(whole)
         known = CONVERTERS.get(name)
         if namespace not in NAMESPACES and (known is None or known.__module__.startswith(OWN_CONVERTERS)):
             return f"{namespace}::{name}"

@@ -12,6 +12,7 @@ from torch.fft import fft, fft2, fftn, fftshift, hfft, ifft, irfft, irfft2, irff
 
 import autosched
 from autosched.errors import ImportModelError
+from autosched.frontend.fourier import dft_matrix
 from autosched.frontend.torch import from_exported_program
 from autosched.relax import evaluate
 
@@ -131,3 +132,13 @@ def test_complex_inputs_are_refused_by_name():
 
     with pytest.raises(ImportModelError, match="input 'z' is of complex numbers"):
         from_exported_program(torch.export.export(Real(), (ROTATION,)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 6, 8])
+def test_quarters_of_a_turn_are_exact(size):
+    matrix = dft_matrix(size, size, size, inverse=False)
+    first = matrix[:, 0, 0]  # of real values, the frequency 0: their sum
+    np.testing.assert_array_equal(first, np.stack([np.ones(size), np.zeros(size)], 1))
+    if size % 2 == 0:
+        np.testing.assert_array_equal(matrix[:, 0, size // 2, 1], np.zeros(size))
+    assert not np.signbit(matrix[matrix == 0]).any()

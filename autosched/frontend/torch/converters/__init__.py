@@ -22,12 +22,13 @@ from autosched.frontend.torch.converters import (
     scatter,
     shape,
     sort,
+    vision,
 )  # fmt: skip
 from autosched.frontend.torch.registry import CONVERTERS
 
 __all__ = [
     "activation", "attention", "complex_numbers", "conv", "create", "elementwise", "index", "linear", "logic", "norm",
-    "pool", "quantize", "reduce", "resize", "scatter", "shape", "sort", "supported_operators",
+    "pool", "quantize", "reduce", "resize", "scatter", "shape", "sort", "supported_operators", "vision",
 ]  # fmt: skip
 
 for _name in COMPLEX:

@@ -145,6 +145,13 @@ def div(t: Emitter, input: object, other: object, rounding_mode: str | None = No
     return op.trunc(t(op.divide(a, b))) if floats else op.divide(a, b)
 
 
+@converter("prims::div")
+def exact_div(t: Emitter, a: object, b: object) -> Expr:
+    """Of integers without what is behind the point."""
+    x, y = t.alike(a, b)
+    return op.divide(x, y)
+
+
 @converter("floordiv", "floor_divide")
 def floordiv(t: Emitter, input: object, other: object) -> Expr:
     return div(t, input, other, rounding_mode="floor")
