@@ -21,10 +21,11 @@ import functools
 from collections.abc import Callable, Sequence
 
 from autosched.codegen.lower.cross_thread import LANES
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.nests import block, bound, copy_tile, with_statements
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import (
     BLOCK_X,
     BLOCK_Y,
@@ -85,10 +86,7 @@ class AttentionPass:
         return Anchor(flash.found.scores.name_hint, "attention", sizes, flash)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        values["shared_bytes"] = gpu.max_shared_memory_per_block
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """16 x 16 threads with four queries each; fewer where there are few, or shared memory holds no more.

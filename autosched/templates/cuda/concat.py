@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, is_injective, spatial
@@ -23,6 +23,7 @@ from autosched.templates.core_nests import indices_of, typed
 from autosched.templates.cuda.core_nests import Core
 from autosched.templates.cuda.elementwise import default_knobs, widest_vector
 from autosched.templates.cuda.nests import block, bound
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, VECTOR_BYTES
 from autosched.templates.nests import index, lanes
 from autosched.tir import PrimFunc, Var
@@ -70,9 +71,7 @@ class Concat:
         return Anchor(found[1].block.name_hint, "elementwise", sizes)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         return Config(self.name, default_knobs(anchor.sizes, target))

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
@@ -51,6 +51,7 @@ from autosched.templates.cuda.product_form import (
     find_matrix_form,
     product_func,
 )
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.tensor_matmul import LEAST_CAPABILITY, STEPS, takes
 from autosched.templates.cuda.threads import (
     BLOCK_X,
@@ -226,10 +227,7 @@ class TensorContraction:
         return Anchor(form.chain.anchor.name_hint, "contraction", sizes, form)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "most_threads": gpu.max_threads_per_block}
-        values["shared_bytes"] = gpu.max_shared_memory_per_block
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile and the parts of sums by which the busiest SM is done first."""
@@ -290,10 +288,7 @@ class Contraction:
         return Anchor(form.chain.anchor.name_hint, "contraction", sizes, form)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        values |= {"shared_bytes": gpu.max_shared_memory_per_block, "asynchronous": copies_itself(anchor.sizes, gpu)}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target, asynchronous=copies_itself(anchor.sizes, target.gpu))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile by which the busiest SM is done first; sums in parts where tiles leave SMs idle.

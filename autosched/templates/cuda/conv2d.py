@@ -15,11 +15,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, require, schedule_epilogue
 from autosched.templates.classify import extents, find_contraction, is_injective, reduced, spatial
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import (
     BLOCK_X,
     BLOCK_Y,
@@ -82,11 +83,7 @@ class Conv2d:
         return Anchor(c.block.name_hint, "conv2d", sizes, Convolution(weight, data, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        values |= {"registers": gpu.registers_per_sm, "shared_bytes": gpu.max_shared_memory_per_block}
-        values["bytes"] = item_bytes(anchor.details.data.buffer.dtype)
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target, bytes=item_bytes(anchor.details.data.buffer.dtype))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """As many pixels and channels to a thread as still give every SM work."""

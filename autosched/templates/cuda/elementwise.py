@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import alike_axes, blocks_of, extents, is_injective, is_reduction, spatial
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import VECTOR_BYTES, bind_flat, fused, inline_injective, ordered_loops
 from autosched.tir import Block, BufferStore, PrimFunc, as_int
 from autosched.tir import expr as E
@@ -91,9 +92,7 @@ class Elementwise:
         return Anchor("", kind, sizes)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         return Config(self.name, default_knobs(anchor.sizes, target))

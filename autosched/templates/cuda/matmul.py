@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
@@ -29,6 +29,7 @@ from autosched.templates.cuda.core_tiles import (
     tile_cycles,
 )
 from autosched.templates.cuda.last_wave import KNOB, MEMORY_LATENCY, best_parts, share_last_wave, with_wide_sums
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import MOST_GRID_YZ, VECTOR_BYTES, read_index
 from autosched.templates.product import Operands, find_operands
 from autosched.tir import PrimFunc, as_int
@@ -61,11 +62,7 @@ class Matmul:
         )
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        values |= {"shared_bytes": gpu.max_shared_memory_per_block, "asynchronous": copies_itself(anchor.sizes, gpu)}
-        values |= {"registers": gpu.registers_per_sm, "sm_count": gpu.sm_count}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target, asynchronous=copies_itself(anchor.sizes, target.gpu))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         s, gpu = anchor.sizes, target.gpu

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
@@ -33,6 +33,7 @@ from autosched.templates.cuda.attention import (
 )
 from autosched.templates.cuda.core_tiles import LAUNCH_S
 from autosched.templates.cuda.nests import block, bound, with_statements, with_work_of
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import (
     BLOCK_X,
     BLOCK_Y,
@@ -105,9 +106,7 @@ class QueryAttention:
         return Anchor(flash.found.scores.name_hint, "attention", s, flash)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        values = {**anchor.sizes, "most_threads": target.gpu.max_threads_per_block}
-        values["shared_bytes"] = target.gpu.max_shared_memory_per_block
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """Four keys at once where registers suffice; parts as many as are done first."""

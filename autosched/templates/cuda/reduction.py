@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
@@ -24,6 +24,7 @@ from autosched.templates.classify import (
 )
 from autosched.templates.cuda.elementwise import widest_vector
 from autosched.templates.cuda.pairs import is_over_pairs
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.sum_parts import (
     KNOB,
     LINE_BYTES,
@@ -132,10 +133,7 @@ class GeneralReduction:
         return Anchor(largest.name_hint, "reduce", _sizes(largest))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        values["most_parts"] = MOST_PARTS
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target, most_parts=MOST_PARTS)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """One launch, or two where those of few results are expected to take less time."""

@@ -19,7 +19,7 @@ from operator import is_
 
 from autosched.codegen.lower.launches import MIN_BLOCKS
 from autosched.errors import ScheduleError
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
@@ -27,6 +27,7 @@ from autosched.templates.chain import require
 from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, spatial
 from autosched.templates.cuda.elementwise import widest_vector
 from autosched.templates.cuda.pairs import is_over_pairs
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.sum_parts import best_parts, can_be_cut
 from autosched.templates.cuda.threads import (
     BLOCK_X,
@@ -87,10 +88,7 @@ class RowReduction:
         return anchor
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        values |= {"most_held": MOST_HELD, "bytes": _widest(anchor), "shared_bytes": gpu.max_shared_memory_per_block}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target, most_held=MOST_HELD, bytes=_widest(anchor))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         gpu, rows, length = target.gpu, anchor.sizes["rows"], anchor.sizes["length"]

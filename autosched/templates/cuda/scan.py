@@ -19,13 +19,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autosched.codegen.lower.half import HALVES, WIDE, widened
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, reduced, spatial
 from autosched.templates.core_nests import load, one_of, others_are_elementwise, store
 from autosched.templates.cuda.core_nests import Core
 from autosched.templates.cuda.nests import block, bound
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, VECTOR_BYTES, power_of_two_above
 from autosched.templates.lines import Lines
 from autosched.templates.nests import index, lanes, loop, unrolled
@@ -66,9 +67,7 @@ class Scan:
         return Anchor(scan.block.name_hint, "scan", sizes, scan)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """Accesses of 16 bytes; as many threads as a line needs, and as many parts as the device wants blocks."""

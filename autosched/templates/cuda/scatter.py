@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 
 from autosched.codegen.lower.half import HALVES, WIDE, widened
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, extents, is_reduction, spatial
@@ -27,6 +27,7 @@ from autosched.templates.core_nests import indices_of, load, one_of, others_are_
 from autosched.templates.cuda.core_nests import Core
 from autosched.templates.cuda.nests import block, bound
 from autosched.templates.cuda.sort import PLACE, PLACE_BYTES, Sorter, default_knobs
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X
 from autosched.templates.nests import index, loop
 from autosched.templates.scatter_form import NOWHERE, ScatterForm, scatter_of
@@ -66,10 +67,7 @@ class Scatter:
         return Anchor(form.block.name_hint, "scatter", sizes, form)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        values["shared_bytes"] = gpu.max_shared_memory_per_block
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         return Config(self.name, {**default_knobs(anchor.sizes, target), "block_size": DEFAULT_THREADS})

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.core_nests import load, others_are_elementwise, store, typed
 from autosched.templates.cuda.core_nests import Core
 from autosched.templates.cuda.nests import block, bound, copy_tile, share_tile
 from autosched.templates.cuda.sort_network import PLACE, PLACE_BYTES, SortNetwork
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, power_of_two_above
 from autosched.templates.nests import index, loop
 from autosched.templates.sort_form import find_sort, is_sorted_key
@@ -61,10 +62,7 @@ class Sort:
         return Anchor(form.order.name_hint, "sort", sizes, form)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "most_threads": gpu.max_threads_per_block}
-        values["shared_bytes"] = gpu.max_shared_memory_per_block
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         return Config(self.name, default_knobs(anchor.sizes, target))

@@ -17,11 +17,12 @@ import math
 from collections.abc import Callable, Mapping
 
 from autosched.codegen.lower.fragments import ACCUMULATOR, EXP2_APPROX, MATRIX_A, MATRIX_B, ROW_VALUES
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.attention import STAND_INS, bound_heads, inside_of
 from autosched.templates.cuda.nests import block, copy_tile, with_statements, with_work_of
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import MOST_GRID_YZ, THREAD_X, THREAD_Y
 from autosched.templates.flash import (
     WIDE,
@@ -87,10 +88,7 @@ class TensorAttention:
         return Anchor(flash.found.scores.name_hint, "attention", s, flash)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "most_threads": gpu.max_threads_per_block}
-        values["shared_bytes"] = gpu.max_shared_memory_per_block
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """Two instructions' rows a warp where registers suffice; fewer queries a block where SMs would be idle."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import chain_around, schedule_epilogue
@@ -25,6 +25,7 @@ from autosched.templates.cuda.last_wave import (
     share_last_wave,
     with_wide_sums,
 )
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import (
     BLOCK_Z,
     MOST_GRID_YZ,
@@ -78,10 +79,7 @@ class TensorMatmul:
         return Anchor(c.block.name_hint, "matmul", sizes, (operands, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "most_threads": gpu.max_threads_per_block}
-        values |= {"shared_bytes": gpu.max_shared_memory_per_block, "sm_count": gpu.sm_count}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The largest tile that still gives every SM work; small products get small tiles.

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from autosched.codegen.lower.fragments import ACCUMULATOR, MATRIX_A, MATRIX_B
 from autosched.ir.node import FrozenDict
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
@@ -27,6 +27,7 @@ from autosched.templates.cuda.contraction import expected_cycles
 from autosched.templates.cuda.core_tiles import L2_BYTES_PER_CYCLE, LANES_PER_CYCLE
 from autosched.templates.cuda.nests import block, bound, copy_tile, with_work_of
 from autosched.templates.cuda.product_form import HALVES, MatrixForm, MatrixPack, decoded, find_matrix_form, result_of
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.tensor_matmul import LEAST_CAPABILITY
 from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, BLOCK_Z, MOST_GRID_YZ, THREAD_X, THREAD_Y, THREAD_Z
 from autosched.templates.nests import INDEX, index, loop, nested, unrolled
@@ -164,10 +165,7 @@ class TensorWindow:
         return anchor if cycles(s, target.gpu, found.form.dtype, tile, step) < gathered else None
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "most_threads": gpu.max_threads_per_block}
-        values["shared_bytes"] = gpu.max_shared_memory_per_block
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile by which the busiest SM is done first."""

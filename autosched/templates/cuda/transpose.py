@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, extents, is_injective, spatial
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, fused, inline_injective, read_index
 from autosched.tir import BufferLoad, BufferStore, PrimFunc, Var
 from autosched.tir.functor import loads
@@ -81,8 +82,7 @@ class Transpose:
         return Anchor("", "elementwise", sizes, turn)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        values = {**anchor.sizes, "warp": target.gpu.warp_size}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         return Config(self.name, {"side": target.gpu.warp_size, "at_once": 8})

@@ -21,10 +21,11 @@ from collections.abc import Callable, Mapping
 from autosched.codegen.lower.fragments import EXP2_APPROX, GROUP_ACCUMULATOR, GROUP_MATRIX_A, ROW_VALUES
 from autosched.codegen.lower.loops import COPIED_STAGES
 from autosched.codegen.lower.warpgroup_chain import TURNS
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.nests import block, bound, with_statements, with_work_of
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.tensor_attention import DTYPES, LOG2E
 from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, MOST_GRID_YZ, THREAD_Y
 from autosched.templates.flash import (
@@ -87,8 +88,7 @@ class WarpgroupAttention:
         return Anchor(flash.found.scores.name_hint, "attention", dict(s), flash)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        values = {**anchor.sizes, "shared_bytes": target.gpu.max_shared_memory_per_block}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """Two warpgroups, so that one multiplies while the other one computes powers, where that leaves no SM idle.

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from autosched.codegen.lower.launches import MIN_BLOCKS
 from autosched.ir.node import FrozenDict, preorder
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
@@ -24,6 +24,7 @@ from autosched.templates.cuda.core_tiles import L2_BYTES_PER_CYCLE
 from autosched.templates.cuda.last_wave import KNOB, best_parts, share_last_wave, with_wide_sums
 from autosched.templates.cuda.pointwise import find_pointwise
 from autosched.templates.cuda.product_form import MatrixPack
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.tensor_matmul import takes
 from autosched.templates.cuda.threads import (
     BLOCK_Z,
@@ -153,9 +154,7 @@ class WarpgroupMatmul:
         return Anchor(c.block.name_hint, "matmul", sizes, (operands, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "shared_bytes": gpu.max_shared_memory_per_block, "sm_count": gpu.sm_count}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile, cluster and parts of the last wave by which the busiest SM is done first."""

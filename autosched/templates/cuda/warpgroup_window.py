@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from autosched.codegen.lower.fragments import GROUP_ACCUMULATOR
 from autosched.codegen.lower.loops import WARP_STAGES
 from autosched.ir.node import FrozenDict
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
@@ -36,6 +36,7 @@ from autosched.templates.cuda.core_tiles import L2_BYTES_PER_CYCLE, LAUNCH_S
 from autosched.templates.cuda.nests import block, bound, with_work_of
 from autosched.templates.cuda.pointwise import pixel
 from autosched.templates.cuda.product_form import MatrixForm, MatrixPack, find_matrix_form, result_of
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.tensor_matmul import STEPS, takes
 from autosched.templates.cuda.tensor_window import TensorWindow, best_tile
 from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, BLOCK_Z, MOST_GRID_YZ, THREAD_X, THREAD_Y
@@ -317,9 +318,7 @@ class WarpgroupWindow:
         return anchor
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "shared_bytes": gpu.max_shared_memory_per_block}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile by which the busiest SM is done first."""

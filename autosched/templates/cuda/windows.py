@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
@@ -28,6 +28,7 @@ from autosched.templates.classify import (
     reduced,
     spatial,
 )
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import bind_flat, ordered_loops, read_index
 from autosched.templates.cuda.window_vectors import LANES, Vectors, find_vectors, wide_windows
 from autosched.tir import Block, BufferLoad, BufferStore, PrimExpr, PrimFunc, Var, as_int
@@ -91,15 +92,7 @@ class SlidingWindow:
         return Anchor(block.name_hint, "window", sizes, Window(chain, data, at, vectors))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {
-            **anchor.sizes,
-            "most": MOST_ELEMENTS,
-            "most_loaded": MOST_LOADED,
-            "warp": gpu.warp_size,
-            "most_threads": gpu.max_threads_per_block,
-        }
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target, most=MOST_ELEMENTS, most_loaded=MOST_LOADED)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The most rows that leave threads enough for the device: those that divide the results, else a few."""

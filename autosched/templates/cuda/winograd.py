@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from autosched import te
 from autosched.errors import SpaceError
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.templates.accuracy import is_strict
@@ -41,6 +41,7 @@ from autosched.templates.cuda.core_tiles import (
     stage_operands,
     tile_cycles,
 )
+from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import MOST_GRID_YZ, VECTOR_BYTES, bind_flat, read_index
 from autosched.templates.tf32 import allows_tf32
 from autosched.templates.winograd_form import Convolution, Tiling, is_padding, is_sum, padded_reader, with_stages
@@ -90,11 +91,7 @@ class Winograd:
         return Anchor(conv.result.name_hint, "conv2d", sizes, (conv, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        gpu = target.gpu
-        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        values |= {"shared_bytes": gpu.max_shared_memory_per_block}
-        values |= {"asynchronous": copies_itself(anchor.sizes, gpu)}
-        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+        return device_space(self, anchor, target, asynchronous=copies_itself(anchor.sizes, target.gpu))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile of outputs that is done first, and for its products the tile of these."""
