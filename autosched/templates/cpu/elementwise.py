@@ -325,12 +325,16 @@ def _turned_axis(block: Block, lanes: int) -> int | None:
 
 
 def _flat_axes(block: Block, width: int, lanes: int) -> tuple[int, int]:
-    """(innermost axes that become one loop, its vector width): several where they are one vector, even or many."""
+    """(innermost axes that become one loop, its vector width): several where they are one vector, even or many.
+
+    Also where a row is short and ragged itself: the loop has one ragged vector then, and the rows have one each.
+    """
     sizes = extents(spatial(block))
+    is_ragged = sizes[-1] < width and sizes[-1] % lanes != 0
     for flat in range(alike_axes(block), 1, -1):
         size = math.prod(sizes[-flat:])
         even = _even_width(size, width, 2 * lanes)
-        if size <= width or size % even == 0 or size >= LEAST_VECTORS * width:
+        if size <= width or size % even == 0 or size >= LEAST_VECTORS * width or is_ragged:
             return flat, even
     return 1, _even_width(sizes[-1], width, 2 * lanes)
 
