@@ -40,6 +40,7 @@ from autosched.relax.transform import (
     RemoveIdentity,
     SinkViews,
     SliceInputs,
+    SliceTakes,
     SplitConcats,
     UnpackResult,
     WidenBytes,
@@ -105,7 +106,8 @@ def graph_passes(
         FoldBatchnormToConv2D(), *planes, SplitConcats(), EliminateCommonSubexpr(),
         *attention, *narrow, *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(), *sums,
-        LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(with_sums=options.fuse_sums, joins=joins), FuseTIR(),
+        SliceTakes(), LegalizeKernels(), AnnotateTIROpPattern(),
+        FuseOps(with_sums=options.fuse_sums, joins=joins), FuseTIR(),
         CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip
 

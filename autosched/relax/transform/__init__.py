@@ -58,6 +58,7 @@ from autosched.relax.transform.remove_identity import RemoveIdentity, remove_ide
 from autosched.relax.transform.run_codegen import RunCodegen
 from autosched.relax.transform.sink_views import SinkViews, sink_views
 from autosched.relax.transform.slice_inputs import SliceInputs, slice_inputs
+from autosched.relax.transform.slice_takes import SliceTakes, slice_takes
 from autosched.relax.transform.split_concats import SplitConcats, split_concats
 from autosched.relax.transform.topological_sort import TopologicalSort
 from autosched.relax.transform.unpack_result import UnpackResult, unpack_result

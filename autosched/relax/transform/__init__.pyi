@@ -92,6 +92,8 @@ from autosched.relax.transform.sink_views import SinkViews as SinkViews
 from autosched.relax.transform.sink_views import sink_views as sink_views
 from autosched.relax.transform.slice_inputs import SliceInputs as SliceInputs
 from autosched.relax.transform.slice_inputs import slice_inputs as slice_inputs
+from autosched.relax.transform.slice_takes import SliceTakes as SliceTakes
+from autosched.relax.transform.slice_takes import slice_takes as slice_takes
 from autosched.relax.transform.split_concats import SplitConcats as SplitConcats
 from autosched.relax.transform.split_concats import split_concats as split_concats
 from autosched.relax.transform.topological_sort import TopologicalSort as TopologicalSort
