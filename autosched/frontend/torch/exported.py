@@ -428,7 +428,7 @@ class Importer:
         if custom is not None:
             self.values[node] = bound(self.emitter, custom(node, self.emitter))
             return
-        if name not in CONVERTERS:
+        if name not in CONVERTERS and can_call(node):
             raise LibraryNeededError(f"{node.target} has no kernel", where=f"node '{node.name}'")
         args = map_arguments(tuple(node.args), self.values.__getitem__)
         kwargs = {k: map_arguments(v, self.values.__getitem__) for k, v in node.kwargs.items()}

@@ -122,3 +122,17 @@ def test_beside_buffers_that_change_they_are_refused(library):
 
     with pytest.raises(ImportModelError, match="changes its buffers"):
         autosched.build(torch.export.export(Counting(), (X,)))
+
+
+def test_numbers_of_open_sizes_are_no_calls():
+    """`sym_float` of a size has no kernel: the program is built for each set of sizes, without PyTorch."""
+    height, width = torch.export.Dim("height", max=20), torch.export.Dim("width", max=20)
+    grid = torch.rand(1, 4, 3, 2, generator=torch.Generator().manual_seed(2)) * 2 - 1
+
+    def function(x: Any) -> Any:
+        return torch.nn.functional.grid_sample(x, grid, align_corners=False)
+
+    executable = autosched.build(program_of(function, torch.rand(1, 2, 5, 6), dynamic_shapes=({2: height, 3: width},)))
+    assert not isinstance(executable, LateProgram)
+    for size in ((5, 6), (7, 3)):
+        agree(executable, function, torch.rand(1, 2, *size))
