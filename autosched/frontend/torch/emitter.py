@@ -10,7 +10,7 @@ import numpy as np
 
 from autosched.errors import ImportModelError
 from autosched.frontend.size_arithmetic import agreeing, are_same, empty, info_of
-from autosched.frontend.stages import DataNeededError
+from autosched.frontend.stages import DataNeededError, LibraryNeededError
 from autosched.ir.node import Span
 from autosched.relax import op
 from autosched.relax.block_builder import BlockBuilder
@@ -54,6 +54,10 @@ class Emitter:
     def needs_data(self, message: str) -> DataNeededError:
         """The error to raise where a size or a number follows from what the model computes."""
         return DataNeededError(message, where=f"node '{self.node}'")
+
+    def needs_library(self, message: str) -> LibraryNeededError:
+        """The error to raise for what PyTorch has to compute."""
+        return LibraryNeededError(message, where=f"node '{self.node}'")
 
     def dtype(self, value: object) -> str:
         """Our name of a torch.dtype. Raises ImportModelError for one that we do not have."""

@@ -136,3 +136,19 @@ def test_numbers_of_open_sizes_are_no_calls():
     assert not isinstance(executable, LateProgram)
     for size in ((5, 6), (7, 3)):
         agree(executable, function, torch.rand(1, 2, *size))
+
+
+def test_pytorch_draws_random_numbers():
+    def function(x: Any) -> Any:
+        noise = torch.randn(3, 4)
+        return (x + noise).tanh() + torch.rand_like(x) - torch.bernoulli(x * 0 + 0.5)
+
+    program = program_of(function, X)
+    with pytest.raises(ImportModelError, match="random numbers"):
+        from_exported_program(program)
+    executable = autosched.build(program)
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        wanted = function(X)
+        torch.manual_seed(seed)
+        agree(executable, lambda x, wanted=wanted: wanted, X)

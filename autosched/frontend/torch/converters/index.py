@@ -306,4 +306,5 @@ def item(t: Emitter, input: Expr) -> Any:
 
 @converter("rand", "randn", "randperm", "bernoulli", "rand_like", "randn_like", "randint", "multinomial", "normal")
 def random(t: Emitter, *_: object, **__: object) -> Expr:
-    raise t.fail("random numbers are not supported", hint="make them outside and pass them as an input")
+    """PyTorch draws them, from its own generator."""
+    raise t.needs_library("random numbers have no kernel")
