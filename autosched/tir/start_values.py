@@ -50,6 +50,18 @@ def start_at_infinity(body: N) -> N:
         if not isinstance(x, BufferStore) or x.buffer not in found:
             return x
         value = infinite_start(found[x.buffer], x.value)
+        if isinstance(value, Max | Min):
+            value = _with_infinite_tail(value)
         return x if value is x.value else dataclasses.replace(x, value=value)
 
     return rewrite(body, step)
+
+
+def _with_infinite_tail(update: Max | Min) -> Max | Min:
+    """A step of a reduction whose element is the start value behind the end of an axis: the same infinity there."""
+    match update.b:
+        case Call("if_then_else", (guard, element, FloatImm() as beyond)):
+            infinite = infinite_start(update, beyond)
+            if infinite is not beyond:
+                return type(update)(update.a, dataclasses.replace(update.b, args=(guard, element, infinite)))
+    return update

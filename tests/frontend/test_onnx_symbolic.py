@@ -208,3 +208,28 @@ def test_odd_sizes_of_what_moves(name: str, shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     (expected,) = ReferenceEvaluator(proto).run(None, {"x": x})
     np.testing.assert_array_equal(autosched.build(proto, threads=1)(x).numpy(), expected)
+
+
+@pytest.mark.parametrize("name", ["ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "ReduceLogSumExp", "Softmax"])
+@pytest.mark.parametrize("shape", [("r", "c"), (5, "c"), ("r", 70), (5, 70)])
+def test_rows_of_infinite_elements(name: str, shape: tuple[object, ...]) -> None:
+    """The largest of nothing but -inf is -inf, of any length: what stands behind the end of a row is no larger."""
+    options = {"axis": -1} if name.startswith(("Arg", "Soft")) else {"axes": [-1]}
+    built = autosched.build(make([node(name, "x", "y", **options)], {"x": shape}, ["y"]), threads=1)
+    for columns in (70,) if shape[1] == 70 else (1, 2, 31, 32, 33, 70):
+        x = np.full((5, columns), -np.inf, np.float32)
+        x[1, columns // 2], x[2, -1], x[3] = 2, 3, np.inf
+        for given in (x, -x):
+            got = np.asarray(built(given).numpy()).reshape(5, -1)
+            with np.errstate(all="ignore"):
+                expected = {
+                    "ReduceMax": lambda v: v.max(1, keepdims=True),
+                    "ReduceMin": lambda v: v.min(1, keepdims=True),
+                    "ArgMax": lambda v: v.argmax(1).reshape(5, 1),
+                    "ArgMin": lambda v: v.argmin(1).reshape(5, 1),
+                    "ReduceLogSumExp": lambda v: np.log(np.exp(v).sum(1, keepdims=True)),
+                    "Softmax": lambda v: (
+                        np.exp(v - v.max(1, keepdims=True)) / np.exp(v - v.max(1, keepdims=True)).sum(1, keepdims=True)
+                    ),
+                }[name](given)
+            np.testing.assert_allclose(got, expected, rtol=1e-5, err_msg=str(given.shape))

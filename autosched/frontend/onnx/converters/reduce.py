@@ -79,13 +79,15 @@ CONVERTERS.update(
 
 @converter("ReduceLogSumExp")
 def reduce_log_sum_exp(node: Node) -> Expr:
-    """max + log(sum(exp(x - max))), which does not overflow."""
+    """max + log(sum(exp(x - max))), which does not overflow; where the largest is infinite, log(sum(exp(x)))."""
     axes, x, keep = _axes(node), node.input(0), bool(node.attr("keepdims", 1))
     if axes == ():
         return x
     if node.is_empty(0):
         return _of_nothing(node, axes, -np.inf)
     largest = node.emit(op.max(x, axis=axes, keepdims=True))
+    nothing = constant(0, node.info(0).dtype)
+    largest = node.emit(op.where(node.emit(op.isfinite(largest)), largest, nothing))
     rest = op.exp(op.subtract(x, largest))
     total = node.emit(op.add(largest, op.log(node.emit(op.sum(node.emit(rest), axis=axes, keepdims=True)))))
     return total if keep else op.squeeze(total, axis=axes)
