@@ -6,6 +6,8 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.types import constant, element_of
 
+MOST_BITS = 32  # of integers that are divided as float64 in vectors: CPUs divide integers one by one
+
 
 def signed_division(b: ir.IRBuilder, x: ir.Value, y: ir.Value, floor: bool, modulo: bool) -> ir.Value:
     """Quotient or remainder of integers (in each lane), rounding down or to zero; LLVM's round to zero.
@@ -18,7 +20,11 @@ def signed_division(b: ir.IRBuilder, x: ir.Value, y: ir.Value, floor: bool, modu
         least = constant(x.type, -(1 << (element_of(x.type).width - 1)))
         over = b.and_(b.icmp_signed("==", y, constant(x.type, -1)), b.icmp_signed("==", x, least))
         y = b.select(b.or_(none, over), constant(x.type, 1), y)
-    quotient, remainder = b.sdiv(x, y), b.srem(x, y)
+    if isinstance(x.type, ir.VectorType) and element_of(x.type).width <= MOST_BITS and not isinstance(y, ir.Constant):
+        quotient = _in_floats(b, x, y)
+        remainder = b.sub(x, b.mul(quotient, y))
+    else:
+        quotient, remainder = b.sdiv(x, y), b.srem(x, y)
     if none is not None:
         quotient = b.select(none, zero, quotient)  # the remainder of a division by 1 is 0
     if not floor:
@@ -27,6 +33,12 @@ def signed_division(b: ir.IRBuilder, x: ir.Value, y: ir.Value, floor: bool, modu
     if modulo:
         return b.select(wrong, b.add(remainder, y), remainder)
     return b.select(wrong, b.sub(quotient, constant(x.type, 1)), quotient)
+
+
+def _in_floats(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """The quotient towards 0: that in float64, rounded, is cut off right, as no fraction is nearer to 1 than 1 / x."""
+    wide = ir.VectorType(ir.DoubleType(), x.type.count)
+    return b.fptosi(b.fdiv(b.sitofp(x, wide), b.sitofp(y, wide)), x.type)
 
 
 def _divides(y: ir.Value) -> bool:
