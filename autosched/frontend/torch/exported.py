@@ -14,6 +14,7 @@ from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
 from autosched.frontend.torch.emitter import Value, info_of
 from autosched.frontend.torch.graph import (
+    UNFIT,
     CustomConverters,
     array_of,
     bound,
@@ -210,11 +211,21 @@ def decomposed(program: ExportedProgram, without_writes: bool = False) -> Export
         name = operator_name(op)
         if name in KEPT_WHOLE and name in CONVERTERS and not (shares_memory and name in MAY_BE_VIEWS):
             del table[op]
-    found = _further_decomposed(program.run_decompositions(table), frozenset())
+    found = _further_decomposed(_taken_apart(program, table), frozenset())
     if not (whole := _to_be_called(program, found)):
         return found
     kept = {op: rule for op, rule in table.items() if op not in whole}
-    return _further_decomposed(program.run_decompositions(kept), whole)
+    return _further_decomposed(_taken_apart(program, kept), whole)
+
+
+def _taken_apart(program: ExportedProgram, rules: Mapping[Any, Callable[..., object]]) -> ExportedProgram:
+    """A program with operators replaced by rules. Raises ImportModelError where PyTorch cannot do that."""
+    try:
+        return program.run_decompositions(dict(rules))
+    except (RuntimeError, *UNFIT) as error:
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        hint = "tensors that the program writes to have to be buffers (register_buffer); export it with strict=True"
+        raise ImportModelError(f"PyTorch cannot take the program apart: {text}", hint=hint) from error
 
 
 def _further_decomposed(program: ExportedProgram, whole: Container[object]) -> ExportedProgram:
@@ -222,7 +233,7 @@ def _further_decomposed(program: ExportedProgram, whole: Container[object]) -> E
     rules = all_rules()
     lacking = {n.target for n in all_nodes(program) if not _is_known(n, {})}
     table = {op: rules[op] for op in lacking if op in rules and op not in whole}
-    return program.run_decompositions(table) if table else program
+    return _taken_apart(program, table) if table else program
 
 
 def _to_be_called(program: ExportedProgram, parts: ExportedProgram) -> frozenset[object]:

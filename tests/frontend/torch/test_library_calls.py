@@ -152,3 +152,17 @@ def test_pytorch_draws_random_numbers():
         wanted = function(X)
         torch.manual_seed(seed)
         agree(executable, lambda x, wanted=wanted: wanted, X)
+
+
+def test_a_program_that_pytorch_cannot_take_apart_is_refused():
+    class Writing(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.total = torch.zeros(3, 4)  # no buffer
+
+        def forward(self, x: Any) -> Any:
+            self.total.add_(x)
+            return self.total * 2
+
+    with pytest.raises(ImportModelError, match="cannot take the program apart.*mutated"):
+        autosched.build(torch.export.export(Writing(), (X,), strict=False))
