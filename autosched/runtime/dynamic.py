@@ -27,7 +27,7 @@ from autosched.runtime.graph import NOP, Graph, Value
 from autosched.runtime.graph_form import GraphForm
 from autosched.runtime.kernel import Kernel, check_count
 from autosched.runtime.lender import Lender
-from autosched.runtime.memory import as_aligned, dtype_name, empty_aligned
+from autosched.runtime.memory import aligned_copy, as_aligned, dtype_name, empty_aligned, is_readable
 from autosched.runtime.names import given_by_name
 from autosched.runtime.program import Memory, Program, naming_the_largest
 from autosched.runtime.size_expr import Shape, shape_at, size_at, symbols_of
@@ -514,7 +514,7 @@ class _Ready:
         """An input as kernels take it, with as many rows as the program has; what is in the others does not matter."""
         spec = self.program.value(number)
         if array.shape == spec.shape:
-            return as_aligned(array.copy() if number in self.written else array)
+            return array if is_readable(array) and number not in self.written else aligned_copy(array)
         if number not in self.inputs:
             self.inputs[number] = empty_aligned(spec.shape, spec.dtype)
             self.inputs[number].fill(0)

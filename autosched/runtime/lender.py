@@ -75,7 +75,7 @@ class Copies:
     def make(self) -> np.ndarray:
         """Give a copy of what the array holds now."""
         if not self._is_small:
-            large = self._lender.empty(self._data.shape, self._data.dtype)
+            large = self.empty()
             np.copyto(large, self._data)
             return large
         result: np.ndarray | None = next(self._left, None)
@@ -86,6 +86,10 @@ class Copies:
             result = result.reshape(())
         result[...] = self._data
         return result
+
+    def empty(self) -> np.ndarray:
+        """Give memory for a copy of a large array."""
+        return self._lender.empty(self._data.shape, self._data.dtype)
 
     def _parts(self) -> Iterator[np.ndarray]:
         """Memory for several copies."""

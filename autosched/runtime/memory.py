@@ -154,6 +154,15 @@ def as_aligned(data: np.ndarray) -> np.ndarray:
     return aligned_copy(data)
 
 
+def is_readable(data: np.ndarray) -> bool:
+    """Whether kernels can read an array where it lies: row-major, and each element where its type may lie.
+
+    A quarter of a cache line more or less costs them less than a copy, even of matrices that they read many times.
+    """
+    flags = data.flags
+    return flags.c_contiguous and flags.aligned
+
+
 @lru_cache(maxsize=256)
 def dtype_name(dtype: np.dtype) -> str:
     """The name of a type; NumPy takes 2 us to put it together each time."""

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,10 +21,10 @@ from autosched.runtime.faults import Faults, node_place
 from autosched.runtime.form_plan import SizedGraph
 from autosched.runtime.graph import NOP, Graph, Value, sections_of
 from autosched.runtime.kernel import Kernel
-from autosched.runtime.lender import Copies
+from autosched.runtime.lender import LEAST_LENT, Copies
 from autosched.runtime.loader import load_objects, unload_with
 from autosched.runtime.locks import renew_after_fork
-from autosched.runtime.memory import ALIGNMENT, address_of, empty_aligned, empty_block
+from autosched.runtime.memory import ALIGNMENT, address_of, empty_aligned, empty_block, is_readable
 from autosched.runtime.memory_plan import align
 from autosched.runtime.pool import open_pool
 from autosched.runtime.team import most_threads_of
@@ -81,6 +81,17 @@ class _Calls:
     numbers: np.ndarray
 
 
+class _End:
+    """An input or output of `call`: its array, and the slots that may name another one's address while it runs."""
+
+    __slots__ = ("address", "array", "make", "new", "slots")
+
+    def __init__(self, array: np.ndarray, slots: list[int]):
+        copies = Copies(array)
+        self.array, self.make, self.new = array, copies.make, copies.empty
+        self.slots, self.address = slots, address_of(array) if slots else 0
+
+
 class _Code:
     """Loaded code, until the last program that calls it is gone."""
 
@@ -126,7 +137,7 @@ class Program:
         self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
         self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
         self._views: dict[int, NDArray] = {}
-        self._ends: tuple[list[np.ndarray], list[Copies]] | None = None  # inputs and outputs, for `call`
+        self._ends: tuple[list[_End], list[_End]] | None = None  # inputs and outputs, for `call`
         self._code = _Code(called)
         self._fill_table(self._code.addresses)
         for number in self._constants:
@@ -379,22 +390,54 @@ class Program:
         as `run`.
         """
         with self.lock:
-            ends = self._ends
-            if ends is None:
-                outputs = [Copies(self.view(n)) for n in self.graph.outputs]
-                ends = [self.view(n) for n in self.graph.inputs], outputs
-                self._ends = ends
-            for own, value in zip(ends[0], values, strict=True):
-                data = value if type(value) is np.ndarray else as_numpy(value)
-                if data.shape != own.shape:
-                    raise ShapeError(f"an input of shape {list(own.shape)} was given one of {list(data.shape)}")
-                own[...] = data
-            if self._team > 1:
-                self._pool.ensure(self._team)
-            self._pool.run(*self._once)
-            if self._is_checked:
-                self.faults.check()
-            return [output.make() for output in ends[1]]
+            if self._ends is None:
+                self._ends = self._find_ends()
+            inputs, outputs = self._ends
+            moved: dict[_End, np.ndarray] = {}
+            try:
+                for end, value in zip(inputs, values, strict=True):
+                    data = value if type(value) is np.ndarray else as_numpy(value)
+                    if data.shape != end.array.shape:
+                        raise ShapeError(
+                            f"an input of shape {list(end.array.shape)} was given one of {list(data.shape)}"
+                        )
+                    if end.slots and data.dtype == end.array.dtype and is_readable(data):
+                        moved[end] = data
+                    else:
+                        end.array[...] = data
+                for end in outputs:
+                    if end.slots:
+                        moved[end] = end.new()
+                for end in moved:
+                    self._slots[end.slots] = address_of(moved[end])
+                if self._team > 1:
+                    self._pool.ensure(self._team)
+                self._pool.run(*self._once)
+                if self._is_checked:
+                    self.faults.check()
+            finally:
+                for end in moved:
+                    self._slots[end.slots] = end.address
+            return [moved[end] if end.slots else end.make() for end in outputs]
+
+    def _find_ends(self) -> tuple[list[_End], list[_End]]:
+        """The inputs and outputs; a large one that nothing else shares or writes need not be copied."""
+        numbers = [*self.graph.inputs, *self.graph.outputs]
+        views = {n: self.view(n) for n in numbers}
+        roots = Counter(self._root(n) for n in dict.fromkeys(numbers))
+        is_large = any(view.nbytes >= LEAST_LENT for view in views.values())
+        written = {self._root(n) for node in self.graph.nodes for n in node.outputs} if is_large else set()
+
+        def slots(number: int, kind: str) -> list[int]:
+            root = self._root(number)
+            view, spec = views[number], self.value(root)
+            can_move = view.nbytes >= LEAST_LENT and spec.storage.kind == kind and spec.size_bytes == view.nbytes
+            if not can_move or roots[root] > 1 or numbers.count(number) > 1 or (root in written) != (kind == "output"):
+                return []
+            return self._places[root]
+
+        inputs = [_End(views[n], slots(n, "input")) for n in self.graph.inputs]
+        return inputs, [_End(views[n], slots(n, "output")) for n in self.graph.outputs]
 
     def run_nodes(self, nodes: range, number: int = 1) -> None:
         """Run some of the graph's nodes, which follow each other, `number` times on what is in memory now."""
