@@ -219,6 +219,11 @@ class DigitMap:
             self._take_parts(s)
         for i, coarse in enumerate(sums):
             for fine in sums[i + 1 :]:
+                if self._is_remainder(coarse, fine):
+                    shared = [digit for digit in fine.digits if digit[1] <= coarse.extent]
+                    fine.digits += coarse.digits
+                    coarse.digits += shared
+                    continue
                 factor = self._ratio(coarse, fine)
                 if factor is not None:  # digits of `fine // factor` are digits of `fine`
                     fine.digits += [(low * factor, high * factor) for low, high in coarse.digits]
@@ -239,6 +244,13 @@ class DigitMap:
                 low, high = (part.scale * x // part.low for x in (d.low, d.high))
                 if all(scale % high == 0 for scale in larger):
                     source.digits.append((low, high))
+
+    def _is_remainder(self, part: Source, whole: Source) -> bool:
+        """Whether `part` is provably `whole % part.extent`: simplifying leaves out what such an extent divides."""
+        assert part.linear is not None and whole.linear is not None, "only sums are compared"
+        if whole.extent % part.extent:
+            return False
+        return _same(self.analyzer.linear(E.floormod(whole.value, part.extent)), part.linear)
 
     def _ratio(self, coarse: Source, fine: Source) -> int | None:
         """The factor g for which `coarse` is provably `fine // g`; simplifying divides sums by common factors."""

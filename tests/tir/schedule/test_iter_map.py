@@ -53,6 +53,11 @@ def values(exprs: list[PrimExpr], variables: dict[Var, int]) -> list[tuple[int, 
         ([(A * 2 + B // 4) // 7, (A * 4 + B // 2) % 14, B % 2], {A: 28, B: 8}, True),
         ([(A * 2 + B // 4) // 7, (A * 4 + B // 2) % 14], {A: 28, B: 8}, False),
         ([(A * 2 + B // 4) // 7, (A * 4 + B // 2) % 7, B % 2], {A: 28, B: 8}, False),
+        # a sum and what is left of it behind its first digits
+        ([A // 6, (A % 6 * 8 + B) // 12, (A * 8 + B) % 12], {A: 12, B: 8}, True),
+        ([A // 6, (A % 6 * 8 + B) // 12, (A * 8 + B) % 6], {A: 12, B: 8}, False),
+        ([(A % 6 * 8 + B) // 12, (A * 8 + B) % 12], {A: 12, B: 8}, False),
+        ([A // 6, (A % 3 * 8 + B) // 12, (A * 8 + B) % 12], {A: 12, B: 8}, False),
     ],
 )
 def test_injectivity(exprs: list[PrimExpr], extents: dict[Var, int], injective: bool) -> None:
