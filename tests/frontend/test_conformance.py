@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from autosched import relax
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx import from_onnx, supported_operators
+from tests.relax.transform.graphs import run_tir
 
 EXPECTED_TO_DIFFER = {
     "test_causal_conv_with_state_silu_fp16_expanded",  # half precision, rounded at other places
@@ -56,7 +57,7 @@ def run(model: onnx.ModelProto, arrays: list[np.ndarray]) -> tuple[np.ndarray, .
         except ImportModelError:
             continue
         relax.verify(module)
-        result = relax.evaluate(module, feed)
+        result = relax.evaluate(module, feed, run_tir=run_tir)
         return result if isinstance(result, tuple) else (result,)
     return None
 

@@ -60,15 +60,16 @@ def small_network() -> IRModule:
     return graph({"x": (1, 3, 8, 8)}, build)
 
 
+def run_tir(func: Any, arrays: Sequence[np.ndarray]) -> Any:
+    """A kernel in the reference evaluator, as `relax.evaluate` takes it."""
+    results = evaluate_tir(func, list(arrays))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
 def run(module: IRModule, seed: int = 1) -> list[np.ndarray]:
     """The results on seeded inputs, in float64; kernels run in the reference evaluator."""
     rng = np.random.default_rng(seed)
     inputs = [rng.standard_normal(p.struct_info.static_shape).astype(np.float32) for p in module["main"].params]
-
-    def run_tir(func: Any, arrays: Sequence[np.ndarray]) -> Any:
-        results = evaluate_tir(func, list(arrays))
-        return results[0] if len(results) == 1 else tuple(results)
-
     result = relax.evaluate(module, inputs, dtype="float64", run_tir=run_tir)
     return list(result) if isinstance(result, tuple) else [result]
 
