@@ -53,7 +53,7 @@ class _Folder(Rewriter):
     def __init__(self, module: IRModule):
         super().__init__()
         self.module = module
-        self.folded: dict[object, Expr] = {}
+        self.folded: dict[object, tuple[Call, Expr]] = {}  # with the call, whose constants' ids are in the key
 
     def call(self, call: Call, var: Var) -> Expr:
         if is_call_tir(call):
@@ -67,8 +67,8 @@ class _Folder(Rewriter):
         if key not in self.folded:  # else each step of a recurrent layer would have weights of its own
             with np.errstate(all="ignore"):
                 result = definition.run_reference([python_argument(a, lambda c: c.data) for a in call.args], call.attrs)
-            self.folded[key] = as_constants(result, call.struct_info)
-        return self.folded[key]
+            self.folded[key] = call, as_constants(result, call.struct_info)
+        return self.folded[key][1]
 
     def call_tir(self, call: Call) -> Expr:
         inputs = tir_inputs(call)
