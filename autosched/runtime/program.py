@@ -9,6 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -123,6 +124,7 @@ class Program:
         self.kernels, self.threads = kernels, threads
         self._of: SizedGraph | None = None  # what the graph is made from once it is asked for
         self._root = graph.root
+        self._ends: tuple[list[_End], list[_End]] | None = None  # inputs and outputs, for `call`
         self.renew_locks()
         renew_after_fork(self)
         self._pool = open_pool(native)
@@ -137,15 +139,16 @@ class Program:
         self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
         self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
         self._views: dict[int, NDArray] = {}
-        self._ends: tuple[list[_End], list[_End]] | None = None  # inputs and outputs, for `call`
         self._code = _Code(called)
         self._fill_table(self._code.addresses)
         for number in self._constants:
             self.place(number, constants[graph.values[number].storage.index])
 
     def renew_locks(self) -> None:
-        """Make the lock that a run holds anew, in a child forked while another thread ran."""
+        """Make the lock that a run holds anew, in a child forked while another thread ran, and undo what it had begun."""
         self.lock = threading.RLock()
+        for end in chain.from_iterable(self._ends or ()):
+            self._slots[end.slots] = end.address
 
     @property
     def graph(self) -> Graph:
@@ -166,10 +169,10 @@ class Program:
         """
         assert not self._sections, "branches of a graph over open sizes"
         made = copy.copy(self)
+        made._views, made._ends = {}, None
         made.renew_locks()
         renew_after_fork(made)
         made._graph, made._of = None, sized
-        made._views, made._ends = {}, None
         made._buffers = {n: self._buffers[n] for n in self._constants}
         made._slots, made._table = self._slots.copy(), self._table.copy()
         made._table[:, abi.ROW_SLOTS] += int(made._slots.ctypes.data) - int(self._slots.ctypes.data)
