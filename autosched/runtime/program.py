@@ -145,7 +145,7 @@ class Program:
             self.place(number, constants[graph.values[number].storage.index])
 
     def renew_locks(self) -> None:
-        """Make the lock that a run holds anew, in a child forked while another thread ran, and undo what it had begun."""
+        """Make the lock that a run holds anew, in a child forked while another thread ran; undo what it had begun."""
         self.lock = threading.RLock()
         for end in chain.from_iterable(self._ends or ()):
             self._slots[end.slots] = end.address
