@@ -427,7 +427,7 @@ class Program:
         """The inputs and outputs; a large one that nothing else shares or writes need not be copied."""
         numbers = [*self.graph.inputs, *self.graph.outputs]
         views = {n: self.view(n) for n in numbers}
-        roots = Counter(self._root(n) for n in dict.fromkeys(numbers))
+        roots = Counter(map(self._root, numbers))
         is_large = any(view.nbytes >= LEAST_LENT for view in views.values())
         written = {self._root(n) for node in self.graph.nodes for n in node.outputs} if is_large else set()
 
@@ -435,7 +435,7 @@ class Program:
             root = self._root(number)
             view, spec = views[number], self.value(root)
             can_move = view.nbytes >= LEAST_LENT and spec.storage.kind == kind and spec.size_bytes == view.nbytes
-            if not can_move or roots[root] > 1 or numbers.count(number) > 1 or (root in written) != (kind == "output"):
+            if not can_move or roots[root] > 1 or (root in written) != (kind == "output"):
                 return []
             return self._places[root]
 
