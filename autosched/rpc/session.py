@@ -444,15 +444,12 @@ def main() -> None:
         code = 1
     finally:
         sys.stderr.flush()
-        _leave(given["lifeline"], folder, code)
+        _leave(folder, code)
 
 
-def _leave(lifeline: int, folder: Path, code: int = 0) -> NoReturn:
-    """End the process; its folder is removed here where the server, who does that, is gone."""
-    poll = select.poll()
-    poll.register(lifeline, select.POLLIN | select.POLLHUP)
-    if poll.poll(0):
-        shutil.rmtree(folder.parent, ignore_errors=True)
+def _leave(folder: Path, code: int = 0) -> NoReturn:
+    """End the process with its folder: the server removes that too, but may be gone."""
+    shutil.rmtree(folder.parent, ignore_errors=True)
     os._exit(code)
 
 
@@ -478,4 +475,4 @@ def _watch(sock: socket.socket, lifeline: int, folder: Path) -> None:
     poll.register(sock.fileno(), getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR)
     while True:
         if poll.poll():
-            _leave(lifeline, folder)
+            _leave(folder)
