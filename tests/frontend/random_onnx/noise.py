@@ -1,0 +1,179 @@
+"""How far a model's results follow from its inputs: ONNX Runtime's results where every value is disturbed a little.
+
+Rounding differs between any two programs. A floor, a comparison or a conversion to integers makes a large difference of
+it, a difference of nearly equal numbers too. What changes so under noise of some roundings' size says nothing about a
+compiler.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+NOISE, SALT = "noise", "salt"  # inputs of the disturbed model: a number times each type's rounding; which noise
+ROUNDING = {
+    TensorProto.FLOAT16: ("float16", 2e-3),
+    TensorProto.FLOAT: ("float", 1e-6),
+    TensorProto.DOUBLE: ("double", 1e-15),
+}
+DOMAIN = "noise"
+OPEN_FOR_NAN = ("Hardmax", "ArgMax", "ArgMin", "TopK", "Unique")  # ONNX does not say what they make of a NaN
+EXACT = {
+    "QuantizeLinear": (1,), "DequantizeLinear": (1,), "QLinearConv": (1, 4, 6), "Resize": (1, 2), "OneHot": (2,),
+}  # fmt: skip
+DISTURB = """
+<domain: "noise", opset_import: ["" : {opset}]>
+Disturb_{name} <part> (x, noise, salt) => (y)
+{{
+    zero = Constant <value_int = 0> ()
+    one = Constant <value_int = 1> ()
+    count = Size (x)
+    places = Range (zero, count, one)
+    each = Cast <to = 11> (places)
+    step = Constant <value = double {{12.9898}}> ()
+    along = Mul (each, step)
+    own = Constant <value_float: float = @part> ()
+    own_double = Cast <to = 11> (own)
+    start = Add (own_double, salt)
+    angle = Add (along, start)
+    wave = Sin (angle)
+    many = Constant <value = double {{87516.5453}}> ()
+    large = Mul (wave, many)
+    whole = Floor (large)
+    share = Sub (large, whole)
+    half = Constant <value = double {{0.5}}> ()
+    centred = Sub (share, half)
+    rounding = Constant <value = double {{{twice}}}> ()
+    scaled = Mul (centred, rounding)
+    moved = Mul (scaled, noise)
+    unit = Constant <value = double {{1.0}}> ()
+    factor = Add (moved, unit)
+    shape = Shape (x)
+    shaped = Reshape <allowzero = 1> (factor, shape)
+    typed = Cast <to = {dtype}> (shaped)
+    y = Mul (x, typed)
+}}
+"""  # y = x * (1 + noise * rounding * u), with u of [-1, 1) from the element's place
+
+
+COUNT_NANS = """
+<domain: "noise", opset_import: ["" : {opset}]>
+Count_nans (x) => (n)
+{{
+    found = IsNaN (x)
+    each = Cast <to = 7> (found)
+    n = ReduceSum <keepdims = 0> (each)
+}}
+"""
+
+
+class Undefined(Exception):
+    """What an operator makes of its arguments is not defined."""
+
+
+class Reference:
+    """ONNX Runtime's results of a model, with the values between its nodes as they are or disturbed."""
+
+    def __init__(self, model: onnx.ModelProto):
+        """Raises what ONNX Runtime raises for a model that it does not take."""
+        import onnxruntime
+
+        onnxruntime.set_default_logger_severity(4)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level, options.intra_op_num_threads = 4, 1
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        data = disturbed(model).SerializeToString()
+        self.n_results = len(model.graph.output)
+        self.session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+    def run(self, feeds: dict[str, np.ndarray], noise: float = 0.0, salt: float = 0.0) -> list[np.ndarray]:
+        """The results; with noise other ones for each salt. Raises Undefined for NaNs where they have no result."""
+        disturbance = {NOISE: np.array(noise, "float64"), SALT: np.array(salt, "float64")}
+        found: list[np.ndarray] = self.session.run(None, {**feeds, **disturbance})
+        if any(found[self.n_results :]):
+            raise Undefined(f"NaN as an argument of {', '.join(OPEN_FOR_NAN)}")
+        return found[: self.n_results]
+
+
+def disturbed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with every float input, constant and result of a node times 1 + noise * rounding * [-1, 1)."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph, types, exact = made.graph, _types(model), kept_exact(model)
+    renamed: dict[str, str] = {}
+    nodes: list[onnx.NodeProto] = []
+
+    def disturb(name: str, dtype: int) -> None:
+        if dtype in ROUNDING and name not in exact:
+            op, result = f"Disturb_{ROUNDING[dtype][0]}", f"{name}_disturbed"
+            nodes.append(helper.make_node(op, [name, NOISE, SALT], [result], domain=DOMAIN, part=1.7 * len(renamed)))
+            renamed[name] = result
+
+    for given in graph.input:
+        disturb(given.name, given.type.tensor_type.elem_type)
+    for constant in graph.initializer:
+        disturb(constant.name, constant.data_type)
+    n_nans: list[str] = []
+    for node in graph.node:
+        _rename(node, renamed)
+        nodes.append(node)
+        if node.op_type in OPEN_FOR_NAN and node.input[0].endswith("_disturbed"):
+            n_nans.append(f"nans_{len(nodes)}")
+            nodes.append(helper.make_node("Count_nans", node.input[:1], n_nans[-1:], domain=DOMAIN))
+        for name in node.output:
+            disturb(name, types.get(name, 0))
+    del graph.node[:]
+    graph.node.extend(nodes)
+    for output in graph.output:
+        output.name = renamed.get(output.name, output.name)
+    graph.output.extend(helper.make_tensor_value_info(name, TensorProto.INT64, ()) for name in n_nans)
+    graph.input.extend(helper.make_tensor_value_info(name, TensorProto.DOUBLE, ()) for name in (NOISE, SALT))
+    opset = made.opset_import[0].version
+    for dtype, (name, rounding) in ROUNDING.items():
+        text = DISTURB.format(name=name, twice=2 * rounding, dtype=dtype, opset=opset)
+        made.functions.append(onnx.parser.parse_function(text))
+    made.functions.append(onnx.parser.parse_function(COUNT_NANS.format(opset=opset)))
+    made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    return made
+
+
+def kept_exact(model: onnx.ModelProto) -> set[str]:
+    """Constants that are parameters of operators more than numbers: scales, sizes, limits of quantisation."""
+    taken = {
+        "QuantizeLinear": (1,),
+        "DequantizeLinear": (1,),
+        "QLinearConv": (1, 4, 6),
+        "Resize": (1, 2),
+        "OneHot": (2,),
+    }
+    return {node.input[k] for node in model.graph.node for k in taken.get(node.op_type, ()) if k < len(node.input)}
+
+
+def _types(model: onnx.ModelProto) -> dict[str, int]:
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    return {v.name: v.type.tensor_type.elem_type for v in (*inferred.value_info, *inferred.output)}
+
+
+def _rename(node: onnx.NodeProto, renamed: dict[str, str]) -> None:
+    """Read the disturbed values, also inside of branches and loops."""
+    for k, name in enumerate(node.input):
+        node.input[k] = renamed.get(name, name)
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            for inner in attribute.g.node:
+                _rename(inner, renamed)
+
+
+def spread_of(expected: np.ndarray, others: list[np.ndarray]) -> Any:
+    """How far each element moved under noise, at most: infinity where it became another kind of number."""
+    reference = expected.astype("float64")
+    with np.errstate(invalid="ignore", over="ignore"):
+        moved = [np.where(_equal(o, reference), 0.0, np.abs(o.astype("float64") - reference)) for o in others]
+    return np.nan_to_num(np.max(moved, axis=0, initial=0.0), nan=np.inf)
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> Any:
+    return (a == b) | (np.isnan(a.astype("float64")) & np.isnan(b))
