@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from autosched.codegen.native import native_for
 from autosched.driver.build.entry import build
 from autosched.driver.build.schedules import compile_functions, with_checks
+from autosched.driver.build.torch_programs import StatefulProgram
 from autosched.driver.vm.relax_build import build_relax
 from autosched.errors import ArtifactError, AutoschedError, ScriptError, TargetError
 from autosched.frontend.onnx.model_file import parse_model
@@ -109,7 +110,8 @@ def _build_program(contents: Contents) -> object:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.pt2"
         path.write_bytes(contents.constants[0].tobytes())
-        return build(path, target=Target(manifest["target"]), shapes=fixed or None)
+        made = build(path, target=Target(manifest["target"]), shapes=fixed or None)
+    return made.executable if isinstance(made, StatefulProgram) else made  # what holds buffers is not saved
 
 
 def _late_ranges(bounds: Json) -> dict[str, tuple[int | range, ...]] | None:

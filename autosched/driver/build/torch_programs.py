@@ -37,47 +37,61 @@ def is_program(what: object) -> bool:
     return is_exported(what)
 
 
-def build_program(what: object, build: Build, shapes: Shapes | None = None, target: str = "") -> object:
+def build_program(what: Any, build: Build, shapes: Shapes | None = None, target: str = "") -> object:
     """A program, built; one with dynamic dimensions that `shapes` leaves open for all sizes, or when it is called.
 
     For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram. One whose
-    sizes follow from data, or that has operators without kernels, is a LateProgram. A program of known sizes that
-    changes buffers is a StatefulProgram.
+    sizes follow from data, or that has operators without kernels, is a LateProgram. A program that changes buffers is a
+    StatefulProgram of one of these.
     """
-    from autosched.frontend.torch.exported import from_exported_program, has_sizes_of_data, import_with_states, is_bound
+    from autosched.frontend.torch.exported import with_own_weights
     from autosched.frontend.torch.files import read_program_file
 
-    program: Any = read_program_file(what) if isinstance(what, str | Path) else what
+    program = read_program_file(what) if isinstance(what, str | Path) else with_own_weights(what)
+    built, states = _built(program, build, shapes or {}, target)
+    return StatefulProgram(built, states) if states else built
+
+
+def _built(program: ExportedProgram, build: Build, shapes: Shapes, target: str) -> tuple[Any, dict[str, np.ndarray]]:
+    """(what is built, the first values of buffers that the program changes, which are its last inputs and outputs)."""
+    from autosched.frontend.torch.exported import has_sizes_of_data, import_with_states, is_bound
+
+    is_open = not is_bound(program, shapes)
     try:
-        if not is_bound(program, shapes or {}):
-            try:
-                module = from_exported_program(program, unwrap_unit_return_tuple=True)
-            except DataNeededError:
+        try:
+            module, states = import_with_states(program, None if is_open else shapes)
+        except DataNeededError:
+            raise
+        except ImportModelError:
+            if not is_open:
                 raise
-            except ImportModelError:
-                if has_sizes_of_data(program):
-                    raise DataNeededError("sizes follow from data") from None
-                return SizedProgram(program, build, shapes or {}, target)
-            return SizedProgram(program, build, shapes, target) if shapes else build(module)
-        module, states = import_with_states(program, shapes)
+            if has_sizes_of_data(program):
+                raise DataNeededError("sizes follow from data") from None
+            return _with_states(SizedProgram(program, build, shapes, target))
+        if is_open and shapes:
+            return _with_states(SizedProgram(program, build, shapes, target))
+        return build(module), states
     except DataNeededError as error:
-        late = LateProgram(program, build, shapes or {}, target)
+        late = LateProgram(program, build, shapes, target)
         if isinstance(error, LibraryNeededError):
             _log.warning("PyTorch computes what has no kernel, and the rest is compiled in stages: %s", error.message)
         late.prepare()
-        return late
-    built = build(module)
-    return StatefulProgram(built, states) if states else built
+        return _with_states(late)
+
+
+def _with_states(held: _HeldProgram) -> tuple[_HeldProgram, dict[str, np.ndarray]]:
+    return held, dict(held.states)
 
 
 class StatefulProgram:
     """A program with buffers that each call changes. Calls of several threads run one after the other.
 
-    executable  takes the buffers behind the program's inputs, and gives their new values behind its outputs
+    executable  takes the buffers behind the program's inputs, and gives their new values behind its outputs: an
+                Executable, a DynamicExecutable, a SizedModel, a SizedProgram or a LateProgram
     states      the buffers as they are now, by the names of these inputs; they may be set
     """
 
-    def __init__(self, executable: Executable, states: Mapping[str, np.ndarray]):
+    def __init__(self, executable: Any, states: Mapping[str, np.ndarray]):
         self.executable, self.states = executable, dict(states)
         self._lock = threading.Lock()
 
@@ -87,7 +101,7 @@ class StatefulProgram:
             found = self.executable(*args, **named, **self.states)
             results = found if isinstance(found, tuple) else (found,)
             n = len(results) - len(self.states)
-            self.states = {name: x.numpy() for name, x in zip(self.states, results[n:], strict=True)}
+            self.states = dict(zip(self.states, map(_copied, results[n:]), strict=True))
         return results[0] if n == 1 else results[:n]
 
     def save(self, path: str | Path) -> None:
@@ -106,24 +120,32 @@ class StatefulProgram:
         return f"<autosched StatefulProgram with {', '.join(self.states)}>"
 
 
+def _copied(value: NDArray | np.ndarray) -> np.ndarray:
+    return value.numpy() if isinstance(value, NDArray) else value.copy()
+
+
 class _HeldProgram:
     """A program that is compiled when it is called.
 
-    inputs  by name their dimensions: numbers, or what PyTorch calls them
+    inputs  by name their dimensions: numbers, or what PyTorch calls them; buffers that the program changes come last
     shapes  sizes of some inputs that are fixed
     target  as JSON, for what is saved
+    states  the first values of these buffers
     """
 
-    def __init__(self, program: ExportedProgram, shapes: Shapes, target: str):
+    def __init__(self, program: ExportedProgram, shapes: Shapes, target: str, states: Mapping[str, np.ndarray]):
         from autosched.frontend.torch.exported import dynamic_inputs
 
         self.program, self.shapes, self.manifest = program, dict(shapes), {"target": target}
-        self.inputs = dynamic_inputs(program)
+        self.states = dict(states)
+        self.inputs = {**dynamic_inputs(program), **{name: array.shape for name, array in states.items()}}
 
     def values_of(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, np.ndarray]:
         """The inputs by name. Raises InvalidTypeError for missing or unknown ones."""
         if len(args) > len(self.inputs):
             raise InvalidTypeError(f"{len(args)} inputs instead of {len(self.inputs)}")
+        if twice := named.keys() & [*self.inputs][: len(args)]:
+            raise InvalidTypeError(f"input '{min(twice)}' is given twice")
         given = {**dict(zip(self.inputs, args)), **named}
         if wrong := [n for n in self.inputs if n not in given] or [n for n in given if n not in self.inputs]:
             raise InvalidTypeError(
@@ -138,7 +160,14 @@ class _HeldProgram:
         for name, shape in self.shapes.items():
             if tuple(shapes[name]) != tuple(shape):
                 raise ShapeError(f"input '{name}' was fixed as {list(shape)}, not {list(shapes[name])}")
-        return sizes_of(self.program, shapes)
+        for name, array in self.states.items():
+            if tuple(shapes[name]) != array.shape:
+                raise ShapeError(f"input '{name}' is of shape {list(array.shape)}, not {list(shapes[name])}")
+        return sizes_of(self.program, self.without_states(shapes))
+
+    def without_states(self, shapes: Shapes) -> Shapes:
+        """The shapes of the program's own inputs."""
+        return {name: shape for name, shape in shapes.items() if name not in self.states}
 
     def save(self, path: str | Path) -> None:
         """Write the program itself: where it is loaded, which takes PyTorch, it is compiled when it is called.
@@ -174,7 +203,9 @@ class SizedProgram(_HeldProgram):
     """
 
     def __init__(self, program: ExportedProgram, build: Build, shapes: Shapes, target: str = ""):
-        super().__init__(program, shapes, target)
+        from autosched.frontend.torch.exported import states_of
+
+        super().__init__(program, shapes, target, states_of(program))
         self._build = build
         self._built: BuiltSizes[Executable | LateProgram] = BuiltSizes()
         self._target = target
@@ -191,16 +222,16 @@ class SizedProgram(_HeldProgram):
 
     def built_for(self, shapes: Shapes) -> Executable | LateProgram:
         """The program for inputs of these shapes, built now where it is not yet."""
-        from autosched.frontend.torch.exported import from_exported_program
+        from autosched.frontend.torch.exported import import_with_states
 
-        sizes = self.sizes_of(shapes)
+        sizes, own = self.sizes_of(shapes), self.without_states(shapes)
 
         def make() -> Executable | LateProgram:
             start = time.perf_counter()
             try:
-                module = from_exported_program(self.program, unwrap_unit_return_tuple=True, shapes=shapes)
+                module, _ = import_with_states(self.program, own)
             except LibraryNeededError:
-                return LateProgram(self.program, self._build, shapes, self._target)
+                return LateProgram(self.program, self._build, own, self._target)
             made: Executable = self._build(module)
             text = ", ".join(f"{name}={size}" for name, size in sorted(sizes.items()))
             _log.info("built for %s in %.1f s", text, time.perf_counter() - start)
@@ -221,10 +252,10 @@ class LateProgram(_HeldProgram, StagedModel):
         from autosched.frontend.torch.exported import size_value, sizes_of
         from autosched.frontend.torch.stages import StagedProgram
 
-        _HeldProgram.__init__(self, program, shapes, target)
-        StagedModel.__init__(self, "main", list(self.inputs), build)
         self._stages, self._fitting = StagedProgram(program), BuiltSizes[dict[str, int]]()
-        self._dtypes = self._stages.input_dtypes()
+        self._dtypes = self._stages.input_dtypes
+        _HeldProgram.__init__(self, program, shapes, target, self._stages.states)
+        StagedModel.__init__(self, "main", list(self.inputs), build)
         known = sizes_of(program, shapes)
         self._dims = {
             name: tuple(d if isinstance(d, int) else size_value(d, known) or str(d) for d in dims)

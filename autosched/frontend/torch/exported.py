@@ -27,7 +27,7 @@ from autosched.frontend.torch.graph import (
     refuse_unsupported,
     run_converter,
 )
-from autosched.frontend.torch.in_place import is_plain_write, writes
+from autosched.frontend.torch.in_place import is_plain_write, updates_statistics, writes
 from autosched.frontend.torch.registry import CONVERTERS
 from autosched.frontend.torch.rules import all_rules
 from autosched.ir.module import IRModule
@@ -86,35 +86,79 @@ def from_exported_program(
     Raises  TypeError for anything else; ImportModelError that lists all unsupported operators at once, names an input
             with a dimension that is computed, or a buffer that is changed.
     """
-    custom = custom_convert_map or {}
-    importer = _importer(exported_program, keep_params_as_input, custom, run_ep_decomposition, shapes, states_as_inputs)
+    import torch
+
+    if not isinstance(exported_program, torch.export.ExportedProgram):
+        raise InvalidTypeError(
+            f"from_exported_program takes a torch.export.ExportedProgram, not a {type(exported_program).__name__}"
+        )
+    custom, program = custom_convert_map or {}, with_own_weights(exported_program)
+    importer = _importer(program, keep_params_as_input, custom, run_ep_decomposition, shapes, states_as_inputs)
     return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
 
 
-def import_with_states(program: object, shapes: Mapping[str, Sequence[int]] | None) -> tuple[IRModule, dict[str, Any]]:
+def import_held(program: ExportedProgram, shapes: Mapping[str, Sequence[int]] | None) -> IRModule:
+    """The module of a program whose weights nobody else has; its only output as it is."""
+    return _importer(program, False, {}, True, shapes, False).run(unwrap=True, no_bind=False)
+
+
+def import_with_states(
+    program: ExportedProgram, shapes: Mapping[str, Sequence[int]] | None
+) -> tuple[IRModule, dict[str, Any]]:
     """(the module, the first values of buffers that are changed, by the names of the inputs that they are).
 
     A program that changes none gives its only output as it is.
     """
     importer = _importer(program, False, {}, True, shapes, True)
     module = importer.run(unwrap=True, no_bind=False)
-    return module, {var.name: array for var, array, _ in importer.states}
+    return module, importer.first_states()
+
+
+def states_of(program: ExportedProgram) -> dict[str, Any]:
+    """The first values of buffers that a program changes, by the names of the inputs that stand for them.
+
+    Raises ImportModelError for a program that cannot be made functional, or for buffers that are not supported.
+    """
+    if not program.graph_signature.buffers:
+        return {}
+    importer = Importer(decomposed(program, without_writes=True), False, {}, {}, states_as_inputs=True)
+    importer.placeholders()
+    return importer.first_states()
 
 
 def _importer(
-    exported_program: object, keep_params: bool, custom: CustomConverters, decompose: bool,
+    exported_program: ExportedProgram, keep_params: bool, custom: CustomConverters, decompose: bool,
     shapes: Mapping[str, Sequence[int]] | None, states_as_inputs: bool,
 ) -> Importer:  # fmt: skip
-    import torch
-
     fill_table()  # by which operators are kept whole
-    if not isinstance(exported_program, torch.export.ExportedProgram):
-        raise InvalidTypeError(
-            f"from_exported_program takes a torch.export.ExportedProgram, not a {type(exported_program).__name__}"
-        )
     program = decomposed(exported_program) if decompose else exported_program
     sizes = sizes_of(exported_program, shapes) if shapes else {}
     return Importer(program, keep_params, custom, sizes, states_as_inputs)
+
+
+def with_own_weights(program: ExportedProgram) -> ExportedProgram:
+    """The program with copies of its weights, which a model that is trained on shares with what was exported of it."""
+    import torch
+
+    copies: dict[int, torch.Tensor] = {}  # of tensors that have several names
+
+    def copied(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        if id(x) not in copies:
+            copy = x.detach().clone()
+            copies[id(x)] = torch.nn.Parameter(copy, x.requires_grad) if isinstance(x, torch.nn.Parameter) else copy
+        return copies[id(x)]
+
+    def own(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: copied(x) for name, x in values.items()}
+
+    return torch.export.ExportedProgram(
+        root=program.graph_module, graph=program.graph, graph_signature=program.graph_signature,
+        state_dict=own(program.state_dict), range_constraints=program.range_constraints,
+        module_call_graph=program.module_call_graph, example_inputs=program.example_inputs,
+        constants=own(program.constants), verifiers=program.verifiers,
+    )  # fmt: skip
 
 
 def dynamic_inputs(program: ExportedProgram) -> dict[str, tuple[int | torch.SymInt, ...]]:
@@ -201,7 +245,8 @@ def decomposed(program: ExportedProgram, without_writes: bool = False) -> Export
     import torch
 
     def is_fine(node: fx.Node) -> bool:
-        return _is_known(node, {}) and (not writes(node) or (is_plain_write(node) and not without_writes))
+        is_kept = not writes(node) or (is_plain_write(node) and not without_writes)
+        return _is_known(node, {}) and is_kept and not updates_statistics(node)
 
     if all(map(is_fine, all_nodes(program))):
         return program
@@ -330,6 +375,10 @@ class Importer:
                 f"{writer.target} changes a tensor in place", where=f"node '{writer.name}'",
                 hint="import with run_ep_decomposition=True",
             )  # fmt: skip
+
+    def first_states(self) -> dict[str, Any]:
+        """Copies of the buffers that change, as they are in the program, by the names of the inputs that they are."""
+        return {var.name: array.copy() for var, array, _ in self.states}
 
     def finished(self, module: IRModule) -> IRModule:
         if bounds := size_bounds(self.program, self.symbols):

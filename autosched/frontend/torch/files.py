@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autosched.env import AUTOSCHED_TRUST_PICKLE
 from autosched.errors import ImportModelError
 from autosched.frontend.torch.archive import read_program
-from autosched.frontend.torch.exported import from_exported_program
+from autosched.frontend.torch.exported import import_held
 from autosched.ir.module import IRModule
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def load_program_file(
     Raises        ImportModelError for a file that is no exported program, or that would run something unasked.
     """
     program = read_program_file(path, trust_pickle)
-    return from_exported_program(program, unwrap_unit_return_tuple=True, shapes=shapes)
+    return import_held(program, shapes)
 
 
 def _is_archive(path: Path) -> bool:

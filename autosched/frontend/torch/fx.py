@@ -127,7 +127,7 @@ class _Importer:
         """All parameters and buffers of the model, sorted by name, so that their order depends on nothing else."""
         named = sorted([*self.model.named_parameters(), *self.model.named_buffers()], key=lambda pair: pair[0])
         for name, tensor in named:
-            array = array_of(tensor, name)
+            array = array_of(tensor, name).copy()  # the model may be trained on
             if self.keep_params and array.dtype.kind == "f":
                 var = Var(name.replace(".", "_"), TensorStructInfo(array.shape, str(array.dtype)))
                 self.params.append((var, array))
@@ -142,7 +142,7 @@ class _Importer:
         if tensor is None:
             return None
         if id(tensor) not in self.weights:
-            self.weights[id(tensor)] = Constant(array_of(tensor, self.emitter.node))
+            self.weights[id(tensor)] = Constant(array_of(tensor, self.emitter.node).copy())
         return self.weights[id(tensor)]
 
     def convert(self, node: fx.Node) -> Value:

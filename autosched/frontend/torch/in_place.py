@@ -22,6 +22,13 @@ def writes(node: fx.Node) -> bool:
     return node.op == "call_function" and schema is not None and bool(schema.is_mutable)
 
 
+def updates_statistics(node: fx.Node) -> bool:
+    """Whether a node is a batch norm in training mode, which writes although its schema does not say so."""
+    name = getattr(getattr(node.target, "_schema", None), "name", "")
+    args = dict(zip(("running_mean", "running_var", "training"), node.args[3:6])) | dict(node.kwargs)
+    return name == "aten::batch_norm" and args.get("running_mean") is not None and args.get("training") is not False
+
+
 def is_plain_write(node: fx.Node) -> bool:
     """Whether nobody but the node's argument is changed, so that its later readers may take the result instead.
 

@@ -40,23 +40,24 @@ LIMITS: Mapping[Any, tuple[int, int]] = {  # a comparison: the sign and the leas
 
 
 class StagedProgram:
-    """A program whose stages can be imported. Raises ImportModelError for operators that PyTorch cannot be given."""
+    """A program whose stages can be imported. Raises ImportModelError for operators that PyTorch cannot be given.
+
+    Buffers that it changes are inputs behind its own, and their new values outputs behind its own.
+
+    input_dtypes  of all inputs, by name
+    states        first values of the buffers, by the names of these inputs
+    """
 
     def __init__(self, program: ExportedProgram):
         self.program = decomposed(program, without_writes=True)
-        if self.program.graph_signature.buffers_to_mutate:
-            raise ImportModelError(
-                "the program changes its buffers, and is compiled in stages: sizes in it follow from data, or PyTorch "
-                "computes an operator of it"
-            )
-        Importer(self.program, False, {}, {}).refuse(may_call=True)
-        self.n_outputs = sum(isinstance(name, str) for name in self.program.graph_signature.user_outputs)
-
-    def input_dtypes(self) -> dict[str, str]:
-        """The dtypes of the program's inputs by name. Raises ImportModelError for one that is not supported."""
-        importer = Importer(self.program, False, {}, {})
+        importer = Importer(self.program, False, {}, {}, states_as_inputs=True)
+        importer.refuse(may_call=True)
         importer.placeholders()
-        return {var.name: info_of(var).dtype for var in importer.inputs}
+        self.states = importer.first_states()
+        variables = (*importer.inputs, *(var for var, _, _ in importer.states))
+        self.input_dtypes = {var.name: info_of(var).dtype for var in variables}
+        own = sum(isinstance(name, str) for name in self.program.graph_signature.user_outputs)
+        self.n_outputs = own + len(self.states)
 
     def stage(self, values: Mapping[str, object], known: Sequence[str], open_sizes: OpenSizes | None = None) -> Stage:
         """The next stage.
@@ -75,7 +76,7 @@ class StageImporter(StageWriter, Importer):
     def __init__(
         self, program: ExportedProgram, values: Mapping[str, object], known: Sequence[str], open_sizes: OpenSizes
     ):
-        Importer.__init__(self, program, False, {}, {})
+        Importer.__init__(self, program, False, {}, {}, states_as_inputs=True)
         StageWriter.__init__(self, values, known, open_sizes)
         self.waiting: list[fx.Node] = []
         self.equal: list[tuple[PrimExpr, Dim]] = []

@@ -300,15 +300,23 @@ def test_a_branch_whose_sizes_follow_from_data_is_refused() -> None:
         autosched.build(export(Model(), (random(4),)), target="cpu")
 
 
-def test_buffers_that_change_beside_such_sizes_are_refused() -> None:
+@pytest.mark.parametrize("is_open", (False, True))
+def test_buffers_that_change_beside_such_sizes(is_open: bool) -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.register_buffer("count", torch.zeros(()))
+            self.register_buffer("total", torch.zeros(4))
+            self.register_buffer("bank", torch.zeros(6, 4))
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.count.add_(1)
-            return x[x > 0] + self.count
+        def forward(self, x: torch.Tensor, m: torch.Tensor) -> Tensors:
+            y = x[m]
+            self.total.add_(y.sum(0))
+            self.bank.copy_(torch.cat([self.bank[1:], y.mean(0, keepdim=True)]))
+            return y - self.total, self.bank.clone()
 
-    with pytest.raises(ImportModelError, match="changes its buffers"):
-        autosched.build(export(Model(), (random(4),)), target="cpu")
+    n, model = Dim("n", max=20), Model()
+    options = {"dynamic_shapes": ({0: n}, {0: n})} if is_open else {}
+    built = autosched.build(export(model, (random(5, 4), mask(3, 5)), **options), target="cpu")
+    for size, count in ((5, 3), (8, 2), (9, 7), (5, 1)) if is_open else ((5, 3), (5, 1), (5, 5)):
+        agrees(built, model, (random(size, 4, seed=size), mask(count, size)))
+    np.testing.assert_allclose(built.states["b_total"], model.total.numpy(), rtol=1e-5)

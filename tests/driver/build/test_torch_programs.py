@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from torch.export import Dim
 
 import autosched
 from autosched.codegen import counters
-from autosched.driver.build.torch_programs import SizedProgram
+from autosched.driver.build.torch_programs import SizedProgram, StatefulProgram
 from autosched.driver.model_files import load_model
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
 from autosched.frontend.torch import from_exported_program
@@ -211,3 +213,103 @@ def test_buffers_that_change_are_kept_between_calls(tmp_path):
         built.save(tmp_path / "counter.asx")
     module = from_exported_program(program, states_as_inputs=True)
     assert [p.name for p in module["main"].params] == ["x", "b_calls", "b_total"]
+
+
+def test_running_statistics_and_caches_serve_all_sizes():
+    class Norm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.norm(self.conv(x)).relu()
+
+    class Cache(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("keys", torch.zeros(2, 16, 8))
+            self.register_buffer("length", torch.zeros(1, dtype=torch.int64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            places = self.length + torch.arange(x.shape[1])
+            self.keys.index_copy_(1, places, x)
+            self.length.add_(x.shape[1])
+            hidden = torch.arange(16) > places[:, None]
+            return (x @ self.keys.mT).masked_fill(hidden, -torch.inf).softmax(-1) @ self.keys
+
+    sizes = Dim("n", max=9)
+    cases = ((Norm().train(), 0, [(n, 3, 8) for n in (2, 3, 5, 4)]), (Cache(), 1, [(2, n, 8) for n in (4, 1, 3, 1)]))
+    for model, axis, shapes in cases:
+        program = torch.export.export(model, (torch.ones(shapes[0]),), dynamic_shapes=({axis: sizes},))
+        built = autosched.build(program, target="cpu")
+        assert isinstance(built, StatefulProgram) and isinstance(built.executable, DynamicExecutable)
+        for number, shape in enumerate(shapes):
+            x = torch.randn(shape, generator=torch.Generator().manual_seed(number))
+            with torch.no_grad():
+                np.testing.assert_allclose(built(x.numpy()), model(x).numpy(), rtol=1e-4, atol=1e-5)
+        for (_, value), found in zip(model.named_buffers(), built.states.values(), strict=True):
+            np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-5)
+
+
+def test_buffers_of_programs_that_are_built_for_each_size():
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.total.add_(x.sum(0))
+            return x.cummax(0).values + self.total
+
+    model = Model()
+    program = torch.export.export(model, (torch.ones(5, 4),), dynamic_shapes=({0: Dim("n", max=9)},))
+    built = autosched.build(program, target="cpu")
+    assert isinstance(built, StatefulProgram) and isinstance(built.executable, SizedProgram)
+    again = pickle.loads(pickle.dumps(built))
+    for n in (5, 3, 5):
+        x = torch.randn(n, 4, generator=torch.Generator().manual_seed(n))
+        wanted = model(x)
+        for executable in (built, again):
+            np.testing.assert_allclose(executable(x.numpy()), wanted.numpy(), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ShapeError, match=r"'b_total' is of shape \[4\]"):
+        built.executable(x.numpy(), np.zeros(3, "f4"))
+
+
+class Sorted(nn.Module):
+    """Imported for known sizes alone."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cummax(0).values
+
+
+def test_a_build_keeps_its_weights_where_the_model_is_trained_on():
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 8), nn.LayerNorm(8)).eval()
+    ids = torch.tensor([3, 1, 8])
+    batch = {"dynamic_shapes": ({0: Dim("n", max=9)},)}
+    held = nn.Sequential(model, torch.nn.Linear(8, 4), Sorted())
+    first, later = (m(ids).detach().numpy().copy() for m in (model, held))
+    built = autosched.build(torch.export.export(model, (ids,)), target="cpu")
+    sized = autosched.build(torch.export.export(held, (ids,), **batch), target="cpu")
+    module = from_exported_program(torch.export.export(model, (ids,)))
+    assert isinstance(sized, SizedProgram)
+    with torch.no_grad():
+        for weight in held.parameters():
+            weight.mul_(0).sub_(1)
+    np.testing.assert_allclose(built(ids.numpy()), first, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(sized(ids.numpy()), later, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(autosched.build(module)(ids.numpy()), first, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", ((4, 3), (2, 3, 5), (2, 3, 1, 4), (1, 3, 2, 2, 2)))
+@pytest.mark.parametrize("options", ({}, {"affine": False, "momentum": 0.5}, {"track_running_stats": False}))
+def test_batch_norm_in_training(shape, options):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    kind = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}[len(shape)]
+    model = kind(3, **options).train()
+    built = autosched.build(torch.export.export(model, (x,)), target="cpu")
+    for factor in (1, -2):
+        with torch.no_grad():
+            wanted = model(x * factor + 1)
+        np.testing.assert_allclose(built((x * factor + 1).numpy()), wanted.numpy(), rtol=1e-4, atol=1e-5)
+    for (_, value), found in zip(model.named_buffers(), getattr(built, "states", {}).values(), strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-5)

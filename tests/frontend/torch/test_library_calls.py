@@ -1,5 +1,6 @@
 """Operators without kernels: PyTorch computes them, and the rest of a program is compiled."""
 
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 import autosched
 from autosched.driver.build.torch_programs import LateProgram
-from autosched.errors import ImportModelError, WrongInputError
+from autosched.errors import ImportModelError, InvalidTypeError, WrongInputError
 from autosched.relax import const
 
 torch = pytest.importorskip("torch")
@@ -110,18 +111,48 @@ def test_inside_of_branches_they_are_refused(library):
         autosched.build(program_of(function, X))
 
 
-def test_beside_buffers_that_change_they_are_refused(library):
+@pytest.mark.parametrize("sizes", ((3, 3, 3), (3, 5, 7)))
+def test_buffers_that_change_go_from_call_to_call(library, sizes):
     class Counting(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("count", torch.zeros(1))
+            self.register_buffer("moments", torch.eye(4))
 
         def forward(self, x: Any) -> Any:
             self.count.add_(1)
-            return library.relu(x) + self.count
+            self.moments.mul_(0.9).add_(x.mT @ x)
+            return library.relu(x) + self.count, torch.linalg.inv(self.moments)
 
-    with pytest.raises(ImportModelError, match="changes its buffers"):
-        autosched.build(torch.export.export(Counting(), (X,)))
+    model = Counting()
+    options = {"dynamic_shapes": ({0: torch.export.Dim("n", max=9)},)} if len(set(sizes)) > 1 else {}
+    executable = autosched.build(torch.export.export(model, (X,), **options))
+    again = pickle.loads(pickle.dumps(executable))
+    for n, size in enumerate(sizes):
+        x = torch.randn(size, 4, generator=torch.Generator().manual_seed(n))
+        agree(executable, model, x)
+        assert executable.states["b_count"] == n + 1
+    np.testing.assert_allclose(executable.states["b_moments"], model.moments, rtol=1e-5)
+    with pytest.raises(InvalidTypeError, match="is given twice"):
+        executable(x.numpy(), x.numpy())
+    assert again.states["b_count"] == 0
+    again(X.numpy())
+    assert again.states["b_count"] == 1
+
+
+def test_dropout_in_training_is_drawn_by_pytorch_beside_running_statistics():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Dropout(0.5)).train()
+    images = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(3))
+    executable = autosched.build(torch.export.export(model, (images,)))
+    for seed in (1, 2, 3):
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            wanted = model(images)
+        torch.manual_seed(seed)
+        agree(executable, lambda x, wanted=wanted: wanted, images)
+    for name, value in model[1].named_buffers():
+        found = next(array for label, array in executable.states.items() if label.endswith(name))
+        np.testing.assert_allclose(found, value, rtol=1e-4)
 
 
 def test_numbers_of_open_sizes_are_no_calls():

@@ -84,16 +84,19 @@ def mish(t: Emitter, input: Expr, inplace: bool = False) -> Expr:
     return op.multiply(input, op.tanh(t(softplus(t, input))))
 
 
+_DRAWS = "dropout in training mode draws random numbers (model.eval() before the export leaves it out)"
+
+
 @converter("dropout", "feature_dropout", "dropout2d", "alpha_dropout")
 def dropout(t: Emitter, input: Expr, p: float = 0.5, train: bool = False, *_: object, **__: object) -> Expr:
-    """Inference: nothing is dropped."""
+    """The input; PyTorch draws what is dropped in training mode."""
     if train and p:
-        raise t.fail("dropout in training mode is not supported", hint="call model.eval() before exporting")
+        raise t.needs_library(_DRAWS)
     return input
 
 
 @converter("native_dropout")
 def native_dropout(t: Emitter, input: Expr, p: float, train: bool | None) -> tuple[Expr, Expr]:
-    if train and p:
-        raise t.fail("dropout in training mode is not supported", hint="call model.eval() before exporting")
+    if train is not False and p:
+        raise t.needs_library(_DRAWS)
     return (input, op.ones_like(input, dtype="bool"))

@@ -34,8 +34,10 @@ def batch_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Expr:
-    if training or running_mean is None or running_var is None:
-        raise t.fail("batch_norm in training mode is not supported", hint="call model.eval() before exporting")
+    if running_mean is None or running_var is None:
+        return _normed_batch(t, input, weight, bias, eps)[0]
+    if training:  # PyTorch's own rules say what it writes
+        raise t.fail("batch_norm that updates its statistics", hint="import with run_ep_decomposition=True")
     channels, dtype = t.shape(running_mean), info_of(input).dtype
     normed = op.nn.batch_norm(
         input, filled(channels, 1.0, dtype) if weight is None else weight,
@@ -62,27 +64,52 @@ def native_batch_norm(
 
 @converter("_native_batch_norm_legit", "_native_batch_norm_legit_functional")
 def training_batch_norm(
-    t: Emitter, input: Expr, weight: Expr, bias: Expr, *args: Any
-) -> tuple[Expr, Expr, Expr] | tuple[Expr, None, None]:
-    """By the batch's own statistics: (result, mean, 1 / deviation). In the other mode running statistics are given."""
-    *running, training, _, eps = args
+    t: Emitter, input: Expr, weight: Expr | None, bias: Expr | None, *args: Any
+) -> tuple[Expr | None, ...]:
+    """(result, mean, 1 / deviation) by the batch's own statistics; the new running statistics where these are given.
+
+    In the other mode the running statistics are those of the result, and nothing is updated.
+    """
+    *running, training, momentum, eps = args
     if running and not training:
         center, spread = running
         return (batch_norm(t, input, weight, bias, center, spread, eps=eps), None, None)
-    if running:
-        raise t.fail(
-            "batch_norm that updates its statistics is not supported", hint="call model.eval() before exporting"
-        )
-    shape, dtype = t.shape(input), info_of(input).dtype
-    axes = tuple(d for d in range(len(shape)) if d != 1)
+    found = _normed_batch(t, input, weight, bias, eps)
+    return (*found, *_updated(t, input, found[1], running, momentum)) if running else found
+
+
+def _normed_batch(
+    t: Emitter, x: Expr, weight: Expr | None, bias: Expr | None, eps: float
+) -> tuple[Expr, Expr, Expr]:  # fmt: skip
+    """(result, mean, 1 / deviation) by the batch's own statistics."""
+    shape, dtype = t.shape(x), info_of(x).dtype
     wide = (1, shape[1], *(1,) * (len(shape) - 2))
-    center, inverse = _statistics(t, input, axes, eps)
-    result = t(op.multiply(t(op.subtract(input, center)), inverse))
+    center, inverse = _statistics(t, x, _all_but_channels(t, x), eps)
+    result = t(op.multiply(t(op.subtract(x, center)), inverse))
     if weight is not None:
         result = t(op.multiply(result, t.cast(t.reshape(weight, wide), dtype)))
     if bias is not None:
         result = t(op.add(result, t.cast(t.reshape(bias, wide), dtype)))
     return (result, t.reshape(center, (shape[1],)), t.reshape(inverse, (shape[1],)))
+
+
+def _all_but_channels(t: Emitter, x: Expr) -> tuple[int, ...]:
+    return tuple(d for d in range(len(t.shape(x))) if d != 1)
+
+
+def _updated(t: Emitter, x: Expr, center: Expr, running: Sequence[Expr], momentum: float) -> tuple[Expr, ...]:
+    """The running mean and variance behind a batch. Raises ImportModelError for a single value per channel."""
+    axes = _all_but_channels(t, x)
+    count = plain(product_of([t.shape(x)[d] for d in axes]))
+    if count == 1:
+        raise t.fail("batch_norm of a single value per channel has no variance to learn from")
+    dtype = info_of(running[0]).dtype
+    spread = t.cast(t(op.variance(x, axis=axes, keepdims=False)), dtype)
+    unbiased = t(op.multiply(spread, t(op.divide(t.as_dtype(count, dtype), t.as_dtype(plain(count - 1), dtype)))))
+    new = (t.cast(center, dtype), unbiased)
+    kept, added = constant(1 - momentum, dtype), constant(momentum, dtype)
+    pairs = ((t(op.multiply(old, kept)), t(op.multiply(x, added))) for old, x in zip(running, new, strict=True))
+    return tuple(t(op.add(a, b)) for a, b in pairs)
 
 
 def _statistics(t: Emitter, x: Expr, axes: tuple[int, ...], eps: float) -> tuple[Expr, Expr]:
