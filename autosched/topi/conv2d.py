@@ -121,8 +121,11 @@ def _check_blocks(g: Geometry) -> None:
     if g.groups == 1 or not (g.block_in or g.block_out):
         return
     if g.is_depthwise:
-        if g.per_group_out != 1 or g.block_in != g.block_out:
-            raise ShapeError("a blocked depthwise convolution needs one output a channel and one layout in and out")
+        if g.block_in != g.block_out or g.block_out % g.per_group_out:
+            raise ShapeError(
+                f"a blocked depthwise convolution needs one layout in and out, not blocks of {g.block_in} and"
+                f" {g.block_out}, whose channels the {g.per_group_out} outputs of each channel divide"
+            )
     elif g.per_group_in % (g.block_in or 1) or g.per_group_out % (g.block_out or 1):
         raise ShapeError(f"groups of {g.per_group_in} and {g.per_group_out} channels are no multiples of the block")
 
@@ -225,17 +228,25 @@ def _dense(data: Tensor, weight: Tensor, g: Geometry, dtype: str) -> Tensor:
 
 
 def _depthwise(data: Tensor, weight: Tensor, g: Geometry, dtype: str) -> Tensor:
-    """One input channel for each output channel: sum over the window alone."""
+    """One input channel for each output channel, or for a few that follow each other: sum over the window alone."""
     ry, rx = te.reduce_axis((0, dims(g.kernel)[0]), "ry"), te.reduce_axis((0, dims(g.kernel)[1]), "rx")
 
     def body(n: PrimExpr, channel: Channel, y: PrimExpr, x: PrimExpr) -> PrimExpr:
         row, column = _rows(g, y, x, ry, rx)
         if g.block_in:
             assert channel[1] is not None, "blocks in, blocks out"
-            value = data(n, channel[0], row, column, channel[1])
+            value = data(n, *_source(g, channel[0], channel[1], row, column))
         else:
             source = channel[0] if g.per_group_out == 1 else channel[0] // g.per_group_out
             value = data(n, source, row, column)
         return te.sum(cast(dtype, value) * cast(dtype, weight(_channel(g, channel), 0, ry, rx)), axis=[ry, rx])
 
     return _output(g, body, "depthwise_conv2d")
+
+
+def _source(g: Geometry, chunk: PrimExpr, lane: PrimExpr, row: PrimExpr, column: PrimExpr) -> tuple[PrimExpr, ...]:
+    """Where the one input channel of an output channel in blocks lies: block, row, column and place in the block."""
+    each = g.per_group_out
+    if each == 1:
+        return chunk, row, column, lane
+    return chunk // each, row, column, chunk % each * (g.block_in // each) + lane // each

@@ -159,7 +159,19 @@ class IndexEmitter:
         if left is not None and right is not None:
             return self.from_table([m + scale * n for m, n in zip(left, right, strict=True)])
         x, y = self.vector(a), self.vector(b)
-        return self.builder.add(x, y) if scale == 1 else self.builder.sub(x, y)
+        total = self.builder.add(x, y) if scale == 1 else self.builder.sub(x, y)
+        if isinstance(b, Affine) or (isinstance(a, Affine) and scale == 1):
+            even, rest = self.parts(a if isinstance(b, Affine) else b)
+            both = even.plus(b, scale) if isinstance(b, Affine) else even.plus(a)
+            self.remember(("parts", id(total)), (total, both, rest))  # the total is kept so that its id stays its own
+        return total
+
+    def parts(self, a: Index) -> tuple[Affine, Index]:
+        """(what lanes differ in by equal steps, by others) of an index value, as far as sums tell them apart."""
+        if isinstance(a, Affine):
+            return a, Affine()
+        known = self.known(("parts", id(a)))
+        return (Affine(), a) if known is None else known[1:]
 
     def product(self, a: Index, b: Index) -> Index:
         if isinstance(a, Affine) and isinstance(b, Affine):

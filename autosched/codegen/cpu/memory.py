@@ -164,11 +164,7 @@ class MemoryEmitter(Emitter):
                 uneven.append(part)
         if not uneven:
             return even
-        rest = functools.reduce(self.sum, uneven)
-        total = self.sum(even, rest)
-        if not isinstance(total, Affine):
-            self.remember(("parts", id(total)), (total, even, rest))
-        return total
+        return self.sum(even, functools.reduce(self.sum, uneven))
 
     def combined(self, place: Place, indices: tuple[PrimExpr, ...]) -> Affine | None:
         """The distance by the coefficients of the variables, found once for unrolled code; None where it has none."""
@@ -344,7 +340,8 @@ class MemoryEmitter(Emitter):
             return self.builder.load(pointer, align=align)
         if isinstance(at, Affine) and at.lane == 1:
             return self.load_row(dtype, place, at, align)
-        return self.gather(dtype, place, at, align)
+        repeated = self.load_repeated(dtype, place, at, align)
+        return self.gather(dtype, place, at, align) if repeated is None else repeated
 
     def any_lane(self) -> ir.Value:
         """Whether a lane takes part: an address may be valid only then."""
@@ -368,6 +365,26 @@ class MemoryEmitter(Emitter):
             return self.builder.load(pointer, align=align)
         name = f"llvm.masked.load.{suffix(vector)}.p0"
         return call_intrinsic(self.builder, name, vector, [pointer, I32(align), mask, constant(vector, 0)])
+
+    def load_repeated(self, dtype: str, place: Place, at: Index, align: int) -> ir.Value | None:
+        """Elements next to each other, each for as many lanes: a shorter vector whose lanes are repeated.
+
+        None where lanes are others, or a mask leaves some out.
+        """
+        if isinstance(at, Affine) or self.mask is not None:
+            return None
+        even, rest = self.parts(at)
+        steps = self.table(rest)
+        if steps is None or even.lane or min(steps) < 0:
+            return None
+        first, count = steps[0], len(set(steps))
+        if self.lanes % count or steps != [first + lane * count // self.lanes for lane in range(self.lanes)]:
+            return None
+        short = memory_type(dtype, count)
+        start = self.address(place, even.plus(Affine(first)))
+        loaded = self.builder.load(self.builder.bitcast(start, short.as_pointer()), align=align)
+        lanes = ir.Constant(ir.VectorType(I32, self.lanes), [I32(step - first) for step in steps])
+        return self.builder.shuffle_vector(loaded, undefined(short), lanes)
 
     def gather(self, dtype: str, place: Place, at: Index, align: int) -> ir.Value:
         vector = memory_type(dtype, self.lanes)
@@ -401,7 +418,7 @@ class MemoryEmitter(Emitter):
         if isinstance(at, Affine):
             even, steps = at, self.vector(Affine(lane=at.lane))
         else:
-            _, even, rest = self.known(("parts", id(at))) or (at, Affine(), at)
+            even, rest = self.parts(at)
             steps = self.vector(self.sum(Affine(lane=even.lane), rest))
         start = self.builder.gep(place.pointer, [self.scalar(even.without_lane())])
         return lane_addresses(self.builder, start, steps)

@@ -38,6 +38,7 @@ from autosched.relax.transform.layout_rules import (
     is_depthwise,
     is_pool,
     is_resize,
+    outputs_of_each,
     words_of,
 )
 from autosched.relax.transform.quantised import dtype_of
@@ -129,7 +130,7 @@ class _Layouts(BlockedRewriter):
         data = self.blocked(data, form.block)
         attrs: dict[str, object] = {"data_layout": form.layout, "out_layout": form.layout}
         if is_depthwise(call):
-            attrs["groups"], weight = form.stored, self.padded(weight, 0, form.stored)
+            attrs["groups"], weight = form.stored // outputs_of_each(call), self.padded(weight, 0, form.stored)
         return self.bind(remake(call, [data, weight], attrs), form, var.name)
 
     def dense(self, call: Call, form: Form, var: Var) -> Var:

@@ -16,7 +16,7 @@ from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.transform.blocked import shape_of
-from autosched.relax.transform.layout_rules import is_broadcast, is_depthwise, is_elementwise
+from autosched.relax.transform.layout_rules import is_broadcast, is_depthwise, is_elementwise, outputs_of_each
 from autosched.relax.transform.quantised import dtype_of
 from autosched.relax.transform.views import is_view
 
@@ -83,7 +83,7 @@ class _Rows(Rewriter):
         definition = definition_of(call)
         if definition is None or not any(isinstance(a, Var) and a in self.rows for a in call.args):
             return None
-        if is_depthwise(call):
+        if is_depthwise(call) and outputs_of_each(call) == 1:
             return self.convolution(call, shape)
         if not (is_elementwise(definition) or is_broadcast(definition)):
             return None

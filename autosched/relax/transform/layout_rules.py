@@ -54,11 +54,8 @@ def is_convolution(call: Call) -> bool:
 
 
 def is_depthwise(call: Call) -> bool:
-    """Whether the call convolves each channel on its own."""
-    if not is_convolution(call):
-        return False
-    shape = shape_of(call.args[1])
-    return shape[1] == 1 and shape[0] == call.attrs["groups"] > 1
+    """Whether the call convolves each channel on its own, into one output or several."""
+    return is_convolution(call) and shape_of(call.args[1])[1] == 1 and call.attrs["groups"] > 1
 
 
 def is_dense(call: Call) -> bool:
@@ -105,7 +102,7 @@ def forms_of(call: Call, blocks: Sequence[int]) -> tuple[int, ...]:
     if is_dense(call):
         return (PLAIN, *blocks) if _may_stay_plain(call) else tuple(blocks)
     if is_depthwise(call):
-        return (PLAIN, *blocks)
+        return (PLAIN, *(b for b in blocks if _reads_whole_blocks(call, b)))
     if is_convolution(call):
         fitting = (group_block(call, b) for b in blocks)
         return (PLAIN, *dict.fromkeys(b for b in fitting if b))
@@ -120,6 +117,17 @@ def _may_stay_plain(call: Call) -> bool:
     infos = call.struct_info, call.args[0].struct_info
     is_float = all(isinstance(info, TensorStructInfo) and info.dtype == "float32" for info in infos)
     return is_float and shape_of(call.args[1])[0] <= FEW_CHANNELS and tuple(call.attrs["strides"]) == (1, 1)
+
+
+def outputs_of_each(call: Call) -> int:
+    """How many outputs a depthwise convolution makes of each channel."""
+    return shape_of(call.args[1])[0] // int(call.attrs["groups"])
+
+
+def _reads_whole_blocks(call: Call, block: int) -> bool:
+    """Whether blocks of a depthwise convolution's outputs are those of equal parts of blocks that its data fill."""
+    each, channels = outputs_of_each(call), int(call.attrs["groups"])
+    return each == 1 or (block % each == 0 and channels % block == 0)
 
 
 def group_block(call: Call, block: int) -> int:

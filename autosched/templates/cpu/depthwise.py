@@ -8,7 +8,8 @@
             out = epilogue(tile)
 
 Taps in the padding are left out: rows by a test at run time, columns in code of their own for the border tiles. The
-weights are packed from their natural [C, 1, KH, KW] into [C / block, 1, KH, KW, block].
+weights are packed from their natural [C, 1, KH, KW] into [C / block, 1, KH, KW, block]. Where each channel has a few
+outputs, which follow each other, the lanes of a vector repeat as many fewer elements of the data.
 
 Where the CPU has instructions for the bytes of a window's column (`codegen.cpu.column_dot`), bytes are summed in words
 of up to four rows. Each piece of work then copies its rows with their padding, and its weights are packed into
@@ -65,6 +66,7 @@ class Depthwise:
         """Whether bytes are summed in words of a window's rows."""
         dtypes = self.data.buffer.dtype, self.weight.buffer.dtype, self.chain.anchor.writes[0].buffer.dtype
         fits = sizes["block"] % target.lanes("int32") == 0 and 1 < sizes["KH"] <= MOST_ROWS
+        fits = fits and self.data.indices[4] is spatial(self.chain.anchor)[4].var  # one output of each channel
         return fits and dtypes == ("uint8", "int8", "int32") and sums_columns(target)
 
     def is_streamed(self, target: Target) -> bool:

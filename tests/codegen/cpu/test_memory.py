@@ -81,3 +81,18 @@ def test_an_open_dimension_behind_one_image_leaves_rows_that_lie_side_by_side(he
     assert form is not None
     compiled = compile_func(form.func, target, name="added", use_cache=False)
     assert "vaddps" in compiled.asm and "vinsertps" not in compiled.asm
+
+
+@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("times", [2, 4, 16, 3])
+def test_elements_that_several_lanes_read(times, dtype, target):
+    """The last vector reads the last elements of the buffer and nothing behind them."""
+    x = te.placeholder((5, 16), dtype, "x")
+    y = te.compute((4, times, 16), lambda i, j, k: x[i + 1, (j * 16 + k) // times], name="y")
+    sch = Schedule(te.create_prim_func([x, y]))
+    sch.vectorize(sch.get_loops("y")[-1])
+    compiled = compile_func(sch.func, target, name="repeated", use_cache=False)
+    data, out = np.arange(80).reshape(5, 16).astype(dtype), np.zeros((4, times, 16), dtype)
+    run(compiled, [data, out])
+    np.testing.assert_array_equal(out.reshape(4, -1), np.repeat(data[1:], times, axis=1))

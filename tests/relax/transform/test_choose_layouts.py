@@ -98,6 +98,18 @@ def test_depthwise_and_grouped_convolutions():
     assert _layouts(narrow) == [("NCHW", "NCHW")]  # groups of two output channels fill no block
 
 
+@pytest.mark.parametrize(
+    ("channels", "each", "layout"), [(16, 2, "NCHW8c"), (16, 8, "NCHW8c"), (20, 2, "NCHW"), (16, 3, "NCHW")]
+)
+def test_several_outputs_of_each_channel_come_in_blocks_that_the_data_fill(channels, each, layout):
+    def build(bb, x):
+        wide = op.nn.relu(op.nn.conv2d(x, W(channels, 16, 1, 1)))
+        deep = op.nn.conv2d(wide, W(channels * each, 1, 3, 3), groups=channels, padding=1, strides=2)
+        return op.nn.conv2d(deep, W(16, channels * each, 1, 1))
+
+    assert _layouts(_blocked(graph(IMAGE, build)))[1] == (layout, layout)
+
+
 def test_plain_data_stay_plain_where_two_changes_cost_more():
     deep, grouped, dense = W(16, 1, 3, 3), W(16, 8, 1, 1), W(8, 16, 1, 1)
 

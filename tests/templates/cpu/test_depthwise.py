@@ -13,6 +13,7 @@ from autosched.tir.expr import Call
 from autosched.tir.outer_sizes import open_outer_sizes
 
 from ..cases import conv
+from .test_winograd import LIMIT, error
 
 AVX2, AVX512 = "x86-64-v3", "x86-64-v4"
 
@@ -56,3 +57,14 @@ def test_lines_of_large_images_are_asked_for_ahead(channels: int, size: int, str
     lowered = lower_func(scheduled)
     assert any(isinstance(x, Call) and x.op == "prefetch" for x in preorder(lowered.body)) == expected
     assert open_outer_sizes(scheduled) is not None  # what is asked for follows from numbers that stay
+
+
+@pytest.mark.parametrize(
+    ("channels", "each", "size", "kernel", "stride"),
+    [(32, 2, 9, 3, 1), (16, 2, 14, 7, 2), (16, 4, 5, 3, 1), (32, 16, 6, 3, 2), (48, 2, 30, 5, 1)],
+)
+def test_several_outputs_of_each_channel(channels: int, each: int, size: int, kernel: int, stride: int) -> None:
+    func = conv(1, channels, size, channels * each, kernel, stride, kernel // 2, groups=channels)
+    config = default_config(func, Target("cpu"))
+    assert config.template == "depthwise"
+    assert error(func, config, threads=2) < LIMIT
