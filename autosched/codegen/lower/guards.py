@@ -4,7 +4,8 @@ Before:  s = s + if_then_else(inside, x[i], 0) * w        After:  if inside: s =
 Before:  s = max(s, if_then_else(inside, x[i], lowest))   After:  if inside: s = max(s, x[i])
 
 The condition then moves out of loops, and loops are split for it, as for the guards of ragged tiles. Weights are taken
-to be finite: infinity times a padding zero would have been no number.
+to be finite: infinity times a padding zero would have been no number. In loops that are split for open sizes
+(FULL_APART) a condition may differ between lanes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 
 import numpy as np
 
+from autosched.codegen.lower.partition import FULL_APART
 from autosched.ir.node import map_children
 from autosched.tir import expr as E
 from autosched.tir.access import is_own
@@ -27,22 +29,25 @@ def guard_reductions(stmt: Stmt) -> Stmt:
     return _visit(stmt, frozenset())
 
 
-def _visit(stmt: Stmt, lanes: frozenset[Var]) -> Stmt:
+def _visit(stmt: Stmt, lanes: frozenset[Var], is_apart: bool = False) -> Stmt:
+    """lanes: variables of vectors in which a condition must not differ."""
     if isinstance(stmt, BufferStore):
         return _guarded(stmt, lanes)
-    if isinstance(stmt, For) and stmt.kind == LoopKind.VECTORIZED:
+    if isinstance(stmt, For) and stmt.annotations.get(FULL_APART):
+        is_apart = True
+    if isinstance(stmt, For) and stmt.kind == LoopKind.VECTORIZED and not is_apart:
         lanes = lanes | {stmt.loop_var}
-    return map_children(stmt, lambda c: _visit(c, lanes) if isinstance(c, Stmt) else c)
+    return map_children(stmt, lambda c: _visit(c, lanes, is_apart) if isinstance(c, Stmt) else c)
 
 
 def _guarded(store: BufferStore, lanes: frozenset[Var]) -> Stmt:
     value = store.value
-    if not isinstance(value, E.Add | E.Max) or not is_own(value.a, store):
+    if not isinstance(value, E.Add | E.Max | E.Min | E.Mul) or not is_own(value.a, store):
         return store
     term, choice = value.b, _choice(value.b)
     if choice is None or not _is_neutral(choice.args[2], value):
         return store
-    if isinstance(value, E.Max) and term is not choice:
+    if not isinstance(value, E.Add) and term is not choice:
         return store
     condition, kept = choice.args[0], choice.args[1]
     if free_vars(condition) & lanes or loads(condition):
@@ -63,15 +68,19 @@ def _choice(term: PrimExpr) -> E.Call | None:
     return None
 
 
-def _is_neutral(padding: PrimExpr, update: E.Add | E.Max) -> bool:
+def _is_neutral(padding: PrimExpr, update: E.Add | E.Max | E.Min | E.Mul) -> bool:
     """Whether the value outside leaves the reduction as it is."""
     if not isinstance(padding, E.FloatImm | E.IntImm):
         return False
-    if isinstance(update, E.Add):
-        return padding.value == 0
-    return padding.value in (-math.inf, _lowest(padding.dtype))
+    if isinstance(update, E.Add | E.Mul):
+        return padding.value == int(isinstance(update, E.Mul))
+    least, most = _range(padding.dtype)
+    return padding.value in ((-math.inf, least) if isinstance(update, E.Max) else (math.inf, most))
 
 
-def _lowest(dtype: str) -> float:
-    """The least finite number of a type."""
-    return -largest_finite(dtype) if is_float(dtype) else int(np.iinfo(dtype).min)
+def _range(dtype: str) -> tuple[float, float]:
+    """The least and the largest finite number of a type."""
+    if is_float(dtype):
+        return -largest_finite(dtype), largest_finite(dtype)
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)

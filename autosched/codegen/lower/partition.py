@@ -4,7 +4,9 @@ Before:  for i_o in 22: for i in unroll(6): if i_o * 6 + i < 130: …
 After:   for i_o in 21: for i in unroll(6): …
          for i in unroll(4): … with i_o = 21
 A parallel loop, or one of several that make up a condition together, gets `if full: … else: …` in its body instead.
-So does one with the annotation FULL_APART where the limit comes with the call.
+With the annotation FULL_APART both are done where the limit comes with the call, too. If its value is a number of
+lanes, vectors of the rest are cut into such of so many, each below a test whether any of its lanes is needed, and
+whether any of those before it is.
 """
 
 from __future__ import annotations
@@ -17,16 +19,16 @@ from dataclasses import dataclass
 
 from autosched.codegen.lower.loops import const_range, enter
 from autosched.codegen.lower.tidy import difference, tidy
-from autosched.ir.node import Node, children, map_children, preorder
+from autosched.ir.node import FrozenDict, Node, children, map_children, preorder
 from autosched.tir import expr as E
-from autosched.tir.expr import IntImm, PrimExpr, Var, all_of
-from autosched.tir.functor import free_vars, replace_buffers, rewrite
+from autosched.tir.expr import IntImm, PrimExpr, Var, all_of, const_int
+from autosched.tir.functor import free_vars, replace_buffers, rewrite, substitute
 from autosched.tir.simplify import Analyzer, Linear, fold, form_key, split_conditions
-from autosched.tir.stmt import Allocate, For, IfThenElse, LoopKind, Stmt, seq
+from autosched.tir.stmt import Allocate, For, IfThenElse, LetStmt, LoopKind, Stmt, seq
 
 MOST_SPLITS = 12  # each may double the code below its loop
 
-FULL_APART = "full_apart"  # the annotation of a loop that is split for sizes that come with the call too, by a test
+FULL_APART = "full_apart"  # the annotation of a loop that is split for sizes that come with the call too
 KEEP_WHOLE = "keep_whole"  # the annotation of a loop that is not to be split: its conditions are cheap where they are
 
 _SCALAR = (LoopKind.SERIAL, LoopKind.PARALLEL)
@@ -73,6 +75,8 @@ def _split_loop(loop: For, a: Analyzer, loops: tuple[For, ...], budget: _Budget)
     for first in found:
         group = [c for c in found if _key(c.outer) == _key(first.outer)]
         new = _by_range(loop, group) if loop.kind == LoopKind.SERIAL else None
+        if new is None and loop.kind == LoopKind.SERIAL and loop.annotations.get(FULL_APART):
+            new = _by_open_range(loop, group)
         if new is None:
             new = _by_test(loop, group, enter(a, loop))
         if new is not None:
@@ -173,6 +177,64 @@ def _settle(body: Stmt, group: list[_Condition], holds: bool) -> Stmt:
     return replace_conditions(body, {form_key(c.expr): IntImm(int(holds), "bool") for c in group})
 
 
+def _by_open_range(loop: For, group: list[_Condition]) -> Stmt | None:
+    """Two loops, where sizes that come with the call say how many iterations are full: these, and the rest."""
+    own = [k for k, atom in group[0].outer.terms.values() if atom is loop.loop_var]
+    if own != [k := max(own, default=0)] or k <= 0:
+        return None
+    rest, dtype = Linear(k - max(c.inner_high for c in group)), loop.extent.dtype
+    for key, (coefficient, atom) in group[0].outer.terms.items():
+        if atom is not loop.loop_var:
+            if loop.loop_var in free_vars(atom):
+                return None
+            rest.add_term(key, -coefficient, atom)
+    end, span = E.add(loop.start, loop.extent), max(c.inner_high for c in group) - min(c.inner_low for c in group)
+    cut = E.maximum(E.floordiv(E.cast(dtype, rest.build(dtype)), k), loop.start)
+    last = E.floordiv(E.add(rest.build(dtype), span), k)  # behind the last iteration in which some of it is to be done
+    ends_there = const_int(loop.start) == 0 and form_key(Analyzer().simplify(last)) == form_key(loop.extent)
+    if not ends_there:
+        cut = E.minimum(cut, end)
+    loop, lanes = _without_mark(loop)
+    full = dataclasses.replace(loop, extent=E.sub(cut, loop.start), body=_settle(loop.body, group, True))
+    body = _with_own_buffers(_in_vectors(loop.body, group, lanes))
+    if ends_there and span < k:  # one iteration: its masks are the same in all rows
+        at = Var(loop.loop_var.name, loop.loop_var.dtype)
+        once = LetStmt(at, cut, substitute(body, {loop.loop_var: at}))
+        return seq(full, IfThenElse(E.compare(E.LT, cut, end), once))
+    return seq(full, dataclasses.replace(loop, start=cut, extent=E.sub(end, cut), body=body))
+
+
+def _in_vectors(body: Stmt, group: list[_Condition], lanes: int) -> Stmt:
+    """Vectorised loops below a condition of the group as vectors of some lanes, each if its first lane is needed.
+
+    With one lane they stay as they are.
+    """
+    by_form = {form_key(c.expr): c for c in group}
+
+    def is_least_first(part: PrimExpr, var: Var) -> bool:
+        """Whether no lane is needed where the first one is not."""
+        c = by_form.get(form_key(part))
+        return c is not None and any(atom is var and k > 0 for k, atom in c.inner.terms.values())
+
+    def step(x: object) -> object:
+        if not isinstance(x, For) or x.kind != LoopKind.VECTORIZED or not isinstance(x.body, IfThenElse):
+            return x
+        bounds, var = const_range(x), x.loop_var
+        tests = [part for part in split_conditions(x.body.condition) if is_least_first(part, var)]
+        if bounds is None or not 1 < lanes < bounds[1] or x.body.else_case is not None or not tests:
+            return x
+        rest: tuple[Stmt, ...] = ()
+        for first in reversed(range(bounds[0], sum(bounds), lanes)):
+            own, count = Var(var.name, var.dtype), E.const(min(lanes, sum(bounds) - first), var.dtype)
+            inner = substitute(x.body, {var: E.add(own, first)})
+            vector = dataclasses.replace(x, loop_var=own, start=E.const(0, var.dtype), extent=count, body=inner)
+            needed = all_of(*(substitute(test, {var: E.const(first, var.dtype)}) for test in tests))
+            rest = (IfThenElse(needed, seq(vector, *rest)),)
+        return rest[0]
+
+    return rewrite(body, step)
+
+
 def _by_test(loop: For, group: list[_Condition], a: Analyzer) -> Stmt | None:
     """`if full: …  else: …` inside the loop; with one ragged value of the outer part, it is a constant there."""
     outer, limit = group[0].outer, -max(c.inner_high for c in group)
@@ -201,12 +263,19 @@ def _by_test(loop: For, group: list[_Condition], a: Analyzer) -> Stmt | None:
 
 def _by_open_test(loop: For, group: list[_Condition], limit: int) -> Stmt:
     """The same where it is not known how many iterations are full."""
+    loop, lanes = _without_mark(loop)
     outside, stmt = _allocations(loop.body)
-    rest = replace_conditions(stmt, {form_key(c.expr): E.logical_not(E.Not(c.expr)) for c in group})
-    body: Stmt = IfThenElse(_at_most(group[0].outer, limit, loop.extent.dtype), _settle(stmt, group, True), rest)
+    ragged = _in_vectors(stmt, group, lanes)
+    body: Stmt = IfThenElse(_at_most(group[0].outer, limit, loop.extent.dtype), _settle(stmt, group, True), ragged)
     for allocation in outside:
         body = dataclasses.replace(allocation, body=body)
     return dataclasses.replace(loop, body=body)
+
+
+def _without_mark(loop: For) -> tuple[For, int]:
+    """(a loop that is not to be split again for open sizes, the lanes of vectors in the rest)."""
+    notes = {name: value for name, value in loop.annotations.items() if name != FULL_APART}
+    return dataclasses.replace(loop, annotations=FrozenDict(notes)), int(loop.annotations[FULL_APART])
 
 
 def _in_rest(c: _Condition, ragged: list[int]) -> PrimExpr:

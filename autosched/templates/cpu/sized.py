@@ -22,6 +22,7 @@ from autosched.templates.cpu.lone_reductions import (
     sum_in_lanes,
     sums_rows,
 )
+from autosched.templates.cpu.rows_sized import schedule_open_rows
 from autosched.tir import Block, PrimFunc
 from autosched.tir.expr import const_int
 from autosched.tir.schedule import LoopRV, Schedule
@@ -34,6 +35,8 @@ TASK_VECTORS = 128  # steps in a piece of a single axis
 
 def schedule_sized(func: PrimFunc, target: Target) -> Applied:
     """Schedule a function over symbols. Raises ScheduleError, InvalidValueError for what has no such kernel."""
+    if (found := schedule_open_rows(func, target)) is not None:
+        return sized(func, *found)
     func = in_two_reductions(func)
     sch = Schedule(func)
     inline_all(sch, func)

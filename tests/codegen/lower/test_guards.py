@@ -7,7 +7,9 @@ from autosched import te, topi
 from autosched.codegen.cpu.text import loop_lines
 from autosched.codegen.lower import lower_func
 from autosched.codegen.lower.guards import guard_reductions
-from autosched.tir import IfThenElse, if_then_else
+from autosched.codegen.lower.partition import FULL_APART
+from autosched.ir.node import FrozenDict
+from autosched.tir import Add, For, IfThenElse, Max, Min, Mul, Var, const, if_then_else
 from autosched.tir.interpret import interpret
 from autosched.tir.schedule import Schedule
 from autosched.tir.stmt import BufferStore, LoopKind
@@ -86,3 +88,20 @@ def test_a_padded_convolution_agrees():
     interpret(func, [*arrays[:2], plain])
     interpret(lower_func(s.mod["main"]), [*arrays[:2], guarded])
     np.testing.assert_allclose(guarded, plain, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "outside"), [(Add, 0.0), (Mul, 1.0), (Max, -np.inf), (Min, np.inf), (Add, 1.0), (Mul, 0.0), (Min, -np.inf)]
+)
+def test_lanes_are_guarded_where_a_loop_is_split_for_open_sizes(kind, outside):
+    s, x, n = buffer("s", 4), buffer("x", 4), Var("n", "int64")
+
+    def body(i):
+        return BufferStore(s, kind(s[i], if_then_else(i < n, x[i], outside)), (i,))
+
+    lanes = loop("i", 4, body, LoopKind.VECTORIZED)
+    assert guard_reductions(lanes) is lanes, "conditions of lanes are masks"
+    notes = FrozenDict({FULL_APART: 4})
+    apart = For(Var("k", "int64"), const(0, "int64"), n, LoopKind.SERIAL, lanes, annotations=notes)
+    is_neutral = {Add: 0.0, Mul: 1.0, Max: -np.inf, Min: np.inf}[kind] == outside
+    assert isinstance(guard_reductions(apart).body.body, IfThenElse if is_neutral else BufferStore)

@@ -64,3 +64,25 @@ def test_full_tiles_of_an_open_length_are_apart_where_that_is_asked_for(apart):
         given, made = np.arange(length, dtype="f"), np.zeros(length, "f")
         interpret(lowered, [given, made])
         np.testing.assert_array_equal(made, given + 1)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_vectors_behind_the_whole_steps_of_an_open_length(lanes, parallel):
+    n = Var("n", "int64")
+    x = te.placeholder((n,), name="x")
+    s = Schedule(te.create_prim_func([x, te.compute((n,), lambda i: x[i] + 1.0, name="y")]))
+    outer, inside = s.split(s.get_loops("y")[0], [None, 12])
+    s.vectorize(inside)
+    if parallel:
+        s.parallel(outer)
+    s.annotate(outer, FULL_APART, lanes)
+    lowered = lower_func(s.mod["main"])
+    lines = list(loop_lines(lowered.body))
+    whole = lines.index(next(line for line in lines if "vector(12)" in line))
+    assert " if " not in lines[whole], lines
+    assert sum("vector(4)" in line for line in lines) == (3 if lanes == 4 else 0), lines
+    for length in (1, 3, 4, 5, 8, 11, 12, 13, 24, 29):
+        given, made = np.arange(length, dtype="f"), np.zeros(length, "f")
+        interpret(lowered, [given, made])
+        np.testing.assert_array_equal(made, given + 1)

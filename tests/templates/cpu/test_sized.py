@@ -187,12 +187,6 @@ def test_products_of_attention_test_no_length_in_their_loops() -> None:
             )
 
 
-def test_sums_along_open_rows_of_a_matrix_are_made_in_lanes() -> None:
-    """Each step of them reads what belongs to the row, its maximum: that does not make them run along the rows."""
-    made = built([(B, S)], lambda e, x: e(NN.softmax(x, -1)))
-    assert "expsum_rf[k_1, 0] + " in made.source
-
-
 @pytest.mark.parametrize(
     ("shape", "order"),
     [
