@@ -29,7 +29,7 @@ ExprLike = Union["PrimExpr", "StandsForVar", HasExpr, int, float]  # what operat
 class PrimExpr(Node):
     """Base of all scalar expressions; `dtype` is a string such as "float32", "int64", "bool" or "handle"."""
 
-    __slots__ = ()
+    __slots__ = ("form",)  # found by `form_key`
     is_scalar: ClassVar[bool] = True
     dtype: str
 

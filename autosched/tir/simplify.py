@@ -89,11 +89,10 @@ class FormKey:
 
 
 def form_key(x: PrimExpr) -> Hashable:
-    """A hashable key; equal for expressions of one form over the same variables and buffers."""
-    return id(x) if isinstance(x, Var) else _form_key(x, {})
+    """A hashable key; equal for expressions of one form over the same variables and buffers.
 
-
-def _form_key(x: PrimExpr, known: dict[int, FormKey]) -> Hashable:
+    A node keeps the key of its form, so what has long chains of operations in common is not walked again.
+    """
     parts: tuple[Hashable, ...]
     operands: tuple[PrimExpr, ...]
     match x:
@@ -101,6 +100,8 @@ def _form_key(x: PrimExpr, known: dict[int, FormKey]) -> Hashable:
             return id(x)
         case IntImm() | E.FloatImm() | E.StringImm():
             return (x.value, x.dtype)
+        case PrimExpr(form=FormKey() as known):
+            return known
         case E.BinaryOp():
             parts, operands = (type(x).__name__,), (x.a, x.b)
         case E.Cast():
@@ -115,10 +116,9 @@ def _form_key(x: PrimExpr, known: dict[int, FormKey]) -> Hashable:
             parts, operands = ("Load", id(x.buffer)), x.indices
         case _:
             return ("id", id(x))
-    found = known.get(id(x))
-    if found is None:
-        found = known[id(x)] = FormKey((*parts, *(_form_key(operand, known) for operand in operands)))
-    return found
+    key = FormKey((*parts, *map(form_key, operands)))
+    object.__setattr__(x, "form", key)
+    return key
 
 
 @dataclass
