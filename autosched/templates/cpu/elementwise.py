@@ -14,7 +14,7 @@ from itertools import chain
 
 from autosched.codegen.lower.partition import FULL_APART
 from autosched.errors import ScheduleError
-from autosched.ir.node import preorder
+from autosched.ir.node import Node, children, preorder
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -33,7 +33,7 @@ TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microsecond
 LEAST_ELEMENTS = 1024  # smaller pieces cost more than they gain
 STAGE_VECTORS = 4  # that go through stages together at least: one alone waits for loads whose places other loads say
 LEAST_VECTORS = 8  # in a flat loop, from which on a ragged last one costs less than a ragged one for each row
-LEAST_LANES = 4  # elements that are worth vectors: of the last axis of a reduction, of a part of a blocked image
+LEAST_LANES = 4  # worth vectors: of the last axis of a reduction, of a part of a blocked image, of what is repeated
 
 
 class Elementwise:
@@ -160,22 +160,28 @@ def schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatt
     if is_blocked_image(extents(block.iter_vars)):
         _schedule_image(sch, block, width, may_flatten)
         return
-    flat, width = _flat_axes(block, width, lanes) if may_flatten else (1, width)
-    outer, inner = loops[: n_spatial - flat], loops[n_spatial - flat :]
+    period = _period(block)
+    if period >= LEAST_LANES:
+        loops[-1:] = sch.split(loops[-1], [None, period])
+        flat, sizes = 1, [period]
+    else:
+        flat, width = _flat_axes(block, width, lanes) if may_flatten else (1, width)
+        sizes = list(extents(spatial(block))[-flat:])
+    outer, inner = loops[:-flat], loops[-flat:]
     fused = sch.fuse(*inner) if len(inner) > 1 else inner[0]
     extent = as_int(sch.get(fused).extent)
-    size = _task_size(extents(spatial(block))[-flat:], width)
+    size = _task_size(sizes, width)
     if not outer and extent > size:
         task, fused = sch.split(fused, [None, size])
         outer = [task]
         extent = size
+    if outer:
+        sch.parallel(_task_loop(sch, outer, extent))
     if extent > width:
         _, vector = sch.split(fused, [None, width])
     else:
         vector = fused
     sch.vectorize(vector)
-    if outer:
-        sch.parallel(_task_loop(sch, outer, extent))
 
 
 def _schedule_image(sch: Schedule, block: Block, width: int, may_flatten: bool) -> None:
@@ -324,16 +330,46 @@ def _turned_axis(block: Block, lanes: int) -> int | None:
     return None
 
 
+def _period(block: Block) -> int:
+    """After how many elements of the last axis the same is read again, as in a tensor that is repeated; 0 for never."""
+    last = block.iter_vars[-1]
+    found = {
+        i.b.value
+        for load in loads(block.body)
+        for i in load.indices
+        if isinstance(i, FloorMod) and i.a is last.var and isinstance(i.b, IntImm)
+    }
+    period = found.pop() if len(found) == 1 else 0
+    return period if period and as_int(last.dom.extent) % period == 0 else 0
+
+
+def _counts_with(block: Block, axes: int) -> bool:
+    """Whether one of the innermost axes is more than a place of what is read: compared, or part of the value."""
+    assert isinstance(block.body, BufferStore), "the caller looked"
+    inner = {iv.var for iv in block.iter_vars[-axes:]}
+    below: list[Node] = [block.body.value]
+    while below:
+        node = below.pop()
+        if isinstance(node, Var) and node in inner:
+            return True
+        if not isinstance(node, BufferLoad):
+            below += children(node)
+    return False
+
+
 def _flat_axes(block: Block, width: int, lanes: int) -> tuple[int, int]:
     """(innermost axes that become one loop, its vector width): several where they are one vector, even or many.
 
-    Also where a row is short and ragged itself: the loop has one ragged vector then, and the rows have one each.
+    Also where a row is short and ragged itself: the loop has one ragged vector then, and the rows have one each. Not
+    where the code would divide to find the row and column of each element of a vector: rows are loops then.
     """
     sizes = extents(spatial(block))
     is_ragged = sizes[-1] < width and sizes[-1] % lanes != 0
     for flat in range(alike_axes(block), 1, -1):
         size = math.prod(sizes[-flat:])
         even = _even_width(size, width, 2 * lanes)
+        if sizes[-1] >= lanes and sizes[-1] % even and _counts_with(block, flat):
+            continue
         if size <= width or size % even == 0 or size >= LEAST_VECTORS * width or is_ragged:
             return flat, even
     return 1, _even_width(sizes[-1], width, 2 * lanes)

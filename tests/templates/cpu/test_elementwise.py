@@ -9,6 +9,7 @@ import pytest
 
 import autosched
 from autosched import te, topi
+from autosched.codegen.lower.pipeline import lower_func
 from autosched.ir.node import preorder
 from autosched.relax import BlockBuilder, op
 from autosched.relax.expr import Var
@@ -17,7 +18,8 @@ from autosched.relax.struct_info import TensorStructInfo
 from autosched.templates import apply_config, default_config
 from autosched.templates.classify import blocks_of
 from autosched.templates.cpu.elementwise import _flat_axes
-from autosched.tir import Block, For, LoopKind, PrimFunc, as_int
+from autosched.tir import Block, FloorDiv, FloorMod, For, LoopKind, PrimFunc, as_int
+from autosched.tir.functor import free_vars
 
 TREES = get_op("tree_levels")
 NODES, COLUMNS = 33, 11
@@ -184,3 +186,51 @@ def test_a_form_over_outer_sizes_joins_inner_dimensions_alone() -> None:
         builder.emit_func_output(out)
     a = np.random.default_rng(0).standard_normal((8, 12, 32, 16)).astype("float32")
     np.testing.assert_array_equal(autosched.build(builder.get(), target="cpu")(a).numpy(), a.transpose(1, 0, 2, 3))
+
+
+def divided_in_vectors(func: PrimFunc) -> int:
+    """Divisions of a vector's own variable in what the target's code computes."""
+    target = autosched.Target("cpu")
+    lowered = lower_func(apply_config(func, default_config(func, target), target).func)
+    loops = [n for n in preorder(lowered.body) if isinstance(n, For) and n.kind is LoopKind.VECTORIZED]
+    assert loops
+    return sum(
+        isinstance(x, FloorMod | FloorDiv) and loop.loop_var in free_vars(x) for loop in loops for x in preorder(loop)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "float16", "int64"])
+@pytest.mark.parametrize(
+    ("shape", "repeats"),
+    [
+        ((9, 520), (2, 3)),
+        ((6, 7), (3, 5)),
+        ((2, 5, 24), (2, 3, 4)),
+        ((5, 100), (1, 2)),
+        ((130,), (40,)),
+        ((4, 3), (2, 9)),
+    ],
+)
+def test_what_is_repeated_is_copied_whole(shape: tuple[int, ...], repeats: tuple[int, ...], dtype: str) -> None:
+    x = te.placeholder(shape, dtype, "x")
+    func = te.create_prim_func([x, topi.tile(x, repeats)])
+    data = np.random.default_rng(0).integers(0, 99, shape).astype(dtype)
+    expected = np.tile(data, repeats)
+    out = autosched.nd.empty(expected.shape, dtype)
+    autosched.build(func, target="cpu")(autosched.nd.array(data), out)
+    np.testing.assert_array_equal(out.numpy(), expected)
+    assert shape[-1] < 4 or not divided_in_vectors(func)
+
+
+@pytest.mark.parametrize("shape", [(96, 520), (2, 77, 77), (3, 5, 5), (7, 200)])
+def test_a_triangle_knows_its_columns_without_division(shape: tuple[int, ...]) -> None:
+    x = te.placeholder(shape, "int32", "x")
+    data = np.random.default_rng(0).integers(-9, 99, shape).astype("int32")
+    for name, reference in (("triu", np.triu), ("tril", np.tril)):
+        compute = get_op(name).compute
+        assert compute is not None
+        func = te.create_prim_func([x, compute(x, k=1)])
+        out = autosched.nd.empty(shape, "int32")
+        autosched.build(func, target="cpu")(autosched.nd.array(data), out)
+        np.testing.assert_array_equal(out.numpy(), reference(data, 1))
+        assert shape[-1] < 16 or not divided_in_vectors(func)
