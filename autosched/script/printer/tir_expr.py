@@ -70,7 +70,7 @@ def _binary(ctx: Context, e: E.BinaryOp) -> tuple[str, int]:
     kind = type(e)
     both_constant = isinstance(e.a, E.IntImm | E.FloatImm) and isinstance(e.b, E.IntImm | E.FloatImm)
     if kind is E.Div and is_int(dtype_of(e.a)):
-        return f"{ctx.t('truncdiv')}({exprs(ctx, (e.a, e.b))})", ATOM
+        return f"{ctx.t('Div')}({exprs(ctx, (e.a, e.b))})", ATOM
     if kind in FUNCTIONS:
         return f"{ctx.t(FUNCTIONS[kind])}({exprs(ctx, (e.a, e.b))})", ATOM
     if kind not in INFIX or both_constant or not ctx.options.syntax_sugar:  # Python would fold two constants

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.tir import expr as E
+from autosched.tir.arith.canonical import canonical, residue, shifts_as_divisions
 from autosched.tir.arith.int_set import IntervalSet
+from autosched.tir.arith.rewrite import Rewriter
 from autosched.tir.axis import Range
 from autosched.tir.dtypes import is_int
-from autosched.tir.expr import ExprLike, PrimExpr, Var, to_expr
+from autosched.tir.expr import ExprLike, IntImm, PrimExpr, Var, to_expr
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer as Core
-from autosched.tir.simplify import form_key, split_conditions
+from autosched.tir.simplify import split_conditions
 
 POS_INF, NEG_INF = (1 << 63) - 1, -(1 << 63) + 1
 
@@ -122,20 +123,29 @@ class Analyzer:
     # --- questions
 
     def simplify(self, expr: ExprLike, steps: int = 2) -> PrimExpr:
-        """An equal expression that is simpler, as far as what is known tells."""
-        found = _expr("simplify", expr)
-        result = self._core.simplify(substitute(found, self._values) if self._values else found)
-        if result.dtype == "bool" and self._facts:
-            keys = {form_key(f) for f in self._facts}
-            if form_key(result) in keys:
-                return E.const(True, "bool")
+        """An equal expression that is simpler: rewritten and made canonical in turn, `steps` times in all."""
+        result = self._known("simplify", expr)
+        for step in range(steps):
+            result = canonical(self._core, result, self._facts) if step % 2 else self._rewriter().rewrite(result)
+            if isinstance(result, IntImm):
+                break
         return result
 
     def rewrite_simplify(self, expr: ExprLike) -> PrimExpr:
-        """The same as `simplify`: there is one set of rules."""
-        return self.simplify(expr)
+        """An equal expression after the rewriting rules (`tir/arith/rules.py`)."""
+        return self._rewriter().rewrite(self._known("rewrite_simplify", expr))
 
-    canonical_simplify = rewrite_simplify
+    def canonical_simplify(self, expr: ExprLike) -> PrimExpr:
+        """An equal expression in canonical form: sums of multiples of what is no sum."""
+        return canonical(self._core, self._known("canonical_simplify", expr), self._facts)
+
+    def _rewriter(self) -> Rewriter:
+        return Rewriter(self._core, self._facts)
+
+    def _known(self, what: str, expr: object) -> PrimExpr:
+        """The argument with the values of variables that have one."""
+        found = _expr(what, expr)
+        return substitute(found, self._values) if self._values else found
 
     def can_prove(self, expr: object, strength: int = 0) -> bool:
         """Whether a condition is known to hold."""
@@ -157,7 +167,7 @@ class Analyzer:
 
     def const_int_bound(self, expr: object) -> ConstIntBound:
         """The numbers between which an expression lies."""
-        low, high = self._core.bound(self.simplify(_expr("const_int_bound", expr)))
+        low, high = self._core.bound(canonical(self._core, shifts_as_divisions(self._known("const_int_bound", expr))))
         return ConstIntBound(NEG_INF if low is None else low, POS_INF if high is None else high)
 
     def const_int_bound_is_bound(self, var: Var) -> bool:
@@ -165,10 +175,8 @@ class Analyzer:
         return var in self._core.bounds
 
     def modular_set(self, expr: object) -> ModularSet:
-        """What an expression is modulo the greatest common divisor of its coefficients."""
-        linear = self._core.linear(self.simplify(_expr("modular_set", expr)))
-        coeff = math.gcd(*(c for c, _ in linear.terms.values())) if linear.terms else 0
-        return ModularSet(coeff, linear.const % coeff if coeff else linear.const)
+        """What all values of an expression have in common: they are `coeff` times an integer, plus `base`."""
+        return ModularSet(*residue(self._core, self._known("modular_set", expr)))
 
     def int_set(self, expr: object, dom_map: Mapping[Var, object] | None = None) -> IntervalSet:
         """The interval of an expression while variables run over intervals or ranges."""

@@ -25,16 +25,26 @@ def detect_linear_equation(expr: object, var_list: Sequence[Var]) -> list[PrimEx
     variables = _vars("detect_linear_equation", var_list)
     x = to_expr(expr)
     linear = Analyzer().linear(x)
-    found: dict[Var, int] = {}
-    rest: PrimExpr = E.const(linear.const, x.dtype)
+    found = {v: E.const(0, x.dtype) for v in variables}
+    rest: PrimExpr = E.const(0, x.dtype)
     for scale, atom in linear.terms.values():
-        if isinstance(atom, Var) and atom in variables:
-            found[atom] = scale
-        elif free_vars(atom) & set(variables):
-            return []
-        else:
+        factors = _factors(atom)
+        inside = [f for f in factors if free_vars(f) & set(variables)]
+        if not inside:
             rest = E.add(rest, E.mul(atom, scale))
-    return [*(E.const(found.get(v, 0), x.dtype) for v in variables), rest]
+        elif len(inside) == 1 and isinstance(inside[0], Var):
+            others = [f for f in factors if f is not inside[0]]
+            coefficient: PrimExpr = E.const(1, x.dtype)
+            for factor in others:
+                coefficient = E.mul(coefficient, factor)
+            found[inside[0]] = E.add(found[inside[0]], E.mul(coefficient, scale))
+        else:
+            return []
+    return [*found.values(), E.add(rest, linear.const)]
+
+
+def _factors(x: PrimExpr) -> list[PrimExpr]:
+    return [*_factors(x.a), *_factors(x.b)] if isinstance(x, E.Mul) else [x]
 
 
 def _bounds(condition: PrimExpr, var: Var) -> tuple[list[PrimExpr], list[PrimExpr]] | None:
@@ -49,7 +59,9 @@ def _bounds(condition: PrimExpr, var: Var) -> tuple[list[PrimExpr], list[PrimExp
         parts = detect_linear_equation(E.sub(E.sub(large, small), strict), [var])  # 0 <= k * var + rest
         if not parts:
             return None
-        k, rest = E.as_int(parts[0]), parts[1]
+        k, rest = E.const_int(parts[0]), parts[1]
+        if k is None:
+            return None
         simplify = Analyzer().simplify
         if k > 0 or (isinstance(c, E.EQ) and k):
             least = E.sub(0, rest) if abs(k) == 1 else E.floordiv(E.add(E.sub(0, rest), k - 1), abs(k))

@@ -27,7 +27,7 @@ A = samples.buffer("A", 8)
         (i // (4 * j), "i // (4 * j)"),
         (i + -3, "i + -3"),
         (m * 2, "m * T.int64(2)"),
-        (tir.truncdiv(i, 3), "T.truncdiv(i, 3)"),
+        (tir.truncdiv(i, 3), "T.Div(i, 3)"),
         (tir.truncmod(i, 3), "T.truncmod(i, 3)"),
         (tir.minimum(i, tir.maximum(j, 2)), "T.min(i, T.max(j, 2))"),
         ((i < 3).equal(q), "(i < 3) == q"),
