@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autosched.ir.node import preorder
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -32,7 +33,7 @@ from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import bind_flat, ordered_loops, read_index
 from autosched.templates.cuda.window_vectors import LANES, Vectors, find_vectors, wide_windows
 from autosched.tir import Block, BufferLoad, BufferStore, PrimExpr, PrimFunc, Var, as_int
-from autosched.tir.expr import add, const_int, sub
+from autosched.tir.expr import FloorMod, add, const_int, sub
 from autosched.tir.functor import free_vars, loads, substitute
 from autosched.tir.schedule import Schedule
 from autosched.tir.simplify import simplify
@@ -160,8 +161,8 @@ def _slides_over(block: Block) -> BufferLoad | None:
     results = {iv.var for iv in spatial(block)}
     reads = [x for x in loads(block.body.value) if x.buffer is not block.body.buffer]
     moving = [x for x in reads if any(free_vars(i) & terms and free_vars(i) & results for i in x.indices)]
-    if len(moving) != 1:
-        return None
+    if len(moving) != 1 or any(isinstance(x, FloorMod) for i in moving[0].indices for x in preorder(i)):
+        return None  # with remainders, what a thread reads is not seen to be what it copied
     used = set().union(*map(free_vars, moving[0].indices))
     wanted = terms | {iv.var for iv in spatial(block) if as_int(iv.dom.extent) > 1}
     return moving[0] if wanted <= used else None
