@@ -274,6 +274,12 @@ class Analyzer:
             case E.FloorDiv(b=IntImm(value=c)) if c > 0:
                 low, high = self.bound(x.a)
                 return (None if low is None else low // c), (None if high is None else high // c)
+            case E.FloorMod() | E.FloorDiv() if (least := self.bound(x.b)[0]) is not None and least > 0:
+                if isinstance(x, E.FloorMod):
+                    most = self.bound(x.b)[1]
+                    return 0, None if most is None else most - 1
+                low, high = self.bound(x.a)
+                return (0, None if high is None else high // least) if low is not None and low >= 0 else (None, None)
             case E.Min():
                 (a, b), (c_, d) = self.bound(x.a), self.bound(x.b)
                 return _both(min, a, c_), _either(min, b, d)

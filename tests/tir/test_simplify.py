@@ -70,7 +70,7 @@ def _value(x: PrimExpr, at: dict[Var, PrimExpr]) -> int:
 @given(st.data())
 def test_values_stay(data: st.DataObject) -> None:
     def expr(depth: int) -> PrimExpr:
-        kind = data.draw(st.integers(0, 7 if depth else 2))
+        kind = data.draw(st.integers(0, 8 if depth else 2))
         if kind == 0:
             return X
         if kind == 1:
@@ -86,6 +86,8 @@ def test_values_stay(data: st.DataObject) -> None:
             return left * data.draw(st.integers(-3, 6))
         if kind == 6:
             return floordiv(left, data.draw(st.integers(1, 8)))
+        if kind == 8:
+            return data.draw(st.sampled_from((floordiv, floormod)))(left, X + data.draw(st.integers(1, 3)))
         return floormod(left, data.draw(st.integers(1, 8)))
 
     x = expr(4)

@@ -10,7 +10,8 @@ block goes along its part of the line:
 
 Where there are few lines, several blocks share one: a launch writes what each part combines to (`totals`), a scan of
 these gives what each part begins with (`starts`), and elements are read twice. Neighbouring threads read neighbours in
-memory: elements of a line, or of neighbouring lines where those lie side by side.
+memory: elements of a line, or of neighbouring lines where those lie side by side. Where the length comes with the call,
+so does the number of parts; a call whose lines have one part each makes one launch.
 """
 
 from __future__ import annotations
@@ -25,22 +26,24 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, reduced, spatial
 from autosched.templates.core_nests import load, one_of, others_are_elementwise, store
 from autosched.templates.cuda.core_nests import Core
+from autosched.templates.cuda.either import repeated
 from autosched.templates.cuda.nests import block, bound
 from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, VECTOR_BYTES, power_of_two_above
-from autosched.templates.lines import Lines
+from autosched.templates.lines import Lines, lines_of
 from autosched.templates.nests import index, lanes, loop, unrolled
 from autosched.templates.scan_form import COMBINE, IDENTITY, ScanForm, scan_of
 from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import PrimExpr, const_int
+from autosched.tir.expr import PrimExpr, as_int, const_int
 from autosched.tir.functor import substitute
 from autosched.tir.stmt import IfThenElse, Stmt, seq
 
 DEFAULT_THREADS = 256
 BLOCKS_PER_SM = 2
+TILES = 4  # of a line that is not shared
 
 
 class Scan:
@@ -81,8 +84,10 @@ class Scan:
             threads = min(DEFAULT_THREADS // together, power_of_two_above(-(-s["length"] // items)))
         tiles, groups = -(-s["length"] // (items * threads)), -(-s["lines"] // together)
         wanted = max(1, BLOCKS_PER_SM * gpu.sm_count // groups)
-        parts = min(power_of_two_above(wanted), power_of_two_above(tiles)) if wanted > 1 and tiles > 4 else 1
-        parts = 1 if anchor.details.lines.is_open else parts  # of which short lines would have many empty ones
+        parts = min(power_of_two_above(wanted), power_of_two_above(tiles)) if wanted > 1 and tiles > TILES else 1
+        if anchor.details.lines.is_open:  # of all lines together at most: `_Lines` counts those of a line
+            is_long = const_int(anchor.details.lines.extent) is None or tiles > TILES
+            parts = BLOCKS_PER_SM * gpu.sm_count if is_long else 1
         knobs = {"along": threads, "together": together, "items": items, "parts": parts}
         return Config(self.name, knobs)
 
@@ -108,17 +113,26 @@ class Scan:
             return core.result(out, E.cast(out.dtype, value), scan.lines.at(line, place(position)))
 
         whole = _Lines(scan, wide, element, write, config)
-        if whole.parts == 1:
+        if const_int(whole.parts) == 1:
             return core.applied(whole.launch(), whole.buffers)
-        totals, starts = (one_of(n, wide, whole.n_lines, whole.parts, scope="global") for n in ("totals", "starts"))
+        totals, starts = (
+            Buffer(n, (whole.lines.number, whole.parts), wide, scope="global") for n in ("totals", "starts")
+        )
         first, between = _Lines(scan, wide, element, write, config), whole.of_parts(totals, starts)
         launches = seq(first.sums(totals), between.launch(), whole.launch(starts))
-        return core.applied(launches, [totals, starts, *first.buffers, *between.buffers, *whole.buffers])
+        used = [totals, starts, *first.buffers, *between.buffers, *whole.buffers]
+        if whole.is_open:
+            alone = _Lines(scan, wide, element, write, config.with_knobs(parts=1))
+            several = E.minimum(E.sub(whole.parts, index(1)), index(1))
+            launches = seq(repeated(E.sub(index(1), several), alone.launch()), repeated(several, launches))
+            used += alone.buffers
+        return core.applied(launches, used)
 
 
-def _divided(n: PrimExpr, each: int) -> PrimExpr:
+def _divided(n: PrimExpr, each: PrimExpr | int) -> PrimExpr:
     """How many groups of `each` there are, the last one with fewer perhaps."""
-    return E.floordiv(E.add(n, index(each - 1)), index(each))
+    of_group = index(each) if isinstance(each, int) else each
+    return E.floordiv(E.add(n, E.sub(of_group, index(1))), of_group)
 
 
 class _Lines:
@@ -132,12 +146,10 @@ class _Lines:
         self.lines, self.n_lines, self.length = scan.lines, scan.lines.count, scan.lines.length
         self.threads, self.together = int(config["along"]), int(config["together"])
         self.items = int(config["items"])
-        tile, self.is_open = self.threads * self.items, scan.lines.is_open
-        self.steps: int | PrimExpr = -(-self.length // (tile * int(config["parts"])))
-        self.parts = 1 if self.is_open else -(-self.length // (tile * self.steps))
-        if self.is_open:
-            self.steps = _divided(scan.lines.extent, tile)
-        self.is_ragged = self.is_open or self.length != self.parts * self.steps * tile
+        self.tile, self.is_open = self.threads * self.items, scan.lines.is_open
+        self.most_parts = int(config["parts"])
+        self.parts, self.steps = self._cut_open() if self.is_open else self._cut()
+        self.is_ragged = self.is_open or self.length != as_int(self.parts) * as_int(self.steps) * self.tile
         self.is_contiguous = scan.lines.is_contiguous
         self.identity = E.const(IDENTITY[scan.combine], dtype)
         self.combine = COMBINE[scan.combine]
@@ -146,10 +158,27 @@ class _Lines:
         self.shared = [one_of(f"{n}_shared", dtype, self.together, self.threads, scope="shared") for n in ("a", "b")]
         self.buffers: list[Buffer] = [self.mine, self.sum, self.before, self.so_far, *self.shared]
 
+    def _cut(self) -> tuple[PrimExpr, PrimExpr]:
+        """(parts of a line, tiles of a part)."""
+        steps = -(-self.length // (self.tile * self.most_parts))
+        return index(-(-self.length // (self.tile * steps))), index(steps)
+
+    def _cut_open(self) -> tuple[PrimExpr, PrimExpr]:
+        """The same for sizes that come with the call, where the parts of all lines together have a limit."""
+        one, tiles = index(1), _divided(self.lines.extent, self.tile)
+        if self.most_parts == 1:
+            return one, tiles
+        is_long = E.minimum(E.floordiv(E.sub(tiles, one), index(TILES)), one)
+        share = E.floordiv(index(self.most_parts), _divided(self.lines.number, self.together))
+        parts = E.maximum(E.mul(is_long, E.minimum(share, tiles)), one)
+        return parts, _divided(tiles, parts)
+
     def of_parts(self, totals: Buffer, starts: Buffer) -> _Lines:
         """The scan of what the parts of each line combine to."""
-        lines = Lines((self.n_lines, self.parts), 1)
-        threads = min(self.threads, power_of_two_above(-(-self.parts // 4)))
+        known = None if self.is_open else as_int(self.parts)
+        lines = lines_of((self.lines.number, self.parts), 1) if known is None else Lines((self.n_lines, known), 1)
+        most = self.most_parts if known is None else known
+        threads = min(self.threads, power_of_two_above(-(-most // 4)))
         config = Config("scan", {"along": threads, "together": self.together, "items": 4, "parts": 1})
         return _Lines(
             replace(self.scan, lines=lines, exclusive=True, reverse=False), self.dtype, lambda *at: load(totals, *at),
@@ -187,14 +216,12 @@ class _Lines:
 
     def bound(self, of_block: Callable[[PrimExpr, PrimExpr, Var, Var], Stmt]) -> Stmt:
         """A launch; `of_block` takes a line, a part of it, the thread along the line and that across lines."""
-        groups: int | PrimExpr = -(-self.n_lines // self.together) * self.parts
-        if self.is_open:
-            groups = _divided(self.lines.number, self.together)
+        groups = E.mul(_divided(self.lines.number, self.together), self.parts)
         along, across = (THREAD_X, THREAD_Y) if self.is_contiguous else (THREAD_Y, THREAD_X)
 
         def inner(at: Var, mine: Var, other: Var) -> Stmt:
-            line = E.add(E.mul(E.floordiv(at, index(self.parts)), index(self.together)), other)
-            return of_block(line, E.floormod(at, index(self.parts)), mine, other)
+            line = E.add(E.mul(E.floordiv(at, self.parts), index(self.together)), other)
+            return of_block(line, E.floormod(at, self.parts), mine, other)
 
         return bound(((BLOCK_X, groups), (along, self.threads), (across, self.together)), inner)
 
@@ -209,8 +236,7 @@ class _Lines:
 
     def position(self, part: PrimExpr, step: PrimExpr, mine: PrimExpr) -> PrimExpr:
         """Where in the line a thread's elements of a step begin."""
-        steps = index(self.steps) if isinstance(self.steps, int) else self.steps
-        tile = E.add(E.mul(part, steps), step)
+        tile = E.add(E.mul(part, self.steps), step)
         return E.mul(E.add(E.mul(tile, index(self.threads)), mine), index(self.items))
 
     def is_there(self, position: PrimExpr) -> PrimExpr:

@@ -333,16 +333,33 @@ def test_inner_sizes_become_machine_code_without_a_stack(case: str) -> None:
     assert add_images(compiled(INNER[case][0](), Target(f"cuda -arch={arch}")), archs[archs.index(arch) :]).images
 
 
-def test_running_sums_take_a_number_of_steps_that_grows_with_their_line() -> None:
-    x = tensor("x", 3, n())
-    kernel = compiled(create_prim_func([x, cumsum(x, 1, False)]))
-    at = kernel.at((2300,))
-    assert at.launches[0].grid == (3, 1, 1) and "range((n + 1023) // 1024)" in kernel.source
-    given = RNG.standard_normal((3, 2300)).astype("float32")
-    for order in ("late", "ahead"):
-        out = np.full_like(given, np.nan)
-        run_kernel(at, [given, out], order=order)
-        np.testing.assert_allclose(out, given.astype("float64").cumsum(1), rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize("shape, axis", [("n", 0), ("m n", 1), ("n 3", 0)])
+def test_long_lines_of_running_sums_are_shared_by_blocks(shape: str, axis: int) -> None:
+    """Short lines have one launch; the parts of long ones are as many as there are tiles, or as SMs want."""
+    open_sizes = {"n": n(), "m": m()}
+    x = tensor("x", *(open_sizes[s] if s in open_sizes else int(s) for s in shape.split()), dtype="int32")
+    kernel = compiled(create_prim_func([x, cumsum(x, axis, True)]))
+    assert kernel.sized is not None
+    tile = 1024 if axis == len(shape.split()) - 1 else 256
+    for length in (1, 4 * tile, 4 * tile + 1, 9 * tile):
+        at = kernel.at(tuple({"n": length, "m": 3}[name] for name in kernel.sized.names))
+        grids = [at.launches[call[0]].grid[0] for call in at.calls]
+        lines, parts = 3 if "m" in shape else 1, -(-length // tile)
+        if "m" not in shape:
+            assert grids == ([1] if length <= 4 * tile else [parts, 1, parts])
+        else:
+            assert grids == [lines] or grids[1] == lines
+        given = RNG.integers(-3, 4, at.inputs[0].shape).astype("int32")
+        for order in ("late", "ahead"):
+            out = np.full_like(given, 99)
+            run_kernel(at, [given, out], order=order)
+            np.testing.assert_array_equal(out, given.cumsum(axis) - given)
+    most = {"n": 1 << 24, "m": 1}
+    at = kernel.at(tuple(most[name] for name in kernel.sized.names))
+    assert TARGET.gpu.sm_count < at.launches[next(iter(at.calls))[0]].grid[0] <= 2 * TARGET.gpu.sm_count
+    if "m" in shape:  # lines enough for all SMs
+        at = kernel.at(tuple({"n": 5000, "m": 3000}[name] for name in kernel.sized.names))
+        assert len(list(at.calls)) == 1
 
 
 def test_one_of_an_open_number_of_queries_has_launches_of_its_own() -> None:
