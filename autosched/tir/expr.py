@@ -29,9 +29,10 @@ ExprLike = Union["PrimExpr", "StandsForVar", HasExpr, int, float]  # what operat
 class PrimExpr(Node):
     """Base of all scalar expressions; `dtype` is a string such as "float32", "int64", "bool" or "handle"."""
 
-    __slots__ = ("form",)  # found by `form_key`
+    __slots__ = ("form",)
     is_scalar: ClassVar[bool] = True
     dtype: str
+    form: object  # the key that `form_key` has found
 
     def __add__(self, other: ExprLike) -> PrimExpr:
         return add(self, other)
