@@ -182,7 +182,8 @@ def run_library(call: LibraryCall, inputs: Sequence[object]) -> tuple[object, ..
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             if own is None:
-                results = call.reference.run(None, dict(zip(call.inputs, inputs, strict=True)))
+                given = iter(call.reference.run(None, dict(zip(call.inputs, inputs, strict=True))))
+                results = tuple(next(given) if output else None for output in call.node.output)
             else:
                 values = dict(zip(call.inputs, inputs, strict=True))
                 found = own(call, *(values[i] if i else None for i in call.node.input))

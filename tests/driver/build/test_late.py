@@ -157,6 +157,21 @@ def test_tensors_without_elements() -> None:
     np.testing.assert_array_equal(m, np.full((1, 3), -np.inf, "f4"))
 
 
+def test_parts_without_elements_count_where_they_are_joined() -> None:
+    """They add to a dimension of the result, which has no elements for another one's sake."""
+    nodes = [node("Concat", "x z", "c", axis=0), node("NonZero", "c", "n")]
+    built = late(nodes, {"x": (FLOAT, ["a", "b"]), "z": (FLOAT, ["c", "b"])}, ["c", "n"])
+    for a, b, c in ((2, 0, 5), (2, 3, 5), (0, 3, 5), (0, 0, 1)):
+        assert built(np.zeros((a, b), "f4"), np.zeros((c, b), "f4"))[0].shape == (a + c, b)
+
+
+def test_an_output_between_others_may_be_left_out() -> None:
+    nodes = [helper.make_node("Unique", ["x"], ["u", "", "back", "counts"])]
+    built = late(nodes, {"x": (FLOAT, [6])}, ["u", "back", "counts"])
+    u, back, counts = map(numbers, built(np.array([3, 1, 3, 3, 7, 1], "f4")))
+    assert u.tolist() == [1, 3, 7] and back.tolist() == [1, 0, 1, 1, 2, 0] and counts.tolist() == [2, 3, 1]
+
+
 def test_texts_and_sequences() -> None:
     nodes = [node("StringConcat", "a b", "s"), node("SequenceConstruct", "x r", "q"), node("Relu", "x", "r")]
     built = late(nodes, {"a": (STRING, [2]), "b": (STRING, [1]), "x": (FLOAT, [2, 3, 4])}, ["s", "q"], opset=20)

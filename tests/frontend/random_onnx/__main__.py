@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--open", type=float, default=0.3, metavar="SHARE", help="of models with open sizes (0.3)")
     parser.add_argument("--drawn", type=float, default=0.3, metavar="SHARE", help="of drawn configurations (0.3)")
     parser.add_argument("--strict", type=float, default=0.1, metavar="SHARE", help='of accuracy="strict" (0.1)')
-    parser.add_argument("--steps", type=int, default=9, help="operators of a model, at most (9)")
+    parser.add_argument("--steps", type=int, default=6, help="operators of a model, at most (6)")
     parser.add_argument("--only", default="", metavar="KINDS", help=f"of these alone: {', '.join(KINDS)}")
     parser.add_argument("--workers", type=int, default=host_cpu().cores, help="processes; 0: in this one")
     parser.add_argument("--show", action="store_true", help="print each model")

@@ -40,7 +40,7 @@ class RandomModel:
 
 
 def random_model(
-    seed: int, *, is_open: bool = False, is_small: bool = False, most_steps: int = 9, only: Iterable[str] = ()
+    seed: int, *, is_open: bool = False, is_small: bool = False, most_steps: int = 6, only: Iterable[str] = ()
 ) -> RandomModel:
     """A model of one to `most_steps` kinds of operators; equal arguments give equal models.
 
@@ -49,8 +49,8 @@ def random_model(
     only      of these kinds alone
     """
     sizes = SMALL if is_small else SIZES
-    m = Maker(seed, 1500 if is_small else 300_000, sizes, is_open)
-    first = _first_shape(m, 300 if is_small else 30_000 if is_open else 200_000)
+    m = Maker(seed, 1500 if is_small else 100_000, sizes, is_open)
+    first = _first_shape(m, 300 if is_small else 40_000)
     m.values.append(m.input(first, m.choose(*FIRST_DTYPES)))
     kinds = [KINDS[name] for name in only] or list(KINDS.values())
     taken: list[str] = []

@@ -34,12 +34,18 @@ def transpose(node: Node) -> Expr:
 @converter("Concat")
 def concat(node: Node) -> Expr:
     parts = [node.input(i) for i, x in enumerate(node.inputs) if x is not None]
+    axis = node.attr("axis", 1)
     # parts without elements occur in exported shape computations
-    parts = [x for x in parts if not is_empty(x)] or parts[:1]
+    parts = [x for x in parts if not (is_empty(x) and _adds_nothing(x, axis))] or parts[:1]
     if len(parts) == 1:
         return parts[0]
-    axis = node.attr("axis", 1)
     return op.concat(Tuple(tuple(beside(parts, axis, node.emit))), axis=axis)
+
+
+def _adds_nothing(part: Expr, axis: int) -> bool:
+    """Whether a part without elements adds nothing to a dimension: another one may be that of none."""
+    dims = info_of(part).dims
+    return not -len(dims) <= axis < len(dims) or dims[axis] == 0
 
 
 @converter("Split")

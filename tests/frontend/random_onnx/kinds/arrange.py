@@ -29,7 +29,7 @@ def reshape(m: Maker, x: Value) -> None:
             left //= factor
     shape.append(left)
     m.random.shuffle(shape)
-    m.node("Reshape", x, m.ints(*shape), shape=shape)
+    m.node("Reshape", x, m.ints(*shape), shape=shape, allowzero=int(0 in shape))
 
 
 def reshape_open(m: Maker, x: Value) -> None:

@@ -7,7 +7,7 @@ from onnx import TensorProto, numpy_helper
 
 from tests.frontend.random_onnx.kinds.arrange import with_size
 from tests.frontend.random_onnx.kinds.base import kind
-from tests.frontend.random_onnx.maker import Maker, Size, Value
+from tests.frontend.random_onnx.maker import Maker, Size, Unfit, Value
 
 
 def _size_of(m: Maker, x: Value, axis: int) -> Value:
@@ -21,6 +21,8 @@ def reshape_by_shape(m: Maker, x: Value) -> None:
     """All behind the first axis made one, by the first size as it is when the model runs."""
     rows = _size_of(m, x, 0)
     wanted = m.node("Concat", rows, m.ints(-1), shape=(2,), axis=0)
+    if 0 in x.shape:
+        raise Unfit
     behind = x.shape[1]
     for d in x.shape[2:]:
         behind = behind * d
