@@ -25,6 +25,7 @@ RUNS, MORE_RUNS = 3, 40  # with noise: at first, and before something is said to
 MOST_RESULTS = 400_000
 TOLERANCE = {"float16": 2e-2, "float32": 3e-4, "float64": 1e-6}  # float64: functions in Numba's accuracy
 REFUSED = ("string", "STRING")  # what may be refused although all sizes are known
+REFUSED_ON_GPUS = ("not supported: NonZero", "not supported: Compress", "not supported: Unique")
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,8 @@ def check(made: RandomModel, plan: Plan) -> tuple[str, str]:
     try:
         built = autosched.build(made.model, **plan.build)
     except AutoschedError as error:
-        may_be = plan.is_open or any(text in str(error) for text in REFUSED)
+        refused = REFUSED_ON_GPUS if "cuda" in plan.build["target"] else REFUSED
+        may_be = plan.is_open or any(text in str(error) for text in refused)
         return f"refused: {_short(error.line)}", "" if may_be else f"refused: {error.line}"
     compared, kind = 0, "no calls"
     for number, sizes in enumerate(_calls(made)):
@@ -162,8 +164,9 @@ def _calls(made: RandomModel) -> Iterator[dict[str, int]]:
     if not made.names:
         yield {}
         return
+    share_empty = 0 if "conv_transpose" in made.kinds else 0.03  # ONNX Runtime crashes on transposed ones of no pixels
     for _ in range(CALLS):
-        yield {name: 0 if r.random() < 0.03 else r.choice(CALL_SIZES) for name in made.names}
+        yield {name: 0 if r.random() < share_empty else r.choice(CALL_SIZES) for name in made.names}
 
 
 def difference(

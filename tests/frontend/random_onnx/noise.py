@@ -20,7 +20,8 @@ ROUNDING = {
     TensorProto.DOUBLE: ("double", 1e-15),
 }
 DOMAIN = "noise"
-OPEN_FOR_NAN = ("Hardmax", "ArgMax", "ArgMin", "TopK", "Unique")  # ONNX does not say what they make of a NaN
+# ONNX does not say what they make of a NaN, or ONNX Runtime passes over it
+OPEN_FOR_NAN = ("Hardmax", "ArgMax", "ArgMin", "TopK", "Unique", "Softmax", "LogSoftmax", "ReduceLogSumExp")
 EXACT = {
     "QuantizeLinear": (1,), "DequantizeLinear": (1,), "QLinearConv": (1, 4, 6), "Resize": (1, 2), "OneHot": (2,),
 }  # fmt: skip
