@@ -1,14 +1,15 @@
 """Values of 16-bit float types are computed as float32 between the inputs and outputs of a model.
 
 A CPU without arithmetic of such a type would convert each operand and round each result; sums would lose what a float16
-cannot hold. Results are at least as near to the exact ones as those that are rounded at every step.
+cannot hold. Results are at least as near to the exact ones as those that are rounded at every step. What a model itself
+converts to such a type and back is rounded: nothing else is meant by that.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeGuard
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
@@ -42,9 +43,9 @@ MOVES = frozenset(
 
 
 class _Widener(Rewriter):
-    def __init__(self, dtypes: Collection[str], moved: Collection[Var] = ()):
+    def __init__(self, dtypes: Collection[str], moved: Collection[Var] = (), rounded: Collection[Var] = ()):
         super().__init__()
-        self.dtypes, self.moved = dtypes, moved
+        self.dtypes, self.moved, self.rounded = dtypes, moved, rounded
         self.wide: dict[object, Expr] = {}
 
     def widen(self, x: object) -> Any:
@@ -60,6 +61,8 @@ class _Widener(Rewriter):
     def call(self, call: Call, var: Var) -> Expr:
         if var in self.moved and not any(_is_one_of(x, (WIDE,)) for x in _tensors(call)):
             return call
+        if var in self.rounded:
+            return self.emit(op.astype(self.emit(call), WIDE))
         args = [self.widen(a) for a in call.args]
         attrs = {k: WIDE if v in self.dtypes else v for k, v in call.attrs.items() if isinstance(v, str)}
         if call.op_name == "relax.astype" and attrs["dtype"] == args[0].struct_info.dtype:
@@ -84,6 +87,17 @@ def _moved(function: Function) -> set[Var]:
     return found
 
 
+def _rounded(function: Function, dtypes: Collection[str]) -> set[Var]:
+    """What is converted from another type to one of these and then to another one."""
+    made = {b.var: b.value for b in bindings_of(function.body) if _is_cast(b.value)}
+    narrow = {v for v, call in made.items() if call.attrs["dtype"] in dtypes and not _is_one_of(call.args[0], dtypes)}
+    return {call.args[0] for call in made.values() if call.attrs["dtype"] not in dtypes and call.args[0] in narrow}
+
+
+def _is_cast(value: Expr) -> TypeGuard[Call]:
+    return isinstance(value, Call) and value.op_name == "relax.astype"
+
+
 def _is_one_of(x: object, dtypes: Collection[str]) -> bool:
     info = getattr(x, "struct_info", None)
     return isinstance(info, TensorStructInfo) and info.dtype in dtypes
@@ -106,7 +120,7 @@ def widen_halves(module: IRModule, dtypes: Collection[str] = ("float16",)) -> IR
         values = [b.value for b in bindings_of(function.body)]
         if not any(_has_one_of(v, dtypes) for v in (*function.params, *values)) or not all(map(_is_plain, values)):
             return function
-        widener = _Widener(dtypes, _moved(function))
+        widener = _Widener(dtypes, _moved(function), _rounded(function, dtypes))
         wide = widener.rewrite(function)
         return _with_outputs(function, wide, dtypes)
 

@@ -53,6 +53,25 @@ def test_functions_without_halves_stay_the_same() -> None:
     assert WidenHalves()(before)["main"] is before["main"]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_what_is_converted_and_back_is_rounded(dtype: str) -> None:
+    """Also for who reads it as the narrow type; what is computed in that stays as exact as it was."""
+    x = Var("x", TensorStructInfo((4, 600), "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            narrow = builder.emit(op.astype(x, dtype))
+            back = builder.emit(op.astype(narrow, "float32"))
+            product = builder.emit_output(op.matmul(back, Constant(W.astype("float32"))))
+            double = builder.emit_output(op.astype(builder.emit(op.add(narrow, narrow)), "float32"))
+        builder.emit_func_output(Tuple((product, double)))
+    given = RNG.standard_normal((4, 600)).astype("float32")
+    rounded = given.astype(dtype).astype("float64")
+    first, second = (r.numpy() for r in autosched.build(builder.get(), target="cpu")(given))
+    np.testing.assert_allclose(first, rounded @ W.astype("float64"), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(second, rounded + rounded)
+
+
 def test_sums_of_a_build_lose_nothing() -> None:
     x = RNG.standard_normal((4, 600)).astype("float16")
     first, second = (r.numpy() for r in autosched.build(model())(x))
