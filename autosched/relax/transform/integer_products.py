@@ -2,6 +2,7 @@
 
 (q - z) * s  @  (w - v) * t   ->   (q @ (w - v) - z * sum(w - v)) * (s * t)
 (q - z)      @  (w - v)       ->    q @ (w - v) - z * sum(w - v)                    q: bytes, w: a constant
+q @ (w - v)                   ->    q @ (w - v - m) + m * sum(q)                    where w - v are no signed bytes
 
 Sums in int32 are exact, so what the model states in integers (ONNX's MatMulInteger, QLinearConv …) stays equal bit by
 bit; what it states in floats (DequantizeLinear around an operator) is rounded less often than as it stands there.
@@ -29,14 +30,15 @@ MOST_STEPS = (2**31 - 1) // (255 * 128)  # of a sum that int32 holds whatever th
 MOST_EXACT = 2**24 // (255 * 128)  # of a sum that float32 holds exactly
 GROUP = 4  # input channels that are multiplied at once; those of a first layer become so many
 LEAST_CHANNELS, MOST_ROWS = 16, 8  # of a depthwise convolution, of its window, that are summed up as bytes
+MOST_SUMMED = 2**24 // 255  # bytes whose sum float32 holds exactly
 SIGN = 128  # between a signed byte and the unsigned one with the same bits but the first
 
 
 @dataclass(frozen=True)
 class _Quantised:
-    """(value - zero) * scale.
+    """Data: (value - zero) * scale.
 
-    value  of bytes for data; for weights a constant in which the zero point is accounted for
+    value  of bytes
     zero   a number, or an int32 scalar that is known when the model runs
     scale  None for the integers themselves
     """
@@ -44,6 +46,26 @@ class _Quantised:
     value: Expr
     zero: int | Expr
     scale: Expr | None
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """A constant weight: (values + shift) * scales.
+
+    values  int8
+    shift   a number for all: 0 where the weight less its zero point is of signed bytes
+    scales  one for each channel of the results, or for all; None for the integers themselves
+    """
+
+    values: Array
+    shift: int
+    scales: Array | None
+
+    def sums(self, axes: tuple[int, ...]) -> Array:
+        """The sums of values + shift, in int32."""
+        n = math.prod(self.values.shape[a] for a in axes)
+        total: Array = self.values.sum(axes, dtype=np.int32) + np.int32(self.shift * n)
+        return total
 
 
 class _Products(QuantisedRewriter):
@@ -89,8 +111,8 @@ class _Products(QuantisedRewriter):
     def more(self, zero: Expr) -> Expr:
         return self.emit(op.add(zero, Constant(np.array(SIGN, "int32"))))
 
-    def weight(self, x: Expr, channels: int) -> tuple[Array, Array | None] | None:
-        """(a weight's bytes less their zero point, a scale for each of its channels or for all): constants.
+    def weight(self, x: Expr, channels: int) -> _Weight | None:
+        """A weight of bytes less their zero point, which is a constant.
 
         channels  the axis of the results' channels
         """
@@ -100,7 +122,11 @@ class _Products(QuantisedRewriter):
             x, order, channels = call.args[0], (1, 0), -1 - channels % 2
         found, scale = self.scaled(x)
         values = None if found is None else self.array(found)
-        if values is None or values.min(initial=0) < -SIGN or values.max(initial=0) >= SIGN:
+        if values is None or not values.size:
+            return None
+        low, high = int(values.min()), int(values.max())
+        shift = 0 if low >= -SIGN and high < SIGN else high - SIGN + 1
+        if low - shift < -SIGN:
             return None
         scales = None
         if scale is not None:
@@ -109,8 +135,8 @@ class _Products(QuantisedRewriter):
             if known is None or any(n != 1 for a, n in enumerate(shape) if a != channels % values.ndim):
                 return None
             scales = known.reshape(-1)
-        whole = values.astype(np.int8)
-        return (whole.transpose(order) if order else whole), scales
+        whole = (values - shift).astype(np.int8)
+        return _Weight(np.ascontiguousarray(whole.transpose(order) if order else whole), shift, scales)
 
     # --- products ----------------------------------------------------------------------------------------------------
 
@@ -121,11 +147,13 @@ class _Products(QuantisedRewriter):
             return None
         weight = self.weight(call.args[1], -1)
         data = self.data(call.args[0]) if weight is not None else None
-        if data is None or weight is None or (data.scale is None) != (weight[1] is None):
+        if data is None or weight is None or (data.scale is None) != (weight.scales is None):
             return None
-        total = self.emit(op.matmul(data.value, Constant(np.ascontiguousarray(weight[0])), "int32"))
-        centred = self.centred(total, data.zero, weight[0].sum(0, dtype=np.int32))
-        return self.rescaled(centred, data, weight[1])
+        total = self.emit(op.matmul(data.value, Constant(weight.values), "int32"))
+        if weight.shift:
+            whole = self.emit(op.sum(op.astype(data.value, "int32"), axis=-1, keepdims=True))
+            total = self.shifted(total, whole, weight.shift)
+        return self.rescaled(self.centred(total, data.zero, weight.sums((0,))), data, weight.scales)
 
     def convolution(self, call: Call) -> Expr | None:
         """A convolution of images in plain layout with a constant weight [O, I, KH, KW], of all channels or of groups.
@@ -150,21 +178,39 @@ class _Products(QuantisedRewriter):
             return None
         weight = self.weight(call.args[1], 0)
         data = self.data(call.args[0]) if weight is not None else None
-        if data is None or weight is None or (data.scale is None) != (weight[1] is None):
+        if data is None or weight is None or (data.scale is None) != (weight.scales is None):
+            return None
+        if weight.shift and (groups > 1 or math.prod(shape[1:]) > MOST_SUMMED):
             return None
         if is_each and (data.scale is None or not isinstance(data.zero, int)):
             return None  # integers are asked for, or what is taken from them is only known as one
         has_padding = any(attrs["padding"])
         if has_padding and not (isinstance(data.zero, int) and 0 <= data.zero <= 255):
             return None
-        pad_value = data.zero if has_padding else 0
+        pad_value = data.zero if has_padding and isinstance(data.zero, int) else 0
         in_words = self.sums_columns and shape[0] >= LEAST_CHANNELS and 1 < shape[2] <= MOST_ROWS
         dtype = "float32" if is_each and not in_words else "int32"
-        args = [data.value, Constant(weight[0] if dtype == "int32" else weight[0].astype(dtype))]
+        args = [data.value, Constant(weight.values if dtype == "int32" else weight.values.astype(dtype))]
         total = self.emit(remake(call, args, {"out_dtype": dtype, "pad_value": pad_value}))
-        sums = weight[0].sum((1, 2, 3), dtype=np.int32).reshape(1, -1, 1, 1)
-        scales = None if weight[1] is None else weight[1].reshape(1, -1, 1, 1)
+        if weight.shift:
+            total = self.shifted(total, self.windows(call, data.value, pad_value), weight.shift)
+        sums = weight.sums((1, 2, 3)).reshape(1, -1, 1, 1)
+        scales = None if weight.scales is None else weight.scales.reshape(1, -1, 1, 1)
         return self.rescaled(self.centred(total, data.zero, sums), data, scales)
+
+    def windows(self, call: Call, data: Expr, pad_value: int) -> Expr:
+        """The sums of all that each window of a convolution's data holds, in int32: float32 holds them exactly."""
+        _, channels, *window = shape_of(call.args[1])
+        image = op.sum(op.astype(data, "int32"), axis=1, keepdims=True)
+        ones = Constant(np.ones((1, 1, *window), np.float32))
+        one = self.emit(op.astype(self.emit(image), "float32"))
+        return op.astype(
+            self.emit(remake(call, [one, ones], {"out_dtype": "float32", "pad_value": pad_value * channels})), "int32"
+        )
+
+    def shifted(self, total: Expr, sums: Expr, shift: int) -> Expr:
+        """A product with a weight that is `shift` more than the one that was multiplied."""
+        return self.emit(op.add(total, self.emit(op.multiply(self.emit(sums), Constant(np.array(shift, "int32"))))))
 
     def centred(self, total: Expr, zero: int | Expr, sums: Array) -> Expr:
         """A product less that of the zero point."""

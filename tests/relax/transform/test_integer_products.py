@@ -30,10 +30,15 @@ def weight(*shape: int, low: int = -128, high: int = 128) -> relax.Constant:
     return relax.const(RNG.integers(low, high, shape).astype("int8"))
 
 
+def sums(call: Call) -> bool:
+    """Whether a convolution adds its windows up."""
+    return isinstance(call.args[1], relax.Constant) and bool(np.all(call.args[1].data == np.float32(1)))
+
+
 def quantised_call(module: IRModule) -> Call | None:
     """The product or convolution, where it is one of bytes."""
     calls = [b.value for b in module["main"].bindings() if isinstance(b.value, Call)]
-    (found,) = (c for c in calls if c.op_name in ("relax.matmul", "relax.nn.conv2d"))
+    found = next(c for c in reversed(calls) if c.op_name in ("relax.matmul", "relax.nn.conv2d") and not sums(c))
     return found if found.args[0].struct_info.dtype == "uint8" else None
 
 
@@ -130,6 +135,38 @@ def test_integers_stay_exact() -> None:
     check((3, 64), "uint8", build, exact=True)
 
 
+def centred_weight(bb: relax.BlockBuilder, shape: tuple[int, ...], zero: int) -> Any:
+    """A weight of all unsigned bytes less a zero point, so that some are no signed bytes."""
+    values = RNG.integers(0, 256, shape).astype("uint8")
+    values.reshape(-1)[:2] = 0, 255
+    return bb.emit(op.subtract(bb.emit(op.astype(relax.const(values), "int32")), relax.const(np.int32(zero))))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("zero", [0, 7, 128, 255])
+def test_unsigned_weights_are_signed_ones_and_a_shift(dtype: str, zero: int) -> None:
+    def build(bb: relax.BlockBuilder, x: Any) -> Any:
+        data = bb.emit(op.subtract(bb.emit(op.astype(x, "int32")), relax.const(np.int32(3))))
+        return op.matmul(data, centred_weight(bb, (40, 24), zero))
+
+    for shape in ((2, 5, 40), (1, 40)):
+        check(shape, dtype, build, exact=True)
+
+
+@pytest.mark.parametrize("zero", [7, 128])
+@spread(2, "channels, size, stride, padding", [(32, 3, 1, 1), (3, 7, 2, 3), (16, 1, 2, 0), (8, 5, 1, 2)])
+def test_windows_with_unsigned_weights(zero: int, channels: int, size: int, stride: int, padding: int) -> None:
+    def build(bb: relax.BlockBuilder, x: Any) -> Any:
+        data = bb.emit(op.subtract(bb.emit(op.astype(x, "int32")), relax.const(np.int32(77))))
+        w = centred_weight(bb, (12, channels, size, size), zero)
+        return bb.emit(op.nn.conv2d(data, w, strides=stride, padding=padding))
+
+    changed = check((2, channels, 13, 14), "uint8", build, exact=True, is_changed=True)
+    assert len([b for b in changed["main"].bindings() if getattr(b.value, "op_name", "") == "relax.nn.conv2d"]) == 1 + (
+        zero != 128
+    )
+
+
 def test_a_zero_point_that_comes_at_run_time() -> None:
     def build(bb: relax.BlockBuilder, x: Any) -> Any:
         zero = bb.emit(op.astype(bb.emit(op.max(x, keepdims=True, axis=(0, 1))), "int32"))
@@ -143,7 +180,7 @@ def test_a_zero_point_that_comes_at_run_time() -> None:
     ("shape", "build"),
     [
         ((3, 70000), lambda bb, x: op.matmul(centred(bb, x, 0), centred(bb, weight(70000, 4), 0))),
-        ((3, 16), lambda bb, x: op.matmul(centred(bb, x, 0), centred(bb, weight(16, 4), 100))),
+        ((3, 2), lambda bb, x: op.matmul(centred(bb, x, 0), relax.const(np.array([[-200], [200]], "int32")))),
         ((1, 8, 4, 4), lambda bb, x: op.nn.conv2d(centred(bb, x, 0), centred(bb, weight(8, 2, 1, 1), 0), groups=4)),
         ((1, 6, 4, 4), lambda bb, x: op.nn.conv2d(centred(bb, x, 0), centred(bb, weight(8, 6, 1, 1), 0))),
     ],
