@@ -46,6 +46,9 @@ LEAST_PREFETCHED, MOST_PREFETCHED = 5, 256
 # 32, where these stay in the first-level cache and 64 do not, 0.95 of that (bfloat16, 512, Emerald Rapids).
 MOST_OF_L3, MOST_OF_L1 = 0.25, 0.75
 STREAMS = 4  # panels side by side where few rows meet a weight that comes from memory
+# With more rows the products take longer than the way from memory, which one stream is enough for: 12 and 14 rows times
+# 768x3072 to 2048x2048 take .84 to 1.03 of the time in one (Zen 5).
+MOST_SIDE_BY_SIDE = 8
 
 
 class Matmul:
@@ -91,14 +94,16 @@ class Matmul:
         is_whole = group == BYTE_GROUP or operands.rows.buffer.dtype == "int16"
         # several rows: a weight of 0.8 MB that stays in L3 takes 3 % longer in streams, one row 9 % less (Zen 3)
         cached = target.cache.l2_bytes if m == 1 or in_tiles else max(target.cache.l2_bytes, LEAST_STREAMED)
-        is_few = m <= MOST_STREAMED and (in_tiles or fits(m, 1, target.num_registers, is_whole))
-        is_stream = operands.is_weight and is_few and 4 * n * k > cached
+        is_large = operands.is_weight and 4 * n * k > cached and m <= MOST_STREAMED
+        is_stream = is_large and (in_tiles or fits(m, _least_vectors(target, is_whole), target.num_registers, is_whole))
+        in_halves = is_large and not (is_stream or is_whole) and target.num_registers > 16
         multiple = STREAMS if is_stream and m == 1 and n >= STREAMS * lanes else 1
         most = most_rows(_row_bytes(operands, chain), target)
+        rows = m if is_stream else -(-m // 2) if in_halves else None
         tile = (
             choose_tiles(m, -(-n // lanes), FLOAT_BYTES * k)
             if in_tiles
-            else choose_tile(m, -(-n // lanes), k, target, multiple, m if is_stream else None, most, is_whole)
+            else choose_tile(m, -(-n // lanes), k, target, multiple, rows, most, is_whole)
         )
         tiles_m, tiles_n = -(-m // tile.rows), -(-n // (tile.vectors * lanes))
         chunk = max(1, min(tiles_m, 64))
@@ -119,7 +124,7 @@ class Matmul:
             {
                 "rows": tile.rows,
                 "vectors": tile.vectors,
-                "streams": _streams(tile.vectors, n // lanes) if is_stream else 1,
+                "streams": _streams(tile.vectors, n // lanes) if is_stream and m <= MOST_SIDE_BY_SIDE else 1,
                 "order": order,
                 "chunk": _power_of_two(chunk),
                 "unroll_k": unroll,
@@ -260,6 +265,16 @@ def _row_bytes(operands: Operands, chain: Chain) -> int:
     rows, m = operands.rows, spatial(chain.anchor)[-2].var
     at = next(n for n, i in enumerate(rows.indices) if i is m)
     return FLOAT_BYTES * math.prod(rows.buffer.const_shape()[at + 1 :])
+
+
+def _least_vectors(target: Target, is_whole: bool) -> int:
+    """How many vectors a tile of all rows has at least where it takes each line of a weight from memory once.
+
+    With one, each product loads an element: 16 rows times 768x3072 take .92 of the time in halves that meet a panel one
+    after the other, times 3072x768, 1024x1024 and 1024x4096, whose rows share sets of the first-level cache, .55 to .6
+    (Zen 5). Half of 16 registers hold no tile that is better.
+    """
+    return 2 if target.num_registers > 16 and not is_whole else 1
 
 
 def _streams(vectors: int, n_vectors: int) -> int:

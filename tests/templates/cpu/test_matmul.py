@@ -79,13 +79,19 @@ def test_the_default_reads_large_weights_of_few_rows_in_streams(target: Target) 
     assert default_config(dense(1, 64, 256), target)["streams"] == 1  # these stay in a cache
 
 
-@pytest.mark.parametrize(("target", "most"), [(V3, 14), (V4, 16)])
+@pytest.mark.parametrize(("target", "most"), [(V3, 14), (V4, 14)])
 def test_few_rows_meet_a_large_weight_in_one_pass_that_asks_ahead(target: Target, most: int) -> None:
     for m in range(1, most + 1):
         chosen = default_config(dense(m, 768, 3072), target)
         assert chosen["rows"] == m and chosen["ahead"] > 0 and not chosen["prefetch"]
     for func in (dense(most + 1, 768, 3072), dense(1, 64, 256)):
         assert default_config(func, target)["ahead"] == 0
+
+
+@pytest.mark.parametrize("m", [15, 16])
+def test_rows_whose_tile_would_be_one_vector_wide_meet_a_panel_in_halves(m: int) -> None:
+    chosen = default_config(dense(m, 768, 3072), V4)
+    assert chosen["rows"] == 8 and chosen["vectors"] > 1 and chosen["chunk"] == 2 and chosen["prefetch"]
 
 
 @spread(2, "ahead", [2, 16])
