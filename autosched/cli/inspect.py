@@ -25,6 +25,7 @@ from autosched.trust import is_own_file
 if TYPE_CHECKING:
     from autosched.json_types import Json, JsonObject
     from autosched.runtime import Executable
+    from autosched.runtime.graph_executor import Model
 
 EXAMPLE = """
 autosched inspect model.asx
@@ -94,7 +95,7 @@ def command(
 ) -> None:
     """Show what a built MODEL holds: inputs, outputs, memory, kernels, the model's nodes that each computes, its time.
 
-    A model is built first, with what the databases know. --time and --graph need one size.
+    A model is built first, with what the databases know. --time and --graph need one size, which --shapes gives.
     """
     forms = [form for form, is_wanted in zip(CODE, (source, schedule, llvm, asm, ptx, sass), strict=True) if is_wanted]
     if len(forms) > 1:
@@ -107,10 +108,14 @@ def command(
             raise UsageError(f"the drawing is SVG or HTML, and {graph} is named otherwise", hint=hint)
         check_output(graph, inputs=[model])
     found = open_executable(model, common, shapes, variant=variant)
-    if isinstance(found, DynamicExecutable) and not timed and graph is None:
-        executable: Executable | DynamicExecutable = found
+    executable: Executable | DynamicExecutable
+    if isinstance(found, DynamicExecutable) and (shapes or not timed and graph is None):
+        executable = found
     else:
-        executable = whole(found, model)
+        executable = whole(found, model, takes_shapes=True)
+    at_shapes: Model | None = executable if not isinstance(executable, DynamicExecutable) else None
+    if isinstance(executable, DynamicExecutable) and shapes:
+        at_shapes = executable.at(shapes)
     if name is not None and name not in executable.kernels:
         raise UsageError(f"no kernel '{name}'", hint=f"there are {', '.join(executable.kernels)}"[:300])
     if name is not None and forms:
@@ -119,12 +124,14 @@ def command(
     rows = [row for row in kernel_rows(executable) if name in (None, row["kernel"])]
     if timed is None:
         timed = not variant and _may_run(executable, model)
-    if timed and not isinstance(executable, DynamicExecutable):
-        _add_times(rows, executable, model.name, common)
-    if graph is not None and not isinstance(executable, DynamicExecutable):
+    timed = timed and at_shapes is not None
+    if timed and at_shapes is not None:
+        _add_times(rows, at_shapes, model.name, common)
+        rows = [row for row in rows if row["seconds"] or name is not None]
+    if graph is not None and at_shapes is not None:
         from autosched.cli.graph_drawing import draw, to_page
 
-        drawing = draw(executable.graph, title=model.name)
+        drawing = draw(at_shapes.graph, title=model.name)
         is_page = graph.suffix.lower() == ".html"
         graph.write_text(to_page(drawing, model.name) if is_page else drawing, encoding="utf-8")
         say(f"written to {graph}", quiet=common.is_quiet)
@@ -159,14 +166,20 @@ def code_of(executable: Executable | DynamicExecutable, name: str, form: str) ->
     return text
 
 
-def _add_times(rows: list[JsonObject], executable: Executable, name: str, common: Common) -> None:
+def _add_times(rows: list[JsonObject], executable: Model, name: str, common: Common) -> None:
+    """Add each kernel's time in a run: 0 for blocks of a batch that these sizes do not call."""
     with Waiting(f"timing {name}", quiet=common.is_quiet):
         from autosched.driver.bench.profile import kernel_times
 
-        found = kernel_times(executable, threads=common.threads)
+        times = kernel_times(executable, threads=common.threads)
+    found: dict[str, float] = {}
+    for called, seconds in times.items():  # "dense_64@2": two blocks at once
+        kernel = called.partition("@")[0]
+        found[kernel] = found.get(kernel, 0.0) + seconds
     total = math.fsum(found.values())
     for row in rows:
-        row["seconds"], row["share"] = found[row["kernel"]], found[row["kernel"]] / total
+        seconds = found.get(row["kernel"], 0.0)
+        row["seconds"], row["share"] = seconds, seconds / total
     rows.sort(key=lambda row: -row["seconds"])
 
 

@@ -191,8 +191,11 @@ def open_whole(path: Path, common: Common, shapes: Shapes | None = None) -> Exec
     return whole(open_executable(path, common, shapes), path)
 
 
-def whole(found: object, path: Path) -> Executable:
-    """What was opened, where it has one size and kernels. Raises UsageError."""
+def whole(found: object, path: Path, takes_shapes: bool = False) -> Executable:
+    """What was opened, where it has one size and kernels. Raises UsageError.
+
+    takes_shapes  whether the command takes an artifact of open sizes with --shapes
+    """
     from autosched.runtime import Executable
     from autosched.runtime.dynamic import DynamicExecutable
     from autosched.runtime.relax_vm import VMExecutable
@@ -203,7 +206,8 @@ def whole(found: object, path: Path) -> Executable:
     if isinstance(found, DynamicExecutable):
         inputs = ", ".join(f"{name}: {shape}" for name, shape in found.input_shapes.items())
         example = format_shapes(found.least_shapes())
-        hint = f'give sizes with --shapes and the model\'s file: such as "{example}"'
+        where = "--shapes" if takes_shapes else "--shapes and the model's file"
+        hint = f'give sizes with {where}: such as "{example}"'
         raise UsageError(f"{path} is built for all sizes ({inputs}), and this needs one size", hint=hint)
     if not isinstance(found, Executable):
         hint = "give all sizes with --shapes; values that come as inputs cannot be given"

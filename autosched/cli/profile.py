@@ -54,7 +54,9 @@ def show_profiles(
     if not is_built(model):
         require_device(common.target)
     found = open_executable(model, common, shapes)
-    executable = found.at(shapes) if isinstance(found, DynamicExecutable) and shapes else whole(found, model)
+    executable = (
+        found.at(shapes) if isinstance(found, DynamicExecutable) and shapes else whole(found, model, takes_shapes=True)
+    )
     with Waiting(f"profiling {model.name}", quiet=common.is_quiet):
         from autosched.driver.bench.profile import profile
 

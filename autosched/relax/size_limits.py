@@ -13,6 +13,7 @@ from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer, form_key
 
 Bounds = dict[str, tuple[int, int | None]]
+MOST = 1 << 40  # that a size is taken to be
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +43,28 @@ def size_limits(function: Function, bounds: Mapping[str, tuple[int, int | None]]
             old = found.get(name, (1, None))
             found[name] = (max(old[0], low), high if old[1] is None else old[1] if high is None else min(high, old[1]))
             if (most := found[name][1]) is not None and most < found[name][0]:
-                raise ShapeError(f"{one.what} needs '{name}' to be {most} at most and {found[name][0]} at least")
+                raise ShapeError(
+                    f"no size fits: {one.what} needs '{name}' to be {_span(low, high)}, and it is {_span(*old)}"
+                )
             continue
-        known = Analyzer({v: (found.get(v.name, (1, None))[0], 1 << 40) for v in free_vars(size)}).bound(size)
+        known = Analyzer({v: (found.get(v.name, (1, None))[0], MOST) for v in free_vars(size)}).bound(size)
         if known[0] is None or known[0] < one.low or one.high is not None:
             together.setdefault((form_key(size), one.low, one.high), one)
+    for one in together.values():
+        least, most = Analyzer({v: _bounds(found, v) for v in free_vars(one.size)}).bound(one.size)
+        if (most is not None and most < one.low) or (least is not None and one.high is not None and least > one.high):
+            raise ShapeError(f"no size fits: {one.what} needs {one.size} to be {_span(one.low, one.high)}")
     return found, list(together.values())
+
+
+def _bounds(found: Bounds, symbol: Var) -> tuple[int, int]:
+    """What a symbol may be, for an analyzer."""
+    low, high = found.get(symbol.name, (1, None))
+    return low, MOST if high is None else high
+
+
+def _span(low: int, high: int | None) -> str:
+    return f"{low} to {high}" if high is not None else f"at least {low}"
 
 
 def _required(function: Function) -> Iterator[Required]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.errors import ShapeError
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Call, Function, Var
 from autosched.relax.op.call import tir_inputs, tir_target
@@ -76,13 +77,15 @@ class _FormBuilder(GraphBuilder):
 def _least(size: SizeRange, shapes: Iterable[Shape]) -> int:
     """The least size from its lower bound on for which no extent that depends on it alone is below one.
 
-    Its bound where that is 0, or where none of some thousand sizes will do.
+    Its bound where that is 0, or where none of some thousand sizes will do. Raises ShapeError where no size fits.
     """
     low = size.low
     for extent in dict.fromkeys(e for shape in shapes for e in shape if symbols_of(e) == {size.name}):
         while size_at(extent, {size.name: low}) < 1 <= low < MOST_NEEDED:
             low += 1
-    return low if low < MOST_NEEDED and (size.high is None or low <= size.high) else size.low
+    if size.high is not None and size.high < low < MOST_NEEDED:
+        raise ShapeError(f"no size fits: '{size.name}' has to be at least {low}, and it is {size.low} to {size.high}")
+    return low if low < MOST_NEEDED else size.low
 
 
 def to_graph_form(
@@ -98,7 +101,8 @@ def to_graph_form(
     sizes    the symbols in the shapes of `main`, with their bounds
     limits   what these must be together
     numbers  gives what a kernel is given, by its name and the shapes of a call's arguments
-    Raises   InvalidTypeError for a call that is no kernel, InvalidValueError for a shape that is no sum or product.
+    Raises   InvalidTypeError for a call that is no kernel, InvalidValueError for a shape that is no sum or product,
+             ShapeError where a value has no elements for any of the sizes.
     """
     main = module["main"]
     builder = _FormBuilder(main, kernels, sizes, numbers, limits)

@@ -435,17 +435,32 @@ class DynamicExecutor:
         shapes = tuple([array.shape for array in arrays.values()])
         found = self._known.get(shapes)
         if found is None:
-            sizes = self.executable.form.sizes_of({number: array.shape for number, array in arrays.items()})
-            rounded = self.executable.rounded(sizes)
+            found = self._asked({number: array.shape for number, array in arrays.items()})
             if len(self._known) >= MOST_SHAPES:
                 self._known.clear()
-            found = self._known[shapes] = _Asked(sizes, (tuple(rounded.values()), rounded != sizes))
+            self._known[shapes] = found
         return found
+
+    def _asked(self, shapes: Mapping[int, tuple[int, ...]]) -> _Asked:
+        form = self.executable.form
+        if (empty := form.empty_outputs(shapes)) is not None:
+            return _Asked({}, ((), False), empty)
+        sizes = form.sizes_of(shapes)
+        rounded = self.executable.rounded(sizes)
+        return _Asked(sizes, (tuple(rounded.values()), rounded != sizes))
+
+    def _nothing(self, shapes: Sequence[tuple[int, ...]]) -> tuple[NDArray, ...]:
+        """Outputs without elements."""
+        form = self.executable.form
+        pairs = zip(form.outputs, shapes, strict=True)
+        return tuple(NDArray(empty_aligned(shape, form.values[number].dtype)) for number, shape in pairs)
 
     def run(self, arrays: Mapping[int, np.ndarray]) -> tuple[NDArray, ...]:
         """Run on arrays by value, in the order of inputs; gives new ones. Raises ShapeError as `GraphForm.sizes_of`."""
         with self._lock:
             asked = self.asked(arrays)
+            if asked.empty is not None:
+                return self._nothing(asked.empty)
             ready = self.ready(asked)
             program = ready.program
             if ready.copies:
@@ -473,10 +488,14 @@ class DynamicExecutor:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The sizes of a call, and the key of its program: sizes as they are computed, whether rows were added."""
+    """The sizes of a call, and the key of its program: sizes as they are computed, whether rows were added.
+
+    empty   the shapes of the outputs where none of them has elements: no program runs
+    """
 
     sizes: Mapping[str, int]
     program: tuple[tuple[int, ...], bool]
+    empty: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,11 @@ class DeviceSizesExecutor:
     def run(self, arrays: Mapping[int, NDArray | np.ndarray]) -> tuple[NDArray, ...]:
         """Run on arrays by value; gives new ones on the device. Raises ShapeError as `GraphForm.sizes_of`."""
         with self._lock:
-            program = self.program(self.form.sizes_of({number: tuple(a.shape) for number, a in arrays.items()}))
+            shapes = {number: tuple(a.shape) for number, a in arrays.items()}
+            if (empty := self.form.empty_outputs(shapes)) is not None:
+                made = zip(self.form.outputs, empty, strict=True)
+                return tuple(array(np.empty(s, self.form.values[n].dtype), self.device) for n, s in made)
+            program = self.program(self.form.sizes_of(shapes))
             for number, given in arrays.items():
                 program.array(number).copyfrom(given)
             program.run()

@@ -172,6 +172,22 @@ class GraphForm:
             limit.check(found)
         return found
 
+    def empty_outputs(self, shapes: Mapping[int, tuple[int, ...]]) -> tuple[tuple[int, ...], ...] | None:
+        """The shapes of the outputs where a size is 0 and no output has elements, so that there is nothing to compute.
+
+        None for any other call. Raises ShapeError as `sizes_of`, whose least sizes it takes no notice of where they
+        are 1.
+        """
+        if all(min(shape, default=1) > 0 for shape in shapes.values()):
+            return None
+        freed = tuple(replace(size, low=0) if size.low == 1 else size for size in self.sizes)
+        sizes = replace(self, sizes=freed).sizes_of(shapes)
+        try:
+            found = tuple(shape_at(self.shapes[number], sizes) for number in self.outputs)
+        except ZeroDivisionError:
+            return None
+        return found if all(min(shape, default=1) == 0 for shape in found) else None
+
     def _what(self, value: int) -> str:
         return f"input '{self.values[value].name}'"
 

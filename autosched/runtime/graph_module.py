@@ -97,8 +97,10 @@ class GraphModule:
         try:
             self._seat = Seat(module, _NEEDED)
         except TypeError:
+            is_open = hasattr(module, "check_inputs") or hasattr(module, "values_of")
+            hint = "call it itself: it takes inputs of any size" if is_open else 'use lib["default"](device)'
             raise InvalidTypeError(
-                f"GraphModule takes an executor, not {type(module).__name__}", hint='use lib["default"](device)'
+                f"GraphModule takes an executor of one size, not {type(module).__name__}", hint=hint
             ) from None
         if self._executor_per_thread and type(module) is GraphExecutor:
             self._threads = ThreadExecutors(module, _NEEDED)

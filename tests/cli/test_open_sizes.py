@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,19 @@ def test_a_profile_of_an_artifact_for_all_sizes(files: dict[str, Path], capsys: 
     assert "such as" in error_of(capsys, *asked)
     assert main([*asked, "--shapes", "x:37x8"]) == 0
     assert "matmul" in capsys.readouterr().out
+
+
+def test_times_and_a_drawing_of_an_artifact_for_all_sizes(
+    files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("inspect", str(files["rows.asx"]), "--time")
+    assert 'give sizes with --shapes: such as "x:1x8"' in error_of(capsys, *asked)
+    assert main([*asked, "--shapes", "x:67x8", "-f", "json"]) == 0
+    kernels = {row["kernel"]: row for row in json.loads(capsys.readouterr().out)["kernels"]}
+    assert sum(row["share"] for row in kernels.values()) == pytest.approx(1)
+    assert kernels.keys() == {"matmul_16", "matmul_3"}, "67 rows have none of the other blocks"
+    assert main([*asked, "--shapes", "x:3x8", "--graph", str(tmp_path / "rows.svg")]) == 0
+    assert (tmp_path / "rows.svg").exists()
 
 
 def test_a_missing_gpu_is_said_before_anything_is_built(

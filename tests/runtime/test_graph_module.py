@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import autosched
+from autosched.errors import InvalidTypeError
 from autosched.runtime import GraphModule, cpu
+from tests.driver.build.test_dynamic import mlp, model, n
 from tests.runtime.kernels import chain
 
 
@@ -76,3 +79,8 @@ def test_wrong_keys() -> None:
         module.debug_get_output(0, None)  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match="no function 'fly'"):
         module["fly"]
+
+
+def test_a_model_of_open_sizes_is_called_itself() -> None:
+    with pytest.raises(InvalidTypeError, match="an executor of one size, not DynamicExecutable; call it itself"):
+        GraphModule(autosched.build(model((n(), 50), mlp)))

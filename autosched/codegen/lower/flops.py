@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from autosched.ir.node import Node, children, preorder
 from autosched.tir import expr as E
+from autosched.tir.axis import REDUCE
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr, Var, as_int, const_int
 from autosched.tir.function import PrimFunc
@@ -133,12 +134,16 @@ def count_work(func: PrimFunc) -> int:
     return sum(math.prod(as_int(iv.dom.extent) for iv in b.iter_vars) * count_flops(b.body) for b in blocks)
 
 
-def symbolic_work(func: PrimFunc) -> PrimExpr:
-    """Floating-point operations of an unscheduled function over symbols, as `count_work` counts them."""
+def symbolic_work(func: PrimFunc, scans: Collection[str] = ()) -> PrimExpr:
+    """Floating-point operations of an unscheduled function over symbols, as `count_work` counts them.
+
+    scans   names of blocks whose results follow from one another: what they reduce along counts once
+    """
     total: PrimExpr = E.const(0, "int64")
     for block in (x for x in preorder(func.body) if isinstance(x, Block) and x.iter_vars):
         each: PrimExpr = E.const(count_flops(block.body), "int64")
         for iv in block.iter_vars:
-            each = E.mul(each, iv.dom.extent)
+            if iv.kind != REDUCE or block.name_hint not in scans:
+                each = E.mul(each, iv.dom.extent)
         total = E.add(total, each)
     return total

@@ -70,7 +70,8 @@ def build_dynamic(
     """Build a model whose inputs have symbolic sizes.
 
     bounds  the least and the largest size, by name
-    Raises  NotSeparableError, which says why, where a kernel has to be compiled for each size.
+    Raises  NotSeparableError, which says why, where a kernel has to be compiled for each size; ShapeError where the
+            operators take none of the sizes in bounds.
     """
     symbols = symbolic_dims(module["main"])
     names = [v.name for v in symbols]
@@ -79,10 +80,10 @@ def build_dynamic(
     if len(set(names)) < len(names):
         raise NotSeparableError(f"two sizes have the name '{next(n for n in names if names.count(n) > 1)}'")
     _refuse_unsaid(module, symbols)
+    within, together = size_limits(module["main"], bounds or {})
     try:
-        within, together = size_limits(module["main"], bounds or {})
         limits = [SizeLimit(to_size(x.size), x.low, x.high, x.what) for x in together]
-    except (ShapeError, InvalidValueError) as error:
+    except InvalidValueError as error:
         raise NotSeparableError(error.message) from None
     sizes = [SizeRange(name, *within.get(name, (1, None))) for name in names]
     try:
@@ -299,6 +300,8 @@ class _Maker:
         alternatives = {name: [functions[key] for key in called.get(name, [name])] for name in prim_funcs(scheduled)}
         try:
             form_graph, constants, params = to_graph_form(scheduled, alternatives, sizes, self.numbers_of, limits)
+        except ShapeError:  # no size fits
+            raise
         except (InvalidTypeError, InvalidValueError) as error:
             raise NotSeparableError(error.message) from None
         rows = [self._row(choice) for choice in choices.values()]

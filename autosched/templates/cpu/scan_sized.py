@@ -36,7 +36,8 @@ WIDTH = 64  # lines side by side where their number is not known
 
 def schedule_scans(func: PrimFunc, target: Target) -> Applied | None:
     """Schedule a function over symbols with scans; None for one that has none."""
-    if not any(running_form(block) for block in blocks_of(func)):
+    named = [block.name_hint for block in blocks_of(func) if running_form(block) is not None]
+    if not named:
         return None
     sch = Schedule(func)
     inline_all(sch, func)
@@ -51,7 +52,7 @@ def schedule_scans(func: PrimFunc, target: Target) -> Applied | None:
         inside = [x for x in preorder(nest) if isinstance(x, Block) and x.name_hint in scans]
         nests.append(_scanned(inside[0], scans[inside[0].name_hint], buffers) if inside else nest)
     whole = make_root(seq(*nests), tuple(buffers), root.annotations)
-    return sized(func, sch.func.with_body(whole), sch.trace.to_json_text())
+    return sized(func, sch.func.with_body(whole), sch.trace.to_json_text(), named)
 
 
 def _scanned(block: Block, form: RunningForm, buffers: list[Buffer]) -> Stmt:

@@ -7,6 +7,7 @@ of which the last is masked. Sums along the innermost axis are made in lanes.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 from autosched.codegen.lower.flops import symbolic_work
 from autosched.target import Target
@@ -45,9 +46,9 @@ def schedule_sized(func: PrimFunc, target: Target) -> Applied:
     return sized(func, sch.func, sch.trace.to_json_text())
 
 
-def sized(func: PrimFunc, scheduled: PrimFunc, trace: str = "") -> Applied:
-    """A scheduled function with what is known of its sizes."""
-    work = json.dumps(to_size(symbolic_work(func)))
+def sized(func: PrimFunc, scheduled: PrimFunc, trace: str = "", scans: Collection[str] = ()) -> Applied:
+    """A scheduled function with what is known of its sizes; scans: see `symbolic_work`."""
+    work = json.dumps(to_size(symbolic_work(func, scans)))
     return Applied(with_named_sizes(scheduled).with_attr(WORK, work), (None,) * len(func.params), trace)
 
 

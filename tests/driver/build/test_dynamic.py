@@ -153,12 +153,41 @@ def test_results_stay_what_they_are(built: Any) -> None:
 def test_shapes_that_do_not_fit_are_refused(built: Any) -> None:
     with pytest.raises(ShapeError, match=r"'x' has shape \[3, 51\] instead of \[n, 50\]"):
         built(np.ones((3, 51), "float32"))
-    with pytest.raises(ShapeError, match=r"'n' is 0, and the model is built for at least 1"):
-        built(np.ones((0, 50), "float32"))
     with pytest.raises(InvalidTypeError, match="dtype float64 instead of float32"):
         built(np.ones((3, 50)))
     with pytest.raises(InvalidTypeError, match="'x' is missing"):
         built()
+
+
+def test_an_empty_batch_gives_an_empty_result(built: Any) -> None:
+    for dtype in ("float64", "float32"):
+        if dtype == "float64":
+            with pytest.raises(InvalidTypeError, match="dtype float64 instead of float32"):
+                built(np.ones((0, 50)))
+        else:
+            found = built(np.ones((0, 50), dtype)).numpy()
+            assert (found.shape, found.dtype) == ((0, 10), np.dtype(dtype))
+    with pytest.raises(ShapeError, match=r"'x' has shape \[0, 51\] instead of \[n, 50\]"):
+        built(np.ones((0, 51), "float32"))
+    assert run_at(built, (3, 50))[1].shape == (3, 10)
+
+
+def test_a_size_of_0_is_refused_where_results_have_elements() -> None:
+    summed = autosched.build(model((n(), 50), lambda builder, x: builder.emit(OP.sum(x, [0]))))
+    with pytest.raises(ShapeError, match="'n' is 0, and the model is built for at least 1"):
+        summed(np.ones((0, 50), "float32"))
+    with pytest.raises(ShapeError, match="'n' is 0, and the model is built for 2 to 64"):
+        autosched.build(model((n(), 50), mlp), shapes={"x": (range(2, 65), 50)})(np.ones((0, 50), "float32"))
+
+
+def test_bounds_in_which_no_size_fits_are_refused() -> None:
+    def window(builder: Any, x: Any) -> Any:
+        return builder.emit(NN.conv2d(x, weight(4, 3, 7, 7)))
+
+    module = model((n(), 3, Var("h", "int64"), 9), window)
+    with pytest.raises(ShapeError, match="no size fits: .*'h' .*at least 7, and it is 1 to 6"):
+        autosched.build(module, shapes={"x": (range(1, 3), 3, range(1, 7), 9)})
+    assert autosched.build(module, shapes={"x": (range(1, 3), 3, range(1, 8), 9)})
 
 
 def test_bounds_are_checked(module: IRModule) -> None:

@@ -9,6 +9,7 @@ import autosched
 from autosched import relax
 from autosched.relax.block_builder import BlockBuilder
 from autosched.runtime.dynamic import DynamicExecutable
+from autosched.runtime.size_expr import size_at
 from autosched.tir.expr import Var
 
 OP = relax.op
@@ -85,3 +86,11 @@ def test_products_with_what_is_around_them() -> None:
 def test_a_scan_is_linear() -> None:
     made = built((2, "n"), "float32", lambda emit, x: OP.cumsum(x, 1))
     assert "so_far" in made.source
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_work_grows_with_the_length(axis: int) -> None:
+    made = built(("n", "m"), "float32", lambda emit, x: OP.cumsum(x, axis))
+    (kernel,) = (k.sized for k in made.kernels.values() if k.sized is not None)
+    once, longer = (size_at(kernel.flops, {"n": n, "m": m}) for n, m in ((10, 10), (10, 1000)))
+    assert once > 0 and longer == 100 * once
