@@ -137,7 +137,7 @@ def _concat(first: tuple[int, ...], second: tuple[int, ...], axis: int, dtype: s
 
 def _take(rows: int, width: int, n: int, dtype: str = "float16") -> PrimFunc:
     x, at = _tensor(rows, width, dtype=dtype), _tensor(n, dtype="int64", name="B")
-    return create_prim_func([x, at, topi.take(x, at, 0, "clip")])
+    return create_prim_func([x, at, topi.take(x, at, 0, mode="clip")])
 
 
 CASES: dict[str, Callable[[], PrimFunc]] = {

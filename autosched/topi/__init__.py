@@ -27,29 +27,23 @@ from autosched.topi.broadcast import (
 )
 from autosched.topi.conv2d import conv2d
 from autosched.topi.conv_nd import conv_nd, conv_transpose_nd, plane_windows
-from autosched.topi.create import arange, counted, full, full_like, listed
-from autosched.topi.indexing import gather, gather_nd, take
-from autosched.topi.layout import layout_transform
-from autosched.topi.linear import grouped_matmul, matmul, squared_distance
-from autosched.topi.manipulate import (
-    concatenate,
-    expand_dims,
-    pad,
-    reshape,
-    split,
-    squeeze,
-    strided_slice,
-    tile,
-    transpose,
-)
+from autosched.topi.compat import (
+    acos, acosh, all, any, arange, argmax, argmin, argsort, asin, asinh, atan, atanh, clip, concatenate, cosh, cumprod,
+    cumsum, expand_dims, eye, full, full_like, gather, gather_nd, isfinite, isinf, layout_transform, log2, log10,
+    log_add_exp, logical_xor, matmul, matrix_set_diag, meshgrid, reshape, reverse_sequence, sequence_mask, shape, sinh,
+    split, squeeze, strided_slice, take, tensordot, tile, topk, trilu, unravel_index,
+)  # fmt: skip
+from autosched.topi.create import counted, listed
+from autosched.topi.linear import grouped_matmul, squared_distance
+from autosched.topi.manipulate import pad, transpose
 from autosched.topi.more import *  # noqa: F403
 from autosched.topi.nbits import matmul_nbits
 from autosched.topi.norm import batch_norm, layer_norm, lrn, rms_norm
 from autosched.topi.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
-from autosched.topi.reduction import argmax, argmin, max, mean, min, prod, sum, variance
+from autosched.topi.reduction import max, mean, min, prod, sum, variance
 from autosched.topi.softmax import log_softmax, softmax
 from autosched.topi.unary import (
-    abs, ceil, clip, cos, erf, exp, floor, gelu, gelu_tanh, hard_sigmoid, identity, leaky_relu, log, logical_not,
+    abs, ceil, cos, erf, exp, floor, gelu, gelu_tanh, hard_sigmoid, identity, leaky_relu, log, logical_not,
     negative, relu, round, rsqrt, sigmoid, sign, silu, sin, sqrt, tanh,
 )  # fmt: skip
 

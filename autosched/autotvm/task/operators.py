@@ -69,7 +69,7 @@ def conv2d(
 ) -> Scheduled:
     """data [N, C, H, W] convolved with weight [O, C, KH, KW]."""
     assert data_layout == out_layout == "NCHW", "the tasks of convolutions are in NCHW"
-    result = topi.nn.conv2d(data, weight, strides, padding, dilation, data_layout, out_dtype)
+    result = topi.nn.conv2d(data, weight, strides, padding, dilation, data_layout, out_dtype=out_dtype)
     return _scheduled_window(data, weight, result)
 
 

@@ -41,7 +41,7 @@ def _stack_type(tensors: StructInfo, axis: int) -> TensorStructInfo:
 
 def _stack_compute(tensors: Sequence[Tensor], axis: int) -> Tensor:
     a = axis % (tensors[0].ndim + 1)
-    return topi.concatenate([topi.expand_dims(t, (a,)) for t in tensors], a)
+    return topi.concatenate([topi.expand_dims(t, a) for t in tensors], a)
 
 
 stack = define_op(

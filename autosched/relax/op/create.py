@@ -10,6 +10,7 @@ from autosched.relax.expr import Constant, PrimValue
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo, to_dim
 from autosched.tir.expr import as_int
+from autosched.topi import create
 
 
 def _type(shape: StructInfo, dtype: str, fill_value: float = 0) -> TensorStructInfo:
@@ -107,7 +108,7 @@ arange = define_op(
     canonical=_range_attrs,
     attributes={"start": 0, "end": None, "step": 1, "dtype": None},
     infer_type=lambda start, end, step, dtype: TensorStructInfo((len(np.arange(start, end, step)),), dtype),
-    compute=topi.arange,
+    compute=create.arange,
     reference=lambda start, end, step, dtype: np.arange(start, end, step, dtype=dtype),
     samples=[sample(start=1, end=8, step=2), sample(start=5)],
 )

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from autosched import topi
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.ir.node import Attrs
 from autosched.relax.expr import Constant
@@ -20,6 +19,7 @@ from autosched.relax.op.types import axis_index, tensor
 from autosched.relax.struct_info import Expr, StructInfo, TensorStructInfo, same_dim, to_dim
 from autosched.tir.checked_index import MODES, out_of_range
 from autosched.tir.expr import as_int
+from autosched.topi import indexing
 
 REPORTING = ("raise", "fast", "positive")  # modes in which a position out of range is an error
 
@@ -92,7 +92,7 @@ take = define_op(
     inputs=("x", "indices"),
     attributes={"axis": 0, "mode": "raise"},
     infer_type=_take_type,
-    compute=lambda x, indices, axis, mode: topi.take(x, indices, axis % x.ndim, mode),
+    compute=lambda x, indices, axis, mode: indexing.take(x, indices, axis % x.ndim, mode),
     reference=lambda x, indices, axis, mode: np.take(x, resolve(indices, x.shape[axis], mode), axis),
     validate=refuse_constants(along_axis),
     samples=[
@@ -137,7 +137,7 @@ gather_elements = define_op(
     attributes={"axis": 0, "mode": "raise"},
     infer_type=_gather_type,
     limits=_no_longer,
-    compute=lambda x, indices, axis, mode: topi.gather(x, indices, axis % x.ndim, mode),
+    compute=lambda x, indices, axis, mode: indexing.gather(x, indices, axis % x.ndim, mode),
     reference=_gather_elements,
     validate=refuse_constants(along_axis),
     samples=[sample((3, 4), ((2, 4), "int64")), sample((3, 4), ((2, 3), "int64"), axis=1, mode="clip", low=-9, high=9)],
@@ -163,7 +163,7 @@ gather_nd = define_op(
     inputs=("data", "indices"),
     attributes={"mode": "raise"},
     infer_type=_gather_nd_type,
-    compute=topi.gather_nd,
+    compute=indexing.gather_nd,
     reference=_gather_nd,
     validate=refuse_constants(lambda ndim, attrs: None),
     samples=[sample((3, 4), ((5, 2), "int64")), sample((3, 4), ((2, 1), "int64"))],

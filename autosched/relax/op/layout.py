@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from autosched import topi
 from autosched.errors import ShapeError
 from autosched.relax.op.conv2d import Array, to_blocked, to_plain
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
+from autosched.topi import layout
 from autosched.topi.conv2d import channel_block
 from autosched.topi.shapes import image_shape
 
@@ -48,7 +48,7 @@ def _reference(x: Array, src_layout: str, dst_layout: str, channels: int) -> Arr
 
 def _compute(x: Tensor, src_layout: str, dst_layout: str, channels: int) -> Tensor:
     source = channel_block(src_layout)
-    return topi.layout_transform(x, src_layout, dst_layout, _channels(image_shape(x), source, channels))
+    return layout.layout_transform(x, src_layout, dst_layout, _channels(image_shape(x), source, channels))
 
 
 layout_transform = define_op(

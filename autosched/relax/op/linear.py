@@ -9,6 +9,7 @@ from autosched.errors import InvalidTypeError, ShapeError
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import broadcast_dims, common_dtype, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dim
+from autosched.topi import linear
 
 
 def _matmul_type(x1: StructInfo, x2: StructInfo, out_dtype: str | None) -> TensorStructInfo:
@@ -31,7 +32,7 @@ def _matmul_reference(x: np.ndarray, y: np.ndarray, out_dtype: str | None) -> np
 
 
 matmul = define_op(
-    "matmul", inputs=("x1", "x2"), attributes={"out_dtype": None}, infer_type=_matmul_type, compute=topi.matmul,
+    "matmul", inputs=("x1", "x2"), attributes={"out_dtype": None}, infer_type=_matmul_type, compute=linear.matmul,
     canonical=lambda a: {**a, "out_dtype": None if a["out_dtype"] in ("void", "") else a["out_dtype"]},
     reference=_matmul_reference,
     samples=[

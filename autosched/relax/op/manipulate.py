@@ -25,6 +25,7 @@ from autosched.te import Tensor
 from autosched.tir.expr import IntImm, PrimExpr, as_int, const_int
 from autosched.tir.simplify import Analyzer
 from autosched.tir.size_expr import same_extent
+from autosched.topi import manipulate
 from autosched.topi.shapes import extent_of, known, open_shape
 
 
@@ -98,7 +99,7 @@ reshape = define_op(
     infer_type=_reshape_type,
     limits=_same_count,
     is_view=True,
-    compute=lambda x, shape: topi.reshape(x, resolve_shape(tuple(int(s) for s in x.shape), shape)),
+    compute=lambda x, shape: manipulate.reshape(x, resolve_shape(tuple(int(s) for s in x.shape), shape)),
     reference=lambda x, shape: x.reshape(shape),
     samples=[
         sample((2, 6), ShapeStructInfo((3, 4))),
@@ -112,7 +113,7 @@ flatten = define_op(
     "flatten",
     infer_type=lambda x: _reshape_type(x, ShapeStructInfo((-1,))),
     is_view=True,
-    compute=lambda x: topi.reshape(x, (math.prod(int(s) for s in x.shape),)),
+    compute=lambda x: manipulate.reshape(x, (math.prod(int(s) for s in x.shape),)),
     reference=lambda x: x.reshape(-1),
     samples=[sample((2, 3))],
     legal_name="reshape",
@@ -167,7 +168,7 @@ expand_dims = define_op(
     attributes={"axis": 0},
     infer_type=_expand_type,
     is_view=True,
-    compute=lambda x, axis: topi.expand_dims(x, _expanded_axes(axis, x.ndim)),
+    compute=lambda x, axis: manipulate.expand_dims(x, _expanded_axes(axis, x.ndim)),
     reference=lambda x, axis: np.expand_dims(x, _expanded_axes(axis, x.ndim)),
     samples=[sample((3, 4), axis=0), sample((3, 4), axis=(1, -1)), sample((3,), axis=(0, 2))],
 )
@@ -253,7 +254,7 @@ def _split_type(x: StructInfo, indices_or_sections: int | Sequence[int], axis: i
 
 def _split_compute(x: Tensor, indices_or_sections: int | Sequence[int], axis: int) -> tuple[Tensor, ...]:
     a = axis % x.ndim
-    return tuple(topi.split(x, split_sizes(extent_of(x, a), indices_or_sections), a))
+    return tuple(manipulate.split(x, split_sizes(extent_of(x, a), indices_or_sections), a))
 
 
 def _split(x: Array, indices_or_sections: int | Sequence[int], axis: int) -> list[Array]:
@@ -310,7 +311,7 @@ def _slice(
 def _slice_compute(
     x: Tensor, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None
 ) -> Tensor:
-    return topi.strided_slice(x, *slice_plan(open_shape(x), axes, begin, end, strides))
+    return manipulate.strided_slice(x, *slice_plan(open_shape(x), axes, begin, end, strides))
 
 
 strided_slice = define_op(
@@ -356,7 +357,7 @@ def _sized_slice_compute(x: Tensor, shape: Sequence[Dim], axis: int, step: int) 
     a, (begin, count) = axis % x.ndim, shape
     sizes = [count if i == a else d for i, d in enumerate(open_shape(x))]
     starts, steps = ([v if i == a else other for i in range(x.ndim)] for v, other in ((begin, 0), (step, 1)))
-    return topi.strided_slice(x, sizes, starts, steps)
+    return manipulate.strided_slice(x, sizes, starts, steps)
 
 
 # `count` elements of one dimension from `begin` on, which may be symbols: they must be there.
@@ -422,7 +423,7 @@ tile = define_op(
     "tile",
     attributes={"repeats": ()},
     infer_type=_tile_type,
-    compute=lambda x, repeats: topi.tile(x, _repeats(x.shape, repeats)),
+    compute=lambda x, repeats: manipulate.tile(x, _repeats(x.shape, repeats)),
     reference=lambda x, repeats: np.tile(x, _repeats(x.shape, repeats)),
     samples=[sample((2, 3), repeats=(2, 1))],
 )

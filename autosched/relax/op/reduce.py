@@ -12,6 +12,7 @@ from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import axes_tuple, axis_index, float_same, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
+from autosched.topi import reduction
 from autosched.topi.reduction import reduced_shape
 from autosched.topi.shapes import int_shape
 
@@ -95,5 +96,5 @@ def _argument(name: str, compute: Callable[..., Tensor], reference: Callable[...
     )  # fmt: skip
 
 
-argmax = _argument("argmax", topi.argmax, np.argmax)
-argmin = _argument("argmin", topi.argmin, np.argmin)
+argmax = _argument("argmax", reduction.argmax, np.argmax)
+argmin = _argument("argmin", reduction.argmin, np.argmin)

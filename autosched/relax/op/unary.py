@@ -15,6 +15,7 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.dtypes import check_dtype
 from autosched.tir.expr import PrimExpr
+from autosched.topi import unary
 from autosched.topi.unary import elementwise
 
 SHAPES = ((3, 5), (1,), ())
@@ -81,7 +82,7 @@ clip = define_op(
     "clip",
     attributes={"min": 0.0, "max": 6.0},
     infer_type=same,
-    compute=topi.clip,
+    compute=unary.clip,
     reference=lambda x, min, max: np.clip(x, np.asarray(min, x.dtype), np.asarray(max, x.dtype)),
     samples=[sample((3, 5), min=-0.5, max=1.0), sample((4,), min=0.0, max=6.0)],
 )

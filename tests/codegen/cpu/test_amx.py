@@ -28,7 +28,9 @@ needs_tiles = pytest.mark.skipif(not IS_HERE, reason="this machine has no tile r
 def product(m: int, n: int, k: int, dtype: str) -> PrimFunc:
     x = te.placeholder((m, k), "uint8" if dtype == "int8" else dtype, name="x")
     w = te.placeholder((k, n), dtype, name="w")
-    return te.create_prim_func([x, w, topi.nn.relu(topi.matmul(x, w, "int32" if dtype == "int8" else "float32"))])
+    return te.create_prim_func(
+        [x, w, topi.nn.relu(topi.matmul(x, w, out_dtype="int32" if dtype == "int8" else "float32"))]
+    )
 
 
 def compiled(func: PrimFunc, **knobs: int) -> tuple[Applied, CompiledKernel]:

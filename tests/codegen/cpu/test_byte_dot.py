@@ -21,7 +21,7 @@ INSTRUCTIONS = {"x86-64-v2": "pmaddwd", "x86-64-v3": "vpmaddwd", "x86-64-v4": "v
 
 def product(m: int, n: int, k: int) -> PrimFunc:
     x, w = te.placeholder((m, k), "uint8", name="x"), te.placeholder((k, n), "int8", name="w")
-    return te.create_prim_func([x, w, topi.matmul(x, w, "int32")])
+    return te.create_prim_func([x, w, topi.matmul(x, w, out_dtype="int32")])
 
 
 @pytest.mark.parametrize("mcpu", [*INSTRUCTIONS, "alderlake"])

@@ -83,7 +83,7 @@ def test_without_it_a_shift_a_mask_and_multiply_adds() -> None:
 
 def shorts(m: int, k: int, n: int) -> PrimFunc:
     x, w = te.placeholder((m, k), "int16", name="x"), te.placeholder((k, n), "int16", name="w")
-    return te.create_prim_func([x, w, topi.matmul(x, w, "int32")])
+    return te.create_prim_func([x, w, topi.matmul(x, w, out_dtype="int32")])
 
 
 @pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])

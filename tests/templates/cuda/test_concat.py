@@ -85,7 +85,7 @@ def test_vectors_are_one_access() -> None:
 @pytest.mark.parametrize("dtype, width", [("float16", 24), ("int8", 33), ("bool", 16)])
 def test_rows_by_position(dtype: str, width: int) -> None:
     x, at = te.placeholder((11, width), dtype=dtype, name="x"), te.placeholder((2, 5), "int64", name="at")
-    func = create_prim_func([x, at, topi.take(x, at, 0, "clip")])
+    func = create_prim_func([x, at, topi.take(x, at, 0, mode="clip")])
     rng = np.random.default_rng(0)
     table, places = rng.integers(0, 2, (11, width)).astype(dtype), rng.integers(-3, 15, (2, 5))
     expected = table[np.clip(places, 0, 10)]
