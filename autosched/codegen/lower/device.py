@@ -38,9 +38,8 @@ What a schedule may use (what templates are written with):
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
@@ -129,70 +128,118 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     func = store_atomics(func)
     if any(isinstance(n, For) and WARP_STAGES in n.annotations for n in preorder(func.body)):
         func = merge_dimensions(func)
-    root = func.body
-    if not isinstance(root, BlockRealize):  # a script without blocks
-        if any(isinstance(n, Allocate) for n in preorder(root)):
-            raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
-        root = make_root(root)
-    root, turn = with_turns(root)
+    root, turn = with_turns(_root(func))
     func = func.with_body(root)
-    alignments = buffer_alignments(root)
     outside = frozenset(func.buffers) | used_by_nests(root)
     root = lower_cross_thread(lower_asserts(keep_nans(from_infinity(bind_shared_values(root)))), outside)
-    body, buffers = dissolve_blocks(lower_inits(root))
+    body, inner = dissolve_blocks(lower_inits(root))
     lowered = lower_ptx(body)
-    body, addressed, buffers = lowered.body, lowered.addressed, (*buffers, *lowered.mbarriers)
-    became = {b: b for b in (*func.buffers, *buffers)}
-    most = largest_sizes((*func.buffers, *buffers))
+    inner = (*inner, *lowered.mbarriers)
+    code = _Code(lowered.body, {b: b for b in (*func.buffers, *inner)}, lowered.addressed)
+    sizes, turn = _choose_types(code, func, turn)
+    marked = buffers_to_swizzle(func.body)
+    alignments = buffer_alignments(func.body)
+    _swizzle(code, marked, alignments)
+    repeats = repeats_of(code.body)
+    given = {**sizes, **({} if turn is None else {turn: _most_turns(repeats, sizes)})}
+    launches = split_launches(code.body, frozenset(map(code.now, outside)), given)
+    for launch, nest in zip(launches, nests(code.body), strict=True):
+        if any(is_fragment(b) for b in _used(nest)):
+            launch.tensor_flops = count_flops(nest)
+    arguments, buffers = tuple(map(code.now, func.buffers)), tuple(map(code.now, inner))
+    users = _users(launches)
+    scratch = _scratch(buffers, users, repeats)
+    alignments = {code.now(b): found for b, found in alignments.items()}
+    for i, launch in enumerate(launches):
+        mine = [b for b in buffers if users.get(b) == [i] and b not in scratch]
+        scratch += _lower_launch(
+            launch, mine, [*arguments, *scratch], code.addressed, alignments, bool(marked), instructions
+        )
+    return LoweredDevice(launches, arguments, scratch, sizes, repeats, turn)
+
+
+def _root(func: PrimFunc) -> BlockRealize:
+    """The root block of a function; a script without blocks gets one."""
+    if isinstance(func.body, BlockRealize):
+        return func.body
+    if any(isinstance(n, Allocate) for n in preorder(func.body)):
+        raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
+    return make_root(func.body)
+
+
+@dataclass(slots=True)
+class _Code:
+    """The statements of a function while its buffers change.
+
+    became     what each buffer of the scheduled function is now
+    addressed  the buffers that instructions take by their pointers
+    """
+
+    body: Stmt
+    became: dict[Buffer, Buffer]
+    addressed: frozenset[Buffer]
+
+    def now(self, buffer: Buffer) -> Buffer:
+        return self.became.get(buffer, buffer)
+
+    def take(self, body: Stmt, new: Mapping[Buffer, Buffer]) -> None:
+        """Go on with a body in which some buffers are others."""
+        self.body = body
+        self.became = {old: new.get(b, b) for old, b in self.became.items()}
+        self.addressed = frozenset(new.get(b, b) for b in self.addressed)
+
+
+def _choose_types(code: _Code, func: PrimFunc, turn: Var | None) -> tuple[dict[Var, int], Var | None]:
+    """Narrow indices, widen sums, lower 16-bit floats; gives the largest sizes by their new symbols, and the turn's."""
+    most = largest_sizes(tuple(code.became))
     symbols = {v: Var(v.name, INDEX) for v in shape_vars(func)}
     sizes = {new: most[v] for v, new in symbols.items()}
     if turn is not None:
         symbols[turn] = Var(turn.name, INDEX)
-    for change in (partial(narrow_indices, sizes=symbols), widen_sums, lower_halves):
-        body, new = change(body, [b for b in became.values() if change is not widen_sums or b not in addressed])
-        became = {old: new.get(b, b) for old, b in became.items()}
-        addressed = frozenset(new.get(b, b) for b in addressed)
-    if any(free_vars(s) - sizes.keys() for b in func.buffers for s in became[b].shape):
+    code.take(*narrow_indices(code.body, list(code.became.values()), sizes=symbols))
+    code.take(*widen_sums(code.body, [b for b in code.became.values() if b not in code.addressed]))
+    code.take(*lower_halves(code.body, list(code.became.values())))
+    if any(free_vars(s) - sizes.keys() for b in func.buffers for s in code.now(b).shape):
         raise CodegenError(
             "sizes that come with the call are indices of 32 bits, and the function has more elements than these count",
             hint="build it for known sizes",
         )
-    marked = {became[b]: swizzled(became[b]) for b in buffers_to_swizzle(func.body)}
-    if moved := addressed & {*marked, *(became.get(b, b) for b in alignments)}:
+    return sizes, None if turn is None else symbols[turn]
+
+
+def _swizzle(code: _Code, marked: Iterable[Buffer], alignments: Iterable[Buffer]) -> None:
+    """Mark the buffers whose rows are to be swizzled."""
+    new = {code.now(b): swizzled(code.now(b)) for b in marked}
+    if moved := code.addressed & {*new, *map(code.now, alignments)}:
         raise CodegenError(
             f"'{next(iter(moved)).name}' is addressed by its pointer and has storage_swizzle or storage_align",
             hint="write the places into the offsets",
         )
-    body = replace_buffers(body, marked)
-    became = {old: marked.get(b, b) for old, b in became.items()}
-    buffers = tuple(became[b] for b in buffers)
-    alignments = {became.get(b, b): found for b, found in alignments.items()}
-    repeats = repeats_of(body)
-    turn = None if turn is None else symbols[turn]
-    given = {**sizes, **({} if turn is None else {turn: _most_turns(repeats, sizes)})}
-    launches = split_launches(body, frozenset(became.get(b, b) for b in outside), given)
-    for launch, nest in zip(launches, nests(body), strict=True):
-        if any(is_fragment(b) for b in _used(nest)):
-            launch.tensor_flops = count_flops(nest)
-    own: dict[Buffer, list[int]] = {}
+    code.take(replace_buffers(code.body, new), new)
+
+
+def _users(launches: Sequence[LoweredLaunch]) -> dict[Buffer, list[int]]:
+    """The launches that use each buffer."""
+    users: dict[Buffer, list[int]] = {}
     for i, launch in enumerate(launches):
         for buffer in dict.fromkeys(_used(launch.body)):
-            own.setdefault(buffer, []).append(i)
+            users.setdefault(buffer, []).append(i)
+    return users
+
+
+def _scratch(
+    buffers: Iterable[Buffer], users: Mapping[Buffer, Sequence[int]], repeats: Sequence[Repeated]
+) -> list[Buffer]:
+    """The buffers that outlive a launch, in device memory."""
     again = {i for r in repeats for i in range(r.first, r.end)}  # what these leave is there in their next turn
-    scratch = [b for b in buffers if len(own.get(b, ())) > 1 or (b.scope == "global" and again & {*own.get(b, ())})]
-    for buffer in scratch:
+    found = [b for b in buffers if len(users.get(b, ())) > 1 or (b.scope == "global" and again & {*users.get(b, ())})]
+    for buffer in found:
         if buffer.scope != "global":
             raise CodegenError(
-                f"buffer '{buffer.name}' of scope \"{buffer.scope}\" is used by {len(own[buffer])} launches",
+                f"buffer '{buffer.name}' of scope \"{buffer.scope}\" is used by {len(users[buffer])} launches",
                 hint='only buffers of scope "global" outlive a launch: compute_at its block, or set_scope it',
             )
-    arguments = tuple(became[b] for b in func.buffers)
-    for i, launch in enumerate(launches):
-        mine = [b for b in buffers if own.get(b) == [i] and b not in scratch]
-        scratch += _lower_launch(
-            launch, mine, [*arguments, *scratch], addressed, alignments, bool(marked), instructions
-        )
-    return LoweredDevice(launches, arguments, scratch, sizes, repeats, turn)
+    return found
 
 
 def _lower_launch(

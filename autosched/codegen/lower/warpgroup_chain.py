@@ -129,6 +129,16 @@ class _Begun:
     at_end: tuple[Stmt, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """C[i, j] += A[i, k] * B[k, j], the statement `store`; `along`: the columns of the box B are those of C."""
+
+    store: BufferStore
+    a: BufferLoad
+    b: BufferLoad
+    along: bool
+
+
 class _Registers(Accumulators):
     """Fragments of a warpgroup, each with the registers that its shape says."""
 
@@ -338,7 +348,7 @@ class _Chain(Boxes):
             self.cleared[nest.store.buffer] = stmt
             return seq(*before)
         if _is_product(nest.store):
-            return self.begin(nest)
+            return self.begin(self.product(nest))
         before = self.end(touched)
         self.beside = bool(self.begun)
         return seq(*before, self.registers.lower(nest))
@@ -396,8 +406,8 @@ class _Chain(Boxes):
         counts = [self.registers.inverse(i, nest.loops)[1] for i in store.indices[-2:]]
         return not nest.conditions and counts == [const_int(s) for s in store.buffer.shape[-2:]]
 
-    def begin(self, nest: Nest) -> Stmt:
-        """C[i, j] += A[i, k] * B[k, j]; B is a box [k, j] or [j, k], A one [i, k] or registers."""
+    def product(self, nest: Nest) -> _Product:
+        """What C[i, j] += A[i, k] * B[k, j] multiplies. Raises CodegenError where it is no product of warpgroups."""
         store, value = nest.store, nest.store.value
         own = value.a if isinstance(value, E.Add) else None
         factors = value.b if isinstance(value, E.Add) else value
@@ -412,61 +422,81 @@ class _Chain(Boxes):
             raise CodegenError(f"{what} is no product of a box that has come: C[i, j] += A[i, k] * B[k, j]")
         (b,) = second
         (a,) = (x for x in loads if x is not b)
-        in_registers = a.buffer.scope == GROUP_MATRIX_A
-        if not in_registers and (a.buffer not in self.held or a.buffer in self.free):
+        if a.buffer.scope != GROUP_MATRIX_A and (a.buffer not in self.held or a.buffer in self.free):
             raise CodegenError(f"{what}: '{a.buffer.name}' is neither registers nor a box that stays")
         if a.buffer.dtype not in _HALVES or b.buffer.dtype != a.buffer.dtype:
             raise CodegenError(f"{what} multiplies {a.buffer.dtype} and {b.buffer.dtype}", hint="use 16-bit floats")
-        along = bool(free_vars(b.indices[-1]) & columns)
-        j, k = (b.indices[-1], b.indices[-2]) if along else (b.indices[-2], b.indices[-1])
+        found = _Product(store, a, b, bool(free_vars(b.indices[-1]) & columns))
+        self.require_whole(found, nest.loops)
+        return found
+
+    def require_whole(self, product: _Product, loops: Sequence[For]) -> None:
+        """Refuse a product of parts of its operands, or whose indices differ between them."""
+        store, a, b = product.store, product.a, product.b
+        what = f"the statement on '{store.buffer.name}'"
+        at_j, at_k = (-1, -2) if product.along else (-2, -1)
+        j, k = b.indices[at_j], b.indices[at_k]
         for x, y in ((store.indices[-1], j), (a.indices[-1], k)):
             if const_int(self.analyzer.simplify(E.sub(x, y))) != 0:
                 raise CodegenError(f"the indices {x} and {y} of a product of a warpgroup differ")
-        parts = [self.registers.inverse(i, nest.loops) for i in (*store.indices[-2:], k)]
+        parts = [self.registers.inverse(i, loops) for i in (*store.indices[-2:], k)]
         shape = [const_int(s) or 0 for s in store.buffer.shape[-2:]]
         (_, rows, first_row), (_, width, first), (_, depth, first_k) = parts
-        whole = [rows, width] == shape and const_int(b.buffer.shape[-1 if along else -2]) == width
-        if first_row or first or first_k or not whole or depth != const_int(a.buffer.shape[-1]) or depth % STEP:
+        is_whole = [rows, width] == shape and const_int(b.buffer.shape[at_j]) == width
+        if first_row or first or first_k or not is_whole or depth != const_int(a.buffer.shape[-1]) or depth % STEP:
             raise CodegenError(f"{what} leaves parts of its operands out")
-        if depth != const_int(b.buffer.shape[-2 if along else -1]) or width > MOST_COLUMNS:
+        if depth != const_int(b.buffer.shape[at_k]) or width > MOST_COLUMNS:
             raise CodegenError(f"{what} has {width} columns of {depth} terms", hint=f"at most {MOST_COLUMNS} columns")
-        row, zero = self.analyzer.simplify(E.sub(a.indices[-2], store.indices[-2])), IntImm(0)
-        if in_registers and const_int(row) != 0:
-            raise CodegenError(f"{what} takes rows of '{a.buffer.name}' that other threads have")
-        before = self.end({a.buffer} & set(self.cleared)) if in_registers else []
-        fresh = self.cleared.pop(store.buffer, None) is not None
-        result = self.registers.first(store.buffer)
-        first_a = (
-            self.registers.first(a.buffer)
-            if in_registers
-            else BufferLoad(self.versions[a.buffer], (self.held[a.buffer][0], zero, E.cast("int32", row), zero))
-        )
+
+    def begin(self, product: _Product) -> Stmt:
+        """Begin a product: B is a box [k, j] or [j, k], A one [i, k] or registers."""
+        sums, a, b = product.store.buffer, product.a, product.b
+        row, zero = self.analyzer.simplify(E.sub(a.indices[-2], product.store.indices[-2])), IntImm(0)
+        before: list[Stmt] = []
+        fragments = [sums]
+        registers = [self.registers.first(sums)]
+        if a.buffer.scope == GROUP_MATRIX_A:
+            if const_int(row) != 0:
+                raise CodegenError(
+                    f"the statement on '{sums.name}' takes rows of '{a.buffer.name}' that other threads have"
+                )
+            before = self.end({a.buffer} & set(self.cleared))
+            fragments.append(a.buffer)
+            first_a = self.registers.first(a.buffer)
+            registers.append(first_a)
+        else:
+            first_a = BufferLoad(self.versions[a.buffer], (self.held[a.buffer][0], zero, E.cast("int32", row), zero))
+        fresh = self.cleared.pop(sums, None) is not None
         stage, came = self.held[b.buffer]
         at_end: tuple[Stmt, ...] = ()
         if b.buffer in self.free:
             del self.held[b.buffer]
             is_first_lane = E.compare(E.EQ, E.floormod(self.thread, WARP), E.const(0, "int32"))
             at_end = (call_op(MBARRIER_ARRIVE, BufferLoad(self.free[b.buffer], (stage,)), is_first_lane),)
-        fragments = frozenset((store.buffer, a.buffer) if in_registers else (store.buffer,))
-        self.begun.append(_Begun((result, first_a) if in_registers else (result,), fragments, came, at_end))
+        self.begun.append(_Begun(tuple(registers), frozenset(fragments), came, at_end))
         self.beside = False
         call = call_op(
             WGMMA_BEGIN,
             StringImm(KINDS[a.buffer.dtype][1]),
-            result,
+            registers[0],
             first_a,
             BufferLoad(self.versions[b.buffer], (stage, zero, zero, zero)),
-            IntImm(int(along), "bool"),
+            IntImm(int(product.along), "bool"),
             IntImm(int(fresh), "bool"),
         )
+        return seq(*before, *self.in_its_turn(call))
+
+    def in_its_turn(self, call: Stmt) -> list[Stmt]:
+        """The begin of a product, with what begins and ends the turn of its warpgroup."""
         if not self.left:
-            return seq(*before, call)
+            return [call]
         assert self.group is not None, "it takes turns with others"
         self.left -= 1
         var, count = self.group.var, self.group.extent
-        begins = self.left + 1 == self.in_turn
+        is_first = self.left + 1 == self.in_turn
+        before = [_named(NAMED_WAIT, var)] if is_first else []
         after = [] if self.left else [_named(NAMED_ARRIVE, E.floormod(E.add(var, 1), count))]
-        return seq(*before, *([_named(NAMED_WAIT, var)] if begins else []), call, *after)
+        return [*before, call, *after]
 
 
 def _rolled(loop: For, body: Stmt) -> Stmt:
