@@ -44,7 +44,7 @@ KEPT_WHOLE = (  # operators for which we have something better than their decomp
     "linear", "conv1d", "conv2d", "scaled_dot_product_attention", "layer_norm", "group_norm", "batch_norm", "gelu",
     "silu", "hardswish", "hardsigmoid", "relu6", "softmax", "log_softmax", "matmul", "einsum", "rms_norm", "embedding",
     "adaptive_avg_pool2d", "max_pool2d", "avg_pool2d", "dropout", "split", "chunk", "pad", "channel_shuffle",
-    "pixel_shuffle", "elu", "leaky_relu", "softplus", "mish", "addmm", "stack", "unbind", "one_hot",
+    "pixel_shuffle", "elu", "leaky_relu", "softplus", "mish", "addmm", "stack", "unbind", "one_hot", "bucketize",
 )  # fmt: skip
 MAY_BE_VIEWS = (
     "dropout",

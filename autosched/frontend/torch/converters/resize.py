@@ -10,10 +10,10 @@ import numpy as np
 from autosched.errors import ImportModelError
 from autosched.frontend.size_arithmetic import is_same, plain
 from autosched.frontend.torch.converters.index import chosen
-from autosched.frontend.torch.emitter import Emitter
+from autosched.frontend.torch.emitter import Emitter, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr, ShapeExpr
+from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import Dim
 from autosched.tir.expr import PrimExpr
 from autosched.topi.resize import source_position
@@ -136,3 +136,67 @@ def linear(
         scales=None if factors is None or align_corners else tuple(factors),
     )  # fmt: skip
     return t.reshape(t(result), (*shape[:2], new[1])) if flat else result
+
+
+@converter("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
+def antialiased(
+    t: Emitter, input: Expr, output_size: Sequence[int] | None, align_corners: bool, *scales: object, **kwargs: object
+) -> Expr:
+    """Each dimension by itself, as a product with a matrix of weights."""
+    shape, dtype = t.shape(input), info_of(input).dtype
+    new, factors = _sizes(shape[2:], output_size, _factors(scales, kwargs))
+    factors = factors or _factors(scales, kwargs)
+    if dtype == "uint8":
+        raise t.needs_library("bytes are resized in 16-bit integers")
+    if not all(isinstance(d, int) for d in (*shape[2:], *new)):
+        raise t.fail(f"images of {list(shape[2:])} as {list(new)}: the weights depend on open sizes")
+    is_cubic = "bicubic" in str(getattr(t.source, "target", ""))
+    wide = dtype if dtype in ("float32", "float64") else "float32"
+    x = t.cast(input, wide)
+    for axis, old, size in ((3, shape[3], new[1]), (2, shape[2], new[0])):  # rows first, as PyTorch does
+        assert isinstance(old, int) and isinstance(size, int), "sizes were checked"
+        factor = factors[axis - 2] if factors else None
+        if size != old:
+            x = _weighted(t, x, axis, _blurred(old, size, is_cubic, align_corners, factor, np.dtype(wide)))
+    return t.cast(x, dtype)
+
+
+def _blurred(
+    old: int, new: int, is_cubic: bool, align_corners: bool, factor: float | None, dtype: np.dtype
+) -> np.ndarray:  # fmt: skip
+    """[old, new]: what each element of the source adds to each of the result, in the arithmetic of a dtype.
+
+    The kernel, which reaches over two elements on each side or one, is widened to as many steps.
+    """
+    if align_corners:
+        step = (old - 1) / (new - 1) if new > 1 else 0.0
+    else:
+        step = 1 / factor if factor else old / new
+    width, half = np.maximum(dtype.type(step), dtype.type(1)), dtype.type(0.5)
+    middle, reach = dtype.type(step) * (np.arange(new).astype(dtype) + half), dtype.type(2 if is_cubic else 1) * width
+    first = np.maximum((middle - reach + half).astype(np.int64), 0)
+    last = np.minimum((middle + reach + half).astype(np.int64), old)
+    at = np.arange(old)[:, None]
+    distance = np.abs((at.astype(dtype) - middle + half) / width)
+    share = np.where((at >= first) & (at < last), _cubic(distance) if is_cubic else _triangle(distance), dtype.type(0))
+    weights: np.ndarray = (share / share.sum(axis=0)).astype(dtype)
+    return weights
+
+
+def _triangle(distance: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.maximum(1 - distance, 0)
+    return found
+
+
+def _cubic(distance: np.ndarray) -> np.ndarray:
+    """Source: Keys 1981, with a = -1/2."""
+    near = (1.5 * distance - 2.5) * distance * distance + 1
+    far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+    return np.where(distance < 1, near, np.where(distance < 2, far, 0))
+
+
+def _weighted(t: Emitter, x: Expr, axis: int, weights: np.ndarray) -> Expr:
+    """A dimension of images multiplied by [old, new]."""
+    if axis == 3:
+        return t(op.matmul(x, Constant(weights)))
+    return t(op.matmul(Constant(np.ascontiguousarray(weights.T)), x))
