@@ -15,6 +15,8 @@ from autosched.errors import ImportModelError, IndexOutOfRangeError
 from autosched.frontend.torch import from_exported_program
 from autosched.frontend.torch.graph import array_of
 from autosched.relax import evaluate
+from autosched.runtime import Executable
+from autosched.runtime.dynamic import DynamicExecutable
 
 X = torch.tensor([[1.5, -2.0, 0.5, 7.0], [-7.25, 3.0, 2.0, -0.5]])
 N = torch.tensor([[5, -5, 7, -7], [3, 12, -1, 6]])
@@ -276,6 +278,30 @@ def test_experts_by_groups_of_rows():
         wanted[start:end] = x[start:end].float() @ of_group
     for found in (evaluate(module, inputs)[0], autosched.build(module, target="cpu", threads=1)(*inputs)):
         np.testing.assert_allclose(np.asarray(found).astype("f4"), wanted, rtol=1e-2, atol=1e-2)
+
+
+def test_experts_of_transformers():
+    """Its operator for types that PyTorch's own does not take, over known and open numbers of rows."""
+    library = torch.library.Library("transformers", "FRAGMENT")
+    if not hasattr(torch.ops.transformers, "grouped_mm_fallback"):
+        library.define("grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor")
+        library.impl("grouped_mm_fallback", _by_groups, "CPU")
+        library.impl("grouped_mm_fallback", lambda x, w, o: x.new_empty(x.shape[0], w.shape[2]), "Meta")
+    model = Function(lambda x, w, offs: torch.ops.transformers.grouped_mm_fallback(x, w, offs))
+    weight, offs = torch.randn(4, 32, 16), torch.tensor([3, 3, 9, 16])
+    for options in ({}, {"dynamic_shapes": ({0: torch.export.Dim("n", max=64)}, None, None)}):
+        program = torch.export.export(model, (torch.randn(16, 32), weight, offs), **options)
+        built = autosched.build(program, target="cpu", threads=1)
+        assert isinstance(built, DynamicExecutable if options else Executable)
+        for rows in (16, 21, 40) if options else (16,):
+            x, ends = torch.randn(rows, 32), torch.tensor([3, 3, 9, rows])
+            wanted = _by_groups(x, weight, ends)
+            np.testing.assert_allclose(built(x.numpy(), weight.numpy(), ends.numpy()), wanted, rtol=1e-4, atol=1e-4)
+
+
+def _by_groups(x, weight, offs):
+    ends = [0, *offs.tolist()]
+    return torch.cat([x[a:b] @ w for a, b, w in zip(ends, ends[1:], weight, strict=False)])
 
 
 @pytest.mark.parametrize("mask", ["bool", "float"])

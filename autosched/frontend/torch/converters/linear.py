@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from autosched.errors import InvalidValueError
 from autosched.frontend.size_arithmetic import factors, is_same
+from autosched.frontend.torch.converters.create import arange
 from autosched.frontend.torch.converters.index import diagonal
 from autosched.frontend.torch.emitter import Emitter, constant, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr
+from autosched.relax.expr import Expr
 
 
 def product(t: Emitter, a: Expr, b: Expr) -> Expr:
@@ -48,7 +47,7 @@ def addmm(t: Emitter, input: Expr, mat1: Expr, mat2: Expr, *, beta: float = 1, a
     return op.add(result, input)
 
 
-@converter("grouped_mm_fallback", "_grouped_mm")
+@converter("transformers::grouped_mm_fallback", "_grouped_mm")
 def grouped_mm(
     t: Emitter, input: Expr, weight: Expr, offs: Expr | None = None, bias: Expr | None = None, out_dtype: object = None
 ) -> Expr:
@@ -59,7 +58,7 @@ def grouped_mm(
     if offs is None or len(t.shape(input)) != 2 or len(t.shape(weight)) != 3 or bias is not None:
         raise InvalidValueError("a grouped product other than of rows [S, K] by matrices [E, K, N]")
     rows, dtype = t.shape(input)[0], info_of(input).dtype
-    place = Constant(np.arange(rows, dtype=np.int32)[:, None])
+    place = t.reshape(t(arange(t, rows, dtype="int32")), (rows, 1))
     is_behind = t(op.greater_equal(place, t(op.expand_dims(t.cast(offs, "int32"), axis=0))))
     group = t(op.sum(t.cast(is_behind, "int32"), axis=[1]))
     result = t(op.grouped_matmul(input, weight, group))
