@@ -86,7 +86,6 @@ ALLOWED = {
     "te/scan.py:scan(tag)": "a note for TVM's own passes",
     "tir/analysis.py:get_block_access_region(buffer_var_map)": "accesses name their buffers",
     "tir/arith/analyzer.py:Analyzer.can_prove(strength)": TVM_CHOICE,
-    "tir/arith/analyzer.py:Analyzer.simplify(steps)": TVM_CHOICE,
     "tir/index_map.py:IndexMap.from_func_with_separators(inverse_index_map)": "the inverse is computed",
     "tir/schedule/base.py:ScheduleBase.__init__(enable_check)": "primitives are always checked",
     "topi/generic.py:default_schedule(auto_inline)": "the build fuses and inlines by itself",

@@ -131,7 +131,7 @@ def _divide_one(
     if keep_units or E.const_int(count) != 1:
         found.outer.append(IterVar(Range(IntImm(0, dtype), count), outer_var, iv.kind))
         found.outer_values.append(base)
-        whole = E.mul(outer_var, size)
+        whole = E.mul(outer_var, size) if E.const_int(count) != 1 else whole  # the variable of one value is 0
     if size > 1 or (keep_units and inner.terms):
         found.inner.append(IterVar(Range(IntImm(0, dtype), IntImm(size, dtype)), inner_var, iv.kind))
         found.inner_values.append(inner.build(dtype))

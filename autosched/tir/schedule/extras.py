@@ -9,7 +9,7 @@ from autosched.tir.schedule import compute_at, inline, partition, sampling
 from autosched.tir.schedule.base import ScheduleBase
 from autosched.tir.schedule.rv import BlockRV, ExprRV, LoopRV
 
-INLINE, ROOT = -1, -2  # places that are no loop: into the consumers; where the block stands
+INLINE, ROOT = -2, -1  # places that are no loop: into the consumers; where the block stands
 
 
 class ScheduleExtras(ScheduleBase):
@@ -38,7 +38,7 @@ class ScheduleExtras(ScheduleBase):
         return rvs
 
     def sample_compute_location(self, block: BlockRV | str, decision: int | None = None) -> LoopRV:
-        """A loop that the block can be moved under, by its position among the consumer's; -1 inline, -2 where it is.
+        """A loop that the block can be moved under, by its position among the consumer's; -1 where it is, -2 inline.
 
         `compute_at` takes the result, whatever it stands for.
         """
@@ -59,7 +59,7 @@ class ScheduleExtras(ScheduleBase):
                     continue
                 places.append(place)
             decision = self._random.choice(places)
-        if not ROOT <= decision < len(loops):
+        if not INLINE <= decision < len(loops):
             raise ScheduleError(f"sample_compute_location: there is no loop {decision} around the consumer of '{name}'")
         if decision < 0:
             rv = LoopRV()

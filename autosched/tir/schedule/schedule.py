@@ -308,7 +308,10 @@ class Schedule(ScheduleSpecial):
             )  # fmt: skip
         noted = self._tree(fn).block(name).annotations.get("buffer_dim_align", ())
         note = [position, axis % target.ndim, factor, offset]
-        self.annotate(block, "buffer_dim_align", [*map(list, noted), note])
+        self._trees[fn] = notes.annotate(self._tree(fn), name, "buffer_dim_align", [*map(list, noted), note])
+        self._record(
+            "StorageAlign", (block,), {"buffer_index": position, "axis": axis, "factor": factor, "offset": offset}
+        )
 
     def storage_swizzle(self, block: BlockRV | str, buffer_index: int | str | Buffer) -> None:
         """Ask for the 16-byte pieces of a shared buffer's rows to be permuted, so that columns lie in different banks.

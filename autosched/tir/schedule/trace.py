@@ -69,6 +69,7 @@ KINDS: dict[str, Kind] = {
     "CacheRead": Kind("cache_read", ("read_buffer_index", "storage_scope"), rest="consumer_blocks"),
     "CacheWrite": Kind("cache_write", ("write_buffer_index", "storage_scope"), rest="consumer_blocks"),
     "SetScope": Kind("set_scope", ("buffer_index", "storage_scope")),
+    "StorageAlign": Kind("storage_align", ("buffer_index", "axis", "factor", "offset")),
     "ComputeAt": Kind("compute_at", ("preserve_unit_loops", "index")),
     "ReverseComputeAt": Kind("reverse_compute_at", ("preserve_unit_loops", "index")),
     "DecomposeReduction": Kind("decompose_reduction"),
@@ -101,7 +102,18 @@ _LISTS = (  # what gives a list
     "GetLoops", "GetChildBlocks", "GetProducers", "GetConsumers", "GetOutputBlocks", "SamplePerfectTile",
     "SamplePartitionedTile", "Split", "LoopPartition", "CacheInplace", "CacheIndex",
 )  # fmt: skip
+_RANGES = ("Split", "LoopPartition")  # their factors stand behind the loop, before the options
 _VALUE_INPUTS = ("Annotate",)  # the second input is any value, not a list
+_INPUTS: dict[str, tuple[str, ...]] = {  # the methods' names of their references, where these are no single `block`
+    **dict.fromkeys(("Split", "LoopPartition", "SamplePerfectTile", "SamplePartitionedTile", "RFactor"), ("loop",)),
+    **dict.fromkeys(("Parallel", "Vectorize", "Unroll", "Bind"), ("loop",)),
+    **dict.fromkeys(("ComputeAt", "ReverseComputeAt", "DecomposeReduction", "DecomposePadding"), ("block", "loop")),
+    **dict.fromkeys(("ReadAt", "WriteAt"), ("loop", "block")),
+    **dict.fromkeys(("GetChildBlocks", "AddUnitLoop", "Annotate", "Unannotate", "Tensorize"), ("block_or_loop",)),
+    "GetOutputBlocks": ("scope_block",),
+    "Blockize": ("target",),
+    "FuseReductionEpilogue": ("reduction_block", "epilogue_block"),
+}
 
 
 class Trace:
@@ -187,14 +199,13 @@ class Trace:
         lines = []
         for inst in trace.insts:
             kind = KINDS[inst.kind]
-            inputs = [_python(x, names) for x in inst.inputs]
-            args = inputs
-            if kind.rest:
-                rest = _python(inst.inputs[1], names) if inst.kind in _VALUE_INPUTS else f"[{', '.join(inputs[1:])}]"
-                args = [*inputs[:1], f"{kind.rest}={rest}"]
+            args = _python_inputs(inst, names)
             args += [f"{k}={_attr_python(k, v)}" for k, v in _python_attrs(inst)]
+            if kind.rest and inst.kind not in _RANGES and len(inst.inputs) > 1:
+                rest = inst.inputs[1] if inst.kind in _VALUE_INPUTS else list(inst.inputs[1:])
+                args.append(f"{kind.rest}={_python(rest, names)}")
             if kind.samples:
-                args.append(f"decision={trace.decisions.get(inst)!r}")
+                args.append(f"decision={_literal(trace.decisions.get(inst))}")
             for o in inst.outputs:
                 names[id(o)] = f"{_letter(o)}{len(names)}"
             made = ", ".join(names[id(o)] for o in inst.outputs)
@@ -204,11 +215,12 @@ class Trace:
         return lines
 
     def show(self) -> None:
-        """Print the Python text."""
-        print("\n".join(self.as_python()))
+        """Print the Python text, a function that does the same to a schedule."""
+        print(self)
 
     def __str__(self) -> str:
-        return "\n".join(self.as_python())
+        lines = ["# from autosched import tir", "def apply_trace(sch: tir.Schedule) -> None:"]
+        return "\n".join([*lines, *(f"  {line}" for line in self.as_python() or ["pass"])])
 
     # --- doing it again -------------------------------------------------------------------------------------------
 
@@ -336,10 +348,35 @@ def _mapped(x: object, made: Mapping[int, object]) -> object:
     return made[id(x)]
 
 
+def _python_inputs(inst: Instruction, names: Mapping[int, str]) -> list[str]:
+    """The references by their names in the method's signature; those of `fuse` and its kin by position."""
+    kind = KINDS[inst.kind]
+    if kind.many:
+        return [_python(x, names) for x in inst.inputs]
+    called = _INPUTS.get(inst.kind, ("block",))
+    given = [f"{name}={_python(x, names)}" for name, x in zip(called, inst.inputs)]
+    return [*given, f"factors={_python(list(inst.inputs[1:]), names)}"] if inst.kind in _RANGES else given
+
+
 def _python(x: object, names: Mapping[int, str]) -> str:
-    if _holds_references(x):
-        return f"[{', '.join(names[id(y)] for y in x)}]"
-    return names[id(x)] if isinstance(x, BlockRV | LoopRV | ExprRV) else repr(_plain(x))
+    if isinstance(x, BlockRV | LoopRV | ExprRV):
+        return names[id(x)]
+    if isinstance(x, list | tuple):
+        return f"[{', '.join(_python(y, names) for y in x)}]"
+    return _literal(x)
+
+
+def _literal(x: object) -> str:
+    """A value as Python, with double quotes."""
+    if isinstance(x, str):
+        return json.dumps(x, ensure_ascii=False)
+    if isinstance(x, list | tuple):
+        return f"[{', '.join(map(_literal, x))}]"
+    return repr(x) if isinstance(x, dict) else _literal_of(_plain(x))
+
+
+def _literal_of(x: object) -> str:
+    return json.dumps(x, ensure_ascii=False) if isinstance(x, str) else repr(x)
 
 
 def _python_attrs(inst: Instruction) -> list[tuple[str, object]]:
@@ -352,6 +389,6 @@ def _python_attrs(inst: Instruction) -> list[tuple[str, object]]:
 
 
 def _attr_python(key: str, value: object) -> str:
-    if key == "buffer":
-        return repr(value)
-    return str(value) if key in ("index_map", "gen_new_ranges") else repr(_plain(value))
+    if key == "buffer" and isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))})"
+    return str(value) if key in ("index_map", "gen_new_ranges") else _literal(value)

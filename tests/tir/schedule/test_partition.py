@@ -106,6 +106,7 @@ def test_sampled_location(decision: int) -> None:
     sch = Schedule(func, seed=1)
     place = sch.sample_compute_location("B", decision=decision)
     sch.compute_at("B", place)
+    assert ('T.block("B")' in sch.func.script()) == (decision != -2)  # TVM's numbers: -1 is the root, -2 inline
     assert same_result(func, sch)
     assert replays(func, sch)
     Schedule(func, seed=decision + 3).sample_compute_location("B")  # one that it chooses itself

@@ -77,9 +77,15 @@ def test_json_form() -> None:
 
 
 def test_python_form_runs() -> None:
-    lines = scheduled_matmul().trace.as_python()
-    assert lines[1] == "l1, l2, l3 = sch.get_loops(b0)"
-    assert lines[2] == "l4, l5 = sch.split(l1, factors=[None, 4], preserve_unit_iters=True, disable_predication=False)"
+    trace = scheduled_matmul().trace
+    lines = trace.as_python()
+    assert lines[0] == 'b0 = sch.get_block(name="C", func_name="main")'
+    assert lines[1] == "l1, l2, l3 = sch.get_loops(block=b0)"
+    factors = "factors=[None, 4], preserve_unit_iters=True, disable_predication=False"
+    assert lines[2] == f"l4, l5 = sch.split(loop=l1, {factors})"
+    head, second, *body = str(trace).splitlines()
+    assert (head, second) == ("# from autosched import tir", "def apply_trace(sch: tir.Schedule) -> None:")
+    assert body == [f"  {line}" for line in lines]
 
 
 @pytest.mark.parametrize("make", SCHEDULED)
