@@ -340,8 +340,8 @@ class MemoryEmitter(Emitter):
             return self.builder.load(pointer, align=align)
         if isinstance(at, Affine) and at.lane == 1:
             return self.load_row(dtype, place, at, align)
-        repeated = self.load_repeated(dtype, place, at, align)
-        return self.gather(dtype, place, at, align) if repeated is None else repeated
+        near = self.load_near(dtype, place, at, align)
+        return self.gather(dtype, place, at, align) if near is None else near
 
     def any_lane(self) -> ir.Value:
         """Whether a lane takes part: an address may be valid only then."""
@@ -366,25 +366,34 @@ class MemoryEmitter(Emitter):
         name = f"llvm.masked.load.{suffix(vector)}.p0"
         return call_intrinsic(self.builder, name, vector, [pointer, I32(align), mask, constant(vector, 0)])
 
-    def load_repeated(self, dtype: str, place: Place, at: Index, align: int) -> ir.Value | None:
-        """Elements next to each other, each for as many lanes: a shorter vector whose lanes are repeated.
+    def load_near(self, dtype: str, place: Place, at: Index, align: int) -> ir.Value | None:
+        """Elements that lie near each other, at known distances: repeated, turned around, every other one.
 
-        None where lanes are others, or a mask leaves some out.
+        They are one or two vectors between the first and the last of them, whose lanes are moved. None where lanes are
+        further apart, at distances that are not known, or a mask leaves out others than the last.
         """
-        if isinstance(at, Affine) or self.mask is not None:
+        lanes = self.mask if isinstance(self.mask, int) else self.lanes
+        if isinstance(self.mask, ir.Value):
             return None
         even, rest = self.parts(at)
-        steps = self.table(rest)
-        if steps is None or even.lane or min(steps) < 0:
+        known = self.table(rest)
+        if known is None:
             return None
-        first, count = steps[0], len(set(steps))
-        if self.lanes % count or steps != [first + lane * count // self.lanes for lane in range(self.lanes)]:
+        steps = [n + even.lane * lane for lane, n in enumerate(known[:lanes])]
+        first, span = min(steps), max(steps) - min(steps) + 1
+        size = min(self.lanes, 1 << (span.bit_length() - 1))
+        if size < 2 or span > 2 * size:
             return None
-        short = memory_type(dtype, count)
-        start = self.address(place, even.plus(Affine(first)))
-        loaded = self.builder.load(self.builder.bitcast(start, short.as_pointer()), align=align)
-        lanes = ir.Constant(ir.VectorType(I32, self.lanes), [I32(step - first) for step in steps])
-        return self.builder.shuffle_vector(loaded, undefined(short), lanes)
+        start, short = even.without_lane().plus(Affine(first)), memory_type(dtype, size)
+        low = self.builder.load(self.row_address(place, start, short), align=align)
+        high = undefined(short)
+        if span > size:
+            high = self.builder.load(self.row_address(place, start.plus(Affine(span - size)), short), align=align)
+        moved = [n - first if n - first < size else n - first + 2 * size - span for n in steps]
+        moved += moved[:1] * (self.lanes - lanes)
+        return self.builder.shuffle_vector(
+            low, high, ir.Constant(ir.VectorType(I32, self.lanes), list(map(I32, moved)))
+        )
 
     def gather(self, dtype: str, place: Place, at: Index, align: int) -> ir.Value:
         vector = memory_type(dtype, self.lanes)

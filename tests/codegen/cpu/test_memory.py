@@ -96,3 +96,36 @@ def test_elements_that_several_lanes_read(times, dtype, target):
     data, out = np.arange(80).reshape(5, 16).astype(dtype), np.zeros((4, times, 16), dtype)
     run(compiled, [data, out])
     np.testing.assert_array_equal(out.reshape(4, -1), np.repeat(data[1:], times, axis=1))
+
+
+@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16"])
+@pytest.mark.parametrize("n", [64, 37, 18, 3])
+@pytest.mark.parametrize(
+    "place",
+    [lambda i: 2 * i, lambda i: 2 * i + 1, lambda i: 79 - i, lambda i: 79 - 2 * i, lambda i: i + 1 - i % 2 * 2],
+    ids=["even", "odd", "backwards", "every other one backwards", "pairs turned around"],
+)
+def test_elements_that_lie_near_each_other(place, n, dtype, target):
+    """They come from whole vectors, of which none reaches out of what is read: the buffer ends there."""
+    places = [place(i) for i in range(n)]
+    first, last = min(places), max(places)
+    x = te.placeholder((5, last - first + 1), dtype, "x")
+    y = te.compute((4, n), lambda r, i: x[r + 1, place(i) - first], name="y")
+    sch = Schedule(te.create_prim_func([x, y]))
+    sch.vectorize(sch.get_loops("y")[-1])
+    compiled = compile_func(sch.func, target, name="near", use_cache=False)
+    data, out = np.arange(5 * (last - first + 1)).reshape(5, -1).astype(dtype), np.zeros((4, n), dtype)
+    run(compiled, [data, out])
+    np.testing.assert_array_equal(out, data[1:, np.array(places) - first])
+
+
+def test_every_other_element_is_taken_of_two_vectors():
+    x = te.placeholder((1024,), name="x")
+    y = te.compute((512,), lambda i: x[2 * i], name="y")
+    sch = Schedule(te.create_prim_func([x, y]))
+    _, vector = sch.split(sch.get_loops("y")[0], [None, 16])
+    sch.vectorize(vector)
+    compiled = compile_func(sch.func, "llvm -mcpu=x86-64-v4", name="even", use_cache=False)
+    assert "vpermt2ps" in compiled.asm or "vpermi2ps" in compiled.asm
+    assert "vinsertps" not in compiled.asm

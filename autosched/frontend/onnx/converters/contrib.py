@@ -243,32 +243,25 @@ def rotary_embedding(node: Node) -> Expr:
     if len(shape) == 3:
         size = shape[2] // heads if heads else 2 * half
         x = node.emit(op.reshape(x, ShapeExpr((shape[0], shape[1], shape[2] // size, size))))
-        x = node.emit(op.permute_dims(x, axes=[0, 2, 1, 3]))
     if info_of(x).static_shape[3] != 2 * half:
         raise node.fail("a part of each head only is not supported")
-    at, length = node.input(1), info_of(x).static_shape[2]
+    heads_axis = 2 if len(shape) == 3 else 1
+    at, length = node.input(1), info_of(x).static_shape[3 - heads_axis]
     if math.prod(node.shape(1)) == 1:
         steps = Constant(np.arange(length, dtype=np.int64).reshape(1, -1))
         at = node.emit(op.add(op.reshape(at, ShapeExpr((1, 1))), steps))
-    angles = [node.emit(op.expand_dims(op.take(node.input(i), at, axis=0), axis=1)) for i in (2, 3)]
+    angles = [node.emit(op.expand_dims(op.take(node.input(i), at, axis=0), axis=heads_axis)) for i in (2, 3)]
     turned = turn(node, x, angles[0], angles[1], bool(node.attr("interleaved", 0)))
-    return turned if len(shape) == 4 else op.reshape(
-        node.emit(op.permute_dims(turned, axes=[0, 2, 1, 3])), ShapeExpr(shape)
-    )  # fmt: skip
+    return op.reshape(turned, ShapeExpr(shape))
 
 
 def turn(node: Node, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
-    """[B, H, S, D] with pairs of elements turned; cos and sin broadcast to [B, H, S, D / 2]."""
-    b, h, s, d = info_of(x).static_shape
-    shape = (b, h, s, d // 2, 2) if interleaved else (b, h, s, 2, d // 2)
-    axis = 4 if interleaved else 3
-    pairs = node.emit(op.reshape(x, ShapeExpr(shape)))
-
-    def part(i: int) -> Expr:
-        cut = node.emit(op.strided_slice(pairs, axes=(axis,), begin=(i,), end=(i + 1,), strides=(1,)))
-        return node.emit(op.squeeze(cut, axis=(axis,)))
-
-    a, c = part(0), part(1)
-    first = node.emit(op.subtract(op.multiply(a, cos), op.multiply(c, sin)))
-    second = node.emit(op.add(op.multiply(a, sin), op.multiply(c, cos)))
-    return node.emit(op.reshape(node.emit(op.stack(Tuple((first, second)), axis=axis)), ShapeExpr((b, h, s, d))))
+    """[…, D] with pairs of elements turned; cos and sin broadcast to […, D / 2]."""
+    *outer, size = info_of(x).static_shape
+    axis = len(outer) + interleaved
+    pairs = node.emit(op.reshape(x, ShapeExpr((*outer, size // 2, 2) if interleaved else (*outer, 2, size // 2))))
+    signs = np.array([[-1, 1]] if interleaved else [[-1], [1]], info_of(x).dtype)
+    turns = node.emit(op.multiply(op.expand_dims(sin, axis=axis), Constant(signs)))
+    along = node.emit(op.multiply(pairs, node.emit(op.expand_dims(cos, axis=axis))))
+    across = node.emit(op.multiply(node.emit(op.flip(pairs, axis=axis)), turns))
+    return node.emit(op.reshape(node.emit(op.add(along, across)), ShapeExpr((*outer, size))))
