@@ -233,3 +233,72 @@ def test_rows_of_infinite_elements(name: str, shape: tuple[object, ...]) -> None
                     ),
                 }[name](given)
             np.testing.assert_allclose(got, expected, rtol=1e-5, err_msg=str(given.shape))
+
+
+def _positions(shape: list[int], below: int) -> np.ndarray:
+    return np.random.default_rng(below).integers(-below, below, shape)
+
+
+# (nodes, shapes and types of inputs, constants, what fills inputs of positions for the sizes n and m)
+OPEN_OPERATORS: dict[str, tuple[list[object], dict[str, tuple[object, ...]], dict[str, np.ndarray], object]] = {
+    "integer convolution": (
+        [node("ConvInteger", "x w z", "y", pads=[1, 1, 1, 1])], {"x": ("n", 3, "m", 8)},
+        {"w": np.arange(-54, 54, dtype=np.int8).reshape(4, 3, 3, 3), "z": np.uint8(3)}, "uint8",
+    ),
+    "quantised convolution": (
+        [node("QLinearConv", "x xs z w xs wz ys yz", "y", pads=[1, 1, 1, 1])], {"x": ("n", 3, "m", 8)},
+        {
+            "w": np.arange(-54, 54, dtype=np.int8).reshape(4, 3, 3, 3), "xs": np.float32(0.1), "z": np.uint8(3),
+            "wz": np.int8(0), "ys": np.float32(30.3), "yz": np.uint8(100),
+        }, "uint8",
+    ),
+    "positions in batches": (
+        [node("GatherND", "x i", "y", batch_dims=1)], {"x": ("n", "m", 4), "i": ("n", 3, 1)}, {}, "float32",
+    ),
+    "pool of open channels": (
+        [node("MaxPool", "x", "y", kernel_shape=[2, 3], pads=[0, 1, 1, 1])], {"x": ("n", "m", 4, 5)}, {}, "float32",
+    ),
+    "mean pool of open channels": (
+        [node("AveragePool", "x", "y", kernel_shape=[3], pads=[1, 1])], {"x": ("n", "m", 4)}, {}, "float32",
+    ),
+    "mean of open channels": ([node("GlobalAveragePool", "x", "y")], {"x": ("n", "m", 4, 5)}, {}, "float32"),
+    "mean of integers": ([node("ReduceMean", "x a", "y")], {"x": ("n", "m")}, {"a": np.array([1])}, "int64"),
+    "mean of all integers": ([node("ReduceMean", "x", "y", keepdims=0)], {"x": ("n", "m")}, {}, "int32"),
+    "hardmax": ([node("Hardmax", "x", "y", axis=-1)], {"x": ("n", "m")}, {}, "float32"),
+    "the last largest": (
+        [node("ArgMax", "x", "y", axis=1, keepdims=0, select_last_index=1)], {"x": ("n", "m")}, {}, "int8",
+    ),
+    "reversed sequences": (
+        [node("ReverseSequence", "x i", "y", time_axis=1, batch_axis=0)], {"x": ("n", "m", 2), "i": ("n",)}, {},
+        "float32",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPEN_OPERATORS)
+def test_operators_over_open_axes_are_compiled_once(name: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    nodes, shapes, weights, dtype = OPEN_OPERATORS[name]
+    proto = make(nodes, shapes, ["y"], weights, opset=18)
+    for value in proto.graph.input:
+        kind = np.dtype("int64" if value.name == "i" else dtype)
+        value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(kind)
+    proto.graph.output[0].ClearField("type")
+    built = autosched.build(proto, threads=1)
+    assert isinstance(built, DynamicExecutable)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    for n, m in ((1, 1), (2, 3), (5, 17), (3, 64)):
+        rng = np.random.default_rng(n)
+        given = {}
+        for key, dims in shapes.items():
+            shape = [{"n": n, "m": m}.get(str(d), d) for d in dims]
+            if key == "i":
+                given[key] = rng.integers(1, m + 1, shape) if len(shape) == 1 else _positions(shape, m)
+            elif dtype == "float32":
+                given[key] = rng.standard_normal(shape).astype(dtype)
+            else:
+                given[key] = rng.integers(0 if dtype == "uint8" else -9, 10, shape).astype(dtype)
+        (expected,) = session.run(None, given)
+        found = built(**given).numpy()
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=f"{n} {m}")

@@ -13,7 +13,8 @@ import numpy as np
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx.contents import MOST_CONSTANT_BYTES
 from autosched.frontend.size_arithmetic import empty, info_of, is_empty
-from autosched.relax.expr import Call, Constant, Expr, Tuple
+from autosched.relax import op
+from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple
 from autosched.relax.op.registry import definition_of, is_constant, python_argument
 from autosched.relax.struct_info import Dim, TensorStructInfo, tensor_infos
 
@@ -187,6 +188,14 @@ class Node:
         """The sizes of an input's dimensions from `axis` on; those before may be open. Raises ShapeError."""
         info = self.info(index)
         return TensorStructInfo(info.dims[axis:], info.dtype).static_shape
+
+    def counted(self, count: Dim, axis: int, rank: int, first: Dim = 0) -> Expr:
+        """`count` integers from `first` on along one of `rank` axes; the others have extent one."""
+        if isinstance(count, int) and isinstance(first, int):
+            known = np.arange(first, first + count, dtype=np.int64)
+            return Constant(known.reshape([count if i == axis else 1 for i in range(rank)]))
+        shape = ShapeExpr(tuple(count if i == axis else 1 for i in range(rank)))
+        return self.emit(op.reshape(self.emit(op.size_range(ShapeExpr((first, count)))), shape))
 
     def is_empty(self, index: int) -> bool:
         """Whether an input is known to have no elements."""

@@ -15,6 +15,7 @@ from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axis_index, broadcast_dims, common_dtype, tensor
 from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_dims
 from autosched.te import Tensor
+from autosched.tir import expr as E
 from autosched.tir.expr import PrimExpr, as_int
 from autosched.topi.shapes import axis_names, dims, int_shape
 
@@ -80,7 +81,7 @@ def _flip_type(x: StructInfo, axis: int) -> TensorStructInfo:
 
 def _flip_compute(x: Tensor, axis: int) -> Tensor:
     a = axis % x.ndim
-    last = as_int(x.shape[a]) - 1
+    last = E.sub(x.shape[a], 1)
     return _compute(x.shape, lambda *i: x(*(last - v if n == a else v for n, v in enumerate(i))), "T_reverse")
 
 

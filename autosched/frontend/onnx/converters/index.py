@@ -6,6 +6,7 @@ import numpy as np
 
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.size_arithmetic import are_same
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 
@@ -30,15 +31,20 @@ def gather_nd(node: Node) -> Expr:
 
 def _with_batches(node: Node, indices: Expr, batch_dims: int) -> Expr:
     """Index vectors that begin with the position of their own batch."""
-    if not node.info(0).is_static or not node.info(1).is_static:
-        raise node.no_kernel("batches of open sizes")
-    places = node.shape(1)[:-1]
-    if not 0 <= batch_dims <= len(places) or node.shape(0)[:batch_dims] != places[:batch_dims]:
-        raise node.fail(f"batch_dims {batch_dims}: data {list(node.shape(0))}, indices {list(node.shape(1))}")
-    own = np.moveaxis(np.indices(places)[:batch_dims], 0, -1).astype(node.info(1).dtype)
-    if isinstance(indices, Constant):
-        return Constant(np.concatenate([own, indices.data], axis=-1))
-    return node.emit(op.concat([Constant(own), indices], -1))
+    data, places = node.info(0).dims, node.info(1).dims[:-1]
+    if not 0 <= batch_dims <= len(places) or not are_same(data[:batch_dims], places[:batch_dims]):
+        raise node.fail(f"batch_dims {batch_dims}: data {list(data)}, indices {list(node.info(1).dims)}")
+    dtype, rank = node.info(1).dtype, len(places) + 1
+    if node.info(1).is_static:
+        known = np.moveaxis(np.indices(node.shape(1)[:-1])[:batch_dims], 0, -1).astype(dtype)
+        if isinstance(indices, Constant):
+            return Constant(np.concatenate([known, indices.data], axis=-1))
+        return node.emit(op.concat([Constant(known), indices], -1))
+    own = [node.counted(places[d], d, rank) for d in range(batch_dims)]
+    whole = [node.emit(op.broadcast_to(x, ShapeExpr((*places, 1)))) for x in own]
+    if dtype != "int64":
+        whole = [node.emit(op.astype(x, dtype)) for x in whole]
+    return node.emit(op.concat([*whole, indices], -1))
 
 
 @converter("Compress")

@@ -134,5 +134,5 @@ def hardmax(node: Node) -> Expr:
     if node.opset < 13 and axis != rank - 1:
         raise node.no_kernel("before opset 13 only the last axis is supported")
     at = node.emit(op.argmax(x, axis=axis, keepdims=True))
-    places = np.arange(node.sizes_from(0, axis)[0]).reshape([-1 if i == axis else 1 for i in range(rank)])
-    return op.astype(op.equal(at, Constant(places)), node.info(0).dtype)
+    places = node.counted(node.info(0).dims[axis], axis, rank)
+    return op.astype(op.equal(at, places), node.info(0).dtype)

@@ -32,6 +32,11 @@ def _pooled(node: Node, x: Expr, pool: Callable[..., Expr], **more: object) -> E
         window = {"pool_size": size, "strides": stride, "dilation": dilation, "padding": [*before, *after]}
         return node.emit(pool(value, **window, **more))
 
+    if rank < 3 and not isinstance(info.dims[1], int):  # channels by themselves, as a batch
+        n, c, *size = info.dims
+        single = node.emit(op.reshape(x, ShapeExpr((n * c, 1, *[1] * (2 - rank), *size))))
+        pooled = over(single, [0, 1] if rank == 2 else [-1, 0])
+        return op.reshape(pooled, ShapeExpr((n, c, *info_of(pooled).dims[4 - rank :])))
     if rank == 2:
         return over(x, [0, 1])
     if rank == 1:
@@ -83,7 +88,7 @@ def _root(node: Node, x: Expr, p: int) -> Expr:
 
 @converter("GlobalAveragePool")
 def global_average_pool(node: Node) -> Expr:
-    if node.info(0).ndim == 4:
+    if node.info(0).ndim == 4 and isinstance(node.info(0).dims[1], int):
         return op.nn.adaptive_avg_pool2d(node.input(0), output_size=1)
     return op.mean(node.input(0), axis=tuple(range(2, node.info(0).ndim)), keepdims=True)
 

@@ -14,6 +14,7 @@ from autosched.frontend.onnx.registry import converter
 from autosched.frontend.quantised import WHOLE, along, fault
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.relax.struct_info import Dim
 from autosched.tir.expr import const_int
 
 MIXED = "a zero point of {} for values of {}: both have one type"
@@ -160,7 +161,7 @@ def matmul_integer(node: Node) -> Expr:
     return op.matmul(_centred(node, 0, 2, -2), _centred(node, 1, 3, -1))
 
 
-def _window(node: Node, images: tuple[int, ...], kernel: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def _window(node: Node, images: tuple[Dim, ...], kernel: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     if len(images) != 4:
         raise node.fail(f"only images [N, C, H, W] are supported, got {len(images)} dimensions")
     strides, dilations = list(node.attr("strides", [1, 1])), list(node.attr("dilations", [1, 1]))
@@ -170,7 +171,7 @@ def _window(node: Node, images: tuple[int, ...], kernel: tuple[int, ...]) -> dic
 
 @converter("ConvInteger")
 def conv_integer(node: Node) -> Expr:
-    window = _window(node, node.shape(0), node.shape(1)[2:])
+    window = _window(node, node.info(0).dims, node.shape(1)[2:])
     return op.nn.conv2d(_centred(node, 0, 2, None), _centred(node, 1, 3, 0), **window)
 
 
@@ -203,7 +204,7 @@ def qlinear_conv(node: Node) -> Expr:
     check_scale(node, w_scale, w_zero, info_of(w).dtype)
     check_count(node, x, x_scale, None)
     check_count(node, w, w_scale, 0)
-    window = _window(node, info_of(x).static_shape, info_of(w).static_shape[2:])
+    window = _window(node, info_of(x).dims, info_of(w).static_shape[2:])
     whole = [
         node.emit(op.subtract(op.astype(v, "int32"), op.astype(_along(node, v, z, axis), "int32")))
         for v, z, axis in ((x, x_zero, None), (w, w_zero, 0))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from autosched.frontend.onnx.node import Node, constant
+from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import CONVERTERS, converter
+from autosched.frontend.size_arithmetic import plain
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr
+from autosched.tir.dtypes import is_int
 
 
 def _axes(node: Node) -> tuple[int, ...] | None:
@@ -64,8 +67,27 @@ def reduction(
     return convert
 
 
+_mean = reduction(op.mean, nothing=np.nan)
+
+
+@converter("ReduceMean")
+def reduce_mean(node: Node) -> Expr:
+    """The mean; that of integers is the quotient of their sum, without what is behind the point."""
+    dtype, axes, dims = node.info(0).dtype, _axes(node), node.info(0).dims
+    if not is_int(dtype) or dtype in ("bool", "uint64") or axes == () or node.is_empty(0):
+        return _mean(node)
+    over = range(len(dims)) if axes is None else [node.axis(a) for a in axes]
+    wide = node.emit(op.astype(node.input(0), "int64"))
+    total = node.emit(op.sum(wide, axis=tuple(over), keepdims=True))
+    count = node.counted(1, 0, 1, first=plain(math.prod(dims[a] for a in over)))
+    size = node.emit(op.floor_divide(node.emit(op.abs(total)), count))
+    mean = op.where(op.less(total, constant(0, "int64")), op.negative(size), size)
+    if not node.attr("keepdims", 1):
+        mean = op.squeeze(node.emit(mean), axis=tuple(over))
+    return op.astype(node.emit(mean), dtype)
+
+
 CONVERTERS.update(
-    ReduceMean=reduction(op.mean, nothing=np.nan),
     ReduceSum=reduction(op.sum),
     ReduceMax=reduction(partial(op.max, keep_nan=True), nothing=_lowest),
     ReduceMin=reduction(partial(op.min, keep_nan=True), nothing=_highest),
@@ -99,7 +121,10 @@ def _argument(node: Node, definition: Callable[..., Expr]) -> Expr:
     if not node.attr("select_last_index", 0):
         return definition(x, axis=axis, keepdims=keep)  # type: ignore[no-any-return]
     from_end = node.emit(definition(node.emit(op.flip(x, axis=axis)), axis=axis, keepdims=keep))
-    return op.subtract(constant(node.shape(0)[axis] - 1, "int64"), from_end)
+    last = node.counted(1, 0, 1, first=plain(node.info(0).dims[axis] - 1))
+    if not info_of(from_end).ndim:
+        last = node.emit(op.squeeze(last))
+    return op.subtract(last, from_end)
 
 
 @converter("ArgMax")

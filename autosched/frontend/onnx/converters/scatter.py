@@ -118,14 +118,11 @@ def eye_like(node: Node) -> Expr:
 def reverse_sequence(node: Node) -> Expr:
     """The first `length` steps of each batch entry in the other order."""
     batch, time = node.attr("batch_axis", 1), node.attr("time_axis", 0)
-    shape = node.shape(0)
+    shape = node.info(0).dims
     rank = len(shape)
-
-    def along(axis: int) -> list[int]:
-        return [-1 if i == axis else 1 for i in range(rank)]
-
-    steps = np.arange(shape[time], dtype=np.int64).reshape(along(time))
-    lengths = node.emit(op.reshape(node.input(1), ShapeExpr(tuple(shape[batch] if d < 0 else 1 for d in along(batch)))))
-    mirrored = op.subtract(op.subtract(lengths, constant(1, "int64")), Constant(steps))
-    at = node.emit(op.where(op.less(Constant(steps), lengths), mirrored, Constant(steps)))
+    steps = node.counted(shape[time], time, rank)
+    own = ShapeExpr(tuple(shape[batch] if i == batch else 1 for i in range(rank)))
+    lengths = node.emit(op.reshape(node.input(1), own))
+    mirrored = op.subtract(op.subtract(lengths, constant(1, "int64")), steps)
+    at = node.emit(op.where(op.less(steps, lengths), mirrored, steps))
     return op.gather_elements(node.input(0), node.emit(op.broadcast_to(at, ShapeExpr(shape))), axis=time)
