@@ -47,7 +47,6 @@ from autosched.codegen.lower.fragments import (
     Nest,
     Place,
     is_fragment,
-    stripped,
 )
 from autosched.codegen.lower.launches import LoweredLaunch, ThreadAxis
 from autosched.codegen.lower.loops import COPIED_STAGES
@@ -70,6 +69,7 @@ from autosched.codegen.lower.warpgroups import (
     Boxes,
     box_bytes,
     call_op,
+    multiplied,
 )
 from autosched.errors import CodegenError
 from autosched.ir.node import FrozenDict, preorder
@@ -408,17 +408,12 @@ class _Chain(Boxes):
 
     def product(self, nest: Nest) -> _Product:
         """What C[i, j] += A[i, k] * B[k, j] multiplies. Raises CodegenError where it is no product of warpgroups."""
-        store, value = nest.store, nest.store.value
-        own = value.a if isinstance(value, E.Add) else None
-        factors = value.b if isinstance(value, E.Add) else value
-        factors = factors.value if isinstance(factors, E.Cast) else factors
-        sides = [stripped(f) for f in (factors.a, factors.b)] if isinstance(factors, E.Mul) else []
-        loads = [x for x in sides if isinstance(x, BufferLoad)]
+        store = nest.store
+        loads = multiplied(store) if store.buffer.scope == GROUP_ACCUMULATOR else []
         what = f"the statement on '{store.buffer.name}'"
-        is_sum = isinstance(own, BufferLoad) and own.buffer is store.buffer and store.buffer.scope == GROUP_ACCUMULATOR
         columns = free_vars(store.indices[-1]) & {x.loop_var for x in nest.loops}
         second = [x for x in loads if x.buffer in self.held and any(free_vars(i) & columns for i in x.indices[-2:])]
-        if not is_sum or len(loads) != 2 or len(second) != 1 or nest.conditions or loads[0].buffer is loads[1].buffer:
+        if len(second) != 1 or nest.conditions or loads[0].buffer is loads[1].buffer:
             raise CodegenError(f"{what} is no product of a box that has come: C[i, j] += A[i, k] * B[k, j]")
         (b,) = second
         (a,) = (x for x in loads if x is not b)

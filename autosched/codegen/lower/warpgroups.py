@@ -67,7 +67,7 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, all_of, const_int
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.simplify import Analyzer, Linear, form_key, split_conditions
-from autosched.tir.stmt import Allocate, Evaluate, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
+from autosched.tir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
 
 WGMMA, WGMMA_WAIT, TENSOR_COPY, TENSOR_AHEAD = "wgmma", "wgmma_wait", "tensor_copy", "tensor_ahead"
 CLUSTER_ARRIVE, CLUSTER_WAIT = "cluster_arrive", "cluster_wait"
@@ -356,33 +356,12 @@ class _Specializer(Boxes):
         group = next((a for a in self.launch.axes if a.tag == "threadIdx.y"), None)
         groups = group.extent if group is not None else 1
         threads = groups * GROUP
-        first = E.floordiv(self.thread, GROUP)
         blocks = tuple(a for a in self.launch.axes if not a.tag.startswith("threadIdx"))
         self.launch.axes = (*blocks, ThreadAxis("threadIdx.x", self.thread, threads + WARP))
         self.analyzer = self.launch.analyzer()
-        count, stages = const_int(self.loop.extent), int(self.loop.annotations[WARP_STAGES])
-        of_block = {a.var for a in blocks} >= free_vars(self.loop.extent)
-        if not of_block or const_int(self.loop.start) != 0 or stages < 1:
-            raise CodegenError(
-                f"the loop '{self.loop.loop_var.name}' with {stages} stages does not begin at 0, or its extent is not "
-                "the same for all threads of a block"
-            )
         loops = (n for n in preorder(body) if isinstance(n, For))
         self.around = tuple(n for n in loops if any(x is self.loop for x in preorder(n.body)))
-        var = self.loop.loop_var
-        turn: PrimExpr = E.const(0, var.dtype)  # iterations before this one
-        for x in (*self.around, self.loop):
-            known = const_int(x.extent) is not None or not self.around
-            if not known or const_int(x.start) != 0 or x.kind != LoopKind.SERIAL:
-                raise CodegenError(f"the loop '{var.name}' runs inside of '{x.loop_var.name}', no loop over tiles")
-            turn = E.add(E.mul(turn, x.extent), E.cast(var.dtype, x.loop_var))
-        turn = self.analyzer.simplify(turn)
-        turns = stages if count is None else count * math.prod(const_int(x.extent) or 0 for x in self.around)
-        stages = min(stages, turns)
-        if stages < min(2, turns):
-            raise CodegenError(
-                f"the loop '{self.loop.loop_var.name}' has one stage", hint="copies need two to run ahead"
-            )
+        turn, stages = self.turns({a.var for a in blocks})
         shared, parts = _unwrapped(self.loop.body)
         copies = [self.copy(part, group) for part in parts[:-1]]
         if {c.target for c in copies} != set(shared) or len(copies) != 2:
@@ -403,9 +382,8 @@ class _Specializer(Boxes):
             product,
             *(call_op(MBARRIER_ARRIVE, BufferLoad(free, (last,)), is_telling, *rank) for rank in ranks),
         )
-        arrive = [call_op(CLUSTER_ARRIVE)] if self.n_ctas > 1 else []
-        wait = [call_op(CLUSTER_WAIT)] if self.n_ctas > 1 else []
         multiply = self.guarded(seq(multiply, call_op(WGMMA_WAIT, result)))
+        first = E.floordiv(self.thread, GROUP)
         consumer = accumulators.visit(self.replaced(body, multiply, {group.var: first} if group else {}))
         size = sum(box_bytes(c.target) for c in copies)
         fetch = self.like_loop(
@@ -416,24 +394,48 @@ class _Specializer(Boxes):
         fetch = self.guarded(fetch)
         for x in reversed(self.around):
             fetch = dataclasses.replace(x, body=fetch, annotations=FrozenDict({**x.annotations, KEEP_WHOLE: True}))
+        return self.shared_out(threads, consumer, fetch, ready, free)
+
+    def turns(self, of_block: set[Var]) -> tuple[PrimExpr, int]:
+        """(iterations of the loop before this one, those of earlier tiles among them, its stages)."""
+        count, stages = const_int(self.loop.extent), int(self.loop.annotations[WARP_STAGES])
+        if free_vars(self.loop.extent) - of_block or const_int(self.loop.start) != 0 or stages < 1:
+            raise CodegenError(
+                f"the loop '{self.loop.loop_var.name}' with {stages} stages does not begin at 0, or its extent is not "
+                "the same for all threads of a block"
+            )
+        var = self.loop.loop_var
+        turn: PrimExpr = E.const(0, var.dtype)
+        for x in (*self.around, self.loop):
+            known = const_int(x.extent) is not None or not self.around
+            if not known or const_int(x.start) != 0 or x.kind != LoopKind.SERIAL:
+                raise CodegenError(f"the loop '{var.name}' runs inside of '{x.loop_var.name}', no loop over tiles")
+            turn = E.add(E.mul(turn, x.extent), E.cast(var.dtype, x.loop_var))
+        turns = stages if count is None else count * math.prod(const_int(x.extent) or 0 for x in self.around)
+        stages = min(stages, turns)
+        if stages < min(2, turns):
+            raise CodegenError(f"the loop '{var.name}' has one stage", hint="copies need two to run ahead")
+        return self.analyzer.simplify(turn), stages
+
+    def shared_out(self, threads: int, consumer: Stmt, fetch: Stmt, ready: Buffer, free: Buffer) -> Stmt:
+        """What each thread does: `threads` of them multiply, the one behind them copies."""
         arrivals = threads // WARP * self.n_ctas
+        stages = const_int(ready.shape[0]) or 1
         start = seq(
             *(call_op(MBARRIER_INIT, BufferLoad(ready, (IntImm(i),)), IntImm(1)) for i in range(stages)),
             *(call_op(MBARRIER_INIT, BufferLoad(free, (IntImm(i),)), IntImm(arrivals)) for i in range(stages)),
             call_op(MBARRIER_FENCE),
         )
         ahead = seq(*(call_op(TENSOR_AHEAD, BufferLoad(b, (IntImm(0),))) for b in self.launch.tensor_maps))
+        together = [call_op(CLUSTER_ARRIVE), call_op(CLUSTER_WAIT)] if self.n_ctas > 1 else []
+        limit = E.const(threads, "int32")
+        copies = E.compare(E.EQ, self.thread, limit)
         return seq(
-            IfThenElse(E.compare(E.EQ, self.thread, E.const(threads, "int32")), ahead),
+            IfThenElse(copies, ahead),
             IfThenElse(E.compare(E.EQ, self.thread, E.const(0, "int32")), start),
-            *([*arrive, *wait] or [barrier()]),
-            IfThenElse(
-                E.compare(E.LT, self.thread, E.const(threads, "int32")),
-                consumer,
-                IfThenElse(E.compare(E.EQ, self.thread, E.const(threads, "int32")), fetch),
-            ),
-            *arrive,
-            *wait,
+            *(together or [barrier()]),
+            IfThenElse(E.compare(E.LT, self.thread, limit), consumer, IfThenElse(copies, fetch)),
+            *together,
         )
 
     def replaced(self, body: Stmt, new: Stmt, values: dict[Var, PrimExpr]) -> Stmt:
@@ -471,13 +473,8 @@ class _Specializer(Boxes):
         store = nest.store if nest is not None else None
         if nest is None or store is None or store.buffer.scope != GROUP_ACCUMULATOR:
             raise CodegenError(f'the last statement of the loop computes no buffer of scope "{GROUP_ACCUMULATOR}"')
-        value = store.value
-        own = value.a if isinstance(value, E.Add) else None
-        factors = value.b if isinstance(value, E.Add) else value
-        factors = factors.value if isinstance(factors, E.Cast) else factors
-        sides = [stripped(f) for f in (factors.a, factors.b)] if isinstance(factors, E.Mul) else []
-        by_buffer = {x.buffer: x for x in sides if isinstance(x, BufferLoad)}
-        if not isinstance(own, BufferLoad) or own.buffer is not store.buffer or by_buffer.keys() != versions.keys():
+        by_buffer = {x.buffer: x for x in multiplied(store)}
+        if by_buffer.keys() != versions.keys():
             raise CodegenError(f"the statement on '{store.buffer.name}' is no C[i, j] += A[i, k] * B[j, k]")
         rows, columns = (free_vars(i) & {x.loop_var for x in nest.loops} for i in store.indices[-2:])
         a = next((x for x in by_buffer.values() if free_vars(x.indices[-2]) & rows), None)
@@ -525,6 +522,17 @@ class _Specializer(Boxes):
             IntImm(int(along), "bool"),
         )
         return call, result
+
+
+def multiplied(store: BufferStore) -> list[BufferLoad]:
+    """The two factors of a statement C[i, j] += A[i, k] * B[j, k]; none where it is no such."""
+    match store.value:
+        case E.Add(a=BufferLoad(buffer=own), b=product) if own is store.buffer:
+            product = product.value if isinstance(product, E.Cast) else product
+            sides = [stripped(f) for f in (product.a, product.b)] if isinstance(product, E.Mul) else []
+            loads = [x for x in sides if isinstance(x, BufferLoad)]
+            return loads if len(loads) == 2 else []
+    return []
 
 
 def call_op(op: str, *args: PrimExpr) -> Stmt:
