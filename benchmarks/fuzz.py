@@ -31,6 +31,7 @@ Outcome: TypeAlias = tuple[int, str, str]  # the seed, what kind of graph it has
 Judge: TypeAlias = Callable[[int], Outcome]
 BAD_POSITION = "a position out of range"
 HANG_S = 60.0  # a graph takes a fifth of a second
+LONGEST_WAIT_S = 2.0  # of what passes between two looks at the workers: more means that all were stopped
 COLLECTED = 50  # graphs between two collections of cycles: at every chance they take a sixth of the time
 
 
@@ -91,11 +92,11 @@ class _Worker:
         self.process = context.Process(target=_work, args=(self.judge, self.left, self.current, theirs), daemon=True)
         self.process.start()
         theirs.close()
-        self.heard = time.perf_counter()
+        self.silent_s = 0.0
 
     def take(self) -> Outcome | None:
         """The next result, or what has become of the graph that has ended the process; None at the end."""
-        self.heard = time.perf_counter()
+        self.silent_s = 0.0
         try:
             found: Outcome = self.results.recv()
             self.left.remove(found[0])
@@ -120,9 +121,12 @@ def outcomes(judge: Judge, seeds: Sequence[int], n_workers: int) -> Iterator[Out
         yield from (judge(seed) for seed in seeds)
         return
     workers = [_Worker(judge, seeds[i::n_workers]) for i in range(min(n_workers, len(seeds)))]
+    now = time.perf_counter()
     try:
         while workers:
             ready = wait([w.results for w in workers], timeout=1.0)
+            before, now = now, time.perf_counter()
+            passed_s = min(now - before, LONGEST_WAIT_S)
             for worker in list(workers):
                 if worker.results in ready:
                     found = worker.take()
@@ -130,8 +134,9 @@ def outcomes(judge: Judge, seeds: Sequence[int], n_workers: int) -> Iterator[Out
                         workers.remove(worker)
                     else:
                         yield found
-                elif time.perf_counter() - worker.heard > HANG_S:
-                    worker.heard = time.perf_counter()
+                    continue
+                worker.silent_s += passed_s
+                if worker.silent_s > HANG_S:
                     yield worker.lost(f"no end within {HANG_S:.0f} s")
     finally:
         for worker in workers:
