@@ -11,6 +11,7 @@ from autosched.frontend.onnx.node import Node, constant
 from autosched.frontend.onnx.registry import CONVERTERS, converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.tir.dtypes import INT_RANGES, is_float, largest_finite
 
 UNARY = {
     "Relu": op.nn.relu, "Sigmoid": op.sigmoid, "Tanh": op.tanh, "Exp": op.exp, "Log": op.log, "Sqrt": op.sqrt,
@@ -129,16 +130,21 @@ def reciprocal(node: Node) -> Expr:
 @converter("Clip")
 def clip(node: Node) -> Expr:
     """Limits are attributes before opset 11 and inputs after; a missing one does not limit."""
-    dtype = np.dtype(node.info(0).dtype)
-    limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    dtype = node.info(0).dtype
+    if dtype in ("int64", "uint64"):  # float64 does not hold their limits
+        x = node.input(0)
+        if node.has(1):
+            x = op.maximum(x, Constant(node.array(1).reshape(())))
+        return op.minimum(x, Constant(node.array(2).reshape(()))) if node.has(2) else x
+    least, largest = (-largest_finite(dtype), largest_finite(dtype)) if is_float(dtype) else INT_RANGES[dtype]
     if node.opset < 11:
-        low, high = node.attr("min", float(limits.min)), node.attr("max", float(limits.max))
+        low, high = node.attr("min", float(least)), node.attr("max", float(largest))
     else:
-        low = node.number(1) if node.has(1) else float(limits.min)
-        high = node.number(2) if node.has(2) else float(limits.max)
+        low = node.number(1) if node.has(1) else float(least)
+        high = node.number(2) if node.has(2) else float(largest)
     if low > high:  # all are `high`, but NaN
-        return op.minimum(op.maximum(node.input(0), constant(low, str(dtype))), constant(high, str(dtype)))
-    if low == 0 and high >= float(limits.max):
+        return op.minimum(op.maximum(node.input(0), constant(low, dtype)), constant(high, dtype))
+    if low == 0 and high >= float(largest):
         return op.nn.relu(node.input(0))
     return op.clip(node.input(0), low, high)
 

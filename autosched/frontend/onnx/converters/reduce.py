@@ -13,7 +13,7 @@ from autosched.frontend.onnx.registry import CONVERTERS, converter
 from autosched.frontend.size_arithmetic import plain
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr
-from autosched.tir.dtypes import is_int
+from autosched.tir.dtypes import is_float, is_int
 
 
 def _axes(node: Node) -> tuple[int, ...] | None:
@@ -28,11 +28,11 @@ def _axes(node: Node) -> tuple[int, ...] | None:
 
 
 def _lowest(dtype: np.dtype) -> float:
-    return False if dtype.kind == "b" else -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+    return False if dtype.kind == "b" else -np.inf if is_float(str(dtype)) else np.iinfo(dtype).min
 
 
 def _highest(dtype: np.dtype) -> float:
-    return True if dtype.kind == "b" else np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+    return True if dtype.kind == "b" else np.inf if is_float(str(dtype)) else np.iinfo(dtype).max
 
 
 def _of_nothing(node: Node, axes: tuple[int, ...] | None, value: object) -> Constant:
