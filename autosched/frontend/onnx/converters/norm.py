@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -129,10 +130,11 @@ def lp_normalization(node: Node) -> Expr:
 @converter("Hardmax")
 def hardmax(node: Node) -> Expr:
     """One at the first of the largest elements along an axis, zero elsewhere."""
-    x, rank = node.input(0), node.info(0).ndim
-    axis = node.axis(node.attr("axis", -1 if node.opset >= 13 else 1))
-    if node.opset < 13 and axis != rank - 1:
-        raise node.no_kernel("before opset 13 only the last axis is supported")
+    return _softmax(node, partial(_is_first_of_largest, node))
+
+
+def _is_first_of_largest(node: Node, x: Expr, axis: int) -> Expr:
+    info = info_of(x)
+    axis %= info.ndim
     at = node.emit(op.argmax(x, axis=axis, keepdims=True))
-    places = node.counted(node.info(0).dims[axis], axis, rank)
-    return op.astype(op.equal(at, places), node.info(0).dtype)
+    return op.astype(op.equal(at, node.counted(info.dims[axis], axis, info.ndim)), info.dtype)
