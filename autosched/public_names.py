@@ -17,7 +17,8 @@ _DEVICES = (
 )
 
 _TIR_MATH = (
-    *("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "exp", "exp10", "exp2", "floor", "fma", "isfinite"),
+    *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh"),
+    *("erf", "exp", "exp10", "exp2", "floor", "fma", "isfinite", "logaddexp"),
     *("isinf", "isnan", "log", "log10", "log1p", "log2", "nearbyint", "pow", "power", "round", "rsqrt", "sigmoid"),
     *("sin", "sinh", "sqrt", "tan", "tanh", "trunc", "ceildiv", "fmod"),
 )
@@ -306,6 +307,8 @@ HOOKS: Mapping[str, str] = {
     "script": "autosched.script.printer:script",
     "call": "autosched.relay.expr:call",
     "tensor operators": "autosched.topi",
+    "bind_params": "autosched.relax.transform.bind_params:bind_function",
+    "bind_symbolic_vars": "autosched.relax.transform.bind_symbolic:bind_sizes",
     "lowering passes": "autosched.codegen.lower.tvm_passes",
     "default GPU schedule": "autosched.dlight.gpu:default_schedule",
     "build": "autosched.driver:build",

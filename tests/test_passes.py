@@ -326,6 +326,10 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         lambda: R.Gradient("main"), lambda: graph({"x": (2, 3)}, lambda bb, x: op.sum(bb.emit(op.exp(x)))),
         lambda old, new: names(new) - names(old) == {"main_adjoint"},
     ),
+    "InlinePrivateFunctions": (
+        R.InlinePrivateFunctions, lambda: after(legal(), R.AnnotateTIROpPattern(), R.FuseOps()),
+        lambda old, new: sum(isinstance(f, Function) for _, f in new.functions_items()) == 1,
+    ),
     "IntegerProducts": (
         R.IntegerProducts, lambda: typed({"x": ((2, 4), "uint8")}, quantised),
         lambda old, new: any(b.value.op_name == "relax.matmul" and b.value.args[0].struct_info.dtype == "uint8"

@@ -21,6 +21,10 @@ class BaseFunc(Scripted, Node):
         changes = dict(key) if isinstance(key, Mapping) else {key: value}
         return self._with_attrs({**self.attrs, **changes})
 
+    def with_attrs(self, attr_map: Mapping[str, object]) -> Self:
+        """The function with the attributes of a mapping, besides its own."""
+        return self.with_attr(attr_map)
+
     def without_attr(self, key: str) -> Self:
         """The function without an attribute."""
         return self._with_attrs({k: v for k, v in self.attrs.items() if k != key})

@@ -146,6 +146,14 @@ class IRModule(Scripted, Node):
             raise InvalidTypeError(f"with_attr: the key is a {type(key).__name__}, expected a string")
         return IRModule(self._functions, {**self.attrs, key: value}, self.global_infos)
 
+    def with_attrs(self, attr_map: Mapping[str, object]) -> IRModule:
+        """The module with the attributes of a mapping, besides its own."""
+        return IRModule(self._functions, {**self.attrs, **attr_map}, self.global_infos)
+
+    def update_global_info(self, name: str, global_info: object) -> None:
+        """Set what the module says under `name` beside its functions."""
+        self.global_infos = FrozenDict({**self.global_infos, name: global_info})
+
     def without_attr(self, key: str) -> IRModule:
         return IRModule(self._functions, {k: v for k, v in self.attrs.items() if k != key}, self.global_infos)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from autosched.relax.struct_info import (
 )  # fmt: skip
 from autosched.tir.dtypes import DTYPES, check_dtype
 from autosched.tir.expr import PrimExpr, to_expr
+from autosched.tir.expr import Var as TirVar
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -353,6 +354,16 @@ class Function(BaseFunc):
         """A call of the function in a graph."""
         made: Call = hook("call")(self, args)
         return made
+
+    def bind_params(self, binding_map: Mapping[str, object] | Mapping[Var, object]) -> Function:
+        """The function without the parameters named, with arrays in their place. Raises ValueError for other names."""
+        bound: Function = hook("bind_params")(self, binding_map)
+        return bound
+
+    def bind_symbolic_vars(self, binding_map: Mapping[str, int] | Mapping[TirVar, int]) -> Function:
+        """The function for given values of symbolic dimensions, by name or variable. Raises ValueError for others."""
+        bound: Function = hook("bind_symbolic_vars")(self, binding_map)
+        return bound
 
     @property
     def ret_ty(self) -> StructInfo | None:

@@ -7,8 +7,9 @@ from autosched.te.build import (
 )  # fmt: skip
 from autosched.te.extern import ExternOp, extern, extern_primfunc
 from autosched.te.math import (
-    abs, acos, asin, atan, ceil, ceildiv, cos, cosh, erf, exp, exp10, exp2, floor, fma, fmod, isfinite, isinf, isnan,
-    log, log10, log1p, log2, nearbyint, normcdf, pow, power, round, rsqrt, sigmoid, sin, sinh, sqrt, tan, tanh, trunc,
+    abs, acos, acosh, asin, asinh, atan, atanh, ceil, ceildiv, cos, cosh, erf, exp, exp10, exp2, floor, fma, fmod,
+    isfinite, isinf, isnan, log, log10, log1p, log2, logaddexp, nearbyint, normcdf, pow, power, round, rsqrt,
+    sigmoid, sin, sinh, sqrt, tan, tanh, trunc,
 )  # fmt: skip
 from autosched.te.prim_func import create_prim_func
 from autosched.te.scan import ScanOp, scan

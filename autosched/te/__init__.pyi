@@ -20,8 +20,11 @@ from autosched.te.extern import extern as extern
 from autosched.te.extern import extern_primfunc as extern_primfunc
 from autosched.te.math import abs as abs
 from autosched.te.math import acos as acos
+from autosched.te.math import acosh as acosh
 from autosched.te.math import asin as asin
+from autosched.te.math import asinh as asinh
 from autosched.te.math import atan as atan
+from autosched.te.math import atanh as atanh
 from autosched.te.math import ceil as ceil
 from autosched.te.math import ceildiv as ceildiv
 from autosched.te.math import cos as cos
@@ -40,6 +43,7 @@ from autosched.te.math import log as log
 from autosched.te.math import log10 as log10
 from autosched.te.math import log1p as log1p
 from autosched.te.math import log2 as log2
+from autosched.te.math import logaddexp as logaddexp
 from autosched.te.math import nearbyint as nearbyint
 from autosched.te.math import normcdf as normcdf
 from autosched.te.math import pow as pow

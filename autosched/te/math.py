@@ -22,6 +22,7 @@ def _unary(name: str, dtype: str | None = None) -> Callable[[ExprLike], PrimExpr
 exp, log, sqrt, rsqrt, tanh, sigmoid, erf = map(_unary, ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf"))
 normcdf = _unary("normcdf")
 floor, ceil, round, trunc, nearbyint = map(_unary, ("floor", "ceil", "round", "trunc", "nearbyint"))
+acosh, asinh, atanh = map(_unary, ("acosh", "asinh", "atanh"))
 sin, cos, tan, asin, acos, atan, sinh, cosh = map(_unary, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"))
 exp2, exp10, log2, log10, log1p = map(_unary, ("exp2", "exp10", "log2", "log10", "log1p"))
 isnan, isinf, isfinite = (_unary(n, "bool") for n in ("isnan", "isinf", "isfinite"))
@@ -52,6 +53,13 @@ def _whole_power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     unit = E.select(odd, a, one)  # of 1 and -1, whose inverse they are themselves
     is_unit = E.any_of(E.compare(E.EQ, a, one), E.compare(E.EQ, a, E.const(-1, a.dtype)))
     return E.select(E.compare(E.LT, b, zero), E.select(is_unit, unit, zero), result)
+
+
+def logaddexp(x: ExprLike, y: ExprLike) -> PrimExpr:
+    """log(exp(x) + exp(y)) of floats, without overflow."""
+    a, b = E.match_types(to_expr_like(x), to_expr_like(y))
+    low, high = E.minimum(a, b), E.maximum(a, b)
+    return high + log(E.const(1, a.dtype) + exp(low - high))
 
 
 def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> PrimExpr:

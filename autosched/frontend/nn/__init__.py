@@ -1,5 +1,7 @@
 """Models written as modules of layers, with the names of TVM's `relax.frontend.nn`."""
 
+from typing import Any
+
 from autosched.frontend.nn import core, op, spec
 from autosched.frontend.nn.conv import Conv1D, Conv2D, Conv3D, ConvTranspose1D
 from autosched.frontend.nn.core import (
@@ -27,6 +29,14 @@ from autosched.frontend.nn.layers import (
     SiLU,
 )
 from autosched.frontend.nn.core import Sequential
+
+
+def __getattr__(name: str) -> Any:
+    """The functions of `nn.op`, which TVM has here too: `nn.relu(x)`."""
+    if not name.startswith("_") and callable(found := getattr(op, name, None)):
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "GELU", "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GroupNorm", "Identity", "LayerNorm",

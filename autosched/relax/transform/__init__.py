@@ -31,6 +31,7 @@ from autosched.relax.transform.expand_conv import ExpandConvolutions, expand_con
 from autosched.relax.transform.find_gelu import FindGelu, find_gelu
 from autosched.relax.transform.flatten_means import FlattenMeans, flatten_means
 from autosched.relax.transform.flatten_rows import FlattenRows, flatten_rows
+from autosched.relax.transform.inline_calls import InlinePrivateFunctions
 from autosched.relax.transform.fold_constant import FoldConstant, fold_constant
 from autosched.relax.transform.fold_scale import FoldBatchnormToConv2D, fold_scale
 from autosched.relax.transform.fuse_attention import FuseAttention, fuse_attention

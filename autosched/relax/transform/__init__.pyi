@@ -68,6 +68,7 @@ from autosched.relax.transform.fuse_tir import FuseTIR as FuseTIR
 from autosched.relax.transform.fuse_tir import fuse_tir as fuse_tir
 from autosched.relax.transform.gradient import Gradient as Gradient
 from autosched.relax.transform.gradient_rules import register_gradient as register_gradient
+from autosched.relax.transform.inline_calls import InlinePrivateFunctions as InlinePrivateFunctions
 from autosched.relax.transform.integer_products import IntegerProducts as IntegerProducts
 from autosched.relax.transform.integer_products import integer_products as integer_products
 from autosched.relax.transform.keep_bytes import KeepBytes as KeepBytes

@@ -20,7 +20,6 @@ ABSENT: Mapping[str, str] = {
     ), _VM),
     **dict.fromkeys(("UpdateVDevice", "RealizeVDevice", "SpecializePrimFuncBasedOnCallSite"), _DEVICE),
     "DecomposeOpsForTraining": "DecomposeOpsForInference: there is none for training",
-    "InlinePrivateFunctions": "relay.transform.Inline puts functions with the attribute Inline in place of their calls",
     "NormalizeGlobalVar": "AttachGlobalSymbol gives public functions their names",
     "RemoveRedundantReshape": "RemoveIdentity takes away what computes nothing",
     "UpdateParamStructInfo": "BindSymbolicVars gives sizes to a function's parameters",

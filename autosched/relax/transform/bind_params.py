@@ -29,6 +29,7 @@ def _bound(function: Function, key: object) -> Var:
 
 
 def _constant(param: Var, value: object) -> Constant:
+    value = value.data if isinstance(value, Constant) else value
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     info = param.struct_info
     if isinstance(info, TensorStructInfo):

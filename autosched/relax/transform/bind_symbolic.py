@@ -107,6 +107,15 @@ def bind_function(function: Function, values: Values) -> Function:
     )
 
 
+def bind_sizes(function: Function, binding_map: Mapping[str, int] | Mapping[TirVar, int]) -> Function:
+    """The function for values of symbols that are given by name or variable. Raises ValueError for unknown ones."""
+    names = {k if isinstance(k, str) else k.name: n for k, n in binding_map.items()}
+    values = {v: names[v.name] for v in symbolic_dims(function) if v.name in names}
+    if unknown := sorted(set(names) - {v.name for v in values}):
+        raise InvalidValueError(f"no symbolic dimension '{unknown[0]}'")
+    return bind_function(function, values) if values else function
+
+
 def BindSymbolicVars(binding_map: Mapping[str, int] | Mapping[TirVar, int], func_name: str | None = None) -> Pass:  # noqa: N802
     """Bind symbolic dimensions, by name or variable, of one function or of all.
 

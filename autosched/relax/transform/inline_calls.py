@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autosched.ir.module import GlobalVar, IRModule
+from autosched.ir.transform import Pass, graph_pass
+from autosched.relax.analysis import detect_recursion
 from autosched.relax.expr import Call, Expr, Function, If, Var, VarBinding
 from autosched.relax.rewrite import Rewriter
 from autosched.relax.transform.dead_code import remove_unused_functions
@@ -33,6 +35,17 @@ class _Inliner(Rewriter):
 def _is_straight(function: Function) -> bool:
     """Whether a function only binds values: no branches, no casts of shapes."""
     return all(isinstance(b, VarBinding) and not isinstance(b.value, If | Function) for b in function.bindings())
+
+
+def InlinePrivateFunctions() -> Pass:  # noqa: N802
+    """Put the bodies of private functions in the place of their calls; those that call themselves stay."""
+
+    def inline(module: IRModule) -> IRModule:
+        calling = {gv.name for group in detect_recursion(module) for gv in group}
+        recursive = {id(module[name]) for name in calling}
+        return inline_calls(module, lambda f: "global_symbol" not in f.attrs and id(f) not in recursive)
+
+    return graph_pass("InlinePrivateFunctions")(inline)
 
 
 def inline_calls(module: IRModule, chosen: Callable[[Function], bool]) -> IRModule:

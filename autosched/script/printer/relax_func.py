@@ -113,7 +113,10 @@ def _write_binding(ctx: Context, binding: R.Binding) -> None:
         write_function(ctx, value, ctx.names.find(var))
     else:
         stated = isinstance(value, R.Call) and value.op_name in STATED
-        _assign(ctx, var, relax_expr(ctx, value), binding, annotated=not stated and ctx.options.show_all_ty)
+        text = relax_expr(ctx, value)
+        if isinstance(value, R.Tuple) and len(value.fields) > 1:
+            text = text[1:-1]  # TVM writes `a, b` behind an equals sign, and `(a, b)` elsewhere
+        _assign(ctx, var, text, binding, annotated=not stated and ctx.options.show_all_ty)
 
 
 def _assign(ctx: Context, var: R.Var, value: str, binding: Node, *, annotated: bool = True) -> None:

@@ -126,7 +126,7 @@ def colourise(text: str, style: str) -> str:
 
 
 def write_module(ctx: Context, module: IRModule) -> None:
-    """Write the functions of a module, sorted by name, as methods of a class."""
+    """Write the functions of a module as methods of a class: PrimFuncs, then others, each sorted by name."""
     ctx.module_name = legal(ctx.options.name or "Module")
     ctx.names.reserve(ctx.module_name)
     ctx.functions = _function_names(module)
@@ -137,7 +137,8 @@ def write_module(ctx: Context, module: IRModule) -> None:
             ctx.line(f"{ctx.i('module_attrs')}({attributes(ctx, module.attrs, expr)})")
         if module.global_infos:
             ctx.line(f"{ctx.i('module_global_infos')}({attributes(ctx, module.global_infos, expr)})")
-        for i, (gv, func) in enumerate(module.functions_items()):
+        functions = sorted(module.functions_items(), key=lambda item: not isinstance(item[1], PrimFunc))
+        for i, (gv, func) in enumerate(functions):
             if i:
                 ctx.line("")
             name = ctx.functions[gv.name]
