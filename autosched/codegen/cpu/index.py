@@ -158,13 +158,25 @@ class IndexEmitter:
         left, right = self.table(a), self.table(b)
         if left is not None and right is not None:
             return self.from_table([m + scale * n for m, n in zip(left, right, strict=True)])
+        found = self.sum_of_parts(a, b, scale)
+        if found is not None and isinstance(found[1], Affine):
+            return found[0].plus(found[1])
         x, y = self.vector(a), self.vector(b)
         total = self.builder.add(x, y) if scale == 1 else self.builder.sub(x, y)
-        if isinstance(b, Affine) or (isinstance(a, Affine) and scale == 1):
-            even, rest = self.parts(a if isinstance(b, Affine) else b)
-            both = even.plus(b, scale) if isinstance(b, Affine) else even.plus(a)
-            self.remember(("parts", id(total)), (total, both, rest))  # the total is kept so that its id stays its own
+        if found is not None:
+            self.remember(("parts", id(total)), (total, *found))  # the total is kept so that its id stays its own
         return total
+
+    def sum_of_parts(self, a: Index, b: Index, scale: int) -> tuple[Affine, Index] | None:
+        """The parts of a + scale * b; None where both have uneven ones that are no constants."""
+        (even, rest), (more, other) = self.parts(a), self.parts(b)
+        even = even.plus(more, scale)
+        left, right = self.table(rest), self.table(other)
+        if left is not None and right is not None:
+            return even, self.from_table([m + scale * n for m, n in zip(left, right, strict=True)])
+        if isinstance(other, Affine):
+            return even.plus(other, scale), rest
+        return (even.plus(rest), other) if isinstance(rest, Affine) and scale == 1 else None
 
     def parts(self, a: Index) -> tuple[Affine, Index]:
         """(what lanes differ in by equal steps, by others) of an index value, as far as sums tell them apart."""
@@ -184,7 +196,14 @@ class IndexEmitter:
         left, right = self.table(a), self.table(b)
         if left is not None and right is not None:
             return self.from_table([m * n for m, n in zip(left, right, strict=True)])
-        return self.builder.mul(self.vector(a), self.vector(b))
+        total = self.builder.mul(self.vector(a), self.vector(b))
+        if isinstance(b, Affine) and b.is_const:
+            even, rest = self.parts(a)
+            known = self.table(rest)
+            if known is not None:
+                scaled = self.from_table([n * b.const for n in known])
+                self.remember(("parts", id(total)), (total, even.times(b.const), scaled))
+        return total
 
     def spread(self, a: Affine, b: Affine) -> Affine:
         """a * b, term by term of `a`: places that are a constant number of rows apart share all but that constant."""

@@ -21,7 +21,7 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import alike_axes, blocks_of, extents, is_injective, is_reduction, reduced, spatial
 from autosched.templates.cpu.lone_reductions import reads_along, reduce_beside, sum_in_lanes, sums_rows
 from autosched.templates.cpu.task_order import is_blocked_image, largest_divisor, rows_first
-from autosched.tir import Add, Block, BufferLoad, BufferStore, FloorMod, IntImm, Mul, PrimFunc, Var, as_int
+from autosched.tir import Add, Block, BufferLoad, BufferStore, FloorMod, IntImm, IterVar, Mul, PrimFunc, Var, as_int
 from autosched.tir import expr as E
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import Max, Min
@@ -33,6 +33,7 @@ TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microsecond
 LEAST_ELEMENTS = 1024  # smaller pieces cost more than they gain
 STAGE_VECTORS = 4  # that go through stages together at least: one alone waits for loads whose places other loads say
 LEAST_VECTORS = 8  # in a flat loop, from which on a ragged last one costs less than a ragged one for each row
+PAIRS = (2, 4)  # elements of a last axis that vectors are wholes of
 LEAST_LANES = 4  # worth vectors: of the last axis of a reduction, of a part of a blocked image, of what is repeated
 
 
@@ -343,10 +344,10 @@ def _period(block: Block) -> int:
     return period if period and as_int(last.dom.extent) % period == 0 else 0
 
 
-def _counts_with(block: Block, axes: int) -> bool:
-    """Whether one of the innermost axes is more than a place of what is read: compared, or part of the value."""
+def _counts_with(block: Block, axes: Sequence[IterVar]) -> bool:
+    """Whether one of the axes is more than a place of what is read: compared, or part of the value."""
     assert isinstance(block.body, BufferStore), "the caller looked"
-    inner = {iv.var for iv in block.iter_vars[-axes:]}
+    inner = {iv.var for iv in axes}
     below: list[Node] = [block.body.value]
     while below:
         node = below.pop()
@@ -357,6 +358,44 @@ def _counts_with(block: Block, axes: int) -> bool:
     return False
 
 
+def _axes_of_pairs(block: Block, lanes: int) -> int:
+    """How many innermost axes every access runs along, if the last one is of pairs, or of fours: 1 where it is not.
+
+    Vectors are whole pairs then. What is read of a pair is the same for each: in other order, or one element for both.
+    """
+    shape = extents(spatial(block))
+    if shape[-1] not in PAIRS or lanes % shape[-1]:
+        return 1
+    *axes, last = (iv.var for iv in block.iter_vars)
+    depth = 1
+    while depth < len(shape) and not _counts_with(block, block.iter_vars[-depth - 1 :]):
+        if not all(_goes_along_pairs(x, axes[-depth:], last, shape[-depth - 1 :]) for x in loads(block.body)):
+            break
+        depth += 1
+    return depth
+
+
+def _goes_along_pairs(load: BufferLoad, axes: Sequence[Var], last: Var, shape: Sequence[int]) -> bool:
+    """Whether a load runs along `axes` as an output of this shape does, in a tensor of such pairs or of single ones."""
+    indices, dims = list(load.indices), list(load.buffer.const_shape())
+    of_pair = dims and free_vars(indices[-1]) == {last} and dims[-1] == shape[-1] and not loads(indices[-1])
+    if of_pair or (dims and dims[-1] == 1):
+        indices.pop()
+        dims.pop()
+    if any(last in free_vars(i) for i in indices):
+        return False
+    if not any(v in free_vars(i) for i in indices for v in axes):
+        return True
+    n = len(axes)
+    inner = indices[-n:]
+    return (
+        len(inner) == n
+        and tuple(dims[-n:]) == tuple(shape[:-1])
+        and all(x is y for x, y in zip(inner, axes, strict=True))
+        and not any(v in free_vars(i) for i in indices[:-n] for v in axes)
+    )
+
+
 def _flat_axes(block: Block, width: int, lanes: int) -> tuple[int, int]:
     """(innermost axes that become one loop, its vector width): several where they are one vector, even or many.
 
@@ -365,10 +404,10 @@ def _flat_axes(block: Block, width: int, lanes: int) -> tuple[int, int]:
     """
     sizes = extents(spatial(block))
     is_ragged = sizes[-1] < width and sizes[-1] % lanes != 0
-    for flat in range(alike_axes(block), 1, -1):
+    for flat in range(max(alike_axes(block), _axes_of_pairs(block, lanes)), 1, -1):
         size = math.prod(sizes[-flat:])
         even = _even_width(size, width, 2 * lanes)
-        if sizes[-1] >= lanes and sizes[-1] % even and _counts_with(block, flat):
+        if sizes[-1] >= lanes and sizes[-1] % even and _counts_with(block, block.iter_vars[-flat:]):
             continue
         if size <= width or size % even == 0 or size >= LEAST_VECTORS * width or is_ragged:
             return flat, even

@@ -19,6 +19,7 @@ from autosched.templates import apply_config, default_config
 from autosched.templates.classify import blocks_of
 from autosched.templates.cpu.elementwise import _flat_axes
 from autosched.tir import Block, FloorDiv, FloorMod, For, LoopKind, PrimFunc, as_int
+from autosched.tir import expr as E
 from autosched.tir.functor import free_vars
 
 TREES = get_op("tree_levels")
@@ -234,3 +235,28 @@ def test_a_triangle_knows_its_columns_without_division(shape: tuple[int, ...]) -
         autosched.build(func, target="cpu")(autosched.nd.array(data), out)
         np.testing.assert_array_equal(out.numpy(), reference(data, 1))
         assert shape[-1] < 16 or not divided_in_vectors(func)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "int64"])
+@pytest.mark.parametrize("shape", [(3, 33, 2), (2, 5, 17, 4), (1, 1, 2), (300, 4)])
+def test_vectors_of_whole_pairs(shape: tuple[int, ...], dtype: str) -> None:
+    """In other order, one element for all of a pair, one pair for all: no vector ends within a row."""
+    n = shape[-1]
+    x, y = te.placeholder(shape, dtype, "x"), te.placeholder((*shape[:-1], 1), dtype, "y")
+    z = te.placeholder((n,), dtype, "z")
+    out = te.compute(shape, lambda *i: x(*i[:-1], n - 1 - i[-1]) * y(*i[:-1], 0) + x(*i) - z(i[-1]), name="out")
+    func = te.create_prim_func([x, y, z, out])
+    (block,) = blocks_of(func)
+    assert _flat_axes(block, 64, 16)[0] == len(shape)
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(0, 9, s).astype(dtype) for s in (shape, (*shape[:-1], 1), (n,)))
+    result = autosched.nd.empty(shape, dtype)
+    autosched.build(func, target="cpu")(*map(autosched.nd.array, (a, b, c)), result)
+    np.testing.assert_array_equal(result.numpy(), a[..., ::-1] * b + a - c)
+
+
+def test_pairs_of_which_one_is_chosen_are_loops_of_their_own() -> None:
+    a, b = te.placeholder((300,), name="a"), te.placeholder((300,), name="b")
+    out = te.compute((300, 2), lambda i, j: E.select(j >= 1, b(i), a(i)), name="out")
+    (block,) = blocks_of(te.create_prim_func([a, b, out]))
+    assert _flat_axes(block, 64, 16)[0] == 1
