@@ -131,6 +131,25 @@ def test_a_loop_whose_end_is_data() -> None:
     np.testing.assert_array_equal(built(np.array([99, 2, 3], "f4")).numpy(), np.array([198, 4, 6], "f4"))
 
 
+def test_a_loop_may_have_no_step() -> None:
+    """What it collects has no elements then, and the shape that each step's part would have."""
+    body = helper.make_graph(
+        [node("Identity", "go", "again"), node("Add", "v v", "w"), node("Identity", "v", "each")],
+        "body",
+        [helper.make_tensor_value_info("i", INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("v", FLOAT, None)],
+        [helper.make_tensor_value_info("again", TensorProto.BOOL, []), helper.make_tensor_value_info("w", FLOAT, None),
+         helper.make_tensor_value_info("each", FLOAT, None)],
+    )  # fmt: skip
+    nodes = [helper.make_node("Loop", ["n", "", "x"], ["y", "z"], body=body)]
+    built = late(nodes, {"x": (FLOAT, [2, 3]), "n": (INT64, [])}, ["y", "z"])
+    x = X[0, :2, :3].copy()
+    for steps in (0, 2, 0):
+        y, z = map(numbers, built(x, np.array(steps)))
+        np.testing.assert_array_equal(y, x * 2**steps)
+        np.testing.assert_array_equal(z, np.array([x * 2**k for k in range(steps)], "f4").reshape(steps, 2, 3))
+
+
 def test_branches_of_different_shapes() -> None:
     def branch(name: str, *nodes: onnx.NodeProto) -> onnx.GraphProto:
         return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(f"{name}_y", FLOAT, None)])

@@ -25,7 +25,7 @@ RUNS, MORE_RUNS = 3, 40  # with noise: at first, and before something is said to
 MOST_RESULTS = 400_000
 TOLERANCE = {"float16": 2e-2, "float32": 3e-4, "float64": 1e-6}  # float64: functions in Numba's accuracy
 REFUSED = ("string", "STRING")  # what may be refused although all sizes are known
-REFUSED_ON_GPUS = ("not supported: NonZero", "follows from data", "not supported: Unique", "has no elements")
+REFUSED_ON_GPUS = ("NonZero", "Unique", "follows from data", "has no elements", "to float8")
 
 
 @dataclass(frozen=True)

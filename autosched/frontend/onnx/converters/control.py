@@ -56,8 +56,17 @@ def loop(node: Node) -> tuple[Expr, ...]:
             parts.append(result)
         step += 1
     if not step and scanned:
-        raise node.no_kernel("it has no step, so the shapes of what it collects are not known")
+        return (*state, *_of_no_step(node, [Constant(np.asarray(0, np.int64)), going, *state]))
     return (*state, *(_stacked(node, parts, 0) for parts in scanned))
+
+
+def _of_no_step(node: Node, arguments: Sequence[Expr]) -> list[Expr]:
+    """What a loop without steps collects: nothing, of the shapes that its body would give."""
+    results = node.subgraph("body", arguments, 0)[len(arguments) - 1 :]
+    infos = [r.struct_info for r in results]
+    if not all(isinstance(info, TensorStructInfo) and info.is_static for info in infos):
+        raise node.no_kernel("it has no step, and the shapes of what it collects are not known")
+    return [Constant(np.zeros((0, *info.static_shape), info.dtype)) for info in map(info_of, results)]
 
 
 @converter("Scan")
