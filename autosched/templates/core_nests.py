@@ -112,12 +112,13 @@ def uncast(e: PrimExpr) -> PrimExpr:
     return e
 
 
-def indices_of(flat: PrimExpr, shape: Sequence[int]) -> list[PrimExpr]:
+def indices_of(flat: PrimExpr, shape: Sequence[int | PrimExpr]) -> list[PrimExpr]:
     """The indices of a row-major number, in its type."""
     found, rest = [], flat
     for d, size in reversed(list(enumerate(shape))):
-        found.append(E.floormod(rest, E.const(size, flat.dtype)) if d else rest)
-        rest = E.floordiv(rest, E.const(size, flat.dtype))
+        count = E.cast(flat.dtype, E.to_expr(size, flat.dtype))
+        found.append(E.floormod(rest, count) if d else rest)
+        rest = E.floordiv(rest, count)
     return found[::-1]
 
 

@@ -31,7 +31,9 @@ def loop(
     return For(var, E.const(0, count.dtype), count, kind, body(var), thread, FrozenDict(annotations or {}))
 
 
-def nested(names: str, extents: Sequence[int], body: Callable[..., Stmt], kind: LoopKind = LoopKind.SERIAL) -> Stmt:
+def nested(
+    names: str, extents: Sequence[int | PrimExpr], body: Callable[..., Stmt], kind: LoopKind = LoopKind.SERIAL
+) -> Stmt:
     """Loops inside of each other; `names` are separated by blanks, `body` takes their variables."""
     first, _, rest = names.partition(" ")
 

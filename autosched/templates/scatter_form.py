@@ -11,9 +11,9 @@ from autosched.templates.core_nests import number, uncast
 from autosched.tir import Block, IterVar
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
-from autosched.tir.expr import Add, Max, Min, Mul, PrimExpr, Select
+from autosched.tir.expr import Add, Max, Min, Mul, PrimExpr, Select, const_int
 from autosched.tir.functor import free_vars
-from autosched.tir.simplify import Analyzer, split_conditions
+from autosched.tir.simplify import Analyzer, form_key, split_conditions
 from autosched.tir.stmt import BufferStore
 
 NOWHERE = -1  # the number of the last update of an element that has none
@@ -49,8 +49,13 @@ class ScatterForm:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the result."""
+        """Of the result, where it is known."""
         return extents(spatial(self.block))
+
+    @property
+    def sizes(self) -> tuple[int | PrimExpr, ...]:
+        """Of the result, and behind them how many updates there are: numbers, or expressions of symbols."""
+        return tuple(size_of(iv) for iv in (*spatial(self.block), self.updates))
 
     def combined(self, so_far: PrimExpr, value: PrimExpr) -> PrimExpr:
         """The result with one more value."""
@@ -84,7 +89,7 @@ def scatter_of(found: Block) -> ScatterForm | None:
             used = free_vars(target).union(*map(free_vars, others))
             if not places or k not in free_vars(target) or used & {axes[d] for d in places}:
                 continue
-            if free_vars(term.true_value) & {axes[d] for d in places} or 0 in extents(found.iter_vars):
+            if free_vars(term.true_value) & {axes[d] for d in places} or 0 in map(size_of, found.iter_vars):
                 continue
             lines = tuple(d for d, v in enumerate(axes) if v in used)
             form = ScatterForm(found, target, others, places, lines, term.true_value, term.false_value)
@@ -100,14 +105,31 @@ def _row_major(e: PrimExpr, axes: Sequence[IterVar]) -> tuple[int, ...]:
     for factor, atom in form.terms.values():
         axis = next((d for d, iv in enumerate(axes) if iv.var is uncast(atom)), None)
         if axis is None:
-            return ()
+            return _row_major_over_symbols(e, axes)
         factors[axis] = factor
     places, step = tuple(sorted(factors)), 1
     for d in reversed(places):
-        if factors[d] != step:
+        size = size_of(axes[d])
+        if factors[d] != step or (not isinstance(size, int) and d != places[0]):
             return ()
-        step *= extents(tuple(axes))[d]
+        step *= size if isinstance(size, int) else 1
     return places if form.const == 0 else ()
+
+
+def size_of(axis: IterVar) -> int | PrimExpr:
+    """An axis's extent: a number, or an int64 expression of symbols."""
+    known = const_int(axis.dom.extent)
+    return E.cast("int64", axis.dom.extent) if known is None else known
+
+
+def _row_major_over_symbols(e: PrimExpr, axes: Sequence[IterVar]) -> tuple[int, ...]:
+    """The same of the first axes, whose sizes are open: their number has products of these."""
+    number: PrimExpr = E.const(0, "int64")
+    for d, axis in enumerate(axes):
+        number = E.add(E.mul(number, E.to_expr(size_of(axis), "int64")), E.cast("int64", axis.var))
+        if form_key(Analyzer().simplify(e)) == form_key(Analyzer().simplify(number)):
+            return tuple(range(d + 1))
+    return ()
 
 
 def _starts_alike(form: ScatterForm, found: Block) -> bool:

@@ -20,7 +20,8 @@ from autosched.tir.axis import IterVar
 from autosched.tir.checked_index import position
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr
-from autosched.topi.shapes import as_int, axis_names, dims, int_shape, open_shape
+from autosched.tir.size_expr import same_extent
+from autosched.topi.shapes import as_int, axis_names, dims, open_shape
 
 MOST_UNROLLED = 8  # updates that are written out, one after the other
 _JOIN: dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
@@ -73,23 +74,35 @@ def _elements_type(
     return t
 
 
+def _elements_limits(data: StructInfo, indices: StructInfo, updates: StructInfo, axis: int, **_: object) -> list[Limit]:
+    """Positions reach over data along the axis alone."""
+    t, i = tensor(data), tensor(indices)
+    pairs = [pair for d, pair in enumerate(zip(t.dims, i.dims, strict=True)) if d != axis_index(axis, t.ndim)]
+    return [(to_dim(there) - to_dim(own), 0, None) for there, own in pairs if not same_extent(there, own)]
+
+
+def _last(size: Dim) -> PrimExpr:
+    return E.sub(E.to_expr(size, "int64"), E.const(1, "int64"))
+
+
 def _scatter_compute(data: Tensor, indices: Tensor, updates: Tensor, axis: int, reduction: str, mode: str) -> Tensor:
     a = axis % data.ndim
-    sizes, data_sizes = int_shape(indices), int_shape(data)
+    sizes, data_sizes = open_shape(indices), open_shape(data)
     size, n = data_sizes[a], sizes[a]
-    if 0 in sizes:
+    if any(isinstance(s, int) and s == 0 for s in sizes):
         return _compute(data.shape, lambda *i: data(*i), "T_scatter")
+    fewer = [d for d in range(data.ndim) if d != a and not same_extent(sizes[d], data_sizes[d])]
 
     def at(i: tuple[PrimExpr, ...], k: PrimExpr) -> list[PrimExpr]:
         """The place in `indices` of the k-th update along the axis, within its bounds."""
-        return [k if d == a else E.minimum(v, E.IntImm(sizes[d] - 1, "int64")) for d, v in enumerate(i)]
+        return [k if d == a else E.minimum(v, _last(sizes[d])) if d in fewer else v for d, v in enumerate(i)]
 
     def is_hit(i: tuple[PrimExpr, ...], k: PrimExpr) -> PrimExpr:
         target = position(indices(*at(i, k)), size, f"scatter along axis {a}", mode)
-        inside = [v < sizes[d] for d, v in enumerate(i) if d != a and sizes[d] < data_sizes[d]]
+        inside = [i[d] < E.to_expr(sizes[d], "int64") for d in fewer]
         return te.all(E.compare(E.EQ, target, i[a]), *inside)
 
-    if n <= MOST_UNROLLED:
+    if isinstance(n, int) and n <= MOST_UNROLLED:
 
         def element(*i: PrimExpr) -> PrimExpr:
             value: PrimExpr = data(*i)
@@ -130,7 +143,8 @@ def _scatter(data: Array, indices: Array, updates: Array, axis: int, reduction: 
 scatter_elements = define_op(
     "scatter_elements", inputs=("data", "indices", "updates"),
     attributes={"axis": 0, "reduction": "update", "mode": "raise"},
-    infer_type=_elements_type, compute=_scatter_compute, reference=_scatter, validate=refuse_constants(along_axis),
+    infer_type=_elements_type, compute=_scatter_compute, reference=_scatter,
+    limits=_elements_limits, validate=refuse_constants(along_axis),
     samples=[sample((3, 4), ((2, 4), "int64"), (2, 4)), sample((5,), ((3,), "int64"), (3,), reduction="add"),
         sample((5,), ((3,), "int64"), (3,), mode="clip", low=-9, high=9),
         sample((5, 3), ((11, 2), "int64"), (11, 2), low=0, high=5),

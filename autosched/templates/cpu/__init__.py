@@ -27,7 +27,7 @@ from autosched.templates.cpu.matmul_nbits_bytes import MatmulNBitsBytes
 from autosched.templates.cpu.rows import RowReduction
 from autosched.templates.cpu.scan import Scan
 from autosched.templates.cpu.scan_sized import schedule_scans
-from autosched.templates.cpu.scatter import Scatter
+from autosched.templates.cpu.scatter import Scatter, schedule_scatter
 from autosched.templates.cpu.sized import schedule_sized
 from autosched.templates.cpu.short_rows import ShortRows
 from autosched.templates.cpu.sort import Sort, schedule_sort
@@ -88,8 +88,10 @@ def tile_blocks(target: Target) -> Mapping[str, int]:
 
 
 def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
-    """A function over symbols, scheduled as attention, a product, a convolution, scans or a sort where it is that."""
-    special = (schedule_attention, schedule_product, schedule_conv, schedule_scans, schedule_sort)
+    """A function over symbols, as attention, a product, a convolution, scans, sorts or scatters where it is that."""
+    special = (
+        schedule_attention, schedule_product, schedule_conv, schedule_scans, schedule_sort, schedule_scatter
+    )  # fmt: skip
     found = next((applied for schedule in special if (applied := schedule(func, target)) is not None), None)
     return found or schedule_sized(func, target)
 

@@ -15,7 +15,7 @@ first, and then the updates go there: no place without one is read again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from autosched.codegen.lower.half import HALVES
@@ -25,7 +25,8 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, extents, is_reduction, spatial
 from autosched.templates.core_nests import indices_of, load, one_of, others_are_elementwise, store, typed
-from autosched.templates.cpu.core_nests import Core
+from autosched.templates.cpu.core_nests import Core, OpenCore
+from autosched.templates.cpu.sized import sized
 from autosched.templates.nests import index, loop, nested
 from autosched.templates.scatter_form import ScatterForm, scatter_of
 from autosched.tir import Block, PrimFunc, Var
@@ -67,18 +68,13 @@ class Scatter:
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         inner = anchor.sizes["inner"]
-        return Config(self.name, {"width": next(w for w in range(min(MOST_WIDTH, inner), 0, -1) if inner % w == 0)})
+        return Config(self.name, {"width": _width(inner)})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         form: ScatterForm = anchor.details
-        core = Core(func, [form.block.name_hint], target)
-        join = _join_of(core, form)
-        writer = _Writer(form, core, int(config["width"]), join)
-        if join is not None:
-            core = Core(_join_first(core, form, join), [form.block.name_hint], target)
-        return core.applied(writer.nest(), [writer.target])
+        return _written(func, form, int(config["width"]), target, Core)
 
 
 def _join_of(core: Core, form: ScatterForm) -> Block | None:
@@ -131,6 +127,44 @@ def _join_first(core: Core, form: ScatterForm, join: Block) -> PrimFunc:
     return core.schedule.func.with_body(make_root(seq(*nests), root.alloc_buffers, root.annotations))
 
 
+def schedule_scatter(func: PrimFunc, target: Target) -> Applied | None:
+    """Schedule a function over symbols with one scatter and what is element-wise around it; None for any other."""
+    reductions = [b for b in blocks_of(func) if is_reduction(b)]
+    form = scatter_of(reductions[0]) if len(reductions) == 1 else None
+    if form is None or not others_are_elementwise(func, [form.block]):
+        return None
+    if form.block.writes[0].buffer.dtype in HALVES:
+        return None
+    inner = form.sizes[-2]
+    is_wide = isinstance(inner, int) and len(form.sizes) - 2 not in form.places
+    width = _width(inner) if is_wide and isinstance(inner, int) else 1
+    applied = _written(func, form, width, target, OpenCore)
+    return sized(func, applied.func, applied.trace, [form.block.name_hint])
+
+
+def _written(func: PrimFunc, form: ScatterForm, width: int, target: Target, kind: type[Core]) -> Applied:
+    """The function with the scatter's loops written out."""
+    core = kind(func, [form.block.name_hint], target)
+    join = _join_of(core, form)
+    writer = _Writer(form, core, width, join)
+    if join is not None:
+        core = kind(_join_first(core, form, join), [form.block.name_hint], target)
+    return core.applied(writer.nest(), [writer.target])
+
+
+def _width(inner: int) -> int:
+    """Slices side by side."""
+    return next(w for w in range(min(MOST_WIDTH, inner), 0, -1) if inner % w == 0)
+
+
+def _product(sizes: Sequence[int | PrimExpr]) -> int | PrimExpr:
+    found: int | PrimExpr = 1
+    for size in sizes:
+        both_known = isinstance(size, int) and isinstance(found, int)
+        found = size * found if both_known else E.mul(E.to_expr(found, "int64"), E.to_expr(size, "int64"))
+    return found
+
+
 class _Writer:
     """The statements that bring updates to their targets.
 
@@ -141,21 +175,25 @@ class _Writer:
         self.form, self.core, self.width, self.join = form, core, width, join
         self.out = (join or form.block).writes[0].buffer
         self.target = one_of("target", "int64", 1)
-        self.last = len(form.shape) - 1
-        self.slices = [d for d in range(len(form.shape)) if d not in form.places]
-        self.counts = [form.shape[d] // (width if d == self.last else 1) for d in self.slices]
+        self.rank = len(spatial(form.block))
+        self.last = self.rank - 1
+        self.slices = [d for d in range(self.rank) if d not in form.places]
+        self.sizes = [form.sizes[d] for d in form.places]
+        self.counts = [form.sizes[d] for d in self.slices]
+        if width > 1:
+            self.counts[-1] = E.as_int(self.counts[-1]) // width
         self.has_own_targets = self.last in form.lines and width > 1
 
     def nest(self) -> Stmt:
         def of_slice(task: Var) -> Stmt:
-            updates = loop("update", extents((self.form.updates,))[0], lambda k: self.joined(task, k))
+            updates = loop("update", self.form.sizes[-1], lambda k: self.joined(task, k))
             return updates if self.join else seq(self.started(task), updates)
 
-        return loop("slice", math.prod(self.counts), of_slice, LoopKind.PARALLEL)
+        return loop("slice", _product(self.counts), of_slice, LoopKind.PARALLEL)
 
     def at(self, task: PrimExpr, lane: PrimExpr, places: list[PrimExpr]) -> list[PrimExpr]:
         """Indices of a result."""
-        found: list[PrimExpr] = [index(0)] * len(self.form.shape)
+        found: list[PrimExpr] = [index(0)] * self.rank
         for d, i in zip(self.slices, indices_of(task, self.counts), strict=True):
             found[d] = E.add(E.mul(i, index(self.width)), lane) if d == self.last and self.width > 1 else i
         for d, i in zip(self.form.places, places, strict=True):
@@ -173,7 +211,7 @@ class _Writer:
 
     def started(self, task: Var) -> Stmt:
         """Every result of a slice as it is without an update."""
-        sizes = [self.form.shape[d] for d in self.form.places]
+        sizes = self.sizes
 
         def of_place(*places: Var) -> Stmt:
             return self.lanes(
@@ -185,8 +223,7 @@ class _Writer:
 
     def joined(self, task: Var, k: Var) -> Stmt:
         """One update of all lanes."""
-        form = self.form
-        sizes = [form.shape[d] for d in form.places]
+        form, sizes = self.form, self.sizes
         zeros: list[PrimExpr] = [index(0)] * len(sizes)
         target = load(self.target, 0)
 
@@ -208,7 +245,7 @@ class _Writer:
             return BufferStore(self.out, form.combined(BufferLoad(self.out, place), value), place)
 
         def inside(stmt: Stmt) -> Stmt:
-            limit = E.const(math.prod(sizes), "int64")
+            limit = E.cast("int64", E.to_expr(_product(sizes), "int64"))
             both = E.all_of(E.compare(E.GE, target, E.const(0, "int64")), E.compare(E.LT, target, limit))
             return IfThenElse(both, stmt)
 

@@ -34,6 +34,7 @@ from autosched.templates.cuda.sort_sized import schedule_open_sort
 from autosched.templates.cuda.sum_parts import KNOB as SUM_PARTS
 from autosched.templates.cuda.tensor_attention import TensorAttention
 from autosched.templates.row_blocks import match_rows
+from autosched.templates.scatter_form import scatter_of
 from autosched.tir import PrimFunc
 from autosched.tir.expr import Cast, PrimExpr, Var, const_int
 from autosched.tir.function import shape_vars, size_vars, specialize
@@ -61,6 +62,10 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
     loops = (loop for loop in preorder(func.body) if isinstance(loop, For))
     if any(sum(isinstance(x, BlockRealize) for x in preorder(loop)) > 1 for loop in loops):
         raise ScheduleError("it repeats several nests, one row after the other")
+    if any(
+        form is not None and const_int(form.updates.dom.extent) is None for form in map(scatter_of, blocks_of(func))
+    ):
+        raise ScheduleError("each result would be compared with all of an open number of updates")
     if (made := _open_attention(func, target)) is not None:
         return made
     for schedule_lines in (_open_scan, _open_sort):

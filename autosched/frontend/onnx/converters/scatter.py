@@ -18,7 +18,7 @@ REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min":
 @converter("ScatterElements", "Scatter")
 def scatter_elements(node: Node) -> Expr:
     how = REDUCTIONS[node.attr("reduction", "none")]
-    if 0 in node.shape(1):
+    if node.is_empty(1) or node.is_empty(2):
         return node.input(0)
     return op.scatter_elements(*(node.input(i) for i in range(3)), axis=node.attr("axis", 0), reduction=how)
 
