@@ -70,7 +70,7 @@ def _reference(
 
 resize2d = define_op(
     "image.resize2d",
-    inputs=("data", "shape"),
+    inputs=("data", "size"),
     attributes={
         "layout": "NCHW",
         "method": "linear",

@@ -411,19 +411,18 @@ def _repeats(shape: Sequence[Dim], repeats: int | Sequence[int]) -> tuple[int, .
 def _tile_type(x: StructInfo, repeats: int | Sequence[int]) -> TensorStructInfo:
     t = tensor(x)
     r = _repeats(t.dims, repeats)
-    if len(r) != t.ndim:
-        raise ShapeError(f"{len(r)} repeats for {t.ndim} dimensions")
-    for axis, (size, times) in enumerate(zip(t.dims, r, strict=True)):
+    dims = (*(1,) * (len(r) - t.ndim), *t.dims)  # more repeats than dimensions: new ones in front
+    for axis, (size, times) in enumerate(zip(dims, r, strict=True)):
         if not isinstance(size, int) and times != 1:
             raise ShapeError(f"dimension {axis}, '{size}', whose size is not known, {times} times")
-    return _tensor((s * n if isinstance(s, int) else s for s, n in zip(t.dims, r, strict=True)), t.dtype)
+    return _tensor((s * n if isinstance(s, int) else s for s, n in zip(dims, r, strict=True)), t.dtype)
 
 
 tile = define_op(
     "tile",
     attributes={"repeats": ()},
     infer_type=_tile_type,
-    compute=lambda x, repeats: manipulate.tile(x, _repeats(x.shape, repeats)),
+    compute=lambda x, repeats: topi.tile(x, _repeats(x.shape, repeats)),
     reference=lambda x, repeats: np.tile(x, _repeats(x.shape, repeats)),
-    samples=[sample((2, 3), repeats=(2, 1))],
+    samples=[sample((2, 3), repeats=(2, 1)), sample((2, 3), repeats=(2, 1, 3))],
 )
