@@ -256,6 +256,9 @@ def decomposed(program: ExportedProgram, without_writes: bool = False) -> Export
         name = operator_name(op)
         if name in KEPT_WHOLE and name in CONVERTERS and not (shares_memory and name in MAY_BE_VIEWS):
             del table[op]
+    for op, rule in all_rules().items():  # all at once: each pass takes PyTorch as long as the export itself
+        if op not in table and operator_name(op) not in CONVERTERS:
+            table[op] = rule
     found = _further_decomposed(_taken_apart(program, table), frozenset())
     if not (whole := _to_be_called(program, found)):
         return found

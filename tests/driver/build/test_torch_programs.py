@@ -313,3 +313,23 @@ def test_batch_norm_in_training(shape, options):
         np.testing.assert_allclose(built((x * factor + 1).numpy()), wanted.numpy(), rtol=1e-4, atol=1e-5)
     for (_, value), found in zip(model.named_buffers(), getattr(built, "states", {}).values(), strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-5)
+
+
+def test_borders_that_are_cut_off_beside_open_sizes():
+    """As RWKV shifts a sequence by one place."""
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.pad(x, (0, 0, 1, -1)) + x
+
+    batch, steps = Dim("batch", max=20), Dim("steps", min=2, max=30)
+    for dims, shapes in (
+        ({0: batch}, [(2, 5, 4), (3, 5, 4)]),
+        ({0: batch, 1: steps}, [(2, 5, 4), (3, 8, 4), (1, 2, 4)]),
+    ):
+        program = torch.export.export(Model(), (torch.ones(shapes[0]),), dynamic_shapes=(dims,))
+        built = autosched.build(program, target="cpu")
+        assert isinstance(built, DynamicExecutable)
+        for shape in shapes:
+            x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+            np.testing.assert_array_equal(built(x.numpy()), Model()(x).numpy())

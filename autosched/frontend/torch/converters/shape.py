@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from autosched.frontend.size_arithmetic import are_same, is_same, new_shape, plain, sliced, tiled, with_ends
+from autosched.frontend.torch.converters.index import slice_
 from autosched.frontend.torch.emitter import Emitter, Ints, common_dtype, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
@@ -184,15 +185,13 @@ def pad(t: Emitter, input: Expr, pad: Sequence[int], mode: str = "constant", val
         mode, value = "constant", mode
     if mode != "constant":
         return continued(t, input, pad, mode)
-    ndim, shape = len(t.shape(input)), t.shape(input)
-    widths, begin, end = [0] * (2 * ndim), [0] * ndim, list(shape)
+    x, ndim = input, len(t.shape(input))
+    widths = [0] * (2 * ndim)
     for i in range(len(pad) // 2):
         d, before, after = ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
         widths[2 * d], widths[2 * d + 1] = max(before, 0), max(after, 0)
-        begin[d], end[d] = max(-before, 0), shape[d] - max(-after, 0)
-    x = input
-    if (begin, tuple(end)) != ([0] * ndim, shape):
-        x = t(op.strided_slice(x, axes=list(range(ndim)), begin=begin, end=end))
+        if before < 0 or after < 0:
+            x = t(slice_(t, x, d, max(-before, 0), after if after < 0 else None))
     if not any(widths):
         return x
     dtype = info_of(x).dtype
