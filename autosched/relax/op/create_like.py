@@ -12,7 +12,7 @@ from autosched.relax.expr import Call
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import axis_index, tensor
-from autosched.relax.struct_info import Expr, ObjectStructInfo, StructInfo, TensorStructInfo
+from autosched.relax.struct_info import Expr, ObjectStructInfo, PrimStructInfo, StructInfo, TensorStructInfo
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import PrimExpr
@@ -85,27 +85,33 @@ eye = define_op(
 
 
 def _one_hot_type(indices: StructInfo, on: StructInfo, off: StructInfo, depth: int, axis: int) -> TensorStructInfo:
-    t, values = tensor(indices), tensor(on)
+    t, values = tensor(indices), on if isinstance(on, PrimStructInfo) else tensor(on)
+    if isinstance(on, PrimStructInfo) != isinstance(off, PrimStructInfo):
+        raise InvalidTypeError("on_value and off_value must both be tensors, or both numbers")
     if not t.dtype.startswith(("int", "uint")):
         raise InvalidTypeError(f"positions must be integers, got {t.dtype}")
     a = axis_index(axis, t.ndim + 1)
     return TensorStructInfo((*t.dims[:a], depth, *t.dims[a:]), values.dtype)
 
 
-def _one_hot_compute(indices: Tensor, on: Tensor, off: Tensor, depth: int, axis: int) -> Tensor:
+def _one_hot_compute(
+    indices: Tensor, on: Tensor | PrimExpr, off: Tensor | PrimExpr, depth: int, axis: int
+) -> Tensor:  # fmt: skip
+    """`on` and `off` are tensors of one element, or numbers."""
+    values = [x() if isinstance(x, Tensor) else x for x in (on, off)]
     a = axis % (indices.ndim + 1)
     shape = dims((*indices.shape[:a], depth, *indices.shape[a:]))
 
     def element(*i: PrimExpr) -> PrimExpr:
         chosen = E.compare(E.EQ, E.cast("int64", indices(*i[:a], *i[a + 1 :])), E.cast("int64", i[a]))
-        return E.select(chosen, on(), off())
+        return E.select(chosen, *values)
 
     return te.compute(shape, element, name="T_one_hot", varargs_names=axis_names(len(shape)))
 
 
 def _one_hot(indices: Array, on: Array, off: Array, depth: int, axis: int) -> Array:
     hot = np.where(indices[..., None] == np.arange(depth), on, off)
-    return np.moveaxis(hot, -1, axis).astype(on.dtype)
+    return np.moveaxis(hot, -1, axis).astype(np.asarray(on).dtype)
 
 
 one_hot = define_op(
