@@ -405,11 +405,15 @@ class MemoryEmitter(Emitter):
             name = f"llvm.masked.gather.{suffix(vector)}.v{self.lanes}p0"
             arguments = [self.lane_pointers(place, at), I32(align), mask, constant(vector, 0)]
             return call_intrinsic(self.builder, name, vector, arguments)
-        result = undefined(vector) if self.mask is None else constant(vector, 0)
+        # Halves go into a register as integers: as floats the first one would wait for what was in it before.
+        parts = ir.VectorType(ir.IntType(16), self.lanes) if isinstance(vector.element, ir.HalfType) else vector
+        result = undefined(parts) if self.mask is None else constant(parts, 0)
         for lane in range(lanes):
-            element = self.builder.load(self.lane_address(place, at, lane), align=align)
+            start = self.lane_address(place, at, lane)
+            start = start if parts is vector else self.builder.bitcast(start, parts.element.as_pointer())
+            element = self.builder.load(start, align=align)
             result = self.builder.insert_element(result, element, I32(lane))
-        return result
+        return result if parts is vector else self.builder.bitcast(result, vector)
 
     def lane_address(self, place: Place, at: Index, lane: int) -> ir.Value:
         if isinstance(at, Affine):

@@ -129,3 +129,16 @@ def test_every_other_element_is_taken_of_two_vectors():
     compiled = compile_func(sch.func, "llvm -mcpu=x86-64-v4", name="even", use_cache=False)
     assert "vpermt2ps" in compiled.asm or "vpermi2ps" in compiled.asm
     assert "vinsertps" not in compiled.asm
+
+
+def test_halves_of_several_rows_go_into_a_new_register():
+    """As floats the first of them would wait for what the vector's register held before."""
+    x = te.placeholder((3, 200), "float16", "x")
+    y = te.compute((200, 3), lambda i, j: x[j, i], name="y")
+    sch = Schedule(te.create_prim_func([x, y]))
+    sch.vectorize(sch.get_loops("y")[1])
+    compiled = compile_func(sch.func, "llvm -mcpu=x86-64-v4", name="turned", use_cache=False)
+    assert "vpinsrw\t$0" not in compiled.asm
+    data, out = np.random.default_rng(0).random((3, 200)).astype("float16"), np.zeros((200, 3), "float16")
+    run(compiled, [data, out])
+    np.testing.assert_array_equal(out, data.T)
