@@ -71,6 +71,9 @@ class LaneUse:
         return any(a < d and c < b for a, b in self.left_out for c, d in self.used)
 
 
+Parts = tuple[tuple[Place, tuple[PrimExpr, ...]], ...]  # of an access: some of its dimensions, the others
+
+
 class MemoryEmitter(Emitter):
     """Adds memory to the index arithmetic.
 
@@ -86,6 +89,7 @@ class MemoryEmitter(Emitter):
         int, tuple[tuple[PrimExpr, ...], list[Var] | None]
     ]  # the variables of indices that are worth flattening
     joins: dict[Hashable, tuple[Place, tuple[PrimExpr, ...]]]
+    parts_of: dict[tuple[int, int], tuple[tuple[PrimExpr, ...], Place, Parts]]  # by indices and place, as below
     # By indices and place, which are kept so that their ids stay their own: what `_distance` says.
     sums: dict[tuple[int, int], tuple[tuple[PrimExpr, ...], Place, tuple[int, Coefficients] | None]]
 
@@ -151,6 +155,8 @@ class MemoryEmitter(Emitter):
         flat = self.flattened(place, indices)
         if flat is not None:
             return self.index(flat)
+        if parts := self.parted(place, indices):
+            return functools.reduce(self.sum, [self.offset(*part) for part in parts])
         place, indices = self.joined(place, indices)
         at = self.combined(place, indices)
         if at is not None:
@@ -211,6 +217,18 @@ class MemoryEmitter(Emitter):
                 flat = self.analyzer.simplify(_flat(known_steps, "int64"))
             self.flat[key] = flat
         return self.flat[key]
+
+    def parted(self, place: Place, indices: tuple[PrimExpr, ...]) -> Parts:
+        """The dimensions up to one whose place is read from memory, and those behind it, which may become one."""
+        key = id(indices), id(place)
+        if key not in self.parts_of:
+            at = max((n for n, i in enumerate(indices, 1) if not self.is_pure(i)), default=0)
+            divides = any(isinstance(x, FloorDiv | FloorMod) for i in indices[at:] for x in preorder(i))
+            cut = 0 < at < len(indices) - 1 and divides and len(place.strides) == len(indices)
+            head, tail = (replace(place, strides=x, extents=()) for x in (place.strides[:at], place.strides[at:]))
+            found = ((head, indices[:at]), (tail, indices[at:])) if cut else ()
+            self.parts_of[key] = indices, place, found
+        return self.parts_of[key][2]
 
     def joined(self, place: Place, indices: tuple[PrimExpr, ...]) -> tuple[Place, tuple[PrimExpr, ...]]:
         """Neighbouring dimensions whose quotient and remainder cancel as one, where strides are no numbers.

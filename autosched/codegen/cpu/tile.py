@@ -132,6 +132,7 @@ def _emit_body(function: ir.Function, tile: Tile, isa: Isa, unmasked: frozenset[
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
     emitter.flat, emitter.divided, emitter.sums, emitter.slots, emitter.unmasked = {}, {}, {}, {}, unmasked
     emitter.joins = {}
+    emitter.parts_of = {}
     emitter.entry = LineBuilder(entry)
     written = {n.buffer for n in statements(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)

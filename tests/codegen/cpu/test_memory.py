@@ -142,3 +142,21 @@ def test_halves_of_several_rows_go_into_a_new_register():
     data, out = np.random.default_rng(0).random((3, 200)).astype("float16"), np.zeros((200, 3), "float16")
     run(compiled, [data, out])
     np.testing.assert_array_equal(out, data.T)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "int64"])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 5, 7, 9), 0), ((2, 4, 10, 6), 1), ((1, 3, 5, 4, 7), 2)])
+def test_rows_whose_place_is_read_are_copied_as_whole_vectors(shape, axis, dtype):
+    """The axes behind the one that is looked up are one row, whose quotients and remainders cancel."""
+    x, at = te.placeholder(shape, dtype, "x"), te.placeholder((4,), "int64", "at")
+    func = te.create_prim_func([x, at, topi.take(x, at, axis=axis, mode="clip")])
+    target = Target("llvm -mcpu=x86-64-v3")
+    applied = apply_config(func, default_config(func, target), target)
+    compiled = compile_func(applied.func, target, name="rows", use_cache=False)
+    assert "vinsertps" not in compiled.asm and "vpinsr" not in compiled.asm
+    data = np.random.default_rng(0).integers(0, 99, shape).astype(dtype)
+    places = np.array([2, 0, 1, 2])
+    expected = data.take(places, axis)
+    out = np.zeros(expected.shape, dtype)
+    run(compiled, [data, places, out])
+    np.testing.assert_array_equal(out, expected)
