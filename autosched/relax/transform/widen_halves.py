@@ -61,9 +61,9 @@ class _Widener(Rewriter):
     def call(self, call: Call, var: Var) -> Expr:
         if var in self.moved and not any(_is_one_of(x, (WIDE,)) for x in _tensors(call)):
             return call
-        if var in self.rounded:
-            return self.emit(op.astype(self.emit(call), WIDE))
         args = [self.widen(a) for a in call.args]
+        if var in self.rounded:
+            return self.emit(op.astype(self.emit(remake(call, args)), WIDE))
         attrs = {k: WIDE if v in self.dtypes else v for k, v in call.attrs.items() if isinstance(v, str)}
         if call.op_name == "relax.astype" and attrs["dtype"] == args[0].struct_info.dtype:
             return args[0]  # type: ignore[no-any-return]
@@ -90,8 +90,9 @@ def _moved(function: Function) -> set[Var]:
 def _rounded(function: Function, dtypes: Collection[str]) -> set[Var]:
     """What is converted from another type to one of these and then to another one."""
     made = {b.var: b.value for b in bindings_of(function.body) if _is_cast(b.value)}
-    narrow = {v for v, call in made.items() if call.attrs["dtype"] in dtypes and not _is_one_of(call.args[0], dtypes)}
-    return {call.args[0] for call in made.values() if call.attrs["dtype"] not in dtypes and call.args[0] in narrow}
+    changed = {v for v, call in made.items() if not _is_one_of(call.args[0], (call.attrs["dtype"],))}
+    narrow = {v for v in changed if made[v].attrs["dtype"] in dtypes}
+    return {made[v].args[0] for v in changed if made[v].args[0] in narrow}
 
 
 def _is_cast(value: Expr) -> TypeGuard[Call]:

@@ -72,6 +72,22 @@ def test_what_is_converted_and_back_is_rounded(dtype: str) -> None:
     np.testing.assert_array_equal(second, rounded + rounded)
 
 
+def test_one_narrow_type_after_the_other() -> None:
+    x = Var("x", TensorStructInfo((5,), "float16"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            short = builder.emit(op.astype(x, "bfloat16"))
+            back = builder.emit(op.astype(short, "float16"))
+            whole = builder.emit_output(op.astype(short, "float32"))
+            sums = builder.emit_output(op.astype(builder.emit(op.add(back, back)), "float32"))
+        builder.emit_func_output(Tuple((whole, sums)))
+    given = np.array([3.99, 126.6, 1e-3, 6.1e-5, -60000], "float16")
+    first, second = (r.numpy() for r in autosched.build(builder.get(), target="cpu")(given))
+    np.testing.assert_array_equal(first, given.astype("bfloat16").astype("float32"))
+    np.testing.assert_array_equal(second, 2 * given.astype("bfloat16").astype("float16").astype("float32"))
+
+
 def test_sums_of_a_build_lose_nothing() -> None:
     x = RNG.standard_normal((4, 600)).astype("float16")
     first, second = (r.numpy() for r in autosched.build(model())(x))
