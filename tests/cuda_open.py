@@ -132,6 +132,7 @@ OPEN_CASES: dict[str, Callable[[], PrimFunc]] = {
     "open: conv 3x3 64-64 float16": lambda: _conv(64, 64, 3, 1, "float16"),
     "open: conv 3x3 s2 3-32": lambda: _conv(3, 32, 3, 2, "float32"),
     "open: conv 1x1 64-256 float16": lambda: _conv(64, 256, 1, 1, "float16"),
+    "open: conv 3x3 128-256 bfloat16": lambda: _conv(128, 256, 3, 1, "bfloat16"),
     "open: conv dw 5x5 48": lambda: _conv(48, 48, 5, 1, "float32", 48),
     "open: pool": lambda: _of("b 64 h w", _pool),
     "open: cumsum": lambda: _of("b n", lambda x: cumsum(x, 1, False)),

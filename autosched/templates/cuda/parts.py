@@ -30,7 +30,10 @@ def over_parts(func: PrimFunc, one: PrimFunc) -> PrimFunc:
             launches, of which each part would need its own.
     """
     size, found = batch_size(func), shares(func)
-    moved = {new: (old, found[old]) for old, new in zip(func.buffers, one.buffers, strict=True)}
+    moved = {
+        new: (old if found[old] is not None else new, found[old])  # what all parts read may be packed
+        for old, new in zip(func.buffers, one.buffers, strict=True)
+    }
     body = one.root.body
     if isinstance(body, SeqStmt) or any(b.scope == "global" for b in one.root.alloc_buffers):
         raise ScheduleError("a part is computed by several launches, and what is between them has no size")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from autosched.tir.access import point
 from autosched.tir.axis import REDUCE, SPATIAL, IterVar, Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_float
-from autosched.tir.expr import Call, IntImm, PrimExpr, Var, as_int
+from autosched.tir.expr import Call, IntImm, PrimExpr, Var, as_int, const_int
 from autosched.tir.function import make_root
 from autosched.tir.functor import free_vars, loads, rewrite, substitute
 from autosched.tir.simplify import Analyzer
@@ -33,13 +33,16 @@ from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, 
 HALVES = ("float16", "bfloat16")
 ROWS, COLUMNS, PRODUCT, PART, TOTAL, RESULT = "rows", "columns", "product", "part", "total", "result"  # blocks
 Axes = tuple[tuple[Var, int], ...]  # variables with their extents, the fastest last
+# What one to four extents that come with the call are scheduled as: usual images, which no tile or vector divides.
+STAND_INS = ((1031,), (53, 53), (3, 31, 31), (3, 13, 13, 13))
 
 
 @dataclass(frozen=True)
 class MatrixForm:
     """The axes of a contraction by their roles, and its operands in terms of them.
 
-    whole  what an axis of the contraction is, in terms of these axes: channels are split into groups
+    whole   what an axis of the contraction is, in terms of these axes: channels are split into groups
+    opened  extents that come with the call, of columns alone; a prime of `STAND_INS` is in their place elsewhere
     """
 
     chain: Chain
@@ -51,6 +54,23 @@ class MatrixForm:
     column_operand: BufferLoad
     whole: Mapping[Var, PrimExpr]
     blocks: Mapping[Buffer, Block]
+    opened: Mapping[Var, PrimExpr] = field(default_factory=FrozenDict)
+
+    def extents(self, axes: Axes) -> list[PrimExpr]:
+        """How many values each axis has."""
+        return [self.opened.get(v, index(n)) for v, n in axes]
+
+    def count(self, axes: Axes) -> PrimExpr:
+        """How many values axes have together."""
+        found: PrimExpr = index(1)
+        for n in self.extents(axes):
+            found = E.mul(found, n)
+        return found
+
+    def decoded(self, axes: Axes, flat: PrimExpr) -> dict[Var, PrimExpr]:
+        """The axes' values where they have been counted through together."""
+        digits = _decoded(flat, self.extents(axes))
+        return {v: E.cast(v.dtype, d) for (v, _), d in zip(axes, digits, strict=True)}
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -168,24 +188,21 @@ def _digits(e: PrimExpr, known: Mapping[Var, int]) -> tuple[Var, ...] | None:
     return None
 
 
-def _decoded(flat: PrimExpr, extents: Sequence[int]) -> list[PrimExpr]:
+def _decoded(flat: PrimExpr, extents: Sequence[PrimExpr | int]) -> list[PrimExpr]:
     """The digits of a number whose places count so many values each, slowest first."""
     found: list[PrimExpr] = []
     rest = flat
     for n in reversed(extents[1:]):
-        found.insert(0, E.floormod(rest, n) if n > 1 else IntImm(0, flat.dtype))
+        found.insert(0, E.floormod(rest, n) if const_int(n) != 1 else IntImm(0, flat.dtype))
         rest = E.floordiv(rest, n)
     return [rest, *found] if extents else []
 
 
-def decoded(axes: Axes, flat: PrimExpr) -> dict[Var, PrimExpr]:
-    """The axes' values where they have been counted through together."""
-    digits = _decoded(flat, [n for _, n in axes])
-    return {v: E.cast(v.dtype, d) for (v, _), d in zip(axes, digits, strict=True)}
+def find_matrix_form(func: PrimFunc, is_open: bool = False) -> MatrixForm | None:
+    """A contraction as a matrix product; None where it has no rows or no columns, or is none.
 
-
-def find_matrix_form(func: PrimFunc) -> MatrixForm | None:
-    """A contraction as a matrix product; None where it has no rows or no columns, or is none."""
+    is_open  whether numbers of columns may come with the call; if not, all sizes are known
+    """
     c = find_contraction(func)
     chain = None if c is None else chain_around(func, c.block)
     if c is None or chain is None or not all(is_injective(b) for b in chain.before):
@@ -193,8 +210,12 @@ def find_matrix_form(func: PrimFunc) -> MatrixForm | None:
     a, b = c.a, c.b
     whole: dict[Var, PrimExpr] = {}
     axes: list[tuple[Var, int]] = []
+    opened = {iv.var: E.cast(INDEX, iv.dom.extent) for iv in spatial(c.block) if const_int(iv.dom.extent) is None}
+    if opened and (not is_open or len(opened) > len(STAND_INS)):
+        return None
+    primes = dict(zip(opened, STAND_INS[len(opened) - 1] if opened else ()))
     for iv in spatial(c.block):
-        extent, inner = as_int(iv.dom.extent), None
+        extent, inner = primes.get(iv.var) or as_int(iv.dom.extent), None
         if _uses(a, iv.var) and _uses(b, iv.var):
             inner = _group_size((*a.indices, *b.indices), iv.var)
         if inner is None or extent % inner:
@@ -222,12 +243,14 @@ def find_matrix_form(func: PrimFunc) -> MatrixForm | None:
         a, b, of_a, of_b = b, a, of_b, of_a
     elif axes[-1] not in of_b:
         return None
+    if not opened.keys() <= {v for v, _ in of_b} or any(const_int(iv.dom.extent) is None for iv in reduced(c.block)):
+        return None
     terms = tuple((iv.var, as_int(iv.dom.extent)) for iv in reduced(c.block) if as_int(iv.dom.extent) > 1)
-    fixed = {iv.var: iv.dom.min for iv in c.block.iter_vars if as_int(iv.dom.extent) == 1}
+    fixed = {iv.var: iv.dom.min for iv in c.block.iter_vars if const_int(iv.dom.extent) == 1}
     if not terms or any(as_int(iv.dom.min) for iv in c.block.iter_vars):
         return None
     a, b = substitute(a, fixed), substitute(b, fixed)
-    form = MatrixForm(chain, shared, of_a, of_b, terms, a, b, whole, blocks)
+    form = MatrixForm(chain, shared, of_a, of_b, terms, a, b, whole, blocks, FrozenDict(opened))
     ordered = replace(form, terms=_places_first(b, terms, shared))
     return ordered if ordered.packing(1, 1) else form
 
@@ -305,7 +328,7 @@ class Shape:
     """
 
     rows: int
-    columns: int
+    columns: int | PrimExpr
     depth: int
     splits: int = 1
     pack: bool = False
@@ -353,14 +376,14 @@ def product_func(func: PrimFunc, form: MatrixForm, shape: Shape) -> PrimFunc:
     return replace(func, buffer_map=FrozenDict(buffers), body=make_root(seq(*nests), tuple(made)))
 
 
-def _buffer(name: str, shape: Sequence[int], dtype: str) -> Buffer:
-    return Buffer(name, tuple(map(index, shape)), dtype)
+def _buffer(name: str, shape: Sequence[int | PrimExpr], dtype: str) -> Buffer:
+    return Buffer(name, tuple(index(n) if isinstance(n, int) else n for n in shape), dtype)
 
 
 def _element(form: MatrixForm, load: BufferLoad, axes: Axes, group: PrimExpr, at: Var, term: Var) -> PrimExpr:
-    values = {**decoded(form.groups, group), **decoded(axes, at), **decoded(form.terms, term)}
+    values = {**form.decoded(form.groups, group), **form.decoded(axes, at), **form.decoded(form.terms, term)}
     value = form.element(load, values)
-    inside = [E.compare(E.LT, x, math.prod(n for _, n in found)) for x, found in ((at, axes), (term, form.terms))]
+    inside = [E.compare(E.LT, x, form.count(found)) for x, found in ((at, axes), (term, form.terms))]
     zero = E.const(0.0 if is_float(value.dtype) else 0, value.dtype)
     return Call("if_then_else", (E.all_of(*inside), value, zero), value.dtype)
 
@@ -442,8 +465,9 @@ def result_of(
 def _result(form: MatrixForm, product: Buffer) -> Stmt:
     axes = block_axes("g m n", product.shape)
     g, m, n = (iv.var for iv in axes)
-    values = {**decoded(form.groups, g), **decoded(form.rows, m), **decoded(form.columns, n)}
+    values = {**form.decoded(form.groups, g), **form.decoded(form.rows, m), **form.decoded(form.columns, n)}
     value, out, at = result_of(form, values, BufferLoad(product, (g, m, n)))
     sizes = ((m, form.sizes["M"], axes[1]), (n, form.sizes["N"], axes[2]))
-    inside = [E.compare(E.LT, v, size) for v, size, iv in sizes if size < as_int(iv.dom.extent)]
+    known = ((v, size, const_int(iv.dom.extent)) for v, size, iv in sizes)
+    inside = [E.compare(E.LT, v, size) for v, size, extent in known if extent is not None and size < extent]
     return block_nest(RESULT, axes, BufferStore(out, value, at), condition=E.all_of(*inside) if inside else None)

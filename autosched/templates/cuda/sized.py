@@ -23,6 +23,7 @@ from autosched.target import Target
 from autosched.templates.base import Applied
 from autosched.templates.classify import blocks_of, reduced
 from autosched.templates.cuda.attention import AttentionPass
+from autosched.templates.cuda.contraction import TensorContraction
 from autosched.templates.cuda.either import either
 from autosched.templates.cuda.last_wave import KNOB as WAVE_PARTS
 from autosched.templates.cuda.parts import over_parts
@@ -33,6 +34,7 @@ from autosched.templates.cuda.scan import Scan
 from autosched.templates.cuda.sort_sized import schedule_open_sort
 from autosched.templates.cuda.sum_parts import KNOB as SUM_PARTS
 from autosched.templates.cuda.tensor_attention import TensorAttention
+from autosched.templates.cuda.tensor_window import TensorWindow
 from autosched.templates.row_blocks import match_rows
 from autosched.templates.scatter_form import scatter_of
 from autosched.tir import PrimFunc
@@ -68,14 +70,14 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
         raise ScheduleError("each result would be compared with all of an open number of updates")
     if (made := _open_attention(func, target)) is not None:
         return made
-    for schedule_lines in (_open_scan, _open_sort):
-        if (made := schedule_lines(func, target)) is not None:
+    for schedule in (_open_scan, _open_sort, _open_images):
+        if (made := schedule(func, target)) is not None:
             return made
     problems: list[str] = []
     for known, config in _choices(func, target):
-        for schedule in (partial(_scheduled, known), _by_parts):
+        for again in (partial(_scheduled, known), _by_parts):
             try:
-                return schedule(func, config, target)
+                return again(func, config, target)
             except (ScheduleError, CodegenError, InvalidValueError) as error:
                 problems.append(error.message)
     problem = "; by parts: ".join(problems[:2])  # of what is scheduled for known sizes
@@ -120,6 +122,21 @@ def _open_sort(func: PrimFunc, target: Target) -> Applied | None:
     with contextlib.suppress(ScheduleError, CodegenError, InvalidValueError):  # what is around it needs known sizes
         if (applied := schedule_open_sort(func)) is not None:
             return _checked(func, applied.func, applied, target)
+    return None
+
+
+def _open_images(func: PrimFunc, target: Target) -> Applied | None:
+    """A convolution on tensor cores whose number of images or pixels comes with the call; None for any other."""
+    template, window = TensorContraction(), TensorWindow()
+    if (anchor := template.of_open_sizes(func, target)) is None or not anchor.details.opened:
+        return None
+    known = specialize(func, dict(zip(shape_vars(func), STAND_INS[0])))
+    with contextlib.suppress(ScheduleError, CodegenError, InvalidValueError):  # it takes images of known sizes
+        if (of_window := window.match(known, target)) is not None:
+            return _by_parts(func, window.default(of_window, target), target)
+    with contextlib.suppress(ScheduleError, CodegenError, InvalidValueError):
+        applied = template.apply(func, template.default(anchor, target), target)
+        return _checked(func, applied.func, applied, target)
     return None
 
 
@@ -181,8 +198,6 @@ def _by_parts(func: PrimFunc, config: Config, target: Target) -> Applied:
     if template_named(config.template, target).match(one, target) is None:
         raise ScheduleError(f"template '{config.template}' does not take one part")
     applied = apply_config(one, config, target)
-    if any(applied.packs):
-        raise ScheduleError(f"template '{config.template}' packs weights for known sizes")
     return _checked(func, over_parts(func, applied.func), applied, target)
 
 

@@ -26,7 +26,7 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.contraction import expected_cycles
 from autosched.templates.cuda.core_tiles import L2_BYTES_PER_CYCLE, LANES_PER_CYCLE
 from autosched.templates.cuda.nests import block, bound, copy_tile, with_work_of
-from autosched.templates.cuda.product_form import HALVES, MatrixForm, MatrixPack, decoded, find_matrix_form, result_of
+from autosched.templates.cuda.product_form import HALVES, MatrixForm, MatrixPack, find_matrix_form, result_of
 from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.tensor_matmul import LEAST_CAPABILITY
 from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, BLOCK_Z, MOST_GRID_YZ, THREAD_X, THREAD_Y, THREAD_Z
@@ -356,7 +356,11 @@ class _Writer:
         """(what has to hold, an element of the window where it does)."""
         form, load = self.form, self.form.column_operand
         group, image = E.floordiv(at[0], index(self.s["N"])), E.floormod(at[0], index(self.s["N"]))
-        values = {**decoded(form.groups, group), **decoded(form.columns[:-2], image), self.window.channel: channel}
+        values = {
+            **form.decoded(form.groups, group),
+            **form.decoded(form.columns[:-2], image),
+            self.window.channel: channel,
+        }
         indices = [substitute(i, {v: E.cast(v.dtype, e) for v, e in values.items()}) for i in load.indices]
         conditions = []
         if self.s["I"] % self.step:
@@ -443,7 +447,11 @@ class _Writer:
             pixel = E.add(E.mul(warp[1], index(own_n)), j)
             y = E.add(at[2], E.floordiv(pixel, index(self.wide)))
             x = E.add(at[3], E.floormod(pixel, index(self.wide)))
-            values = {**decoded(form.groups, group), **decoded(form.rows, row), **decoded(form.columns[:-2], image)}
+            values = {
+                **form.decoded(form.groups, group),
+                **form.decoded(form.rows, row),
+                **form.decoded(form.columns[:-2], image),
+            }
             values |= {v: E.cast(v.dtype, e) for v, e in ((self.window.y.out, y), (self.window.x.out, x))}
             value, buffer, indices = result_of(form, values, BufferLoad(self.sums, (i, j)))
             limits = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes  # noqa: F401  (NumPy's bfloat16)
 import numpy as np
 import pytest
 
@@ -244,13 +245,17 @@ def of_images(channels: int, out: int, kernel: int, groups: int = 1) -> PrimFunc
 
 
 def convolved(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return np.asarray(np.maximum(_sums(x, w), 0))
+
+
+def _sums(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     size, groups = w.shape[-1], x.shape[1] // w.shape[1]
     padded = np.pad(x, ((0, 0), (0, 0), *((size // 2, size // 2),) * 2))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
     windows = windows.reshape(len(x), groups, -1, *windows.shape[2:])
     weights = w.reshape(groups, -1, *w.shape[1:])
     made = np.einsum("bgchwij,gocij->bgohw", windows, weights)
-    return np.asarray(np.maximum(made.reshape(len(x), -1, *made.shape[3:]), 0))
+    return np.asarray(made.reshape(len(x), -1, *made.shape[3:]))
 
 
 def pooled(x: np.ndarray) -> np.ndarray:
@@ -331,6 +336,69 @@ def test_inner_sizes_become_machine_code_without_a_stack(case: str) -> None:
     archs = ["sm_75", "sm_80", "sm_90a", "sm_120"]
     arch = "sm_80" if "tensor cores" in case else "sm_75"
     assert add_images(compiled(INNER[case][0](), Target(f"cuda -arch={arch}")), archs[archs.index(arch) :]).images
+
+
+def images(shape: str, channels: int, out: int, kernel: int, dtype: str, groups: int = 1) -> PrimFunc:
+    """A convolution with a bias; `shape` has images, height and width, those with names are open."""
+    sizes = [te.var(s, dtype="int64") if s.isalpha() else tir.const(int(s), "int64") for s in shape.split()]
+    x = te.placeholder([sizes[0], tir.const(channels, "int64"), *sizes[1:]], dtype=dtype, name="x")
+    w = tensor("w", out, channels // groups, kernel, kernel, dtype=dtype)
+    wide = "int32" if dtype == "int8" else dtype
+    bias = tensor("bias", out, 1, 1, dtype=wide)
+    if groups == 1:
+        made = topi.nn.conv2d(x, w, 1, kernel // 2, 1, "NCHW", out_dtype=wide)
+    else:
+        made = topi.nn.group_conv2d_nchw(x, w, 1, kernel // 2, 1, groups)
+    return create_prim_func([x, w, bias, topi.nn.relu(topi.add(made, bias))])
+
+
+@spread(
+    2,
+    "shape, channels, out, kernel, dtype, groups",
+    [
+        ("b h w", 16, 24, 3, "float16", 1),
+        ("b 9 11", 32, 24, 3, "bfloat16", 1),
+        ("2 6 w", 32, 40, 3, "float16", 1),
+        ("b h w", 64, 40, 1, "float16", 1),
+        ("b 8 8", 64, 40, 1, "float16", 1),
+        ("1 h w", 64, 64, 3, "float16", 2),
+        ("b h w", 32, 24, 3, "int8", 1),
+    ],
+)
+def test_convolutions_of_open_images_are_on_tensor_cores(
+    shape: str, channels: int, out: int, kernel: int, dtype: str, groups: int
+) -> None:
+    """Small whole numbers, whose sums are exact; pixels of several images share a tile, the last one is ragged."""
+    target = Target("cuda -arch=sm_80")
+    applied = schedule_sizes(images(shape, channels, out, kernel, dtype, groups), target)
+    made = compile_func(applied.func, target, name="kernel").kernel
+    assert isinstance(made, CudaKernel) and made.sized is not None and "mma.sync" in made.ptx
+    assert kernel == 1 or any(applied.packs)
+    for sizes in ({"b": 1, "h": 1, "w": 1}, {"b": 3, "h": 8, "w": 16}, {"b": 2, "h": 17, "w": 9}):
+        numbers = [int(sizes.get(s, s)) for s in shape.split()]
+        at = made.at(tuple(sizes[name] for name in made.sized.names))
+        x, w, bias = (
+            RNG.integers(-1, 2, given).astype("float64")
+            for given in ((numbers[0], channels, *numbers[1:]), (out, channels // groups, kernel, kernel), (out, 1, 1))
+        )
+        expected = np.maximum(_sums(x, w) + bias, 0)
+        wide = at.outputs[0].dtype
+        given = [x.astype(dtype), w.astype(dtype), bias.astype(wide)]
+        packed = [a if p is None else p.pack(a) for a, p in zip(given, applied.packs, strict=False)]
+        for order in ("late", "ahead"):
+            result = np.full(expected.shape, 99).astype(wide)
+            run_kernel(at, [*packed, result], order=order)
+            np.testing.assert_array_equal(result, expected.astype(wide))
+
+
+def test_windows_in_shared_memory_take_an_open_number_of_images() -> None:
+    """A packed weight is what all images read."""
+    target = Target("nvidia/nvidia-h200")
+    applied = schedule_sizes(images("b 56 56", 64, 64, 3, "float16"), target)
+    made = compile_func(applied.func, target, name="kernel").kernel
+    assert isinstance(made, CudaKernel) and "mma.sync" in made.ptx
+    assert [packed is not None for packed in applied.packs] == [False, True, False, False]
+    assert made.at((3,)).launches[0].grid[0] == 3 * made.at((1,)).launches[0].grid[0]
 
 
 @pytest.mark.parametrize("shape, axis", [("n", 0), ("m n", 1), ("n 3", 0)])
