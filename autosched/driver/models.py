@@ -51,10 +51,17 @@ def as_module(what: object, args: Sequence[Tensor] | None = None, name: str | No
         return as_module(_called(what), args, name or what.__name__)
     if isinstance(what, Sequence) and what and all(isinstance(t, Tensor) for t in what):
         return as_module(create_prim_func(list(args or what)), name=name)
-    hint = "give an IRModule, a schedule, a PrimFunc or the tensors of an expression"
+    raise WrongInputError(f"cannot build a {type(what).__name__}", hint=_hint(what))
+
+
+def _hint(what: object) -> str:
+    """What to do with something that is not built."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(what, torch.nn.Module):
+        return "give torch.export.export(model.eval(), (x,)), or call torch.compile(model, backend='autosched')"
     if type(what).__module__.startswith("numba."):
-        hint = "put @autosched.autotune(…) above the function"
-    raise WrongInputError(f"cannot build a {type(what).__name__}", hint=hint)
+        return "put @autosched.autotune(…) above the function"
+    return "give an IRModule, a schedule, a PrimFunc or the tensors of an expression"
 
 
 def _called(function: FunctionType) -> object:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import autosched
 from autosched.driver.model_files import load_model
-from autosched.errors import ScriptError, UsageError
+from autosched.errors import ScriptError, UsageError, WrongInputError
 
 MODULE = """
 from autosched import te
@@ -95,6 +95,14 @@ def test_wrong_objects(folder: Path) -> None:
         load_model("own_models:needs")
     with pytest.raises(TypeError, match="cannot build a type"):
         load_model("own_models:Net")
+
+
+def test_modules_of_pytorch_are_to_be_exported() -> None:
+    torch = pytest.importorskip("torch")
+    model, x = torch.nn.Linear(8, 4).eval(), torch.zeros(2, 8)
+    for given in (model, torch.fx.symbolic_trace(model)):
+        with pytest.raises(WrongInputError, match=r"torch\.export\.export\(model\.eval\(\), \(x,\)\)"):
+            autosched.build(given, (x,))
 
 
 def test_script_files(tmp_path: Path) -> None:
