@@ -129,10 +129,7 @@ def _emit_body(function: ir.Function, tile: Tile, isa: Isa, unmasked: frozenset[
     entry = function.append_basic_block("entry")
     body = function.append_basic_block("body")
     emitter = TileEmitter(LineBuilder(body), isa, tile.analyzer)
-    emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
-    emitter.flat, emitter.divided, emitter.sums, emitter.slots, emitter.unmasked = {}, {}, {}, {}, unmasked
-    emitter.joins = {}
-    emitter.parts_of = {}
+    emitter.begin(unmasked)
     emitter.entry = LineBuilder(entry)
     written = {n.buffer for n in statements(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
@@ -165,6 +162,12 @@ class TileEmitter(ValueEmitter):
     """Adds statements to values."""
 
     loop_facts: dict[int, _LoopFacts]
+
+    def begin(self, unmasked: frozenset[Buffer]) -> None:
+        """Nothing is known yet of buffers, loops and indices."""
+        self.unmasked = unmasked
+        self.places, self.loop_facts, self.lane_use, self.slots = {}, {}, {}, {}
+        self.flat, self.divided, self.sums, self.joins, self.parts_of = {}, {}, {}, {}, {}
 
     def emit(self, stmt: Stmt) -> None:
         match stmt:

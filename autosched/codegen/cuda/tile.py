@@ -139,10 +139,7 @@ def _emit_body(function: ir.Function, tile: DeviceTile, index_type: ir.Type) -> 
     body = function.append_basic_block("body")
     emitter = DeviceEmitter(NvvmBuilder(body), ISA, tile.analyzer)
     emitter.index_type, emitter.block = index_type, tile.block
-    emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
-    emitter.flat, emitter.divided, emitter.sums, emitter.slots = {}, {}, {}, {}
-    emitter.joins = {}
-    emitter.unmasked = frozenset()
+    emitter.begin(frozenset())
     emitter.entry = NvvmBuilder(entry)
     written = {n.buffer for n in preorder(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
