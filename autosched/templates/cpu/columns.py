@@ -43,6 +43,7 @@ class ColumnReduction:
     """Softmax, normalisations and plain reductions over an axis beside the innermost one."""
 
     name = "columns"
+    fuses_tasks = True  # see `RowReduction.fuses_rows`
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         blocks = blocks_of(in_two_reductions(func))
@@ -86,9 +87,9 @@ class ColumnReduction:
         pieces = _pieces(anchor.sizes, blocks, width)
         if pieces > 1:
             partial = _cut(sch, blocks[0], pieces)
-            _schedule(sch, [partial], columns.behind, width)
+            _schedule(sch, [partial], columns.behind, width, self.fuses_tasks)
             blocks = tuple(sch.get(sch.get_block(b.name_hint)) for b in blocks)
-        _schedule(sch, blocks, columns.behind, width)
+        _schedule(sch, blocks, columns.behind, width, self.fuses_tasks)
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
 
 
@@ -155,7 +156,7 @@ def _reduces_columns(block: Block, behind: int) -> bool:
     return any(over & set(x.indices) for x in along) and len(along) == len(reads)
 
 
-def _schedule(sch: Schedule, blocks: Sequence[Block], behind: int, width: int) -> None:
+def _schedule(sch: Schedule, blocks: Sequence[Block], behind: int, width: int, fuses: bool) -> None:
     """All blocks tile by tile of columns."""
     last = blocks[-1]
     if is_reduction(last):
@@ -171,6 +172,10 @@ def _schedule(sch: Schedule, blocks: Sequence[Block], behind: int, width: int) -
         tile, column = sch.split(column, [None, width])
         outer.append(tile)
     sch.reorder(*outer, *along, column)
+    if not fuses:
+        for loop in outer[:-1]:
+            sch.parallel(loop)
+        outer = outer[-1:]
     if outer:
         task = sch.fuse(*outer) if len(outer) > 1 else outer[0]
         sch.parallel(task)

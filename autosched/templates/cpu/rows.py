@@ -38,6 +38,7 @@ class RowReduction:
     """Softmax, LayerNorm and plain reductions over the last axis."""
 
     name = "rows"
+    fuses_rows = True  # axes of rows as one: of open extents each row would have to be divided into them
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         return match_rows_of_one_result(in_two_reductions(func), several=True)
@@ -84,8 +85,14 @@ class RowReduction:
         row_loops = list(loops[: rows.row_axes])
         together = _whole(min(config["together"], anchor.sizes["rows"]), rows)
         within = 1 < together <= rows.innermost
+        if not within and not self.fuses_rows:
+            together = 1
         if within:
             row_loops[-1] = sch.split(row_loops[-1], [None, together])[0]
+        if not self.fuses_rows:
+            for loop in row_loops[:-1]:
+                sch.parallel(loop)
+            row_loops = row_loops[-1:]
         row = sch.fuse(*row_loops) if len(row_loops) > 1 else row_loops[0]
         if together > 1 and not within:
             row = sch.split(row, [None, together])[0]

@@ -36,7 +36,7 @@ def schedule_open_rows(func: PrimFunc, target: Target) -> tuple[PrimFunc, str] |
         return None
     func = bound_powers(in_two_reductions(func))
     known = specialize(func, dict(zip(symbols, USUAL)))
-    for template in (RowReduction(), ColumnReduction()):
+    for template in (_OpenRows(), _OpenColumns()):
         anchor = template.match(known, target)
         if anchor is None:
             continue
@@ -47,6 +47,14 @@ def schedule_open_rows(func: PrimFunc, target: Target) -> tuple[PrimFunc, str] |
         kinds = {LoopKind.SERIAL} if isinstance(template, RowReduction) else {LoopKind.SERIAL, LoopKind.PARALLEL}
         return with_whole_vectors_apart(sch.func, target.lanes("float32"), kinds), trace
     return None
+
+
+class _OpenRows(RowReduction):
+    fuses_rows = False
+
+
+class _OpenColumns(ColumnReduction):
+    fuses_tasks = False
 
 
 def with_whole_vectors_apart(func: PrimFunc, lanes: int, kinds: Collection[LoopKind]) -> PrimFunc:

@@ -10,6 +10,7 @@ import pytest
 
 from autosched import relax
 from autosched.codegen import counters
+from autosched.runtime.size_expr import size_at
 from autosched.tir.expr import Var
 from tests.templates.cpu.test_sized import built, softmax
 
@@ -90,3 +91,17 @@ def test_whole_vectors_have_no_masks_and_exponentials_are_computed_once() -> Non
     assert steps and not any(" if " in line for n in steps for line in lines[n : n + 2]), source
     assert source.count("def softmax_p") == 1, "one phase: all of a row while it is in the cache"
     assert sum("exp_below(" in line for line in lines) == 1 + 4, "whole steps, and four vectors of the rest"
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((N, 3, M), -1), ((N, M, P), -1), ((N, 4, M, P), 1), ((N, M, 6, P), 2)])
+def test_rows_and_columns_of_several_open_axes_keep_to_their_task(shape: tuple[Any, ...], axis: int) -> None:
+    """What a task keeps of its rows is as large as these: axes that are fused would make it as large as all of them."""
+    made = built([shape], lambda e, x: e(NN.softmax(x, axis)))
+    (kernel,) = made.kernels.values()
+    assert kernel.sized is not None
+    at = [dict(zip("nmp", sizes)) for sizes in ((2, 10, 9), (2000, 10, 9))]
+    assert len({size_at(kernel.sized.own, {k: x[k] for k in kernel.sized.names}) for x in at}) == 1
+    for n, m, p in ((1, 1, 1), (3, 17, 5), (2, 64, 3), (5, 100, 33), (2, 3, 140)):
+        x = np.random.default_rng(m).standard_normal([{N: n, M: m, P: p}.get(d, d) for d in shape]).astype("float32")
+        want = np.moveaxis(softmax(np.moveaxis(x.astype("float64"), axis, -1)), -1, axis)
+        np.testing.assert_allclose(made(x).numpy(), want, rtol=2e-5, atol=1e-6)
