@@ -69,6 +69,10 @@ def test_products() -> None:
     x, w = draw(1, 3, 6, 6), draw(4, 3, 3, 3)
     check("FusedConv", [x, w, draw(4)], activation="Relu", pads=[1, 1, 1, 1], kernel_shape=[3, 3])
     check("FusedConv", [x, w], activation="LeakyRelu", activation_params=[0.2], kernel_shape=[3, 3])
+    a, b = draw(3, 4), draw(5, 4)
+    check("FusedGemm", [a, b, draw(5)], activation="Relu", transB=1, alpha=0.5, beta=2.0)
+    check("FusedGemm", [a, b], activation="LeakyRelu", activation_alpha=0.2, transB=1)
+    refuse("'HardSigmoid'", "FusedGemm", [a, b], activation="HardSigmoid", transB=1)
 
 
 @pytest.mark.parametrize("bits", [4, 8])

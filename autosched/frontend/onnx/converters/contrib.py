@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autosched.frontend.onnx.converters.conv import conv
+from autosched.frontend.onnx.converters.linear import gemm
 from autosched.frontend.onnx.converters.quantize import (
     by_range,
     check_count,
@@ -87,10 +88,22 @@ ACTIVATIONS = {"Relu": op.nn.relu, "Sigmoid": op.sigmoid, "Tanh": op.tanh}
 @converter(DOMAIN + "FusedConv")
 def fused_conv(node: Node) -> Expr:
     """A convolution, a sum where there is a fourth input, and an activation."""
-    kind, params = node.attr("activation", ""), list(node.attr("activation_params", ()))
     value = node.emit(conv(node))
     if node.has(3):
         value = node.emit(op.add(value, node.input(3)))
+    return _activated(node, value, list(node.attr("activation_params", ())))
+
+
+@converter(DOMAIN + "FusedGemm")
+def fused_gemm(node: Node) -> Expr:
+    """A matrix product and an activation."""
+    alpha = node.attr("activation_alpha")
+    return _activated(node, node.emit(gemm(node)), [] if alpha is None else [alpha])
+
+
+def _activated(node: Node, value: Expr, params: list[float]) -> Expr:
+    """The activation that the node names, of a value."""
+    kind = node.attr("activation", "")
     if kind in ("", *ACTIVATIONS):
         return ACTIVATIONS[kind](value) if kind else value
     if kind == "LeakyRelu" and params:
