@@ -66,7 +66,7 @@ from autosched.codegen.lower.launches import (
 from autosched.codegen.lower.loops import WARP_STAGES
 from autosched.codegen.lower.merge_dimensions import merge_dimensions
 from autosched.codegen.lower.narrow import INDEX, largest_sizes, narrow_indices
-from autosched.codegen.lower.partition import partition_loops
+from autosched.codegen.lower.partition import MOST_ON_DEVICES, partition_loops
 from autosched.codegen.lower.ptx import lower_ptx
 from autosched.codegen.lower.register_tiles import (
     IN_REGISTERS,
@@ -273,7 +273,7 @@ def _lower_launch(
         whole = without_instructions(whole)
     if is_swizzled:
         whole = swizzle(whole, launch.analyzer(), {b.dtype: item_bytes(b.dtype) for b in _used(whole)})
-    whole = partition_loops(whole, launch.analyzer(), launch.thread_vars)
+    whole = partition_loops(whole, launch.analyzer(), launch.thread_vars, MOST_ON_DEVICES)
     whole = unroll_register_loops(whole)
     _check_scratch(whole, sharing.left, launch)
     _finish(launch, whole)

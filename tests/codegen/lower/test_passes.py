@@ -107,7 +107,7 @@ def test_a_ragged_parallel_loop_tests_for_its_last_task():
         "    if o < 3:\n"
         "        for i in vector(6): A[o * 6 + i] = 1\n"
         "    else:\n"
-        "        for i in vector(2): A[o * 6 + i] = 1"
+        "        for i in vector(2): A[i + 18] = 1"
     )
 
 

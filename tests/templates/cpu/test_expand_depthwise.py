@@ -7,7 +7,9 @@ import pytest
 
 from autosched import te, topi
 from autosched.codegen import compile_func
+from autosched.codegen.lower import lower_func
 from autosched.codegen.native import native_object
+from autosched.ir.node import preorder
 from autosched.runtime import Module
 from autosched.space import Config
 from autosched.target import Target
@@ -15,6 +17,8 @@ from autosched.templates import apply_config, default_config, joins_convolutions
 from autosched.templates.cpu.expand_depthwise import choose_plan, find_bottleneck, is_faster_fused
 from autosched.tir import PrimFunc, Var
 from autosched.tir.evaluate import evaluate
+from autosched.tir.functor import free_vars
+from autosched.tir.stmt import For, IfThenElse, LoopKind
 from tests.spread import spread
 from tests.templates.cases import bottleneck, conv, relu, silu
 
@@ -62,6 +66,17 @@ def random_case(seed: int) -> tuple[PrimFunc, int, dict[str, int | bool]]:
 def test_random_sizes(seed: int) -> None:
     func, threads, knobs = random_case(seed)
     check(func, threads, **knobs)
+
+
+@pytest.mark.parametrize(("size", "stride", "parts"), [(75, 2, 2), (75, 2, 4), (56, 1, 4), (57, 2, 6)])
+def test_parts_at_the_edges_of_an_image_have_tiles_without_conditions_too(size: int, stride: int, parts: int) -> None:
+    func = bottleneck(1, 64, (size, size), 64, 3, stride, (1,) * 4)
+    config = Config("expand_depthwise", {**default_config(func, AVX512).knobs, "parts": parts})
+    body = lower_func(apply_config(func, config, AVX512).func).body
+    loops = [x for x in preorder(body) if isinstance(x, For)]
+    moving = {x.loop_var for x in loops if x.kind in (LoopKind.SERIAL, LoopKind.PARALLEL)}
+    for loop in (x for x in loops if x.kind == LoopKind.UNROLLED):
+        assert not any(isinstance(x, IfThenElse) and free_vars(x.condition) & moving for x in preorder(loop.body))
 
 
 @pytest.mark.parametrize("prefetch", [False, True])
