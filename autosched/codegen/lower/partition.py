@@ -26,9 +26,9 @@ from autosched.tir.functor import free_vars, replace_buffers, rewrite, substitut
 from autosched.tir.simplify import Analyzer, Linear, fold, form_key, split_conditions
 from autosched.tir.stmt import Allocate, For, IfThenElse, LetStmt, LoopKind, Stmt, seq
 
-# Each may double the code below its loop. With 12, parts of an image at its edges kept tests for each pixel: a 1x1 and a
-# depthwise convolution of 64x75x75 took 2.8 times as long in two parts, 1.4 in four (Zen 5); code without tests compiles
-# faster. On GPUs 12 are left: more were not measured there.
+# Each may double the code below its loop. With 12, parts of an image at its edges kept tests for each pixel: a 1x1 and
+# a depthwise convolution of 64x75x75 took 2.8 times as long in two parts, 1.4 in four (Zen 5); code without tests
+# compiles faster. On GPUs 12 are left: more were not measured there.
 MOST_SPLITS, MOST_ON_DEVICES = 48, 12
 
 FULL_APART = "full_apart"  # the annotation of a loop that is split for sizes that come with the call too
