@@ -205,7 +205,8 @@ def gpu_facts(arch: str, model: str = "") -> GpuFacts:
     Raises  TargetError for an architecture that no code can be generated for.
     """
     if arch not in known_archs():
-        close = difflib.get_close_matches(arch, known_archs(), n=3)
+        named = f"sm_{arch.removeprefix('compute_').replace('.', '')}"  # 90, 9.0 or compute_90
+        close = [named] if named in known_archs() else difflib.get_close_matches(arch, known_archs(), n=3)
         hint = f"did you mean {' or '.join(close)}?" if close else f"use one of {', '.join(known_archs())}"
         raise TargetError(f"no code can be generated for the GPU architecture '{arch}'", hint=hint)
     base = arch.rstrip("af")

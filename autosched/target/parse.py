@@ -88,8 +88,8 @@ def _kind_entries(name: str) -> JsonObject:
         return {"kind": name}
     close = ["cuda"] if name in ("gpu", "nvidia", "cuda:0") else difflib.get_close_matches(name, (*KINDS, *TAGS), n=2)
     close = close or [tag for tag in TAGS if tag.endswith(f"-{name}")]  # h200
-    if re.fullmatch(r"sm_\d+[af]?", name):
-        close = [f"'cuda -arch={name}'"]
+    if arch := re.fullmatch(r"(?:cuda:)?(sm_\d+[af]?)", name):
+        close = [f"'cuda -arch={arch[1]}'"]
     hint = f"did you mean {' or '.join(close)}?" if close else 'use "cpu", "cuda" or "llvm -mcpu=x86-64-v3"'
     raise TargetError(f"unknown target '{name}'", hint=hint)
 
@@ -117,7 +117,8 @@ def _convert(kind: TargetKind, name: str, value: Json) -> AttrValue:
     wanted = kind.attributes.get(name)
     if wanted is None:
         close = difflib.get_close_matches(name, kind.attributes, n=3)
-        hint = f"did you mean -{' or -'.join(close)}?" if close else "options look like -mcpu=x86-64-v3 or -num-cores=2"
+        usual = "-arch=sm_90a" if "arch" in kind.attributes else "-mcpu=x86-64-v3 or -num-cores=2"
+        hint = f"did you mean -{' or -'.join(close)}?" if close else f"options look like {usual}"
         raise TargetError(f"target kind {kind.name} has no attribute '{name}'", hint=hint)
     if wanted is list:
         return tuple(_as_list(value))

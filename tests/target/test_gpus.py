@@ -54,6 +54,9 @@ def test_attributes_go_before_the_table() -> None:
 def test_an_unknown_architecture() -> None:
     with pytest.raises(TargetError, match="sm_61"):
         _ = Target("cuda -arch=sm_61").gpu
+    for text, meant in (("90", "sm_90"), ("8.6", "sm_86"), ("compute_80", "sm_80")):
+        with pytest.raises(TargetError, match=f"did you mean {meant}\\?"):
+            gpu_facts(text)
     with pytest.raises(TargetError, match="no CUDA device"):
         _ = Target("cpu").gpu
 

@@ -81,6 +81,8 @@ def test_tvm_attributes():
         ("nothing", "unknown target 'nothing'"),
         ("llvm -mcpu=haswel", "did you mean haswell"),
         ("sm_90a", "did you mean 'cuda -arch=sm_90a'"),
+        ("cuda:sm_90", "did you mean 'cuda -arch=sm_90'"),
+        ("cuda -arch=sm_90 -cores=1", "options look like -arch=sm_90a"),
         ("h200", "did you mean nvidia/nvidia-h200"),
         ("cuda:0", "did you mean cuda"),
         ("llvm -mcpus=haswell", "did you mean -mcpu"),
