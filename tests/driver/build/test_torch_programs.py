@@ -333,3 +333,19 @@ def test_borders_that_are_cut_off_beside_open_sizes():
         for shape in shapes:
             x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
             np.testing.assert_array_equal(built(x.numpy()), Model()(x).numpy())
+
+
+def test_parts_of_every_row_are_written_over_beside_an_open_size():
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x * 2
+            y[:, 1] = x[:, 0] + 1
+            y[:, 2:4] = 0
+            return y
+
+    program = torch.export.export(Model(), (torch.ones(2, 5, 4),), dynamic_shapes=({0: Dim("batch", max=20)},))
+    built = autosched.build(program, target="cpu")
+    assert isinstance(built, DynamicExecutable)
+    for rows in (2, 7):
+        x = torch.randn(rows, 5, 4)
+        np.testing.assert_array_equal(built(x.numpy()), Model()(x).numpy())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from autosched.frontend.size_arithmetic import TO_THE_END
 from autosched.frontend.torch.converters.index import chosen, integer_positions, stacked_positions
 from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
@@ -206,8 +207,13 @@ def slice_scatter(
     shape = t.shape(input)
     axis = positive(dim, len(shape))
     n = shape[axis]
-    at = np.arange(n)[slice(start, end, step)]
     source = t.cast(src, info_of(input).dtype)
+    if not isinstance(n, int):
+        reaches_end = end is None or (isinstance(end, int) and end >= TO_THE_END)
+        if start in (None, 0) and step == 1 and reaches_end:
+            return t.broadcast(source, shape)
+        raise t.fail(f"elements {start} to {end} written over along a dimension {n}")
+    at = np.arange(n)[slice(start, end, step)]
     if t.shape(source) != (*shape[:axis], len(at), *shape[axis + 1 :]):
         source = t(op.broadcast_to(source, (*shape[:axis], len(at), *shape[axis + 1 :])))
     if len(at) == n and step == 1:
