@@ -60,4 +60,8 @@ def lp_norm(m: Maker, x: Value) -> None:
 
 @kind(("float32",), least_rank=3, most_rank=4)
 def mean_variance_norm(m: Maker, x: Value) -> None:
-    m.node("MeanVarianceNormalization", x, axes=[0, *range(2, x.rank)])
+    """Of several elements: ONNX Runtime takes the root of a rounded 0 for one."""
+    axes = [0, *range(2, x.rank)]
+    if all(x.shape[n] == 1 for n in axes):
+        raise Unfit
+    m.node("MeanVarianceNormalization", x, axes=axes)
