@@ -334,12 +334,13 @@ def _turned_axis(block: Block, lanes: int) -> int | None:
 def _period(block: Block) -> int:
     """After how many elements of the last axis the same is read again, as in a tensor that is repeated; 0 for never."""
     last = block.iter_vars[-1]
-    found = {
-        i.b.value
-        for load in loads(block.body)
-        for i in load.indices
-        if isinstance(i, FloorMod) and i.a is last.var and isinstance(i.b, IntImm)
-    }
+    found: set[int] = set()
+    for index in (i for load in loads(block.body) for i in load.indices if last.var in free_vars(i)):
+        match index:
+            case FloorMod(a=a, b=IntImm(value=period)) if a is last.var:
+                found.add(period)
+            case _ if index is not last.var:  # x[…, j // 16, …, j % 16] is a row in blocks
+                return 0
     period = found.pop() if len(found) == 1 else 0
     return period if period and as_int(last.dom.extent) % period == 0 else 0
 

@@ -17,7 +17,7 @@ from autosched.relax.op.registry import get_op
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.templates import apply_config, default_config
 from autosched.templates.classify import blocks_of
-from autosched.templates.cpu.elementwise import _flat_axes
+from autosched.templates.cpu.elementwise import _flat_axes, _period
 from autosched.tir import Block, FloorDiv, FloorMod, For, LoopKind, PrimFunc, as_int
 from autosched.tir import expr as E
 from autosched.tir.functor import free_vars
@@ -221,6 +221,13 @@ def test_what_is_repeated_is_copied_whole(shape: tuple[int, ...], repeats: tuple
     autosched.build(func, target="cpu")(autosched.nd.array(data), out)
     np.testing.assert_array_equal(out.numpy(), expected)
     assert shape[-1] < 4 or not divided_in_vectors(func)
+
+
+def test_rows_in_blocks_are_not_repeated() -> None:
+    x, y = te.placeholder((5, 64, 16), name="x"), te.placeholder((64, 80), name="y")
+    blocked = te.create_prim_func([x, te.compute((64, 80), lambda i, j: x[j // 16, i, j % 16])])
+    repeated = te.create_prim_func([x, y, te.compute((64, 80), lambda i, j: x[0, i, j % 16] + y[i, j])])
+    assert [_period(blocks_of(f)[-1]) for f in (blocked, repeated)] == [0, 16]
 
 
 @pytest.mark.parametrize("shape", [(96, 520), (2, 77, 77), (3, 5, 5), (7, 200)])
