@@ -58,7 +58,7 @@ def test_multiply_add_loops_are_vectors_in_registers(name: str, mcpu: str) -> No
         assert report.vector_bits == BITS[mcpu], found
         assert report.scalar_loops == 0, found
         # Winograd's transforms hold more values than there are registers; its products may not
-        assert (report.sum_spills if template.name == "winograd" else report.spills) == 0, found
+        assert (report.sum_spills if template.name.startswith("winograd") else report.spills) == 0, found
         if BITS[mcpu] == 512:
             assert_fills_wide_pipelines(compiled.asm, found)
 
