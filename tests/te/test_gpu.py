@@ -10,7 +10,10 @@ import pytest
 
 import autosched
 from autosched import te
+from autosched.codegen import compile_func
 from autosched.runtime.cuda.devices import use_driver
+from autosched.target import Target
+from autosched.templates import apply_config, default_config
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
@@ -112,3 +115,11 @@ def test_vectors_of_any_length_and_the_device_part_of_their_module(tmp_path: Pat
             out = on_device(np.zeros(length))
             function(on_device(x), on_device(y), out)
             np.testing.assert_allclose(out.numpy(), x.astype("f") + y.astype("f"), rtol=1e-6)
+
+
+def test_float64_becomes_float16_rounded_once() -> None:
+    x = te.placeholder((3,), dtype="float64", name="x")
+    func = te.create_prim_func([x, te.compute((3,), lambda i: x[i].astype("float16"), name="y")])
+    target = Target("cuda -arch=sm_90a")
+    scheduled = apply_config(func, default_config(func, target), target).func
+    assert "cvt.rn.f16.f64" in compile_func(scheduled, target, name="kernel").kernel.ptx

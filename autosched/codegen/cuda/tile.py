@@ -745,6 +745,8 @@ class DeviceEmitter(TileEmitter):
     def cast(self, x: ir.Value, source: str, target: str) -> ir.Value:
         if is_float(source) and is_int(target) and target != "bool":
             return self.to_integer(x, source, target)
+        if (source, target) == ("float64", "float16"):  # an instruction of its own
+            return self.builder.fptrunc(x, value_type(target, lanes_of(x)))
         return super().cast(x, source, target)
 
     def to_integer(self, x: ir.Value, source: str, target: str) -> ir.Value:
