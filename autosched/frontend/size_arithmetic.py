@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.relax import op
-from autosched.relax.expr import Call, Constant, Expr, ShapeExpr
+from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, TupleGetItem
 from autosched.relax.struct_info import Dim, TensorStructInfo, tensor_infos, to_dim
 from autosched.tir.expr import GE, IntImm, Mul, PrimExpr, Var, maximum, minimum
 from autosched.tir.functor import free_vars
@@ -248,12 +248,15 @@ def is_empty(x: Expr) -> bool:
     return any(isinstance(d, int) and d == 0 for d in info_of(x).dims)
 
 
-def empty(call: Expr) -> Constant | None:
-    """The constant that a call gives whose result has no elements."""
-    info = call.struct_info
-    if isinstance(call, Call) and isinstance(info, TensorStructInfo) and info.is_static and 0 in info.static_shape:
-        return Constant(np.zeros(info.static_shape, info.dtype))
-    return None
+def uncomputed(x: Expr) -> Expr | None:
+    """What nothing has to compute: results without elements are constants, a field of a written tuple is there."""
+    if isinstance(x, TupleGetItem) and isinstance(x.tuple_value, Tuple):
+        return x.tuple_value.fields[x.index]
+    infos = tensor_infos(x.struct_info) if isinstance(x, Call) else ()
+    if not infos or not all(info.is_static and 0 in info.static_shape for info in infos):
+        return None
+    found = [Constant(np.zeros(info.static_shape, info.dtype)) for info in infos]
+    return found[0] if isinstance(x.struct_info, TensorStructInfo) else Tuple(tuple(found))
 
 
 def cut(whole: Dim, begin: Dim, end: Dim, step: int = 1) -> tuple[Dim, Dim] | None:

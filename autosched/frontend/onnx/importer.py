@@ -30,7 +30,7 @@ from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelErro
 from autosched.frontend.onnx.old_opsets import updated
 from autosched.frontend.onnx.registry import CONVERTERS
 from autosched.frontend.onnx.sizes import BROADCASTS, Sizes, alike, of_sizes
-from autosched.frontend.size_arithmetic import size_of_text
+from autosched.frontend.size_arithmetic import size_of_text, uncomputed
 from autosched.frontend.stages import is_known
 from autosched.ir.module import IRModule
 from autosched.ir.node import FrozenDict, Span
@@ -463,6 +463,7 @@ class Importer:
 
     def bind(self, expr: Expr) -> Expr:
         """Bind an expression to a variable of its own."""
+        expr = uncomputed(expr) or expr
         return expr if isinstance(expr, Var | Constant | Tuple) else self.builder.emit(expr)
 
     def is_used(self, output: str) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx.contents import MOST_CONSTANT_BYTES
-from autosched.frontend.size_arithmetic import empty, info_of, is_empty
+from autosched.frontend.size_arithmetic import info_of, is_empty, uncomputed
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple
 from autosched.relax.op.registry import definition_of, is_constant, python_argument
@@ -150,7 +150,7 @@ class Node:
 
     def emit(self, expr: Expr) -> Expr:
         """Bind a value; what is constant and small is computed at once, and so is what has no elements."""
-        return empty(expr) or fold(expr) or self.bind(expr)
+        return uncomputed(expr) or fold(expr) or self.bind(expr)
 
     def subgraph(self, name: str, arguments: Sequence[Expr] = (), step: int = 0) -> list[Expr]:
         """The outputs of a subgraph (an attribute) for these inputs; `step` tells one import of it from another."""

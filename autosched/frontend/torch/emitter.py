@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from autosched.errors import ImportModelError
-from autosched.frontend.size_arithmetic import agreeing, are_same, empty, info_of
+from autosched.frontend.size_arithmetic import agreeing, are_same, info_of, uncomputed
 from autosched.frontend.stages import DataNeededError, LibraryNeededError
 from autosched.ir.node import Span
 from autosched.relax import op
@@ -45,7 +45,7 @@ class Emitter:
 
     def __call__(self, expr: Expr) -> Expr:
         """Bind a value; one without elements is a constant."""
-        return empty(expr) or self.builder.emit(with_origin(expr, Span(self.node, 0)) if self.node else expr)
+        return uncomputed(expr) or self.builder.emit(with_origin(expr, Span(self.node, 0)) if self.node else expr)
 
     def fail(self, message: str, hint: str | None = None) -> ImportModelError:
         """The error to raise for something that the node asks and we do not have."""

@@ -174,6 +174,9 @@ def test_tensors_without_elements() -> None:
     np.testing.assert_array_equal(c, z)
     np.testing.assert_array_equal(p, np.zeros((4, 3), "f4"))
     np.testing.assert_array_equal(m, np.full((1, 3), -np.inf, "f4"))
+    best = [helper.make_node("TopK", ["x", "k"], ["v", "i"], axis=1)]
+    values, places = late(best, {"x": (FLOAT, [0, 3])}, ["v", "i"], {"k": np.array([2])})(np.zeros((0, 3), "f4"))
+    assert (values.shape, places.shape, places.dtype) == ((0, 2), (0, 2), "int64")
 
 
 def test_parts_without_elements_count_where_they_are_joined() -> None:
