@@ -459,11 +459,8 @@ def test_means_over_a_batch_divide_by_its_size() -> None:
         np.testing.assert_allclose(y, x.mean(axis=0), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "body", [lambda b, x: b.emit(OP.flip(x, 0)), lambda b, x: b.emit(OP.repeat(x, 2, 0))], ids=["flip", "repeat"]
-)
-def test_what_has_no_loops_over_symbols_is_compiled_when_it_is_called(body: Any) -> None:
-    module = model((n(), 6), body)
+def test_what_has_no_loops_over_symbols_is_compiled_when_it_is_called() -> None:
+    module = model((n(), 6), lambda b, x: b.emit(OP.repeat(x, 2, 0)))
     built = autosched.build(module)
     assert isinstance(built, SizedModel)
     assert "no kernel" in built.reason and built.manifest["compiled_when_called"] == built.reason
@@ -475,13 +472,13 @@ def test_what_has_no_loops_over_symbols_is_compiled_when_it_is_called(body: Any)
 
 
 def test_bounds_are_saved_with_a_model_that_is_compiled_when_it_is_called(tmp_path: Path) -> None:
-    module = model((n(), 6), lambda b, x: b.emit(OP.flip(x, 0)))
+    module = model((n(), 6), lambda b, x: b.emit(OP.repeat(x, 2, 0)))
     built = autosched.build(module, shapes={"x": (range(2, 5), 6)})
     assert isinstance(built, SizedModel)
     built.save(tmp_path / "m.asx")
     loaded = autosched.load(tmp_path / "m.asx")
     x = RNG.standard_normal((4, 6)).astype("float32")
-    np.testing.assert_array_equal(loaded(x).numpy(), x[::-1])
+    np.testing.assert_array_equal(loaded(x).numpy(), x.repeat(2, 0))
     for size in (1, 5):
         with pytest.raises(ShapeError, match=f"'n' is {size}, and the model is built for 2 to 4"):
             loaded(np.ones((size, 6), "float32"))

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched import te, topi
+from autosched import te
 from autosched.target import Target
 from autosched.templates import default_config
 from autosched.templates.classify import blocks_of, is_reduction
 from autosched.templates.cpu.arguments import in_two_reductions
 from autosched.tir.expr import select
+from autosched.topi import reduction
 from tests.spread import spread
 
 TARGET = Target("cpu")
@@ -21,7 +22,7 @@ FIND = ["argmax", "argmin"]
 def positions(values: np.ndarray, find: str, axis: int, keepdims: bool = False) -> np.ndarray:
     """By a kernel, on two threads."""
     x = te.placeholder(values.shape, str(values.dtype), name="x")
-    func = te.create_prim_func([x, getattr(topi, find)(x, axis, keepdims)])
+    func = te.create_prim_func([x, getattr(reduction, find)(x, axis, keepdims)])
     assert default_config(func, TARGET).template in ("rows", "short_rows", "columns")
     out = np.full(func.buffers[1].const_shape(), 99, "int64")
     autosched.build(func, threads=2)(values, out)
@@ -79,7 +80,7 @@ def test_pairs_of_another_rule_stay_as_they_are() -> None:
 
 def test_two_reductions_of_one_value_each() -> None:
     x = te.placeholder((4, 30), name="x")
-    found = in_two_reductions(te.create_prim_func([x, topi.argmax(x, 1)]))
+    found = in_two_reductions(te.create_prim_func([x, reduction.argmax(x, 1)]))
     reductions = [b for b in blocks_of(found) if is_reduction(b)]
     assert [b.name_hint for b in reductions] == ["x_red_temp_value", "x_red_temp"]
     assert [b.writes[0].buffer.dtype for b in reductions] == ["float32", "int32"]
