@@ -153,7 +153,8 @@ def test_the_analyzer() -> None:
     assert not ana.can_prove(n >= 6)
     assert ana.can_prove_equal(n + i, i + n)
     assert [str(c) for c in arith.detect_linear_equation(n * 3 + i - 2, [n, i])] == ["3", "1", "-2"]
-    assert arith.detect_linear_equation(n * i, [n]) == []
+    assert [str(c) for c in arith.detect_linear_equation(n * i, [n])] == ["i", "0"]
+    assert arith.detect_linear_equation(n * n, [n]) == []
     low, high = arith.detect_clip_bound(tir.all(n > 2, n * 2 < 9), [n])
     assert (low.value, high.value) == (3, 4)
     assert arith.deduce_bound(n, n + i < 20, {}, {i: ir.Range(0, 10)}).max_value.value == 10

@@ -119,7 +119,7 @@ class OpDef:
         out = []
         for name, value in zip(self.inputs, values, strict=True):
             try:
-                if name == "shape":
+                if name in ("shape", "size"):
                     out.append(shape_expr(value))
                 elif isinstance(value, bool | int | float):
                     out.append(const(value, dtype))

@@ -64,15 +64,15 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
     loops = (loop for loop in preorder(func.body) if isinstance(loop, For))
     if any(sum(isinstance(x, BlockRealize) for x in preorder(loop)) > 1 for loop in loops):
         raise ScheduleError("it repeats several nests, one row after the other")
-    if any(
-        form is not None and const_int(form.updates.dom.extent) is None for form in map(scatter_of, blocks_of(func))
-    ):
-        raise ScheduleError("each result would be compared with all of an open number of updates")
     if (made := _open_attention(func, target)) is not None:
         return made
     for schedule in (_open_scan, _open_sort, _open_images):
         if (made := schedule(func, target)) is not None:
             return made
+    if any(
+        form is not None and const_int(form.updates.dom.extent) is None for form in map(scatter_of, blocks_of(func))
+    ):
+        raise ScheduleError("each result would be compared with all of an open number of updates")
     problems: list[str] = []
     for known, config in _choices(func, target):
         for again in (partial(_scheduled, known), _by_parts):
