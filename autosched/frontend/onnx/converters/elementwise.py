@@ -167,6 +167,15 @@ def elu(node: Node) -> Expr:
     return op.where(op.greater(x, constant(0, dtype)), x, low)
 
 
+@converter("Celu")
+def celu(node: Node) -> Expr:
+    """alpha * (exp(x / alpha) - 1) below zero; ONNX's own function makes a vector of a scalar."""
+    x, dtype = node.input(0), node.info(0).dtype
+    alpha = constant(node.attr("alpha", 1.0), dtype)
+    low = op.multiply(alpha, op.subtract(op.exp(op.divide(x, alpha)), constant(1, dtype)))
+    return op.where(op.greater(x, constant(0, dtype)), x, low)
+
+
 @converter("Selu")
 def selu(node: Node) -> Expr:
     """gamma * x above zero, gamma * alpha * (exp(x) - 1) below."""
