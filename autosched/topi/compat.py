@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -27,11 +28,7 @@ def reshape(a: Tensor, newshape: Sequence[int]) -> Tensor:
     """The elements in their row-major order under another shape; one size may be -1: what is left."""
     sizes = [as_int(n) for n in newshape]
     if sizes.count(-1) == 1:
-        known, total = 1, 1
-        for n in sizes:
-            known *= n if n != -1 else 1
-        for n in int_shape(a):
-            total *= n
+        known, total = -math.prod(sizes), math.prod(int_shape(a))
         if known < 1 or total % known:
             raise ShapeError(f"reshape: {int_shape(a)} does not fit {sizes}", where=f"tensor {a.name}")
         sizes[sizes.index(-1)] = total // known
@@ -484,7 +481,7 @@ def dilate(
     return _compute(sizes, compute, name)
 
 
-def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:  # noqa: F811
+def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
     """[dimensions, …]: the place in a tensor of `shape` (a vector of sizes) of each flat position."""
     ndim = extent_of(shape, 0)
 

@@ -185,8 +185,9 @@ def _settle(body: Stmt, group: list[_Condition], holds: bool) -> Stmt:
 def _by_open_range(loop: For, group: list[_Condition]) -> Stmt | None:
     """Two loops, where sizes that come with the call say how many iterations are full: these, and the rest."""
     own = [k for k, atom in group[0].outer.terms.values() if atom is loop.loop_var]
-    if own != [k := max(own, default=0)] or k <= 0:
+    if len(own) != 1 or own[0] <= 0:
         return None
+    (k,) = own
     rest, dtype = Linear(k - max(c.inner_high for c in group)), loop.extent.dtype
     for key, (coefficient, atom) in group[0].outer.terms.items():
         if atom is not loop.loop_var:
