@@ -2,7 +2,7 @@
 
 Two executables at a time are built and run in turn. First the finalists of the heaviest tasks are swapped in one by
 one, and one that makes the whole model faster beyond doubt, twice, is taken; then the model as it was meets the model
-as it is now, and where it was faster, everything goes back.
+as it is now, and where that is not faster, everything goes back.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def settle(
             seconds = _alone(old)
             return dict(before), ModelTimes(seconds, seconds, reverted=tuple(reverted))
         verdict, before_s, after_s = check.compare(old, current, FINAL_S)
-        if verdict.is_clear and verdict.ratio > 1:  # tuning must be unable to lose
+        if verdict.ratio >= 1:  # tuning must be unable to lose: what does not show in the model is not worth a doubt
             return dict(before), ModelTimes(before_s, before_s, reverted=("everything is as it was",))
         # The ratio of each round's medians tells the change best; the interval is around it.
         return chosen, ModelTimes(before_s, before_s * verdict.ratio, verdict.low, verdict.high, tuple(reverted))

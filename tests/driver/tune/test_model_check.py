@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 import autosched
 from autosched.driver import TuneOptions
+from autosched.driver.bench.rounds import Comparison
 from autosched.driver.build.graph import prepare
 from autosched.driver.task_space import default_of
 from autosched.driver.tasks import prepared_tasks
@@ -43,6 +45,14 @@ def test_a_choice_that_loses_in_the_model_is_reverted(model: tuple[ModelCheck, T
     chosen, times = settle(check, {}, {task.key: slow(task)}, [], lambda s: True)
     assert chosen == {} and times.reverted == ("everything is as it was",)
     assert times.before_s == times.after_s > 0
+
+
+def test_winners_that_do_not_show_in_the_model_are_reverted(model: tuple[ModelCheck, Task]) -> None:
+    check, task = model
+    verdict = Comparison("before", "after", 1.001, 0.99, 1.01)
+    with patch.object(check, "compare", return_value=(verdict, 1e-3, 1.001e-3)):
+        chosen, times = settle(check, {}, {task.key: slow(task)}, [], lambda s: True)
+    assert chosen == {} and times.reverted == ("everything is as it was",)
 
 
 def test_a_finalist_that_wins_in_the_model_is_taken(model: tuple[ModelCheck, Task]) -> None:
