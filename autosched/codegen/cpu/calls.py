@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from llvmlite import ir
 
 from autosched.codegen.cpu import math as vector_math
+from autosched.codegen.cpu import math64
 from autosched.codegen.cpu.byte_dot import DOT_BYTES, emit_dot_bytes
 from autosched.codegen.cpu.checks import emit_check_index
 from autosched.codegen.cpu.emitter import Emitter
@@ -47,12 +48,11 @@ def apply_function(emitter: Emitter, op: str, args: list[ir.Value]) -> ir.Value:
     kind = args[0].type
     if op in _LLVM:
         return call_intrinsic(emitter.builder, f"llvm.{_LLVM[op]}.{suffix(kind)}", kind, args)
-    if op in vector_math.CIRCULAR and (not emitter.isa.has_fma or not isinstance(element_of(kind), ir.FloatType)):
-        return _lane_by_lane(emitter, op, args, lanes)
-    if op in vector_math.CIRCULAR:
+    functions = _functions(emitter, kind)
+    if op in vector_math.CIRCULAR and op in functions and emitter.isa.has_fma:
         return _circular(emitter, op, args, lanes)
-    if op in vector_math.FUNCTIONS and isinstance(element_of(kind), ir.FloatType):
-        return vector_math.call(emitter.builder, op, args[0], emitter.isa.has_fma)
+    if op in functions and op not in vector_math.CIRCULAR:
+        return _of_our_own(emitter, op, args[0])
     if op == "rsqrt":
         root = call_intrinsic(emitter.builder, f"llvm.sqrt.{suffix(kind)}", kind, args)
         return emitter.builder.fdiv(constant(kind, 1.0), root)
@@ -72,6 +72,27 @@ def apply_function(emitter: Emitter, op: str, args: list[ir.Value]) -> ir.Value:
     if op in _LIBM:
         return _lane_by_lane(emitter, op, args, lanes)
     raise CodegenError(f"no code for the function '{op}'")
+
+
+def _functions(emitter: Emitter, kind: ir.Type) -> Mapping[str, vector_math.Function]:
+    """Our own functions of values of a type."""
+    if isinstance(element_of(kind), ir.FloatType):
+        return vector_math.FUNCTIONS
+    return math64.FUNCTIONS if isinstance(element_of(kind), ir.DoubleType) and emitter.isa.has_fma else {}
+
+
+def _of_our_own(emitter: Emitter, op: str, x: ir.Value) -> ir.Value:
+    """op(x) by a function of our own, which is defined once in the module."""
+    builder, name = emitter.builder, f"autosched_{op}_{suffix(x.type)}"
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(x.type, [x.type]), name)
+        function.linkage = "internal"
+        function.attributes.add("alwaysinline")
+        inner = ir.IRBuilder(function.append_basic_block("entry"))
+        maker = vector_math.Maker(inner, x.type, emitter.isa.has_fma)
+        inner.ret(_functions(emitter, x.type)[op](maker, function.args[0]))
+    return builder.call(function, [x])
 
 
 def _through_float32(emitter: Emitter, op: str, args: list[ir.Value]) -> ir.Value:
@@ -117,11 +138,12 @@ def _each_lane(b: ir.IRBuilder, name: str, args: list[ir.Value], lanes: int) -> 
 
 
 def _circular(emitter: Emitter, op: str, args: list[ir.Value], lanes: int) -> ir.Value:
-    """The sine or cosine of float32; libm is called where a lane is large, infinite or NaN, and counts there alone."""
+    """The sine or cosine; libm is called where a lane is large, infinite or NaN, and counts there alone."""
     b, kind = emitter.builder, args[0].type
     size = call_intrinsic(b, f"llvm.fabs.{suffix(kind)}", kind, args)
-    is_near = b.fcmp_ordered("<", size, constant(kind, vector_math.CIRCULAR_LIMIT))
-    near = vector_math.call(b, op, args[0], has_fma=True)
+    limit = (vector_math if isinstance(element_of(kind), ir.FloatType) else math64).CIRCULAR_LIMIT
+    is_near = b.fcmp_ordered("<", size, constant(kind, limit))
+    near = _of_our_own(emitter, op, args[0])
     slow, after = (b.function.append_basic_block(f"{op}.{n}") for n in ("libm", "end"))
     quick_end = b.block
     b.cbranch(_in_all_lanes(b, is_near, lanes), after, slow)

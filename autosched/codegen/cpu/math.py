@@ -1,5 +1,7 @@
 """Functions of float32 vectors (`FUNCTIONS` lists them), as LLVM functions inlined where they are called.
 
+`math64.py` has those of float64.
+
 Each reduces its argument to a small range and evaluates a polynomial there; all but sin and cos, which serve arguments
 below `CIRCULAR_LIMIT`, are right at overflow, underflow, infinities and NaN. Sources: the single-precision functions of
 S. Moshier's Cephes (log, tanh, sin, cos, asin, acos, atan; exp's reduction) and N. Juffa's erff; other polynomials are
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from autosched.codegen.cpu.types import I32, call_intrinsic, constant, lanes_of, suffix
+from autosched.codegen.cpu.types import I32, I64, call_intrinsic, constant, element_of, suffix
 
 EXP_BELOW = "exp_below"  # the exponential of numbers that are at most 0
 _LOG2E = 1.44269504088896341
@@ -23,7 +25,6 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4  # ln 2 in two parts; multiple
 # exact where multiply and add are fused.
 _HALF_PI = 1.57079637050628662, -4.37113882867379e-8, -1.71512449e-15
 CIRCULAR_LIMIT = 1e5
-_SIGN = -0x80000000
 _EXPONENT = -0x00800000  # the sign and exponent bits
 _BIAS = 127  # of float32 exponents
 _LEAST_EXP = -87.33654  # below, float32 has no normal numbers for the exponential
@@ -39,15 +40,15 @@ _NORMCDF = (
 
 
 @dataclass(slots=True)
-class _Maker:
-    """Float32 arithmetic on values of one vector (or scalar) type."""
+class Maker:
+    """Arithmetic on values of one vector (or scalar) type of float32 or float64."""
 
     builder: ir.IRBuilder
     kind: ir.Type
     has_fma: bool
 
     def number(self, x: float) -> ir.Value:
-        return constant(self.kind, _single(x))
+        return constant(self.kind, x if self.is_double else _single(x))
 
     def fma(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         if self.has_fma:
@@ -62,9 +63,17 @@ class _Maker:
         return result
 
     @property
+    def is_double(self) -> bool:
+        return isinstance(element_of(self.kind), ir.DoubleType)
+
+    @property
     def integer(self) -> ir.Type:
-        lanes = getattr(self.kind, "count", 1)
-        return I32 if lanes == 1 else ir.VectorType(I32, lanes)
+        """The type of the bits."""
+        lanes, element = getattr(self.kind, "count", 1), I64 if self.is_double else I32
+        return element if lanes == 1 else ir.VectorType(element, lanes)
+
+    def word(self, x: int) -> ir.Value:
+        return constant(self.integer, x)
 
     def bits(self, x: ir.Value) -> ir.Value:
         return self.builder.bitcast(x, self.integer)
@@ -82,7 +91,7 @@ class _Maker:
         return b.select(b.fcmp_ordered("<", x, self.number(low)), self.number(low), x)
 
     def with_sign_of(self, size: ir.Value, x: ir.Value) -> ir.Value:
-        sign = self.builder.and_(self.bits(x), constant(self.integer, _SIGN))
+        sign = self.builder.and_(self.bits(x), self.word(-1 << (63 if self.is_double else 31)))
         return self.floats(self.builder.or_(self.bits(size), sign))
 
 
@@ -92,7 +101,7 @@ def _single(x: float) -> float:
     return float(np.float32(x))
 
 
-def _reduced_exp(m: _Maker, x: ir.Value, bias: int = 0) -> tuple[ir.Value, ir.Value]:
+def _reduced_exp(m: Maker, x: ir.Value, bias: int = 0) -> tuple[ir.Value, ir.Value]:
     """(exp(r), n + bias) with x = n * ln 2 + r, the integer in the lowest bits; x within [-150, 150]."""
     b = m.builder
     shifted = m.fma(x, m.number(_LOG2E), m.number(_ROUND + bias))  # the sum's last bits are the nearest integer
@@ -102,41 +111,41 @@ def _reduced_exp(m: _Maker, x: ir.Value, bias: int = 0) -> tuple[ir.Value, ir.Va
     return m.polynomial(r, _EXP), m.bits(shifted)
 
 
-def _exp(m: _Maker, x: ir.Value) -> ir.Value:
+def _exp(m: Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     # 2**n in two factors, so that both exist. Twice the bias of float32 in n gives each half of it the bias that it
     # needs. A denormal result would cost a hundred cycles (33 ns an element, Zen 3): it becomes 0.
     p, n = _reduced_exp(m, m.clamp(x, _LEAST_EXP, 100.0), 2 * _BIAS)
-    half = b.and_(b.shl(n, constant(m.integer, 22)), constant(m.integer, _EXPONENT))
-    rest = b.sub(b.shl(n, constant(m.integer, 23)), half)
+    half = b.and_(b.shl(n, m.word(22)), m.word(_EXPONENT))
+    rest = b.sub(b.shl(n, m.word(23)), half)
     result = b.fmul(b.fmul(p, m.floats(half)), m.floats(rest))
     return b.select(b.fcmp_ordered("<", x, m.number(_LEAST_EXP)), m.number(0.0), result)
 
 
-def _exp_below(m: _Maker, x: ir.Value) -> ir.Value:
+def _exp_below(m: Maker, x: ir.Value) -> ir.Value:
     """exp(x) for x <= 0: no result is larger than 1, so that one factor is 2**n."""
     b = m.builder
     gone = b.fcmp_ordered("<", x, m.number(_LEAST_EXP))
     p, n = _reduced_exp(m, b.select(gone, m.number(_LEAST_EXP), x), _BIAS)
-    return b.select(gone, m.number(0.0), b.fmul(p, m.floats(b.shl(n, constant(m.integer, 23)))))
+    return b.select(gone, m.number(0.0), b.fmul(p, m.floats(b.shl(n, m.word(23)))))
 
 
-def _bounded_exp(m: _Maker, x: ir.Value, factor: float = 1.0) -> ir.Value:
+def _bounded_exp(m: Maker, x: ir.Value, factor: float = 1.0) -> ir.Value:
     """factor * exp(x) for x within [-87, 88]; the factor is a power of two."""
     b = m.builder
     p, n = _reduced_exp(m, x)
-    return b.fmul(p, m.floats(b.add(b.shl(n, constant(m.integer, 23)), m.bits(m.number(factor)))))
+    return b.fmul(p, m.floats(b.add(b.shl(n, m.word(23)), m.bits(m.number(factor)))))
 
 
-def _log(m: _Maker, x: ir.Value) -> ir.Value:
+def _log(m: Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     tiny = b.fcmp_ordered("<", x, m.number(1.17549435e-38))
     scaled = b.select(tiny, b.fmul(x, m.number(2.0**23)), x)
     bits = m.bits(scaled)
     # the mantissa as a number in [sqrt(1/2), sqrt(2)), and the exponent that goes with it
-    shifted = b.sub(bits, constant(m.integer, 0x3F3504F3))
-    exponent = b.ashr(shifted, constant(m.integer, 23))
-    mantissa = m.floats(b.sub(bits, b.shl(exponent, constant(m.integer, 23))))
+    shifted = b.sub(bits, m.word(0x3F3504F3))
+    exponent = b.ashr(shifted, m.word(23))
+    mantissa = m.floats(b.sub(bits, b.shl(exponent, m.word(23))))
     n = b.fsub(b.sitofp(exponent, m.kind), b.select(tiny, m.number(23.0), m.number(0.0)))
     f = b.fsub(mantissa, m.number(1.0))
     z = b.fmul(f, f)
@@ -154,7 +163,7 @@ def _log(m: _Maker, x: ir.Value) -> ir.Value:
     return b.select(b.fcmp_ordered("==", x, m.number(0.0)), m.number(float("-inf")), result)
 
 
-def _tanh(m: _Maker, x: ir.Value) -> ir.Value:
+def _tanh(m: Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     size = m.clamp(m.unary("fabs", x), 0.0, 10.0)
     power = _bounded_exp(m, b.fadd(size, size))
@@ -166,7 +175,7 @@ def _tanh(m: _Maker, x: ir.Value) -> ir.Value:
     return m.with_sign_of(result, x)
 
 
-def _sigmoid(m: _Maker, x: ir.Value) -> ir.Value:
+def _sigmoid(m: Maker, x: ir.Value) -> ir.Value:
     b, one = m.builder, m.number(1.0)
     # of -|x|, at most 1, so that small results are not lost in an overflow
     power = _exp_below(m, b.fneg(m.unary("fabs", x)))
@@ -174,7 +183,7 @@ def _sigmoid(m: _Maker, x: ir.Value) -> ir.Value:
     return b.fdiv(above, b.fadd(one, power))
 
 
-def _erf(m: _Maker, x: ir.Value) -> ir.Value:
+def _erf(m: Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     size = m.clamp(m.unary("fabs", x), 0.0, 4.0)
     square = b.fmul(size, size)
@@ -193,7 +202,7 @@ def _erf(m: _Maker, x: ir.Value) -> ir.Value:
     return m.with_sign_of(result, x)
 
 
-def _normcdf(m: _Maker, x: ir.Value) -> ir.Value:
+def _normcdf(m: Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     size = m.unary("fabs", x)
     near = b.select(b.fcmp_ordered(">", size, m.number(5.5)), m.number(5.5), size)
@@ -205,15 +214,15 @@ def _normcdf(m: _Maker, x: ir.Value) -> ir.Value:
     return b.select(b.fcmp_ordered("<", x, m.number(0.0)), tail, b.fsub(m.number(1.0), tail))
 
 
-def _sin(m: _Maker, x: ir.Value) -> ir.Value:
+def _sin(m: Maker, x: ir.Value) -> ir.Value:
     return _circular(m, x, 0)
 
 
-def _cos(m: _Maker, x: ir.Value) -> ir.Value:
+def _cos(m: Maker, x: ir.Value) -> ir.Value:
     return _circular(m, x, 1)
 
 
-def _circular(m: _Maker, x: ir.Value, quarters: int) -> ir.Value:
+def _circular(m: Maker, x: ir.Value, quarters: int) -> ir.Value:
     """sin(x + quarters * pi / 2) for |x| < CIRCULAR_LIMIT, where multiply and add are fused; -0.0 stays -0.0."""
     b = m.builder
     shifted = m.fma(x, m.number(2 / math.pi), m.number(_ROUND))
@@ -226,21 +235,21 @@ def _circular(m: _Maker, x: ir.Value, quarters: int) -> ir.Value:
     sine = m.fma(b.fmul(sine, z), r, r)
     cosine = m.polynomial(z, (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2))
     cosine = m.fma(b.fmul(cosine, z), z, m.fma(z, m.number(-0.5), m.number(1.0)))
-    quarter = b.add(m.bits(shifted), constant(m.integer, quarters))
-    is_odd = b.icmp_signed("!=", b.and_(quarter, constant(m.integer, 1)), constant(m.integer, 0))
-    sign = b.shl(b.and_(quarter, constant(m.integer, 2)), constant(m.integer, 30))
+    quarter = b.add(m.bits(shifted), m.word(quarters))
+    is_odd = b.icmp_signed("!=", b.and_(quarter, m.word(1)), m.word(0))
+    sign = b.shl(b.and_(quarter, m.word(2)), m.word(30))
     result = b.xor(m.bits(b.select(is_odd, cosine, sine)), sign)
     zero = b.fcmp_ordered("==", x, m.number(0.0))
     return b.select(zero, x, m.floats(result)) if quarters == 0 else m.floats(result)
 
 
-def _asin(m: _Maker, x: ir.Value) -> ir.Value:
+def _asin(m: Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     is_large, angle = _arc(m, x)
     return m.with_sign_of(b.select(is_large, m.fma(m.number(-2.0), angle, m.number(math.pi / 2)), angle), x)
 
 
-def _acos(m: _Maker, x: ir.Value) -> ir.Value:
+def _acos(m: Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     is_large, angle = _arc(m, x)
     twice = b.fadd(angle, angle)
@@ -248,7 +257,7 @@ def _acos(m: _Maker, x: ir.Value) -> ir.Value:
     return b.select(is_large, large, b.fsub(m.number(math.pi / 2), m.with_sign_of(angle, x)))
 
 
-def _arc(m: _Maker, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _arc(m: Maker, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     """(whether |x| > 1/2, the arcsine of |x|, or where it is larger of sqrt((1 - |x|) / 2)); NaN for |x| > 1."""
     b = m.builder
     size = m.unary("fabs", x)
@@ -259,7 +268,7 @@ def _arc(m: _Maker, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     return is_large, m.fma(b.fmul(p, square), sine, sine)
 
 
-def _atan(m: _Maker, x: ir.Value) -> ir.Value:
+def _atan(m: Maker, x: ir.Value) -> ir.Value:
     b, one = m.builder, m.number(1.0)
     size = m.unary("fabs", x)
     is_large = b.fcmp_ordered(">", size, m.number(math.tan(3 * math.pi / 8)))
@@ -274,22 +283,9 @@ def _atan(m: _Maker, x: ir.Value) -> ir.Value:
     return m.with_sign_of(b.fadd(start, m.fma(b.fmul(p, z), tangent, tangent)), x)
 
 
+Function = Callable[[Maker, ir.Value], ir.Value]
 CIRCULAR = ("sin", "cos")
-FUNCTIONS: dict[str, Callable[[_Maker, ir.Value], ir.Value]] = {
+FUNCTIONS: dict[str, Function] = {
     "exp": _exp, EXP_BELOW: _exp_below, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "erf": _erf,
     "normcdf": _normcdf, "sin": _sin, "cos": _cos, "asin": _asin, "acos": _acos, "atan": _atan,
 }  # fmt: skip
-
-
-def call(builder: ir.IRBuilder, op: str, x: ir.Value, has_fma: bool) -> ir.Value:
-    """op(x) of a float32 or a vector of them; the function is defined once in the module."""
-    name = f"autosched_{op}_{suffix(x.type)}"
-    function = builder.module.globals.get(name)
-    if function is None:
-        function = ir.Function(builder.module, ir.FunctionType(x.type, [x.type]), name)
-        function.linkage = "internal"
-        function.attributes.add("alwaysinline")
-        inner = ir.IRBuilder(function.append_basic_block("entry"))
-        inner.ret(FUNCTIONS[op](_Maker(inner, x.type, has_fma), function.args[0]))
-    assert lanes_of(x) >= 1, "a scalar or a vector"
-    return builder.call(function, [x])
