@@ -19,7 +19,7 @@ from tests.frontend.random_onnx.check import Options, check, model_of, outcome, 
 from tests.frontend.random_onnx.kinds import KINDS
 from tests.frontend.random_onnx.maker import Size
 from tests.frontend.random_onnx.models import random_model
-from tests.frontend.random_onnx.noise import Reference, spread_of
+from tests.frontend.random_onnx.noise import Reference, Undefined, spread_of
 
 SHORT = Options(most_steps=3)
 
@@ -90,17 +90,46 @@ def test_refusals_are_wrong_where_all_sizes_are_known(monkeypatch: pytest.Monkey
     assert outcome(3, Options(share_open=1, only=("unary",)))[2] == ""
 
 
+def reference_of(*nodes: onnx.NodeProto, size: int | str = 2, result: int = onnx.TensorProto.FLOAT) -> Reference:
+    """A model from x, a vector, to z, with a scale s."""
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [size])
+    z = helper.make_tensor_value_info("z", result, None)
+    scale = helper.make_tensor("s", onnx.TensorProto.FLOAT, [], [0.1])
+    graph = helper.make_graph(nodes, "g", [x], [z], [scale])
+    return Reference(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+
+
 def test_noise_shows_what_rounding_decides() -> None:
     """Of two elements, one lies on the edge that a floor makes."""
-    nodes = [helper.make_node("Mul", ["x", "x"], ["y"]), helper.make_node("Floor", ["y"], ["z"])]
-    x, z = (helper.make_tensor_value_info(name, 1, [2]) for name in "xz")
-    model = helper.make_model(helper.make_graph(nodes, "g", [x], [z]), opset_imports=[helper.make_opsetid("", 21)],
-                              ir_version=10)  # fmt: skip
-    reference, feeds = Reference(model), {"x": np.array([2.0, 2.2], "float32")}
+    reference = reference_of(helper.make_node("Mul", ["x", "x"], ["y"]), helper.make_node("Floor", ["y"], ["z"]))
+    feeds = {"x": np.array([2.0, 2.2], "float32")}
     (expected,) = reference.run(feeds)
     assert expected.tolist() == [4, 4]
     spread = spread_of(expected, [reference.run(feeds, 1.0, salt)[0] for salt in range(9)])
     assert spread.round(4).tolist() == [1, 0]
+
+
+def test_a_value_less_itself_has_the_roundings_of_both() -> None:
+    reference = reference_of(helper.make_node("Sub", ["x", "x"], ["z"]))
+    feeds = {"x": np.array([0.0, 3.0], "float32")}
+    (expected,) = reference.run(feeds)
+    assert expected.tolist() == [0, 0]
+    nothing, little = spread_of(expected, [reference.run(feeds, 1.0, salt)[0] for salt in range(9)])
+    assert nothing == 0 and 3e-7 < little < 1e-5
+
+
+def test_bytes_of_no_numbers_are_undefined() -> None:
+    reference = reference_of(helper.make_node("QuantizeLinear", ["x", "s"], ["z"]), result=onnx.TensorProto.UINT8)
+    assert reference.run({"x": np.array([1, np.inf], "float32")})[0].tolist() == [10, 255]
+    with pytest.raises(Undefined):
+        reference.run({"x": np.array([1, np.nan], "float32")})
+
+
+def test_means_of_nothing_are_undefined() -> None:
+    reference = reference_of(helper.make_node("ReduceMean", ["x"], ["z"]), size="n")
+    assert reference.run({"x": np.array([1, 2], "float32")})[0] == 1.5
+    with pytest.raises(Undefined):
+        reference.run({"x": np.zeros(0, "float32")})
 
 
 def test_open_sizes_equal_no_known_ones() -> None:

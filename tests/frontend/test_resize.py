@@ -13,13 +13,14 @@ from onnx.reference import ReferenceEvaluator
 
 import autosched
 from autosched import relax
+from autosched.errors import ImportModelError
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime.dynamic import DynamicExecutable
 
 RNG = np.random.default_rng(0)
 
 
-def check(op: str, x: np.ndarray, *weights: np.ndarray | None, opset: int = 20, **attrs: Any) -> None:
+def model(op: str, x: np.ndarray, *weights: np.ndarray | None, opset: int = 20, **attrs: Any) -> onnx.ModelProto:
     names = ["" if w is None else f"w{i}" for i, w in enumerate(weights)]
     graph = helper.make_graph(
         [helper.make_node(op, ["x", *names], ["y"], **attrs)],
@@ -28,7 +29,11 @@ def check(op: str, x: np.ndarray, *weights: np.ndarray | None, opset: int = 20, 
         [onnx.ValueInfoProto(name="y")],
         [numpy_helper.from_array(w, n) for w, n in zip(weights, names) if w is not None],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def check(op: str, x: np.ndarray, *weights: np.ndarray | None, opset: int = 20, **attrs: Any) -> None:
+    made = model(op, x, *weights, opset=opset, **attrs)
     (want,) = ReferenceEvaluator(made).run(None, {"x": x})
     got = relax.evaluate(from_onnx(made), {"x": x})
     assert got.dtype == want.dtype
@@ -65,6 +70,30 @@ def test_some_axes_and_aspect_ratios() -> None:
         check(
             "Resize", x, None, None, np.array([9, 7], "i8"), mode="linear", axes=[2, 1], keep_aspect_ratio_policy=policy
         )
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(
+    ("shape", "scales", "sizes", "result"),
+    [
+        ((1, 2, 4, 4), [1, 1, 0.1, 2], None, (1, 2, 0, 8)),
+        ((1, 2, 0, 4), [1, 1, 2, 2], None, (1, 2, 0, 8)),
+        ((1, 0, 4, 4), None, [1, 0, 8, 8], (1, 0, 8, 8)),
+        ((1, 2, 0, 4), None, [1, 2, 0, 4], (1, 2, 0, 4)),
+    ],
+)
+def test_nothing_comes_of_no_pixels(mode: str, shape: Any, scales: Any, sizes: Any, result: Any) -> None:
+    """As in ONNX Runtime; onnx's reference refuses it."""
+    given = [scales and np.array(scales, "f4"), sizes and np.array(sizes, "i8")]
+    made = model("Resize", x := np.ones(shape, "f4"), None, *given, mode=mode)
+    found = autosched.build(made, target="cpu", records=[])(x).numpy()
+    assert found.shape == result and found.dtype == x.dtype
+
+
+@pytest.mark.parametrize(("shape", "sizes"), [((1, 2, 0, 4), [1, 2, 3, 4]), ((1, 2, 4, 4), [1, 2, 0, 4])])
+def test_pixels_come_of_pixels(shape: Any, sizes: Any) -> None:
+    with pytest.raises(ImportModelError, match="Resize"):
+        autosched.build(model("Resize", np.ones(shape, "f4"), None, None, np.array(sizes, "i8")), target="cpu")
 
 
 @pytest.mark.parametrize("corners", [0, 1])

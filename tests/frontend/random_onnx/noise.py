@@ -21,7 +21,10 @@ ROUNDING = {
 }
 DOMAIN = "noise"
 # ONNX does not say what they make of a NaN, or ONNX Runtime passes over it
-OPEN_FOR_NAN = ("Hardmax", "ArgMax", "ArgMin", "TopK", "Unique", "Softmax", "LogSoftmax", "ReduceLogSumExp")
+OPEN_FOR_NAN = (
+    "Hardmax", "ArgMax", "ArgMin", "TopK", "Unique", "Softmax", "LogSoftmax", "ReduceLogSumExp",
+    "QuantizeLinear", "DynamicQuantizeLinear",
+)  # fmt: skip
 EXACT = {
     "QuantizeLinear": (1,), "DequantizeLinear": (1,), "QLinearConv": (1, 4, 6), "Resize": (1, 2), "OneHot": (2,),
 }  # fmt: skip
@@ -69,6 +72,18 @@ Count_nans (x) => (n)
     n = ReduceSum <keepdims = 0> (each)
 }}
 """
+COUNT_MEANS_OF_NOTHING = """
+<domain: "noise", opset_import: ["" : {opset}]>
+Count_means_of_nothing (x, means) => (n)
+{{
+    count = Size (x)
+    zero = Constant <value_int = 0> ()
+    nothing = Equal (count, zero)
+    each = Cast <to = 7> (nothing)
+    results = Size (means)
+    n = Mul (each, results)
+}}
+"""
 
 
 class Undefined(Exception):
@@ -91,66 +106,72 @@ class Reference:
         self.session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
     def run(self, feeds: dict[str, np.ndarray], noise: float = 0.0, salt: float = 0.0) -> list[np.ndarray]:
-        """The results; with noise other ones for each salt. Raises Undefined for NaNs where they have no result."""
+        """The results; with noise other ones for each salt. Raises Undefined where ONNX does not say what they are."""
         disturbance = {NOISE: np.array(noise, "float64"), SALT: np.array(salt, "float64")}
         found: list[np.ndarray] = self.session.run(None, {**feeds, **disturbance})
         if any(found[self.n_results :]):
-            raise Undefined(f"NaN as an argument of {', '.join(OPEN_FOR_NAN)}")
+            raise Undefined(f"the mean of nothing, or NaN as an argument of {', '.join(OPEN_FOR_NAN)}")
         return found[: self.n_results]
 
 
 def disturbed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with every float input, constant and result of a node times 1 + noise * rounding * [-1, 1)."""
+    """The model with every float input, constant and result of a node times 1 + noise * rounding * [-1, 1).
+
+    x - x is taken of two disturbed values: a product x that is contracted with the difference is rounded once only.
+    """
     made = onnx.ModelProto()
     made.CopyFrom(model)
     graph, types, exact = made.graph, _types(model), kept_exact(model)
     renamed: dict[str, str] = {}
     nodes: list[onnx.NodeProto] = []
 
+    def noisy(name: str, dtype: int, result: str) -> str:
+        op = f"Disturb_{ROUNDING[dtype][0]}"
+        nodes.append(helper.make_node(op, [name, NOISE, SALT], [result], domain=DOMAIN, part=1.7 * len(nodes)))
+        return result
+
     def disturb(name: str, dtype: int) -> None:
         if dtype in ROUNDING and name not in exact:
-            op, result = f"Disturb_{ROUNDING[dtype][0]}", f"{name}_disturbed"
-            nodes.append(helper.make_node(op, [name, NOISE, SALT], [result], domain=DOMAIN, part=1.7 * len(renamed)))
-            renamed[name] = result
+            renamed[name] = noisy(name, dtype, f"{name}_disturbed")
 
     for given in graph.input:
         disturb(given.name, given.type.tensor_type.elem_type)
     for constant in graph.initializer:
         disturb(constant.name, constant.data_type)
-    n_nans: list[str] = []
+    counts: list[str] = []
     for node in graph.node:
         _rename(node, renamed)
+        if node.op_type == "Sub" and node.input[0] == node.input[1] and types.get(node.output[0]) in ROUNDING:
+            node.input[1] = noisy(node.input[1], types[node.output[0]], f"{node.output[0]}_subtracted")
         nodes.append(node)
         if node.op_type in OPEN_FOR_NAN and node.input[0].endswith("_disturbed"):
-            n_nans.append(f"nans_{len(nodes)}")
-            nodes.append(helper.make_node("Count_nans", node.input[:1], n_nans[-1:], domain=DOMAIN))
+            counts.append(f"nans_{len(nodes)}")
+            nodes.append(helper.make_node("Count_nans", node.input[:1], counts[-1:], domain=DOMAIN))
+        if node.op_type == "ReduceMean":
+            counts.append(f"means_{len(nodes)}")
+            arguments = [node.input[0], node.output[0]]
+            nodes.append(helper.make_node("Count_means_of_nothing", arguments, counts[-1:], domain=DOMAIN))
         for name in node.output:
             disturb(name, types.get(name, 0))
     del graph.node[:]
     graph.node.extend(nodes)
     for output in graph.output:
         output.name = renamed.get(output.name, output.name)
-    graph.output.extend(helper.make_tensor_value_info(name, TensorProto.INT64, ()) for name in n_nans)
+    graph.output.extend(helper.make_tensor_value_info(name, TensorProto.INT64, ()) for name in counts)
     graph.input.extend(helper.make_tensor_value_info(name, TensorProto.DOUBLE, ()) for name in (NOISE, SALT))
     opset = made.opset_import[0].version
     for dtype, (name, rounding) in ROUNDING.items():
         text = DISTURB.format(name=name, twice=2 * rounding, dtype=dtype, opset=opset)
         made.functions.append(onnx.parser.parse_function(text))
-    made.functions.append(onnx.parser.parse_function(COUNT_NANS.format(opset=opset)))
+    for text in (COUNT_NANS, COUNT_MEANS_OF_NOTHING):
+        made.functions.append(onnx.parser.parse_function(text.format(opset=opset)))
     made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     return made
 
 
 def kept_exact(model: onnx.ModelProto) -> set[str]:
     """Constants that are parameters of operators more than numbers: scales, sizes, limits of quantisation."""
-    taken = {
-        "QuantizeLinear": (1,),
-        "DequantizeLinear": (1,),
-        "QLinearConv": (1, 4, 6),
-        "Resize": (1, 2),
-        "OneHot": (2,),
-    }
-    return {node.input[k] for node in model.graph.node for k in taken.get(node.op_type, ()) if k < len(node.input)}
+    return {node.input[k] for node in model.graph.node for k in EXACT.get(node.op_type, ()) if k < len(node.input)}
 
 
 def _types(model: onnx.ModelProto) -> dict[str, int]:

@@ -55,10 +55,11 @@ def _axes(node: Node, shape: Sequence[Dim]) -> list[_Axis]:
     scales = [float(s) for s in node.array(position)] if node.has(position) and node.array(position).size else None
     sizes = list(node.sizes_of(3)) or None if position == 2 and node.has(3) else None
     given = scales if scales is not None else sizes
-    if given is not None and any(isinstance(n, int | float) and n <= 0 for n in given):
-        raise node.fail(f"{'sizes' if scales is None else 'scales'} of {given}", hint="they are positive")
     if given is None or len(given) != len(chosen):
         raise node.fail(f"neither scales nor sizes for {len(chosen)} dimensions of {list(shape)}")
+    empty = [scales is None and shape[a] == 0 for a in chosen]
+    if any(isinstance(n, int | float) and n <= 0 and not (none and n == 0) for n, none in zip(given, empty)):
+        raise node.fail(f"{'sizes' if scales is None else 'scales'} of {given}", hint="they are positive")
     whole = [_Axis(n, n, 1.0) for n in shape]
     if scales is not None:
         for a, scale in zip(chosen, scales, strict=True):  # as ONNX Runtime rounds
@@ -67,7 +68,7 @@ def _axes(node: Node, shape: Sequence[Dim]) -> list[_Axis]:
         assert sizes is not None
         policy = node.attr("keep_aspect_ratio_policy", "stretch")
         pairs = [(shape[a], n) for a, n in zip(chosen, sizes, strict=True)]
-        ratios = [n / old if isinstance(old, int) and isinstance(n, int) else None for old, n in pairs]
+        ratios = [n / (old or 1) if isinstance(old, int) and isinstance(n, int) else None for old, n in pairs]
         if policy != "stretch":
             known = [ratio for ratio in ratios if ratio is not None]
             if len(known) < len(ratios):
@@ -77,7 +78,7 @@ def _axes(node: Node, shape: Sequence[Dim]) -> list[_Axis]:
             sizes = [math.floor(old * factor + 0.5) for old, _ in pairs if isinstance(old, int)]
         for a, n, ratio in zip(chosen, sizes, ratios, strict=True):
             whole[a] = _Axis(shape[a], n, ratio)
-    if any(isinstance(d, int) and d < 1 for axis in whole for d in (axis.size, axis.result)):
+    if any(axis.size == 0 and axis.result != 0 for axis in whole):
         raise node.fail(f"{list(shape)} to {[axis.result for axis in whole]}")
     return whole
 
@@ -172,6 +173,8 @@ def resize(node: Node) -> Expr:
     if how not in HOW:
         raise node.no_kernel(f"coordinate_transformation_mode '{how}'")
     axes = _axes(node, dims)
+    if any(axis.result == 0 for axis in axes):
+        return op.zeros(ShapeExpr(tuple(axis.result for axis in axes)), node.info(0).dtype)
     same = [axis.is_kept for axis in axes]
     are_images = len(dims) == 4 and all(same[:2]) and mode != "cubic" and not node.attr("antialias", 0)
     exact = all(axis.is_exact for axis in axes)
