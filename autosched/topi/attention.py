@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from autosched import te
 from autosched.te import Tensor
@@ -26,6 +27,36 @@ class Layered:
         return self.x(*(at[axis] for axis in self.layout))
 
 
+@dataclass(frozen=True)
+class Cache:
+    """Keys of earlier calls in front of the queries' own, in memory that may have room for more.
+
+    start    [B], integers: the position of a sequence's first query; the query at position p sees keys 0 to p
+    columns  keys that are looked at, as many as there are or fewer
+    shared   query heads that share a head of keys: row i of queries is that of position i // shared
+    sink     [H * shared] or None: a score for each head of queries that takes part in the softmax and has no value
+    """
+
+    start: Tensor
+    columns: PrimExpr
+    shared: int = 1
+    sink: Tensor | None = None
+
+    def position(self, row: PrimExpr) -> PrimExpr:
+        """Which of a call's queries a row is."""
+        return row if self.shared == 1 else row // self.shared
+
+    def head(self, head: PrimExpr, row: PrimExpr) -> PrimExpr:
+        """The head of queries of a row below a head of keys."""
+        return head if self.shared == 1 else head * self.shared + row % self.shared
+
+    def masked(self, x: PrimExpr, b: PrimExpr, row: PrimExpr, key: PrimExpr, window: int | None) -> PrimExpr:
+        """-inf where a row of queries does not see a key."""
+        last = E.cast("int64", self.start(b)) + self.position(row)
+        seen = key <= last if window is None else te.all(key <= last, key > last - window)
+        return E.select(seen, x, E.const(float("-inf"), x.dtype))
+
+
 def broadcast(x: Tensor, *index: PrimExpr) -> PrimExpr:
     """An element of a tensor whose dimensions of one stand for all."""
     own = index[len(index) - x.ndim :]
@@ -43,6 +74,8 @@ def attention(
     layouts: Sequence[str] = (LAYOUT,) * 4,
     zero_rows: str | None = None,
     out_dtype: str | None = None,
+    softcap: float | None = None,
+    cache: Cache | None = None,
 ) -> Tensor:
     """softmax(query keyᵀ * scale + bias) value, a head for itself.
 
@@ -53,11 +86,14 @@ def attention(
     zero_rows  the queries whose weights are 0 and not NaN: "masked": those that see no key (all scores are -inf);
                "nan": also those with a score of NaN or +inf
     out_dtype  what is computed and summed up in, where it is not the inputs' type, to which weights are then rounded
+    softcap    scores x become softcap * tanh(x / softcap) before bias and mask
+    cache      which keys a query sees, where the call says it; window_size limits these too
     returns [B, S, H, E] in the order of the fourth layout
     Source  Vaswani et al. 2017, section 3.2.1.
     """
     q, k, v = (Layered(x, layout) for x, layout in zip((query, key, value), layouts, strict=False))
-    batch, heads, rows, columns = q.size("B"), q.size("H"), q.size("S"), k.size("S")
+    batch, heads, rows = q.size("B"), q.size("H"), q.size("S")
+    columns = k.size("S") if cache is None else cache.columns
     d = te.reduce_axis((0, q.size("D")), "d")
     dtype = out_dtype or query.dtype
 
@@ -69,10 +105,17 @@ def attention(
 
     def shifted(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
         x = scores(b, h, i, j) * E.const(scale, dtype)
+        if softcap is not None:
+            x = te.tanh(x * E.const(1 / softcap, dtype)) * E.const(softcap, dtype)
+        if cache is not None:
+            x = x if bias is None else x + broadcast(bias, b, cache.head(h, i), cache.position(i), j)
+            return cache.masked(x, b, i, j, window_size)
         x = x if bias is None else x + broadcast(bias, b, h, i, j)
         return _masked(x, i, j, rows, columns, causal_mask, window_size)
 
-    name = "attention_causal" if causal_mask else "attention_scaled"  # tuned apart: half of the work can be left out
+    name = (
+        "attention_causal" if causal_mask or cache is not None else "attention_scaled"
+    )  # tuned apart: half of the work can be left out
     scaled = te.compute(scores.shape, shifted, name=name, varargs_names=names)
     over = [te.reduce_axis((0, columns), "j") for _ in range(3)]
     largest = te.compute(
@@ -108,7 +151,11 @@ def attention(
 
     def normalised(*at: PrimExpr) -> PrimExpr:
         to = dict(zip(layouts[3], at, strict=True))
-        zero, one, weights = E.const(0, dtype), E.const(1, dtype), total(to["B"], to["H"], to["S"])
+        zero, one = E.const(0, dtype), E.const(1, dtype)
+        weights: PrimExpr = total(to["B"], to["H"], to["S"])
+        if cache is not None and cache.sink is not None:
+            head = cache.sink(cache.head(to["H"], to["S"]))
+            weights = weights + te.exp(E.cast(dtype, head) - largest(to["B"], to["H"], to["S"]))
         if zero_rows is None:
             return context(*at) * (one / weights)
         mean = context(*at) * (one / E.select(E.compare(E.EQ, weights, zero), one, weights))

@@ -270,7 +270,8 @@ def rotary_embedding(node: Node) -> Expr:
 
 def turn(node: Node, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
     """[…, D] with pairs of elements turned; cos and sin broadcast to […, D / 2]."""
-    *outer, size = info_of(x).static_shape
+    *outer, size = info_of(x).dims
+    assert isinstance(size, int), "the tables of angles say it"
     axis = len(outer) + interleaved
     pairs = node.emit(op.reshape(x, ShapeExpr((*outer, size // 2, 2) if interleaved else (*outer, 2, size // 2))))
     signs = np.array([[-1, 1]] if interleaved else [[-1], [1]], info_of(x).dtype)

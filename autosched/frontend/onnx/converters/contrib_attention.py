@@ -7,16 +7,18 @@ import numpy as np
 from autosched.frontend.onnx.converters.contrib import DOMAIN, only, turn
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.size_arithmetic import cut, larger, plain, sliced, with_sizes
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple
+from autosched.relax.struct_info import Dim
 
 BSHD, BHSD = "BSHD", "BHSD"
 
 
 def _heads(node: Node, x: Expr, heads: int) -> Expr:
     """[B, S, H * D] as [B, S, H, D]"""
-    b, s, width = info_of(x).static_shape
-    if heads < 1 or width % heads:
+    b, s, width = info_of(x).dims
+    if heads < 1 or not isinstance(width, int) or width % heads:
         raise node.fail(f"{heads} heads of {width} elements")
     return node.emit(op.reshape(x, ShapeExpr((b, s, heads, width // heads))))
 
@@ -126,43 +128,100 @@ def multi_head_attention(node: Node) -> tuple[Expr | None, ...]:
 
 @converter(DOMAIN + "GroupQueryAttention")
 def group_query_attention(node: Node) -> tuple[Expr | None, ...]:
-    """Heads of queries that share heads of keys and values, which are turned by their positions and kept."""
+    """Heads of queries that share heads of keys and values, which are turned by their positions and kept.
+
+    Lengths of sequences (seqlens_k) may be known when the model runs; the total length has to be a size by then. Where
+    the past is as long as what is kept, new keys go to their positions in it; else they are joined to it.
+    """
     attrs = ("num_heads", "kv_num_heads", "scale", "do_rotary", "rotary_interleaved", "local_window_size", "causal")
-    only(node, [0, 1, 2, 3, 4, 5, 6, 7, 8], attrs)
+    only(node, range(12), (*attrs, "softcap", "smooth_softmax", *(n for n in _UNQUANTISED if node.attr(n) == "NONE")))
     heads, groups = node.attr("num_heads"), node.attr("kv_num_heads")
     if node.attr("causal", 1) != 1:
         raise node.fail("causal=0 is not supported")
-    if groups < 1 or heads % groups:
-        raise node.fail(f"{heads} heads that share {groups}")
-    if node.has(1) and node.has(2):
-        parts = [_heads(node, node.input(i), n) for i, n in ((0, heads), (1, groups), (2, groups))]
-    else:
-        whole = _heads(node, node.input(0), heads + 2 * groups)
-        ends = np.cumsum([0, heads, groups, groups]).tolist()
-        cuts = [{"begin": (a,), "end": (b,)} for a, b in zip(ends[:-1], ends[1:], strict=True)]
-        parts = [node.emit(op.strided_slice(whole, axes=(2,), strides=(1,), **cut)) for cut in cuts]
-    q, k, v = (node.emit(op.permute_dims(x, axes=[0, 2, 1, 3])) for x in parts)
-    length = info_of(q).static_shape[2]
-    past = info_of(node.input(3)).static_shape[2] if node.has(3) else 0
-    if any(n != past + length - 1 for n in node.integers(5)):
-        raise node.fail("sequences of different lengths, or a cache with room for more, are not supported")
-    if node.attr("do_rotary", 0):
-        angles = [_angles(node, i, past, length) for i in (7, 8)]
-        interleaved = bool(node.attr("rotary_interleaved", 0))
-        q, k = (turn(node, x, angles[0], angles[1], interleaved) for x in (q, k))
-    if node.has(3):
-        k, v = _joined(node, node.input(3), k), _joined(node, node.input(4), v)
-    wide = [node.emit(op.repeat(x, heads // groups, axis=1)) if heads > groups else x for x in (k, v)]
-    window = node.attr("local_window_size", -1)
-    limit = window if window > 0 else None
-    layouts = (BHSD, BHSD, BHSD, BSHD)
-    out = op.nn.attention(q, wide[0], wide[1], None, _scale(node), "BottomRight", limit, layouts)
     if node.num_outputs > 3:
         raise node.fail("scores as an output are not supported")
-    return (_flat(node, node.emit(out)), k, v)
+    if groups < 1 or heads % groups:
+        raise node.fail(f"{heads} heads that share {groups}")
+    q, k, v = _query_key_value(node, heads, groups)
+    batch, length, _, width = info_of(q).dims
+    (total,) = node.sizes_of(6)
+    start = _first_positions(node, batch, length, total)
+    if node.attr("do_rotary", 0):
+        q, k = _turned(node, q, k, start)
+    kept = [_kept(node, 3, k, start, total), _kept(node, 4, v, start, total)]
+    shared = heads // groups
+    apart = node.emit(op.reshape(q, ShapeExpr((batch, length, groups, shared, width))))
+    rows = node.emit(op.permute_dims(apart, axes=[0, 2, 1, 3, 4]))
+    rows = node.emit(op.reshape(rows, ShapeExpr((batch, groups, plain(length * shared), width))))
+    window, softcap = node.attr("local_window_size", -1), node.attr("softcap", 0.0)
+    context = op.nn.cached_attention(
+        rows, kept[0], kept[1], start, total, _scores_bias(node, total), _sink(node, heads), _scale(node),
+        window if window > 0 else None, softcap if softcap else None, shared,
+    )  # fmt: skip
+    width = info_of(kept[1]).dims[3]
+    out = node.emit(op.reshape(node.emit(context), ShapeExpr((batch, groups, length, shared, width))))
+    out = node.emit(op.permute_dims(out, axes=[0, 2, 1, 3, 4]))
+    return node.emit(op.reshape(out, ShapeExpr((batch, length, plain(heads * width))))), *kept
 
 
-def _angles(node: Node, index: int, past: int, length: int) -> Expr:
-    """[1, 1, S, D / 2]: rows of the table of cosines or sines."""
-    cut = op.strided_slice(node.input(index), axes=(0,), begin=(past,), end=(past + length,), strides=(1,))
-    return node.emit(op.expand_dims(node.emit(cut), axis=(0, 1)))
+_UNQUANTISED = ("k_quant_type", "v_quant_type")
+
+
+def _query_key_value(node: Node, heads: int, groups: int) -> list[Expr]:
+    """Queries [B, S, H, D], keys and values [B, S, G, D]."""
+    if node.has(1) and node.has(2):
+        return [_heads(node, node.input(i), n) for i, n in ((0, heads), (1, groups), (2, groups))]
+    whole = _heads(node, node.input(0), heads + 2 * groups)
+    ends = np.cumsum([0, heads, groups, groups]).tolist()
+    cuts = [{"begin": (a,), "end": (b,)} for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    return [node.emit(op.strided_slice(whole, axes=(2,), strides=(1,), **cut)) for cut in cuts]
+
+
+def _first_positions(node: Node, batch: Dim, length: Dim, total: Dim) -> Expr:
+    """[B]: the position of the first new key of each sequence, whose last one is seqlens_k; 0 for a first prompt.
+
+    Right of a sequence that is shorter than the others in a first prompt stand keys that nobody sees.
+    """
+    last = node.emit(op.reshape(op.astype(node.input(5), "int64"), ShapeExpr((batch,))))
+    before = node.emit(op.size_values(ShapeExpr((plain(length - 1),)), is_scalar=True))
+    start = node.emit(op.maximum(node.emit(op.subtract(last, before)), constant(0, "int64")))
+    places = node.emit(op.size_range(ShapeExpr((0, plain(total - length + 1)))))
+    return node.emit(op.take(places, start, axis=0))  # which is checked to be one of them
+
+
+def _kept(node: Node, index: int, new: Expr, start: Expr, total: Dim) -> Expr:
+    """Keys or values [B, G, L, D] of earlier calls and this one."""
+    new = node.emit(op.permute_dims(new, axes=[0, 2, 1, 3]))
+    batch, groups, length, width = info_of(new).dims
+    if not node.has(index):
+        return with_sizes(new, (batch, groups, total, width), node.emit)
+    past = with_sizes(node.input(index), (batch, groups, info_of(node.input(index)).dims[2], width), node.emit)
+    room = larger(total, info_of(past).dims[2])
+    return node.emit(op.nn.cache_update(past, new, start, ShapeExpr((room,))))
+
+
+def _turned(node: Node, q: Expr, k: Expr, start: Expr) -> list[Expr]:
+    """Queries and keys turned by the angles of their positions."""
+    batch, length = info_of(q).dims[:2]
+    if node.has(9):
+        at = node.emit(op.reshape(node.input(9), ShapeExpr((batch, length))))
+    else:
+        at = node.emit(op.add(op.reshape(start, ShapeExpr((batch, 1))), node.counted(length, 1, 2)))
+    angles = [node.emit(op.expand_dims(op.take(node.input(i), at, axis=0), axis=2)) for i in (7, 8)]
+    return [turn(node, x, angles[0], angles[1], bool(node.attr("rotary_interleaved", 0))) for x in (q, k)]
+
+
+def _scores_bias(node: Node, total: Dim) -> Expr | None:
+    """What is added to scores, for the keys that are looked at."""
+    if not node.has(10):
+        return None
+    bias = node.input(10)
+    found = cut(info_of(bias).dims[3], 0, total)
+    return node.emit(sliced(bias, 3, found)) if found is not None else bias
+
+
+def _sink(node: Node, heads: int) -> Expr | None:
+    """A score for each head that takes part in the softmax."""
+    if node.has(11):
+        return node.input(11)
+    return Constant(np.zeros(heads, node.info(0).dtype)) if node.attr("smooth_softmax", 0) == 1 else None

@@ -1,0 +1,147 @@
+"""Decoders that keep keys and values between calls, built once for all lengths, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import autosched
+from autosched import relax
+from autosched.codegen import counters
+from autosched.errors import ImportModelError
+from autosched.frontend.onnx import from_onnx
+from autosched.runtime.dynamic import DynamicExecutable
+
+HEADS, GROUPS, WIDTH, ROOM = 4, 2, 16, 8
+
+
+def grouped(packed: bool = False, extra: tuple[str, ...] = (), **attrs: Any) -> onnx.ModelProto:
+    """A GroupQueryAttention whose sizes are all open, with the mask that says the lengths, as exporters write it."""
+    wide, narrow = HEADS * WIDTH, GROUPS * WIDTH
+    query = ["q", "", ""] if packed else ["q", "k", "v"]
+    kept = ["batch", GROUPS, "past", WIDTH]
+    shapes: dict[str, tuple[int, list[Any]]] = {
+        "q": (1, ["batch", "new", wide + 2 * narrow if packed else wide]), "k": (1, ["batch", "new", narrow]),
+        "v": (1, ["batch", "new", narrow]), "past_k": (1, kept), "past_v": (1, kept), "mask": (7, ["batch", "total"]),
+        "positions": (7, ["batch", "new"]), "bias": (1, [1, HEADS, "new", "total"]), "sink": (1, [HEADS]),
+    }  # fmt: skip
+    more = [name if name in extra else "" for name in ("positions", "bias", "sink")]
+    names = [name for name in (*query, "past_k", "past_v", "mask", *more) if name]
+    table = np.arange(64)[:, None] * np.float32(10) ** (-np.arange(WIDTH // 2) / WIDTH)
+    constants = {
+        "one": np.array([1], "i8"), "axis": np.array(1, "i8"), "cos": np.cos(table).astype("f4"),
+        "sin": np.sin(table).astype("f4"),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("ReduceSum", ["mask", "one"], ["sums"], keepdims=0),
+        helper.make_node("Sub", ["sums", "one"], ["less"]),
+        helper.make_node("Cast", ["less"], ["lengths"], to=6),
+        helper.make_node("Shape", ["mask"], ["shape"]),
+        helper.make_node("Gather", ["shape", "axis"], ["wide"]),
+        helper.make_node("Cast", ["wide"], ["total"], to=6),
+        helper.make_node(
+            "GroupQueryAttention", [*query, "past_k", "past_v", "lengths", "total", "cos", "sin", *more],
+            ["y", "present_k", "present_v"], domain="com.microsoft", num_heads=HEADS, kv_num_heads=GROUPS, **attrs,
+        ),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(n, *shapes[n]) for n in names],
+        [helper.make_tensor_value_info(n, 1, ["b", *"xyz"[: 2 if n == "y" else 3]]) for n in nodes[-1].output],
+        [numpy_helper.from_array(x, n) for n, x in constants.items()],
+    )  # fmt: skip
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def feeds(model: onnx.ModelProto, batch: int, new: int, past: int, used: int, lengths: Any = None) -> dict[str, Any]:
+    """Inputs for so many new keys behind `used` ones, in a past of room for so many."""
+    rng = np.random.default_rng(100 * batch + 10 * new + past)
+    sizes = {"batch": batch, "new": new, "past": past, "total": used + new}
+    result: dict[str, Any] = {}
+    for value in model.graph.input:
+        shape = [d.dim_value or sizes[d.dim_param] for d in value.type.tensor_type.shape.dim]
+        result[value.name] = rng.standard_normal(shape).astype("f4")
+    mask = np.arange(used + new) < np.array(lengths or [used + new] * batch)[:, None]
+    positions = np.tile(np.arange(used, used + new) + 3, (batch, 1))
+    for name, x in (("mask", mask), ("positions", positions)):
+        if name in result:
+            result[name] = x.astype("i8")
+    return result
+
+
+def expected(model: onnx.ModelProto, given: dict[str, Any]) -> list[np.ndarray]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    return session.run(None, given)  # type: ignore[no-any-return]
+
+
+def evaluated(model: onnx.ModelProto, given: dict[str, Any]) -> Any:
+    """What the operators give by their definitions."""
+    return relax.evaluate(from_onnx(model, {name: x.shape for name, x in given.items()}), given)
+
+
+def compare(found: Any, wanted: list[np.ndarray], used: int, new: int) -> None:
+    """Outputs, and of what is kept the part that is used."""
+    for place, (a, b) in enumerate(zip(found, wanted, strict=True)):
+        got = np.asarray(a.numpy() if hasattr(a, "numpy") else a)
+        assert got.shape == b.shape and got.dtype == b.dtype
+        end = None if place == 0 else used + new
+        np.testing.assert_allclose(got[..., :end, :], b[..., :end, :], rtol=1e-4, atol=1e-5)
+
+
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {"packed": True, "do_rotary": 1},
+    {"do_rotary": 1, "rotary_interleaved": 1, "scale": 0.3},
+    {"local_window_size": 3},
+    {"softcap": 2.0, "extra": ("bias",)},
+    {"smooth_softmax": 1},
+    {"extra": ("sink",), "local_window_size": 4},
+    {"do_rotary": 1, "extra": ("positions", "bias", "sink")},
+)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_options(options: dict[str, Any]) -> None:
+    model = grouped(**options)
+    for past, used, new in ((5, 5, 1), (4, 4, 3), (ROOM, 3, 1), (ROOM, 0, 4)):
+        given = feeds(model, 1, new, past, used)
+        wanted = expected(model, given)
+        compare(evaluated(model, given), wanted, used, new)
+
+
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[5]], ids=str)
+def test_one_build_for_all_lengths(options: dict[str, Any], tmp_path: Path) -> None:
+    model = grouped(**options)
+    onnx.save(model, tmp_path / "m.onnx")
+    built = autosched.build(tmp_path / "m.onnx")
+    assert isinstance(built, DynamicExecutable)
+    before = counters.COMPILES.value
+    for batch, past, used, new in ((1, 7, 7, 1), (1, 20, 20, 5), (2, 3, 3, 1), (1, ROOM, 3, 2), (2, ROOM, 0, 5)):
+        given = feeds(model, batch, new, past, used)
+        compare(built(**given), expected(model, given), used, new)
+    assert counters.COMPILES.value == before
+
+
+def test_sequences_of_different_lengths() -> None:
+    model = grouped(packed=True, do_rotary=1)
+    given = feeds(model, 2, 1, ROOM, 5, lengths=[4, 6])
+    found, wanted = evaluated(model, given), expected(model, given)
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-5)
+    for a, b in zip(found[1:], wanted[1:], strict=True):
+        for row, length in enumerate((4, 6)):
+            np.testing.assert_allclose(a[row, :, :length], b[row, :, :length], rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_not_there_is_refused() -> None:
+    with pytest.raises(ImportModelError, match="causal=0"):
+        from_onnx(grouped(causal=0))
+    with pytest.raises(ImportModelError, match="k_quant_type"):
+        from_onnx(grouped(k_quant_type="PER_TENSOR"))
