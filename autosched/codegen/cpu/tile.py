@@ -22,7 +22,7 @@ from autosched.codegen.cpu.line_builder import LineBuilder
 from autosched.codegen.cpu.math import FUNCTIONS
 from autosched.codegen.cpu.memory import INTERLEAVED
 from autosched.codegen.cpu.prefetch import emit_prefetches
-from autosched.codegen.cpu.transpose import emit_pair_store, emit_squares, pair_store, square_lanes
+from autosched.codegen.cpu.transpose import emit_pair_store, emit_squares, pair_store
 from autosched.codegen.cpu.types import BYTES, I64, VOID, Isa, lanes_of, splat
 from autosched.codegen.cpu.values import ValueEmitter
 from autosched.codegen.lower.asserts import ASSERT
@@ -276,10 +276,8 @@ class TileEmitter(ValueEmitter):
             emit_pairs(self, loop, pairs)
         elif (store := pair_store(self, loop)) is not None:
             emit_pair_store(self, loop, store)
-        elif lanes := square_lanes(self, loop):
-            emit_squares(self, loop, lanes)
         else:
-            return False
+            return emit_squares(self, loop)
         return True
 
     def emit_while(self, loop: While) -> None:

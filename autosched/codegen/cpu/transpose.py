@@ -17,6 +17,7 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.checks import emit_guards
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import I32, splat
+from autosched.codegen.lower.loops import enter
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
@@ -31,13 +32,24 @@ _BLOCK = 4  # elements of 128 bits, within which unpacking works
 _BLOCK_BYTES = 16
 
 
-def square_lanes(emitter: Emitter, loop: For) -> int:
-    """Lanes of the vectors in which an unrolled loop and the vectorised one in it can be turned; 0 where not."""
+def emit_squares(emitter: Emitter, loop: For) -> bool:
+    """Turn an unrolled loop and the vectorised one in it; False: they are none that can be turned."""
     inner = loop.body
     if loop.kind is not LoopKind.UNROLLED or emitter.lanes != 1 or not isinstance(inner, For):
-        return 0
+        return False
     if inner.kind is not LoopKind.VECTORIZED:
-        return 0
+        return False
+    outside = emitter.analyzer
+    emitter.analyzer = enter(outside, inner)  # remainders of fused axes cancel where the lanes' range is known
+    lanes = _square_lanes(emitter, loop, inner)
+    if lanes:
+        _emit_squares(emitter, loop, inner, lanes)
+    emitter.analyzer = outside
+    return lanes > 0
+
+
+def _square_lanes(emitter: Emitter, loop: For, inner: For) -> int:
+    """Lanes of the vectors in which an unrolled loop and the vectorised one in it can be turned; 0 where not."""
     store, pair = _stored(inner)
     rows, columns = const_int(loop.extent), const_int(inner.extent)
     if store is None or rows is None or columns is None or const_int(loop.start) != 0 or const_int(inner.start) != 0:
@@ -109,13 +121,11 @@ def _distance(emitter: Emitter, x: BufferStore | BufferLoad, along: For, loops: 
     return emitter.distance(x.buffer, x.indices, along.loop_var, _BLOCK, fixed)
 
 
-def emit_squares(emitter: Emitter, loop: For, lanes: int) -> None:
+def _emit_squares(emitter: Emitter, loop: For, inner: For, lanes: int) -> None:
     """All squares of the two loops."""
-    inner = loop.body
-    assert isinstance(inner, For), "square_lanes looked"
     store, pair = _stored(inner)
     rows, columns = const_int(loop.extent), const_int(inner.extent)
-    assert rows is not None and columns is not None and store is not None, "square_lanes looked"
+    assert rows is not None and columns is not None and store is not None, "_square_lanes looked"
     if pair is not None:
         emitter.env[pair.loop_var] = Affine()
     if item_bytes(store.buffer.dtype) * _items(pair) < _ITEM_BYTES:
@@ -138,7 +148,7 @@ def emit_squares(emitter: Emitter, loop: For, lanes: int) -> None:
                 if id(store.indices) in emitter.guards:
                     emit_guards(emitter, store.indices)
                 at = emitter.offset(place, store.indices)
-                assert isinstance(at, Affine) and at.lane == _items(pair), "square_lanes looked"
+                assert isinstance(at, Affine) and at.lane == _items(pair), "_square_lanes looked"
                 if pair is None:
                     emitter.store_row(store.buffer, vector, at, _ITEM_BYTES)
                 else:
@@ -152,7 +162,7 @@ def _emit_blocks(emitter: Emitter, loop: For, inner: For, store: BufferStore, la
     """Rows of small elements, as many as fill 128 bits: each block of these in a vector becomes a part of a column."""
     b, size_bytes, place = emitter.builder, item_bytes(store.buffer.dtype), emitter.places[store.buffer]
     rows, columns, block = const_int(loop.extent), const_int(inner.extent), _BLOCK_BYTES // size_bytes
-    assert rows is not None and columns is not None, "square_lanes looked"
+    assert rows is not None and columns is not None, "_square_lanes looked"
     kind = ir.VectorType(ir.IntType(8 * size_bytes), lanes)
     for i in range(0, rows, block):
         for j in range(0, columns, lanes):
@@ -172,7 +182,7 @@ def _emit_blocks(emitter: Emitter, loop: For, inner: For, store: BufferStore, la
                     if id(store.indices) in emitter.guards:
                         emit_guards(emitter, store.indices)
                     at = emitter.offset(place, store.indices)
-                    assert isinstance(at, Affine) and at.lane == 1, "square_lanes looked"
+                    assert isinstance(at, Affine) and at.lane == 1, "_square_lanes looked"
                     part = _picked(b, vector, vector, range(first, first + block))
                     emitter.store_row(store.buffer, part, at, size_bytes)
             emitter.lanes = 1
@@ -196,10 +206,10 @@ def _picked(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, picks: Sequence[int
 
 def _words(emitter: Emitter, load: PrimExpr, lanes: int) -> ir.Value:
     """Pairs of elements, as numbers of 32 bits."""
-    assert isinstance(load, BufferLoad), "square_lanes looked"
+    assert isinstance(load, BufferLoad), "_square_lanes looked"
     place = emitter.places[load.buffer]
     at = emitter.offset(place, load.indices)
-    assert isinstance(at, Affine), "square_lanes looked"
+    assert isinstance(at, Affine), "_square_lanes looked"
     pointer = emitter.address(place, at.without_lane())
     pointer = emitter.builder.bitcast(pointer, ir.VectorType(I32, lanes).as_pointer())
     return emitter.builder.load(pointer, align=_ITEM_BYTES // PAIR)

@@ -22,6 +22,7 @@ from autosched.relax.expr import (
     Function,
     SeqExpr,
     Tuple,
+    TupleGetItem,
     Var,
     VarBinding,
 )
@@ -37,7 +38,7 @@ MOVES = frozenset(
     f"relax.{n}"
     for n in (
         *("permute_dims", "reshape", "expand_dims", "squeeze", "flatten", "broadcast_to", "strided_slice", "flip"),
-        *("concat", "tile", "repeat", "take", "gather_elements", "gather_nd"),
+        *("concat", "split", "tile", "repeat", "take", "gather_elements", "gather_nd"),
     )
 )
 
@@ -81,7 +82,7 @@ def _moved(function: Function) -> set[Var]:
     readers, found = users(function), set[Var]()
     for binding in reversed(list(bindings_of(function.body))):
         value = binding.value
-        if isinstance(value, Call) and value.op_name in MOVES:
+        if isinstance(value, TupleGetItem) or (isinstance(value, Call) and value.op_name in MOVES):
             if all(r is None or r in found for r in readers.get(binding.var, ())):
                 found.add(binding.var)
     return found
