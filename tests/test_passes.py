@@ -384,6 +384,12 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         R.RemovePurityChecking, exp_relu, lambda old, new: new["main"].attrs["relax.force_pure"],
     ),
     "RunCodegen": (R.RunCodegen, marked, has("call_dps_packed")),
+    "SharePositions": (
+        R.SharePositions,
+        lambda: graph({"x": (4, 3)}, lambda bb, x: op.gather_elements(
+            x, bb.emit(op.broadcast_to(relax.const(np.array([[1], [0]])), relax.ShapeExpr((2, 3)))), axis=0)),
+        has("take_along_axis"),
+    ),
     "SinkViews": (
         R.SinkViews,
         lambda: graph({"x": (6, 5)},

@@ -434,16 +434,24 @@ class Analyzer:
         return x
 
     def _join_digits(self, x: Linear, low: Hashable, whole: Linear, c: int) -> bool:
-        """Whether `whole % c` and the digit above it, whole // c % b, have become one, whole % (b * c)."""
-        k, _ = x.terms[low]
-        for high, (other, atom) in x.terms.items():
-            if other != k * c or not isinstance(atom, E.FloorMod) or not isinstance(atom.b, IntImm):
+        """Whether `whole % c` and the digit above it have become one, whole % (b * c).
+
+        The digit is whole // c % b or whole % (b * c) // c.
+        """
+        k, atom = x.terms[low]
+        quotient = self._floordiv(Linear(whole.const, dict(whole.terms)), c, atom.dtype)
+        for high, (other, digit) in x.terms.items():
+            b = _digit_base(digit, c) if other == k * c else None
+            if b is None:
                 continue
-            b = atom.b.value
-            digit = self._floormod(self._floordiv(Linear(whole.const, dict(whole.terms)), c, atom.dtype), b, atom.dtype)
-            if not digit.const and [(key, n) for key, (n, _) in digit.terms.items()] == [(high, 1)]:
+            joined = self._floormod(Linear(whole.const, dict(whole.terms)), b * c, atom.dtype)
+            forms = (
+                self._floormod(Linear(quotient.const, dict(quotient.terms)), b, atom.dtype),
+                self._floordiv(Linear(joined.const, dict(joined.terms)), c, atom.dtype),
+            )
+            if any(not f.const and [(key, n) for key, (n, _) in f.terms.items()] == [(high, 1)] for f in forms):
                 del x.terms[low], x.terms[high]
-                x.add(self._floormod(whole, b * c, atom.dtype), k)
+                x.add(joined, k)
                 return True
         return False
 
@@ -513,6 +521,16 @@ class Analyzer:
 
     def can_prove_equal(self, a: PrimExpr | int, b: PrimExpr | int) -> bool:
         return self.can_prove(E.compare(E.EQ, a, b))
+
+
+def _digit_base(x: PrimExpr, c: int) -> int | None:
+    """b where x has the form of a digit above the last of c: y % b, or y % (b * c) // c."""
+    if isinstance(x, E.FloorMod) and isinstance(x.b, IntImm):
+        return x.b.value
+    if not isinstance(x, E.FloorDiv) or not isinstance(x.a, E.FloorMod) or not isinstance(x.a.b, IntImm):
+        return None
+    size = x.a.b.value
+    return size // c if isinstance(x.b, IntImm) and x.b.value == c and size % c == 0 else None
 
 
 def _decide(x: E.CmpOp, low: int | None, high: int | None) -> bool | None:

@@ -9,6 +9,7 @@ from autosched import te
 from autosched.te import Tensor
 from autosched.tir.checked_index import position
 from autosched.tir.expr import PrimExpr
+from autosched.topi.broadcast import element
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import extent_of, open_shape
 
@@ -33,6 +34,18 @@ def gather(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor
         return x(*(chosen if a == axis else v for a, v in enumerate(i)))
 
     return _compute(indices.shape, compute, "T_gather")
+
+
+def take_along_axis(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
+    """The elements of x at positions along `axis`; in dimensions where `indices` have one element, for all of x."""
+    size = open_shape(x)[axis]
+    full = (*x.shape[:axis], indices.shape[axis], *x.shape[axis + 1 :])
+
+    def compute(*i: PrimExpr) -> PrimExpr:
+        chosen = position(element(indices, i, full), size, f"gather along axis {axis}", mode)
+        return x(*(chosen if a == axis else v for a, v in enumerate(i)))
+
+    return _compute(full, compute, "T_take_along")
 
 
 def gather_nd(x: Tensor, indices: Tensor, mode: str = "raise") -> Tensor:

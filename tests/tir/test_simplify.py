@@ -13,7 +13,7 @@ from autosched.tir import IntImm, PrimExpr, Var, const, floordiv, floormod
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer, form_key, simplify
 
-X, Y = Var("x"), Var("y")
+X, Y, Z = Var("x"), Var("y"), Var("z")
 RANGES = {X: (0, 6), Y: (0, 4)}
 
 
@@ -30,6 +30,9 @@ RANGES = {X: (0, 6), Y: (0, 4)}
         (tir.minimum(X, const(10)), X),
         (tir.maximum(X, const(-1)), X),
         (floormod(X, 6), X),
+        (floordiv(floormod(Z, 24), 6) * 6 + floormod(Z, 6), floormod(Z, 24)),
+        (floordiv(Z, 24) * 24 + floordiv(floormod(Z, 24), 6) * 6 + floormod(Z, 6), Z),
+        (floordiv(floormod(Z, 24), 6) * 6 + floormod(Z, 4), floordiv(floormod(Z, 24), 6) * 6 + floormod(Z, 4)),
         (floordiv(X * 4 + Y, 6) * 6 + floormod(X * 2 + floordiv(Y, 2), 3) * 2 + floormod(Y, 2), X * 4 + Y),
     ],
 )  # fmt: skip

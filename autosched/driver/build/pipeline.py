@@ -38,6 +38,7 @@ from autosched.relax.transform import (
     LegalizeKernels,
     NarrowProducts,
     RemoveIdentity,
+    SharePositions,
     SinkViews,
     SliceInputs,
     SliceTakes,
@@ -106,7 +107,7 @@ def graph_passes(
         FoldBatchnormToConv2D(), *planes, SplitConcats(), EliminateCommonSubexpr(),
         *attention, *narrow, *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(), *sums,
-        SliceTakes(), LegalizeKernels(), AnnotateTIROpPattern(),
+        SliceTakes(), SharePositions(), DeadCodeElimination(), LegalizeKernels(), AnnotateTIROpPattern(),
         FuseOps(with_sums=options.fuse_sums, joins=joins), FuseTIR(),
         CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip

@@ -59,6 +59,7 @@ from autosched.relax.op.functions import log2 as log2
 from autosched.relax.op.indexing import gather_elements as gather_elements
 from autosched.relax.op.indexing import gather_nd as gather_nd
 from autosched.relax.op.indexing import take as take
+from autosched.relax.op.indexing import take_along_axis as take_along_axis
 from autosched.relax.op.layout import layout_transform as layout_transform
 from autosched.relax.op.linear import grouped_matmul as grouped_matmul
 from autosched.relax.op.linear import matmul as matmul

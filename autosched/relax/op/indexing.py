@@ -144,6 +144,32 @@ gather_elements = define_op(
 )
 
 
+def _along_type(data: StructInfo, indices: StructInfo, axis: int, mode: str) -> TensorStructInfo:
+    t, i = tensor(data), positions_type(indices)
+    a = axis_index(axis, t.ndim)
+    others = enumerate(zip(t.dims, i.dims, strict=t.ndim == i.ndim))
+    if t.ndim != i.ndim or any(d != a and not same_dim(m, 1) and not same_dim(n, m) for d, (n, m) in others):
+        raise ShapeError(f"positions of shape {list(i.dims)} along axis {a} of data {list(t.dims)}")
+    check_mode(mode, t.static_shape[a : a + 1] if t.is_static else (), _count(i))
+    return TensorStructInfo((*t.dims[:a], i.dims[a], *t.dims[a + 1 :]), t.dtype)
+
+
+take_along_axis = define_op(
+    "take_along_axis",
+    inputs=("data", "indices"),
+    attributes={"axis": 0, "mode": "raise"},
+    infer_type=_along_type,
+    compute=lambda x, indices, axis, mode: indexing.take_along_axis(x, indices, axis % x.ndim, mode),
+    reference=lambda x, indices, axis, mode: np.take_along_axis(x, resolve(indices, x.shape[axis], mode), axis),
+    validate=refuse_constants(along_axis),
+    samples=[
+        sample((3, 4, 5), ((3, 2, 1), "int64"), axis=1),
+        sample((3, 4), ((1, 5), "int32"), axis=-1, mode="clip", low=-9, high=9),
+        sample((3, 4), ((2, 4), "int64")),
+    ],
+)
+
+
 def _gather_nd_type(data: StructInfo, indices: StructInfo, mode: str) -> TensorStructInfo:
     t, i = tensor(data), positions_type(indices)
     depth = as_int(i.dims[-1])

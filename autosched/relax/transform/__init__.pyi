@@ -89,6 +89,7 @@ from autosched.relax.transform.pack_weights import pack_weights as pack_weights
 from autosched.relax.transform.remove_identity import RemoveIdentity as RemoveIdentity
 from autosched.relax.transform.remove_identity import remove_identity as remove_identity
 from autosched.relax.transform.run_codegen import RunCodegen as RunCodegen
+from autosched.relax.transform.share_positions import SharePositions as SharePositions
 from autosched.relax.transform.sink_views import SinkViews as SinkViews
 from autosched.relax.transform.sink_views import sink_views as sink_views
 from autosched.relax.transform.slice_inputs import SliceInputs as SliceInputs

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from autosched import te
+from autosched import build, te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.native import native_object
 from autosched.ir.node import FrozenDict
@@ -49,6 +49,25 @@ def test_squares_are_turned_by_shuffles():
     asm = _run(64, 64).asm
     assert "unpck" in asm
     assert "extractps" not in asm
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((1, 16, 8, 28, 28), (0, 2, 3, 4, 1)),
+        ((1, 16, 28, 28, 16), (0, 4, 1, 2, 3)),
+        ((2, 4, 8, 17, 32), (0, 4, 1, 2, 3)),
+    ],
+)
+def test_several_axes_as_one_are_turned_by_shuffles(shape, axes):
+    x = te.placeholder(shape, "float32", name="x")
+    kernel = build(te.create_prim_func([x, topi.transpose(x, axes)], "int64"), target="cpu")
+    a = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    out = np.zeros([shape[i] for i in axes], "float32")
+    kernel(a, out)
+    np.testing.assert_array_equal(out, a.transpose(axes))
+    asm = next(iter(kernel.kernels.values())).asm
+    assert "unpck" in asm and "extractps" not in asm
 
 
 @pytest.mark.parametrize(("dtype", "rows"), [("uint8", 16), ("bool", 16), ("int16", 8), ("float16", 8)])
