@@ -13,10 +13,16 @@ import numpy as np
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, TupleGetItem
 from autosched.relax.struct_info import Dim, TensorStructInfo, tensor_infos, to_dim
-from autosched.tir.expr import GE, IntImm, Mul, PrimExpr, Var, maximum, minimum
+from autosched.tir.expr import GE, IntImm, Mul, PrimExpr, SizeVar, Var, maximum, minimum
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.size_expr import same_extent
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class EmptySizeVar(SizeVar):
+    """A size that may be 0, as what a decoder has kept is before its first call; others are 1 at least."""
+
 
 TO_THE_END = 2**31 - 1  # an end that no dimension reaches: exporters write it, or 2**63 - 1
 
@@ -81,9 +87,14 @@ def is_natural(x: Dim) -> bool:
 
 
 def _known(x: PrimExpr) -> Analyzer:
-    """What is known of the symbols in a size: they are 1 at least, which `size_bounds` of a module says too."""
+    """What is known of the symbols in a size: they are 1 at least, which `size_bounds` of a module says too.
+
+    Those that may be 0 are what they are: the attribute MAY_BE_EMPTY of a module names them.
+    """
     analyzer = Analyzer()
     for v in free_vars(x):
+        if isinstance(v, EmptySizeVar):
+            continue
         analyzer.assume(GE(v, IntImm(1, v.dtype)))
     return analyzer
 

@@ -89,5 +89,5 @@ def _of_one_symbol(size: PrimExpr, one: Required) -> tuple[str, int, int | None]
         return None
     low, high = one.low - linear.const, None if one.high is None else one.high - linear.const
     if scale > 0:
-        return atom.name, max(low, 1), high
-    return atom.name, 1 if high is None else max(-high, 1), -low
+        return atom.name, max(low, 0), high
+    return atom.name, 0 if high is None else max(-high, 0), -low

@@ -90,7 +90,9 @@ class SizedGraph:
     @property
     def structure(self) -> tuple[tuple[str, ...], ...]:
         """Which calls there are: graphs of one structure differ in numbers alone."""
-        return tuple([tuple([call.name for call in self.calls[kind]]) for kind in self.plan.divided])
+        divided = [tuple([call.name for call in self.calls[kind]]) for kind in self.plan.divided]
+        idle = [str(kind) for kind, calls in enumerate(self.calls) if not calls]  # where a size is 0
+        return (*divided, tuple(idle))
 
     def shape(self, value: int) -> tuple[int, ...]:
         return self.shapes[self.plan.type_of[value]]
@@ -136,7 +138,8 @@ class FormPlan:
                 raise ArtifactError(f"graph: node '{node.name}' calls kernel '{node.kernel}', which is missing")
             args = tuple(self.type_of[value] for value in (*node.inputs, *node.outputs))
             overlap = node.kernel in blocks and _may_overlap(form, node)
-            self.kind_of.append(kinds.setdefault(_Kind(node.kernel, numbers, args, node.threads, overlap), len(kinds)))
+            kind = _Kind(node.kernel, numbers, args, node.threads, overlap, len(node.outputs))
+            self.kind_of.append(kinds.setdefault(kind, len(kinds)))
         self._kinds = tuple(kinds)
         self._evaluate = compiled([*self._shapes, *(kind.numbers for kind in kinds)], form.names)
         self._expressions = {
@@ -268,12 +271,23 @@ class FormPlan:
         self, number: int, kind: _Kind, numbers: tuple[int, ...], shapes: Sequence[tuple[int, ...]]
     ) -> tuple[NodeCall, ...] | None:
         """The calls of a kind of node; None where its values are not what its kernel takes."""
-        if min(numbers, default=1) < 1:
+        if self._is_idle(kind, shapes):
+            return ()
+        if min(numbers, default=1) < 1 and not self._takes(kind, numbers):
             return None
         whole = self._whole(kind, numbers, shapes)
         if whole.lacks_sizes or [arg.shape for arg in whole.args] != list(shapes):
             return None
         return tuple(self._calls(number, kind, numbers, shapes, whole))
+
+    def _is_idle(self, kind: _Kind, shapes: Sequence[tuple[int, ...]]) -> bool:
+        """Whether a kind of node gives nothing that has elements."""
+        return all(0 in shape for shape in shapes[len(shapes) - kind.n_outputs :])
+
+    def _takes(self, kind: _Kind, numbers: tuple[int, ...]) -> bool:
+        """Whether a kind's kernel is for sizes of which some are 0."""
+        kernel = self.kernels.get(kind.kernel)
+        return isinstance(kernel, CpuKernel) and kernel.takes_numbers(numbers)
 
     def _calls(
         self,
@@ -284,6 +298,8 @@ class FormPlan:
         whole: Kernel | None = None,
     ) -> Iterator[NodeCall]:
         blocks = self.blocks.get(kind.kernel)
+        if self._is_idle(kind, shapes):
+            return
         if blocks is None:
             kernel = self._whole(kind, numbers, shapes) if whole is None else whole
             if kernel.takes_sizes:
@@ -301,13 +317,17 @@ class FormPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What nodes have in common: kernel, numbers, kinds of values, threads, whether parts may be computed twice."""
+    """What nodes have in common: kernel, numbers, kinds of values, threads, whether parts may be computed twice.
+
+    args       kinds of values that it reads, and of the `n_outputs` last ones, which it writes
+    """
 
     kernel: str
     numbers: Shape
     args: tuple[int, ...]
     threads: int
     may_overlap: bool
+    n_outputs: int
 
 
 @dataclass(frozen=True, slots=True)

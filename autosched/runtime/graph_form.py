@@ -136,7 +136,7 @@ class GraphForm:
 
     def _raised(self) -> dict[str, int]:
         """The least sizes, raised where limits ask for more."""
-        found = {size.name: size.low for size in self.sizes}
+        found = {size.name: max(size.low, 1) for size in self.sizes}
         for _ in range(4 * len(self.limits)):
             broken = next((limit for limit in self.limits if not limit.holds(found)), None)
             if broken is None:

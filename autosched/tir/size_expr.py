@@ -16,6 +16,7 @@ from autosched.tir.functor import free_vars, substitute
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt
 
+MAY_BE_EMPTY = "autosched.may_be_empty"  # attribute of such a function: the names of symbols that may be 0 in a call
 SIZES = "autosched.sizes"  # attribute of a function whose sizes come with the call: the names of its symbols
 WORK = "autosched.work"  # and its floating-point operations, a size as JSON
 

@@ -24,7 +24,8 @@ def cache_update(past: Tensor, new: Tensor, start: Tensor, length: PrimExpr) -> 
         own = new(b, h, at, d)
         if const_int(kept) == 0:
             return E.if_then_else(te.all(at >= 0, at < count), own, E.const(0, past.dtype))
-        old = past(b, h, E.minimum(j, kept - 1), d)
+        there = past(b, h, E.minimum(j, kept - 1), d)
+        old = E.if_then_else(kept > 0, there, E.const(0, past.dtype))
         return E.if_then_else(te.all(at >= 0, at < count), own, old)
 
     return te.compute((batch, heads, length, width), element, name="T_cache_update")

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 import autosched
 from autosched import relax
 from autosched.codegen import counters
-from autosched.errors import ImportModelError
+from autosched.errors import ImportModelError, ShapeError
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime.dynamic import DynamicExecutable
 
@@ -127,7 +127,68 @@ def test_one_build_for_all_lengths(options: dict[str, Any], tmp_path: Path) -> N
     for batch, past, used, new in ((1, 7, 7, 1), (1, 20, 20, 5), (2, 3, 3, 1), (1, ROOM, 3, 2), (2, ROOM, 0, 5)):
         given = feeds(model, batch, new, past, used)
         compare(built(**given), expected(model, given), used, new)
+    for batch, new in ((2, 5), (1, 1)):  # nothing is kept before the first call
+        given = feeds(model, batch, new, 0, 0)
+        compare(built(**given), expected(model, given), 0, new)
     assert counters.COMPILES.value == before
+
+
+def joined(with_length: bool = False) -> onnx.ModelProto:
+    """Attention of plain operators with keys and values that are joined to those of earlier calls."""
+    kept = ["batch", 2, "past", 8]
+    nodes = [
+        helper.make_node("Concat", ["past_k", "k"], ["present_k"], axis=2),
+        helper.make_node("Concat", ["past_v", "k"], ["present_v"], axis=-2),
+        helper.make_node("Transpose", ["present_k"], ["turned"], perm=[0, 1, 3, 2]),
+        helper.make_node("MatMul", ["k", "turned"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["weights"], axis=-1),
+        helper.make_node("MatMul", ["weights", "present_v"], ["y"]),
+    ]
+    if with_length:  # what depends on whether there is a past
+        nodes += [
+            helper.make_node("Shape", ["past_k"], ["shape"]),
+            helper.make_node("Gather", ["shape", "two"], ["length"]),
+            helper.make_node("Greater", ["length", "zero"], ["is_later"]),
+            helper.make_node("Where", ["is_later", "one", "half"], ["factor"]),
+        ]
+    names = ["y", "present_k", "present_v", *(["factor"] if with_length else [])]
+    constants = {"two": np.array(2, "i8"), "zero": np.array(0, "i8"), "one": np.float32(1), "half": np.float32(0.5)}
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info(n, 1, s) for n, s in
+         (("k", ["batch", 2, "new", 8]), ("past_k", kept), ("past_v", kept))],
+        [helper.make_tensor_value_info(n, 1, None) for n in names],
+        [numpy_helper.from_array(np.asarray(x), n) for n, x in constants.items()] if with_length else [],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("with_length", [False, True])
+def test_keys_joined_to_none(with_length: bool, tmp_path: Path) -> None:
+    model = joined(with_length)
+    onnx.save(model, tmp_path / "m.onnx")
+    built = autosched.build(tmp_path / "m.onnx")
+    assert isinstance(built, DynamicExecutable)
+    built.save(tmp_path / "m.asx")
+    before = counters.COMPILES.value
+    for run in (built, autosched.load(tmp_path / "m.asx")):
+        for batch, past, new in ((1, 3, 1), (2, 0, 4), (1, 0, 1), (2, 0, 4), (2, 4, 2), (3, 0, 9)):
+            given = feeds(model, batch, new, past, past)
+            for found, wanted in zip(run(**given), expected(model, given), strict=True):
+                np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-5)
+    assert counters.COMPILES.value == before
+
+
+def test_a_size_that_code_is_not_for_stays_one_at_least(tmp_path: Path) -> None:
+    model = joined()
+    model.graph.node.append(helper.make_node("GatherElements", ["past_k", "places"], ["first"], axis=2))
+    model.graph.output.append(helper.make_tensor_value_info("first", 1, None))
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((1, 2, 1, 8), "i8"), "places"))
+    onnx.save(model, tmp_path / "m.onnx")
+    built = autosched.build(tmp_path / "m.onnx")
+    built(**feeds(model, 1, 1, 2, 2))
+    with pytest.raises(ShapeError, match="at least 1"):
+        built(**feeds(model, 1, 1, 0, 0))
 
 
 def test_sequences_of_different_lengths() -> None:

@@ -34,7 +34,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.functor import statements
 from autosched.tir.in_place import overwritable
 from autosched.tir.separable import BLOCKS, PIECES_FIRST
-from autosched.tir.size_expr import WORK, named_sizes, to_shape, to_size
+from autosched.tir.size_expr import MAY_BE_EMPTY, WORK, named_sizes, to_shape, to_size
 from autosched.tir.stmt import BufferStore
 
 
@@ -65,7 +65,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     sizes = named_sizes(lowered)
     writer = Writer(
         python_name, lowered.buffers, scratch, is_noalias, in_place, checks, blocks, PIECES_FIRST in func.attrs,
-        sizes=sizes, isa=isa,
+        sizes=sizes, empty=frozenset(func.attrs.get(MAY_BE_EMPTY, ())), isa=isa,
     )  # fmt: skip
     symbols = [f"{python_name}_p{i}" for i in range(len(phases))]
     for phase, symbol in zip(phases, symbols, strict=True):
@@ -126,7 +126,7 @@ def sized_of(func: PrimFunc, sizes: Sequence[Var], phases: Sequence[LoweredPhase
     pieces = tuple(to_size(phase.pieces) for phase in phases)
     shapes = tuple(to_shape(buffer.shape) for buffer in func.buffers)
     work = read_size(json.loads(str(func.attrs.get(WORK, 0))), names)
-    return Sized(names, pieces, to_size(shared), to_size(own), shapes, work)
+    return Sized(names, pieces, to_size(shared), to_size(own), shapes, work, tuple(func.attrs.get(MAY_BE_EMPTY, ())))
 
 
 def without_halves(func: PrimFunc, target: Target) -> tuple[PrimFunc, dict[Buffer, Buffer]]:

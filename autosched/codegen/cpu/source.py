@@ -141,6 +141,7 @@ class Writer:
     keys: dict[str, str] = field(default_factory=dict)  # form of a tile -> its name
     isa: Isa | None = None
     sizes: Sequence[Var] = ()  # symbols that come with the call, as numbers in slots
+    empty: frozenset[str] = frozenset()  # names of those that may be 0
     own_used: Bytes = 0
     configured: TileSizes | None = None  # what tile registers are for in the present phase
     palettes: dict[str, TileSizes] = field(default_factory=dict)  # by the names of what configures them
@@ -197,7 +198,7 @@ class Writer:
             self.line(1, f"{self.palette_name(self.configured)}()")
         pointers = len(self.lines)
         self.line(1, "for task in range(first, last):")
-        analyzer = Analyzer({size: (1, MOST) for size in self.sizes})
+        analyzer = Analyzer({size: (size.name not in self.empty, MOST) for size in self.sizes})
         depth = 2
         rest = "task" if self.blocks is None or phase.pieces == 1 else "piece"
         base = rest

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from autosched.codegen.lower.loops import enter
-from autosched.codegen.lower.phases import LoweredPhase
+from autosched.codegen.lower.phases import LoweredPhase, split_phases
+from autosched.codegen.lower.pipeline import lower_func
+from autosched.errors import AutoschedError
 from autosched.ir.node import Node, children, preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
 from autosched.tir.expr import PrimExpr, Var, const, const_int, to_expr
+from autosched.tir.function import PrimFunc, specialize
 from autosched.tir.simplify import Analyzer, Linear, split_conditions
 from autosched.tir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt
 
@@ -257,6 +260,15 @@ def _let(k: _Known, var: Var, value: PrimExpr) -> _Known:
     analyzer = k.analyzer.copy()
     analyzer.bounds[var] = analyzer.bound(value)
     return dataclasses.replace(k, analyzer=analyzer)
+
+
+def may_be_empty(func: PrimFunc, size: Var) -> bool:
+    """Whether a scheduled function over symbols leaves arrays without elements alone where one of them is 0."""
+    try:
+        phases, _ = split_phases(lower_func(specialize(func, {size: 0})))
+    except AutoschedError:
+        return False
+    return not any(0 in map(const_int, access.buffer.shape) for access in unproved(phases))
 
 
 def unproved(phases: Sequence[LoweredPhase]) -> list[Access]:

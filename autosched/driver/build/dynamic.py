@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from autosched.codegen.compile import patient_collector
 from autosched.codegen.lower.flops import count_work, symbolic_work
+from autosched.codegen.lower.prove import may_be_empty
 from autosched.codegen.native import native_for
 from autosched.codegen.pool import close_spares
 from autosched.driver.build.choose import Choice, choose_all, is_scheduled
@@ -31,7 +32,10 @@ from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, ScheduleError, ShapeError, SpaceError
 from autosched.ir import IRModule
 from autosched.records import RecordReader, Trust
-from autosched.relax.size_limits import size_limits
+from autosched.relax.expr import Call
+from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
+from autosched.relax.size_limits import MOST, size_limits
+from autosched.relax.struct_info import tensor_infos, to_dim
 from autosched.relax.to_graph_form import to_graph_form
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime.dynamic import DynamicExecutable
@@ -45,13 +49,14 @@ from autosched.templates.accuracy import with_accuracy
 from autosched.templates.classify import find_contraction
 from autosched.tir import PrimFunc
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import PrimExpr, const, floordiv, mul
+from autosched.tir.expr import PrimExpr, const, const_int, floordiv, mul
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.function import size_vars, specialize
+from autosched.tir.functor import free_vars, substitute
 from autosched.tir.merge_parts import leading, merged_parts
 from autosched.tir.separable import BLOCKS, PIECES_FIRST, NotSeparableError, Share, batch_size, part_extent, shares
 from autosched.tir.simplify import Analyzer
-from autosched.tir.size_expr import WORK, call_sizes, named_sizes, to_size, with_named_sizes
+from autosched.tir.size_expr import MAY_BE_EMPTY, WORK, call_sizes, named_sizes, to_size, with_named_sizes
 from autosched.version import __version__
 
 MOST_PARTS = 64  # in a block of a product: its rows meet a weight's panel while that is in the cache
@@ -80,7 +85,8 @@ def build_dynamic(
     if len(set(names)) < len(names):
         raise NotSeparableError(f"two sizes have the name '{next(n for n in names if names.count(n) > 1)}'")
     _refuse_unsaid(module, symbols)
-    within, together = size_limits(module["main"], bounds or {})
+    empty = module["main"].attrs.get(MAY_BE_EMPTY, ())
+    within, together = size_limits(module["main"], {**{name: (0, None) for name in empty}, **(bounds or {})})
     try:
         limits = [SizeLimit(to_size(x.size), x.low, x.high, x.what) for x in together]
     except InvalidValueError as error:
@@ -91,7 +97,8 @@ def build_dynamic(
             prepared = with_accuracy(
                 _prepared(module, target, params, TunedLayouts(records, target, threads)), accuracy
             )
-            made = _Maker(prepared, target, records, threads).build(sizes, limits, checks)
+            maker = _Maker(prepared, target, records, threads)
+            made = maker.build([maker.with_least(s) if s.name in empty else s for s in sizes], limits, checks)
     finally:
         close_spares()
     made.manifest["input_ranges"] = input_ranges(module)
@@ -208,6 +215,13 @@ class _Form:
         return tuple(sorted((n for n in {rows, *SMALL_BLOCKS} if n < largest), reverse=True))
 
 
+def _at_zero(dims: Sequence[PrimExpr | int], symbol: TirVar) -> list[PrimExpr | int]:
+    """Sizes as they are where one of the symbols in them is 0."""
+    values = {symbol: const(0, symbol.dtype)}
+    found = [d if isinstance(d, int) else Analyzer().simplify(substitute(d, values)) for d in dims]
+    return [d if (known := const_int(d)) is None else known for d in found]
+
+
 def _elements(buffer: Buffer) -> int:
     count = 1
     for extent in buffer.const_shape():
@@ -230,6 +244,7 @@ class _Maker:
         self.sized: dict[str, Applied] = {}
         self.reasons: dict[str, str] = {}
         self.counted: dict[str, _Form] = {}
+        self.empty: set[str] = set()  # names of sizes that may be 0
         for name, func in self.functions.items():
             if not target.is_cpu:
                 self.sized[name], self.reasons[name] = self._on_device(name, func), "the grid is an expression of them"
@@ -267,9 +282,45 @@ class _Maker:
         applied = self.sized[name]
         return applied.func if any(applied.packs) else self.functions[name]
 
+    def with_least(self, size: SizeRange) -> SizeRange:
+        """A size that may be 0, if all kernels' code is for that; else it is 1 at least."""
+        if size.low > 0:
+            return size
+        found = self._empty(size.name)
+        if found is None or not all(may_be_empty(self.sized[name].func, v) for name, v in found):
+            return replace(size, low=1)
+        for name, v in found:
+            func = self.sized[name].func
+            names = tuple(dict.fromkeys((*func.attrs.get(MAY_BE_EMPTY, ()), v.name)))
+            self.sized[name] = replace(self.sized[name], func=func.with_attr(MAY_BE_EMPTY, names))
+        self.empty.add(size.name)
+        return size
+
+    def _empty(self, name: str) -> set[tuple[str, TirVar]] | None:
+        """The kernels over symbols, with these symbols, that may be 0 where a size of the model is; None on GPUs."""
+        symbol = next(v for v in symbolic_dims(self.prepared["main"]) if v.name == name)
+        found = set()
+        for binding in self.prepared["main"].bindings():
+            call = binding.value
+            if not is_call_tir(call):
+                continue
+            assert isinstance(call, Call), "that was asked"
+            kernel, outputs = tir_target(call).name, [_at_zero(i.dims, symbol) for i in tensor_infos(call.struct_info)]
+            if kernel not in self.sized or all(0 in shape for shape in outputs):
+                continue
+            inputs = [i.dims for x in tir_inputs(call) for i in tensor_infos(x.struct_info)]
+            numbers = self.numbers_of(kernel, [*inputs, *(i.dims for i in tensor_infos(call.struct_info))])
+            for v, number in zip(named_sizes(self.sized[kernel].func), _at_zero(numbers, symbol), strict=True):
+                known = Analyzer({x: (1, MOST) for x in free_vars(to_dim(number))})
+                low = known.bound(to_dim(number))[0]
+                if low is None or low < 1:
+                    found.add((kernel, v))
+        return found if self.target.is_cpu else None
+
     def build(self, sizes: Sequence[SizeRange], limits: Sequence[SizeLimit], checks: bool) -> DynamicExecutable:
         target = self.target
-        if self.sized and (empty := next((size.name for size in sizes if size.low < 1), None)):
+        empty = next((size.name for size in sizes if size.low < 1 and size.name not in self.empty), None)
+        if self.sized and empty is not None:
             raise NotSeparableError(f"'{empty}' may be 0, and kernels over symbols have one element at least")
         largest = {name: form.block(self.blocks[name][0]) for name, form in self.forms.items()}
         module = self._with(self.prepared, {**largest, **{name: a.func for name, a in self.sized.items()}})

@@ -29,8 +29,8 @@ from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model,
 from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelError, OpenShapesError, RunTimeError
 from autosched.frontend.onnx.old_opsets import updated
 from autosched.frontend.onnx.registry import CONVERTERS
-from autosched.frontend.onnx.sizes import BROADCASTS, Sizes, alike, of_sizes
-from autosched.frontend.size_arithmetic import size_of_text, uncomputed
+from autosched.frontend.onnx.sizes import BROADCASTS, Sizes, alike, growing_sizes, of_sizes
+from autosched.frontend.size_arithmetic import EmptySizeVar, size_of_text, uncomputed
 from autosched.frontend.stages import is_known
 from autosched.ir.module import IRModule
 from autosched.ir.node import FrozenDict, Span
@@ -40,6 +40,7 @@ from autosched.relax.rewrite import with_origin
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.runtime.names import identifier
 from autosched.tir.expr import PrimExpr, SizeVar
+from autosched.tir.size_expr import MAY_BE_EMPTY
 
 if TYPE_CHECKING:
     import onnx
@@ -201,6 +202,7 @@ class Importer:
         self.keep_params, self.sanitize, self.symbolic = keep_params, sanitize, symbolic
         self.contents = contents  # bytes of initialisers that do not hold them, by position
         self.symbols: dict[str, SizeVar] = {}
+        self.growing = growing_sizes(graph)
         self.has_sizes = False
         self.written_out = 0
         self.values: dict[str, Any] = {}  # expressions; None for what an optional leaves out
@@ -229,7 +231,10 @@ class Importer:
         if self.keep_params:
             main = main.with_attr("params", tuple(value for _, value in self.params))
         if self.symbols and self.has_sizes:  # rules about sizes know that none is 0
-            main = main.with_attr("size_bounds", {v.name: (1, None) for v in self.symbols.values()})
+            least = {v.name: int(not isinstance(v, EmptySizeVar)) for v in self.symbols.values()}
+            main = main.with_attr("size_bounds", {name: (low, None) for name, low in least.items() if low})
+        if empty := tuple(v.name for v in self.symbols.values() if isinstance(v, EmptySizeVar)):
+            main = main.with_attr(MAY_BE_EMPTY, empty)
         module["main"] = main
         return module
 
@@ -323,7 +328,8 @@ class Importer:
     def symbol(self, name: str) -> PrimExpr:
         """The symbol of that name, one for all inputs; of sums and products of other inputs' names what they are."""
         found = None if name in self.symbols or name.isidentifier() else size_of_text(name, self.symbol_of_input)
-        return self.symbols.setdefault(name, SizeVar(identifier(name), "int64")) if found is None else found
+        kind = EmptySizeVar if name in self.growing else SizeVar
+        return self.symbols.setdefault(name, kind(identifier(name), "int64")) if found is None else found
 
     def symbol_of_input(self, name: str) -> PrimExpr | None:
         """The symbol of a name that stands alone as a dimension of an input."""

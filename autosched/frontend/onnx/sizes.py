@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from autosched.frontend.size_arithmetic import (
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import Dim
+
+if TYPE_CHECKING:
+    import onnx
 
 # Operators whose inputs broadcast to one shape.
 BROADCASTS = frozenset((
@@ -317,3 +321,29 @@ _RULES: dict[str, Callable[[Node], Expr | Held | None]] = {
     "Reshape": _reshape,
     "Expand": _expand,
 }
+
+
+# Inputs that others are joined to, with the dimension along which: (operator, position) -> axis.
+_PASTS = {
+    **{("GroupQueryAttention", i): 2 for i in (3, 4)}, **{("MultiHeadAttention", i): 2 for i in (6, 7)},
+    **{("Attention", i): 2 for i in (4, 5)}, **{("DecoderMaskedMultiHeadAttention", i): 2 for i in (5, 6)},
+    ("com.microsoft.Attention", 4): 3,
+}  # fmt: skip
+_AS_IT_IS = ("Cast", "Identity")
+
+
+def growing_sizes(graph: onnx.GraphProto) -> set[str]:
+    """Names of open dimensions of inputs along which something is joined to these: they may be 0 in a first call."""
+    open_dims = {v.name: [d.dim_param for d in v.type.tensor_type.shape.dim] for v in graph.input}
+    found = set()
+    for node in graph.node:
+        if node.op_type in _AS_IT_IS and node.input[0] in open_dims:
+            open_dims[node.output[0]] = open_dims[node.input[0]]
+        for index, name in enumerate(node.input):
+            dims = open_dims.get(name, [])
+            axis = _PASTS.get((f"{node.domain}.{node.op_type}", index), _PASTS.get((node.op_type, index)))
+            if node.op_type == "Concat":
+                axis = next((a.i for a in node.attribute if a.name == "axis"), None)
+            if axis is not None and -len(dims) <= axis < len(dims) and dims[axis]:
+                found.add(dims[axis])
+    return found

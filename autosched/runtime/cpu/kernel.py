@@ -53,6 +53,7 @@ class Sized:
     shared, own  bytes of scratch that workers share, and that each has
     shapes  of the arguments
     flops   of a call
+    empty   names of the symbols that may be 0
     """
 
     names: tuple[str, ...]
@@ -61,6 +62,7 @@ class Sized:
     own: Size
     shapes: tuple[Shape, ...]
     flops: Size
+    empty: tuple[str, ...] = ()
 
     @property
     def expressions(self) -> tuple[Shape, ...]:
@@ -69,16 +71,22 @@ class Sized:
 
     def to_manifest(self) -> list[Json]:
         """Give it as JSON values."""
-        return [list(self.names), self.pieces, self.shared, self.own, self.shapes, self.flops]
+        return [list(self.names), self.pieces, self.shared, self.own, self.shapes, self.flops, list(self.empty)]
 
     @staticmethod
     def from_manifest(entry: Json) -> Sized:
         """Read what `to_manifest` gave. Raises ValueError, TypeError."""
-        names, pieces, shared, own, shapes, flops = entry
+        names, pieces, shared, own, shapes, flops, *more = entry
         names = tuple(map(str, names))
         rest = [read_size(size, names) for size in (shared, own, flops)]
         return Sized(
-            names, read_shape(pieces, names), rest[0], rest[1], tuple(read_shape(s, names) for s in shapes), rest[2]
+            names,
+            read_shape(pieces, names),
+            rest[0],
+            rest[1],
+            tuple(read_shape(s, names) for s in shapes),
+            rest[2],
+            tuple(str(name) for empty in more for name in empty),
         )
 
 
@@ -131,10 +139,18 @@ class CpuKernel(Kernel):
     def lacks_sizes(self) -> bool:
         return self.sized is not None and not self.numbers
 
+    def takes_numbers(self, numbers: Sequence[int]) -> bool:
+        """Whether the code is for such values of its symbols."""
+        if min(numbers, default=1) > 0:
+            return True
+        return self.sized is not None and all(
+            n > 0 or (n == 0 and name in self.sized.empty) for name, n in zip(self.sized.names, numbers, strict=True)
+        )
+
     def at(self, numbers: tuple[int, ...]) -> CpuKernel:
         """A kernel whose sizes come with the call as it is for some values of its symbols, which are 1 at least.
 
-        Raises ArtifactError for smaller ones: its accesses are proved for one element and more.
+        Some may be 0 (`Sized.empty`). Raises ArtifactError for smaller ones.
         """
         assert self.sized is not None, f"the sizes of '{self.name}' are its own"
         values = dict(zip(self.sized.names, numbers, strict=True))
@@ -144,7 +160,7 @@ class CpuKernel(Kernel):
         self, numbers: tuple[int, ...], pieces: Sequence[int], rest: Sequence[int], *shapes: tuple[int, ...]
     ) -> CpuKernel:
         """The same, given what `Sized.expressions` are for these numbers."""
-        if min(numbers, default=1) < 1:
+        if not self.takes_numbers(numbers):
             raise ArtifactError(f"kernel '{self.name}' is called with the sizes {', '.join(map(str, numbers))}")
         return replace(
             self, numbers=numbers, scratch_bytes=rest[0], scratch_bytes_per_worker=rest[1], flops=rest[2],
@@ -203,7 +219,8 @@ def _check_numbers(what: str, sized: Sized, numbers: Sequence[Json], entry: Mapp
     """See that all that a kernel says of itself is what it is for its symbols' values. Raises ValueError."""
     for number in numbers:
         check_count(f"a size of {what}", number)
-    if len(numbers) != len(sized.names) or min(numbers) < 1:
+    least = [0 if name in sized.empty else 1 for name in sized.names]
+    if len(numbers) != len(sized.names) or any(n < low for n, low in zip(numbers, least, strict=True)):
         raise ValueError(f"{what} has the sizes {list(numbers)} for {len(sized.names)} symbols")
     values = dict(zip(sized.names, numbers, strict=True))
     said = [n for _, n in entry["phases"]], [tuple(arg[3]) for arg in entry["args"]]
