@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.calls import apply_function, emit_call
 from autosched.codegen.cpu.division import signed_division
 from autosched.codegen.cpu.index import Index
+from autosched.codegen.cpu.math import GELU
 from autosched.codegen.cpu.memory import MemoryEmitter
 from autosched.codegen.cpu.quantise import emit_quotient, emit_rounded, emit_whole, requantised, rounded, scaled
 from autosched.codegen.cpu.types import (
@@ -24,6 +27,7 @@ from autosched.codegen.cpu.types import (
 from autosched.codegen.cpu.unpack import emit_field
 from autosched.errors import CodegenError
 from autosched.ir.node import preorder
+from autosched.ir.structural import structural_equal
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import is_float, is_int
@@ -114,15 +118,17 @@ class ValueEmitter(MemoryEmitter):
         """+, - and * of floats, a product inside a sum as one fused operation where the CPU has it."""
         if isinstance(e, E.Sub) and (field := emit_field(self, e.a, e.b)) is not None:
             return field
+        if (x := _gelu_argument(e)) is not None:
+            return self.apply(GELU, [self.value(x)])
         if self.isa.has_fma and e.dtype in ("float32", "float64"):
             if isinstance(e, E.Add):
-                product, other = (e.a, e.b) if isinstance(e.a, E.Mul) else (e.b, e.a)
-                if isinstance(product, E.Mul):
+                product, other = (e.a, e.b) if _is_product(e.a) else (e.b, e.a)
+                if _is_product(product):
                     return self.fused(self.value(product.a), self.value(product.b), self.value(other))
-            elif isinstance(e, E.Sub) and isinstance(e.b, E.Mul):
+            elif isinstance(e, E.Sub) and _is_product(e.b):
                 a = self.builder.fneg(self.value(e.b.a))
                 return self.fused(a, self.value(e.b.b), self.value(e.a))
-            elif isinstance(e, E.Sub) and isinstance(e.a, E.Mul):
+            elif isinstance(e, E.Sub) and _is_product(e.a):
                 return self.fused(self.value(e.a.a), self.value(e.a.b), self.builder.fneg(self.value(e.b)))
         x, y = self.both(self.value(e.a), self.value(e.b))
         op = {E.Add: self.builder.fadd, E.Sub: self.builder.fsub, E.Mul: self.builder.fmul}[type(e)]
@@ -372,3 +378,18 @@ class ValueEmitter(MemoryEmitter):
 
 def _touches_memory(e: PrimExpr) -> bool:
     return any(isinstance(x, BufferLoad | E.Call) for x in preorder(e))
+
+
+def _gelu_argument(e: PrimExpr) -> PrimExpr | None:
+    """The x of x * normcdf(x) in float32."""
+    if not isinstance(e, E.Mul) or e.dtype != "float32":
+        return None
+    for x, other in ((e.a, e.b), (e.b, e.a)):
+        if isinstance(other, E.Call) and other.op == "normcdf" and structural_equal(other.args[0], x):
+            return x
+    return None
+
+
+def _is_product(e: PrimExpr) -> TypeGuard[E.Mul]:
+    """Whether a sum with this is one fused operation."""
+    return isinstance(e, E.Mul) and _gelu_argument(e) is None

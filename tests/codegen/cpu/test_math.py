@@ -1,5 +1,7 @@
 """Our own float32 functions: units in the last place against float64, and the corners."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -191,6 +193,45 @@ def test_normal_distribution_function():
     assert (
         ulps(evaluate("normcdf", wide, "cpu", "vectorized"), np.array([0.5 * erfc(-v * sqrt(0.5)) for v in wide])) < 99
     )
+
+
+def _llvm_number(x):
+    """A float32 in the text of LLVM's code."""
+    return f"0x{np.float64(np.float32(x)).view(np.uint64):X}"
+
+
+@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
+@pytest.mark.parametrize("kind", ["vectorized", "serial"])
+def test_gelu(target, kind):
+    """The product of x and normcdf(x) is one function, alone and inside a sum, a difference and a product."""
+    from math import erfc, sqrt
+
+    x = np.concatenate([np.random.default_rng(0).uniform(-9, 9, 20_001), np.geomspace(1e-30, 1, 999), CORNERS]).astype(
+        "f"
+    )
+    finite = np.isfinite(x)
+    exact = np.array([v * 0.5 * erfc(-v * sqrt(0.5)) for v in map(float, x)])
+    a = te.placeholder(x.shape, name="A")
+    forms = {
+        "alone": (lambda v: te.normcdf(v) * v, exact),
+        "sum": (lambda v: v * te.normcdf(v) + v, exact + x),
+        "difference": (lambda v: te.const(1, "float32") - v * te.normcdf(v), 1 - exact),
+        "product": (lambda v: (v * te.normcdf(v)) * v + v, exact * x + x),
+    }
+    for name, (form, wanted) in forms.items():
+        c = te.compute(x.shape, partial(lambda form, i: form(a[i]), form), name="C")
+        y = aligned(x.shape)
+        built = compile_func(with_kinds(te.create_prim_func([a, c]), i=kind), target, name=name)
+        assert _llvm_number(0.199470818) in built.kernel.llvm, "a coefficient of the function's own"
+        run(built, [x, y])
+        near = finite & (abs(x) < 10)
+        error, most = abs(y[near] - wanted[near]), 1.2e-7 * np.maximum(abs(x[near]), 1)
+        assert (error <= most + 3e-7 * abs(wanted[near])).all(), name
+        if name == "alone":
+            small = near & (abs(x) < 1)
+            assert (abs(y[small] - exact[small]) <= 4e-7 * abs(exact[small]) + 1e-37).all()
+            assert (y[x > 7] == x[x > 7]).all() and (y[x < -7] == 0).all(), "infinities too"
+            assert np.isnan(y[np.isnan(x)]).all()
 
 
 def test_the_exponential_has_no_denormal_results():
