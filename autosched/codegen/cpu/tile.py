@@ -19,6 +19,7 @@ from autosched.codegen.cpu.dot import emit_pairs, pair_factors
 from autosched.codegen.cpu.emitter import Guards
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
 from autosched.codegen.cpu.line_builder import LineBuilder
+from autosched.codegen.cpu.long_copy import emit_long_copy, long_copy
 from autosched.codegen.cpu.math import FUNCTIONS
 from autosched.codegen.cpu.memory import INTERLEAVED
 from autosched.codegen.cpu.prefetch import emit_prefetches
@@ -274,6 +275,8 @@ class TileEmitter(ValueEmitter):
             emit_lane_reduction(self, loop, part)
         elif (pairs := pair_factors(self, loop)) is not None:
             emit_pairs(self, loop, pairs)
+        elif (copy := long_copy(self, loop)) is not None:
+            emit_long_copy(self, copy)
         elif (store := pair_store(self, loop)) is not None:
             emit_pair_store(self, loop, store)
         else:
