@@ -96,6 +96,8 @@ class _Merger:
         self.new, self.lead, self.symbols, self.parts = new, lead, symbols, parts
 
     def nest(self, nest: Stmt) -> Stmt:
+        if not any(isinstance(x, BufferLoad | BufferStore) and x.buffer in self.new for x in preorder(nest)):
+            return nest  # what no part has to do with
         loops: list[For] = []
         while isinstance(nest, For):
             loops.append(nest)

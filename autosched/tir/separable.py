@@ -91,7 +91,7 @@ def shares(func: PrimFunc) -> dict[Buffer, Share | None]:
             raise NotSeparableError(f"buffer '{buffer.name}' has strides of its own")
     body = func.root.body
     for nest in body.seq if isinstance(body, SeqStmt) else (body,):
-        _Nest(found, size).check(nest)
+        _Nest(found, size, frozenset(func.root.alloc_buffers)).check(nest)
     return found
 
 
@@ -101,12 +101,25 @@ def part_extent(found: Mapping[Buffer, Share | None]) -> int:
 
 
 class _Nest:
-    """One loop nest around one block."""
+    """One loop nest around one block; own: the buffers between nests."""
 
-    def __init__(self, found: Mapping[Buffer, Share | None], size: Var):
-        self.found, self.size = found, size
+    def __init__(self, found: Mapping[Buffer, Share | None], size: Var, own: frozenset[Buffer]):
+        self.found, self.size, self.own = found, size, own
         self.analyzer = Analyzer()
         self.part, self.inner = Var("part", "int64"), Var("inner", "int64")
+        self.shared: set[Buffer] = set()  # what a block writes that is the same for all parts
+
+    def check_shared(self, block: Block) -> None:
+        """See that a block that does not run over the batch computes, element by element, what no part has to do with.
+
+        Each block of parts computes it again: the numbers of a packed weight.
+        """
+        reads = {x.buffer for x in preorder(block.body) if isinstance(x, BufferLoad)}
+        writes = {x.buffer for x in preorder(block.body) if isinstance(x, BufferStore)}
+        is_sum = any(own.kind == REDUCE for own in block.iter_vars)
+        if is_sum or any(self.found.get(b) is not None for b in reads | writes) or not writes <= self.own:
+            raise NotSeparableError(f"block '{block.name_hint}' does not run over the batch")
+        self.shared = writes
 
     def check(self, nest: Stmt) -> None:
         loops: dict[Var, For] = {}
@@ -135,9 +148,9 @@ class _Nest:
             self.part, self.inner = Var("part", dtype), Var("inner", dtype)
             self.analyzer.bind(self.inner, (0, per_part))
             counted[own.var] = add(mul(self.part, const(per_part, dtype)), self.inner)
-        if not counted:
-            raise NotSeparableError(f"block '{nest.block.name_hint}' does not run over the batch")
         block = nest.block
+        if not counted:
+            self.check_shared(block)
         if block.alloc_buffers or block.match_buffers:
             raise NotSeparableError(f"block '{block.name_hint}' has buffers of its own")
         for stmt in (block.body, *([block.init] if block.init is not None else [])):
@@ -157,7 +170,7 @@ class _Nest:
         if isinstance(node, BufferLoad | BufferStore):
             share = self.found.get(node.buffer)
             if isinstance(node, BufferStore):
-                if share is None:
+                if share is None and node.buffer not in self.shared:
                     raise NotSeparableError(f"block '{name}' writes to '{node.buffer.name}', which all parts share")
                 self.visit(node.value, name)
             for axis, index in enumerate(node.indices):

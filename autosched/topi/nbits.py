@@ -29,11 +29,14 @@ def matmul_nbits(
     bits: int,
     block: int,
     activation_bits: int = WORD_BITS,
+    by_groups: bool | None = None,
 ) -> Tensor:
     """[..., M, K] times the transposed dequantised weight, in float32.
 
     weight  uint32 [N, K * bits / 32]: integers of `bits` bits, the first one in a word's lowest bits
     scales  [N, K / block]; zeros alike, in units of the integers; 2^(bits - 1) where there are none
+
+    by_groups  whether groups are summed up by themselves; None: those of few rows are
 
     With 8 activation bits a schedule may round each block of a row to 255 steps; this computes with x as it is.
     """
@@ -42,7 +45,7 @@ def matmul_nbits(
     *outer, depth = dims(x.shape)
     n = dims(weight.shape)[0]
     groups = dims(scales.shape)[1]
-    few = len(outer) == 1 and (const_int(outer[0]) or FEW_ROWS + 1) <= FEW_ROWS
+    few = len(outer) == 1 and (const_int(outer[0]) or FEW_ROWS + 1) <= FEW_ROWS if by_groups is None else by_groups
 
     def whole(j: PrimExpr, k: PrimExpr, group: PrimExpr) -> PrimExpr:
         """The integer at column j and depth k, less its zero point."""

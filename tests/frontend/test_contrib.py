@@ -9,9 +9,11 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+import autosched
 from autosched import relax
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx import from_onnx
+from autosched.runtime.dynamic import DynamicExecutable
 
 RNG = np.random.default_rng(0)
 
@@ -215,3 +217,31 @@ def test_quantised_arithmetic() -> None:
     check("DynamicQuantizeMatMul", [x, w, scale[0], zero[0], draw(5)], tolerance=1e-3)
     whole = RNG.integers(0, 256, (3, 6)).astype("u1")
     check("MatMulIntegerToFloat", [whole, w, scale[0], scale[1], zero[0], zero[1]])
+
+
+@pytest.mark.parametrize("level", [0, 4])
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3"])
+def test_packed_weights_of_an_open_number_of_rows(level: int, zeros: bool, target: str, tmp_path: Any) -> None:
+    """One build, whose blocks of rows read the same packed weights."""
+    k, n, block = 64, 96, 32
+    packed = RNG.integers(0, 256, (n, k // block, block // 2)).astype("u1")
+    points = RNG.integers(0, 256, (n * -(-(k // block) // 2),)).astype("u1") if zeros else None
+    attrs = {"K": k, "N": n, "bits": 4, "block_size": block, "accuracy_level": level}
+    made = model("MatMulNBits", [draw(3, k), packed, None, points], 1, **attrs)
+    scales = (RNG.random((n * (k // block),)) * 0.1).astype("f4")
+    made.graph.initializer.append(numpy_helper.from_array(scales, "x2"))
+    made.graph.node[0].input[2] = "x2"
+    made.graph.node[0].output[0] = "p"
+    made.graph.node.append(helper.make_node("Relu", ["p"], ["y0"]))
+    shape = made.graph.input[0].type.tensor_type.shape
+    shape.dim[0].dim_param = "batch"
+    shape.dim.insert(1, onnx.TensorShapeProto.Dimension(dim_param="rows"))
+    onnx.save(made, tmp_path / "m.onnx")
+    built = autosched.build(tmp_path / "m.onnx", target=target)
+    assert isinstance(built, DynamicExecutable)
+    for batch, rows in ((1, 1), (1, 2), (3, 5), (1, 11), (2, 70)):
+        x = draw(batch, rows, k)
+        wanted = relax.evaluate(from_onnx(made, {"x0": x.shape}), {"x0": x})
+        tolerance = 0.02 * np.abs(wanted).max() if level == 4 else 1e-4
+        np.testing.assert_allclose(built(x0=x).numpy(), wanted, rtol=1e-4, atol=tolerance)

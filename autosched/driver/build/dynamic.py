@@ -207,12 +207,37 @@ class _Form:
         tiles = 1 << max(most // int(config["rows"]), 1).bit_length() - 1
         return Config(config.template, {**config.knobs, "chunk": tiles if config["order"] == "nm" else 1})
 
+    def packed_alike(self, target: Target, most: int) -> Config | None:
+        """A configuration of blocks of `most` parts that read weights packed as those of one part do.
+
+        None where both have the same template, or there is no such configuration.
+        """
+        one, large = self.block(1), self.block(most)
+        few, own = default_config(one, target), default_config(large, target)
+        if few.template == own.template:
+            return None
+        packs = apply_config(one, few, target).packs
+        return _packed_as(large, own, packs, target) if any(packs) else None
+
     def smaller(self, largest: int, config: Config) -> tuple[int, ...]:
         """The sizes of blocks for what the largest ones leave."""
         if find_contraction(self.block(1)) is None:
             return (1,) if largest > 1 else ()
         rows = int(config.get("rows", 1)) if part_extent(self.shares) == 1 else 1
         return tuple(sorted((n for n in {rows, *SMALL_BLOCKS} if n < largest), reverse=True))
+
+
+def _packed_as(func: PrimFunc, config: Config, packs: Sequence[object], target: Target) -> Config | None:
+    """A configuration, or one with other tiles, for which weights are packed in one way; None where there is none."""
+    if not config.knobs.keys() >= {"rows", "vectors"}:
+        return None
+    space = space_for(func, target)
+    for vectors in dict.fromkeys((config["vectors"], 4, 2, 1)):
+        tried = (Config(config.template, {**config.knobs, "vectors": vectors, "rows": n}) for n in range(16, 0, -1))
+        found = next((c for c in (config, *tried) if c["vectors"] == vectors and c in space), None)
+        if found is not None and tuple(apply_config(func, found, target).packs) == tuple(packs):
+            return found
+    return None
 
 
 def _at_zero(dims: Sequence[PrimExpr | int], symbol: TirVar) -> list[PrimExpr | int]:
@@ -327,8 +352,10 @@ class _Maker:
         weights = call_counts(self.prepared)
         choices = choose_all(module, target, self.records, threads=self.threads, weights=weights, cache="cold")
         for name, form in self.forms.items():
-            if choices[name].is_default and (tall := form.tall(target, self.blocks[name][0])) is not None:
-                choices[name] = replace(choices[name], config=tall, applied=None)
+            most = self.blocks[name][0]
+            own = form.tall(target, most) or form.packed_alike(target, most) if choices[name].is_default else None
+            if own is not None:
+                choices[name] = replace(choices[name], config=own, applied=None)
         packs = {name: applied.packs for name, applied in self.sized.items()}
         scheduled = apply_schedules(module, choices, target, packs)
         functions: dict[str, PrimFunc] = {n: f for n, f in prim_funcs(scheduled).items() if n not in self.forms}
@@ -407,7 +434,9 @@ class _Maker:
         """A configuration for a smaller block, which reads the weights as the largest one wants them packed."""
         default = default_config(func, self.target)
         own: list[Config] = []
-        if "rows" in largest.knobs:  # one tile where registers hold it, else some of equal rows, which share a panel
+        if (
+            default.template == largest.template and "rows" in largest.knobs
+        ):  # one tile where registers hold it, else some of equal rows, which share a panel
             space = space_for(func, self.target)
             for tiles in (1, -(-parts // int(largest["rows"]))):
                 few = {"rows": -(-parts // tiles), "chunk": tiles if largest.get("order", "") == "nm" else 1}
@@ -415,9 +444,11 @@ class _Maker:
                 knobs = {**largest.knobs, **{name: value for name, value in few.items() if name in largest.knobs}}
                 own.append(Config(largest.template, knobs))
             own = [config for config in own if config in space] or own[-1:]
-        else:
+        elif default.template == largest.template:
             own.append(largest)
-        for config in [*own, default] if any(packs) else [default]:
+        elif any(packs) and (alike := _packed_as(func, default, packs, self.target)) is not None:
+            own.append(alike)
+        for config in [*own, default, largest] if any(packs) else [default]:
             try:
                 applied = apply_config(func, config, self.target)
             except (ScheduleError, SpaceError):

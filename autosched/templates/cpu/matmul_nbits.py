@@ -248,4 +248,13 @@ def _depth(unpacks: Block, anchor: Block) -> int:
     return as_int(reduced(unpacks)[0].dom.extent) * as_int(reduced(anchor)[0].dom.extent)
 
 
-__all__ = ["AHEAD_KIB", "IN_ORDER_KIB", "WORD_BYTES", "MatmulNBits", "NBits", "find_nbits", "reads_in_order"]
+__all__ = [
+    "AHEAD_KIB",
+    "GROUP_SUMS",
+    "IN_ORDER_KIB",
+    "WORD_BYTES",
+    "MatmulNBits",
+    "NBits",
+    "find_nbits",
+    "reads_in_order",
+]

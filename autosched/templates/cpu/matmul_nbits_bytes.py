@@ -44,7 +44,15 @@ from autosched.templates.classify import blocks_of, spatial
 from autosched.templates.core_nests import load, one_of, store, typed
 from autosched.templates.cpu.amx_tile import tile_words
 from autosched.templates.cpu.core_nests import Core
-from autosched.templates.cpu.matmul_nbits import AHEAD_KIB, IN_ORDER_KIB, WORD_BYTES, NBits, find_nbits, reads_in_order
+from autosched.templates.cpu.matmul_nbits import (
+    AHEAD_KIB,
+    GROUP_SUMS,
+    IN_ORDER_KIB,
+    WORD_BYTES,
+    NBits,
+    find_nbits,
+    reads_in_order,
+)  # fmt: skip
 from autosched.templates.nests import index, loop, unrolled
 from autosched.templates.pack import Pack, repack
 from autosched.tir import PrimFunc, as_int
@@ -144,7 +152,8 @@ def _is_plain(func: PrimFunc, found: NBits) -> bool:
     x, weight, scale, *point = (te.placeholder(b.shape, b.dtype, name=b.name)
                                 for b in (found.x, found.weight, scales, *points))  # fmt: skip
     zeros, block = point[0] if point else None, depth // groups
-    product = matmul_nbits(x, weight, scale, zeros, found.bits, block, found.activation_bits)
+    by_groups = found.chain.before[0].name_hint == GROUP_SUMS
+    product = matmul_nbits(x, weight, scale, zeros, found.bits, block, found.activation_bits, by_groups)
     kind = spatial(found.chain.anchor)[0].var.dtype
     expected = blocks_of(te.create_prim_func([x, weight, scale, *point, product], index_dtype_override=kind))
     return structural_equal(blocks, expected, map_free_vars=True)
