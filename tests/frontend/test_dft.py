@@ -116,6 +116,14 @@ def test_frames(parts: int, step: int, windowed: bool, length: int, onesided: in
         np.testing.assert_allclose(found, want, atol=(2e-6 if dtype == "float32" else 1e-14) * np.abs(want).max())
 
 
+def test_frames_of_real_signals_without_a_dimension_of_parts() -> None:
+    x, window = RNG.standard_normal((2, 200)).astype("f4"), np.hanning(32).astype("f4")
+    proto = frames_model(x[..., None], 200, 8, window, None)
+    del proto.graph.input[0].type.tensor_type.shape.dim[2]
+    want = expected_frames(x[..., None], 8, window, 32, 1)
+    np.testing.assert_allclose(autosched.build(proto, threads=1)(x).numpy(), want, atol=2e-6 * np.abs(want).max())
+
+
 def test_frames_of_signals_that_are_too_short_or_complex_are_a_librarys() -> None:
     x = RNG.standard_normal((1, 64, 1)).astype("f4")
     built = autosched.build(frames_model(x, 64, 8, None, 3000), target="cpu", threads=1)

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import autosched
 from autosched import relax
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx import from_onnx
@@ -95,6 +96,19 @@ def test_if_with_a_condition_at_run_time_chooses(value: bool) -> None:
     model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
     (got,) = run(model, x=X, c=np.asarray(value))
     np.testing.assert_allclose(got, -X if value else np.exp(X), rtol=1e-6)
+
+
+def test_a_branch_that_is_not_taken_need_not_fit_the_inputs() -> None:
+    """A detector of speech at two rates: each branch takes windows of its own size."""
+    then, other = (_graph([node("MatMul", f"x w{n}", f"y{n}")], [], [f"y{n}"]) for n in (3, 4))
+    choice = helper.make_node("If", ["c"], ["y"], name="choice", then_branch=then, else_branch=other)
+    weights = {f"w{n}": np.full((n, 2), 0.5, np.float32) for n in (3, 4)}
+    model = make([choice], {"x": (2, 3)}, ["y"], weights)
+    model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    built = autosched.build(model, threads=1)
+    np.testing.assert_allclose(built(x=X, c=np.asarray(True)).numpy(), X @ weights["w3"], rtol=1e-6)
+    with pytest.raises(ImportModelError, match="3 columns"):
+        built(x=X, c=np.asarray(False))
 
 
 def test_a_loop_is_written_out() -> None:

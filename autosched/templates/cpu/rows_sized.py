@@ -18,27 +18,28 @@ from autosched.templates.cpu.arguments import in_two_reductions
 from autosched.templates.cpu.columns import ColumnReduction
 from autosched.templates.cpu.powers import bound_powers
 from autosched.templates.cpu.rows import RowReduction
+from autosched.templates.stand_ins import with_stand_ins
 from autosched.tir import PrimFunc
 from autosched.tir.expr import const_int
-from autosched.tir.function import size_vars, specialize
+from autosched.tir.function import size_vars
 from autosched.tir.functor import rewrite
 from autosched.tir.schedule import Schedule
 from autosched.tir.schedule.trace import Trace
 from autosched.tir.stmt import For, LoopKind
 
 USUAL = (137, 139, 149, 151, 157, 163)  # lengths that templates choose for: primes, and rows longer than a step
+LEAST = 32
 
 
 def schedule_open_rows(func: PrimFunc, target: Target) -> tuple[PrimFunc, str] | None:
     """(a function over symbols in rows or columns, its schedule's trace); None for any other. Raises ScheduleError."""
-    symbols = size_vars(func)
-    if len(symbols) > len(USUAL) or not any(map(reduced, blocks_of(func))):
+    if not any(map(reduced, blocks_of(func))):
         return None
     func = bound_powers(in_two_reductions(func))
-    known = specialize(func, dict(zip(symbols, USUAL)))
+    if (known := with_stand_ins(func, size_vars(func), USUAL, LEAST)) is None:
+        return None
     for template in (_OpenRows(), _OpenColumns()):
-        anchor = template.match(known, target)
-        if anchor is None:
+        if (anchor := template.match(known, target)) is None:
             continue
         config = template.default(anchor, target)
         trace = template.apply(known, config, target).trace

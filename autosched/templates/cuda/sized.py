@@ -37,6 +37,7 @@ from autosched.templates.cuda.tensor_attention import TensorAttention
 from autosched.templates.cuda.tensor_window import TensorWindow
 from autosched.templates.row_blocks import match_rows
 from autosched.templates.scatter_form import scatter_of
+from autosched.templates.stand_ins import with_stand_ins
 from autosched.tir import PrimFunc
 from autosched.tir.expr import Cast, PrimExpr, Var, const_int
 from autosched.tir.function import shape_vars, size_vars, specialize
@@ -158,13 +159,15 @@ def _choices(func: PrimFunc, target: Target) -> Iterator[tuple[PrimFunc, Config]
     from autosched.templates.registry import all_templates, default_config, template_named
 
     if any(const_int(axis.dom.extent) is None for block in blocks_of(func) for axis in reduced(block)):
-        known = specialize(func, dict(zip(shape_vars(func), LONG)))
+        if (known := with_stand_ins(func, shape_vars(func), LONG, 2)) is None:
+            return
         if (anchor := match_rows(known, squares=True)) is not None:
             default = template_named(RowReduction.name, target).default(anchor, target)
             yield known, default.with_knobs(**OPEN_ROWS)
         yield known, _of_any_size(default_config(known, target))
     for numbers in STAND_INS:
-        known = specialize(func, dict(zip(shape_vars(func), numbers)))
+        if (known := with_stand_ins(func, shape_vars(func), numbers, 2)) is None:
+            return
         first = default_config(known, target)
         yield known, _of_any_size(first)
         for template in all_templates(target.backend):

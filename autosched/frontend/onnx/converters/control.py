@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autosched.frontend.onnx.node import Node, info_of
+from autosched.errors import ImportModelError
+from autosched.frontend.onnx.node import Node, RunTimeError, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, Tuple
@@ -23,8 +24,14 @@ def if_(node: Node) -> tuple[Expr, ...]:
     if isinstance(condition, Constant):
         taken = "then_branch" if bool(condition.data.reshape(-1)[0]) else "else_branch"
         return tuple(node.subgraph(taken))
+    try:
+        branches = node.subgraph("then_branch"), node.subgraph("else_branch")
+    except RunTimeError:
+        raise
+    except ImportModelError as error:  # a branch that is not taken need not fit the inputs
+        raise node.needs(condition, f"a branch cannot be computed: {error.line}") from error
     results = []
-    for yes, no in zip(node.subgraph("then_branch"), node.subgraph("else_branch"), strict=True):
+    for yes, no in zip(*branches, strict=True):
         a, b = yes.struct_info, no.struct_info
         if not isinstance(a, TensorStructInfo) or not isinstance(b, TensorStructInfo):
             raise node.needs(condition, "branches that give other things than tensors need a known condition")

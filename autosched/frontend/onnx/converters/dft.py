@@ -42,10 +42,17 @@ def dft(node: Node) -> Expr:
 def stft(node: Node) -> Expr:
     """Transforms of frames of signals [B, L, 1 or 2], each times a window: [B, frames, frequencies, 2].
 
+    Real signals may be [B, L], as ONNX Runtime takes them.
+
     A convolution over the signal, whose stride is the distance of frames, and whose weights are the matrix of the
     transform times the window.
     """
-    batch, size, parts = node.info(0).dims
+    signal, dims = node.input(0), node.info(0).dims
+    if len(dims) == 2:
+        signal, dims = node.emit(op.expand_dims(signal, axis=[2])), (*dims, 1)
+    if len(dims) != 3:
+        raise node.fail(f"signals of {len(dims)} dimensions")
+    batch, size, parts = dims
     dtype, onesided = node.info(0).dtype, bool(node.attr("onesided", 1))
     if dtype not in ("float32", "float64") or not isinstance(parts, int) or (onesided and parts == 2):
         raise node.no_kernel(f"of {dtype} {[batch, size, parts]}")
@@ -62,7 +69,7 @@ def stft(node: Node) -> Expr:
     if window is not None:
         matrix = matrix * window.astype("float64")[:, None, None]
     weights = Constant(np.ascontiguousarray(matrix.transpose(2, 1, 0)).astype(dtype))
-    signal = node.emit(op.permute_dims(node.input(0), axes=(0, 2, 1)))
-    made = node.emit(op.permute_dims(node.emit(op.nn.conv1d(signal, weights, strides=step)), axes=(0, 2, 1)))
+    turned = node.emit(op.permute_dims(signal, axes=(0, 2, 1)))
+    made = node.emit(op.permute_dims(node.emit(op.nn.conv1d(turned, weights, strides=step)), axes=(0, 2, 1)))
     frames = info_of(made).dims[1]
     return op.reshape(made, ShapeExpr((batch, frames, wanted, 2)))
