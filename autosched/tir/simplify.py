@@ -150,7 +150,13 @@ class Linear:
 
     def build(self, dtype: str) -> PrimExpr:
         result: PrimExpr | None = None
-        for c, atom in self.terms.values():
+        terms = list(self.terms.values())
+        if terms and terms[0][0] < 0:  # y - x and 9 - x rather than x * -1 + y
+            terms.sort(key=lambda term: term[0] < 0)
+            if terms[0][0] < 0 < self.const:
+                result = IntImm(self.const, dtype)
+        constant = self.const if result is None else 0
+        for c, atom in terms:
             if result is None:
                 result = atom if c == 1 else E.mul(atom, c)
             elif c < 0:
@@ -159,7 +165,7 @@ class Linear:
                 result = E.add(result, atom if c == 1 else E.mul(atom, c))
         if result is None:
             return IntImm(self.const, dtype)
-        return E.sub(result, -self.const) if self.const < 0 else E.add(result, self.const)
+        return E.sub(result, -constant) if constant < 0 else E.add(result, constant)
 
 
 class Analyzer:

@@ -16,7 +16,7 @@ def sum_in_lanes(sch: Schedule, name: str, width: int) -> None:
     extent = const_int(sch.get(loop).extent)
     if extent is None or extent >= width:
         lanes = sch.split(loop, [None, width])[1]
-        partial = sch.rfactor(lanes, 0)
+        partial = sch.rfactor_inside(lanes, 0)
         sch.set_scope(partial, 0, "local")
         sch.vectorize(sch.get_loops(partial)[-1])
 

@@ -122,7 +122,7 @@ def _reduce_in_pieces(sch: Schedule, blocks: Sequence[Block], pieces: int, width
     partial = sch.rfactor(piece, 0)
     outer = sch.get_loops(partial)[: axes + 1]
     sch.parallel(sch.fuse(*outer) if axes else outer[0])
-    lanes = sch.rfactor(_split_inner(sch, sch.get_loops(partial)[-1], width), 0)
+    lanes = sch.rfactor_inside(_split_inner(sch, sch.get_loops(partial)[-1], width), 0)
     sch.set_scope(lanes, 0, "local")
     sch.vectorize(sch.get_loops(lanes)[-1])
 
@@ -192,7 +192,7 @@ def vectorize_block(sch: Schedule, block: Block, width: int, row_loops: int = 1,
     if math.prod(as_int(iv.dom.extent) for iv in block.iter_vars if iv.kind == REDUCE) < 2:
         return  # there is nothing to add: the loop runs over rows
     lanes = _split_inner(sch, loop, width)
-    partial = sch.rfactor(lanes, 0)
+    partial = sch.rfactor_inside(lanes, 0)
     sch.set_scope(partial, 0, "local")
     sch.vectorize(sch.get_loops(partial)[-1])
 

@@ -18,7 +18,7 @@ from autosched.tir.schedule.place import where_block, where_loop
 from autosched.tir.schedule.region import Interval, clip, hull, interval_of
 from autosched.tir.schedule.tree import Tree, bind_loop, realizes_below
 from autosched.tir.simplify import Analyzer, Linear, split_conditions
-from autosched.tir.stmt import Block, BlockRealize, BufferRegion, For, IfThenElse, LoopKind, Stmt, seq
+from autosched.tir.stmt import Block, BlockRealize, BufferRegion, For, LoopKind, Stmt, seq
 
 
 @dataclass(slots=True)
@@ -68,9 +68,9 @@ def blockize(tree: Tree, place: Var | str, preserve_unit_iters: bool = True) -> 
     nest: Stmt = BlockRealize(tuple(division.inner_values), inside, body_block)
     for loop in reversed(inner_loops):
         nest = replace(loop, body=nest)
-    init = _init_nest(block, division, inner_loops, inside)
+    init = _init_nest(tree, block, division, inner_loops, inside)
     if init is not None and not any(iv.kind == REDUCE for iv in division.outer):
-        nest, init = seq(_as_block(tree, block, init, division), nest), None  # all of the reduction lies inside
+        nest, init = seq(init, nest), None  # all of the reduction lies inside
     name = tree.unique_block_name(f"{block.name_hint}_o")
     outer = Block(
         iter_vars=tuple(division.outer), alloc_buffers=(), name_hint=name, body=nest,
@@ -203,42 +203,28 @@ def regions_over(regions: Sequence[BufferRegion], division: Division, analyzer: 
     )  # fmt: skip
 
 
-def _as_block(tree: Tree, block: Block, init: Stmt, division: Division) -> Stmt:
-    """The start values of a tile as a block `X_init` without variables, which later primitives can see."""
-    written = [w.buffer for w in block.writes]
-    shell = Block(
-        iter_vars=(), alloc_buffers=(), reads=(), writes=(), body=init,
-        name_hint=tree.unique_block_name(f"{block.name_hint}_init"),
-    )  # fmt: skip
-    regions = regions_over(_substituted(block.writes, division), division, _analyzer((), division))
-    reads = tuple(r for r in with_regions(shell).reads if r.buffer not in written)
-    return BlockRealize((), IntImm(1, "bool"), replace(shell, reads=reads, writes=regions))
-
-
-def _init_nest(block: Block, division: Division, loops: Sequence[For], inside: PrimExpr) -> Stmt | None:
-    """The start values of a whole tile: the loops that are not reduced, around the block's init."""
+def _init_nest(tree: Tree, block: Block, division: Division, loops: Sequence[For], inside: PrimExpr) -> Stmt | None:
+    """The start values of a whole tile: the loops that are not reduced, around a block `X_init` of its own."""
     if block.init is None:
         return None
-    spatial = {iv.var for iv in division.inner if iv.kind == SPATIAL}
-    used: set[Var] = set()
-    reduced: set[Var] = set()
-    for iv, value in zip(division.inner, division.inner_values, strict=True):
-        (used if iv.var in spatial else reduced).update(free_vars(value))
+    spatial = [(iv, v) for iv, v in zip(division.inner, division.inner_values, strict=True) if iv.kind == SPATIAL]
+    reduced = {x for iv, v in zip(division.inner, division.inner_values, strict=True) if iv.kind == REDUCE
+               for x in free_vars(v)}  # fmt: skip
     conditions = [c for c in split_conditions(inside) if not free_vars(c) & reduced]
-    used.update(v for c in conditions for v in free_vars(c))
+    used = {x for _, v in spatial for x in free_vars(v)} | {x for c in conditions for x in free_vars(c)}
     fresh: dict[Var, PrimExpr] = {
-        x.loop_var: Var(f"{x.loop_var.name}_init", x.loop_var.dtype) for x in loops if x.loop_var in used
+        x.loop_var: Var(x.loop_var.name, x.loop_var.dtype) for x in loops if x.loop_var in used
     }
-    values: dict[Var, PrimExpr] = {
-        iv.var: substitute(value, fresh)
-        for iv, value in zip(division.inner, division.inner_values, strict=True) if iv.var in spatial
-    }  # fmt: skip
-    stmt = substitute(substitute(block.init, division.whole), values)
-    if conditions:
-        stmt = IfThenElse(substitute(E.all_of(*conditions), fresh), stmt)
+    own = {iv.var: Var(f"{iv.var.name}_init", iv.var.dtype) for iv, _ in spatial}
+    init = with_regions(Block(
+        iter_vars=tuple(replace(iv, var=own[iv.var]) for iv, _ in spatial), alloc_buffers=(), reads=(), writes=(),
+        name_hint=tree.unique_block_name(f"{block.name_hint}_init"),
+        body=substitute(substitute(block.init, division.whole), own),
+    ))  # fmt: skip
+    predicate = substitute(E.all_of(*conditions), fresh)
+    stmt: Stmt = BlockRealize(tuple(substitute(v, fresh) for _, v in spatial), predicate, init)
     for loop in reversed(loops):
-        if loop.loop_var in fresh:
-            new = fresh[loop.loop_var]
-            assert isinstance(new, Var)
+        new = fresh.get(loop.loop_var)
+        if isinstance(new, Var):
             stmt = For(new, loop.start, loop.extent, LoopKind.SERIAL, stmt)
     return stmt

@@ -11,13 +11,13 @@ from autosched.tir.access import point
 from autosched.tir.axis import SPATIAL, IterVar, Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr, Var
-from autosched.tir.functor import replace_buffers
+from autosched.tir.functor import free_vars, replace_buffers, rewrite
 from autosched.tir.schedule.check import body_statements, require_complete_or_reduction
 from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.region import Interval, Part, touched_part
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.simplify import Analyzer
-from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, SeqStmt, Stmt, seq
+from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LoopKind, SeqStmt, Stmt, seq
 
 SCOPES = (
     "global",
@@ -126,13 +126,75 @@ def box_below(tree: Tree, names: Sequence[str], buffer: Buffer, parent: Stmt, *,
     return box
 
 
-def _rename_in(tree: Tree, names: Sequence[str], old: Buffer, new: Buffer) -> Tree:
+def _rename_in(tree: Tree, names: Sequence[str], old: Buffer, new: Buffer, starts: Sequence[PrimExpr] = ()) -> Tree:
+    """One buffer for another in some blocks; with `starts`, the new one begins there and is indexed from there."""
+
+    def step(x: object) -> object:
+        if isinstance(x, BufferLoad) and x.buffer is old:
+            return BufferLoad(new, tuple(E.sub(i, b) for i, b in zip(x.indices, starts, strict=True)))
+        if isinstance(x, BufferStore) and x.buffer is old:
+            return BufferStore(new, x.value, tuple(E.sub(i, b) for i, b in zip(x.indices, starts, strict=True)))
+        if isinstance(x, BufferRegion) and x.buffer is old:
+            ranges = (Range(E.sub(r.min, b), r.extent) for r, b in zip(x.region, starts, strict=True))
+            return BufferRegion(new, tuple(ranges))
+        return x
+
     for n in names:
         realize = tree.realizes[n]
-        tree = tree.replace(
-            realize, BlockRealize(realize.iter_values, realize.predicate, replace_buffers(realize.block, {old: new}))
-        )
+        block = rewrite(realize.block, step) if starts else replace_buffers(realize.block, {old: new})
+        tree = tree.replace(realize, BlockRealize(realize.iter_values, realize.predicate, block))
     return tree
+
+
+def _part_of(tree: Tree, scope: BlockRealize, box: Part) -> tuple[Interval, ...] | None:
+    """What a copy inside of a block keeps of a buffer: the part that one run of the block uses; None for all of it."""
+    if scope is tree.root:
+        return None
+    known = tuple(i for i in box if i is not None)
+    own = {iv.var for iv in scope.block.iter_vars}
+    fits = len(known) == len(box) and all(free_vars(i.base) <= own for i in known)
+    return known if fits else None
+
+
+def _with_copy(
+    tree: Tree, scope: BlockRealize, parent: Stmt, place: int, name: str, buffer: Buffer, storage: str, box: Part,
+    users: Sequence[str], *, written: bool,
+) -> Tree:  # fmt: skip
+    """Put the nest that copies a box from (to) a buffer at a place, and let the users work on the copy."""
+    part = _part_of(tree, scope, box)
+    shape = buffer.shape if part is None else tuple(E.const(i.width, n.dtype) for i, n in zip(part, buffer.shape))
+    copy = Buffer(tree.unique_buffer_name(f"{buffer.name}_{storage}"), shape, buffer.dtype, scope=storage)
+    starts = () if part is None else tuple(i.base for i in part)
+    source, target = (copy, buffer) if written else (buffer, copy)
+    if part is None:
+        nest = copy_nest(name, source, target, box)
+    else:
+        nest = _copy_part(name, source, target, part, written=written)
+    tree = _insert(tree, parent, nest, place)
+    tree = _rename_in(tree, users, buffer, copy, starts)
+    holder = tree.realizes[scope.block.name_hint]
+    return _replace_realize(tree, holder, replace(holder.block, alloc_buffers=(*holder.block.alloc_buffers, copy)))
+
+
+def _copy_part(name: str, source: Buffer, target: Buffer, part: Sequence[Interval], *, written: bool) -> Stmt:
+    """Loops ax0, ax1 … over a copy of a part: A_local[v0, v1] = A[start + v0, v1], or back where it is written."""
+    dtypes = [i.base.dtype for i in part]
+    iter_vars = [
+        IterVar(Range(IntImm(0, t), IntImm(i.width, t)), Var(f"v{d}", t), SPATIAL)
+        for d, (i, t) in enumerate(zip(part, dtypes, strict=True))
+    ]
+    own = tuple(iv.var for iv in iter_vars)
+    there = tuple(E.add(i.base, v) for i, v in zip(part, own, strict=True))
+    read, write = (own, there) if written else (there, own)
+    block = Block(
+        iter_vars=tuple(iter_vars), alloc_buffers=(), reads=(point(source, read),), writes=(point(target, write),),
+        name_hint=name, body=BufferStore(target, BufferLoad(source, read), write),
+    )  # fmt: skip
+    loops = [Var(f"ax{d}", t) for d, t in enumerate(dtypes)]
+    body: Stmt = BlockRealize(tuple(loops), IntImm(1, "bool"), block)
+    for loop, i in zip(reversed(loops), reversed(part), strict=True):
+        body = For(loop, IntImm(0, loop.dtype), IntImm(i.width, loop.dtype), LoopKind.SERIAL, body)
+    return body
 
 
 def cache_read(
@@ -148,9 +210,12 @@ def cache_read(
     buffer = buffer_at(tree, name, which, written=False, action="cache_read")
     if any(w.buffer is buffer for w in tree.block(name).writes):
         raise ScheduleError(f"cache_read: block '{name}' writes '{buffer.name}' as well", where=where_block(tree, name))
-    writers = tree.writers.get(buffer, [])
-    readers = [r for r in tree.readers[buffer] if not consumers or r == name or r in consumers]
-    unrelated = [c for c in consumers if c not in tree.readers[buffer]]
+    scope_block = tree.scope_of(tree.realizes[name])
+    tree = tree.seen_from(scope_block)
+    writers = _those_in(tree, scope_block, tree.writers.get(buffer, []), name, "cache_read")
+    every = _those_in(tree, scope_block, tree.readers[buffer], name, "cache_read")
+    readers = [r for r in every if not consumers or r in consumers]
+    unrelated = [c for c in consumers if c not in every]
     if unrelated:
         raise ScheduleError(
             f"cache_read: block '{unrelated[0]}' does not read '{buffer.name}'", where=where_block(tree, name)
@@ -158,9 +223,7 @@ def cache_read(
     readers = [r for r in readers if r not in writers]
     if writers and max(map(tree.position, writers)) > min(map(tree.position, readers)):
         raise ScheduleError(f"cache_read: '{buffer.name}' is written after it is read", where=where_block(tree, name))
-    copy = Buffer(tree.unique_buffer_name(f"{buffer.name}_{scope}"), buffer.shape, buffer.dtype, scope=scope)
     users = [*writers, *readers]
-    scope_block = _one_scope(tree, name, users, "cache_read")
     parent = _common_parent(tree, [tree.realizes[n] for n in users]) if writers else scope_block
     parent = _holder(tree, parent)
     place = _place_of(tree, parent, writers, last=True) + 1 if writers else _place_of(tree, parent, readers, last=False)
@@ -170,22 +233,22 @@ def cache_read(
             "outside of them",
             where=where_block(tree, name), hint="name consumer_blocks that stand together",
         )  # fmt: skip
-    box = box_below(tree, readers, buffer, parent, written=False)
-    copy_name = tree.unique_block_name(copy.name)
-    tree = _insert(tree, parent, copy_nest(copy_name, buffer, copy, box), place)
-    return _rename_in(tree, readers, buffer, copy).add_buffers(copy), copy_name
+    box = box_below(tree, writers or readers, buffer, parent, written=bool(writers))
+    copy_name = tree.unique_block_name(tree.unique_buffer_name(f"{buffer.name}_{scope}"))
+    tree = _with_copy(tree, scope_block, parent, place, copy_name, buffer, scope, box, readers, written=False)
+    return tree, copy_name
 
 
-def _one_scope(tree: Tree, name: str, users: Sequence[str], action: str) -> BlockRealize:
-    """The block around all users of a buffer. Raises ScheduleError where they stand in different ones."""
-    scope = tree.scope_of(tree.realizes[name])
-    other = next((n for n in users if tree.scope_of(tree.realizes[n]) is not scope), None)
+def _those_in(tree: Tree, scope: BlockRealize, users: Sequence[str], name: str, action: str) -> list[str]:
+    """The users of a buffer that stand directly in a block. Raises ScheduleError where others do not stand outside."""
+    found = [n for n in users if tree.scope_of(tree.realizes[n]) is scope]
+    other = next((n for n in users if n not in found and tree.is_below(tree.realizes[n], scope)), None)
     if other is not None:
         raise ScheduleError(
             f"{action}: block '{other}' uses the buffer as well and stands in another block",
             where=where_block(tree, name),
         )  # fmt: skip
-    return scope
+    return found
 
 
 def _holder(tree: Tree, stmt: Stmt) -> Stmt:
@@ -206,28 +269,34 @@ def cache_write(
     """
     require_scope(scope, "cache_write")
     buffer = buffer_at(tree, name, which, written=True, action="cache_write")
+    scope_block = tree.scope_of(tree.realizes[name])
+    tree = tree.seen_from(scope_block)
     require_complete_or_reduction(tree, name, "cache_write")
-    readers = tree.readers.get(buffer, [])
+    readers = _those_in(tree, scope_block, tree.readers.get(buffer, []), name, "cache_write")
     unrelated = [c for c in consumers if c not in readers]
     if unrelated:
         raise ScheduleError(
             f"cache_write: block '{unrelated[0]}' does not read '{buffer.name}'", where=where_block(tree, name)
         )
-    copy = Buffer(tree.unique_buffer_name(f"{buffer.name}_{scope}"), buffer.shape, buffer.dtype, scope=scope)
     users = [tree.realizes[n] for n in (name, *readers)]
-    scope_block = _one_scope(tree, name, [name, *readers], "cache_write")
     parent = _holder(tree, _common_parent(tree, users) if readers else scope_block)
     place = _place_of(tree, parent, [name], last=True) + 1
     left = [r for r in readers if r not in consumers]
-    if left and place > _place_of(tree, parent, left, last=False):
+    behind = _place_of(tree, parent, [name, *consumers], last=True) + 1
+    if not readers:
+        place = len(body_statements(_body_of(parent)))
+    elif not left or behind <= _place_of(tree, parent, left, last=False):
+        place = behind
+    elif place > _place_of(tree, parent, left, last=False):
         raise ScheduleError(
             f"cache_write: '{left[0]}' reads '{buffer.name}' in the loops that write it, others outside of them",
             where=where_block(tree, name), hint="name consumer_blocks that read the new buffer",
         )  # fmt: skip
     box = box_below(tree, [name], buffer, parent, written=True)
-    copy_name = tree.unique_block_name(copy.name)
-    tree = _insert(tree, parent, copy_nest(copy_name, copy, buffer, box), place)
-    return _rename_in(tree, [name, *consumers], buffer, copy).add_buffers(copy), copy_name
+    copy_name = tree.unique_block_name(tree.unique_buffer_name(f"{buffer.name}_{scope}"))
+    names = [name, *consumers]
+    tree = _with_copy(tree, scope_block, parent, place, copy_name, buffer, scope, box, names, written=True)
+    return tree, copy_name
 
 
 def set_scope(tree: Tree, name: str, which: int | str | Buffer, scope: str) -> Tree:

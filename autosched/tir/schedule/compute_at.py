@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from autosched.errors import ScheduleError
 from autosched.tir import expr as E
-from autosched.tir.axis import REDUCE, Range
+from autosched.tir.axis import REDUCE, IterVar, Range
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import substitute
 from autosched.tir.schedule.check import (
+    binds_once,
     body_statements,
     feeds_reduction,
-    reduce_vars,
     require_block_parallel,
     require_complete_or_reduction,
     require_no_ring,
@@ -24,6 +24,7 @@ from autosched.tir.schedule.domain import (
     classify_all,
     clip_domain,
     covers_buffer,
+    fits,
     is_full,
     solve,
     whole_domain,
@@ -46,6 +47,7 @@ def compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: bool = Fals
            for ax0 in range(4): B[i_0 * 4 + ax0] = A[i_0 * 4 + ax0] * 2
            for i_1 in range(4): C[i_0 * 4 + i_1] = B[i_0 * 4 + i_1] + 1
     """
+    tree = tree.seen_from(tree.scope_of(tree.realizes[name]))
     loop, realize = _check_move(tree, name, var, "compute_at")
     require_not_output(tree, name, "compute_at")
     consumers = tree.consumers(name)
@@ -62,7 +64,7 @@ def compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: bool = Fals
         if w.buffer not in tree.readers:
             continue
         box = touched_part(tree, consumers, w.buffer, loop, written=False, analyzer=analyzer)
-        solved = {} if box is None else solve(classify_all([r.min for r in w.region], block), box)[0]
+        solved = {} if box is None else solve(classify_all(w.region, block), box, analyzer)[0]
         needed = solved if needed is None else _join(needed, solved, analyzer)
     assert needed is not None
     nest = _nest(tree, block, needed, analyzer, preserve_unit_loops)
@@ -117,6 +119,7 @@ def reverse_compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: boo
            for i_1 in range(4): B[i_0 * 4 + i_1] = A[i_0 * 4 + i_1] * 2
            for ax0 in range(4): C[i_0 * 4 + ax0] = B[i_0 * 4 + ax0] + 1
     """
+    tree = tree.seen_from(tree.scope_of(tree.realizes[name]))
     loop, realize = _check_move(tree, name, var, "reverse_compute_at")
     inside = _producers_below(tree, name, loop)
     analyzer = tree.analyzer(loop)
@@ -140,25 +143,39 @@ def reverse_compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: boo
                 )  # fmt: skip
             domain = found
     assert domain is not None
-    for v in reduce_vars(realize.block) & domain.keys():
-        iv = next(iv for iv in realize.block.iter_vars if iv.var is v)
-        if not is_full(domain[v], iv.dom.extent):
-            raise ScheduleError(
-                f"reverse_compute_at of block '{name}': only a part of its reduction over '{v.name}' is ready "
-                f"below '{var.name}'",
-                where=where_block(tree, name),
-            )  # fmt: skip
-    nest = _nest(tree, realize.block, domain, analyzer, preserve_unit_loops)
+    in_parts = [iv for iv in realize.block.iter_vars if iv.kind == REDUCE and iv.var in domain
+                and not is_full(domain[iv.var], iv.dom.extent)]  # fmt: skip
+    nest = _nest(tree, realize.block, domain, analyzer, preserve_unit_loops, reduces_in_parts=True)
     first = _position(tree, loop, inside, last=True) + 1
     end = _position(tree, loop, tree.consumers(name), last=False)
     moved = _move(tree, realize, loop, nest, first, end, index, "reverse_compute_at")
     new = moved.realizes[name]
+    for iv in in_parts:
+        _require_parts_in_order(moved, new, iv, loop)
     for s in moved.ancestors(new):
         if isinstance(s, For) and s.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.THREAD_BINDING):
+            if s.thread.startswith("threadIdx") and feeds_reduction(new, s.loop_var):
+                continue  # threads reduce together
             require_block_parallel(
                 moved, s, new, "reverse_compute_at", private_copies=s.kind is not LoopKind.VECTORIZED
             )
     return moved
+
+
+def _require_parts_in_order(tree: Tree, realize: BlockRealize, iv: IterVar, loop: For) -> None:
+    """A reduction that is done in parts, one per iteration of a producer's loops, does each of them once, and the one
+    that initialises first."""
+    name = realize.block.name_hint
+    loops = tree.loops_of(name)
+    value = bindings(realize)[iv.var]
+    steps = tree.analyzer(realize).linear(E.sub(value, iv.dom.min))
+    upwards = not steps.const and all(isinstance(x, Var) and scale > 0 for scale, x in steps.terms.values())
+    if not upwards or not binds_once(tree, realize, loops[0]):
+        raise ScheduleError(
+            f"reverse_compute_at of block '{name}': only a part of its reduction over '{iv.var.name}' is ready "
+            f"below '{loop.loop_var.name}', and the loops around do not take its parts once each and in order",
+            where=where_block(tree, name),
+        )  # fmt: skip
 
 
 def _check_move(tree: Tree, name: str, var: Var, action: str) -> tuple[For, BlockRealize]:
@@ -218,15 +235,14 @@ def _finished_part(
     for region in block.reads:
         if region.buffer is not buffer:
             continue
-        points = all(E.const_int(r.extent) == 1 for r in region.region)
-        indices = classify_all([r.min for r in region.region], block)
-        found, loose = solve(indices, box) if box is not None else ({}, list(range(len(indices))))
-        exact = [points and d not in loose for d in range(len(indices))]
+        indices = classify_all(region.region, block)
+        found, loose = solve(indices, box, analyzer) if box is not None else ({}, list(range(len(indices))))
+        exact = [d not in loose and box is not None and fits(i, box[d], analyzer) for d, i in enumerate(indices)]
         # a dimension that is whole does not limit the iterations
         limited = {v: i for v, i in found.items() if not _follows_whole(indices, v, box, buffer)}
         for d, extent in enumerate(buffer.shape):
             whole = box is not None and is_full(box[d], extent)
-            inside = _stays_inside(block, region.region[d].min, extent)
+            inside = _stays_inside(block, region.region[d], extent)
             follows = whole or (exact[d] and _covered(tree, writers, buffer, indices, d))
             if not follows or not (inside or (whole and indices[d].var not in limited)):
                 raise ScheduleError(
@@ -243,12 +259,14 @@ def _finished_part(
     return result
 
 
-def _stays_inside(block: Block, index: PrimExpr, extent: PrimExpr) -> bool:
-    """Whether an index stays in [0, extent) over all of a block's domain: an iteration that reads elsewhere (guarded
-    by its body) would belong to no part of the buffer, and never run."""
+def _stays_inside(block: Block, part: Range, extent: PrimExpr) -> bool:
+    """Whether what is read of a dimension stays in [0, extent) over all of a block's domain: an iteration that reads
+    elsewhere (guarded by its body) would belong to no part of the buffer, and never run."""
     analyzer = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
-    (low, high), size = analyzer.bound(index), E.const_int(extent)
-    return low is not None and high is not None and size is not None and low >= 0 and high < size
+    (low, high), size, width = analyzer.bound(part.min), E.const_int(extent), E.const_int(part.extent)
+    if low is None or high is None or size is None or width is None:
+        return False
+    return low >= 0 and high + width <= size
 
 
 def _follows_whole(indices: list[Index], v: Var, box: Box | None, buffer: Buffer) -> bool:
@@ -264,7 +282,7 @@ def _covered(tree: Tree, writers: list[str], buffer: Buffer, indices: list[Index
         for region in block.writes:
             if region.buffer is not buffer:
                 continue
-            theirs = classify_all([r.min for r in region.region], block)
+            theirs = classify_all(region.region, block)
             if covers_buffer(block, buffer, theirs)[d]:
                 continue
             if indices[d].kind not in ("div", "mod") or not theirs[d].same(indices[d]):
@@ -279,7 +297,12 @@ def _same_domain(a: Mapping[Var, Interval], b: Mapping[Var, Interval], analyzer:
 
 
 def _nest(
-    tree: Tree, block: Block, domain: Mapping[Var, Interval], analyzer: Analyzer, preserve_unit_loops: bool
+    tree: Tree,
+    block: Block,
+    domain: Mapping[Var, Interval],
+    analyzer: Analyzer,
+    preserve_unit_loops: bool,
+    reduces_in_parts: bool = False,
 ) -> Stmt:
     """Loops ax0, ax1 … over the given part of the block's iterations, the ragged rest kept out by the predicate."""
     loops: list[tuple[Var, PrimExpr]] = []
@@ -288,7 +311,7 @@ def _nest(
     analyzer = analyzer.copy()
     for iv in block.iter_vars:
         whole = whole_domain(iv)
-        known = iv.var in domain and iv.kind != REDUCE
+        known = iv.var in domain and (iv.kind != REDUCE or reduces_in_parts)
         interval = clip_domain(domain[iv.var], iv) if known else whole
         value, width = (
             (iv.dom.min, iv.dom.extent) if interval is None else (interval.base, E.const(interval.width, iv.var.dtype))
@@ -297,15 +320,25 @@ def _nest(
             var = Var(f"ax{len(loops)}", iv.var.dtype)
             loops.append((var, width))
             analyzer.bind(var, Range(E.const(0, var.dtype), width))
-            value = E.add(value, var)
-        values.append(analyzer.simplify(value))
+            value = E.add(analyzer.simplify(value), var)
+        else:
+            value = analyzer.simplify(value)
+        values.append(value)
         if interval is not whole:
-            end = E.add(iv.dom.min, iv.dom.extent)
-            guards += [E.compare(E.GE, values[-1], iv.dom.min), E.compare(E.LT, values[-1], end)]
+            guards += _inside(value, iv, analyzer)
     body: Stmt = BlockRealize(tuple(values), join_conditions(analyzer, guards), block)
     for var, n in reversed(loops):
         body = For(var, E.const(0, var.dtype), n, LoopKind.SERIAL, body)
     return body
+
+
+def _inside(value: PrimExpr, iv: IterVar, analyzer: Analyzer) -> list[PrimExpr]:
+    """The conditions that a value is in an iteration variable's domain, with its constant on the side of the bounds."""
+    linear = analyzer.linear(value)
+    start, end = E.sub(iv.dom.min, linear.const), E.sub(E.add(iv.dom.min, iv.dom.extent), linear.const)
+    linear.const, rest = 0, linear
+    x = rest.build(value.dtype)
+    return [c for c in (E.compare(E.LE, start, x), E.compare(E.LT, x, end)) if not analyzer.can_prove(c)]
 
 
 def _position(tree: Tree, loop: For, names: list[str], *, last: bool) -> int:

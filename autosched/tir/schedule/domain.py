@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autosched.tir import expr as E
-from autosched.tir.axis import IterVar
+from autosched.tir.axis import IterVar, Range
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.schedule.region import Interval, Part
+from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One index of an access: `var + offset`, `var // divisor`, `var % divisor`, a constant, or something else."""
+    """One index of an access: `var + offset`, `var * scale + offset`, `var // divisor`, `var % divisor`, a constant,
+    or something else; and how many elements from there on are accessed."""
 
-    kind: str  # "var", "div", "mod", "const", "other"
+    kind: str  # "var", "scaled", "div", "mod", "const", "other"
     var: Var | None = None
     number: int = 0
+    scale: int = 1
+    width: int = 1
 
     def same(self, other: Index) -> bool:
         """Whether both have one form, whatever their variables."""
-        return self.kind == other.kind and self.number == other.number
+        return (self.kind, self.number, self.scale) == (other.kind, other.number, other.scale)
 
 
 def classify(x: PrimExpr, variables: frozenset[Var] | set[Var]) -> Index:
@@ -41,16 +45,50 @@ def classify(x: PrimExpr, variables: frozenset[Var] | set[Var]) -> Index:
             return Index("div", v, c)
         case E.FloorMod(a=Var() as v, b=IntImm(value=c)) if v in variables:
             return Index("mod", v, c)
-        case _:
-            return Index("other")
+        case E.Add() | E.Sub() | E.Mul():
+            linear = Analyzer().linear(x)
+            match list(linear.terms.values()):
+                case [(scale, Var() as v)] if v in variables:
+                    return Index("var" if scale == 1 else "scaled", v, linear.const, scale)
+    return Index("other")
 
 
-def classify_all(indices: Sequence[PrimExpr], block: Block) -> list[Index]:
+def classify_all(region: Sequence[Range], block: Block) -> list[Index]:
+    """What kind of index each dimension of an access has; a stretch of unknown length is "other"."""
     variables = {iv.var for iv in block.iter_vars}
-    return [classify(x, variables) for x in indices]
+    found = []
+    for r in region:
+        width = E.const_int(r.extent)
+        found.append(Index("other") if width is None else replace(classify(r.min, variables), width=width))
+    return found
 
 
-def solve(indices: Sequence[Index], box: Part) -> tuple[dict[Var, Interval], list[int]]:
+def _scaled(index: Index, interval: Interval, analyzer: Analyzer) -> tuple[Interval, bool]:
+    """The values of v with which `v * scale + offset`, and `width - 1` elements more, touch an interval; and
+    whether there may be others among them."""
+    step = abs(index.scale)
+    if index.scale > 0:  # from the first v that ends at or behind the base
+        first = E.sub(interval.base, index.number + index.width - 1)
+    else:  # v * -step + offset <= base + interval.width - 1
+        first = E.sub(index.number - interval.width + 1, interval.base)
+    reach = interval.width + index.width - 1
+    for back in range(min(index.width, step)):  # where the base is a multiple, fewer values are enough
+        aligned = E.add(first, back)
+        if E.const_int(analyzer.simplify(E.floormod(aligned, step))) == 0:
+            return Interval(analyzer.simplify(E.floordiv(aligned, step)), (reach - back - 1) // step + 1), True
+    return Interval(analyzer.simplify(E.floordiv(E.add(first, step - 1), step)), (reach - 1) // step + 1), False
+
+
+def fits(index: Index, interval: Interval, analyzer: Analyzer) -> bool:
+    """Whether what `solve` finds for an index are the values with which all that is accessed lies in the interval."""
+    if index.width == 1:
+        return True
+    start = analyzer.simplify(E.floormod(E.sub(interval.base, index.number), index.width))
+    whole = E.const_int(start) == 0 and interval.width % index.width == 0
+    return index.kind == "scaled" and index.scale == index.width and whole
+
+
+def solve(indices: Sequence[Index], box: Part, analyzer: Analyzer) -> tuple[dict[Var, Interval], list[int]]:
     """Intervals of variables that cover a box, and the dimensions that they do not follow exactly."""
     found: dict[Var, Interval] = {}
     loose: list[int] = []
@@ -61,7 +99,12 @@ def solve(indices: Sequence[Index], box: Part) -> tuple[dict[Var, Interval], lis
             loose.append(d)
             continue
         if index.kind == "var" and index.var is not None:
-            solved = Interval(E.sub(interval.base, index.number), interval.width)
+            start = E.sub(interval.base, index.number + index.width - 1)
+            solved = Interval(start, interval.width + index.width - 1)
+        elif index.kind == "scaled" and index.var is not None:
+            solved, exact = _scaled(index, interval, analyzer)
+            if not exact:
+                loose.append(d)
         elif index.kind == "div" and index.var is not None:
             c, partner = index.number, mods.get((index.var, index.number))
             start = E.mul(interval.base, c)
@@ -100,6 +143,10 @@ def covers_buffer(block: Block, buffer: Buffer, indices: Sequence[Index]) -> lis
             dom = domains[index.var]
             start, n, size = E.const_int(dom.min), E.const_int(dom.extent), E.const_int(extent)
             full = start == 0 and (dom.extent is extent or (n is not None and size is not None and n >= size))
+        elif index.kind == "scaled" and index.var is not None and index.number == 0 < index.scale == index.width:
+            dom = domains[index.var]
+            start, n, size = E.const_int(dom.min), E.const_int(dom.extent), E.const_int(extent)
+            full = start == 0 and n is not None and size is not None and n * index.scale >= size
         elif index.kind == "const":
             full = E.const_int(extent) == 1
         result.append(full)

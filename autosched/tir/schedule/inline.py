@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
@@ -31,20 +32,38 @@ def compute_inline(tree: Tree, name: str) -> Tree:
     require_no_match(tree, store.buffer, "compute_inline")
     block, consumers = tree.block(name), tree.consumers(name)
     variables = _distinct_vars(store.indices, block)
-    if variables is None or not {iv.var for iv in block.iter_vars if E.const_int(iv.dom.extent) != 1} <= set(variables):
-        raise ScheduleError(
-            f"compute_inline: block '{name}' does not write at its own iteration variables, each once",
-            where=where_block(tree, name),
-        )  # fmt: skip
-    _require_inside(tree, name, store.buffer, variables)
+    if variables is None:
+        variables, value = _at_the_places_written(tree, name, store)
+    else:
+        _require_inside(tree, name, store.buffer, variables)
+        value = store.value
+    left = {iv.var: iv.dom.min for iv in block.iter_vars if iv.var not in variables and iv.var in free_vars(value)}
+    if any(E.const_int(iv.dom.extent) != 1 for iv in block.iter_vars if iv.var in left):
+        raise _not_once(tree, name)
     _require_inputs_settled(tree, name)
-    units: dict[Var, PrimExpr] = {iv.var: iv.dom.min for iv in block.iter_vars if iv.var not in variables}
-    value = substitute(store.value, units)
+    value = substitute(value, left)
     for consumer in consumers:
         realize = tree.realizes[consumer]
         new = _rewrite_reads(realize.block, store.buffer, variables, value)
         tree = tree.replace(realize, BlockRealize(realize.iter_values, realize.predicate, new))
     return tree.replace(tree.realizes[name], None).drop_unused_buffers()
+
+
+def _not_once(tree: Tree, name: str) -> ScheduleError:
+    return ScheduleError(
+        f"compute_inline: block '{name}' does not write all of its buffer, each element once, at places that tell its "
+        "iteration variables",
+        where=where_block(tree, name),
+    )  # fmt: skip
+
+
+def _at_the_places_written(tree: Tree, name: str, store: BufferStore) -> tuple[list[Var | None], PrimExpr]:
+    """Variables for the places of a buffer, and what the block stores there: `B[9 - i] = A[i]` is A[9 - x] at x."""
+    places = [Var(f"x{d}", i.dtype) for d, i in enumerate(store.indices)]
+    found = _inverse(tree.block(name), store.buffer, store.indices, places)
+    if found is None:
+        raise _not_once(tree, name)
+    return list(places), substitute(store.value, found)
 
 
 def _require_inside(tree: Tree, name: str, buffer: Buffer, variables: list[Var | None]) -> None:
@@ -203,6 +222,19 @@ def _affine_inverse(tree: Tree, name: str, source: BufferStore) -> dict[Var, Pri
     reads = [x.indices for x in loads(block.body) if x.buffer is buffer]
     if not reads or _distinct_vars(reads[0], block) is not None:
         return None
+    first = [form_key(i) for i in reads[0]]
+    if any([form_key(i) for i in other] != first for other in reads[1:]):
+        return None
+    return _inverse(block, buffer, reads[0], source.indices)
+
+
+def _inverse(
+    block: Block, buffer: Buffer, indices: Sequence[PrimExpr], places: Sequence[PrimExpr]
+) -> dict[Var, PrimExpr] | None:
+    """A block's variables for each place of a buffer that it accesses at `indices`.
+
+    None unless each element is accessed exactly once and an inverse is known.
+    """
     extents: dict[Var, int] = {}
     for iv in block.iter_vars:
         n = E.const_int(iv.dom.extent)
@@ -212,15 +244,12 @@ def _affine_inverse(tree: Tree, name: str, source: BufferStore) -> dict[Var, Pri
     sizes = [E.const_int(n) for n in buffer.shape]
     if any(n is None for n in sizes) or math.prod(extents.values()) != math.prod(n for n in sizes if n is not None):
         return None
-    first = [form_key(i) for i in reads[0]]
-    if any([form_key(i) for i in other] != first for other in reads[1:]):
-        return None
     analyzer = _analyzer(block)
-    inside = [E.all_of(E.compare(E.GE, i, 0), E.compare(E.LT, i, n)) for i, n in zip(reads[0], buffer.shape)]
-    if not analyzer.can_prove(E.all_of(*inside)) or not is_injective(reads[0], extents, analyzer):
+    inside = [E.all_of(E.compare(E.GE, i, 0), E.compare(E.LT, i, n)) for i, n in zip(indices, buffer.shape)]
+    if not analyzer.can_prove(E.all_of(*inside)) or not is_injective(indices, extents, analyzer):
         return None
     try:
-        found = invert(reads[0], extents, source.indices)
+        found = invert(indices, extents, places)
     except NotAffine:
         return None
     return dict(zip(extents, found, strict=True))

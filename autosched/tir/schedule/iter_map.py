@@ -336,7 +336,7 @@ def _take_digits(digits: DigitMap, binding: object, value: PrimExpr, found: dict
     """Add what the digits of one binding say about their sources."""
     mine = sorted((d for d in digits.digits if d.binding == binding), key=lambda d: d.scale)
     for i, d in enumerate(mine):
-        digit = E.floordiv(value, d.scale)
+        digit = E.mul(value, -1) if d.scale == -1 else E.floordiv(value, d.scale)
         if i + 1 < len(mine):
             if d.scale < 0 or mine[i + 1].scale % d.scale:
                 raise NotAffine

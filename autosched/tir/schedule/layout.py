@@ -94,7 +94,7 @@ def _with_whole(block: Block, old: Buffer, new: Buffer) -> Block:
 def _written_order(tree: Tree, name: str) -> list[Var | None]:
     """The variable that a block writes each dimension by."""
     block = tree.block(name)
-    return [i.var for i in classify_all([r.min for r in block.writes[0].region], block)]
+    return [i.var for i in classify_all(block.writes[0].region, block)]
 
 
 def _require_paddable(tree: Tree, name: str, buffer: Buffer, pad_value: object) -> None:
@@ -114,7 +114,7 @@ def _require_paddable(tree: Tree, name: str, buffer: Buffer, pad_value: object) 
         )
     require_complete(tree, writers[0], "transform_layout with padding")
     block = tree.block(writers[0])
-    indices = classify_all([r.min for r in block.writes[0].region], block)
+    indices = classify_all(block.writes[0].region, block)
     plain = isinstance(block.body, BufferStore) and all(covers_buffer(block, buffer, indices))
     if not plain or len(block.iter_vars) != buffer.ndim:
         raise ScheduleError(

@@ -20,9 +20,20 @@ from autosched.tir.schedule.inline import with_regions
 from autosched.tir.schedule.loops import join_conditions
 from autosched.tir.schedule.place import where_block, where_loop
 from autosched.tir.schedule.project import seen_without
-from autosched.tir.schedule.tree import Tree, simplify_values
+from autosched.tir.schedule.tree import Tree, realizes_below, simplify_values
 from autosched.tir.simplify import Analyzer, form_key, split_conditions
-from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, IfThenElse, LoopKind, Stmt, seq
+from autosched.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferRegion,
+    BufferStore,
+    For,
+    IfThenElse,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    seq,
+)
 
 
 def decompose_reduction(tree: Tree, name: str, var: Var) -> tuple[Tree, str, str]:
@@ -34,7 +45,7 @@ def decompose_reduction(tree: Tree, name: str, var: Var) -> tuple[Tree, str, str
        for k in range(5):
            for j in range(9): C[j] += A[k, j]
     """
-    require_reduction(tree, name, "decompose_reduction")
+    require_reduction(tree.seen_from(tree.scope_of(tree.realizes[name])), name, "decompose_reduction")
     realize, loop = tree.realizes[name], tree.loops[var]
     loops, where = tree.loops_of(name), where_block(tree, name)
     if loop not in loops:
@@ -56,6 +67,8 @@ def decompose_reduction(tree: Tree, name: str, var: Var) -> tuple[Tree, str, str
         iter_vars=tuple(replace(iv, var=own[iv.var]) for iv in block.iter_vars if iv.kind == SPATIAL), alloc_buffers=(),
         reads=(), writes=(), name_hint=init_name, body=substitute(block.init, own),
     ))  # fmt: skip
+    if isinstance(block.body, BlockRealize | For | SeqStmt):  # a tile: its blocks' variables are no variables of it
+        init = replace(init, writes=tuple(substitute(w, own) for w in block.writes))
     nest, _ = spatial_nest(tree, realize, loops[loops.index(loop) :], init, suffix="_init")
     update = replace(block, name_hint=update_name, init=None, reads=_with_own(block))
     tree = tree.replace(realize, BlockRealize(realize.iter_values, realize.predicate, update))
@@ -79,7 +92,8 @@ def spatial_nest(
 ) -> tuple[Stmt, dict[Var, PrimExpr]]:
     """Copies of the loops that bind a block's spatial variables, around another block over the same variables.
 
-    `extra` binds the rest of `block`'s variables. Returns the nest and the map from old loop variables to new ones.
+    `extra` binds those of `block`'s variables that stand before. Returns the nest and the map from old loop
+    variables to new ones.
     """
     spatial = [v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if iv.kind == SPATIAL]
     used = {x for v in spatial for x in free_vars(v)}
@@ -93,7 +107,7 @@ def spatial_nest(
         analyzer.bounds[new] = analyzer.bounds[x.loop_var]
     values = simplify_values(analyzer, (substitute(v, renamed) for v in spatial))
     predicate = join_conditions(analyzer, seen_without(tree, realize, loops, dropped, renamed, values, analyzer))
-    values += tuple((extra or {}).values())
+    values = (*(extra or {}).values(), *values)
     body: Stmt = BlockRealize(values, predicate, block)
     for x in reversed(kept):
         new = renamed[x.loop_var]
@@ -139,8 +153,11 @@ def _reducer(tree: Tree, name: str) -> tuple[type[E.BinaryOp], PrimExpr, BufferS
     )  # fmt: skip
 
 
-def rfactor(tree: Tree, var: Var, factor_axis: int = 0) -> tuple[Tree, str, str]:
+def rfactor(tree: Tree, var: Var, factor_axis: int = 0, *, behind_all: bool = True) -> tuple[Tree, str, str]:
     """Split a reduction: partial results per iteration of a loop, then their combination; returns both block names.
+
+    behind_all  whether the combination stands behind all loops of the block, as TVM puts it, or under those that are
+                not reduced and stand around
 
        for k_0 in range(8):
            for k_1 in range(4): S[] (init 0) += A[k_0 * 4 + k_1]
@@ -173,6 +190,8 @@ def rfactor(tree: Tree, var: Var, factor_axis: int = 0) -> tuple[Tree, str, str]
     loops = tree.loops_of(name)
     top = next(x for x in loops if x is loop or feeds_reduction(realize, x.loop_var))
     require_binds_once(tree, realize, top, "rfactor")
+    while behind_all and loops[0] is not top and len(list(realizes_below(loops[loops.index(top) - 1]))) == 1:
+        top = loops[loops.index(top) - 1]
     return _rfactor(tree, realize, loops[loops.index(top) :], loop, axis, kind, value, store)
 
 
@@ -197,8 +216,8 @@ def _rfactor(
     assert block.init is not None
     final = with_regions(replace(
         block,
-        iter_vars=(*(replace(iv, var=final_vars[iv.var]) for iv in block.iter_vars if iv.kind == SPATIAL),
-                   IterVar(Range(E.const(0, step.dtype), loop.extent), step, REDUCE)),
+        iter_vars=(IterVar(Range(E.const(0, step.dtype), loop.extent), step, REDUCE),
+                   *(replace(iv, var=final_vars[iv.var]) for iv in block.iter_vars if iv.kind == SPATIAL)),
         body=BufferStore(buffer, kind(BufferLoad(buffer, at), source), at), init=substitute(block.init, final_vars),
     ))  # fmt: skip
     last = Var(loop.loop_var.name, loop.loop_var.dtype)
@@ -236,23 +255,26 @@ def _partial_block(
                 where=where_block(tree, block.name),
             )  # fmt: skip
     own: dict[Var, PrimExpr] = {}
-    iter_vars: list[IterVar] = []
-    values: list[PrimExpr] = []
     analyzer = tree.analyzer(realize)
+    made: dict[Var, IterVar] = {}
     for x in loops:
         if x.loop_var in together:
             v = Var(f"v{x.loop_var.name}", x.loop_var.dtype)
             own[x.loop_var] = v
-            iter_vars.append(IterVar(Range(x.start, x.extent), v, SPATIAL if x is loop else REDUCE))
-            values.append(x.loop_var)
+            made[x.loop_var] = IterVar(Range(x.start, x.extent), v, SPATIAL if x is loop else REDUCE)
             analyzer.bounds[v] = analyzer.bounds[x.loop_var]
-    rest = [(iv, v) for iv, v in bound if iv.var not in touched]
-    renamed: dict[Var, PrimExpr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv, _ in rest}
-    for iv, v in rest:
-        var = renamed[iv.var]
-        assert isinstance(var, Var)
+    iter_vars = [made.pop(loop.loop_var)]
+    values: list[PrimExpr] = [loop.loop_var]
+    renamed: dict[Var, PrimExpr] = {}
+    for iv, value_ in bound:  # in TVM's order: the loops that bind a variable stand in its place
+        if iv.var in touched:
+            inside = [x.loop_var for x in loops if x.loop_var in made and x.loop_var in free_vars(value_)]
+            iter_vars += [made.pop(x) for x in inside]
+            values += inside
+            continue
+        var = renamed[iv.var] = Var(iv.var.name, iv.var.dtype)
         iter_vars.append(replace(iv, var=var))
-        values.append(v)
+        values.append(value_)
         analyzer.bind(var, iv.dom)
     inner = dict(renamed)
     for iv, v in bound:

@@ -73,11 +73,16 @@ class Schedule(ScheduleSpecial):
 
     def get_producers(self, block: BlockRV | str) -> list[BlockRV]:
         """The blocks that write what a block reads."""
-        return self._related("GetProducers", block, lambda fn, name: self._tree(fn).producers(name))
+        return self._related("GetProducers", block, lambda fn, name: self._beside(fn, name).producers(name))
 
     def get_consumers(self, block: BlockRV | str) -> list[BlockRV]:
         """The blocks that read what a block writes."""
-        return self._related("GetConsumers", block, lambda fn, name: self._tree(fn).consumers(name))
+        return self._related("GetConsumers", block, lambda fn, name: self._beside(fn, name).consumers(name))
+
+    def _beside(self, fn: str, name: str) -> Tree:
+        """The tree in which what stands beside a block counts as one block, whatever is in it."""
+        tree = self._tree(fn)
+        return tree.seen_from(tree.scope_of(tree.realizes[name]))
 
     def get_output_blocks(self, scope_block: BlockRV | str = "root") -> list[BlockRV]:
         """The blocks that write buffers of the function's interface."""
@@ -340,11 +345,19 @@ class Schedule(ScheduleSpecial):
 
     def rfactor(self, loop: LoopRV, factor_axis: int = 0) -> BlockRV:
         """Partial results per iteration of `loop` (block `X_rf`, returned), then their combination (block `X`)."""
+        return self._factor("RFactor", loop, factor_axis)
+
+    def rfactor_inside(self, loop: LoopRV, factor_axis: int = 0) -> BlockRV:
+        """As `rfactor`, but the combination stays under the loops around that are not reduced: each of their
+        iterations is finished before the next begins. TVM has no such primitive."""
+        return self._factor("RFactorInside", loop, factor_axis)
+
+    def _factor(self, kind: str, loop: LoopRV, factor_axis: int) -> BlockRV:
         fn, var = self._loop(loop)
-        tree, partial, _ = reduction.rfactor(self._tree(fn), var, factor_axis)
+        tree, partial, _ = reduction.rfactor(self._tree(fn), var, factor_axis, behind_all=kind == "RFactor")
         self._trees[fn] = tree
         rv = self._new_block(fn, partial)
-        self._record("RFactor", (loop,), {"factor_axis": factor_axis}, (rv,))
+        self._record(kind, (loop,), {"factor_axis": factor_axis}, (rv,))
         return rv
 
     # --- layouts and notes ----------------------------------------------------------------------------------------

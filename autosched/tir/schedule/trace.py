@@ -74,6 +74,7 @@ KINDS: dict[str, Kind] = {
     "ReverseComputeAt": Kind("reverse_compute_at", ("preserve_unit_loops", "index")),
     "DecomposeReduction": Kind("decompose_reduction"),
     "RFactor": Kind("rfactor", ("factor_axis",)),
+    "RFactorInside": Kind("rfactor_inside", ("factor_axis",)),
     "TransformLayout": Kind(
         "transform_layout",
         ("buffer_index", "buffer_index_type", "index_map", "pad_value", "assume_injective_transform"),
@@ -106,6 +107,7 @@ _RANGES = ("Split", "LoopPartition")  # their factors stand behind the loop, bef
 _VALUE_INPUTS = ("Annotate",)  # the second input is any value, not a list
 _INPUTS: dict[str, tuple[str, ...]] = {  # the methods' names of their references, where these are no single `block`
     **dict.fromkeys(("Split", "LoopPartition", "SamplePerfectTile", "SamplePartitionedTile", "RFactor"), ("loop",)),
+    "RFactorInside": ("loop",),
     **dict.fromkeys(("Parallel", "Vectorize", "Unroll", "Bind"), ("loop",)),
     **dict.fromkeys(("ComputeAt", "ReverseComputeAt", "DecomposeReduction", "DecomposePadding"), ("block", "loop")),
     **dict.fromkeys(("ReadAt", "WriteAt"), ("loop", "block")),

@@ -7,6 +7,7 @@ nodes above and below, so a reference never has to be repaired after an edit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
@@ -164,11 +165,15 @@ class Tree:
         return stmt is above or any(s is above for s in self.ancestors(stmt))
 
     def analyzer(self, stmt: Stmt) -> Analyzer:
-        """Knows the ranges of all loops around (and, for a loop, of itself); loops of one iteration stay visible."""
+        """Knows the ranges of all loops and blocks' variables around (and, for a loop, of itself); loops of one
+        iteration stay visible."""
         analyzer = Analyzer(keep_units=True)
-        around = [s for s in self.ancestors(stmt) if isinstance(s, For)]
-        for loop in reversed(around):
-            bind_loop(analyzer, loop)
+        for s in reversed(list(self.ancestors(stmt))):
+            if isinstance(s, For):
+                bind_loop(analyzer, s)
+            elif isinstance(s, BlockRealize):
+                for iv in s.block.iter_vars:
+                    analyzer.bind(iv.var, iv.dom)
         if isinstance(stmt, For):
             bind_loop(analyzer, stmt)
         return analyzer
@@ -178,6 +183,19 @@ class Tree:
         """The blocks that compute: all but the root and those around other blocks, in program order."""
         outer = {self.scope_of(r).block.name_hint for n, r in self.realizes.items() if n != self.root.block.name_hint}
         return [n for n in self.realizes if n not in outer and n != self.root.block.name_hint]
+
+    def seen_from(self, scope: BlockRealize) -> Tree:
+        """The tree in which each block directly inside of `scope` counts as one that computes, whatever is in it."""
+        inside = list(realizes_below(scope.block.body))
+        if all(r.block.name_hint in self.leaf_names for r in inside):
+            return self
+        view = copy(self)
+        for name in ("writers", "readers"):
+            view.__dict__.pop(name, None)
+        hidden = {n.block.name_hint for r in inside for n in all_realizes(r.block.body)}
+        shown = {*self.leaf_names, *(r.block.name_hint for r in inside)} - hidden
+        view.leaf_names = [n for n in self.realizes if n in shown]
+        return view
 
     @cached_property
     def writers(self) -> dict[Buffer, list[str]]:

@@ -6,6 +6,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.script import from_source
 from autosched.tir import Schedule
 from autosched.tir.expr import SizeVar
 from autosched.tir.function import specialize
@@ -141,3 +142,41 @@ def test_copies_of_what_gets_shorter_with_a_size_stay_inside() -> None:
         sch.split(i, [None, 8])
         for size in (3, 8, 39):
             assert_same_result(specialize(func, {n: size}), specialize(sch.func, {n: size}))
+
+
+def test_copies_inside_of_a_block_keep_its_part_of_a_buffer() -> None:
+    func = from_source("""
+@T.prim_func
+def main(A: T.Buffer((12, 8), "float32"), C: T.Buffer((12, 8), "float32")):
+    for t in range(3):
+        with T.block("rows"):
+            vt = T.axis.spatial(3, t)
+            T.reads(A[vt * 4:vt * 4 + 4, 0:8])
+            T.writes(C[vt * 4:vt * 4 + 4, 0:8])
+            for i, j in T.grid(4, 8):
+                with T.block("C"):
+                    vi = T.axis.spatial(12, vt * 4 + i)
+                    vj = T.axis.spatial(8, j)
+                    C[vi, vj] = A[vi, vj] * 2.0
+""")
+    sch = Schedule(func)
+    sch.cache_read("C", 0, "local")
+    sch.cache_write("C", 0, "local")
+    rows = sch.get(sch.get_block("rows"))
+    assert [(b.name, [n.value for n in b.shape]) for b in rows.alloc_buffers] == [
+        ("A_local", [4, 8]),
+        ("C_local", [4, 8]),
+    ]
+    assert [sch.get(b).name_hint for b in sch.get_child_blocks("rows")] == ["A_local", "C", "C_local"]
+    assert [r.buffer.name for r in rows.reads + rows.writes] == ["A", "C"]
+    assert_same_result(func, sch.func)
+    verify(sch.func)
+
+
+def test_cache_read_for_named_consumers_leaves_the_block_itself() -> None:
+    sch = Schedule(softmax())
+    reader, other = (sch.get(b).name_hint for b in sch.get_consumers("e"))
+    sch.cache_read(reader, "e", "global", consumer_blocks=[other])
+    assert "e" in [r.buffer.name for r in sch.get(sch.get_block(reader)).reads]
+    assert "e_global" in [r.buffer.name for r in sch.get(sch.get_block(other)).reads]
+    assert_same_result(softmax(), sch.func)

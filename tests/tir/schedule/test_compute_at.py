@@ -8,6 +8,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.script import from_source
 from autosched.tir import Schedule
 from autosched.tir.verify import verify
 from tests.tir.programs import assert_same_result, chain, conv, conv_nchwc, dense, layer_norm, pool, softmax
@@ -165,8 +166,6 @@ def test_reverse_refuses_what_is_not_ready() -> None:
     with pytest.raises(ScheduleError, match="reaches beyond"):
         sch.reverse_compute_at("pool", sch.get_loops("plus")[1])
     sch = Schedule(softmax())
-    with pytest.raises(ScheduleError, match="reduction over"):
-        sch.reverse_compute_at("total", sch.get_loops("e")[1])
     with pytest.raises(ScheduleError, match="none of its producers|not below"):
         sch.reverse_compute_at("out", sch.get_loops("top")[0])
 
@@ -236,3 +235,113 @@ def test_reverse_compute_at_refuses_iterations_that_read_beyond_the_buffer() -> 
     with pytest.raises(ScheduleError, match="reaches beyond"):
         sch = Schedule(func)
         sch.reverse_compute_at("joined", sch.get_loops("first")[1])
+
+
+def test_a_reduction_goes_on_with_what_each_iteration_has_made_ready() -> None:
+    sch = Schedule(softmax())
+    sch.reverse_compute_at("total", sch.get_loops("e")[1])
+    assert extents(sch, "total") == extents(sch, "e")
+    assert_same_result(softmax(), sch.func)
+    verify(sch.func)
+
+
+def test_parts_of_a_reduction_that_come_twice_are_refused() -> None:
+    a = te.placeholder((8, 6), name="A")
+    b = te.compute((8, 6), lambda i, j: a[i, j] + 1.0, name="B")
+    k = te.reduce_axis((0, 6), name="k")
+    func = te.create_prim_func([a, te.compute((8,), lambda i: te.sum(b[i, k], k), name="C")])
+    sch = Schedule(func)
+    _, j = sch.get_loops("B")
+    sch.add_unit_loop(j)
+    sch.reverse_compute_at("C", sch.get_loops("B")[2])
+    assert_same_result(func, sch.func)
+    backwards = te.compute((8, 6), lambda i, j: a[i, j] + 1.0, name="B")
+    func = te.create_prim_func([a, te.compute((8,), lambda i: te.sum(backwards[i, 5 - k], k), name="C")])
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="in order|reaches beyond"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[1])  # would begin with the last k, and start anew at the first
+
+
+def tiles(n: int = 16) -> str:
+    """Two element-wise steps; the second works on tiles of 4 x 4, each a block around a block."""
+    return f"""
+@T.prim_func
+def main(A: T.Buffer(({n}, {n}), "float32"), C: T.Buffer(({n}, {n}), "float32")):
+    B = T.alloc_buffer(({n}, {n}), "float32")
+    for i, j in T.grid({n}, {n}):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2.0
+    for i, j in T.grid({n // 4}, {n // 4}):
+        with T.block("tile"):
+            ti, tj = T.axis.remap("SS", [i, j])
+            T.reads(B[ti * 4:ti * 4 + 4, tj * 4:tj * 4 + 4])
+            T.writes(C[ti * 4:ti * 4 + 4, tj * 4:tj * 4 + 4])
+            for x, y in T.grid(4, 4):
+                with T.block("C"):
+                    vx = T.axis.spatial({n}, ti * 4 + x)
+                    vy = T.axis.spatial({n}, tj * 4 + y)
+                    C[vx, vy] = B[vx, vy] + 1.0
+"""
+
+
+def test_a_producer_moves_to_a_block_of_tiles() -> None:
+    func = from_source(tiles())
+    sch = Schedule(func)
+    sch.compute_at("B", sch.get_loops("tile")[1])
+    assert extents(sch, "B") == [4, 4, 4, 4]
+    assert "T.where" not in sch.func.script()
+    assert_same_result(func, sch.func)
+    verify(sch.func)
+
+
+@pytest.mark.parametrize(("rows", "moves"), [(8, True), (4, True), (2, False)])
+def test_a_block_of_tiles_moves_to_its_producer(rows: int, moves: bool) -> None:
+    func = from_source(tiles())
+    sch = Schedule(func)
+    i, _ = sch.get_loops("B")
+    i_0, _ = sch.split(i, [None, rows])
+    if not moves:
+        with pytest.raises(ScheduleError, match="reaches beyond"):
+            sch.reverse_compute_at("tile", i_0)
+        return
+    sch.reverse_compute_at("tile", i_0)
+    assert extents(sch, "tile") == [16 // rows, *([rows // 4] if rows > 4 else []), 4]
+    assert_same_result(func, sch.func)
+    verify(sch.func)
+
+
+def test_a_block_of_tiles_moves_to_its_consumer() -> None:
+    k = 6
+    func = from_source(tiles())
+    sch = Schedule(func)
+    copy = sch.cache_write("tile", 0, "global")
+    i, _ = sch.get_loops(copy)
+    i_0, _ = sch.split(i, [None, k])  # 6 rows touch two or three rows of tiles
+    sch.compute_at("tile", i_0)
+    assert_same_result(func, sch.func)
+    verify(sch.func)
+
+
+def test_a_producer_that_writes_backwards() -> None:
+    func = from_source("""
+@T.prim_func
+def main(A: T.Buffer((9, 7), "float32"), C: T.Buffer((9, 7), "float32")):
+    B = T.alloc_buffer((9, 7), "float32")
+    for i, j in T.grid(9, 7):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[8 - vi, 6 - vj] = A[vi, vj] + 1.0
+    for i, j in T.grid(9, 7):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] * 3.0
+""")
+    sch = Schedule(func)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    assert extents(sch, "B") == [9, 7]
+    assert "T.axis.spatial(9, 8 - i)" in sch.func.script()
+    assert_same_result(func, sch.func)
+    sch = Schedule(func)
+    sch.compute_inline("B")
+    assert_same_result(func, sch.func)

@@ -59,8 +59,23 @@ def test_compute_inline_refuses(block: str, reason: str) -> None:
 def test_compute_inline_refuses_writes_that_are_not_element_by_element() -> None:
     sch = Schedule(chain(4, 6))
     sch.transform_layout("B", ("write", 0), lambda i, j: (j, i // 2, i % 2))
-    with pytest.raises(ScheduleError, match="each once"):
-        sch.compute_inline("B")
+    sch.compute_inline("B")  # each element once, at places that tell i and j
+    assert_same_result(chain(4, 6), sch.func)
+    func = from_source("""
+@T.prim_func
+def main(A: T.Buffer((12,), "float32"), C: T.Buffer((12,), "float32")):
+    B = T.alloc_buffer((12,), "float32")
+    for i in range(12):
+        with T.block("B"):
+            vi = T.axis.spatial(12, i)
+            B[vi // 2] = A[vi] * 2.0
+    for i in range(12):
+        with T.block("C"):
+            vi = T.axis.spatial(12, i)
+            C[vi] = B[vi] + 1.0
+""")
+    with pytest.raises(ScheduleError, match="each element once"):
+        Schedule(func).compute_inline("B")
 
 
 def test_reverse() -> None:

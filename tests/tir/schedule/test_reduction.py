@@ -226,3 +226,29 @@ def f(A: T.Buffer((4, 4, 8), "float32"), C: T.Buffer((4, 4), "float32")):
     for act in (lambda s: s.rfactor(s.get_loops("C")[2], 0), lambda s: s.decompose_reduction("C", s.get_loops("C")[2])):
         with pytest.raises(ScheduleError, match="different elements"):
             act(Schedule(func))
+
+
+def test_the_start_values_of_a_tile_are_a_block_that_decompose_reduction_moves() -> None:
+    sch = Schedule(matmul(8, 12, 6))
+    i, j, k = sch.get_loops("C")
+    i_0, i_1 = sch.split(i, [None, 4])
+    j_0, j_1 = sch.split(j, [None, 6])
+    k_0, k_1 = sch.split(k, [None, 3])
+    sch.reorder(i_0, j_0, k_0, i_1, j_1, k_1)
+    tile = sch.blockize(i_1)
+    start = sch.decompose_reduction(tile, k_0)
+    assert [sch.get(b).name_hint for b in sch.get_child_blocks(start)] == ["C_init"]
+    verify(sch.func)
+    assert_same_result(matmul(8, 12, 6), sch.func)
+
+
+def test_rfactor_puts_the_combination_behind_the_loops_or_inside() -> None:
+    for method in ("rfactor", "rfactor_inside"):
+        sch = Schedule(matmul(8, 12, 6))
+        *_, k = sch.get_loops("C")
+        getattr(sch, method)(sch.split(k, [None, 3])[1], 0)
+        assert [sch.get(x).extent.value for x in sch.get_loops("C")] == [8, 12, 3]
+        first, other = (sch.get(sch.get_loops(name)[0]).loop_var for name in ("C", "C_rf"))
+        assert (first is other) == (method == "rfactor_inside")
+        assert [iv.kind for iv in sch.get(sch.get_block("C")).iter_vars] == ["R", "S", "S"]
+        assert_same_result(matmul(8, 12, 6), sch.func)
