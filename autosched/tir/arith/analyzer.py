@@ -58,6 +58,12 @@ class Analyzer:
         self._values: dict[Var, PrimExpr] = {}
         self._facts: list[PrimExpr] = []
 
+    def copy(self) -> Analyzer:
+        """An analyzer that knows the same, and can learn more on its own."""
+        other = Analyzer()
+        other._core, other._values, other._facts = self._core.copy(), dict(self._values), list(self._facts)
+        return other
+
     # --- what is known
 
     def bind(self, var: Var, expr: Range | ExprLike, allow_override: bool = False) -> None:

@@ -1,0 +1,978 @@
+"""`detect_iter_map` and what is built on it: whether indices are independent digits of their iterators.
+
+An index such as `x * 10 + y` over x < 13 and y < 10 is one iterator of 130 values; `z // 4` and `z % 4` are two digits
+of z. Each index becomes a sum of splits (`iter_nodes`) with one split at most. Where a quotient does not divide evenly
+and the map need not be bijective, the iterator is padded up to a multiple of what it is divided by.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.ir.node import preorder
+from autosched.tir import expr as E
+from autosched.tir.arith import products
+from autosched.tir.arith.analyzer import Analyzer
+from autosched.tir.arith.iter_nodes import (
+    IterMapExpr,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    normalize_iter_map_to_expr,
+    plain,
+)  # fmt: skip
+from autosched.tir.axis import Range
+from autosched.tir.expr import ExprLike, PrimExpr, Var, const_int
+from autosched.tir.functor import free_vars, substitute
+from autosched.tir.simplify import form_key, split_conditions
+
+
+class IterMapLevel(enum.IntEnum):
+    """What is asked of a map: each target once, each at least once, or nothing."""
+
+    Bijective = 0
+    Surjective = 1
+    NoCheck = 3
+
+    @staticmethod
+    def from_str(name: str) -> IterMapLevel:
+        found = {"bijective": 0, "surjective": 1, "nocheck": 3}.get(name.lower())
+        if found is None:
+            raise InvalidValueError(f"check_level '{name}' is not known", hint="bijective, surjective or nocheck")
+        return IterMapLevel(found)
+
+
+@dataclass(frozen=True, slots=True)
+class IterMapResult:
+    """What `detect_iter_map` found.
+
+    indices            a sum for each index; empty where the map is not of the kind that was asked for
+    errors             why
+    padding_predicate  holds for values of the iterators that only padding reaches
+    """
+
+    indices: tuple[IterSumExpr, ...]
+    errors: tuple[str, ...]
+    padding_predicate: PrimExpr
+
+
+class _NoMap(Exception):
+    """The indices are no map of digits, with the reason."""
+
+
+_Bounds = tuple[PrimExpr, PrimExpr | None, PrimExpr | None]  # an expression, its lowest value, its end
+_PLAIN: Mapping[type[E.BinaryOp], Callable[[ExprLike, ExprLike], PrimExpr]] = {
+    E.Add: E.add, E.Sub: E.sub, E.Mul: E.mul, E.FloorDiv: E.floordiv, E.FloorMod: E.floormod,
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Limit:
+    """A sum of splits that a condition bounds, in units of its smallest scale, and the iterator that it becomes."""
+
+    args: tuple[IterSplitExpr, ...]
+    mark: IterMark
+    offset: PrimExpr  # the sum is the iterator plus this
+
+
+@dataclass(slots=True)
+class _Padded:
+    """An iterator that was made longer: `before` values at its front, up to a multiple of `factor`."""
+
+    split: IterSplitExpr
+    before: PrimExpr
+    factor: PrimExpr
+    mark: IterMark | None = None
+
+
+@dataclass(slots=True)
+class _Mapper:
+    """Turns expressions over iterators into sums of splits.
+
+    merges_padding  whether quotients of a padded iterator lengthen it (else: each its own)
+    """
+
+    analyzer: Analyzer
+    level: IterMapLevel
+    iterators: dict[Var, PrimExpr] = field(default_factory=dict)  # a sum, or a value for one that does not vary
+    marks: list[IterMark] = field(default_factory=list)  # of the variables
+    fused: dict[object, IterMark] = field(default_factory=dict)
+    limits: list[_Limit] = field(default_factory=list)
+    padded: dict[object, _Padded] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    merges_padding: bool = True
+    grew: bool = False
+
+    # --- numbers
+
+    def simple(self, x: PrimExpr) -> PrimExpr:
+        return x if const_int(x) is not None else self.analyzer.simplify(x)
+
+    def equal(self, a: PrimExpr, b: PrimExpr) -> bool:
+        x, y = const_int(a), const_int(b)
+        if x is not None and y is not None:
+            return x == y
+        return a is b or products.equal(a, b) or self.analyzer.can_prove_equal(a, b)
+
+    def divides(self, a: PrimExpr, d: PrimExpr) -> bool:
+        """Whether a is a multiple of d."""
+        x, y = const_int(a), const_int(d)
+        if x is not None and y is not None:
+            return x % y == 0
+        if products.exact_quotient(a, d) is not None:
+            return True
+        return const_int(self.simple(E.floormod(a, d))) == 0
+
+    def quotient(self, a: PrimExpr, d: PrimExpr) -> PrimExpr:
+        exact = products.exact_quotient(a, d)
+        found = self.simple(E.floordiv(a, d) if exact is None else exact)
+        if const_int(found) is None:
+            bound = self.analyzer.const_int_bound(found)
+            if bound.min_value == bound.max_value:
+                return E.const(bound.min_value, found.dtype)
+        return found
+
+    def is_one(self, a: PrimExpr) -> bool:
+        return const_int(a) == 1
+
+    # --- expressions
+
+    def add_iterator(self, var: Var, dom: Range, *, drops_units: bool) -> None:
+        if self.is_one(dom.extent) and drops_units:
+            self.iterators[var] = dom.min
+            return
+        mark = IterMark(E.sub(var, dom.min), dom.extent)
+        self.marks.append(mark)
+        self.iterators[var] = IterSumExpr((IterSplitExpr(mark),), dom.min)
+
+    def rewrite(self, x: PrimExpr) -> PrimExpr:
+        """The expression as a sum of splits; itself where no iterator occurs in it or, noted as an error, where it is
+        of another kind."""
+        match x:
+            case Var():
+                return self.iterators.get(x, x)
+            case E.Cast() if isinstance(x.value, PrimExpr):
+                inner = self.rewrite(x.value)
+                return E.cast(x.dtype, inner) if not isinstance(inner, IterMapExpr) else self._given_up(x, "a cast")
+            case E.Add() | E.Sub() | E.Mul() | E.FloorDiv() | E.FloorMod():
+                a, b = self.rewrite(x.a), self.rewrite(x.b)
+                if not isinstance(a, IterSumExpr) and not isinstance(b, IterSumExpr):
+                    return x if a is x.a and b is x.b else _PLAIN[type(x)](a, b)
+                try:
+                    return self._combined(type(x), a, b)
+                except _NoMap as e:
+                    return self._given_up(x, str(e))
+        if any(isinstance(v, Var) and v in self.iterators for v in preorder(x)):
+            values = {v: i for v, i in self.iterators.items() if not isinstance(i, IterMapExpr)}
+            known = substitute(x, values)
+            return self._given_up(known, "an operator that is none of + - * // %") if self._varies(known) else known
+        return x
+
+    def _varies(self, x: PrimExpr) -> bool:
+        return any(isinstance(self.iterators.get(v), IterMapExpr) for v in free_vars(x))
+
+    def _given_up(self, x: PrimExpr, why: str) -> PrimExpr:
+        self.errors.append(f"{x}: {why}")
+        return x
+
+    def _combined(self, kind: type[E.BinaryOp], a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        if kind is E.Add:
+            return self.sum(a, b, 1)
+        if kind is E.Sub:
+            return self.sum(a, b, -1)
+        if kind is E.Mul:
+            if isinstance(a, IterSumExpr) and isinstance(b, IterSumExpr):
+                raise _NoMap("a product of iterators")
+            total, factor = (a, b) if isinstance(a, IterSumExpr) else (b, a)
+            assert isinstance(total, IterSumExpr)
+            return self.scaled(total, factor)
+        if isinstance(b, IterSumExpr):
+            raise _NoMap("an iterator as divisor")
+        assert isinstance(a, IterSumExpr)
+        return self._divided(kind, a, b)
+
+    def as_sum(self, x: PrimExpr) -> IterSumExpr:
+        return x if isinstance(x, IterSumExpr) else IterSumExpr((), x)
+
+    def sum(self, a: PrimExpr, b: PrimExpr, sign: int) -> IterSumExpr:
+        left, right = self.as_sum(a), self.as_sum(b)
+        args = list(left.args)
+        for split in right.args:
+            scale = split.scale if sign == 1 else self.simple(E.mul(split.scale, sign))
+            i = next((i for i, s in enumerate(args) if self._one_digit(s, split)), None)
+            if i is None:
+                args.append(_with(split, scale=scale))
+                continue
+            scale = self.simple(E.add(args[i].scale, scale))
+            args[i : i + 1] = [] if const_int(scale) == 0 else [_with(args[i], scale=scale)]
+        base = E.add(left.base, right.base) if sign == 1 else E.sub(left.base, right.base)
+        return self._joined(args, self.simple(base))
+
+    def _one_digit(self, a: IterSplitExpr, b: IterSplitExpr) -> bool:
+        return a.source is b.source and self.equal(a.lower_factor, b.lower_factor) and self.equal(a.extent, b.extent)
+
+    def _joined(self, args: list[IterSplitExpr], base: PrimExpr) -> IterSumExpr:
+        """The sum in which neighbouring digits of one mark are one: `x // 4 * 4 + x % 4` is x."""
+        changed = True
+        while changed:
+            changed = False
+            for high in args:
+                low = next((s for s in args if s is not high and self._continues(high, s)), None)
+                if low is not None:
+                    extent = self.simple(E.mul(high.extent, low.extent))
+                    # in the place of the one that stands further back
+                    place = max(i for i, s in enumerate(args) if s is high or s is low) - 1
+                    args = [s for s in args if s is not high and s is not low]
+                    if self.is_one(low.lower_factor) and self._reaches(extent, low.source.extent):
+                        extent = low.source.extent
+                    args.insert(place, _with(low, extent=extent))
+                    changed = True
+                    break
+        return IterSumExpr(tuple(args), base)
+
+    def _reaches(self, extent: PrimExpr, whole: PrimExpr) -> bool:
+        x, y = const_int(extent), const_int(whole)
+        return x >= y if x is not None and y is not None else self.equal(extent, whole)
+
+    def _continues(self, high: IterSplitExpr, low: IterSplitExpr) -> bool:
+        return (
+            high.source is low.source
+            and self.equal(high.lower_factor, E.mul(low.lower_factor, low.extent))
+            and self.equal(high.scale, E.mul(low.scale, low.extent))
+        )
+
+    def scaled(self, x: IterSumExpr, factor: PrimExpr) -> IterSumExpr:
+        if const_int(factor) == 0:
+            return IterSumExpr((), factor)
+        args = tuple(_with(s, scale=self.simple(E.mul(s.scale, factor))) for s in x.args)
+        return IterSumExpr(args, self.simple(E.mul(x.base, factor)))
+
+    # --- several iterators as one
+
+    def fuse(self, x: IterSumExpr) -> IterSumExpr:
+        """The sum with one split at most. Raises _NoMap where its values leave gaps, or overlap and may not."""
+        args, base = self._limited(x)
+        if len(args) <= 1:
+            return IterSumExpr(tuple(args), base)
+        scale, reach, ordered = self._ordered(args)
+        units = tuple(_with(s, scale=self.quotient(s.scale, scale)) for s in reversed(ordered))
+        key = tuple(map(_key, units))
+        if key not in self.fused:
+            self.fused[key] = IterMark(IterSumExpr(units, E.const(0, base.dtype)), reach)
+        return IterSumExpr((IterSplitExpr(self.fused[key], scale=scale),), base)
+
+    def _ordered(self, args: Sequence[IterSplitExpr]) -> tuple[PrimExpr, PrimExpr, list[IterSplitExpr]]:
+        """(smallest scale, number of values in its units, the splits by growing scale)."""
+        left = list(args)
+        if any((c := const_int(s.scale)) is not None and c < 0 for s in left):
+            raise _NoMap("an iterator with a negative factor")
+        numbers = [c for s in left if (c := const_int(s.scale)) is not None]
+        if numbers:
+            scale: PrimExpr = E.const(min(numbers), left[0].dtype)
+        else:
+            found = next((s for s in reversed(left) if all(self.divides(o.scale, s.scale) for o in left)), None)
+            if found is None:
+                raise _NoMap("factors of which none divides the others")
+            scale = found.scale
+        ordered: list[IterSplitExpr] = []
+        reach: PrimExpr = E.const(1, scale.dtype)  # values so far, in units of the smallest scale
+        while left:
+            expected = E.mul(reach, scale)
+            fitting = [s for s in reversed(left) if self.equal(s.scale, expected)]
+            nxt = next((s for s in fitting if self.is_one(s.extent)), fitting[0] if fitting else None)
+            if nxt is not None:
+                ordered.append(nxt)
+                reach = self.simple(E.mul(reach, nxt.extent))
+            else:
+                nxt = self._overlapping(left, reach, scale)
+                ordered.append(nxt)
+                steps = E.mul(self.quotient(nxt.scale, scale), E.sub(nxt.extent, 1))
+                reach = self.simple(E.add(reach, steps))
+            del left[next(i for i, s in enumerate(left) if s is nxt)]
+        return scale, reach, ordered
+
+    def _overlapping(self, left: Sequence[IterSplitExpr], reach: PrimExpr, scale: PrimExpr) -> IterSplitExpr:
+        """The next iterator where it reaches values again: allowed with steps of one, unless each is wanted once."""
+        units = [s for s in left if self.is_one(s.extent) and self.level != IterMapLevel.Bijective]
+        if units:
+            return units[-1]
+        if self.level != IterMapLevel.Bijective and self.is_one(scale):
+            size = const_int(reach)
+            known = [(c, -i, s) for i, s in enumerate(left) if (c := const_int(s.scale)) is not None]
+            if size is not None and known and min(known)[0] <= size:
+                return min(known, key=lambda item: item[:2])[2]
+        raise _NoMap("factors that leave gaps between the values, or reach them twice")
+
+    def _limited(self, x: IterSumExpr) -> tuple[list[IterSplitExpr], PrimExpr]:
+        """The splits of a sum where those that a condition bounds together are one, and the base."""
+        args, base = list(x.args), x.base
+        for limit in sorted(self.limits, key=lambda limit: -len(limit.args)):
+            ratio: PrimExpr | None = None
+            taken: list[IterSplitExpr] = []
+            for part in limit.args:
+                mine = next((s for s in args if self._one_digit(s, part)), None)
+                if mine is None or not self.divides(mine.scale, part.scale):
+                    break
+                here = self.quotient(mine.scale, part.scale)
+                if ratio is not None and not self.equal(ratio, here):
+                    break
+                ratio = here
+                taken.append(mine)
+            if len(taken) < len(limit.args) or ratio is None:
+                continue
+            chosen = {id(s) for s in taken}
+            place = min(i for i, s in enumerate(args) if id(s) in chosen)
+            args = [s for s in args if id(s) not in chosen]
+            args.insert(place, IterSplitExpr(limit.mark, scale=ratio))
+            base = self.simple(E.add(base, E.mul(limit.offset, ratio)))
+        return args, base
+
+    # --- conditions
+
+    def bound(self, x: PrimExpr, low: PrimExpr | None, high: PrimExpr | None) -> None:
+        """Take note of low <= x < high."""
+        raw = self.as_sum(self.rewrite(x))
+        if not raw.args:
+            return
+        one = self.fuse(raw)
+        (split,) = one.args
+        scale = split.scale
+        units = tuple(_with(s, scale=self.quotient(s.scale, scale)) for s in raw.args)
+        rest = self.sum(one.base, raw.base, -1).base  # what limits found before have added
+        if not self.divides(rest, scale):
+            raise _NoMap(f"the condition on {x} cuts between its values")
+        first: PrimExpr = E.const(0, scale.dtype)
+        end = split.extent
+        if low is not None:
+            first = self._larger(first, self._up(E.sub(low, one.base), scale))
+        if high is not None:
+            end = self._smaller(end, self._up(E.sub(high, one.base), scale))
+        size = self.simple(E.sub(end, first))
+        number = const_int(size)
+        if number is not None and number < 1:
+            raise _NoMap(f"the condition on {x} holds for none of its values")
+        whole = self.is_one(split.lower_factor) and self.equal(split.extent, split.source.extent)
+        inner = split.source.source if whole else None
+        shift = self.simple(E.sub(0, first))
+        if isinstance(inner, IterSumExpr):
+            source = IterSumExpr(inner.args, self.simple(E.add(inner.base, shift)))
+        else:
+            source = IterSumExpr((_with(split, scale=E.const(1, scale.dtype)),), shift)
+        offset = self.simple(E.add(first, E.floordiv(rest, scale)))
+        self.limits = [g for g in self.limits if not self._same_args(g.args, units)]
+        self.limits.append(_Limit(units, IterMark(source, size), offset))
+
+    def _same_args(self, a: Sequence[IterSplitExpr], b: Sequence[IterSplitExpr]) -> bool:
+        return {_key(s) for s in a} == {_key(s) for s in b}
+
+    def _up(self, x: PrimExpr, scale: PrimExpr) -> PrimExpr:
+        if self.is_one(scale):
+            return self.simple(x)
+        return self.quotient(x if self.divides(x, scale) else E.add(x, E.sub(scale, 1)), scale)
+
+    def _larger(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        return self.simple(E.maximum(a, b))
+
+    def _smaller(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        if self.analyzer.can_prove(E.compare(E.LE, b, a)):
+            return b
+        return self.simple(E.minimum(a, b))
+
+    # --- quotients and remainders
+
+    def _divided(self, kind: type[E.BinaryOp], a: IterSumExpr, d: PrimExpr) -> PrimExpr:
+        if self.is_one(d):
+            return a if kind is E.FloorDiv else E.const(0, d.dtype)
+        one = self.fuse(a)
+        base = one.base
+        if not one.args:
+            return self.quotient(base, d) if kind is E.FloorDiv else self.simple(E.floormod(base, d))
+        (split,) = one.args
+        scale = split.scale
+        if self.divides(scale, d):  # the iterator moves in multiples of the divisor
+            if kind is E.FloorMod:
+                return IterSumExpr((), self.simple(E.floormod(base, d)))
+            return IterSumExpr((_with(split, scale=self.quotient(scale, d)),), self.quotient(base, d))
+        if not self.is_one(scale):
+            if not self.divides(d, scale) or not self.divides(base, scale):
+                raise _NoMap(f"a divisor {d} that fits no factor {scale}")
+            step, d, base = scale, self.quotient(d, scale), self.quotient(base, scale)
+        else:
+            step = scale
+        unit = _with(split, scale=E.const(1, scale.dtype))
+        if self.level != IterMapLevel.NoCheck:
+            unit, base = self._pad(unit, base, d)
+        if kind is E.FloorDiv:
+            if self.equal(unit.extent, d) and self.divides(base, d):
+                return IterSumExpr((), self.quotient(base, d))
+            extent = self._up(unit.extent, d)
+            lower = self.simple(E.mul(unit.lower_factor, d))
+            return IterSumExpr((_with(unit, lower=lower, extent=extent),), self.quotient(base, d))
+        if unit.source is split.source and not self.divides(base, d):  # it was not padded
+            raise _NoMap(f"a remainder by {d} that begins in the middle")
+        found = unit if self.equal(unit.extent, d) else _with(unit, extent=d)
+        return IterSumExpr((_with(found, scale=step),), E.const(0, scale.dtype))
+
+    def _pad(self, unit: IterSplitExpr, base: PrimExpr, d: PrimExpr) -> tuple[IterSplitExpr, PrimExpr]:
+        """The split, longer where `d` does not divide it, and what is added to it."""
+        known = self._padding_of(unit)
+        if known is None and self.divides(unit.extent, d) and self.divides(base, d):
+            return unit, base
+        if self.level == IterMapLevel.Bijective:
+            raise _NoMap(f"{unit.extent} values from {base} on, in parts of {d}")
+        inner = next((p for p in self.padded.values() if p.mark is unit.source), None)
+        if self.merges_padding and inner is not None and const_int(base) == 0 and const_int(d) is not None:
+            if self.divides(unit.extent, d):
+                return unit, base
+        if self.merges_padding and inner is not None:
+            self._lengthen(inner, E.mul(unit.lower_factor, d))
+            return unit, base if self.divides(base, d) else E.mul(self.quotient(base, d), d)
+        if known is None:
+            before = self.simple(E.floormod(base, d))
+            known = self.padded[(_key(unit), form_key(before))] = _Padded(unit, before, d)
+            self.grew = True
+        else:
+            self._lengthen(known, d)
+        before = self.simple(E.floormod(base, known.factor))
+        if not self.equal(before, known.before):
+            if len([p for p in self.padded.values() if _key(p.split) == _key(unit)]) > 1:
+                raise _NoMap("an iterator that is padded in two ways")
+            known.before, self.grew = before, True
+        if known.mark is None:
+            whole = self.simple(E.add(unit.extent, known.before))
+            extent = self.simple(E.mul(self._up(whole, known.factor), known.factor))
+            known.mark = IterMark(IterSumExpr((unit,), known.before), extent)
+        return IterSplitExpr(known.mark), self.simple(E.sub(base, known.before))
+
+    def _padding_of(self, unit: IterSplitExpr) -> _Padded | None:
+        key = _key(unit)
+        return next((p for p in self.padded.values() if _key(p.split) == key), None)
+
+    def _lengthen(self, known: _Padded, d: PrimExpr) -> None:
+        """Let a padded iterator be a multiple of one more number."""
+        if self.divides(known.factor, d):
+            return
+        x, y = const_int(known.factor), const_int(d)
+        if x is not None and y is not None:
+            known.factor = E.const(math.lcm(x, y), d.dtype)
+        else:
+            known.factor = d if self.divides(d, known.factor) else self.simple(E.mul(known.factor, d))
+        known.mark = None if self.grew else known.mark
+        self.grew = True
+
+    def restart(self) -> None:
+        """Forget the iterators that were made, not how long the padded ones have to be."""
+        self.grew = False
+        self.errors.clear()
+        for p in self.padded.values():
+            p.mark = None
+
+    # --- what is asked of all indices together
+
+    def check(self, sums: Sequence[IterSumExpr]) -> None:
+        """Raises _NoMap unless the splits of each mark are digits of it that do not overlap."""
+        digits: dict[int, tuple[IterMark, list[IterSplitExpr]]] = {}
+        queue = [s for x in sums for s in x.args]
+        while queue:
+            split = queue.pop()
+            mark = split.source
+            new = id(mark) not in digits
+            digits.setdefault(id(mark), (mark, []))[1].append(split)
+            if new and isinstance(mark.source, IterSumExpr):
+                queue += mark.source.args
+        for mark, splits in digits.values():
+            self._check_digits(mark, splits)
+        used = {id(m) for m in self.marks if id(m) in digits}
+        for limit in self.limits:
+            if id(limit.mark) not in digits and used & {id(m) for s in limit.args for m in _leaves(s.source)}:
+                raise _NoMap("a condition on iterators that are used one by one")
+        if self.level == IterMapLevel.Bijective and any(
+            id(m) not in digits for m in self.marks if not self.is_one(m.extent)
+        ):
+            raise _NoMap("an iterator that no index uses")
+
+    def _check_digits(self, mark: IterMark, splits: list[IterSplitExpr]) -> None:
+        expected: PrimExpr = E.const(1, mark.extent.dtype)
+        left = list(splits)
+        while left:
+            nxt = next((s for s in left if self.equal(s.lower_factor, expected)), None)
+            if nxt is None and self.level != IterMapLevel.Bijective:
+                nxt = self._lowest([s for s in left if self.divides(s.lower_factor, expected)])
+            if nxt is None:
+                raise _NoMap(f"digits of {plain(mark.source)} that overlap")
+            expected = self.simple(E.mul(nxt.lower_factor, nxt.extent))
+            del left[next(i for i, s in enumerate(left) if s is nxt)]
+        padding = next((p for p in self.padded.values() if p.mark is mark), None)
+        if padding is None:
+            whole = self.equal(expected, mark.extent)
+            if not whole and (self.level == IterMapLevel.Bijective or not self.divides(mark.extent, expected)):
+                raise _NoMap(f"digits that do not make up {plain(mark.source)}")
+        elif not (self.equal(expected, mark.extent) and len(splits) == 1 and self._covers_padding(padding, splits[0])):
+            enough = self.analyzer.can_prove(E.compare(E.GE, padding.split.extent, expected))
+            if not enough or not self.divides(mark.extent, expected):
+                raise _NoMap(f"digits of which the values of {plain(mark.source)} do not reach all")
+
+    def _covers_padding(self, padding: _Padded, split: IterSplitExpr) -> bool:
+        """Whether each value of a split comes of some value that is no padding."""
+        assert padding.mark is not None
+        behind = E.sub(E.sub(padding.mark.extent, padding.before), padding.split.extent)
+        return all(self.analyzer.can_prove(E.compare(E.LT, x, split.lower_factor)) for x in (padding.before, behind))
+
+    def _lowest(self, splits: list[IterSplitExpr]) -> IterSplitExpr | None:
+        known = [s for s in splits if const_int(s.lower_factor) is not None]
+        if len(known) == len(splits):
+            return min(splits, key=lambda s: const_int(s.lower_factor) or 0, default=None)
+        return splits[0]
+
+    def padding(self) -> PrimExpr:
+        """Holds where an iterator is outside of what it was before it was padded."""
+        conditions: list[PrimExpr] = []
+        for p in self.padded.values():
+            if p.mark is None:
+                continue
+            value = plain(p.split)
+            if const_int(p.before) != 0:
+                conditions.append(E.compare(E.LT, value, 0))
+            if not self.equal(E.add(p.before, p.split.extent), p.mark.extent):
+                conditions.append(E.compare(E.LE, p.split.extent, value))
+        found: PrimExpr = E.const(False, "bool")
+        for c in conditions:
+            found = c if const_int(found) == 0 else E.logical_or(found, c)
+        return found
+
+
+def _with(
+    s: IterSplitExpr, *, lower: PrimExpr | None = None, extent: PrimExpr | None = None, scale: PrimExpr | None = None
+) -> IterSplitExpr:
+    return IterSplitExpr(
+        s.source,
+        s.lower_factor if lower is None else lower,
+        s.extent if extent is None else extent,
+        s.scale if scale is None else scale,
+    )
+
+
+def _key(s: IterSplitExpr) -> object:
+    return id(s.source), form_key(s.lower_factor), form_key(s.extent), form_key(s.scale)
+
+
+def _leaves(mark: IterMark) -> Iterable[IterMark]:
+    if not isinstance(mark.source, IterSumExpr):
+        yield mark
+        return
+    for s in mark.source.args:
+        yield from _leaves(s.source)
+
+
+def _divides_unevenly(x: PrimExpr) -> bool:
+    """`x % 255 // 16`: the remainder's last part is shorter."""
+    return any(
+        isinstance(n, E.FloorDiv) and isinstance(n.a, E.FloorMod)
+        and None not in (a := const_int(n.a.b), b := const_int(n.b)) and a % b  # type: ignore[operator]
+        for n in preorder(x)
+    )  # fmt: skip
+
+
+def _conditions(predicate: PrimExpr, iterators: Mapping[Var, Range]) -> list[_Bounds]:
+    """(expression of iterators, lowest value, end) of each comparison. Raises _NoMap for other conditions."""
+    found: list[_Bounds] = []
+    for c in split_conditions(predicate):
+        if const_int(c) is not None:
+            if not const_int(c):
+                raise _NoMap("a condition that never holds")
+            continue
+        if not any(v in iterators for v in free_vars(c)):
+            continue
+        if not isinstance(c, E.LT | E.LE | E.GT | E.GE | E.EQ):
+            raise _NoMap(f"a condition {c} that is no comparison")
+        small, large = (c.b, c.a) if isinstance(c, E.GT | E.GE) else (c.a, c.b)
+        strict = 1 if isinstance(c, E.LT | E.GT) else 0
+        left, right = (any(v in iterators for v in free_vars(x)) for x in (small, large))
+        if left and right:
+            small, large, right = _separated(E.sub(small, large), iterators)
+            left = not right
+        if isinstance(c, E.EQ):
+            x, y = (small, large) if left else (large, small)
+            found.append((x, y, E.add(y, 1)))
+        elif left:
+            found.append((small, None, large if strict else E.add(large, 1)))
+        else:
+            found.append((large, E.add(small, 1) if strict else small, None))
+    return found
+
+
+def _separated(difference: PrimExpr, iterators: Mapping[Var, Range]) -> tuple[PrimExpr, PrimExpr, bool]:
+    """(small, large, whether the iterators are in `large`) of `difference < 0`."""
+    from autosched.tir.simplify import Analyzer as Core
+    from autosched.tir.simplify import Linear
+
+    linear = Core().linear(difference)
+    mine, rest = Linear(), Linear(linear.const)
+    for key, (scale, atom) in linear.terms.items():
+        (mine if free_vars(atom) & iterators.keys() else rest).add_term(key, scale, atom)
+    dtype = difference.dtype
+    if all(scale < 0 for scale, _ in mine.terms.values()):
+        turned = Linear(0, {k: (-scale, atom) for k, (scale, atom) in mine.terms.items()})
+        return rest.build(dtype), turned.build(dtype), True
+    return mine.build(dtype), E.sub(0, rest.build(dtype)), False
+
+
+def _narrowed(
+    conditions: Sequence[_Bounds], iterators: Mapping[Var, Range], analyzer: Analyzer
+) -> tuple[dict[Var, Range], list[_Bounds]]:
+    """The ranges of the iterators with what conditions say of one alone, and the other conditions."""
+    ranges: dict[Var, Range] = dict(iterators)
+    rest: list[_Bounds] = []
+    for x, low, high in conditions:
+        if not isinstance(x, Var) or x not in ranges:
+            rest.append((x, low, high))
+            continue
+        start, end = ranges[x].min, E.add(ranges[x].min, ranges[x].extent)
+        if low is not None and not analyzer.can_prove(E.compare(E.LE, low, start)):
+            start = analyzer.simplify(E.maximum(start, low))
+        if high is not None and not analyzer.can_prove(E.compare(E.LE, end, high)):
+            end = analyzer.simplify(E.minimum(end, high))
+        ranges[x] = Range(start, analyzer.simplify(E.sub(end, start)))
+    return ranges, rest
+
+
+def _size(x: PrimExpr) -> int:
+    return sum(1 for _ in preorder(x))
+
+
+def _level(check_level: IterMapLevel | str | int) -> IterMapLevel:
+    return IterMapLevel.from_str(check_level) if isinstance(check_level, str) else IterMapLevel(check_level)
+
+
+def _ranges(input_iters: Mapping[Var, Range]) -> dict[Var, Range]:
+    for v, r in input_iters.items():
+        if not isinstance(v, Var) or not isinstance(r, Range):
+            raise InvalidTypeError("input_iters: expected a mapping from Var to Range")
+    return dict(input_iters)
+
+
+def _mapper(
+    input_iters: Mapping[Var, Range], predicate: PrimExpr, level: IterMapLevel, analyzer: Analyzer, drops_units: bool
+) -> _Mapper:
+    ranges, rest = _narrowed(_conditions(predicate, input_iters), input_iters, analyzer)
+    mapper = _Mapper(analyzer, level)
+    for v, r in ranges.items():
+        mapper.add_iterator(v, r, drops_units=drops_units)
+    for x, low, high in sorted(rest, key=lambda c: _size(c[0])):
+        mapper.bound(x, low, high)
+        if mapper.errors:
+            raise _NoMap(mapper.errors[0])
+    return mapper
+
+
+def _detect(
+    indices: Sequence[PrimExpr], input_iters: Mapping[Var, Range], predicate: PrimExpr, level: IterMapLevel,
+    analyzer: Analyzer, drops_units: bool, *, merges_padding: bool,
+) -> tuple[_Mapper, tuple[IterSumExpr, ...]]:  # fmt: skip
+    mapper = _mapper(input_iters, predicate, level, analyzer, drops_units)
+    mapper.merges_padding = merges_padding
+    if level != IterMapLevel.NoCheck and any(map(_divides_unevenly, indices)):
+        raise _NoMap("a quotient of a remainder that it does not divide")
+    for _ in range(8):
+        mapper.restart()
+        sums = tuple(mapper.fuse(mapper.as_sum(mapper.rewrite(x))) for x in indices)
+        if mapper.errors:
+            raise _NoMap(mapper.errors[0])
+        if not mapper.grew:
+            break
+    if level != IterMapLevel.NoCheck:
+        mapper.check(sums)
+    return mapper, sums
+
+
+def detect_iter_map(
+    indices: Sequence[ExprLike],
+    input_iters: Mapping[Var, Range],
+    predicate: ExprLike = True,
+    check_level: IterMapLevel | str | int = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+    analyzer: Analyzer | None = None,
+) -> IterMapResult:
+    """Each index as one split of iterators that are independent of each other.
+
+    indices      expressions of the iterators; other variables count as constants
+    predicate    what holds of the iterators: comparisons of such expressions with bounds
+    check_level  "bijective", "surjective" or "nocheck"
+
+        detect_iter_map([x * 10 + y], {x: Range(0, 13), y: Range(0, 10)}, x * 10 + y < 128)  ->  one split of extent 128
+    """
+    ranges, level = _ranges(input_iters), _level(check_level)
+    found = [E.to_expr(x) for x in indices]
+    condition = E.to_expr(predicate)
+    false = E.const(False, "bool")
+    why = ""
+    for merges_padding in (True, False):
+        known = _knowing(ranges, analyzer)
+        try:
+            mapper, sums = _detect(
+                found, ranges, condition, level, known, simplify_trivial_iterators, merges_padding=merges_padding
+            )
+        except _NoMap as e:
+            why = why or str(e)
+            continue
+        return IterMapResult(sums, (), mapper.padding())
+    return IterMapResult((), (f"the indices are not {level.name.lower()}: {why}",), false)
+
+
+def _knowing(ranges: Mapping[Var, Range], analyzer: Analyzer | None) -> Analyzer:
+    """An analyzer that knows the iterators, and what the given one does."""
+    known = analyzer.copy() if analyzer is not None else Analyzer()
+    for v, r in ranges.items():
+        known.bind(v, r, allow_override=True)
+    return known
+
+
+def normalize_to_iter_sum(
+    index: ExprLike, input_iters: Mapping[Var, Range], analyzer: Analyzer | None = None
+) -> IterSumExpr:
+    """An index as a sum of splits by falling factors; what is no such sum goes into the base."""
+    ranges = _ranges(input_iters)
+    mapper = _Mapper(_knowing(ranges, analyzer), IterMapLevel.NoCheck)
+    for v, r in ranges.items():
+        mapper.add_iterator(v, r, drops_units=True)
+    found = mapper.as_sum(mapper.rewrite(E.to_expr(index)))
+    return IterSumExpr(tuple(_by_factor(found.args)), found.base)
+
+
+def _by_factor(args: Sequence[IterSplitExpr]) -> list[IterSplitExpr]:
+    """Splits with more symbols in their factor first, then those with larger numbers."""
+
+    def rank(s: IterSplitExpr) -> tuple[int, int]:
+        symbols, number = 0, 1
+        queue = [s.scale]
+        while queue:
+            x = queue.pop()
+            if isinstance(x, E.Mul):
+                queue += [x.a, x.b]
+            elif (c := const_int(x)) is not None:
+                number *= c
+            else:
+                symbols += 1
+        return -symbols, -number
+
+    return sorted(args, key=rank)
+
+
+def iter_map_simplify(
+    indices: Sequence[ExprLike],
+    input_iters: Mapping[Var, Range],
+    predicate: ExprLike = True,
+    check_level: IterMapLevel | str | int = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+    analyzer: Analyzer | None = None,
+) -> list[PrimExpr]:
+    """The indices, simpler where they are sums of digits: `x // n * n + x % n` is x."""
+    ranges, found = _ranges(input_iters), [E.to_expr(x) for x in indices]
+    together = detect_iter_map(found, ranges, predicate, check_level, simplify_trivial_iterators, analyzer)
+    if together.indices and const_int(together.padding_predicate) == 0:
+        return [normalize_iter_map_to_expr(x) for x in together.indices]
+    result: list[PrimExpr] = []
+    for x in found:
+        known = _knowing(ranges, analyzer)
+        try:
+            mapper = _mapper(ranges, E.to_expr(predicate), IterMapLevel.NoCheck, known, simplify_trivial_iterators)
+        except _NoMap:
+            result.append(x)
+            continue
+        one = mapper.as_sum(mapper.rewrite(x))
+        result.append(x if mapper.errors else normalize_iter_map_to_expr(one))
+    return result
+
+
+@dataclass(slots=True)
+class _Part:
+    """An index divided into `outer * inner_extent + inner`."""
+
+    outer: PrimExpr
+    inner: PrimExpr
+    outer_extent: PrimExpr
+    inner_extent: PrimExpr
+
+    @property
+    def is_inner(self) -> bool:
+        return const_int(self.outer_extent) == 1 and not isinstance(self.outer, IterMapExpr)
+
+    @property
+    def is_outer(self) -> bool:
+        return const_int(self.inner_extent) == 1 and not isinstance(self.inner, IterMapExpr)
+
+
+@dataclass(slots=True)
+class _Divider:
+    """Divides sums into what iterators outside and inside of a part of the nest contribute."""
+
+    mapper: _Mapper
+    inside: frozenset[Var]
+    parts: dict[int, tuple[IterMark | None, IterMark | None, PrimExpr, PrimExpr]] = field(default_factory=dict)
+    outer_conditions: list[PrimExpr] = field(default_factory=list)
+    inner_conditions: list[PrimExpr] = field(default_factory=list)
+
+    def divide(self, x: IterSumExpr, limit: PrimExpr | None = None) -> _Part:
+        """`limit`: the sum stays below it, although its iterators could make more."""
+        zero, one = E.const(0, x.dtype), E.const(1, x.dtype)
+        outer: list[IterSplitExpr] = []
+        inner: list[IterSplitExpr] = []
+        outer_size, inner_size = one, one
+        for split in reversed(x.args):  # by growing factor: what lies inside comes first
+            o, i = self.split(split)
+            if i is not None:
+                if outer:
+                    raise _NoMap("an inner iterator above an outer one")
+                inner.insert(0, i)
+                inner_size = self.mapper.simple(E.mul(inner_size, i.extent))
+            if o is not None:
+                outer.insert(0, o)
+                outer_size = self.mapper.simple(E.mul(outer_size, o.extent))
+        smallest = x.args[-1].scale if x.args else one
+        step = self.mapper.simple(E.mul(inner_size, smallest)) if inner else (outer[-1].scale if outer else one)
+        outer_sum: PrimExpr = zero
+        if outer:
+            outer_sum = IterSumExpr(tuple(_with(s, scale=self.mapper.quotient(s.scale, step)) for s in outer), zero)
+        inner_sum: PrimExpr = IterSumExpr(tuple(inner), x.base) if inner else x.base
+        if not inner and outer and const_int(x.base) != 0:
+            inner_sum = x.base
+        if limit is not None and not self.mapper.equal(E.mul(outer_size, inner_size), limit):
+            if inner and outer:
+                raise _NoMap("a condition on iterators outside and inside together")
+            where, value = (self.inner_conditions, inner_sum) if inner else (self.outer_conditions, outer_sum)
+            where.append(E.compare(E.LT, plain(value), limit))
+            if inner:
+                inner_size = limit
+            else:
+                outer_size = limit
+        return _Part(outer_sum, inner_sum, outer_size, inner_size)
+
+    def split(self, s: IterSplitExpr) -> tuple[IterSplitExpr | None, IterSplitExpr | None]:
+        """(the outer, the inner part) of a digit, both with a factor of the whole."""
+        mark = s.source
+        source = mark.source
+        if not isinstance(source, IterSumExpr):
+            return (None, s) if free_vars(source) & self.inside else (s, None)
+        if id(mark) not in self.parts:
+            part = self.divide(source, mark.extent)
+            outer = None if not isinstance(part.outer, IterMapExpr) else IterMark(part.outer, part.outer_extent)
+            inner = None if not isinstance(part.inner, IterMapExpr) else IterMark(part.inner, part.inner_extent)
+            self.parts[id(mark)] = (outer, inner, part.outer_extent, part.inner_extent)
+        outer, inner, _, size = self.parts[id(mark)]
+        if outer is None:
+            return None, s if inner is None else IterSplitExpr(inner, s.lower_factor, s.extent, s.scale)
+        if inner is None:
+            return IterSplitExpr(outer, s.lower_factor, s.extent, s.scale), None
+        m = self.mapper
+        end = m.simple(E.mul(s.lower_factor, s.extent))
+        if m.is_one(s.lower_factor) and m.equal(end, mark.extent):
+            return IterSplitExpr(outer, scale=m.simple(E.mul(s.scale, size))), IterSplitExpr(inner, scale=s.scale)
+        if m.divides(size, end):  # the digit lies in the inner part
+            return None, IterSplitExpr(inner, s.lower_factor, s.extent, s.scale)
+        if m.divides(s.lower_factor, size):
+            return IterSplitExpr(outer, m.quotient(s.lower_factor, size), s.extent, s.scale), None
+        if m.divides(size, s.lower_factor) and m.divides(end, size):
+            low = m.quotient(size, s.lower_factor)
+            high = IterSplitExpr(outer, E.const(1, s.dtype), m.quotient(s.extent, low), m.simple(E.mul(s.scale, low)))
+            return high, IterSplitExpr(inner, s.lower_factor, low, s.scale)
+        raise _NoMap("a digit of iterators outside and inside together")
+
+
+def subspace_divide(
+    bindings: Sequence[ExprLike],
+    input_iters: Mapping[Var, Range],
+    sub_iters: Sequence[Var],
+    predicate: ExprLike = True,
+    check_level: IterMapLevel | str | int = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+    analyzer: Analyzer | None = None,
+) -> list[list[IterMark]]:
+    """Divide each binding into `outer * inner_extent + inner`, where inner depends on `sub_iters` alone.
+
+    Returns [outer, inner] per binding and, last, marks whose extents are the conditions on the outer and on the inner
+    iterators; an empty list where there is no such division.
+    """
+    ranges, level = _ranges(input_iters), _level(check_level)
+    exprs, condition = [E.to_expr(x) for x in bindings], E.to_expr(predicate)
+    try:
+        mapper, sums = _detect(
+            exprs, ranges, condition, level, _knowing(ranges, analyzer), simplify_trivial_iterators, merges_padding=True
+        )
+        divider = _Divider(mapper, frozenset(sub_iters))
+        parts = [divider.divide(x) for x in sums]
+    except _NoMap:
+        return []
+    found = [[IterMark(_as_sum(p.outer), p.outer_extent), IterMark(_as_sum(p.inner), p.inner_extent)] for p in parts]
+    true, zero = E.const(True, "bool"), E.const(0, "int32")
+    marks = []
+    for conditions in (divider.outer_conditions, divider.inner_conditions):
+        mark = IterMark(zero, zero)
+        object.__setattr__(mark, "extent", E.all_of(*conditions) if conditions else true)
+        marks.append(mark)
+    return [*found, marks]
+
+
+def _as_sum(x: PrimExpr) -> IterSumExpr:
+    """A plain expression as a sum without splits."""
+    return x if isinstance(x, IterSumExpr) else IterSumExpr((), x)
+
+
+def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[ExprLike]) -> dict[Var, PrimExpr]:
+    """Each variable of a bijective map (`detect_iter_map(...).indices`) in terms of the values of its indices.
+
+    Raises InvalidValueError for other numbers of outputs, or an index that is not one split.
+    """
+    if len(iter_map) != len(outputs):
+        raise InvalidValueError(f"inverse_affine_iter_map: {len(outputs)} outputs for {len(iter_map)} indices")
+    analyzer = Analyzer()
+    values: dict[int, PrimExpr] = {}
+    marks: dict[int, IterMark] = {}
+
+    def add(split: IterSplitExpr, value: PrimExpr) -> None:
+        key, part = id(split.source), E.mul(value, split.lower_factor)
+        values[key] = E.add(values[key], part) if key in values else part
+        marks[key] = split.source
+
+    def spread(total: IterSumExpr, value: PrimExpr, *, whole: bool) -> None:
+        rest = E.sub(value, total.base)
+        for i, s in enumerate(total.args):
+            digit = rest if const_int(s.scale) == 1 else E.floordiv(rest, s.scale)
+            add(s, E.floormod(digit, s.extent) if i or not whole else digit)
+
+    for total, value in zip(iter_map, outputs, strict=True):
+        if len(total.args) > 1:
+            raise InvalidValueError("inverse_affine_iter_map: an index of several splits", hint="detect_iter_map")
+        if total.args:
+            spread(total, E.to_expr(value, total.dtype), whole=True)
+    inverse: dict[Var, PrimExpr] = {}
+    for mark in _outer_first(iter_map):
+        value = analyzer.simplify(values[id(mark)])
+        if isinstance(mark.source, IterSumExpr):
+            spread(mark.source, value, whole=True)
+        elif isinstance(mark.source, Var):
+            inverse[mark.source] = value
+        elif isinstance(mark.source, E.Sub) and isinstance(mark.source.a, Var):  # one that does not begin at 0
+            inverse[mark.source.a] = analyzer.simplify(E.add(value, mark.source.b))
+    return inverse
+
+
+def _outer_first(iter_map: Sequence[IterSumExpr]) -> list[IterMark]:
+    """The marks of a map, each behind all that are made of it."""
+    ordered: dict[int, IterMark] = {}
+
+    def visit(mark: IterMark) -> None:
+        if id(mark) in ordered:
+            return
+        if isinstance(mark.source, IterSumExpr):
+            for s in mark.source.args:
+                visit(s.source)
+        ordered[id(mark)] = mark
+
+    for total in iter_map:
+        for s in total.args:
+            visit(s.source)
+    return list(reversed(ordered.values()))
