@@ -1,0 +1,461 @@
+"""Winograd convolution F(2x2, 3x3) and F(4x4, 3x3) of images whose sizes come with the call, stride 1: see `winograd`.
+
+    for block of tiles in parallel:
+        V = transformed inputs of the block's tiles                     # tests for borders in tiles at borders alone
+        for chunk of output channels:
+            for x, y in (m + 2)²: for panel: for register tile of rows: # a matrix product each
+                M[x, y, tiles, panel] = V[x, y] @ weight_packed[chunk, x, y, panel]
+            out = epilogue(transformed M)                               # outputs beyond the image are left out
+
+How many tiles there are, in how many blocks, is known when the kernel is called. A block has up to `Form.tiles` of
+them, in register tiles of as equal numbers of rows as can be: the kernel has a body for each number. Where the weights
+are more than the second-level cache holds and all tiles are one block, inputs are transformed in a phase of their own
+and the chunks are what threads divide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from autosched.ir.node import FrozenDict
+from autosched.target import Target
+from autosched.templates.accuracy import is_strict
+from autosched.templates.base import Applied
+from autosched.templates.classify import extents, reduced, spatial
+from autosched.templates.core_nests import load, one_of, store
+from autosched.templates.cpu.conv_sized import SizedConv, find_conv
+from autosched.templates.cpu.register_tile import FLOAT_BYTES
+from autosched.templates.cpu.sized import sized
+from autosched.templates.cpu.winograd import LEAST_CHANNELS
+from autosched.templates.cpu.winograd_cost import L2_SHARE, LEAST_TASKS, LEAST_THREADS, MOST_ROWS
+from autosched.templates.nests import lanes, loop, nested, value_at
+from autosched.templates.pack import packed_params
+from autosched.templates.winograd_form import is_padding, is_sum
+from autosched.templates.winograd_pack import WinogradPack
+from autosched.templates.winograd_transform import TAPS, transform_inputs, transform_outputs
+from autosched.tir import PrimFunc
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import PrimExpr, Var, all_of, const_int
+from autosched.tir.function import make_root
+from autosched.tir.functor import free_vars, substitute
+from autosched.tir.simplify import split_conditions
+from autosched.tir.stmt import Block, BufferStore, Evaluate, IfThenElse, LetStmt, LoopKind, Stmt, seq
+
+VECTORS = 2  # of a register tile
+NEAR = 5 / 8  # of the second-level cache, for weights that each block reads again
+MOST_WEIGHT_BYTES = 16 << 20  # transformed: small images take longer to meet more of them than a direct convolution
+MOST_INPUT_BYTES = 8 << 20  # of a block's transformed inputs, where weights come from further away
+LINE = 16  # floats of a cache line
+INDEX = "int64"
+At = Callable[..., PrimExpr]
+
+
+@dataclass(frozen=True)
+class Form:
+    """The numbers of a kernel: F(m, 3), the most rows and the vectors of a register tile, panels of a chunk.
+
+    tiles    of a block at most
+    threads  that blocks are divided among
+    is_far   whether the weights are more than the second-level cache holds beside other data
+    prefetch  whether the next panel of weights is asked for ahead
+    """
+
+    m: int
+    rows: int
+    vectors: int
+    panels: int
+    tiles: int
+    threads: int
+    is_far: bool
+    prefetch: bool
+
+    @property
+    def points(self) -> int:
+        """Products of a tile."""
+        return (self.m + TAPS - 1) ** 2
+
+
+def schedule_winograd(func: PrimFunc, target: Target) -> Applied | None:
+    """Schedule a convolution over symbols by Winograd's algorithm; None for what it does not suit."""
+    conv = find_conv(func)
+    if conv is None or not _suits(conv):
+        return None
+    weight = conv.weight.buffer
+    outputs, channels = weight.const_shape()[:2]
+    form = choose_form(outputs, channels, extents(spatial(conv.chain.anchor)[4:])[0], is_strict(func), target)
+    if FLOAT_BYTES * form.points * outputs * channels > MOST_WEIGHT_BYTES:
+        return None
+    pack = WinogradPack(weight.const_shape(), form.m, form.vectors * target.lanes("float32"), form.panels)
+    packed = Buffer(f"{weight.name}_packed", tuple(E.const(n, INDEX) for n in pack.packed_shape), weight.dtype)
+    writer = _Writer(conv, form, pack, packed)
+    body = writer.body()
+    buffers = FrozenDict({p: packed if b is weight else b for p, b in func.buffer_map.items()})
+    made = replace(func, buffer_map=buffers, body=make_root(body, tuple(writer.buffers)))
+    return Applied(sized(func, made).func, packed_params(func, weight, pack))  # type: ignore[arg-type]
+
+
+def _suits(conv: SizedConv) -> bool:
+    """Whether a convolution is 3x3 of stride 1 without groups, of blocked float32, padded by one block at most."""
+    anchor, data, weight = conv.chain.anchor, conv.data, conv.weight
+    loops, before = reduced(anchor), conv.chain.before
+    if len(loops) != 4 or len(data.indices) != 5 or extents(loops)[1:3] != (TAPS, TAPS):
+        return False
+    if any(b.dtype != "float32" for b in (data.buffer, weight.buffer, anchor.writes[0].buffer)):
+        return False
+    if len(before) > 1 or any(b.writes[0].buffer is not data.buffer or not _pads(b) for b in before):
+        return False
+    (n, ob, oh, ow, oi), (ic, kh, kw, ci) = (iv.var for iv in spatial(anchor)), (iv.var for iv in loops)
+    (out_block,), (blocks, _, _, block) = extents(spatial(anchor)[4:]), extents(loops)
+    wanted: tuple[tuple[PrimExpr, Mapping[Var, int]], ...] = (
+        *zip(data.indices, ({n: 1}, {ic: 1}, {oh: 1, kh: 1}, {ow: 1, kw: 1}, {ci: 1}), strict=True),
+        *zip(weight.indices, ({ob: out_block, oi: 1}, {ic: block, ci: 1}, {kh: 1}, {kw: 1}), strict=True),
+    )
+    if not all(is_sum(index, terms) for index, terms in wanted):
+        return False
+    return weight.buffer.const_shape()[1] == blocks * block >= LEAST_CHANNELS
+
+
+def _pads(block: Block) -> bool:
+    """Whether a block copies with a border, under conditions that speak of one axis each."""
+    if not is_padding(block):
+        return False
+    axes = {iv.var for iv in block.iter_vars}
+    return all(len(free_vars(c) & axes) <= 1 for c in split_conditions(_guard(block)))
+
+
+def _guard(block: Block) -> PrimExpr:
+    """Where a padding block copies."""
+    assert isinstance(block.body, BufferStore), "an element-wise block is one store"
+    value = block.body.value
+    return value.args[0] if isinstance(value, E.Call) else E.const(1, "bool")
+
+
+def choose_form(outputs: int, channels: int, block: int, strict: bool, target: Target) -> Form:
+    """Register tiles of two vectors, and blocks whose inputs and products the second-level cache holds."""
+    m, lanes, caches = 2 if strict else 4, target.lanes("float32"), target.cache
+    vectors = min(VECTORS, -(-outputs // lanes))
+    rows = min(MOST_ROWS, (target.num_registers - vectors - 1) // vectors)
+    panels = next(n for n in range(1, block + 1) if vectors * lanes * n % block == 0)
+    points, chunk = (m + TAPS - 1) ** 2, vectors * lanes * panels
+    weights, tile_floats = points * channels * outputs, points * (channels + chunk)
+    room = L2_SHARE * caches.l2_bytes / FLOAT_BYTES
+    tiles = (room - weights) / tile_floats
+    is_far = FLOAT_BYTES * weights > NEAR * caches.l2_bytes
+    if is_far:  # few blocks meet them
+        tiles = min(room / (points * chunk), MOST_INPUT_BYTES / (FLOAT_BYTES * points * channels))
+    tiles = max(int(tiles), 1)
+    threads = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS)
+    return Form(
+        m, min(rows, tiles), vectors, panels, tiles, threads, is_far, FLOAT_BYTES * weights > caches.l2_bytes / 2
+    )
+
+
+@dataclass(frozen=True)
+class Split:
+    """A block's tiles as n register tiles of rows: the first `more` ones have one more than `even`."""
+
+    count: Var
+    n: Var
+    even: Var
+    more: Var
+
+    def tiles_of(self, rows: int) -> tuple[PrimExpr, PrimExpr]:
+        """(the first row, how many) of the register tiles of so many rows."""
+        zero, is_even = E.const(0, INDEX), E.compare(E.EQ, self.even, rows)
+        has_more = E.compare(E.EQ, self.even, rows - 1)
+        times = E.Select(is_even, E.sub(self.n, self.more), E.Select(has_more, self.more, zero))
+        return E.Select(is_even, E.mul(self.more, rows + 1), zero), times
+
+
+class _Writer:
+    """The statements of one function."""
+
+    def __init__(self, conv: SizedConv, form: Form, pack: WinogradPack, packed: Buffer):
+        self.form, self.pack, self.packed, self.chain = form, pack, packed, conv.chain
+        anchor = conv.chain.anchor
+        self.images, self.out_blocks, self.height, self.width, lane = (iv.dom.extent for iv in spatial(anchor))
+        self.block = extents(spatial(anchor)[4:])[0]
+        self.data_blocks, _, _, self.data_block = extents(reduced(anchor))
+        self.padded, self.source = conv.data.buffer, conv.chain.before[0] if conv.chain.before else None
+        self.sums = anchor.writes[0].buffer
+        self.out = conv.chain.after[-1].writes[0].buffer if conv.chain.after else self.sums
+        self.makers = {b.writes[0].buffer: b for b in (*conv.chain.before, *conv.chain.after)}
+        self.filter, self.size = pack.filter, pack.filter.inputs
+        self.channels, self.chunk = self.data_blocks * self.data_block, pack.width * pack.panels
+        points = form.points
+        self.input_row, self.product_row = _odd_lines(self.channels), _odd_lines(self.chunk)
+        self.inputs = one_of("inputs", "float32", points, _odd_lines(form.tiles * self.input_row), scope="global")
+        self.products = one_of("products", "float32", points, _odd_lines(form.tiles * self.product_row), scope="global")
+        self.columns = one_of("columns", "float32", self.size, self.size, self.data_block)
+        self.half = one_of("half", "float32", form.m, self.size, self.block)
+        self.buffers = [self.inputs, self.products, self.columns, self.half]
+
+    def body(self) -> Stmt:
+        """The phases of the kernel, some of which have no pieces for a call's sizes."""
+        form, m = self.form, self.form.m
+        self.rows, self.row_tiles = _ceil(self.height, m), _ceil(self.width, m)
+        tiles = E.mul(self.images, E.mul(self.rows, self.row_tiles))
+        least = E.minimum(_ceil(tiles, form.rows), form.threads)  # a block for each of so many threads
+        blocks = E.maximum(_ceil(tiles, form.tiles), least)
+
+        def block(b: Var) -> Stmt:
+            first, total, parts = (Var(name, INDEX) for name in ("first", "tiles", "blocks"))
+            end = E.floordiv(E.mul(E.add(b, 1), total), parts)
+
+            def work(split: Split) -> Stmt:
+                transformed = loop("p", split.count, lambda p: self.transformed(E.add(first, p), p, self.inputs))
+                chunks = E.const(self.pack.packed_shape[0], INDEX)
+                return seq(transformed, loop("chunk", chunks, lambda c: self.chunk_of(c, first, split, self.inputs)))
+
+            body = LetStmt(first, E.floordiv(E.mul(b, total), parts), self.split(E.sub(end, first), work))
+            return LetStmt(total, tiles, LetStmt(parts, blocks, body))
+
+        if not form.is_far:
+            return loop("block", blocks, block, LoopKind.PARALLEL)
+        common = one_of("common_inputs", "float32", *self.inputs.const_shape(), scope="global")
+        self.buffers.append(common)
+        is_one = E.minimum(E.maximum(E.sub(form.tiles + 1, tiles), 0), 1)  # 1 where all tiles are one block, else 0
+        first = E.const(0, INDEX)
+
+        def tile(p: Var) -> Stmt:
+            at = Var("tile", INDEX)
+            return LetStmt(at, E.minimum(p, form.tiles - 1), self.transformed(at, at, common))
+
+        def chunk(c: Var) -> Stmt:
+            return self.split(tiles, lambda split: self.chunk_of(c, first, split, common))
+
+        chunks = E.const(self.pack.packed_shape[0], INDEX)
+        return seq(
+            loop("tile", E.mul(is_one, tiles), tile, LoopKind.PARALLEL),
+            loop("chunk", E.mul(is_one, chunks), chunk, LoopKind.PARALLEL),
+            loop("block", E.mul(E.sub(1, is_one), blocks), block, LoopKind.PARALLEL),
+        )
+
+    def split(self, count: PrimExpr, body: Callable[[Split], Stmt]) -> Stmt:
+        """What is done for so many tiles, which are a block at most."""
+        held, n, even, more = (Var(name, INDEX) for name in ("count", "n", "even", "more"))
+        values = (
+            (held, E.minimum(count, self.form.tiles)), (n, _ceil(held, self.form.rows)),
+            (even, E.floordiv(held, n)), (more, E.floormod(held, n)),
+        )  # fmt: skip
+        stmt = body(Split(held, n, even, more))
+        for var, value in reversed(values):
+            stmt = LetStmt(var, value, stmt)
+        return stmt
+
+    def at_tile(self, tile: PrimExpr, body: Callable[[Var, Var, Var], Stmt]) -> Stmt:
+        """What is done for a tile: its image, and the first row and column of its outputs."""
+        n, y, x, line = (Var(name, INDEX) for name in ("n", "y", "x", "line"))
+        row = E.floormod(line, self.rows)
+        inner = LetStmt(y, E.mul(row, self.form.m), body(n, y, x))
+        inner = LetStmt(n, _kept_below(E.floordiv(line, self.rows), self.images), inner)
+        inner = LetStmt(x, E.mul(E.floormod(tile, self.row_tiles), self.form.m), inner)
+        return LetStmt(line, E.floordiv(tile, self.row_tiles), inner)
+
+    def transformed(self, tile: PrimExpr, p: Var, into: Buffer) -> Stmt:
+        """The inputs of a tile, as row p of `into`."""
+
+        def placed(n: Var, y: Var, x: Var) -> Stmt:
+            last = (E.add(y, self.size - 1), E.add(x, self.size - 1))
+            inside = all_of(*self.held(n, y, x), *self.held(n, *last))
+
+            def blocks(guarded: bool) -> Stmt:
+                count = E.const(self.data_blocks, INDEX)
+                return loop("cb", count, lambda cb: self.inputs_of(p, n, cb, y, x, guarded, into))
+
+            return IfThenElse(inside, blocks(False), blocks(True))
+
+        return self.at_tile(tile, placed)
+
+    def held(self, n: PrimExpr, y: PrimExpr, x: PrimExpr) -> list[PrimExpr]:
+        """The conditions on which there is an element of the data at a place of the padded ones."""
+        found = [E.compare(E.LT, y, self.padded.shape[2]), E.compare(E.LT, x, self.padded.shape[3])]
+        if self.source is not None:
+            zero = E.const(0, INDEX)
+            at = (n, zero, y, x, zero)
+            axes = (iv.var for iv in self.source.iter_vars)
+            values = {v: E.cast(v.dtype, i) for v, i in zip(axes, at, strict=True)}
+            found += split_conditions(substitute(_guard(self.source), values))
+        return found
+
+    def inputs_of(self, p: Var, n: Var, cb: Var, y: Var, x: Var, guarded: bool, into: Buffer) -> Stmt:
+        """A tile's inputs of a block of channels, transformed; guarded: some of them may be beyond the data."""
+        size = self.size
+
+        def read(i: int, j: int, lane: PrimExpr) -> PrimExpr:
+            at = (E.add(y, i), E.add(x, j))
+            place = (n, cb, *at, E.cast(INDEX, lane))
+            if self.source is None:
+                value: PrimExpr = BufferLoad(self.padded, place)
+            else:
+                value = value_at(self.makers, self.padded, place, {})
+                value = value.args[1] if isinstance(value, E.Call) else value
+            if not guarded:
+                return value
+            return E.if_then_else(all_of(*self.held(n, *at)), value, E.const(0.0, "float32"))
+
+        def column(j: int) -> list[Stmt]:
+            own = one_of(f"read_{j}", "float32", size, self.data_block)
+
+            def kept(v: PrimExpr, i: int) -> Stmt:
+                return store(own, read(i, j, v), i, v)
+
+            def element(v: PrimExpr, k: int) -> Stmt:
+                terms = [load(own, i, v) if guarded else read(i, j, v) for i in range(size)]
+                return store(self.columns, transform_inputs(self.filter, terms)[k], k, j, v)
+
+            found = []
+            if guarded:
+                self.buffers.append(own)
+                found = [lanes(self.data_block, partial(kept, i=i)) for i in range(size)]
+            return [*found, *(lanes(self.data_block, partial(element, k=k)) for k in range(size))]
+
+        parts = [stmt for j in range(size) for stmt in column(j)]
+        for i in range(size):
+            for k in range(size):
+
+                def point(v: PrimExpr, i: int = i, k: int = k) -> Stmt:
+                    terms = transform_inputs(self.filter, [load(self.columns, i, j, v) for j in range(size)])
+                    at = E.add(E.mul(p, self.input_row), E.add(E.mul(cb, self.data_block), E.cast(INDEX, v)))
+                    return BufferStore(into, terms[k], (E.const(i * size + k, INDEX), at))
+
+                parts.append(lanes(self.data_block, point))
+        return seq(*parts)
+
+    def chunk_of(self, chunk: Var, first: PrimExpr, split: Split, inputs: Buffer) -> Stmt:
+        """The results of a chunk of output channels, of the tiles from `first` on."""
+        return seq(self.multiplied(chunk, split, inputs), self.results(chunk, first, split.count))
+
+    def multiplied(self, chunk: Var, split: Split, inputs: Buffer) -> Stmt:
+        """All products of a chunk."""
+
+        def panel(i: Var, k: Var, panel: Var) -> Stmt:
+            parts = []
+            for rows in range(self.form.rows, 0, -1):
+                start, times = split.tiles_of(rows)
+                tile = partial(self.product, inputs, chunk, i, k, panel, start, rows, split.n)
+                parts.append(loop("t", times, tile))
+            return seq(*parts)
+
+        sizes = [E.const(x, INDEX) for x in (self.size, self.size, self.form.panels)]
+        return nested("x y panel", sizes, panel)
+
+    def product(
+        self, inputs: Buffer, chunk: Var, i: Var, k: Var, panel: Var, start: PrimExpr, rows: int, n: Var, t: Var
+    ) -> Stmt:  # fmt: skip
+        """A register tile of rows over all input channels."""
+        width = self.pack.width
+        sums = one_of(f"sums_{rows}", "float32", rows, width)
+        self.buffers.append(sums)
+        first, point = Var("first_row", INDEX), E.add(E.mul(i, self.size), k)
+        place = E.maximum(E.minimum(E.add(start, E.mul(t, rows)), self.form.tiles - rows), 0)  # says that it is inside
+
+        def over(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
+            return loop("r", rows, lambda r: lanes(width, lambda v: body(r, v)), LoopKind.UNROLLED)
+
+        def step(c: Var) -> Stmt:
+            def added(r: Var, v: PrimExpr) -> Stmt:
+                row = E.mul(E.add(first, E.cast(INDEX, r)), self.input_row)
+                value = BufferLoad(inputs, (point, E.add(row, c)))
+                weight = BufferLoad(self.packed, (chunk, i, k, panel, c, E.cast(INDEX, v)))
+                return store(sums, E.add(load(sums, r, v), E.mul(value, weight)), r, v)
+
+            return seq(*self.asked_ahead(chunk, i, k, panel, t, n, c), over(added))
+
+        def kept(r: Var, v: PrimExpr) -> Stmt:
+            row = E.mul(E.add(first, E.cast(INDEX, r)), self.product_row)
+            at = E.add(row, E.add(E.mul(panel, width), E.cast(INDEX, v)))
+            return BufferStore(self.products, load(sums, r, v), (point, at))
+
+        start_values = over(lambda r, v: store(sums, E.const(0.0, "float32"), r, v))
+        return LetStmt(first, place, seq(start_values, loop("c", E.const(self.channels, INDEX), step), over(kept)))
+
+    def asked_ahead(
+        self, chunk: Var, i: Var, k: Var, panel: Var, t: Var, n: Var, c: Var
+    ) -> list[Stmt]:  # fmt: skip
+        """Requests for a step's share of the next panel: of n register tiles each asks for a line of a row in turn."""
+        if not self.form.prefetch:
+            return []
+        panel_floats, lines = self.channels * self.pack.width, self.pack.width // LINE
+        share = E.add(E.mul(E.floormod(t, lines), self.channels), c)
+        place = (chunk, i, k, panel, E.const(0, INDEX))
+
+        def asked(line: PrimExpr) -> Stmt:
+            at = BufferLoad(self.packed, (*place, E.add(E.mul(line, LINE), panel_floats)))
+            return Evaluate(E.Call("prefetch", (at,), "int32"))
+
+        if lines == 1:
+            return [asked(share)]
+        others = (asked(E.add(share, E.const(n * self.channels, INDEX))) for n in range(1, lines))
+        return [asked(share), IfThenElse(E.compare(E.EQ, n, 1), seq(*others))]
+
+    def results(self, chunk: Var, first: PrimExpr, count: Var) -> Stmt:
+        per_chunk, m = self.chunk // self.block, self.form.m
+        begin, is_ragged = E.mul(chunk, per_chunk), const_int(self.out_blocks) % per_chunk  # type: ignore[operator]
+
+        def blocks(p: Var, n: Var, y: Var, x: Var, guarded: bool) -> Stmt:
+            def block(ob: Var) -> Stmt:
+                stmt = self.outputs_of(p, n, begin, ob, y, x, guarded)
+                return IfThenElse(E.compare(E.LT, E.add(begin, ob), self.out_blocks), stmt) if is_ragged else stmt
+
+            return loop("ob", E.const(per_chunk, INDEX), block)
+
+        def tile(p: Var) -> Stmt:
+            def placed(n: Var, y: Var, x: Var) -> Stmt:
+                ends = (E.add(y, m), self.height), (E.add(x, m), self.width)
+                inside = all_of(*(E.compare(E.LE, end, size) for end, size in ends))
+                whole, part = (blocks(p, n, y, x, guarded) for guarded in (False, True))
+                return IfThenElse(inside, whole, part)
+
+            return self.at_tile(E.add(first, p), placed)
+
+        return loop("p", count, tile)
+
+    def outputs_of(self, p: Var, n: Var, begin: PrimExpr, ob: Var, y: Var, x: Var, guarded: bool) -> Stmt:
+        """A tile's results of a block of channels; guarded: some of them may be beyond the image."""
+        size, m, parts = self.size, self.form.m, []
+        for k in range(size):
+            for i in range(m):
+
+                def half(v: PrimExpr, i: int = i, k: int = k) -> Stmt:
+                    lane = E.add(E.mul(ob, self.block), E.cast(INDEX, v))
+                    at = E.add(E.mul(p, self.product_row), lane)
+                    terms = [BufferLoad(self.products, (E.const(j * size + k, INDEX), at)) for j in range(size)]
+                    return store(self.half, transform_outputs(self.filter, terms)[i], i, k, v)
+
+                parts.append(lanes(self.block, half))
+        for i in range(m):
+            for k in range(m):
+
+                def result(v: PrimExpr, i: int = i, k: int = k) -> Stmt:
+                    terms = [load(self.half, i, j, v) for j in range(size)]
+                    total = transform_outputs(self.filter, terms)[k]
+                    place = (n, E.add(begin, ob), E.add(y, i), E.add(x, k), E.cast(INDEX, v))
+                    value = value_at(self.makers, self.out, place, {self.sums: lambda _: total})
+                    return BufferStore(self.out, value, place)
+
+                part = lanes(self.block, result)
+                if guarded and i + k > 0:
+                    ends = (E.compare(E.LT, E.add(y, i), self.height), E.compare(E.LT, E.add(x, k), self.width))
+                    part = IfThenElse(all_of(*ends), part)
+                parts.append(part)
+        return seq(*parts)
+
+
+def _kept_below(value: PrimExpr, extent: PrimExpr) -> PrimExpr:
+    """A value that is inside of an extent, so that it is seen where the extent is a number."""
+    known = const_int(extent)
+    return value if known is None else E.maximum(E.minimum(value, known - 1), 0)
+
+
+def _odd_lines(n: int) -> int:
+    """At least n floats that are an odd number of cache lines."""
+    lines = -(-n // LINE)
+    return (lines | 1) * LINE
+
+
+def _ceil(extent: PrimExpr, size: int | PrimExpr) -> PrimExpr:
+    return E.floordiv(E.add(extent, E.sub(size, 1) if isinstance(size, PrimExpr) else size - 1), size)

@@ -1,0 +1,106 @@
+"""Winograd's algorithm over images whose sizes come with the call, against NumPy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched import relax
+from autosched.codegen import counters
+from autosched.relax.block_builder import BlockBuilder
+from autosched.runtime.dynamic import DynamicExecutable
+from autosched.runtime.kernel import Kernel
+from autosched.tir.expr import Var
+
+OP, NN = relax.op, relax.op.nn
+N, H, W = (Var(name, "int64") for name in "nhw")
+SIZES = [(1, 1, 1), (1, 4, 4), (2, 5, 7), (3, 13, 9), (1, 33, 18), (2, 40, 31)]
+PADS = {"same": (1, 1, 1, 1), "valid": (0, 0, 0, 0), "one side": (2, 0, 1, 2)}  # above, left, below, right
+
+
+def made(
+    weight: np.ndarray, pads: tuple[int, ...], image: tuple[Any, ...] = (N, H, W), accuracy: str = "fast"
+) -> DynamicExecutable:
+    """relu(convolution + bias) + itself: what is behind the convolution is computed with its tiles."""
+    outputs, channels = weight.shape[:2]
+    n, *sizes = image
+    builder, x = BlockBuilder(), relax.Var("x", relax.TensorStructInfo((n, channels, *sizes), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(NN.conv2d(x, relax.const(weight), padding=pads))
+            y = builder.emit(OP.add(y, relax.const(bias_of(outputs))))
+            out = builder.emit_output(builder.emit(NN.relu(y)))
+        builder.emit_func_output(out)
+    built = autosched.build(builder.get(), accuracy=accuracy)
+    assert isinstance(built, DynamicExecutable), built.reason
+    return built
+
+
+def bias_of(outputs: int) -> np.ndarray:
+    return np.linspace(-1, 1, outputs, dtype="float32").reshape(1, outputs, 1, 1)
+
+
+def weight_of(outputs: int, channels: int) -> np.ndarray:
+    rng = np.random.default_rng(outputs)
+    return (rng.standard_normal((outputs, channels, 3, 3)) / np.sqrt(9 * channels)).astype("float32")
+
+
+def convolved(x: np.ndarray, weight: np.ndarray, pads: tuple[int, ...]) -> np.ndarray:
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), pads[::2], pads[1::2]))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    sums = np.einsum("nchwij,ocij->nohw", windows, weight.astype(np.float64), optimize=True)
+    return np.maximum(sums + bias_of(len(weight)), 0)
+
+
+def kernel_of(built: DynamicExecutable) -> Kernel:
+    return next(kernel for name, kernel in built.kernels.items() if "conv2d" in name)
+
+
+def check(built: DynamicExecutable, weight: np.ndarray, pads: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    n, h, w = shape
+    x = np.random.default_rng(h).standard_normal((n, weight.shape[1], h, w)).astype("float32")
+    expected = convolved(x, weight, pads)
+    np.testing.assert_allclose(built(x).numpy(), expected, atol=2e-5 * max(np.abs(expected).max(), 1), rtol=0)
+
+
+@pytest.mark.parametrize("pads", PADS.values(), ids=PADS)
+@pytest.mark.parametrize("channels", [(16, 16), (40, 24), (24, 72)], ids=str)
+def test_results(channels: tuple[int, int], pads: tuple[int, ...]) -> None:
+    weight = weight_of(*channels[::-1])
+    built = made(weight, pads)
+    assert "products" in kernel_of(built).source
+    assert not kernel_of(built).checks  # accesses are proved to stay inside
+    before = counters.COMPILES.value
+    for n, h, w in SIZES:
+        check(built, weight, pads, (n, max(h, 3 - pads[0] - pads[2]), max(w, 3 - pads[1] - pads[3])))
+    assert counters.COMPILES.value == before
+
+
+def test_many_weights() -> None:
+    """Inputs are transformed in a phase of their own, where all tiles are one block."""
+    weight = weight_of(128, 128)
+    built = made(weight, PADS["same"])
+    assert "common_inputs" in kernel_of(built).source
+    for shape in [(1, 2, 3), (1, 14, 14), (2, 19, 30), (1, 120, 70)]:
+        check(built, weight, PADS["same"], shape)
+
+
+@pytest.mark.parametrize("image", [(1, H, W), (2, 21, W), (N, H, 6)], ids=["one image", "rows", "columns"])
+def test_sizes_that_are_known(image: tuple[Any, ...]) -> None:
+    weight = weight_of(32, 32)
+    built = made(weight, PADS["same"], image)
+    assert "products" in kernel_of(built).source
+    assert not kernel_of(built).checks
+    for sizes in [(1, 5, 3), (3, 9, 31)]:
+        shape = tuple(x if isinstance(x, int) else size for x, size in zip(image, sizes, strict=True))
+        check(built, weight, PADS["same"], shape)
+
+
+def test_strict_accuracy_has_smaller_tiles() -> None:
+    weight = weight_of(32, 32)
+    built = made(weight, PADS["same"], accuracy="strict")
+    assert "(h + 1) // 2" in kernel_of(built).source
+    check(built, weight, PADS["same"], (2, 11, 14))
