@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import autosched
 from autosched import relax
@@ -245,3 +245,36 @@ def test_packed_weights_of_an_open_number_of_rows(level: int, zeros: bool, targe
         wanted = relax.evaluate(from_onnx(made, {"x0": x.shape}), {"x0": x})
         tolerance = 0.02 * np.abs(wanted).max() if level == 4 else 1e-4
         np.testing.assert_allclose(built(x0=x).numpy(), wanted, rtol=1e-4, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype, directions, by_column", [("uint8", 1, False), ("int8", 2, True)])
+def test_lstm_of_quantised_weights(dtype: str, directions: int, by_column: bool) -> None:
+    """ONNX Runtime rounds inputs and states besides; with weights that are what they stand for it is the same."""
+    import onnxruntime
+
+    hidden, width, limits = 6, 5, np.iinfo(dtype)
+    factor = (directions, 4 * hidden) if by_column else (directions,)
+    w, r = (RNG.integers(limits.min, limits.max, (directions, n, 4 * hidden)).astype(dtype) for n in (width, hidden))
+    scales = [RNG.uniform(0.002, 0.004, factor).astype("f4") for _ in (w, r)]
+    zeros = [np.full(factor, 120 if dtype == "uint8" else 0, dtype) for _ in (w, r)]
+    x, bias = draw(4, 3, width), draw(directions, 8 * hidden)
+    attrs = {"hidden_size": hidden, "direction": "bidirectional" if directions == 2 else "forward"}
+    given = [x, w, r, bias, None, None, None, None, scales[0], zeros[0], scales[1], zeros[1]]
+    feeds = {f"x{i}": v for i, v in enumerate(given) if v is not None and v.dtype == np.float32}
+    (got, *_) = relax.evaluate(from_onnx(model("DynamicQuantizeLSTM", given, 3, **attrs)), feeds)
+    plain = [
+        ((a.astype("f4") - z.reshape(directions, 1, -1)) * s.reshape(directions, 1, -1)).transpose(0, 2, 1)
+        for a, s, z in zip((w, r), scales, zeros, strict=True)
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("LSTM", ["x", "w", "r", "b"], ["y"], **attrs)],
+        "lstm",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.ascontiguousarray(v), n) for n, v in zip("wrb", (*plain, bias), strict=True)],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (want,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    check("DynamicQuantizeLSTM", given, 3, tolerance=0.05, **attrs)
+    refuse("shape", "DynamicQuantizeLSTM", [*given[:8], scales[0][:0], *given[9:]], 3, **attrs)

@@ -5,12 +5,14 @@ So many steps as are known are unrolled; where their number is open, one kernel 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from autosched.frontend.onnx.converters.quantize import check_scale
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
@@ -153,6 +155,33 @@ def recurrent(node: Node) -> tuple[Expr, ...]:
         last = node.emit(op.concat(Tuple(tuple(r[n] for r in results)), axis=0)) if count > 1 else results[0][n]
         outputs.append(node.emit(op.permute_dims(last, axes=(1, 0, 2))) if batch_first else last)
     return tuple(outputs)
+
+
+@converter("com.microsoft.DynamicQuantizeLSTM")
+def dynamic_quantize_lstm(node: Node) -> tuple[Expr, ...]:
+    """An LSTM with weights of eight bits [directions, rows, 4 * hidden], one scale a direction or a column.
+
+    The weights are what they stand for. Inputs and states stay as they are: ONNX Runtime rounds these to eight bits in
+    each product, which makes its results coarser.
+    """
+    weights = [_dequantized_weight(node, index, 8 + 2 * n) for n, index in enumerate((1, 2))]
+    inputs = [node.inputs[0], *weights, *list(node.inputs[3:8])]
+    return recurrent(dataclasses.replace(node, op_type="LSTM", inputs=inputs))
+
+
+def _dequantized_weight(node: Node, index: int, scale_index: int) -> Expr:
+    """[directions, 4 * hidden, rows] of a quantised weight, the scale and the zero point behind it."""
+    count, _, columns = node.shape(index)
+    factors = [node.input(scale_index), node.input(scale_index + 1)]
+    for factor in factors:
+        if info_of(factor).static_shape not in ((count,), (count, columns)):
+            raise node.fail(f"a scale or zero point of shape {info_of(factor).static_shape}")
+    check_scale(node, *factors, node.info(index).dtype)
+    wide = [ShapeExpr((count, 1, columns if info_of(f).ndim == 2 else 1)) for f in factors]
+    scale, zero = (node.emit(op.reshape(f, shape)) for f, shape in zip(factors, wide, strict=True))
+    whole = [node.emit(op.astype(x, "float32")) for x in (node.input(index), zero)]
+    weight = node.emit(op.multiply(node.emit(op.subtract(*whole)), scale))
+    return node.emit(op.permute_dims(weight, axes=(0, 2, 1)))
 
 
 def steps_of(node: Node, x: Expr) -> int:
