@@ -16,7 +16,7 @@ from autosched.frontend.onnx.converters.quantize import check_scale
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr, ShapeExpr, Tuple, TupleGetItem
+from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple, TupleGetItem
 from autosched.relax.struct_info import Dim
 from autosched.topi.recurrent import FUNCTIONS
 from autosched.topi.recurrent import recurrent as te_recurrent
@@ -172,16 +172,12 @@ def dynamic_quantize_lstm(node: Node) -> tuple[Expr, ...]:
 def _dequantized_weight(node: Node, index: int, scale_index: int) -> Expr:
     """[directions, 4 * hidden, rows] of a quantised weight, the scale and the zero point behind it."""
     count, _, columns = node.shape(index)
-    factors = [node.input(scale_index), node.input(scale_index + 1)]
-    for factor in factors:
-        if info_of(factor).static_shape not in ((count,), (count, columns)):
-            raise node.fail(f"a scale or zero point of shape {info_of(factor).static_shape}")
-    check_scale(node, *factors, node.info(index).dtype)
-    wide = [ShapeExpr((count, 1, columns if info_of(f).ndim == 2 else 1)) for f in factors]
-    scale, zero = (node.emit(op.reshape(f, shape)) for f, shape in zip(factors, wide, strict=True))
-    whole = [node.emit(op.astype(x, "float32")) for x in (node.input(index), zero)]
-    weight = node.emit(op.multiply(node.emit(op.subtract(*whole)), scale))
-    return node.emit(op.permute_dims(weight, axes=(0, 2, 1)))
+    check_scale(node, node.input(scale_index), node.input(scale_index + 1), node.info(index).dtype)
+    weight, scale, zero = (node.array(i).astype("float32") for i in (index, scale_index, scale_index + 1))
+    if not {scale.shape, zero.shape} <= {(count,), (count, columns)}:
+        raise node.fail(f"scales of shape {scale.shape}, zero points of shape {zero.shape}")
+    factor, offset = (x.reshape(count, 1, -1) for x in (scale, zero))
+    return Constant(np.ascontiguousarray(((weight - offset) * factor).transpose(0, 2, 1)))
 
 
 def steps_of(node: Node, x: Expr) -> int:
