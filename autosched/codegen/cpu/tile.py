@@ -23,7 +23,7 @@ from autosched.codegen.cpu.long_copy import emit_long_copy, long_copy
 from autosched.codegen.cpu.math import FUNCTIONS
 from autosched.codegen.cpu.memory import INTERLEAVED
 from autosched.codegen.cpu.prefetch import emit_prefetches
-from autosched.codegen.cpu.transpose import emit_pair_store, emit_squares, pair_store
+from autosched.codegen.cpu.transpose import emit_interleaved_store, emit_squares, interleaved_store
 from autosched.codegen.cpu.types import BYTES, I64, VOID, Isa, lanes_of, splat
 from autosched.codegen.cpu.values import ValueEmitter
 from autosched.codegen.lower.asserts import ASSERT
@@ -277,8 +277,8 @@ class TileEmitter(ValueEmitter):
             emit_pairs(self, loop, pairs)
         elif (copy := long_copy(self, loop)) is not None:
             emit_long_copy(self, copy)
-        elif (store := pair_store(self, loop)) is not None:
-            emit_pair_store(self, loop, store)
+        elif (store := interleaved_store(self, loop)) is not None:
+            emit_interleaved_store(self, loop, store)
         else:
             return emit_squares(self, loop)
         return True

@@ -28,6 +28,7 @@ from autosched.tir.stmt import BufferStore, For, LoopKind
 
 _ITEM_BYTES = 4  # of what is turned in squares
 PAIR = 2  # elements of 16 bits in a word
+INTERLEAVED_ROWS = (2, 3, 4)  # whose elements are stored by turns
 _BLOCK = 4  # elements of 128 bits, within which unpacking works
 _BLOCK_BYTES = 16
 
@@ -215,13 +216,14 @@ def _words(emitter: Emitter, load: PrimExpr, lanes: int) -> ir.Value:
     return emitter.builder.load(pointer, align=_ITEM_BYTES // PAIR)
 
 
-def pair_store(emitter: Emitter, loop: For) -> BufferStore | None:
-    """The store in a loop over two neighbours below a vectorised one, all of whose lanes' elements lie side by side.
+def interleaved_store(emitter: Emitter, loop: For) -> BufferStore | None:
+    """The store in a loop over neighbours below a vectorised one, all of whose lanes' elements lie side by side.
 
     for n in vectorized(16): for g in 2: out[2 * n + g] = in[g, n]
     """
-    store = loop.body
-    if emitter.lanes == 1 or emitter.mask is not None or const_int(loop.extent) != PAIR or const_int(loop.start) != 0:
+    store, count = loop.body, const_int(loop.extent)
+    whole = emitter.mask is None or isinstance(emitter.mask, int)
+    if emitter.lanes == 1 or not whole or count not in INTERLEAVED_ROWS or const_int(loop.start) != 0:
         return None
     if loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) or not isinstance(store, BufferStore):
         return None
@@ -231,30 +233,47 @@ def pair_store(emitter: Emitter, loop: For) -> BufferStore | None:
     if any(load.buffer is store.buffer for load in loads(store.value)):
         return None  # the second of two neighbours may be made of the first
     ends = []
-    for g in range(PAIR):
+    for g in range(count):
         with emitter.assigned({loop.loop_var: Affine(g)}):
             ends.append(emitter.offset(place, store.indices))
-    first, second = ends
-    if not isinstance(first, Affine) or not isinstance(second, Affine) or first.key != second.key:
-        return None
-    return store if first.lane == second.lane == PAIR and second.const - first.const == 1 else None
+    first = ends[0]
+    for g, end in enumerate(ends):
+        if not isinstance(first, Affine) or not isinstance(end, Affine) or end.lane != count:
+            return None
+        if end.key != first.key or end.const - first.const != g:
+            return None
+    return store
 
 
-def emit_pair_store(emitter: Emitter, loop: For, store: BufferStore) -> None:
-    """Two vectors, whose elements take turns in what is stored."""
-    b, lanes, place = emitter.builder, emitter.lanes, emitter.places[store.buffer]
+def emit_interleaved_store(emitter: Emitter, loop: For, store: BufferStore) -> None:
+    """Vectors, whose elements take turns in what is stored."""
+    b, lanes, count = emitter.builder, emitter.lanes, const_int(loop.extent)
+    assert count is not None, "interleaved_store looked"
     values = []
-    for g in range(PAIR):
+    for g in range(count):
         emitter.env[loop.loop_var] = Affine(g)
         values.append(splat(b, emitter.value(store.value), lanes))
     emitter.env[loop.loop_var] = Affine()
-    at = emitter.offset(place, store.indices)
-    assert isinstance(at, Affine), "pair_store looked"
-    turns = [n // PAIR + n % PAIR * lanes for n in range(PAIR * lanes)]
-    picks = ir.Constant(ir.VectorType(I32, PAIR * lanes), [I32(n) for n in turns])
-    vector = b.shuffle_vector(*values, picks)
-    pointer = b.bitcast(emitter.address(place, at.without_lane()), vector.type.as_pointer())
-    b.store(vector, pointer, align=item_bytes(store.buffer.dtype))
+    at = emitter.offset(emitter.places[store.buffer], store.indices)
+    assert isinstance(at, Affine), "interleaved_store looked"
+    mask = emitter.mask
+    emitter.lanes, emitter.mask = lanes * count, mask * count if isinstance(mask, int) else None
+    emitter.store_row(store.buffer, _in_turns(b, values), at, item_bytes(store.buffer.dtype))
+    emitter.lanes, emitter.mask = lanes, mask
+
+
+def _in_turns(builder: ir.IRBuilder, vectors: Sequence[ir.Value]) -> ir.Value:
+    """One vector of the first elements of up to four, then the second ones, and so on."""
+    if len(vectors) == 1:
+        return vectors[0]
+    if len(vectors) % 2 == 0:
+        even, odd = (_in_turns(builder, vectors[n::2]) for n in range(2))
+        lanes = even.type.count
+        return _picked(builder, even, odd, [n // 2 + n % 2 * lanes for n in range(2 * lanes)])
+    a, b, c = vectors
+    lanes = a.type.count
+    both, third = (_picked(builder, x, y, range(2 * lanes)) for x, y in ((a, b), (c, c)))
+    return _picked(builder, both, third, [n // 3 + n % 3 * lanes for n in range(3 * lanes)])
 
 
 def transpose(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:

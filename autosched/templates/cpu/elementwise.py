@@ -28,12 +28,14 @@ from autosched.tir.expr import Max, Min
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
+from autosched.tir.simplify import Analyzer
 
 TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microseconds
 LEAST_ELEMENTS = 1024  # smaller pieces cost more than they gain
 STAGE_VECTORS = 4  # that go through stages together at least: one alone waits for loads whose places other loads say
 LEAST_VECTORS = 8  # in a flat loop, from which on a ragged last one costs less than a ragged one for each row
 PAIRS = (2, 4)  # elements of a last axis that vectors are wholes of
+TURNS = (2, 3, 4)  # rows whose elements come to take turns in vectors
 LEAST_LANES = 4  # worth vectors: of the last axis of a reduction, of a part of a blocked image, of what is repeated
 
 
@@ -157,6 +159,8 @@ def schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatt
         return
     if outer := schedule_square(sch, block, lanes):
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+        return
+    if _schedule_interleaved(sch, block, width, lanes):
         return
     if is_blocked_image(extents(block.iter_vars)):
         _schedule_image(sch, block, width, may_flatten)
@@ -329,6 +333,53 @@ def _turned_axis(block: Block, lanes: int) -> int | None:
         if math.prod(shape[_first_together(block, at) : at + 1]) >= lanes:
             return at
     return None
+
+
+def _schedule_interleaved(sch: Schedule, block: Block, width: int, lanes: int) -> bool:
+    """Rows side by side, whose elements come to take turns: vectors along the rows, the last axis within; False if not.
+
+    out[…, n, g] = in[…, g, …, n] for g in 2, 3 or 4
+    """
+    if not _is_interleaved(block):
+        return False
+    *outer, rows, turns = sch.get_loops(block.name_hint)
+    while outer and _go_together(block, len(outer)):
+        rows = sch.fuse(outer.pop(), rows)
+    count, extent = as_int(sch.get(turns).extent), as_int(sch.get(rows).extent)
+    size = max(_task_size([extent * count], width) // count, 1)
+    if not outer and extent > size:
+        task, rows = sch.split(rows, [None, size])
+        outer, extent = [task], size
+    if outer:
+        sch.parallel(_task_loop(sch, outer, extent * count))
+    vector = max(width // count, 4 * lanes // item_bytes(block.writes[0].buffer.dtype))
+    if extent > vector:
+        rows = sch.split(rows, [None, vector])[1]
+    sch.unroll(turns)
+    sch.vectorize(rows)
+    return True
+
+
+def _is_interleaved(block: Block) -> bool:
+    """Whether all loads run along the last but one axis, and the last one, of 2 to 4, chooses among their rows."""
+    if len(block.iter_vars) < 2 or not isinstance(block.body, BufferStore) or block.body.buffer.dtype == "bool":
+        return False
+    row, turn = block.iter_vars[-2:]
+    if as_int(turn.dom.extent) not in TURNS or as_int(row.dom.extent) < LEAST_LANES:
+        return False
+    chooses = False
+    for load in loads(block.body.value):
+        if not load.indices or any(loads(i) for i in load.indices):
+            return False
+        *before, last = load.indices
+        if turn.var in free_vars(last) or any(row.var in free_vars(i) for i in before):
+            return False
+        terms = Analyzer().linear(last).terms.values()
+        along = [(k, atom) for k, atom in terms if row.var in free_vars(atom)]
+        if any(k != 1 or atom is not row.var for k, atom in along):
+            return False
+        chooses |= bool(along) and any(turn.var in free_vars(i) for i in before)
+    return chooses
 
 
 def _period(block: Block) -> int:
