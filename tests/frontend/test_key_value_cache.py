@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 import autosched
 from autosched import relax
 from autosched.codegen import counters
-from autosched.errors import ImportModelError, ShapeError
+from autosched.errors import ImportModelError, IndexOutOfRangeError, ShapeError
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime.dynamic import DynamicExecutable
 
@@ -206,3 +206,19 @@ def test_what_is_not_there_is_refused() -> None:
         from_onnx(grouped(causal=0))
     with pytest.raises(ImportModelError, match="k_quant_type"):
         from_onnx(grouped(k_quant_type="PER_TENSOR"))
+
+
+def test_a_position_in_one_row_is_looked_at() -> None:
+    """A table of one row is a number, but a position that is not in it is reported."""
+    nodes = [
+        helper.make_node("ReduceSum", ["m", "axis"], ["s"], keepdims=0),
+        helper.make_node("Gather", ["table", "s"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("m", 7, [2, 5])], [helper.make_tensor_value_info("y", 7, None)],
+        [numpy_helper.from_array(np.array([x], "i8"), n) for n, x in (("axis", 1), ("table", 7))],
+    )  # fmt: skip
+    built = autosched.build(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    assert built(m=np.zeros((2, 5), "i8")).numpy().tolist() == [7, 7]
+    with pytest.raises(IndexOutOfRangeError, match="take along axis 0"):
+        built(m=np.ones((2, 5), "i8"))

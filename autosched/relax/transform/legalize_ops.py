@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 
 from autosched.errors import AutoschedError, InvalidTypeError
 from autosched.ir.module import GlobalVar, IRModule
+from autosched.ir.node import preorder
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Call, Constant, Expr, Function, PrimValue, ShapeExpr, StringImm, Tuple, Var
@@ -53,11 +54,17 @@ def _is_number(x: Expr) -> bool:
     return isinstance(x, Constant) and x.data.size == 1 and x.data.dtype.kind in "fiu"
 
 
+def _is_checked(func: PrimFunc, buffer: Buffer) -> bool:
+    """Whether a position in the buffer is looked at while the kernel runs: one out of range is to be reported."""
+    places = (i for x in preorder(func.body) if isinstance(x, BufferLoad) and x.buffer is buffer for i in x.indices)
+    return any(isinstance(x, TirCall) and x.op == CHECK_INDEX for i in places for x in preorder(i))
+
+
 def bind_numbers(call: TECall) -> TECall:
     """The call with constants of one element written into the function."""
     func, args = call.func, []
     for arg, buffer in zip(call.args, call.func.buffers, strict=False):
-        if _is_number(arg) and len(call.args) > 1:
+        if _is_number(arg) and len(call.args) > 1 and not _is_checked(func, buffer):
             assert isinstance(arg, Constant)
             func = bind_number(func, buffer, arg.data.reshape(-1)[0].item())
         else:
