@@ -51,6 +51,23 @@ def check(op: str, inputs: list[Any], outputs: int = 1, tolerance: float = 1e-4,
         np.testing.assert_allclose(g.astype("f8"), w.astype("f8"), rtol=tolerance, atol=tolerance)
 
 
+def check_constant(op: str, inputs: list[Any], tolerance: float = 1e-4, **attrs: Any) -> None:
+    """As `check`, for inputs that are all known: what the importer computes of them."""
+    import onnxruntime
+
+    made = model(op, inputs, 1, **attrs)
+    names = {t.name for t in made.graph.initializer}
+    floats = [v.name for v in made.graph.input]
+    made.graph.initializer.extend(numpy_helper.from_array(inputs[int(n[1:])], n) for n in floats if n not in names)
+    del made.graph.input[:]
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString(), options).run(None, {})
+    found = relax.evaluate(from_onnx(made), {})
+    assert found.shape == wanted.shape and found.dtype == wanted.dtype
+    np.testing.assert_allclose(found.astype("f8"), wanted.astype("f8"), rtol=tolerance, atol=tolerance)
+
+
 def refuse(part: str, op: str, inputs: list[Any], outputs: int = 1, **attrs: Any) -> None:
     with pytest.raises(ImportModelError, match=part):
         from_onnx(model(op, inputs, outputs, **attrs))
@@ -217,6 +234,53 @@ def test_quantised_arithmetic() -> None:
     check("DynamicQuantizeMatMul", [x, w, scale[0], zero[0], draw(5)], tolerance=1e-3)
     whole = RNG.integers(0, 256, (3, 6)).astype("u1")
     check("MatMulIntegerToFloat", [whole, w, scale[0], scale[1], zero[0], zero[1]])
+
+
+def test_quantised_products_and_means() -> None:
+    scale = [np.array(x, "f4") for x in (0.02, 0.03, 0.5)]
+    a, b = RNG.integers(0, 256, (3, 6)).astype("u1"), RNG.integers(0, 256, (5, 6)).astype("u1")
+    zero = [np.array(z, "u1") for z in (120, 130, 128)]
+    c = RNG.integers(-1000, 1000, (5,)).astype("i4")
+    first = [a, scale[0], zero[0], b, scale[1], zero[1]]
+    check_constant("QGemm", [*first, c], transB=1, alpha=0.5)
+    check_constant("QGemm", [*first, c, scale[2], zero[2]], transB=1)
+    columns = [np.array([0.01, 0.02, 0.03, 0.04, 0.05], "f4"), RNG.integers(100, 140, (5,)).astype("u1")]
+    check_constant("QGemm", [*first[:3], b.T.copy(), *columns], alpha=1.0)
+    x = RNG.integers(0, 256, (1, 3, 7, 7)).astype("u1")
+    window = {"kernel_shape": [3, 3], "strides": [2, 2]}
+    pool = [x, scale[0], zero[0], scale[1], zero[1]]
+    check_constant("QLinearAveragePool", pool, tolerance=1, **window)
+    check_constant("QLinearAveragePool", pool, tolerance=1, pads=[1, 1, 1, 1], **window)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_rows_of_a_packed_table(bits: int, zeros: bool) -> None:
+    table = RNG.integers(0, 256, (7, 48 * bits // 8)).astype("u1")
+    points = RNG.integers(0, 256, (7, -(-3 * bits // 8))).astype("u1") if zeros else None
+    at = np.array([[3, 0, 6], [2, 2, 5]], "i8")
+    inputs = [table, at, (RNG.random((7, 3)) * 0.1).astype("f4"), points]
+    check_constant("GatherBlockQuantized", inputs, bits=bits, block_size=16, quantize_axis=1, gather_axis=0)
+
+
+def test_experts() -> None:
+    x, router = draw(2, 3, 8), draw(6, 4)
+    first, second = draw(4, 16, 8), draw(4, 8, 16)
+    biases = [draw(4, 16), draw(4, 8)]
+    check("MoE", [x, router, first, biases[0], second, biases[1]], k=2, activation_type="gelu", tolerance=1e-3)
+    check("MoE", [x, router, first, None, second], k=1, activation_type="silu", normalize_routing_weights=1)
+    gated = {"activation_type": "swiglu", "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 2.0}
+    wide = [draw(4, 32, 8), draw(4, 32)]
+    inputs = [x, router, *wide, second, biases[1]]
+    check("MoE", inputs, k=2, normalize_routing_weights=1, swiglu_fusion=1, tolerance=1e-3, **gated)
+    refuse("swiglu_fusion=0", "MoE", [x, router, first, None, second, None], k=1, activation_type="swiglu")
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_rotary_embedding_of_a_part_of_each_head(interleaved: int) -> None:
+    at, cos, sin = np.array([[0, 1, 2], [4, 3, 1]], "i8"), draw(8, 4), draw(8, 4)
+    attrs = {"interleaved": interleaved, "num_heads": 2, "rotary_embedding_dim": 8}
+    check("RotaryEmbedding", [draw(2, 3, 24), at, cos, sin], **attrs)
 
 
 @pytest.mark.parametrize("level", [0, 4])

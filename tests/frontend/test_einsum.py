@@ -22,6 +22,10 @@ from tests.frontend.test_functions import run
         ("ij,ij->", [(3, 4), (3, 4)]),
         ("ab,bc,cd->ad", [(2, 3), (3, 4), (4, 5)]),
         ("bhqd,bhkd->bhqk", [(1, 2, 3, 4), (1, 2, 5, 4)]),
+        ("ii->i", [(4, 4)]),
+        ("ii", [(4, 4)]),
+        ("bii,ij->bj", [(2, 3, 3), (3, 5)]),
+        ("ijiji->j", [(2, 3, 2, 3, 2)]),
     ],
 )
 def test_einsum(equation: str, shapes: list[tuple[int, ...]]) -> None:
@@ -34,7 +38,7 @@ def test_einsum(equation: str, shapes: list[tuple[int, ...]]) -> None:
     np.testing.assert_allclose(got, np.einsum(equation, *feeds.values()), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("equation, message", [("ii->i", "twice"), ("ij,jk->ik", "terms"), ("ijk->i", "names 3 axes")])
+@pytest.mark.parametrize("equation, message", [("ij->ii", "twice"), ("ij,jk->ik", "terms"), ("ijk->i", "names 3 axes")])
 def test_einsum_that_does_not_fit(equation: str, message: str) -> None:
     with pytest.raises(ImportModelError, match=message):
         from_onnx(make([node("Einsum", "x", "y", equation=equation)], {"x": (3, 3)}, ["y"]))

@@ -4,13 +4,13 @@ quantised arithmetic (products with packed weights: `nbits.py`). What a node ask
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from autosched.frontend.onnx.converters.conv import conv
 from autosched.frontend.onnx.converters.linear import gemm
+from autosched.frontend.onnx.converters.pool import average_pool
 from autosched.frontend.onnx.converters.quantize import (
     by_range,
     check_count,
@@ -249,19 +249,19 @@ def _as(node: Node, inputs: Sequence[Expr | Held | None]) -> Node:
 @converter(DOMAIN + "RotaryEmbedding")
 def rotary_embedding(node: Node) -> Expr:
     """Pairs of each head's elements turned by the angle of their position; [B, S, H * D] or [B, H, S, D]."""
-    only(node, [0, 1, 2, 3], ["interleaved", "num_heads"])
-    x, shape = node.input(0), node.shape(0)
-    half = node.shape(2)[1]
+    attrs = ["interleaved", "num_heads", "rotary_embedding_dim"]
+    only(node, [0, 1, 2, 3], [*attrs, "scale"] if node.attr("scale", 1.0) == 1.0 else attrs)
+    x, shape = node.input(0), node.info(0).dims
+    (half,) = node.sizes_from(2, 1)
     heads = node.attr("num_heads", 0)
     if len(shape) == 3:
-        size = shape[2] // heads if heads else 2 * half
-        x = node.emit(op.reshape(x, ShapeExpr((shape[0], shape[1], shape[2] // size, size))))
-    if info_of(x).static_shape[3] != 2 * half:
-        raise node.fail("a part of each head only is not supported")
+        (width,) = node.sizes_from(0, 2)
+        size = width // heads if heads else 2 * half
+        x = node.emit(op.reshape(x, ShapeExpr((shape[0], shape[1], width // size, size))))
     heads_axis = 2 if len(shape) == 3 else 1
-    at, length = node.input(1), info_of(x).static_shape[3 - heads_axis]
-    if math.prod(node.shape(1)) == 1:
-        steps = Constant(np.arange(length, dtype=np.int64).reshape(1, -1))
+    at, length = node.input(1), info_of(x).dims[3 - heads_axis]
+    if node.info(1).ndim == 1 or node.info(1).dims == (1, 1):  # the position of the first one
+        steps = node.counted(length, 1, 2)
         at = node.emit(op.add(op.reshape(at, ShapeExpr((1, 1))), steps))
     angles = [node.emit(op.expand_dims(op.take(node.input(i), at, axis=0), axis=heads_axis)) for i in (2, 3)]
     turned = turn(node, x, angles[0], angles[1], bool(node.attr("interleaved", 0)))
@@ -269,9 +269,17 @@ def rotary_embedding(node: Node) -> Expr:
 
 
 def turn(node: Node, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
-    """[…, D] with pairs of elements turned; cos and sin broadcast to […, D / 2]."""
-    *outer, size = info_of(x).dims
-    assert isinstance(size, int), "the tables of angles say it"
+    """[…, D] with pairs of its first elements turned, as many as there are angles; cos and sin broadcast to […, R]."""
+    *outer, width = info_of(x).dims
+    half = info_of(cos).dims[-1]
+    if not isinstance(width, int) or not isinstance(half, int) or not 0 < 2 * half <= width:
+        raise node.fail(f"angles of {half} pairs for {width} elements")
+    if 2 * half < width:  # the rest stays as it is
+        cuts = [{"begin": (a,), "end": (b,)} for a, b in ((0, 2 * half), (2 * half, width))]
+        front, back = (node.emit(op.strided_slice(x, axes=(-1,), strides=(1,), **cut)) for cut in cuts)
+        turned = turn(node, front, cos, sin, interleaved)
+        return node.emit(op.concat(Tuple((turned, back)), axis=len(outer)))
+    size = width
     axis = len(outer) + interleaved
     pairs = node.emit(op.reshape(x, ShapeExpr((*outer, size // 2, 2) if interleaved else (*outer, 2, size // 2))))
     signs = np.array([[-1, 1]] if interleaved else [[-1], [1]], info_of(x).dtype)
@@ -279,3 +287,33 @@ def turn(node: Node, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
     along = node.emit(op.multiply(pairs, node.emit(op.expand_dims(cos, axis=axis))))
     across = node.emit(op.multiply(node.emit(op.flip(pairs, axis=axis)), turns))
     return node.emit(op.reshape(node.emit(op.add(along, across)), ShapeExpr((*outer, size))))
+
+
+@converter(DOMAIN + "QGemm")
+def qgemm(node: Node) -> Expr:
+    """alpha * A' B' + C of quantised matrices, C in units of their scales; quantised again where there is a scale."""
+    only(node, range(9), ["transA", "transB", "alpha"])
+    sides = []
+    for at, name in ((0, "transA"), (3, "transB")):
+        scale, is_b, turned = node.input(at + 1), at == 3, bool(node.attr(name, 0))
+        zero = node.input(at + 2) if node.has(at + 2) else None
+        axis = None if not is_b or info_of(scale).ndim == 0 or info_of(scale).dims == (1,) else int(not turned)
+        real = dequantized(node, node.input(at), scale, zero, axis)
+        sides.append(node.emit(op.permute_dims(real)) if turned else real)
+    total = node.emit(op.matmul(*sides))
+    alpha = node.attr("alpha", 1.0)
+    if alpha != 1.0:
+        total = node.emit(op.multiply(total, constant(alpha, "float32")))
+    if node.has(6):
+        unit = node.emit(op.multiply(node.emit(op.multiply(node.input(1), node.input(4))), constant(alpha, "float32")))
+        total = node.emit(op.add(total, op.multiply(op.astype(node.input(6), "float32"), unit)))
+    return _whole(node, total, 7, node.info(0).dtype) if node.has(7) else total
+
+
+@converter(DOMAIN + "QLinearAveragePool")
+def qlinear_average_pool(node: Node) -> Expr:
+    """Means of windows of a quantised image, whose padding is no part of them or zeros."""
+    attrs = ["kernel_shape", "strides", "pads", "auto_pad", "ceil_mode", "count_include_pad"]
+    only(node, range(5), attrs)
+    mean = node.emit(average_pool(_as(node, [_real(node, 0)])))
+    return _whole(node, mean, 3, node.info(0).dtype)

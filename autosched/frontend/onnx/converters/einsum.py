@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autosched.frontend.onnx.node import Node, info_of
+from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.frontend.size_arithmetic import common_size, product_of, with_sizes
 from autosched.relax import op
@@ -24,8 +24,9 @@ class _Operand:
 @converter("Einsum")
 def einsum(node: Node) -> Expr:
     """Operands are multiplied from left to right; a letter is summed over once nothing behind needs it."""
-    operands = [info_of(node.input(i)) for i in range(len(node.inputs))]
-    terms, result = _parse(node, [info.ndim for info in operands])
+    terms, result = _parse(node, [node.info(i).ndim for i in range(len(node.inputs))])
+    single = [_diagonal(node, _Operand(node.input(i), term)) for i, term in enumerate(terms)]
+    operands, terms = [info_of(x.value) for x in single], [x.letters for x in single]
     sizes: dict[str, Dim] = {}
     for term, info in zip(terms, operands, strict=True):
         for letter, size in zip(term, info.dims, strict=True):
@@ -33,9 +34,7 @@ def einsum(node: Node) -> Expr:
             if common is None:
                 raise node.fail(f"'{letter}' is {sizes[letter]} in one operand and {size} in another")
             sizes[letter] = common
-    parts = [
-        _Operand(with_sizes(node.input(i), [sizes[c] for c in term], node.emit), term) for i, term in enumerate(terms)
-    ]
+    parts = [_Operand(with_sizes(x.value, [sizes[c] for c in x.letters], node.emit), x.letters) for x in single]
     whole = parts[0]
     for n, part in enumerate(parts[1:], 1):
         later = set(result).union(*(p.letters for p in parts[n + 1 :]))
@@ -60,12 +59,31 @@ def _parse(node: Node, ranks: Sequence[int]) -> tuple[list[str], str]:
         written.append(term.replace("...", dots[most - count :] if count else ""))
         if len(written[-1]) != rank:
             raise node.fail(f"'{term}' names {len(written[-1])} axes of a tensor with {rank}")
-    if any(len(set(t)) != len(t) for t in written):
-        raise node.no_kernel("a letter that an operand has twice is not supported")
     if not arrow:
         every = "".join(written)
         result = dots + "".join(sorted(c for c in set(every) if every.count(c) == 1 and c not in dots))
-    return written, result.replace("...", dots)
+    result = result.replace("...", dots)
+    if len(set(result)) != len(result):
+        raise node.fail(f"'{text}' has a letter of the result twice")
+    return written, result
+
+
+def _diagonal(node: Node, x: _Operand) -> _Operand:
+    """The operand where axes of one letter have one position: each letter once."""
+    twice = next((c for c in x.letters if x.letters.count(c) > 1), None)
+    if twice is None:
+        return x
+    first, second = x.letters.index(twice), x.letters.rindex(twice)
+    dims = info_of(x.value).dims
+    size = common_size(dims[first], dims[second])
+    if size is None or (dims[first] == 1) != (dims[second] == 1):
+        raise node.fail(f"'{twice}' is {dims[first]} and {dims[second]} in one operand")
+    value = with_sizes(x.value, [size if a in (first, second) else d for a, d in enumerate(dims)], node.emit)
+    places = [node.counted(size, axis, len(dims)) for axis in (first, second)]
+    zero = constant(0, info_of(value).dtype)
+    kept = node.emit(op.where(node.emit(op.equal(*places)), value, zero))
+    rest = x.letters[:second] + x.letters[second + 1 :]
+    return _diagonal(node, _Operand(node.emit(op.sum(kept, axis=(second,))), rest))
 
 
 def _product(node: Node, a: _Operand, b: _Operand, later: set[str], sizes: Mapping[str, Dim]) -> _Operand:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.frontend.onnx.converters.contrib import DOMAIN, only
-from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr
+from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.op.nbits import BITS, dequantize_nbits
 
 Array = np.ndarray
@@ -52,6 +52,51 @@ def matmul_n_bits(node: Node) -> Expr:
         real = _real(packed.reshape(n * blocks, -1), scales, zeros, bits, block).reshape(n, -1)[:, :k]
         result = node.emit(op.matmul(x, Constant(np.ascontiguousarray(real.T).astype(dtype))))
     return op.add(result, node.input(5)) if node.has(5) else result
+
+
+@converter(DOMAIN + "GatherBlockQuantized")
+def gather_block_quantized(node: Node) -> Expr:
+    """Rows of a table of packed integers, in blocks along them with a scale and a zero point each, as floats."""
+    only(node, range(4), ["bits", "block_size", "gather_axis", "quantize_axis"])
+    bits, block = node.attr("bits", 4), node.attr("block_size", 128)
+    rows, width_bytes = node.sizes_from(0, 0) if node.info(0).ndim == 2 else (0, 0)
+    if not rows or node.attr("gather_axis", 0) != 0 or node.attr("quantize_axis", 1) not in (1, -1):
+        raise node.fail("other than rows of a matrix, quantised along these, is not supported")
+    if node.info(0).dtype != "uint8" or bits not in BITS:
+        raise node.fail(f"{bits} bits in {node.info(0).dtype} are not supported")
+    width, dtype = width_bytes * 8 // bits, node.info(2).dtype
+    blocks = -(-width // block)
+    if node.info(2).dims != (rows, blocks):
+        raise node.fail(f"scales {list(node.info(2).dims)} for {rows} rows of {blocks} blocks")
+    at, outer = node.input(1), node.info(1).dims
+    values = _fields(node, node.emit(op.take(node.input(0), at, axis=0)), bits)
+    zero: Expr = constant(float(1 << bits - 1), dtype)
+    if node.has(3):
+        points = _fields(node, node.emit(op.take(node.input(3), at, axis=0)), bits)
+        points = node.emit(op.strided_slice(points, axes=(-1,), begin=(0,), end=(blocks,), strides=(1,)))
+        zero = _spread(node, node.emit(op.astype(points, dtype)), block, width)
+    scale = _spread(node, node.emit(op.take(node.input(2), at, axis=0)), block, width)
+    real = node.emit(op.subtract(op.astype(values, dtype), zero))
+    return op.reshape(op.multiply(real, scale), ShapeExpr((*outer, width)))
+
+
+def _fields(node: Node, packed: Expr, bits: int) -> Expr:
+    """The integers in bytes, the first in the lowest bits: [..., B] -> [..., B * 8 / bits]."""
+    *outer, count = info_of(packed).dims
+    if bits == 8:
+        return packed
+    steps = Constant(np.arange(0, 8, bits, dtype=np.uint8))
+    wide = node.emit(op.right_shift(node.emit(op.expand_dims(packed, axis=len(outer) + 1)), steps))
+    fields = node.emit(op.bitwise_and(wide, constant((1 << bits) - 1, "uint8")))
+    return node.emit(op.reshape(fields, ShapeExpr((*outer, count * (8 // bits)))))
+
+
+def _spread(node: Node, x: Expr, block: int, width: int) -> Expr:
+    """Each element for the `block` ones that it is of: [..., blocks] -> [..., width]."""
+    wide = node.emit(op.repeat(x, block, axis=info_of(x).ndim - 1))
+    if info_of(wide).dims[-1] == width:
+        return wide
+    return node.emit(op.strided_slice(wide, axes=(-1,), begin=(0,), end=(width,), strides=(1,)))
 
 
 def _checked(node: Node, index: int, what: str, size: int) -> Array:
