@@ -132,6 +132,13 @@ def test_means_of_nothing_are_undefined() -> None:
         reference.run({"x": np.zeros(0, "float32")})
 
 
+def test_normalisation_without_variance_is_undefined() -> None:
+    reference = reference_of(helper.make_node("MeanVarianceNormalization", ["x"], ["z"], axes=[0]))
+    assert reference.run({"x": np.array([1, 3], "float32")})[0].round(3).tolist() == [-1, 1]
+    with pytest.raises(Undefined):
+        reference.run({"x": np.zeros(2, "float32")})
+
+
 def test_open_sizes_equal_no_known_ones() -> None:
     n, m, k = Size(4, "n"), Size(4, "m"), Size(4)
     assert n == Size(5, "n") and n not in (4, m, k) and k not in (4, Size(4)) and k == k

@@ -25,6 +25,7 @@ OPEN_FOR_NAN = (
     "Hardmax", "ArgMax", "ArgMin", "TopK", "Unique", "Softmax", "LogSoftmax", "ReduceLogSumExp",
     "QuantizeLinear", "DynamicQuantizeLinear",
 )  # fmt: skip
+NAN_OF_NO_VARIANCE = ("MeanVarianceNormalization",)  # in ONNX Runtime; by ONNX's definition 0
 EXACT = {
     "QuantizeLinear": (1,), "DequantizeLinear": (1,), "QLinearConv": (1, 4, 6), "Resize": (1, 2), "OneHot": (2,),
 }  # fmt: skip
@@ -110,7 +111,7 @@ class Reference:
         disturbance = {NOISE: np.array(noise, "float64"), SALT: np.array(salt, "float64")}
         found: list[np.ndarray] = self.session.run(None, {**feeds, **disturbance})
         if any(found[self.n_results :]):
-            raise Undefined(f"the mean of nothing, or NaN as an argument of {', '.join(OPEN_FOR_NAN)}")
+            raise Undefined(f"the mean of nothing, no variance, or NaN as an argument of {', '.join(OPEN_FOR_NAN)}")
         return found[: self.n_results]
 
 
@@ -147,6 +148,9 @@ def disturbed(model: onnx.ModelProto) -> onnx.ModelProto:
         if node.op_type in OPEN_FOR_NAN and node.input[0].endswith("_disturbed"):
             counts.append(f"nans_{len(nodes)}")
             nodes.append(helper.make_node("Count_nans", node.input[:1], counts[-1:], domain=DOMAIN))
+        if node.op_type in NAN_OF_NO_VARIANCE:
+            counts.append(f"nans_{len(nodes)}")
+            nodes.append(helper.make_node("Count_nans", node.output[:1], counts[-1:], domain=DOMAIN))
         if node.op_type == "ReduceMean":
             counts.append(f"means_{len(nodes)}")
             arguments = [node.input[0], node.output[0]]
