@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from autosched.codegen.lower.cross_thread import is_lane_reduction
 from autosched.codegen.lower.instructions import (
@@ -30,7 +30,7 @@ from autosched.codegen.lower.instructions import (
     WAIT,
 )
 from autosched.errors import CodegenError
-from autosched.ir.node import preorder
+from autosched.ir.node import Node, preorder
 from autosched.tir.atomic import ATOMIC_ADD, added
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, FloorMod, IntImm, Let, PrimExpr, StringImm, Var, const_int
@@ -96,6 +96,8 @@ class Access:
         )
 
 
+MEMORY_NODES = (Call, BufferLoad, BufferStore)
+MemoryNode = Call | BufferLoad | BufferStore
 Pending = frozenset[Access]
 Ranges = Mapping[Buffer, tuple[object, int, int]]  # where a shared buffer lies: (memory, first byte, end)
 
@@ -153,14 +155,23 @@ class _Placer:
     mbarriers: frozenset[Buffer] = frozenset()
     meetings: frozenset[Hashable] = frozenset()
     landing: Pending = frozenset()  # what asynchronous copies write, seen by others after a wait and a barrier
+    found: dict[int, tuple[Node, list[MemoryNode]]] = field(default_factory=dict)  # by identity, which the node keeps
+
+    def memory_nodes(self, node: Node) -> list[MemoryNode]:
+        """The calls, loads and stores below a node; asked for again and again where statements are in each other."""
+        if id(node) not in self.found:
+            self.found[id(node)] = node, [x for x in preorder(node) if isinstance(x, MEMORY_NODES)]
+        return self.found[id(node)][1]
 
     def accesses(self, node: Stmt | PrimExpr, waits: bool = True) -> Pending:
         """What a statement, or an expression, uses; with what copies have written where it `waits` for them."""
         found = set()
-        copied = {id(x.args[0]) for x in preorder(node) if isinstance(x, Call) and x.op in _WRITING}
-        landing = {id(x.args[0]) for x in preorder(node) if isinstance(x, Call) and x.op == BULK}
-        sums = {id(c.args[0]) for c in preorder(node) if isinstance(c, Call) and c.op == ATOMIC_ADD}
-        for x in preorder(node):
+        nodes = self.memory_nodes(node)
+        calls = [x for x in nodes if isinstance(x, Call)]
+        copied = {id(x.args[0]) for x in calls if x.op in _WRITING}
+        landing = {id(x.args[0]) for x in calls if x.op == BULK}
+        sums = {id(x.args[0]) for x in calls if x.op == ATOMIC_ADD}
+        for x in nodes:
             if id(x) in sums:
                 continue  # the sum's own element is read with the store
             if isinstance(x, BufferLoad | BufferStore) and x.buffer in self.ranges:
@@ -287,7 +298,7 @@ class _Placer:
         """
         if isinstance(stmt, BufferStore | Evaluate) or (isinstance(stmt, For) and stmt.kind == LoopKind.VECTORIZED):
             return False
-        nodes = list(preorder(stmt))
+        nodes = self.memory_nodes(stmt)
         copied = {id(x.args[0]) for x in nodes if isinstance(x, Call) and x.op == COPY}
         landing = {id(x.args[0]) for x in nodes if isinstance(x, Call) and x.op == BULK}
         guarded = self.ranges.keys() - self.mbarriers
