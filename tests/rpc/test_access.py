@@ -80,7 +80,7 @@ def test_mutual_tls(certificates: Path, library: Path) -> None:
             np.testing.assert_array_equal(tvm.nd.array(big, session.cpu()).numpy(), big)
         for wrong in (Access(secret), Access(secret, ca), Access(secret, certificates / "other.pem")):
             with pytest.raises(RPCError):
-                rpc.connect("127.0.0.1", server.port, access=wrong, connect_timeout=3)
+                rpc.connect("127.0.0.1", server.port, access=wrong, connect_timeout=1)
         with pytest.raises(RPCError, match="wrong secret"):
             rpc.connect("127.0.0.1", server.port, access=Access("other secret", ca, at_client.cert, at_client.tls_key))
 

@@ -45,6 +45,13 @@ def open_measurer(*ports: int, absent_s: float = 60.0) -> RemoteMeasurer:
     return RemoteMeasurer("cpu", OPTIONS, openers, compiler=COMPILER, absent_s=absent_s)
 
 
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device counts as gone after half a second, and is looked after every fifth of one."""
+    monkeypatch.setattr("autosched.tuner.measure.remote.measurer._LOOKS_S", 0.2)
+    monkeypatch.setattr("autosched.tuner.measure.remote.runner._RECONNECT_S", (0.1, 0.2, 0.2))
+
+
 @pytest.fixture(scope="module")
 def measurer(server: rpc.Server) -> Iterator[RemoteMeasurer]:
     with open_measurer(server.port) as found:
@@ -142,7 +149,7 @@ def test_a_server_that_comes_back_is_found_again(server: rpc.Server) -> None:
     revive = SERVER.replace('"127.0.0.1", 0,', f'"127.0.0.1", {port}, {port + 1},')
 
     def bring_back() -> None:
-        time.sleep(1.0)
+        time.sleep(0.5)
         again.append(start(revive)[0])
 
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,17 @@ from tests.rpc.parts import is_refused, raw_session, wait_until
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[rpc.Server]:
     """A server whose sessions give half a message up soon."""
-    with rpc.Server("127.0.0.1", 0, key="board", silent=True, limits=LIMITS) as found:
+    limits = replace(LIMITS, stall_s=0.25)
+    with rpc.Server("127.0.0.1", 0, key="board", silent=True, limits=limits) as found:
         yield found
 
 
-def test_random_messages(impatient: rpc.Server, library: Path) -> None:
-    with rpc.Tracker("127.0.0.1", 0, silent=True) as tracker:
-        found = fuzz(impatient, tracker, library, 60, seed=1)
+def test_random_messages(library: Path) -> None:
+    with (
+        rpc.Tracker("127.0.0.1", 0, silent=True) as tracker,
+        rpc.Server("127.0.0.1", 0, key="board", silent=True, limits=LIMITS) as server,
+    ):
+        found = fuzz(server, tracker, library, 60, seed=1)
     assert not found.faults
     assert found.counts["answered"] > 20 and found.counts["closed"] > 0 and found.counts["greetings"] > 0
 
