@@ -401,6 +401,11 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         lambda: graph({"x": (4, 3)}, lambda bb, x: relax.TupleGetItem(bb.emit(op.split(x, 2)), 1)),
         has("strided_slice"),
     ),
+    "SliceSplits": (
+        R.SliceSplits,
+        lambda: graph({"x": (4, 16)}, lambda bb, x: relax.TupleGetItem(bb.emit(op.split(bb.emit(op.exp(x)), 2)), 1)),
+        has("strided_slice"),
+    ),
     "SliceTakes": (
         R.SliceTakes,
         lambda: graph({"x": (4, 3)}, lambda bb, x: op.take(x, relax.const(np.array([1, 0, 1, 2])), axis=0)),

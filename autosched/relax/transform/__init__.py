@@ -60,6 +60,7 @@ from autosched.relax.transform.run_codegen import RunCodegen
 from autosched.relax.transform.share_positions import SharePositions
 from autosched.relax.transform.sink_views import SinkViews, sink_views
 from autosched.relax.transform.slice_inputs import SliceInputs, slice_inputs
+from autosched.relax.transform.slice_splits import SliceSplits, slice_splits
 from autosched.relax.transform.slice_takes import SliceTakes, slice_takes
 from autosched.relax.transform.split_concats import SplitConcats, split_concats
 from autosched.relax.transform.topological_sort import TopologicalSort

@@ -94,6 +94,8 @@ from autosched.relax.transform.sink_views import SinkViews as SinkViews
 from autosched.relax.transform.sink_views import sink_views as sink_views
 from autosched.relax.transform.slice_inputs import SliceInputs as SliceInputs
 from autosched.relax.transform.slice_inputs import slice_inputs as slice_inputs
+from autosched.relax.transform.slice_splits import SliceSplits as SliceSplits
+from autosched.relax.transform.slice_splits import slice_splits as slice_splits
 from autosched.relax.transform.slice_takes import SliceTakes as SliceTakes
 from autosched.relax.transform.slice_takes import slice_takes as slice_takes
 from autosched.relax.transform.split_concats import SplitConcats as SplitConcats

@@ -32,8 +32,12 @@ def is_concat(x: object) -> TypeGuard[Call]:
     return isinstance(x, Call) and x.op_name == "relax.concat"
 
 
-def _is_move(x: object) -> TypeGuard[Call]:
-    return isinstance(x, Call) and x.op_name.removeprefix("relax.") in MOVES
+def is_move(x: object) -> TypeGuard[Call]:
+    """Whether a call only moves elements; a layout with more places than elements is a kernel of its own."""
+    if not isinstance(x, Call) or x.op_name.removeprefix("relax.") not in MOVES:
+        return False
+    infos = [i for i in (x.args[0].struct_info, x.struct_info) if isinstance(i, TensorStructInfo) and i.is_static]
+    return len(infos) < 2 or math.prod(infos[0].static_shape) == math.prod(infos[1].static_shape)
 
 
 def part_offsets(call: Call) -> tuple[int, ...] | None:
@@ -105,7 +109,7 @@ class _Finder:
     def is_moved(self, reader: Var) -> bool:
         """Whether a call only moves elements on."""
         value = self.values.get(reader)
-        return _is_move(value) or is_concat(value) or is_slice(value)
+        return is_move(value) or is_concat(value) or is_slice(value)
 
     def is_owned(self, x: object, views: set[Var]) -> bool:
         """Whether a kernel writes `x`, or what it is a view of, and no result of the function lies there."""
@@ -153,8 +157,8 @@ class _Finder:
             return False
         moved, reader = self.values.get(source), self.values.get(readers[0])
         if is_slice(moved) and moved.args[0] not in self.values:  # of an input: no part of memory that kernels write
-            return _is_move(reader) or is_concat(reader)
-        return _is_move(moved) and _is_move(reader)
+            return is_move(reader) or is_concat(reader)
+        return is_move(moved) and is_move(reader)
 
 
 def without_kernel(function: Function) -> set[Var]:
