@@ -89,7 +89,9 @@ def graph_passes(
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
     sums: tuple[Pass, ...] = (AddBytes(), DeadCodeElimination()) if multiplies_bytes(target) else ()
     bytes_: tuple[Pass, ...] = (
-        (KeepBytes(), IntegerProducts(sums_columns(target)), DeadCodeElimination()) if multiplies_bytes(target) else ()
+        (KeepBytes(), IntegerProducts(sums_columns(target), not widens_bytes(target)), DeadCodeElimination())
+        if multiplies_bytes(target)
+        else ()
     )
     fuses_bytes = options.fuse_attention and multiplies_bytes(target)
     heads: tuple[Pass, ...] = (FuseByteAttention(partial(narrows_attention, target)),) if fuses_bytes else ()

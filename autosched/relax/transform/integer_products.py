@@ -3,6 +3,7 @@
 (q - z) * s  @  (w - v) * t   ->   (q @ (w - v) - z * sum(w - v)) * (s * t)
 (q - z)      @  (w - v)       ->    q @ (w - v) - z * sum(w - v)                    q: bytes, w: a constant
 q @ (w - v)                   ->    q @ (w - v - m) + m * sum(q)                    where w - v are no signed bytes
+(q - z)      @  (p - v)       ->    q @ p - z * sum(p) - v * sum(q) + K * z * v     p: signed bytes that a call brings
 
 Sums in int32 are exact, so what the model states in integers (ONNX's MatMulInteger, QLinearConv …) stays equal bit by
 bit; what it states in floats (DequantizeLinear around an operator) is rounded less often than as it stands there.
@@ -22,9 +23,8 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
 from autosched.relax.op.registry import remake
 from autosched.relax.rewrite import map_functions
-from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.blocked import shape_of
-from autosched.relax.transform.quantised import Array, QuantisedRewriter, dtype_of
+from autosched.relax.transform.quantised import BYTES, Array, QuantisedRewriter, dtype_of
 
 MOST_STEPS = (2**31 - 1) // (255 * 128)  # of a sum that int32 holds whatever the bytes are
 MOST_EXACT = 2**24 // (255 * 128)  # of a sum that float32 holds exactly
@@ -69,16 +69,18 @@ class _Weight:
 
 
 class _Products(QuantisedRewriter):
-    """sums_columns  whether windows of one channel are summed up fastest as bytes, too"""
+    """sums_columns  whether windows of one channel are summed up fastest as bytes, too
+    of_two        whether bytes that are no constants are multiplied fastest as they are
+    """
 
-    def __init__(self, sums_columns: bool):
+    def __init__(self, sums_columns: bool, of_two: bool):
         super().__init__()
-        self.sums_columns = sums_columns
+        self.sums_columns, self.of_two = sums_columns, of_two
 
     def call(self, call: Call, var: Var) -> Expr:
         self.calls[var] = call
         if call.op_name == "relax.matmul":
-            return self.product(call) or call
+            return self.product(call) or self.product_of_two(call) or call
         if call.op_name == "relax.nn.conv2d":
             return self.convolution(call) or call
         return call
@@ -86,7 +88,14 @@ class _Products(QuantisedRewriter):
     # --- what is multiplied ------------------------------------------------------------------------------------------
 
     def data(self, x: Expr) -> _Quantised | None:
-        """Data as bytes with a zero point for all of them, and a scale for all of them."""
+        """Data as unsigned bytes with a zero point for all of them, and a scale for all of them."""
+        found = self.bytes_of(x)
+        if found is None or dtype_of(found.value) == "uint8":
+            return found
+        return _Quantised(self.moved(found.value, SIGN, "uint8"), self.more(found.zero, SIGN), found.scale)
+
+    def bytes_of(self, x: Expr) -> _Quantised | None:
+        """Bytes of either sign with a zero point for all of them, and a scale for all of them."""
         found, scale = self.scaled(x)
         if found is None or (scale is not None and math.prod(shape_of(scale)) != 1):
             return None
@@ -101,15 +110,15 @@ class _Products(QuantisedRewriter):
         if centred is None or centred.op_name != "relax.astype":
             return None
         value = centred.args[0]
-        dtype = value.struct_info.dtype if isinstance(value.struct_info, TensorStructInfo) else ""
-        if dtype == "int8":
-            whole = op.add(op.astype(value, "int32"), Constant(np.array(SIGN, "int32")))
-            shifted = self.emit(op.astype(self.emit(whole), "uint8"))
-            return _Quantised(shifted, zero + SIGN if isinstance(zero, int) else self.more(zero), scale)
-        return _Quantised(value, zero, scale) if dtype == "uint8" else None
+        return _Quantised(value, zero, scale) if dtype_of(value) in BYTES else None
 
-    def more(self, zero: Expr) -> Expr:
-        return self.emit(op.add(zero, Constant(np.array(SIGN, "int32"))))
+    def moved(self, value: Expr, by: int, dtype: str) -> Expr:
+        """Bytes of the other sign, so many more."""
+        whole = op.add(op.astype(value, "int32"), Constant(np.array(by, "int32")))
+        return self.emit(op.astype(self.emit(whole), dtype))
+
+    def more(self, zero: int | Expr, by: int) -> int | Expr:
+        return zero + by if isinstance(zero, int) else self.emit(op.add(zero, Constant(np.array(by, "int32"))))
 
     def weight(self, x: Expr, channels: int) -> _Weight | None:
         """A weight of bytes less their zero point, which is a constant.
@@ -154,6 +163,38 @@ class _Products(QuantisedRewriter):
             whole = self.emit(op.sum(op.astype(data.value, "int32"), axis=-1, keepdims=True))
             total = self.shifted(total, whole, weight.shift)
         return self.rescaled(self.centred(total, data.zero, weight.sums((0,))), data, weight.scales)
+
+    def product_of_two(self, call: Call) -> Expr | None:
+        """A matrix product of integers with a matrix [K, N] that is no constant, of whole words of bytes."""
+        shape = shape_of(call.args[1])
+        if not self.of_two or len(shape) != 2 or len(shape_of(call.args[0])) < 2 or dtype_of(call) != "int32":
+            return None
+        if not 0 < shape[0] <= MOST_STEPS or shape[0] % GROUP or self.array(call.args[1]) is not None:
+            return None
+        rows, columns = self.bytes_of(call.args[0]), self.bytes_of(call.args[1])
+        if rows is None or columns is None or rows.scale is not None or columns.scale is not None:
+            return None
+        data = self.data(call.args[0])
+        assert data is not None, "just seen"
+        matrix, zero = columns.value, columns.zero
+        if dtype_of(matrix) == "uint8":
+            matrix, zero = self.moved(matrix, -SIGN, "int8"), self.more(zero, -SIGN)
+        total = self.emit(op.matmul(data.value, matrix, "int32"))
+        sums = None if data.zero == 0 else self.whole_sum(matrix, 0)
+        if zero != 0:
+            total = self.less(total, zero, self.whole_sum(data.value, -1))
+            steps = Constant(np.array(shape[0], "int32"))
+            sums = None if sums is None else self.less(sums, zero, steps)
+        return total if sums is None else self.less(total, data.zero, sums)
+
+    def whole_sum(self, x: Expr, axis: int) -> Expr:
+        """The sums of bytes along an axis, in int32."""
+        return self.emit(op.sum(self.emit(op.astype(x, "int32")), axis=axis, keepdims=True))
+
+    def less(self, total: Expr, zero: int | Expr, sums: Expr) -> Expr:
+        """total - zero * sums."""
+        one = Constant(np.array(zero, "int32")) if isinstance(zero, int) else self.emit(op.reshape(zero, ShapeExpr(())))
+        return self.emit(op.subtract(total, self.emit(op.multiply(one, sums))))
 
     def convolution(self, call: Call) -> Expr | None:
         """A convolution of images in plain layout with a constant weight [O, I, KH, KW], of all channels or of groups.
@@ -233,18 +274,19 @@ class _Products(QuantisedRewriter):
         return op.multiply(real, self.emit(op.multiply(scale, Constant(scales.astype(np.float32)))))
 
 
-def integer_products(module: IRModule, sums_columns: bool = False) -> IRModule:
-    """Compute products and convolutions of quantised values with constant weights of their bytes.
+def integer_products(module: IRModule, sums_columns: bool = False, of_two: bool = True) -> IRModule:
+    """Compute products and convolutions of quantised values of their bytes: with constant weights, and products of two.
 
     sums_columns  whether the target sums depthwise windows up fastest as bytes, too
+    of_two        whether it multiplies bytes that are no constants fastest as they are
     """
 
     def change(function: Function) -> Function:
-        return _Products(sums_columns).rewrite(function)
+        return _Products(sums_columns, of_two).rewrite(function)
 
     return map_functions(module, change)
 
 
-def IntegerProducts(sums_columns: bool = False) -> Pass:  # noqa: N802
+def IntegerProducts(sums_columns: bool = False, of_two: bool = True) -> Pass:  # noqa: N802
     """See `integer_products`."""
-    return graph_pass("IntegerProducts")(lambda module: integer_products(module, sums_columns))
+    return graph_pass("IntegerProducts")(lambda module: integer_products(module, sums_columns, of_two))

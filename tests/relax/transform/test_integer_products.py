@@ -216,3 +216,46 @@ def test_windows_of_one_channel_are_summed_as_bytes_where_the_target_does(
         assert found is not None
         kinds = found.args[1].struct_info.dtype, found.struct_info.dtype
         assert kinds == (("int8", "int32") if in_words and sums_columns else ("float32", "float32"))
+
+
+def _of_two(left: tuple[int, ...], dtypes: tuple[str, str], zeros: tuple[int, int], inner: int) -> IRModule:
+    """A product of two inputs less their zero points."""
+    a, b = (
+        relax.Var(n, relax.TensorStructInfo(s, t)) for n, s, t in zip("ab", (left, (inner, 24)), dtypes, strict=True)
+    )
+    bb = relax.BlockBuilder()
+    with bb.function("main", [a, b]):
+        with bb.dataflow():
+            factors = [centred(bb, x, zero) for x, zero in zip((a, b), zeros, strict=True)]
+            result = bb.emit_output(op.matmul(*factors))
+        bb.emit_func_output(result)
+    return bb.get()
+
+
+@pytest.mark.parametrize("left", [(5, 40), (1, 40), (2, 3, 40)])
+@pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8"), ("int8", "uint8")])
+@pytest.mark.parametrize("zeros", [(0, 0), (3, 0), (0, 5), (3, 5), (127, 127)])
+def test_a_product_of_two_inputs(left: tuple[int, ...], dtypes: tuple[str, str], zeros: tuple[int, int]) -> None:
+    module = _of_two(left, dtypes, zeros, 40)
+    call = quantised_call(IntegerProducts()(module))
+    assert call is not None and call.args[1].struct_info.dtype == "int8"
+    limits = [np.iinfo(t) for t in dtypes]
+    arrays = [RNG.integers(i.min, i.max + 1, s).astype(i.dtype) for i, s in zip(limits, (left, (40, 24)), strict=True)]
+    for extreme in (False, True):
+        if extreme:
+            arrays = [
+                np.full_like(x, i.max if n else i.min) for n, (x, i) in enumerate(zip(arrays, limits, strict=True))
+            ]
+        wide = [x.astype("int64") - z for x, z in zip(arrays, zeros, strict=True)]
+        got = autosched.build(module, records=FallbackContext(), threads=1)(*arrays).numpy()
+        np.testing.assert_array_equal(got, (wide[0] @ wide[1]).astype("int32"))
+
+
+def test_products_of_two_inputs_that_stay() -> None:
+    assert quantised_call(IntegerProducts()(_of_two((5, 39), ("uint8", "int8"), (0, 0), 39))) is None
+    assert quantised_call(IntegerProducts(of_two=False)(_of_two((5, 40), ("uint8", "int8"), (0, 0), 40))) is None
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "sapphirerapids", "x86-64"])
+def test_products_of_two_inputs_for_other_cpus(cpu: str) -> None:
+    autosched.build(_of_two((40, 64), ("uint8", "uint8"), (3, 5), 64), target=f"llvm -mcpu={cpu} -num-cores=1")
