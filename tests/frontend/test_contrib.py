@@ -184,7 +184,19 @@ def test_attention() -> None:
     check("Attention", [x, weights, bias, mask], num_heads=4)
     check("Attention", [x, weights, bias, np.array([3, 5], "i4")], num_heads=4)
     check("Attention", [x, weights, bias, None, None, draw(1, 2, 5, 5)], num_heads=2)
-    refuse("input 4", "Attention", [x, weights, bias, None, draw(2, 2, 2, 3, 4)], num_heads=2)
+    past = draw(2, 2, 2, 3, 4)
+    check("Attention", [x, weights, bias, None, past], 2, num_heads=2, unidirectional=1)
+    long = np.array([[1, 1, 1, 1, 1, 1, 0, 0], [1] * 8], "i4")
+    check("Attention", [x, weights, bias, long, past], 2, num_heads=2)
+    refuse("a mask of", "Attention", [x, weights, bias, mask, past], 2, num_heads=2)
+
+
+def test_quantised_attention() -> None:
+    x, weights = RNG.integers(0, 256, (2, 5, 8)).astype("u1"), RNG.integers(0, 256, (8, 24)).astype("u1")
+    scales, zeros = [np.array(v, "f4") for v in (0.01, 0.02)], [np.array(v, "u1") for v in (128, 120)]
+    for mask, more in ((None, {}), (np.array([3, 5], "i4"), {}), (None, {"unidirectional": 1})):
+        inputs = [x, weights, draw(24), *scales, mask, *zeros]
+        check_constant("QAttention", inputs, tolerance=1e-3, num_heads=2, **more)
 
 
 def test_multi_head_attention() -> None:

@@ -222,3 +222,40 @@ def test_a_position_in_one_row_is_looked_at() -> None:
     assert built(m=np.zeros((2, 5), "i8")).numpy().tolist() == [7, 7]
     with pytest.raises(IndexOutOfRangeError, match="take along axis 0"):
         built(m=np.ones((2, 5), "i8"))
+
+
+def fused(op: str) -> onnx.ModelProto:
+    """Fused attention of all sizes open, with a past."""
+    wide = HEADS * WIDTH
+    shapes: dict[str, list[Any]] = {"q": ["batch", "new", wide]}
+    kept = ["batch", HEADS, "past", WIDTH]
+    if op == "Attention":
+        shapes["past_kv"] = [2, *kept]
+        inputs, outputs = ["q", "w", "b", "", "past_kv"], ["y", "present"]
+    else:
+        shapes |= {"k": ["batch", "new", wide], "v": ["batch", "new", wide], "past_k": kept, "past_v": kept}
+        shapes["bias"] = [1, 1, "new", "total"]
+        inputs, outputs = ["q", "k", "v", "", "", "bias", "past_k", "past_v"], ["y", "present_k", "present_v"]
+    rng = np.random.default_rng(0)
+    constants = {"w": rng.standard_normal((wide, 3 * wide)).astype("f4") / 8, "b": np.ones(3 * wide, "f4")}
+    node = helper.make_node(op, inputs, outputs, domain="com.microsoft", num_heads=HEADS)
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info(n, 1, s) for n, s in shapes.items()],
+        [helper.make_tensor_value_info(n, 1, ["?"] * (3 if n == "y" else 4 + (n == "present"))) for n in outputs],
+        [numpy_helper.from_array(x, n) for n, x in constants.items() if n in inputs],
+    )  # fmt: skip
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+@pytest.mark.parametrize("op", ["Attention", "MultiHeadAttention"])
+def test_fused_attention_of_open_sizes(op: str, tmp_path: Path) -> None:
+    model = fused(op)
+    onnx.save(model, tmp_path / "m.onnx")
+    built = autosched.build(tmp_path / "m.onnx")
+    assert isinstance(built, DynamicExecutable)
+    for batch, past, new in ((1, 4, 1), (2, 3, 5), (1, 20, 2), (2, 0, 4)):
+        given = feeds(model, batch, new, past, past)
+        wanted = expected(model, given)
+        for found, w in zip(built(**given), wanted, strict=True):
+            np.testing.assert_allclose(found.numpy(), w, rtol=1e-4, atol=1e-4)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.frontend.onnx.converters.contrib import DOMAIN, only, turn
+from autosched.frontend.onnx.converters.quantize import dequantized
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
-from autosched.frontend.size_arithmetic import cut, larger, plain, sliced, with_sizes
+from autosched.frontend.size_arithmetic import beside, common_size, cut, is_empty, larger, plain, sliced, with_sizes
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple
 from autosched.relax.struct_info import Dim
@@ -23,17 +24,20 @@ def _heads(node: Node, x: Expr, heads: int) -> Expr:
     return node.emit(op.reshape(x, ShapeExpr((b, s, heads, width // heads))))
 
 
-def _hidden(node: Node, mask: Expr, rows: int, columns: int, batch: int, dtype: str) -> Expr:
+def _hidden(node: Node, mask: Expr, rows: Dim, columns: Dim, batch: Dim, dtype: str) -> Expr:
     """What a mask of ones and zeros adds to the scores [B, H, rows, columns]; of [B], the lengths that are seen."""
-    shape = info_of(mask).static_shape
-    if shape == (batch,):
-        places = Constant(np.arange(columns, dtype=np.int64).reshape(1, -1))
+    shape = info_of(mask).dims
+    expected: tuple[Dim, ...] = {1: (batch,), 2: (batch, columns)}.get(len(shape), (batch, rows, columns))
+    same = [common_size(b, a) for a, b in zip(shape, expected, strict=False)]
+    if len(shape) > 3 or None in same or any(a == 1 and b != 1 for a, b in zip(shape, expected, strict=True)):
+        raise node.fail(f"a mask of {list(shape)} for {rows} rows and {columns} columns")
+    mask = with_sizes(mask, expected, node.emit)
+    if len(shape) == 1:
+        places = node.counted(columns, 1, 2)
         seen = op.less(places, op.reshape(op.astype(mask, "int64"), ShapeExpr((batch, 1))))
-        wide: tuple[int, ...] = (batch, 1, 1, columns)
+        wide: tuple[Dim, ...] = (batch, 1, 1, columns)
     else:
         wide = (batch, 1, rows if len(shape) == 3 else 1, columns)
-        if shape not in ((batch, columns), (batch, rows, columns)):
-            raise node.fail(f"a mask of {list(shape)} for {rows} rows and {columns} columns")
         seen = op.not_equal(mask, constant(0, info_of(mask).dtype))
     low = node.attr("mask_filter_value", -10000.0)
     added = node.emit(op.where(seen, constant(0, dtype), constant(low, dtype)))
@@ -42,12 +46,17 @@ def _hidden(node: Node, mask: Expr, rows: int, columns: int, batch: int, dtype: 
 
 def _joined(node: Node, past: Expr, new: Expr) -> Expr:
     """Keys or values of earlier steps and new ones, [B, H, S, D]."""
-    return new if 0 in info_of(past).static_shape else node.emit(op.concat(Tuple((past, new)), axis=2))
+    if is_empty(past):
+        return new
+    return node.emit(op.concat(Tuple(tuple(reversed(beside([new, past], 2, node.emit)))), axis=2))
 
 
-def _bias(node: Node, parts: list[Expr], index: int) -> Expr | None:
+def _bias(node: Node, parts: list[Expr], index: int, rows: Dim, columns: Dim) -> Expr | None:
+    """What is added to the scores [B, H, rows, columns]: masks, and the input at a place."""
     if node.has(index):
-        parts = [*parts, node.input(index)]
+        given = node.input(index)
+        whole = (*info_of(given).dims[:-2], rows, columns)
+        parts = [*parts, with_sizes(given, whole, node.emit)]
     total = None
     for part in parts:
         total = part if total is None else node.emit(op.add(total, part))
@@ -56,31 +65,60 @@ def _bias(node: Node, parts: list[Expr], index: int) -> Expr | None:
 
 def _flat(node: Node, x: Expr) -> Expr:
     """[B, S, H, D] as [B, S, H * D]"""
-    b, s, h, d = info_of(x).static_shape
-    return node.emit(op.reshape(x, ShapeExpr((b, s, h * d))))
+    b, s, h, d = info_of(x).dims
+    return node.emit(op.reshape(x, ShapeExpr((b, s, plain(h * d)))))
+
+
+_ATTENTION = ("num_heads", "unidirectional", "mask_filter_value", "scale")
 
 
 @converter(DOMAIN + "Attention")
 def attention(node: Node) -> tuple[Expr, ...]:
-    """input [B, S, W] times weights [W, 3 * H * D] gives query, key and value."""
-    only(node, [0, 1, 2, 3, 5], ["num_heads", "unidirectional", "mask_filter_value", "scale"])
-    if node.num_outputs > 1:
-        raise node.fail("keys and values as outputs are not supported")
-    heads, dtype = node.attr("num_heads"), node.info(0).dtype
-    product = node.emit(op.matmul(node.input(0), node.input(1)))
+    """input [B, S, W] times weights [W, 3 * H * D] gives query, key and value; past and present are [2, B, H, T, D]."""
+    only(node, range(6), _ATTENTION)
+    return _projected(node, node.emit(op.matmul(node.input(0), node.input(1))), 3, 4, 5)
+
+
+@converter(DOMAIN + "QAttention")
+def qattention(node: Node) -> tuple[Expr, ...]:
+    """The same of a quantised input and quantised weights."""
+    only(node, range(9), _ATTENTION)
+    sides = []
+    for at in (0, 1):
+        scale, zero = node.input(3 + at), node.input(6 + at) if node.has(6 + at) else None
+        axis = 1 if at and info_of(scale).ndim == 1 and info_of(scale).dims != (1,) else None
+        sides.append(dequantized(node, node.input(at), scale, zero, axis))
+    return _projected(node, node.emit(op.matmul(*sides)), 5, 8, None)
+
+
+def _projected(node: Node, product: Expr, mask: int, past: int, more: int | None) -> tuple[Expr, ...]:
+    """Attention of what the weights gave, with the inputs at these places."""
+    heads, dtype = node.attr("num_heads"), info_of(product).dtype
     if node.has(2):
         product = node.emit(op.add(product, node.input(2)))
-    batch, length, width = info_of(product).static_shape
-    if width % 3:
+    batch, length, width = info_of(product).dims
+    if not isinstance(width, int) or width % 3:
         raise node.fail(f"weights of {width} columns")
     parts = node.emit(op.split(product, indices_or_sections=3, axis=2))
     fields = parts.fields if isinstance(parts, Tuple) else [node.emit(_item(parts, i)) for i in range(3)]
-    q, k, v = (_heads(node, x, heads) for x in fields)
-    masks = [_hidden(node, node.input(3), length, length, batch, dtype)] if node.has(3) else []
-    bias = _bias(node, masks, 5)
+    q, k, v = (node.emit(op.permute_dims(_heads(node, x, heads), axes=[0, 2, 1, 3])) for x in fields)
+    if node.has(past):
+        kept = node.emit(op.split(node.input(past), indices_or_sections=2, axis=0))
+        halves = kept.fields if isinstance(kept, Tuple) else [node.emit(_item(kept, i)) for i in range(2)]
+        old = [node.emit(op.squeeze(x, axis=(0,))) for x in halves]
+        k, v = _joined(node, old[0], k), _joined(node, old[1], v)
+    columns = info_of(k).dims[2]
+    masks = [_hidden(node, node.input(mask), length, columns, batch, dtype)] if node.has(mask) else []
+    bias = masks[0] if masks else None
+    if more is not None:
+        bias = _bias(node, masks, more, length, columns)
     causal = "BottomRight" if node.attr("unidirectional", 0) else None
-    out = op.nn.attention(q, k, v, bias, _scale(node), causal)
-    return (_flat(node, node.emit(out)),)
+    out = op.nn.attention(q, k, v, bias, _scale(node), causal, layouts=(BHSD, BHSD, BHSD, BSHD))
+    result = _flat(node, node.emit(out))
+    if node.num_outputs < 2:
+        return (result,)
+    both = Tuple(tuple(node.emit(op.expand_dims(x, axis=(0,))) for x in (k, v)))
+    return result, node.emit(op.concat(both, axis=0))
 
 
 def _item(parts: Expr, index: int) -> Expr:
@@ -108,7 +146,7 @@ def multi_head_attention(node: Node) -> tuple[Expr | None, ...]:
             values.append(x)
             continue
         if node.has(3):
-            widths = [info_of(node.input(n)).static_shape[-1] for n in range(3)]
+            widths = [node.sizes_from(n, info_of(node.input(n)).ndim - 1)[0] for n in range(3)]
             start = sum(widths[:i])
             cut = {"begin": (start,), "end": (start + widths[i],)}
             x = node.emit(op.add(x, node.emit(op.strided_slice(node.input(3), axes=(0,), strides=(1,), **cut))))
@@ -116,11 +154,12 @@ def multi_head_attention(node: Node) -> tuple[Expr | None, ...]:
     q, k, v = values
     if node.has(6):
         k, v = _joined(node, node.input(6), k), _joined(node, node.input(7), v)
-    (batch, _, rows, _), columns = info_of(q).static_shape, info_of(k).static_shape[2]
+    (batch, _, rows, _), columns = info_of(q).dims, info_of(k).dims[2]
     masks = [_hidden(node, node.input(4), rows, columns, batch, dtype)] if node.has(4) else []
     causal = "BottomRight" if node.attr("unidirectional", 0) else None
     layouts = (BHSD, BHSD, BHSD, BSHD)
-    out = node.emit(op.nn.attention(q, k, v, _bias(node, masks, 5), _scale(node), causal, layouts=layouts))
+    bias = _bias(node, masks, 5, rows, columns)
+    out = node.emit(op.nn.attention(q, k, v, bias, _scale(node), causal, layouts=layouts))
     if node.num_outputs > 3:
         raise node.fail("scores as an output are not supported")
     return (_flat(node, out), k, v)
