@@ -178,9 +178,9 @@ def test_the_same_command_again_measures_nothing_twice(tmp_path: Path) -> None:
 def test_a_time_budget_is_kept(tmp_path: Path) -> None:
     """Starting workers and naming the winner included; the last batch may run over."""
     tune(matmul(), tmp_path / "before.db", TuneOptions(trials=1, threads=1))  # Python compiles what is imported, once
-    report = tune(matmul(), tmp_path / "r.db", TuneOptions(budget=6.0, until=0.0, threads=1))
+    report = tune(matmul(), tmp_path / "r.db", TuneOptions(budget=4.0, until=0.0, threads=1))
     assert report.reason.startswith("the time budget is used up") and report.n_trials > 0
-    assert 3 < report.elapsed_s < 60 and report.tasks[0].state.startswith("done")
+    assert 2 < report.elapsed_s < 60 and report.tasks[0].state.startswith("done")
 
 
 def test_a_budget_that_ends_before_the_first_trial_is_refused(tmp_path: Path) -> None:

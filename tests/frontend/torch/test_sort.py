@@ -11,6 +11,7 @@ import torch
 
 import autosched
 from autosched.driver.build.torch_programs import LateProgram, SizedProgram
+from tests.spread import spread
 
 NAN = float("nan")
 Tensors = tuple[torch.Tensor, ...]
@@ -58,8 +59,12 @@ def picks(x: torch.Tensor, dim: int) -> Tensors:
     return tuple(part for pick in found for part in pick)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("shape", "dim"), [((7,), 0), ((4, 6), -1), ((5, 3, 2), 0), ((2, 37, 3), 1)])
+# Every day each dtype and each shape.
+@spread(
+    3,
+    "dtype,shape,dim",
+    [(dtype, *at) for dtype in DTYPES for at in [((7,), 0), ((4, 6), -1), ((5, 3, 2), 0), ((2, 37, 3), 1)]],
+)
 def test_picks_along_an_axis(dtype, shape, dim):
     """All of them as one program."""
     x = sample(shape, dtype)
@@ -94,9 +99,8 @@ def test_medians_along_an_open_axis_are_built_for_each_size():
         np.testing.assert_array_equal(executable(x.numpy())[0], torch.median(x, 0)[0])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("right", [False, True])
-@pytest.mark.parametrize("size", [1, 2, 33])
+# Every day each dtype, and each size from either side.
+@spread(5, "dtype,right,size", [(d, right, n) for d in DTYPES for right in (False, True) for n in (1, 2, 33)])
 def test_searches(dtype, right, size):
     line = torch.sort(sample((size,), dtype, 1))[0]
     lines = torch.sort(sample((3, size), dtype, 2))[0]

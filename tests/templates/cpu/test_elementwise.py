@@ -21,6 +21,7 @@ from autosched.templates.cpu.elementwise import _flat_axes, _period
 from autosched.tir import Block, FloorDiv, FloorMod, For, LoopKind, PrimFunc, as_int
 from autosched.tir import expr as E
 from autosched.tir.functor import free_vars
+from tests.spread import spread
 
 TREES = get_op("tree_levels")
 NODES, COLUMNS = 33, 11
@@ -40,8 +41,16 @@ def stages_between(func: PrimFunc) -> list[str]:
     return [b.scope for n in preorder(scheduled.body) if isinstance(n, Block) for b in n.alloc_buffers]
 
 
-@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v3"])
-@pytest.mark.parametrize("shape", [(3, 5), (1, 1), (70, 1), (30, 8), (20, 50), (2, 131), (3, 64)])
+# Every day each shape, for one of the targets.
+@spread(
+    2,
+    "shape,target",
+    [
+        (shape, ("cpu", "llvm -mcpu=x86-64-v3")[(n + other) % 2])
+        for n, shape in enumerate([(3, 5), (1, 1), (70, 1), (30, 8), (20, 50), (2, 131), (3, 64)])
+        for other in (0, 1)
+    ],
+)
 def test_levels_of_trees_are_stages_of_one_nest(shape: tuple[int, int], target: str) -> None:
     rng = np.random.default_rng(0)
     place = rng.integers(-40, 80, shape).astype("int32")  # beyond the nodes too

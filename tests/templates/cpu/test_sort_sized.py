@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from autosched import relax
 from autosched.codegen import counters
@@ -60,8 +59,12 @@ def test_sorts_along_open_axes(shape: tuple[Extent, ...], axis: int, dtype: str,
     assert counters.COMPILES.value == before
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((3, "n"), 1), (("n", 5), 0), (("m", 2, "n"), 2), (("m", 40), 1)])
-@pytest.mark.parametrize("k", [1, 4, 11])
+# Every day each shape, and each number with two of them.
+@spread(
+    2,
+    "shape,axis,k",
+    [(*at, k) for at in [((3, "n"), 1), (("n", 5), 0), (("m", 2, "n"), 2), (("m", 40), 1)] for k in (1, 4, 11)],
+)
 def test_the_largest_along_open_axes(shape: tuple[Extent, ...], axis: int, k: int) -> None:
     made = built(shape, "float32", lambda emit, x: OP.topk(x, k, axis))
     for n in (
