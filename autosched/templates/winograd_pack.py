@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,9 +90,13 @@ class WinogradPack:
 
     def func(self, dtype: str) -> PrimFunc:
         """A PrimFunc that transforms and packs at run time: for weights that are not known at build."""
-        g, kind = self.matrix, self.packed_dtype(dtype)
-        size, outputs = len(g), self.shape[0]
         natural = te.placeholder(self.shape, dtype, name="natural")
+        return te.create_prim_func([natural, self.packed(natural)], "int64")
+
+    def packed(self, natural: te.Tensor) -> te.Tensor:
+        """The packed weights of natural ones."""
+        g, kind = self.matrix, self.packed_dtype(natural.dtype)
+        size, outputs = len(g), self.shape[0]
 
         def once(o: PrimExpr, i: PrimExpr, x: PrimExpr, tap: PrimExpr) -> PrimExpr:
             terms = [cast(kind, natural[o, i, k, tap].as_expr()) for k in range(self.taps)]
@@ -110,8 +115,7 @@ class WinogradPack:
             value = pick(y, [weighted_sum(row, terms) for row in g])
             return value if whole else te.if_then_else(o < outputs, value, te.const(0, kind))
 
-        packed = te.compute(self.packed_shape, element, name="packed")
-        return te.create_prim_func([natural, packed], "int64")
+        return te.compute(self.packed_shape, element, name="packed")
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,12 @@ class TapPack:
 
     def func(self, dtype: str) -> PrimFunc:
         """A PrimFunc that packs at run time: for weights that are not known at build."""
-        natural, outputs = te.placeholder(self.shape, dtype, name="natural"), self.shape[0]
+        natural = te.placeholder(self.shape, dtype, name="natural")
+        return te.create_prim_func([natural, self.packed(natural)], "int64")
+
+    def packed(self, natural: te.Tensor) -> te.Tensor:
+        """The packed weights of natural ones."""
+        dtype, outputs = natural.dtype, self.shape[0]
         factors = [te.const(float(x), dtype) for x in self._scale.ravel()]
 
         def element(panel: PrimExpr, i: PrimExpr, y: PrimExpr, x: PrimExpr, lane: PrimExpr) -> PrimExpr:
@@ -161,5 +170,53 @@ class TapPack:
             value = natural[at, i, y, x].as_expr() * pick(y * TAPS + x, factors)
             return value if whole else te.if_then_else(o < outputs, value, te.const(0.0, dtype))
 
-        packed = te.compute(self.packed_shape, element, name="packed")
-        return te.create_prim_func([natural, packed], "int64")
+        return te.compute(self.packed_shape, element, name="taps_packed")
+
+
+@dataclass(frozen=True)
+class BothPacks:
+    """Transformed weights and, behind them, taps: [all elements], for a kernel that has a form with each."""
+
+    transformed: WinogradPack
+    taps: TapPack
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.transformed.shape
+
+    @property
+    def packed_shape(self) -> tuple[int, ...]:
+        return (self.start + math.prod(self.taps.packed_shape),)
+
+    @property
+    def start(self) -> int:
+        """Where the taps begin."""
+        return math.prod(self.transformed.packed_shape)
+
+    def packed_dtype(self, dtype: str) -> str:
+        return dtype
+
+    def pack(self, array: np.ndarray, into: np.ndarray | None = None) -> np.ndarray:
+        """The packed copy of a natural array."""
+        packed = np.empty(self.packed_shape, array.dtype) if into is None else into.reshape(self.packed_shape)
+        self.transformed.pack(array, packed[: self.start].reshape(self.transformed.packed_shape))
+        self.taps.pack(array, packed[self.start :].reshape(self.taps.packed_shape))
+        return packed if into is None else into
+
+    def func(self, dtype: str) -> PrimFunc:
+        """A PrimFunc that packs at run time: for weights that are not known at build."""
+        natural = te.placeholder(self.shape, dtype, name="natural")
+        first, second = self.transformed.packed(natural), self.taps.packed(natural)
+
+        def at(tensor: te.Tensor, flat: PrimExpr, shape: tuple[int, ...]) -> PrimExpr:
+            indices = []
+            for size in reversed(shape):
+                indices.append(flat % size)
+                flat = flat // size
+            return tensor[tuple(reversed(indices))].as_expr()
+
+        def element(i: PrimExpr) -> PrimExpr:
+            behind = at(second, i - self.start, self.taps.packed_shape)
+            return te.if_then_else(i < self.start, at(first, i, self.transformed.packed_shape), behind)
+
+        return te.create_prim_func([natural, te.compute(self.packed_shape, element, name="both_packed")], "int64")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autosched.templates.winograd_pack import TapPack, WinogradPack
+from autosched.templates.winograd_pack import BothPacks, TapPack, WinogradPack
 from autosched.templates.winograd_transform import filter_of, make_filter
 from autosched.tir.evaluate import evaluate
 
@@ -57,3 +57,14 @@ def test_scaled_taps(outputs):
     np.testing.assert_allclose(packed[1, 2, 2, 1, 3], weight[11, 2, 2, 1] * scale[2] * scale[1], rtol=1e-6)
     assert np.count_nonzero(packed) == weight.size
     np.testing.assert_allclose(evaluate(pack.func("float32"), [weight])[0], packed, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [16, 21])
+def test_transformed_weights_and_taps_in_one(outputs):
+    weight = np.random.default_rng(1).standard_normal((outputs, 4, 3, 3)).astype(np.float32)
+    first, second = WinogradPack(weight.shape, 4, 16, 1), TapPack(weight.shape, 4, 8)
+    both = BothPacks(first, second)
+    packed = both.pack(weight)
+    np.testing.assert_array_equal(packed, np.concatenate([p.pack(weight).reshape(-1) for p in (first, second)]))
+    np.testing.assert_array_equal(both.pack(weight, np.empty_like(packed)), packed)
+    np.testing.assert_allclose(evaluate(both.func("float32"), [weight])[0], packed, rtol=0, atol=1e-6)

@@ -15,7 +15,7 @@ and the chunks are what threads divide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,11 +30,18 @@ from autosched.templates.cpu.register_tile import FLOAT_BYTES
 from autosched.templates.cpu.sized import sized
 from autosched.templates.cpu.winograd import LEAST_CHANNELS
 from autosched.templates.cpu.winograd_cost import L2_SHARE, LEAST_TASKS, LEAST_THREADS, MOST_ROWS
-from autosched.templates.nests import lanes, loop, nested, value_at
+from autosched.templates.cpu.winograd_taps import OUTPUTS, SIZE, SUMS
+from autosched.templates.nests import lanes, loop, nested, unrolled, value_at
 from autosched.templates.pack import packed_params
 from autosched.templates.winograd_form import is_padding, is_sum
-from autosched.templates.winograd_pack import WinogradPack
-from autosched.templates.winograd_transform import TAPS, transform_inputs, transform_outputs
+from autosched.templates.winograd_pack import BothPacks, TapPack, WinogradPack
+from autosched.templates.winograd_transform import (
+    TAPS,
+    make_filter,
+    transform_inputs,
+    transform_outputs,
+    transform_taps,
+)
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -46,6 +53,9 @@ from autosched.tir.stmt import Block, BufferStore, Evaluate, IfThenElse, LetStmt
 
 VECTORS = 2  # of a register tile
 NEAR = 5 / 8  # of the second-level cache, for weights that each block reads again
+STEPS = 32, 64, 16  # input channels whose taps, inputs and sums the first-level cache holds
+FEW_ROWS = 1, 2, 4  # tiles that share weights transformed where they are read, as in `winograd_taps`
+MOST_FEW = 8  # tiles that are fewer
 MOST_WEIGHT_BYTES = 16 << 20  # transformed: small images take longer to meet more of them than a direct convolution
 MOST_INPUT_BYTES = 8 << 20  # of a block's transformed inputs, where weights come from further away
 LINE = 16  # floats of a cache line
@@ -61,6 +71,8 @@ class Form:
     threads  that blocks are divided among
     is_far   whether the weights are more than the second-level cache holds beside other data
     prefetch  whether the next panel of weights is asked for ahead
+    few      tiles up to which weights are transformed where they are read; 0 for none
+    step     input channels that are added up in registers there
     """
 
     m: int
@@ -71,6 +83,8 @@ class Form:
     threads: int
     is_far: bool
     prefetch: bool
+    few: int
+    step: int
 
     @property
     def points(self) -> int:
@@ -86,11 +100,13 @@ def schedule_winograd(func: PrimFunc, target: Target) -> Applied | None:
     weight = conv.weight.buffer
     outputs, channels = weight.const_shape()[:2]
     form = choose_form(outputs, channels, extents(spatial(conv.chain.anchor)[4:])[0], is_strict(func), target)
-    if FLOAT_BYTES * form.points * outputs * channels > MOST_WEIGHT_BYTES:
+    if not form.few and FLOAT_BYTES * form.points * outputs * channels > MOST_WEIGHT_BYTES:
         return None
-    pack = WinogradPack(weight.const_shape(), form.m, form.vectors * target.lanes("float32"), form.panels)
+    width = target.lanes("float32")
+    transformed = WinogradPack(weight.const_shape(), form.m, form.vectors * width, form.panels)
+    pack = BothPacks(transformed, TapPack(weight.const_shape(), form.m, width)) if form.few else transformed
     packed = Buffer(f"{weight.name}_packed", tuple(E.const(n, INDEX) for n in pack.packed_shape), weight.dtype)
-    writer = _Writer(conv, form, pack, packed)
+    writer = _Writer(conv, form, pack, packed, width)
     body = writer.body()
     buffers = FrozenDict({p: packed if b is weight else b for p, b in func.buffer_map.items()})
     made = replace(func, buffer_map=buffers, body=make_root(body, tuple(writer.buffers)))
@@ -133,6 +149,13 @@ def _guard(block: Block) -> PrimExpr:
     return value.args[0] if isinstance(value, E.Call) else E.const(1, "bool")
 
 
+def _ends(condition: PrimExpr, axis: Var) -> bool:
+    """Whether a condition says that a variable is less than something."""
+    if isinstance(condition, E.LT | E.LE):
+        return axis in free_vars(condition.a)
+    return isinstance(condition, E.GT | E.GE) and axis in free_vars(condition.b)
+
+
 def choose_form(outputs: int, channels: int, block: int, strict: bool, target: Target) -> Form:
     """Register tiles of two vectors, and blocks whose inputs and products the second-level cache holds."""
     m, lanes, caches = 2 if strict else 4, target.lanes("float32"), target.cache
@@ -148,9 +171,12 @@ def choose_form(outputs: int, channels: int, block: int, strict: bool, target: T
         tiles = min(room / (points * chunk), MOST_INPUT_BYTES / (FLOAT_BYTES * points * channels))
     tiles = max(int(tiles), 1)
     threads = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS)
-    return Form(
-        m, min(rows, tiles), vectors, panels, tiles, threads, is_far, FLOAT_BYTES * weights > caches.l2_bytes / 2
-    )
+    is_cold = FLOAT_BYTES * weights > caches.l2_bytes / 2
+    step = next((n for n in STEPS if channels % n == 0), 0)
+    has_few = is_far and step > 0 and m == OUTPUTS and lanes % block == 0 and tiles >= MOST_FEW
+    has_few = has_few and SIZE * FEW_ROWS[-1] + SUMS <= target.num_registers
+    few = MOST_FEW if has_few else 0
+    return Form(m, min(rows, tiles), vectors, panels, tiles, threads, is_far, is_cold, few, step)
 
 
 @dataclass(frozen=True)
@@ -173,8 +199,9 @@ class Split:
 class _Writer:
     """The statements of one function."""
 
-    def __init__(self, conv: SizedConv, form: Form, pack: WinogradPack, packed: Buffer):
-        self.form, self.pack, self.packed, self.chain = form, pack, packed, conv.chain
+    def __init__(self, conv: SizedConv, form: Form, pack: WinogradPack | BothPacks, packed: Buffer, lanes: int):
+        self.form, self.pack, self.packed, self.chain, self.lanes = form, pack, packed, conv.chain, lanes
+        self.transformed = pack.transformed if isinstance(pack, BothPacks) else pack
         anchor = conv.chain.anchor
         self.images, self.out_blocks, self.height, self.width, lane = (iv.dom.extent for iv in spatial(anchor))
         self.block = extents(spatial(anchor)[4:])[0]
@@ -183,15 +210,17 @@ class _Writer:
         self.sums = anchor.writes[0].buffer
         self.out = conv.chain.after[-1].writes[0].buffer if conv.chain.after else self.sums
         self.makers = {b.writes[0].buffer: b for b in (*conv.chain.before, *conv.chain.after)}
-        self.filter, self.size = pack.filter, pack.filter.inputs
-        self.channels, self.chunk = self.data_blocks * self.data_block, pack.width * pack.panels
+        self.filter = make_filter(form.m)
+        self.size = self.filter.inputs
+        self.channels, self.chunk = self.data_blocks * self.data_block, self.transformed.width * self.transformed.panels
         points = form.points
         self.input_row, self.product_row = _odd_lines(self.channels), _odd_lines(self.chunk)
         self.inputs = one_of("inputs", "float32", points, _odd_lines(form.tiles * self.input_row), scope="global")
         self.products = one_of("products", "float32", points, _odd_lines(form.tiles * self.product_row), scope="global")
         self.columns = one_of("columns", "float32", self.size, self.size, self.data_block)
         self.half = one_of("half", "float32", form.m, self.size, self.block)
-        self.buffers = [self.inputs, self.products, self.columns, self.half]
+        self.few = one_of("few_products", "float32", points, FEW_ROWS[-1] * lanes, scope="global")
+        self.buffers = [self.few, self.inputs, self.products, self.columns, self.half]
 
     def body(self) -> Stmt:
         """The phases of the kernel, some of which have no pieces for a call's sizes."""
@@ -206,8 +235,8 @@ class _Writer:
             end = E.floordiv(E.mul(E.add(b, 1), total), parts)
 
             def work(split: Split) -> Stmt:
-                transformed = loop("p", split.count, lambda p: self.transformed(E.add(first, p), p, self.inputs))
-                chunks = E.const(self.pack.packed_shape[0], INDEX)
+                transformed = loop("p", split.count, lambda p: self.inputs_at(E.add(first, p), p, self.inputs))
+                chunks = E.const(self.transformed.packed_shape[0], INDEX)
                 return seq(transformed, loop("chunk", chunks, lambda c: self.chunk_of(c, first, split, self.inputs)))
 
             body = LetStmt(first, E.floordiv(E.mul(b, total), parts), self.split(E.sub(end, first), work))
@@ -220,19 +249,114 @@ class _Writer:
         is_one = E.minimum(E.maximum(E.sub(form.tiles + 1, tiles), 0), 1)  # 1 where all tiles are one block, else 0
         first = E.const(0, INDEX)
 
-        def tile(p: Var) -> Stmt:
+        def tile(p: Var, is_scaled: bool = False) -> Stmt:
             at = Var("tile", INDEX)
-            return LetStmt(at, E.minimum(p, form.tiles - 1), self.transformed(at, at, common))
+            return LetStmt(at, E.minimum(p, form.tiles - 1), self.inputs_at(at, at, common, is_scaled))
 
         def chunk(c: Var) -> Stmt:
             return self.split(tiles, lambda split: self.chunk_of(c, first, split, common))
 
-        chunks = E.const(self.pack.packed_shape[0], INDEX)
+        chunks = E.const(self.transformed.packed_shape[0], INDEX)
+        few: list[Stmt] = []
+        if isinstance(self.pack, BothPacks):
+            is_few = E.minimum(E.maximum(E.sub(form.few + 1, tiles), 0), 1)
+            is_one = E.mul(is_one, E.sub(1, is_few))
+            panels = E.const(self.pack.taps.packed_shape[0], INDEX)
+            few = [
+                loop("tile", E.mul(is_few, tiles), lambda p: tile(p, is_scaled=True), LoopKind.PARALLEL),
+                loop("panel", E.mul(is_few, panels), lambda c: self.few_tiles(c, tiles, common), LoopKind.PARALLEL),
+            ]
+        are_more = E.minimum(E.maximum(E.sub(tiles, form.tiles), 0), 1)
         return seq(
+            *few,
             loop("tile", E.mul(is_one, tiles), tile, LoopKind.PARALLEL),
             loop("chunk", E.mul(is_one, chunks), chunk, LoopKind.PARALLEL),
-            loop("block", E.mul(E.sub(1, is_one), blocks), block, LoopKind.PARALLEL),
+            loop("block", E.mul(are_more, blocks), block, LoopKind.PARALLEL),
         )
+
+    def few_tiles(self, panel: Var, tiles: PrimExpr, inputs: Buffer) -> Stmt:
+        """The results of a vector of output channels, whose weights are transformed for each few tiles."""
+        total = Var("tiles", INDEX)
+
+        def group(g: Var) -> Stmt:
+            first = Var("first", INDEX)
+            count = E.sub(total, first)
+            stmts = [self.few_products(panel, first, n, inputs) for n in FEW_ROWS]
+            stmt = stmts[-1]
+            for n, smaller in reversed(list(zip(FEW_ROWS[:-1], stmts, strict=False))):
+                stmt = IfThenElse(E.compare(E.LE, count, n), smaller, stmt)
+            per_panel = self.lanes // self.block
+            held = E.minimum(count, FEW_ROWS[-1])
+            results = self.results(E.mul(panel, per_panel), per_panel, first, held, self.few)
+            place = E.minimum(E.mul(g, FEW_ROWS[-1]), self.form.few - FEW_ROWS[-1])  # says that it is inside
+            return LetStmt(first, place, seq(stmt, results))
+
+        return LetStmt(total, tiles, loop("group", _ceil(total, FEW_ROWS[-1]), group))
+
+    def few_products(self, panel: Var, first: Var, rows: int, inputs: Buffer) -> Stmt:
+        """The products of `rows` tiles: for each row of points and block of input channels in a register tile."""
+        assert isinstance(self.pack, BothPacks), "others have no taps"
+        size, step, taps, begin = self.size, self.form.step, self.pack.taps, self.pack.start
+        parts = one_of(f"parts_{rows}", "float32", size, rows, self.lanes)
+        weights = one_of(f"weights_{rows}", "float32", size, self.lanes)
+        self.buffers += [parts, weights]
+
+        def over(body: Callable[[Var, Var, PrimExpr], Stmt]) -> Stmt:
+            return unrolled("y r", (size, rows), lambda y, r: lanes(self.lanes, lambda v: body(y, r, v)))
+
+        def place(x: int, y: Var, r: Var, v: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+            at = E.add(E.mul(E.cast(INDEX, r), self.lanes), E.cast(INDEX, v))
+            return E.add(E.cast(INDEX, y), x * size), at
+
+        def row(b: Var, x: int) -> Stmt:
+            def tap(c: PrimExpr, i: int, k: int, v: PrimExpr) -> PrimExpr:
+                at = (panel, c, E.const(i, INDEX), E.const(k, INDEX), E.cast(INDEX, v))
+                return BufferLoad(self.packed, (E.add(row_major(at, taps.packed_shape), begin),))
+
+            def channel(c: Var) -> Stmt:
+                at = E.add(E.mul(b, step), c)
+
+                def weight(v: PrimExpr, y: int) -> Stmt:
+                    columns = ([tap(at, i, k, v) for i in range(TAPS)] for k in range(TAPS))
+                    rows_of = [transform_taps(self.filter, column)[x] for column in columns]
+                    return store(weights, transform_taps(self.filter, rows_of)[y], y, v)
+
+                def added(y: Var, r: Var, v: PrimExpr) -> Stmt:
+                    tile = E.add(first, E.cast(INDEX, r))
+                    point = E.add(E.cast(INDEX, y), x * size)
+                    value = BufferLoad(inputs, (point, E.add(E.mul(tile, self.input_row), at)))
+                    total = E.add(load(parts, y, r, v), E.mul(value, load(weights, y, v)))
+                    return store(parts, total, y, r, v)
+
+                made = [lanes(self.lanes, partial(weight, y=y)) for y in range(size)]
+                return seq(*self.taps_ahead(panel, b, x, c, tap), *made, over(added))
+
+            def kept(y: Var, r: Var, v: PrimExpr) -> Stmt:
+                at = place(x, y, r, v)
+                return BufferStore(self.few, E.add(BufferLoad(self.few, at), load(parts, y, r, v)), at)
+
+            return seq(
+                over(lambda y, r, v: store(parts, E.const(0.0, "float32"), y, r, v)),
+                loop("c", E.const(step, INDEX), channel),
+                over(kept),
+            )
+
+        def start(x: int) -> Stmt:
+            return over(lambda y, r, v: BufferStore(self.few, E.const(0.0, "float32"), place(x, y, r, v)))
+
+        blocks = E.const(self.channels // step, INDEX)
+        return seq(*map(start, range(size)), loop("b", blocks, lambda b: seq(*(row(b, x) for x in range(size)))))
+
+    def taps_ahead(self, panel: Var, b: Var, x: int, c: Var, tap: Callable[..., PrimExpr]) -> list[Stmt]:
+        """Requests for a step's share of the next block of taps, in all rows of points but the last."""
+        if x + 1 == self.size:
+            return []
+        lines, step = self.lanes // LINE or 1, self.form.step
+        share = -(-TAPS * TAPS * lines // (self.size - 1))
+        zero = E.const(0, INDEX)
+        start = E.add(E.mul(E.add(b, 1), step * TAPS**2 * self.lanes), E.mul(E.add(c, x * step), share * LINE))
+        at = (tap(zero, 0, 0, E.add(start, n * LINE)) for n in range(share))
+        return [Evaluate(E.Call("prefetch", (place,), "int32")) for place in at]
 
     def split(self, count: PrimExpr, body: Callable[[Split], Stmt]) -> Stmt:
         """What is done for so many tiles, which are a block at most."""
@@ -255,8 +379,8 @@ class _Writer:
         inner = LetStmt(x, E.mul(E.floormod(tile, self.row_tiles), self.form.m), inner)
         return LetStmt(line, E.floordiv(tile, self.row_tiles), inner)
 
-    def transformed(self, tile: PrimExpr, p: Var, into: Buffer) -> Stmt:
-        """The inputs of a tile, as row p of `into`."""
+    def inputs_at(self, tile: PrimExpr, p: Var, into: Buffer, is_scaled: bool = False) -> Stmt:
+        """The inputs of a tile, as row p of `into`; scaled ones are of few tiles, most of which are at borders."""
 
         def placed(n: Var, y: Var, x: Var) -> Stmt:
             last = (E.add(y, self.size - 1), E.add(x, self.size - 1))
@@ -264,26 +388,28 @@ class _Writer:
 
             def blocks(guarded: bool) -> Stmt:
                 count = E.const(self.data_blocks, INDEX)
-                return loop("cb", count, lambda cb: self.inputs_of(p, n, cb, y, x, guarded, into))
+                return loop("cb", count, lambda cb: self.inputs_of(p, n, cb, y, x, guarded, into, is_scaled))
 
-            return IfThenElse(inside, blocks(False), blocks(True))
+            return blocks(True) if is_scaled else IfThenElse(inside, blocks(False), blocks(True))
 
         return self.at_tile(tile, placed)
 
     def held(self, n: PrimExpr, y: PrimExpr, x: PrimExpr) -> list[PrimExpr]:
         """The conditions on which there is an element of the data at a place of the padded ones."""
-        found = [E.compare(E.LT, y, self.padded.shape[2]), E.compare(E.LT, x, self.padded.shape[3])]
-        if self.source is not None:
-            zero = E.const(0, INDEX)
-            at = (n, zero, y, x, zero)
-            axes = (iv.var for iv in self.source.iter_vars)
-            values = {v: E.cast(v.dtype, i) for v, i in zip(axes, at, strict=True)}
-            found += split_conditions(substitute(_guard(self.source), values))
-        return found
+        ends = {2: E.compare(E.LT, y, self.padded.shape[2]), 3: E.compare(E.LT, x, self.padded.shape[3])}
+        if self.source is None:
+            return [*ends.values()]
+        guards, axes = [*split_conditions(_guard(self.source))], [iv.var for iv in self.source.iter_vars]
+        zero = E.const(0, INDEX)
+        values = {v: E.cast(v.dtype, i) for v, i in zip(axes, (n, zero, y, x, zero), strict=True)}
+        open_ended = [end for axis, end in ends.items() if not any(_ends(g, axes[axis]) for g in guards)]
+        return [*open_ended, *(substitute(g, values) for g in guards)]
 
-    def inputs_of(self, p: Var, n: Var, cb: Var, y: Var, x: Var, guarded: bool, into: Buffer) -> Stmt:
+    def inputs_of(
+        self, p: Var, n: Var, cb: Var, y: Var, x: Var, guarded: bool, into: Buffer, is_scaled: bool
+    ) -> Stmt:  # fmt: skip
         """A tile's inputs of a block of channels, transformed; guarded: some of them may be beyond the data."""
-        size = self.size
+        size, transform = self.size, partial(transform_inputs, self.filter, is_scaled=is_scaled)
 
         def read(i: int, j: int, lane: PrimExpr) -> PrimExpr:
             at = (E.add(y, i), E.add(x, j))
@@ -305,7 +431,7 @@ class _Writer:
 
             def element(v: PrimExpr, k: int) -> Stmt:
                 terms = [load(own, i, v) if guarded else read(i, j, v) for i in range(size)]
-                return store(self.columns, transform_inputs(self.filter, terms)[k], k, j, v)
+                return store(self.columns, transform(terms)[k], k, j, v)
 
             found = []
             if guarded:
@@ -318,7 +444,7 @@ class _Writer:
             for k in range(size):
 
                 def point(v: PrimExpr, i: int = i, k: int = k) -> Stmt:
-                    terms = transform_inputs(self.filter, [load(self.columns, i, j, v) for j in range(size)])
+                    terms = transform([load(self.columns, i, j, v) for j in range(size)])
                     at = E.add(E.mul(p, self.input_row), E.add(E.mul(cb, self.data_block), E.cast(INDEX, v)))
                     return BufferStore(into, terms[k], (E.const(i * size + k, INDEX), at))
 
@@ -327,7 +453,9 @@ class _Writer:
 
     def chunk_of(self, chunk: Var, first: PrimExpr, split: Split, inputs: Buffer) -> Stmt:
         """The results of a chunk of output channels, of the tiles from `first` on."""
-        return seq(self.multiplied(chunk, split, inputs), self.results(chunk, first, split.count))
+        per_chunk = self.chunk // self.block
+        results = self.results(E.mul(chunk, per_chunk), per_chunk, first, split.count, self.products)
+        return seq(self.multiplied(chunk, split, inputs), results)
 
     def multiplied(self, chunk: Var, split: Split, inputs: Buffer) -> Stmt:
         """All products of a chunk."""
@@ -347,7 +475,7 @@ class _Writer:
         self, inputs: Buffer, chunk: Var, i: Var, k: Var, panel: Var, start: PrimExpr, rows: int, n: Var, t: Var
     ) -> Stmt:  # fmt: skip
         """A register tile of rows over all input channels."""
-        width = self.pack.width
+        width = self.transformed.width
         sums = one_of(f"sums_{rows}", "float32", rows, width)
         self.buffers.append(sums)
         first, point = Var("first_row", INDEX), E.add(E.mul(i, self.size), k)
@@ -360,7 +488,7 @@ class _Writer:
             def added(r: Var, v: PrimExpr) -> Stmt:
                 row = E.mul(E.add(first, E.cast(INDEX, r)), self.input_row)
                 value = BufferLoad(inputs, (point, E.add(row, c)))
-                weight = BufferLoad(self.packed, (chunk, i, k, panel, c, E.cast(INDEX, v)))
+                weight = self.weight_at(chunk, i, k, panel, c, E.cast(INDEX, v))
                 return store(sums, E.add(load(sums, r, v), E.mul(value, weight)), r, v)
 
             return seq(*self.asked_ahead(chunk, i, k, panel, t, n, c), over(added))
@@ -373,18 +501,24 @@ class _Writer:
         start_values = over(lambda r, v: store(sums, E.const(0.0, "float32"), r, v))
         return LetStmt(first, place, seq(start_values, loop("c", E.const(self.channels, INDEX), step), over(kept)))
 
+    def weight_at(self, *indices: PrimExpr) -> BufferLoad:
+        """A transformed weight."""
+        if not isinstance(self.pack, BothPacks):
+            return BufferLoad(self.packed, indices)
+        return BufferLoad(self.packed, (row_major(indices, self.transformed.packed_shape),))
+
     def asked_ahead(
         self, chunk: Var, i: Var, k: Var, panel: Var, t: Var, n: Var, c: Var
     ) -> list[Stmt]:  # fmt: skip
         """Requests for a step's share of the next panel: of n register tiles each asks for a line of a row in turn."""
         if not self.form.prefetch:
             return []
-        panel_floats, lines = self.channels * self.pack.width, self.pack.width // LINE
+        panel_floats, lines = self.channels * self.transformed.width, self.transformed.width // LINE
         share = E.add(E.mul(E.floormod(t, lines), self.channels), c)
         place = (chunk, i, k, panel, E.const(0, INDEX))
 
         def asked(line: PrimExpr) -> Stmt:
-            at = BufferLoad(self.packed, (*place, E.add(E.mul(line, LINE), panel_floats)))
+            at = self.weight_at(*place, E.add(E.mul(line, LINE), panel_floats))
             return Evaluate(E.Call("prefetch", (at,), "int32"))
 
         if lines == 1:
@@ -392,13 +526,13 @@ class _Writer:
         others = (asked(E.add(share, E.const(n * self.channels, INDEX))) for n in range(1, lines))
         return [asked(share), IfThenElse(E.compare(E.EQ, n, 1), seq(*others))]
 
-    def results(self, chunk: Var, first: PrimExpr, count: Var) -> Stmt:
-        per_chunk, m = self.chunk // self.block, self.form.m
-        begin, is_ragged = E.mul(chunk, per_chunk), const_int(self.out_blocks) % per_chunk  # type: ignore[operator]
+    def results(self, begin: PrimExpr, per_chunk: int, first: PrimExpr, count: PrimExpr, products: Buffer) -> Stmt:
+        """The results of `per_chunk` blocks of channels from `begin` on, of the tiles from `first` on."""
+        m, is_ragged = self.form.m, (const_int(self.out_blocks) or 0) % per_chunk
 
         def blocks(p: Var, n: Var, y: Var, x: Var, guarded: bool) -> Stmt:
             def block(ob: Var) -> Stmt:
-                stmt = self.outputs_of(p, n, begin, ob, y, x, guarded)
+                stmt = self.outputs_of(p, n, begin, ob, y, x, products, guarded)
                 return IfThenElse(E.compare(E.LT, E.add(begin, ob), self.out_blocks), stmt) if is_ragged else stmt
 
             return loop("ob", E.const(per_chunk, INDEX), block)
@@ -407,14 +541,16 @@ class _Writer:
             def placed(n: Var, y: Var, x: Var) -> Stmt:
                 ends = (E.add(y, m), self.height), (E.add(x, m), self.width)
                 inside = all_of(*(E.compare(E.LE, end, size) for end, size in ends))
-                whole, part = (blocks(p, n, y, x, guarded) for guarded in (False, True))
-                return IfThenElse(inside, whole, part)
+                part = blocks(p, n, y, x, True)
+                return part if products is self.few else IfThenElse(inside, blocks(p, n, y, x, False), part)
 
             return self.at_tile(E.add(first, p), placed)
 
         return loop("p", count, tile)
 
-    def outputs_of(self, p: Var, n: Var, begin: PrimExpr, ob: Var, y: Var, x: Var, guarded: bool) -> Stmt:
+    def outputs_of(
+        self, p: Var, n: Var, begin: PrimExpr, ob: Var, y: Var, x: Var, products: Buffer, guarded: bool
+    ) -> Stmt:  # fmt: skip
         """A tile's results of a block of channels; guarded: some of them may be beyond the image."""
         size, m, parts = self.size, self.form.m, []
         for k in range(size):
@@ -422,8 +558,9 @@ class _Writer:
 
                 def half(v: PrimExpr, i: int = i, k: int = k) -> Stmt:
                     lane = E.add(E.mul(ob, self.block), E.cast(INDEX, v))
-                    at = E.add(E.mul(p, self.product_row), lane)
-                    terms = [BufferLoad(self.products, (E.const(j * size + k, INDEX), at)) for j in range(size)]
+                    row = self.product_row if products is self.products else self.lanes
+                    at = E.add(E.mul(p, row), lane)
+                    terms = [BufferLoad(products, (E.const(j * size + k, INDEX), at)) for j in range(size)]
                     return store(self.half, transform_outputs(self.filter, terms)[i], i, k, v)
 
                 parts.append(lanes(self.block, half))
@@ -443,6 +580,14 @@ class _Writer:
                     part = IfThenElse(all_of(*ends), part)
                 parts.append(part)
         return seq(*parts)
+
+
+def row_major(indices: Sequence[PrimExpr], shape: Sequence[int]) -> PrimExpr:
+    """The row-major number of indices."""
+    total: PrimExpr = E.const(0, INDEX)
+    for i, size in zip(indices, shape, strict=True):
+        total = E.add(E.mul(total, size), i)
+    return total
 
 
 def _kept_below(value: PrimExpr, extent: PrimExpr) -> PrimExpr:

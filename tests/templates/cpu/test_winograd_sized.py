@@ -13,6 +13,7 @@ from autosched.codegen import counters
 from autosched.relax.block_builder import BlockBuilder
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.kernel import Kernel
+from autosched.target import Target
 from autosched.tir.expr import Var
 
 OP, NN = relax.op, relax.op.nn
@@ -85,6 +86,26 @@ def test_many_weights() -> None:
     built = made(weight, PADS["same"])
     assert "common_inputs" in kernel_of(built).source
     for shape in [(1, 2, 3), (1, 14, 14), (2, 19, 30), (1, 120, 70)]:
+        check(built, weight, PADS["same"], shape)
+
+
+def test_few_tiles() -> None:
+    """Where up to eight tiles meet many weights, these are transformed where they are read: all numbers of tiles."""
+    weight = weight_of(96, 96)
+    built = made(weight, PADS["same"])
+    has_few = "few_products" in kernel_of(built).source
+    assert has_few == (Target("cpu").num_registers >= 32)
+    for shape in [
+        (1, 1, 2),
+        (1, 4, 5),
+        (3, 2, 2),
+        (1, 7, 7),
+        (1, 3, 17),
+        (2, 8, 12),
+        (7, 4, 3),
+        (1, 8, 16),
+        (1, 9, 12),
+    ]:
         check(built, weight, PADS["same"], shape)
 
 
