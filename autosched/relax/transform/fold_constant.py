@@ -16,6 +16,9 @@ from autosched.relax.struct_info import StructInfo, TensorStructInfo, tensor_inf
 from autosched.relax.transform.common_subexpr import expression_key
 
 SMALL_BYTES = 1 << 16  # results up to this size are always kept; larger ones only where they replace as much
+# Elements that are gathered take several times as long to find as to read: biases of an attention's relative positions.
+GATHERS = frozenset({"relax.gather_nd", "relax.gather_elements", "relax.take"})
+GATHERED_BYTES = 1 << 20
 
 
 def _size_bytes(info: StructInfo | None) -> int:
@@ -31,12 +34,12 @@ def _constants(x: object) -> list[Constant]:
     return [x] if isinstance(x, Constant) else []
 
 
-def is_worth_folding(args: Sequence[object], result: StructInfo | None) -> bool:
+def is_worth_folding(args: Sequence[object], result: StructInfo | None, small_bytes: int = SMALL_BYTES) -> bool:
     """Whether the result is no larger than what it is computed from, or small."""
     if not all(t.is_static for t in tensor_infos(result)):
         return False
     given = sum(c.data.nbytes for a in args for c in _constants(a))
-    return _size_bytes(result) <= max(given, SMALL_BYTES)
+    return _size_bytes(result) <= max(given, small_bytes)
 
 
 def as_constants(result: object, info: StructInfo | None) -> Expr:
@@ -61,7 +64,8 @@ class _Folder(Rewriter):
         definition = definition_of(call)
         if definition is None or definition.reference is None or not all(map(is_constant, call.args)):
             return call
-        if not is_worth_folding(call.args, call.struct_info):
+        small_bytes = GATHERED_BYTES if call.op_name in GATHERS else SMALL_BYTES
+        if not is_worth_folding(call.args, call.struct_info, small_bytes):
             return call
         key = expression_key(call)
         if key not in self.folded:  # else each step of a recurrent layer would have weights of its own

@@ -54,6 +54,15 @@ def test_large_results_are_not_folded():
     assert calls(FoldConstant()(module)) == ["broadcast_to", "add"]
 
 
+@pytest.mark.parametrize("rows, kept", [(64, False), (600, True)])
+def test_gathered_elements_are_folded_up_to_a_megabyte(rows, kept):
+    """As the bias of each pair of positions in an attention, which is larger than what it is read from."""
+    where = relax.const(np.random.default_rng(0).integers(0, 9, (rows, rows, 1)))
+    module = graph({"x": (1,)}, lambda bb, x: op.add(x, op.gather_nd(W(9, 8), where)))
+    folded = _apply(module, FoldConstant())
+    assert calls(folded) == ["gather_nd"] * kept + ["add"]
+
+
 def _split_constant(bb, x):
     pieces = bb.emit(op.split(W(4), indices_or_sections=2))
     return op.add(x, relax.TupleGetItem(pieces, 1))
