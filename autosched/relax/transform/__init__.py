@@ -56,8 +56,20 @@ from autosched.relax.transform.mixed_precision import ToMixedPrecision
 from autosched.relax.transform.narrow_products import NarrowProducts, narrow_products
 from autosched.relax.transform.pack_weights import PackWeights, pack_weights
 from autosched.relax.transform.remove_identity import RemoveIdentity, remove_identity
+from autosched.relax.transform.reorder_products import (
+    AdjustMatmulOrder,
+    ExpandMatmulOfSum,
+    ReorderPermuteDimsAfterConcat,
+    ReorderTakeAfterMatmul,
+)
 from autosched.relax.transform.run_codegen import RunCodegen
 from autosched.relax.transform.share_positions import SharePositions
+from autosched.relax.transform.signatures import (
+    ExpandTupleArguments,
+    RemoveUnusedOutputs,
+    RemoveUnusedParameters,
+    UpdateParamStructInfo,
+)
 from autosched.relax.transform.sink_views import SinkViews, sink_views
 from autosched.relax.transform.slice_inputs import SliceInputs, slice_inputs
 from autosched.relax.transform.slice_splits import SliceSplits, slice_splits

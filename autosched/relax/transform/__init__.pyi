@@ -88,8 +88,16 @@ from autosched.relax.transform.pack_weights import PackWeights as PackWeights
 from autosched.relax.transform.pack_weights import pack_weights as pack_weights
 from autosched.relax.transform.remove_identity import RemoveIdentity as RemoveIdentity
 from autosched.relax.transform.remove_identity import remove_identity as remove_identity
+from autosched.relax.transform.reorder_products import AdjustMatmulOrder as AdjustMatmulOrder
+from autosched.relax.transform.reorder_products import ExpandMatmulOfSum as ExpandMatmulOfSum
+from autosched.relax.transform.reorder_products import ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat
+from autosched.relax.transform.reorder_products import ReorderTakeAfterMatmul as ReorderTakeAfterMatmul
 from autosched.relax.transform.run_codegen import RunCodegen as RunCodegen
 from autosched.relax.transform.share_positions import SharePositions as SharePositions
+from autosched.relax.transform.signatures import ExpandTupleArguments as ExpandTupleArguments
+from autosched.relax.transform.signatures import RemoveUnusedOutputs as RemoveUnusedOutputs
+from autosched.relax.transform.signatures import RemoveUnusedParameters as RemoveUnusedParameters
+from autosched.relax.transform.signatures import UpdateParamStructInfo as UpdateParamStructInfo
 from autosched.relax.transform.sink_views import SinkViews as SinkViews
 from autosched.relax.transform.sink_views import sink_views as sink_views
 from autosched.relax.transform.slice_inputs import SliceInputs as SliceInputs

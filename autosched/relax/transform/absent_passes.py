@@ -11,9 +11,7 @@ _DEVICE = "there is one device: leave it out"
 ABSENT: Mapping[str, str] = {
     **dict.fromkeys((
         "RewriteDataflowReshape", "StaticPlanBlockMemory", "DataflowUseInplaceCalls", "ComputePrimValue",
-        "RemoveUnusedOutputs", "RemoveUnusedParameters", "ReorderPermuteDimsAfterConcat", "ReorderTakeAfterMatmul",
-        "AdjustMatmulOrder", "ExpandMatmulOfSum", "SplitLayoutRewritePreproc", "AttachAttrLayoutFreeBuffers",
-        "ExpandTupleArguments", "FuseTransposeMatmul",
+        "SplitLayoutRewritePreproc", "AttachAttrLayoutFreeBuffers", "FuseTransposeMatmul",
     ), _BUILD),
     **dict.fromkeys((
         "CallTIRRewrite", "LowerAllocTensor", "KillAfterLastUse", "LowerRuntimeBuiltin", "VMShapeLower",
@@ -22,7 +20,6 @@ ABSENT: Mapping[str, str] = {
     "DecomposeOpsForTraining": "DecomposeOpsForInference: there is none for training",
     "NormalizeGlobalVar": "AttachGlobalSymbol gives public functions their names",
     "RemoveRedundantReshape": "RemoveIdentity takes away what computes nothing",
-    "UpdateParamStructInfo": "BindSymbolicVars gives sizes to a function's parameters",
     "RewriteCUDAGraph": "a model that is built for a GPU runs as one CUDA graph: leave it out",
     "AllocateWorkspace": "functions of external libraries allocate their own workspace",
     "FastMathTransform": "kernels compute exp, tanh and erf by vectorized polynomials already",

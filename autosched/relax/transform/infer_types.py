@@ -6,6 +6,7 @@ import dataclasses
 
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.transform import graph_pass
+from autosched.relax.call_result import call_result
 from autosched.relax.expr import Call, Expr, Function, If, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter
@@ -27,8 +28,8 @@ def infer_types(module: IRModule) -> IRModule:
     """
     functions = dict(module.functions)
     for _ in functions:  # each round reaches callers one step further away
-        results = {gv.name: f.ret_struct_info for gv, f in functions.items() if isinstance(f, Function)}
-        new = {gv: _Inferrer(results).rewrite(f) if isinstance(f, Function) else f for gv, f in functions.items()}
+        known = {gv.name: f for gv, f in functions.items() if isinstance(f, Function)}
+        new = {gv: _Inferrer(known).rewrite(f) if isinstance(f, Function) else f for gv, f in functions.items()}
         if all(new[gv] is f for gv, f in functions.items()):
             break
         functions = new
@@ -36,16 +37,20 @@ def infer_types(module: IRModule) -> IRModule:
 
 
 class _Inferrer(Rewriter):
-    def __init__(self, results: dict[str, StructInfo | None]):
+    def __init__(self, functions: dict[str, Function]):
         super().__init__()
-        self.results = results
+        self.functions = functions
 
     def call(self, call: Call, var: Var) -> Expr:
         if is_known(call.struct_info):
             return call
         if isinstance(call.op, GlobalVar):
-            info = self.results.get(call.op.name)
-            return dataclasses.replace(call, struct_info=info) if is_known(info) else call
+            callee = self.functions.get(call.op.name)
+            if callee is None or not is_known(callee.ret_struct_info):
+                return call
+            params = [p.struct_info for p in callee.params]
+            info = call_result(params, callee.ret_struct_info, [a.struct_info for a in call.args])
+            return dataclasses.replace(call, struct_info=info)
         if definition_of(call) is None or not all(is_known(a.struct_info) for a in call.args):
             return call
         return remake(call)

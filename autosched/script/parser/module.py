@@ -96,6 +96,8 @@ def _read_module(state: State, node: ast.ClassDef) -> IRModule:
         if f.name in state.functions:
             raise state.error(f, f"function '{f.name}' is defined twice")
         state.functions[f.name] = GlobalVar(f.name)
+    for f in functions:
+        _declare(state, f)
     attrs: Attrs = {}
     infos: Attrs = {}
     for line in node.body:
@@ -112,6 +114,16 @@ def _read_module(state: State, node: ast.ClassDef) -> IRModule:
     from autosched.relax.transform.infer_types import infer_types
 
     return infer_types(module)  # calls of functions that the text defines later
+
+
+def _declare(state: State, node: ast.FunctionDef) -> None:
+    """Note what a graph function says of its parameters and result, for calls that the text has before it."""
+    for decorator in node.decorator_list:
+        found = state.dialect_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        if found == ("R", "function") and node.returns is not None:
+            from autosched.script.parser.relax_func import read_signature
+
+            state.signatures[node.name] = read_signature(state, node)
 
 
 def _is_docstring(node: ast.stmt) -> bool:

@@ -11,6 +11,7 @@ from autosched.ir.module import GlobalVar
 from autosched.ir.node import FrozenDict
 from autosched.relax import expr as R
 from autosched.relax import op
+from autosched.relax.call_result import call_result
 from autosched.relax.op.call import CALL_DPS_PACKED, call_pure_packed, call_tir, shape_of
 from autosched.relax.op.registry import OPERATORS
 from autosched.relax.struct_info import Expr, ObjectStructInfo, ShapeExpr, StructInfo, TupleStructInfo
@@ -169,7 +170,10 @@ class RelaxExprReader:
         callee = self.value(node.func)
         if not isinstance(callee, GlobalVar | R.Var):
             return self._captured(node, callee)
-        return R.Call(callee, tuple(R.as_expr(self.leaf(a)) for a in node.args))
+        args = tuple(R.as_expr(self.leaf(a)) for a in node.args)
+        known = self.state.signatures.get(callee.name) if isinstance(callee, GlobalVar) else None
+        info = None if known is None else call_result(*known, [a.struct_info for a in args])
+        return R.Call(callee, args, struct_info=info)
 
     def _captured(self, node: ast.Call, callee: object) -> Meaning:
         """A call of an operator that the text knows under a name of Python's: `act = R.nn.relu`."""

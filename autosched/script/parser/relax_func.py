@@ -22,6 +22,12 @@ def read_relax_function(state: State, node: ast.FunctionDef, *, private: bool = 
         return _Reader(state).function(node, private, pure)
 
 
+def read_signature(state: State, node: ast.FunctionDef) -> tuple[tuple[StructInfo | None, ...], StructInfo | None]:
+    """What a function says of its parameters and of its result."""
+    with state.scope():
+        return _Reader(state).signature(node)
+
+
 class _Reader:
     def __init__(self, state: State):
         self.state = state
@@ -30,6 +36,12 @@ class _Reader:
         self.blocks: list[R.BindingBlock] = []
         self.bindings: list[R.Binding] = []
         self.outputs: set[str] | None = None  # of the dataflow block being read; None outside
+
+    def signature(self, node: ast.FunctionDef) -> tuple[tuple[StructInfo | None, ...], StructInfo | None]:
+        for line in node.body:
+            self._declare_symbol(line)
+        params = tuple(self._param(a).struct_info for a in node.args.args)
+        return params, self.exprs.infos.info(node.returns) if node.returns is not None else None
 
     def function(self, node: ast.FunctionDef, private: bool, pure: bool) -> R.Function:
         if not private:

@@ -6,13 +6,16 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from autosched.ir.module import AnyFunction, GlobalVar
 from autosched.script.parser.source import Source
 from autosched.tir.buffer import Buffer
+
+if TYPE_CHECKING:
+    from autosched.relax.struct_info import StructInfo
 
 DIALECTS = {"ir": "I", "tir": "T", "tirx": "T", "relax": "R"}
 
@@ -23,10 +26,11 @@ Meaning: TypeAlias = Any
 class State:
     """One reading.
 
-    names      innermost scope last: name -> variable, buffer, or a Python value
-    prefixes   how the text calls the dialects I, T and R
-    functions  name -> GlobalVar of the module being read
-    metadata   arrays that the text refers to
+    names       innermost scope last: name -> variable, buffer, or a Python value
+    prefixes    how the text calls the dialects I, T and R
+    functions   name -> GlobalVar of the module being read
+    signatures  name -> what a graph function of it says of its parameters and its result
+    metadata    arrays that the text refers to
     """
 
     def __init__(self, source: Source, extra_vars: Mapping[str, Meaning]):
@@ -35,6 +39,7 @@ class State:
         self._scopes: list[dict[str, Meaning]] = [{n: v for n, v in extra_vars.items() if n not in dialects}]
         self.prefixes = {"I": "I", "T": "T", "R": "R", **dialects}
         self.functions: dict[str, GlobalVar] = {}
+        self.signatures: dict[str, tuple[tuple[StructInfo | None, ...], StructInfo | None]] = {}
         self.module_names: set[str] = set()
         self.metadata: Mapping[str, Sequence[np.ndarray]] = {}
         self.evaluate: Callable[[ast.AST], Meaning] | None = None  # what an expression reader makes of a node
