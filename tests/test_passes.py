@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -46,6 +47,40 @@ def passes() -> Iterator[str]:
 def scripted(body: str, params: str = 'x: R.Tensor((2, 3), "float32")') -> IRModule:
     lines = "\n".join(f"    {line}" for line in body.strip("\n").split("\n"))
     return IRModule({"main": from_source(f"@R.function\ndef main({params}):\n{lines}\n")})
+
+
+SIX = 'R.Tensor((2, 3), "float32")'
+
+
+def product(*lines: str) -> str:
+    """A dataflow block whose last line binds y, which is returned."""
+    return "\n".join(["with R.dataflow():", *(f"    {x}" for x in lines), "    R.output(y)", "return y"])
+
+
+def three(*shapes: tuple[int, ...]) -> str:
+    """Parameters x, a and b."""
+    return ", ".join(f'{name}: R.Tensor({shape}, "float32")' for name, shape in zip("xab", shapes, strict=True))
+
+
+def sizes(module: IRModule) -> list[int]:
+    """The numbers of elements that the bindings of `main` compute."""
+    return [math.prod(b.var.struct_info.static_shape) for b in module["main"].bindings()]
+
+
+def calling(call: str, params: str, body: str, result: str) -> IRModule:
+    """`main` gives what a call of the private function `f` gives."""
+    return from_source(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: {SIX}):
+        cls = Module
+        r = {call}
+        return r
+    @R.function(private=True)
+    def f({params}) -> {result}:
+        {body}
+""")
 
 
 def typed(dtypes: dict[str, tuple[tuple[int, ...], str]], build: Callable[..., Any]) -> IRModule:
@@ -242,6 +277,41 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         lambda old, new: (len(list(old["main"].bindings())), len(list(new["main"].bindings()))) == (3, 2),
     ),
     "ChooseLayouts": (R.ChooseLayouts, two_convs, has("layout_transform")),
+    "AdjustMatmulOrder": (
+        R.AdjustMatmulOrder, lambda: scripted(product("w = R.matmul(a, b)", "y = R.matmul(x, w)"), three((3,), (3, 1), (1, 9))),
+        lambda old, new: (sizes(old), sizes(new)) == ([27, 9], [1, 9]),
+    ),
+    "ExpandMatmulOfSum": (
+        R.ExpandMatmulOfSum, lambda: scripted(product("w = R.add(a, b)", "y = R.matmul(x, w)"), three((2, 3), (3, 4), (3, 4))),
+        lambda old, new: (sizes(old), sizes(new)) == ([12, 8], [8, 8, 8]),
+    ),
+    "ReorderPermuteDimsAfterConcat": (
+        R.ReorderPermuteDimsAfterConcat,
+        lambda: scripted(product("a = R.permute_dims(x)", "b = R.permute_dims(x)", "y = R.concat((a, b), axis=0)")),
+        lambda old, new: (sizes(old), sizes(new)) == ([6, 6, 12], [12, 12]),
+    ),
+    "ReorderTakeAfterMatmul": (
+        R.ReorderTakeAfterMatmul, lambda: scripted(product("w = R.take(a, i, axis=1)", "y = R.matmul(x, w)"),
+            'x: R.Tensor((2, 3), "float32"), a: R.Tensor((3, 7), "float32"), i: R.Tensor((4,), "int64")'),
+        lambda old, new: (sizes(old), sizes(new)) == ([12, 8], [14, 8]),
+    ),
+    "ExpandTupleArguments": (
+        R.ExpandTupleArguments, lambda: calling("cls.f((x, x))", f"t: R.Tuple({SIX}, {SIX})", "return t[0]", SIX),
+        lambda old, new: (len(old["f"].params), len(new["f"].params)) == (1, 2),
+    ),
+    "RemoveUnusedParameters": (
+        R.RemoveUnusedParameters, lambda: calling("cls.f(x, x)", f"a: {SIX}, b: {SIX}", "return a", SIX),
+        lambda old, new: (len(old["f"].params), len(new["f"].params)) == (2, 1),
+    ),
+    "RemoveUnusedOutputs": (
+        R.RemoveUnusedOutputs,
+        lambda: calling("cls.f(x)[0]", f"a: {SIX}", "b = R.exp(a)\n        return (a, b)", f"R.Tuple({SIX}, {SIX})"),
+        lambda old, new: not list(new["f"].bindings()) and list(old["f"].bindings()),
+    ),
+    "UpdateParamStructInfo": (
+        lambda: R.UpdateParamStructInfo(lambda v: TensorStructInfo((5, 3), "float32")),
+        lambda: scripted(product("y = R.exp(x)")), lambda old, new: (sizes(old), sizes(new)) == ([6], [15]),
+    ),
     "CombineParallelMatmul": (
         R.CombineParallelMatmul,
         lambda: graph({"x": (4, 5)}, lambda bb, x: (op.matmul(x, W(5, 3)), op.matmul(x, W(5, 6)))), fewer("matmul"),

@@ -15,7 +15,7 @@ def _reduce(reducer, length, width, dtype="float32"):
     y = te.compute((3,), lambda i: reducer(x[i, k], axis=k), name="y")
     sch = Schedule(te.create_prim_func([x, y], "int64"))
     _, lane = sch.split(sch.get_loops("y")[1], [None, width])
-    partial = sch.rfactor(lane, 0)
+    partial = sch.rfactor_inside(lane, 0)
     sch.set_scope(partial, 0, "local")
     sch.vectorize(sch.get_loops(partial)[-1])
     return compile_func(sch.func, Target("cpu"), name="reduced")
