@@ -278,11 +278,13 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
     ),
     "ChooseLayouts": (R.ChooseLayouts, two_convs, has("layout_transform")),
     "AdjustMatmulOrder": (
-        R.AdjustMatmulOrder, lambda: scripted(product("w = R.matmul(a, b)", "y = R.matmul(x, w)"), three((3,), (3, 1), (1, 9))),
+        R.AdjustMatmulOrder,
+        lambda: scripted(product("w = R.matmul(a, b)", "y = R.matmul(x, w)"), three((3,), (3, 1), (1, 9))),
         lambda old, new: (sizes(old), sizes(new)) == ([27, 9], [1, 9]),
     ),
     "ExpandMatmulOfSum": (
-        R.ExpandMatmulOfSum, lambda: scripted(product("w = R.add(a, b)", "y = R.matmul(x, w)"), three((2, 3), (3, 4), (3, 4))),
+        R.ExpandMatmulOfSum,
+        lambda: scripted(product("w = R.add(a, b)", "y = R.matmul(x, w)"), three((2, 3), (3, 4), (3, 4))),
         lambda old, new: (sizes(old), sizes(new)) == ([12, 8], [8, 8, 8]),
     ),
     "ReorderPermuteDimsAfterConcat": (
