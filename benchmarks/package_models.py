@@ -88,16 +88,18 @@ def feeds_of(session: Any, image: tuple[int, int]) -> Feeds:
     rng, feeds = np.random.default_rng(0), {}
     for spec in session.get_inputs():
         rank, dtype = len(spec.shape), DTYPES[spec.type]
-        is_signal = rank == 2 and dtype == "f4"  # of sound
+        is_window = spec.name == "input" and rank == 2 and dtype == "f4"  # of a detector of speech
         shape = [
-            d if isinstance(d, int) and d > 0 else _open_size(axis, rank, image, SAMPLES if is_signal else TOKENS)
+            d
+            if isinstance(d, int) and d > 0
+            else _open_size(axis, rank, image, SAMPLES if spec.name == "waveforms" else TOKENS)
             for axis, d in enumerate(spec.shape)
         ]
         if spec.name == "sr":
             feeds[spec.name] = np.full(shape, RATE, dtype)
         elif "len" in spec.name:
             feeds[spec.name] = np.full(shape, SAMPLES if spec.name == "waveforms_lens" else TOKENS, dtype)
-        elif spec.name == "input" and is_signal:  # a window of a detector of speech
+        elif is_window:
             feeds[spec.name] = 0.1 * rng.standard_normal((1, 576)).astype(dtype)
         elif spec.name == "state":
             feeds[spec.name] = np.zeros([1 if not isinstance(d, int) else d for d in spec.shape], dtype)
@@ -162,7 +164,7 @@ def row(name: str, path: Path, args: argparse.Namespace) -> tuple[str, ...] | No
             error = max(error, error_of(static(*feeds.values()), wanted))
             programs["for these sizes"] = partial(static, *feeds.values())
     except AutoschedError as refusal:
-        return name, sizes, f"refused: {refusal.line[:100]}", *[""] * 6
+        return name, sizes, f"refused: {refusal.line[:100]}", *[""] * 7
     timings = measure([Program(n, args.threads, run, sleeps=True) for n, run in programs.items()], args.time)
     by_name: dict[str, Timing] = dict(zip(programs, timings, strict=True))
     peer = by_name["onnxruntime"].median_s

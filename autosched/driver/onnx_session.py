@@ -12,6 +12,7 @@ import numpy as np
 from autosched.driver.build.entry import BuildOptions, build
 from autosched.driver.build.late import LateModel
 from autosched.errors import InvalidTypeError, InvalidValueError, TargetError
+from autosched.frontend.onnx.contents import known_size
 from autosched.frontend.onnx.model_file import parse_model, read_model
 from autosched.runtime import Executable
 from autosched.runtime.built_sizes import BuiltSizes
@@ -124,7 +125,8 @@ def _node_arg(value: onnx.ValueInfoProto) -> NodeArg:
     if not value.type.HasField("tensor_type"):
         return NodeArg(value.name, str(value.type.WhichOneof("value")).replace("_type", ""), ())
     tensor = value.type.tensor_type
-    dims = (d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)
+    sizes = ((known_size(d), d.dim_param or None) for d in tensor.shape.dim)
+    dims = (name if size is None else size for size, name in sizes)
     return NodeArg(value.name, f"tensor({TensorProto.DataType.Name(tensor.elem_type).lower()})", tuple(dims))
 
 

@@ -2,6 +2,8 @@
 
 for b, s, j in grid(batch, sequence, 8): y[b, s, j] = x[b, s, j] + w[j]
 -> for n, j in grid(parts, 8): y[n, j] = x[n, j] + w[j]          parts = batch * sequence
+
+Frames of sound are counted by expressions like (samples - 400) // 160 + 1, which may stand for symbols too.
 """
 
 from __future__ import annotations
@@ -10,57 +12,60 @@ import dataclasses
 from collections.abc import Sequence
 
 from autosched.ir.node import FrozenDict, preorder
+from autosched.ir.structural import structural_equal
 from autosched.tir.axis import SPATIAL, IterVar, Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, Mul, PrimExpr, Var, const_int, mul
 from autosched.tir.function import PrimFunc
-from autosched.tir.functor import rewrite
+from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.separable import NotSeparableError
 from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, SeqStmt, Stmt, seq
 
 
-def _factors(extent: PrimExpr) -> tuple[int, list[Var]] | None:
-    """A product's number and symbols, the symbols in order; None for anything but a product."""
+def _factors(extent: PrimExpr) -> tuple[int, list[PrimExpr]]:
+    """A product's number and its other factors."""
     if (number := const_int(extent)) is not None:
         return number, []
-    if isinstance(extent, Var):
-        return 1, [extent]
     if isinstance(extent, Mul):
         a, b = _factors(extent.a), _factors(extent.b)
-        if a is not None and b is not None:
-            return a[0] * b[0], sorted([*a[1], *b[1]], key=lambda v: v.name)
-    return None
+        return a[0] * b[0], [*a[1], *b[1]]
+    return 1, [extent]
 
 
-def leading(shape: Sequence[PrimExpr]) -> tuple[int, int, tuple[Var, ...]] | None:
+def leading(shape: Sequence[PrimExpr], *, expressions: bool = True) -> tuple[int, int, tuple[PrimExpr, ...]] | None:
     """(leading dimensions up to the last symbolic one, their number, their symbols); None where there is none.
 
-    Raises NotSeparableError where their product is no product of symbols and a number, or a number follows a symbol.
+    expressions  whether others than products of symbols and numbers stand for symbols; where not, these raise
+                 NotSeparableError
     """
     symbolic = [d for d, extent in enumerate(shape) if const_int(extent) is None]
     if not symbolic:
         return None
     number = 1
-    symbols: list[Var] = []
+    symbols: list[PrimExpr] = []
     for extent in shape[: symbolic[-1] + 1]:
-        found = _factors(extent)
-        if found is None:
+        times, factors = _factors(extent)
+        if not expressions and not all(isinstance(f, Var) for f in factors):
             raise NotSeparableError(f"the dimension {extent} is no product of symbols")
-        number, symbols = number * found[0], [*symbols, *found[1]]
-    return symbolic[-1] + 1, number, tuple(sorted(symbols, key=lambda v: v.name))
+        number, symbols = number * times, [*symbols, *factors]
+    return symbolic[-1] + 1, number, tuple(sorted(symbols, key=str))
 
 
-def merged_parts(func: PrimFunc) -> PrimFunc:
+def _same(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
+    return len(a) == len(b) and all(structural_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def merged_parts(func: PrimFunc, *, expressions: bool = False) -> PrimFunc:
     """The function over one symbol where all shapes count the same leading symbols; `leading` says how many.
 
     Raises NotSeparableError that says why they do not.
     """
     buffers = (*func.buffers, *func.root.alloc_buffers)
-    leads = {b: found for b in buffers if (found := leading(b.shape)) is not None}
-    counts = {symbols for _, _, symbols in leads.values()}
-    if len(counts) != 1:
-        raise NotSeparableError(f"its shapes count {' and '.join(sorted(_shown(c) for c in counts)) or 'nothing'}")
-    (symbols,) = counts
+    leads = {b: found for b in buffers if (found := leading(b.shape, expressions=expressions)) is not None}
+    counts = [symbols for _, _, symbols in leads.values()]
+    if not counts or not all(_same(counts[0], other) for other in counts):
+        raise NotSeparableError(f"its shapes count {' and '.join(sorted({_shown(c) for c in counts})) or 'nothing'}")
+    symbols = counts[0]
     parts = Var("parts", symbols[0].dtype)
     new = {b: _flat_buffer(b, lead, mul(parts, number)) for b, (lead, number, _) in leads.items()}
     rewriter = _Merger(new, {b: lead for b, (lead, _, _) in leads.items()}, symbols, parts)
@@ -74,13 +79,14 @@ def merged_parts(func: PrimFunc) -> PrimFunc:
         buffer_map=FrozenDict({p: new.get(b, b) for p, b in func.buffer_map.items()}),
         body=dataclasses.replace(func.body, block=root),  # type: ignore[type-var]
     )
-    if left := set(symbols) & {x for x in preorder(merged.body) if isinstance(x, Var)} - {parts}:
+    sizes = {v for symbol in symbols for v in free_vars(symbol)}
+    if left := sizes & {x for x in preorder(merged.body) if isinstance(x, Var)} - {parts}:
         raise NotSeparableError(f"it computes with the size '{min(v.name for v in left)}'")
     return merged
 
 
-def _shown(symbols: Sequence[Var]) -> str:
-    return " * ".join(v.name for v in symbols)
+def _shown(symbols: Sequence[PrimExpr]) -> str:
+    return " * ".join(v.name if isinstance(v, Var) else f"({v})" for v in symbols)
 
 
 def _flat_buffer(buffer: Buffer, lead: int, first: PrimExpr) -> Buffer:
@@ -92,7 +98,7 @@ def _flat_buffer(buffer: Buffer, lead: int, first: PrimExpr) -> Buffer:
 class _Merger:
     """Rewrites nests whose outer loops run over the leading dimensions."""
 
-    def __init__(self, new: dict[Buffer, Buffer], lead: dict[Buffer, int], symbols: tuple[Var, ...], parts: Var):
+    def __init__(self, new: dict[Buffer, Buffer], lead: dict[Buffer, int], symbols: tuple[PrimExpr, ...], parts: Var):
         self.new, self.lead, self.symbols, self.parts = new, lead, symbols, parts
 
     def nest(self, nest: Stmt) -> Stmt:
@@ -127,7 +133,7 @@ class _Merger:
             iv.kind == SPATIAL and value is loop.loop_var and const_int(iv.dom.min) == 0 and const_int(loop.start) == 0
             for iv, loop, value in axes
         )
-        if found is None or found[2] != self.symbols or not plain or len(axes) < lead:
+        if found is None or not _same(found[2], self.symbols) or not plain or len(axes) < lead:
             raise NotSeparableError(f"block '{block.name_hint}' does not run over {_shown(self.symbols)} first")
         return lead, found[1]
 
@@ -158,8 +164,13 @@ class _Merger:
         return (own, *x.indices[lead:])
 
     def indices_of(self, buffer: Buffer, first: tuple[PrimExpr, ...], old: tuple[Var, ...], name: str) -> None:
-        """See that the leading indices are the block's own leading axes. Raises NotSeparableError."""
-        if len(first) != len(old) or any(a is not b for a, b in zip(first, old, strict=True)):
+        """See that the leading indices are the block's own leading axes. Raises NotSeparableError.
+
+        Of an axis of extent one there is one position, which need not be named by the axis.
+        """
+        ones = (const_int(extent) == 1 for extent in buffer.shape)
+        known = (a is b or (one and const_int(a) == 0) for a, b, one in zip(first, old, ones, strict=False))
+        if len(first) != len(old) or not all(known):
             raise NotSeparableError(f"block '{name}' reads other parts of '{buffer.name}' than it computes")
 
 

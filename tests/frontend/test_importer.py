@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
+import autosched
 from autosched import relax
 from autosched.errors import ImportModelError
 from autosched.relax.frontend import detach_params
@@ -263,6 +264,14 @@ def test_unknown_dimensions_are_named() -> None:
 def test_shapes_that_do_not_fit(shapes: Any, message: str) -> None:
     with pytest.raises(ImportModelError, match=message):
         from_onnx(make([node("Relu", "x", "y")], {"x": ("batch", 3, None)}, ["y"]), shape_dict=shapes)
+
+
+def test_a_dimension_of_minus_one_is_open() -> None:
+    model = make([node("Relu", "x", "y")], {"x": (-1, 3, -1)}, ["y"])
+    x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 3, 4)
+    for shapes in (None, {"x": x.shape}):
+        np.testing.assert_array_equal(autosched.build(model, shapes=shapes, threads=1)(x).numpy(), np.maximum(x, 0))
+    assert autosched.onnx.InferenceSession(model).get_inputs()[0].shape == (None, 3, None)
 
 
 def test_an_operator_that_does_not_fit_names_its_node() -> None:

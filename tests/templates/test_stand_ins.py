@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autosched
 from autosched import te
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.templates.classify import blocks_of
 from autosched.templates.stand_ins import with_stand_ins
 from autosched.tir.expr import const_int
@@ -47,3 +48,27 @@ def test_rows_of_a_part_of_an_open_size() -> None:
         frames = np.lib.stride_tricks.sliding_window_view(x[0, 0], 320)[::160]
         want = ((frames @ w[:, 0].T) ** 2).sum(-1)[None]
         np.testing.assert_allclose(built(x).numpy(), want, rtol=1e-4)
+
+
+def test_products_of_rows_that_an_expression_counts_have_blocks() -> None:
+    """Frames times a weight: their number n // 160 - 1 counts blocks as a symbol does, and the weight is packed."""
+    rng = np.random.default_rng(0)
+    window, weight = rng.standard_normal((6, 1, 320)).astype("f4"), rng.standard_normal((6, 40)).astype("f4")
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "window"], ["y"], strides=[160]),
+            helper.make_node("Transpose", ["y"], ["t"], perm=[0, 2, 1]),
+            helper.make_node("MatMul", ["t", "weight"], ["z"]),
+        ],
+        "frames",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["b", 1, "n"])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(window, "window"), numpy_helper.from_array(weight, "weight")],
+    )
+    built = autosched.build(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), threads=1)
+    assert isinstance(built, DynamicExecutable) and sum(name.startswith("matmul_") for name in built.kernels) > 1
+    for batch, n in ((1, 320), (2, 480), (3, 5000)):
+        x = rng.standard_normal((batch, 1, n)).astype("f4")
+        frames = np.lib.stride_tricks.sliding_window_view(x[:, 0], 320, axis=1)[:, ::160]
+        want = frames.astype("f8") @ window[:, 0].T @ weight
+        np.testing.assert_allclose(built(x).numpy(), want, atol=2e-6 * np.abs(want).max())

@@ -36,6 +36,37 @@ def test_tokens_are_parts_whatever_the_batch() -> None:
     np.testing.assert_allclose(out, data - data.sum(-1, keepdims=True), rtol=1e-5, atol=1e-6)
 
 
+def test_expressions_may_count_parts() -> None:
+    """Frames of sound: samples // 160 - 1 of each sequence."""
+    frames = S // 160 - 1
+    k = te.reduce_axis((0, 4), name="k")
+    x = te.placeholder((B, frames, 4), name="x")
+    w = te.placeholder((4, 3), name="w")
+    y = te.compute((B, S // 160 - 1, 3), lambda b, s, j: te.sum(x[b, s, k] * w[k, j], axis=k), name="y")
+    made = te.create_prim_func([x, w, y])
+    with pytest.raises(NotSeparableError, match="no product of symbols"):
+        merged_parts(made)
+    merged = merged_parts(made, expressions=True)
+    (parts,) = shape_vars(merged)
+    rng = np.random.default_rng(0)
+    data, weight = (rng.standard_normal(shape).astype("float32") for shape in ((6, 4), (4, 3)))
+    out = np.zeros((6, 3), "float32")
+    interpret(specialize(merged, {parts: 6}), [data, weight, out])
+    np.testing.assert_allclose(out, data @ weight, rtol=1e-5, atol=1e-6)
+
+
+def test_sizes_in_expressions_are_not_computed_with() -> None:
+    k = te.reduce_axis((0, 4), name="k")
+    x, w = te.placeholder((S // 2, 4), name="x"), te.placeholder((4, 3), name="w")
+    y = te.compute((S // 2, 3), lambda s, j: te.sum(x[s, k] * w[k, j], axis=k), name="y")
+    z = te.compute((S // 2, 3), lambda s, j: y[s, j] * S.astype("float32"), name="z")
+    with pytest.raises(NotSeparableError, match="computes with"):
+        merged_parts(te.create_prim_func([x, w, z]), expressions=True)
+    other = te.compute((S // 2, 3), lambda s, j: te.sum(x[S // 2 - 1 - s, k] * w[k, j], axis=k), name="other")
+    with pytest.raises(NotSeparableError, match="reads other parts"):
+        merged_parts(te.create_prim_func([x, w, other]), expressions=True)
+
+
 @pytest.mark.parametrize(
     ("made", "why"),
     [

@@ -284,7 +284,7 @@ def _with_batch(model: str | Path | Executable, batch: int | None, shapes: Shape
     found = dict(shapes or {})
     for value in graph.input:
         dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        if value.name not in constants and dims and dims[0] == 0 and value.name not in found:
+        if value.name not in constants and dims and dims[0] <= 0 and value.name not in found:
             found[value.name] = (batch, *dims[1:])
     if not found:
         raise UsageError(f"no input of {Path(model).name} has a dynamic first dimension")

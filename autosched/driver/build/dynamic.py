@@ -151,9 +151,16 @@ class _Form:
     @staticmethod
     def of(name: str, func: PrimFunc) -> _Form:
         """Raises NotSeparableError naming the kernel."""
+        is_product, merged = find_contraction(func) is not None, func
         try:
-            merged = func if len(size_vars(func)) == 1 else merged_parts(func)
-            return _Form(func, merged, batch_size(merged), shares(merged))
+            try:
+                found = shares(func)
+            except NotSeparableError:
+                if len(size_vars(func)) == 1 and not is_product:
+                    raise
+                merged = merged_parts(func, expressions=is_product)
+                found = shares(merged)
+            return _Form(func, merged, batch_size(merged), found)
         except NotSeparableError as error:
             raise NotSeparableError(f"kernel '{name}': {error.message}") from None
 

@@ -127,3 +127,8 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 def first_line(error: BaseException) -> str:
     """The first line of what an error says, its type where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def known_size(dim: onnx.TensorShapeProto.Dimension) -> int | None:
+    """A dimension's size; None for an open one, for which some exporters write -1."""
+    return int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value >= 0 else None

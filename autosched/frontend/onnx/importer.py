@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError
 from autosched.extensions import load_extensions
-from autosched.frontend.onnx.contents import array_of, attributes_of, check_size, first_line
+from autosched.frontend.onnx.contents import array_of, attributes_of, check_size, first_line, known_size
 from autosched.frontend.onnx.functions import (
     Functions,
     has_standard_function,
@@ -521,7 +521,8 @@ def shared_sizes(
     for name, value in declared.items():
         dims = value.type.tensor_type.shape.dim
         if name not in given and any(d.dim_param in named for d in dims):
-            sizes = [d.dim_value if d.HasField("dim_value") else named.get(d.dim_param, (None,))[0] for d in dims]
+            own = ((known_size(d), named.get(d.dim_param, (None,))[0]) for d in dims)
+            sizes = [common if size is None else size for size, common in own]
             if all(s is not None for s in sizes):
                 result[name] = tuple(s for s in sizes if s is not None)
     return result
@@ -534,7 +535,7 @@ def _dims(value: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[in
         raise RunTimeError(f"input '{value.name}' is no tensor")
     if not kind.HasField("shape"):
         return given if given is not None else (None,)
-    own = [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in kind.shape.dim]
+    own = [known_size(d) for d in kind.shape.dim]
     if given is None:
         return tuple(own)
     if len(given) != len(own) or any(d is not None and d != g for d, g in zip(own, given, strict=True)):
@@ -554,7 +555,7 @@ def _text(value: onnx.ValueInfoProto) -> str:
 def _declared(value: onnx.ValueInfoProto) -> tuple[int | str | None, ...]:
     """Its dimensions: sizes, names, None for any."""
     dims = value.type.tensor_type.shape.dim
-    known = (d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in dims)
+    known = map(known_size, dims)
     return tuple(d.dim_param or size for d, size in zip(dims, known, strict=True))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
+from autosched.frontend.onnx.contents import known_size
 from autosched.runtime.memory import dtype_name
 from autosched.runtime.names import identifier
 
@@ -101,9 +102,8 @@ def _input(value: onnx.ValueInfoProto) -> ModelInput:
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
-    if dim.HasField("dim_value") and dim.dim_value >= 0:
-        return int(dim.dim_value)
-    return str(dim.dim_param) or None
+    size = known_size(dim)
+    return str(dim.dim_param) or None if size is None else size
 
 
 def _dtype(kind: int, name: str) -> str:
@@ -142,7 +142,7 @@ def with_sizes(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) ->
         for _ in range(len(whole[value.name]) - len(dims)):
             dims.add()
         for dim, size in zip(dims, whole[value.name], strict=True):
-            if dim.HasField("dim_value") and dim.dim_value not in (0, size):
+            if (known_size(dim) or size) != size:
                 raise ImportModelError(f"input '{value.name}' has {dim.dim_value} where {size} is given")
             dim.dim_value = size
     return result
