@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from llvmlite import ir
 
@@ -233,33 +234,46 @@ def _gelu(m: Maker, x: ir.Value) -> ir.Value:
     return b.select(near, m.fma(b.fmul(v, power), power, above), above)
 
 
-def _sin(m: Maker, x: ir.Value) -> ir.Value:
-    return _circular(m, x, 0)
+@dataclass(frozen=True, slots=True)
+class Circular:
+    """The numbers of sin and cos in one dtype.
+
+    half_pi  pi / 2 in three parts
+    rounder  adding it to a number rounds that to an integer, whose bits stand below
+    sine     of sin(r) as r + r**3 * sine(r**2)
+    cosine   of cos(r) as 1 - r**2 / 2 + r**4 * cosine(r**2)
+    shift    from the second bit to that of the sign
+    """
+
+    half_pi: tuple[float, float, float]
+    rounder: float
+    sine: tuple[float, ...]
+    cosine: tuple[float, ...]
+    shift: int
+
+    def __call__(self, m: Maker, x: ir.Value, quarters: int) -> ir.Value:
+        """sin(x + quarters * pi / 2) for |x| below the dtype's limit; sin(-0.0) is -0.0."""
+        b = m.builder
+        shifted = m.fma(x, m.number(2 / math.pi), m.number(self.rounder))
+        n = b.fneg(b.fsub(shifted, m.number(self.rounder)))
+        r = x
+        for part in self.half_pi:
+            r = m.fma(n, m.number(part), r)
+        z = b.fmul(r, r)
+        sine = m.fma(b.fmul(m.polynomial(z, self.sine), z), r, r)
+        cosine = m.fma(b.fmul(m.polynomial(z, self.cosine), z), z, m.fma(z, m.number(-0.5), m.number(1.0)))
+        quarter = b.add(m.bits(shifted), m.word(quarters))
+        is_odd = b.icmp_signed("!=", b.and_(quarter, m.word(1)), m.word(0))
+        sign = b.shl(b.and_(quarter, m.word(2)), m.word(self.shift))
+        result = b.xor(m.bits(b.select(is_odd, cosine, sine)), sign)
+        zero = b.fcmp_ordered("==", x, m.number(0.0))
+        return b.select(zero, x, m.floats(result)) if quarters == 0 else m.floats(result)
 
 
-def _cos(m: Maker, x: ir.Value) -> ir.Value:
-    return _circular(m, x, 1)
-
-
-def _circular(m: Maker, x: ir.Value, quarters: int) -> ir.Value:
-    """sin(x + quarters * pi / 2) for |x| < CIRCULAR_LIMIT, where multiply and add are fused; -0.0 stays -0.0."""
-    b = m.builder
-    shifted = m.fma(x, m.number(2 / math.pi), m.number(_ROUND))
-    n = b.fneg(b.fsub(shifted, m.number(_ROUND)))
-    r = x
-    for part in _HALF_PI:
-        r = m.fma(n, m.number(part), r)
-    z = b.fmul(r, r)
-    sine = m.polynomial(z, (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1))
-    sine = m.fma(b.fmul(sine, z), r, r)
-    cosine = m.polynomial(z, (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2))
-    cosine = m.fma(b.fmul(cosine, z), z, m.fma(z, m.number(-0.5), m.number(1.0)))
-    quarter = b.add(m.bits(shifted), m.word(quarters))
-    is_odd = b.icmp_signed("!=", b.and_(quarter, m.word(1)), m.word(0))
-    sign = b.shl(b.and_(quarter, m.word(2)), m.word(30))
-    result = b.xor(m.bits(b.select(is_odd, cosine, sine)), sign)
-    zero = b.fcmp_ordered("==", x, m.number(0.0))
-    return b.select(zero, x, m.floats(result)) if quarters == 0 else m.floats(result)
+_CIRCULAR = Circular(
+    _HALF_PI, _ROUND, sine=(-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1),
+    cosine=(2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2), shift=30,
+)  # fmt: skip
 
 
 def _asin(m: Maker, x: ir.Value) -> ir.Value:
@@ -306,5 +320,6 @@ Function = Callable[[Maker, ir.Value], ir.Value]
 CIRCULAR = ("sin", "cos")
 FUNCTIONS: dict[str, Function] = {
     "exp": _exp, EXP_BELOW: _exp_below, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "erf": _erf,
-    "normcdf": _normcdf, GELU: _gelu, "sin": _sin, "cos": _cos, "asin": _asin, "acos": _acos, "atan": _atan,
+    "normcdf": _normcdf, GELU: _gelu, "asin": _asin, "acos": _acos, "atan": _atan,
+    "sin": partial(_CIRCULAR, quarters=0), "cos": partial(_CIRCULAR, quarters=1),
 }  # fmt: skip

@@ -9,10 +9,11 @@ S. Moshier's Cephes (tanh); the exponential's polynomial is a fit of our own.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from llvmlite import ir
 
-from autosched.codegen.cpu.math import Function, Maker
+from autosched.codegen.cpu.math import Circular, Function, Maker
 
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # multiples of the first are exact
 _HALF_PI = 1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33  # pi / 2 in three parts
@@ -96,37 +97,12 @@ def _sigmoid(m: Maker, x: ir.Value) -> ir.Value:
     return b.fdiv(above, b.fadd(one, power))
 
 
-def _sin(m: Maker, x: ir.Value) -> ir.Value:
-    return _circular(m, x, 0)
-
-
-def _cos(m: Maker, x: ir.Value) -> ir.Value:
-    return _circular(m, x, 1)
-
-
-def _circular(m: Maker, x: ir.Value, quarters: int) -> ir.Value:
-    """sin(x + quarters * pi / 2) for |x| < CIRCULAR_LIMIT; -0.0 stays -0.0."""
-    b = m.builder
-    shifted = m.fma(x, m.number(2 / math.pi), m.number(_ROUND))
-    n = b.fneg(b.fsub(shifted, m.number(_ROUND)))
-    r = x
-    for part in _HALF_PI:
-        r = m.fma(n, m.number(part), r)
-    z = b.fmul(r, r)
-    sine = m.fma(b.fmul(m.polynomial(z, _SINE), z), r, r)
-    cosine = m.fma(b.fmul(m.polynomial(z, _COSINE), z), z, m.fma(z, m.number(-0.5), m.number(1.0)))
-    quarter = b.add(m.bits(shifted), m.word(quarters))
-    is_odd = b.icmp_signed("!=", b.and_(quarter, m.word(1)), m.word(0))
-    sign = b.shl(b.and_(quarter, m.word(2)), m.word(62))
-    result = m.floats(b.xor(m.bits(b.select(is_odd, cosine, sine)), sign))
-    return b.select(b.fcmp_ordered("==", x, m.number(0.0)), x, result) if quarters == 0 else result
-
-
+_CIRCULAR = Circular(_HALF_PI, _ROUND, _SINE, _COSINE, shift=62)
 FUNCTIONS: dict[str, Function] = {
     "exp": _exp,
     "log": _log,
     "tanh": _tanh,
     "sigmoid": _sigmoid,
-    "sin": _sin,
-    "cos": _cos,
+    "sin": partial(_CIRCULAR, quarters=0),
+    "cos": partial(_CIRCULAR, quarters=1),
 }
