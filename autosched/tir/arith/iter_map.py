@@ -60,7 +60,7 @@ class IterMapResult:
     padding_predicate: PrimExpr
 
 
-class _NoMap(Exception):
+class NoMap(Exception):
     """The indices are no map of digits, with the reason."""
 
 
@@ -90,7 +90,7 @@ class _Padded:
 
 
 @dataclass(slots=True)
-class _Mapper:
+class Mapper:
     """Turns expressions over iterators into sums of splits.
 
     merges_padding  whether quotients of a padded iterator lengthen it (else: each its own)
@@ -164,7 +164,7 @@ class _Mapper:
                     return x if a is x.a and b is x.b else _PLAIN[type(x)](a, b)
                 try:
                     return self._combined(type(x), a, b)
-                except _NoMap as e:
+                except NoMap as e:
                     return self._given_up(x, str(e))
         if any(isinstance(v, Var) and v in self.iterators for v in preorder(x)):
             values = {v: i for v, i in self.iterators.items() if not isinstance(i, IterMapExpr)}
@@ -186,12 +186,12 @@ class _Mapper:
             return self.sum(a, b, -1)
         if kind is E.Mul:
             if isinstance(a, IterSumExpr) and isinstance(b, IterSumExpr):
-                raise _NoMap("a product of iterators")
+                raise NoMap("a product of iterators")
             total, factor = (a, b) if isinstance(a, IterSumExpr) else (b, a)
             assert isinstance(total, IterSumExpr)
             return self.scaled(total, factor)
         if isinstance(b, IterSumExpr):
-            raise _NoMap("an iterator as divisor")
+            raise NoMap("an iterator as divisor")
         assert isinstance(a, IterSumExpr)
         return self._divided(kind, a, b)
 
@@ -205,10 +205,10 @@ class _Mapper:
             scale = split.scale if sign == 1 else self.simple(E.mul(split.scale, sign))
             i = next((i for i, s in enumerate(args) if self._one_digit(s, split)), None)
             if i is None:
-                args.append(_with(split, scale=scale))
+                args.append(altered(split, scale=scale))
                 continue
             scale = self.simple(E.add(args[i].scale, scale))
-            args[i : i + 1] = [] if const_int(scale) == 0 else [_with(args[i], scale=scale)]
+            args[i : i + 1] = [] if const_int(scale) == 0 else [altered(args[i], scale=scale)]
         base = E.add(left.base, right.base) if sign == 1 else E.sub(left.base, right.base)
         return self._joined(args, self.simple(base))
 
@@ -229,7 +229,7 @@ class _Mapper:
                     args = [s for s in args if s is not high and s is not low]
                     if self.is_one(low.lower_factor) and self._reaches(extent, low.source.extent):
                         extent = low.source.extent
-                    args.insert(place, _with(low, extent=extent))
+                    args.insert(place, altered(low, extent=extent))
                     changed = True
                     break
         return IterSumExpr(tuple(args), base)
@@ -248,18 +248,18 @@ class _Mapper:
     def scaled(self, x: IterSumExpr, factor: PrimExpr) -> IterSumExpr:
         if const_int(factor) == 0:
             return IterSumExpr((), factor)
-        args = tuple(_with(s, scale=self.simple(E.mul(s.scale, factor))) for s in x.args)
+        args = tuple(altered(s, scale=self.simple(E.mul(s.scale, factor))) for s in x.args)
         return IterSumExpr(args, self.simple(E.mul(x.base, factor)))
 
     # --- several iterators as one
 
     def fuse(self, x: IterSumExpr) -> IterSumExpr:
-        """The sum with one split at most. Raises _NoMap where its values leave gaps, or overlap and may not."""
+        """The sum with one split at most. Raises NoMap where its values leave gaps, or overlap and may not."""
         args, base = self._limited(x)
         if len(args) <= 1:
             return IterSumExpr(tuple(args), base)
         scale, reach, ordered = self._ordered(args)
-        units = tuple(_with(s, scale=self.quotient(s.scale, scale)) for s in reversed(ordered))
+        units = tuple(altered(s, scale=self.quotient(s.scale, scale)) for s in reversed(ordered))
         key = tuple(map(_key, units))
         if key not in self.fused:
             self.fused[key] = IterMark(IterSumExpr(units, E.const(0, base.dtype)), reach)
@@ -269,14 +269,14 @@ class _Mapper:
         """(smallest scale, number of values in its units, the splits by growing scale)."""
         left = list(args)
         if any((c := const_int(s.scale)) is not None and c < 0 for s in left):
-            raise _NoMap("an iterator with a negative factor")
+            raise NoMap("an iterator with a negative factor")
         numbers = [c for s in left if (c := const_int(s.scale)) is not None]
         if numbers:
             scale: PrimExpr = E.const(min(numbers), left[0].dtype)
         else:
             found = next((s for s in reversed(left) if all(self.divides(o.scale, s.scale) for o in left)), None)
             if found is None:
-                raise _NoMap("factors of which none divides the others")
+                raise NoMap("factors of which none divides the others")
             scale = found.scale
         ordered: list[IterSplitExpr] = []
         reach: PrimExpr = E.const(1, scale.dtype)  # values so far, in units of the smallest scale
@@ -305,7 +305,7 @@ class _Mapper:
             known = [(c, -i, s) for i, s in enumerate(left) if (c := const_int(s.scale)) is not None]
             if size is not None and known and min(known)[0] <= size:
                 return min(known, key=lambda item: item[:2])[2]
-        raise _NoMap("factors that leave gaps between the values, or reach them twice")
+        raise NoMap("factors that leave gaps between the values, or reach them twice")
 
     def _limited(self, x: IterSumExpr) -> tuple[list[IterSplitExpr], PrimExpr]:
         """The splits of a sum where those that a condition bounds together are one, and the base."""
@@ -341,10 +341,10 @@ class _Mapper:
         one = self.fuse(raw)
         (split,) = one.args
         scale = split.scale
-        units = tuple(_with(s, scale=self.quotient(s.scale, scale)) for s in raw.args)
+        units = tuple(altered(s, scale=self.quotient(s.scale, scale)) for s in raw.args)
         rest = self.sum(one.base, raw.base, -1).base  # what limits found before have added
         if not self.divides(rest, scale):
-            raise _NoMap(f"the condition on {x} cuts between its values")
+            raise NoMap(f"the condition on {x} cuts between its values")
         first: PrimExpr = E.const(0, scale.dtype)
         end = split.extent
         if low is not None:
@@ -354,14 +354,14 @@ class _Mapper:
         size = self.simple(E.sub(end, first))
         number = const_int(size)
         if number is not None and number < 1:
-            raise _NoMap(f"the condition on {x} holds for none of its values")
+            raise NoMap(f"the condition on {x} holds for none of its values")
         whole = self.is_one(split.lower_factor) and self.equal(split.extent, split.source.extent)
         inner = split.source.source if whole else None
         shift = self.simple(E.sub(0, first))
         if isinstance(inner, IterSumExpr):
             source = IterSumExpr(inner.args, self.simple(E.add(inner.base, shift)))
         else:
-            source = IterSumExpr((_with(split, scale=E.const(1, scale.dtype)),), shift)
+            source = IterSumExpr((altered(split, scale=E.const(1, scale.dtype)),), shift)
         offset = self.simple(E.add(first, E.floordiv(rest, scale)))
         self.limits = [g for g in self.limits if not self._same_args(g.args, units)]
         self.limits.append(_Limit(units, IterMark(source, size), offset))
@@ -396,14 +396,14 @@ class _Mapper:
         if self.divides(scale, d):  # the iterator moves in multiples of the divisor
             if kind is E.FloorMod:
                 return IterSumExpr((), self.simple(E.floormod(base, d)))
-            return IterSumExpr((_with(split, scale=self.quotient(scale, d)),), self.quotient(base, d))
+            return IterSumExpr((altered(split, scale=self.quotient(scale, d)),), self.quotient(base, d))
         if not self.is_one(scale):
             if not self.divides(d, scale) or not self.divides(base, scale):
-                raise _NoMap(f"a divisor {d} that fits no factor {scale}")
+                raise NoMap(f"a divisor {d} that fits no factor {scale}")
             step, d, base = scale, self.quotient(d, scale), self.quotient(base, scale)
         else:
             step = scale
-        unit = _with(split, scale=E.const(1, scale.dtype))
+        unit = altered(split, scale=E.const(1, scale.dtype))
         if self.level != IterMapLevel.NoCheck:
             unit, base = self._pad(unit, base, d)
         if kind is E.FloorDiv:
@@ -411,11 +411,11 @@ class _Mapper:
                 return IterSumExpr((), self.quotient(base, d))
             extent = self._up(unit.extent, d)
             lower = self.simple(E.mul(unit.lower_factor, d))
-            return IterSumExpr((_with(unit, lower=lower, extent=extent),), self.quotient(base, d))
+            return IterSumExpr((altered(unit, lower=lower, extent=extent),), self.quotient(base, d))
         if unit.source is split.source and not self.divides(base, d):  # it was not padded
-            raise _NoMap(f"a remainder by {d} that begins in the middle")
-        found = unit if self.equal(unit.extent, d) else _with(unit, extent=d)
-        return IterSumExpr((_with(found, scale=step),), E.const(0, scale.dtype))
+            raise NoMap(f"a remainder by {d} that begins in the middle")
+        found = unit if self.equal(unit.extent, d) else altered(unit, extent=d)
+        return IterSumExpr((altered(found, scale=step),), E.const(0, scale.dtype))
 
     def _pad(self, unit: IterSplitExpr, base: PrimExpr, d: PrimExpr) -> tuple[IterSplitExpr, PrimExpr]:
         """The split, longer where `d` does not divide it, and what is added to it."""
@@ -423,7 +423,7 @@ class _Mapper:
         if known is None and self.divides(unit.extent, d) and self.divides(base, d):
             return unit, base
         if self.level == IterMapLevel.Bijective:
-            raise _NoMap(f"{unit.extent} values from {base} on, in parts of {d}")
+            raise NoMap(f"{unit.extent} values from {base} on, in parts of {d}")
         inner = next((p for p in self.padded.values() if p.mark is unit.source), None)
         if self.merges_padding and inner is not None and const_int(base) == 0 and const_int(d) is not None:
             if self.divides(unit.extent, d):
@@ -440,7 +440,7 @@ class _Mapper:
         before = self.simple(E.floormod(base, known.factor))
         if not self.equal(before, known.before):
             if len([p for p in self.padded.values() if _key(p.split) == _key(unit)]) > 1:
-                raise _NoMap("an iterator that is padded in two ways")
+                raise NoMap("an iterator that is padded in two ways")
             known.before, self.grew = before, True
         if known.mark is None:
             whole = self.simple(E.add(unit.extent, known.before))
@@ -474,7 +474,7 @@ class _Mapper:
     # --- what is asked of all indices together
 
     def check(self, sums: Sequence[IterSumExpr]) -> None:
-        """Raises _NoMap unless the splits of each mark are digits of it that do not overlap."""
+        """Raises NoMap unless the splits of each mark are digits of it that do not overlap."""
         digits: dict[int, tuple[IterMark, list[IterSplitExpr]]] = {}
         queue = [s for x in sums for s in x.args]
         while queue:
@@ -489,11 +489,11 @@ class _Mapper:
         used = {id(m) for m in self.marks if id(m) in digits}
         for limit in self.limits:
             if id(limit.mark) not in digits and used & {id(m) for s in limit.args for m in _leaves(s.source)}:
-                raise _NoMap("a condition on iterators that are used one by one")
+                raise NoMap("a condition on iterators that are used one by one")
         if self.level == IterMapLevel.Bijective and any(
             id(m) not in digits for m in self.marks if not self.is_one(m.extent)
         ):
-            raise _NoMap("an iterator that no index uses")
+            raise NoMap("an iterator that no index uses")
 
     def _check_digits(self, mark: IterMark, splits: list[IterSplitExpr]) -> None:
         expected: PrimExpr = E.const(1, mark.extent.dtype)
@@ -503,18 +503,18 @@ class _Mapper:
             if nxt is None and self.level != IterMapLevel.Bijective:
                 nxt = self._lowest([s for s in left if self.divides(s.lower_factor, expected)])
             if nxt is None:
-                raise _NoMap(f"digits of {plain(mark.source)} that overlap")
+                raise NoMap(f"digits of {plain(mark.source)} that overlap")
             expected = self.simple(E.mul(nxt.lower_factor, nxt.extent))
             del left[next(i for i, s in enumerate(left) if s is nxt)]
         padding = next((p for p in self.padded.values() if p.mark is mark), None)
         if padding is None:
             whole = self.equal(expected, mark.extent)
             if not whole and (self.level == IterMapLevel.Bijective or not self.divides(mark.extent, expected)):
-                raise _NoMap(f"digits that do not make up {plain(mark.source)}")
+                raise NoMap(f"digits that do not make up {plain(mark.source)}")
         elif not (self.equal(expected, mark.extent) and len(splits) == 1 and self._covers_padding(padding, splits[0])):
             enough = self.analyzer.can_prove(E.compare(E.GE, padding.split.extent, expected))
             if not enough or not self.divides(mark.extent, expected):
-                raise _NoMap(f"digits of which the values of {plain(mark.source)} do not reach all")
+                raise NoMap(f"digits of which the values of {plain(mark.source)} do not reach all")
 
     def _covers_padding(self, padding: _Padded, split: IterSplitExpr) -> bool:
         """Whether each value of a split comes of some value that is no padding."""
@@ -545,9 +545,10 @@ class _Mapper:
         return found
 
 
-def _with(
+def altered(
     s: IterSplitExpr, *, lower: PrimExpr | None = None, extent: PrimExpr | None = None, scale: PrimExpr | None = None
 ) -> IterSplitExpr:
+    """A split with other numbers."""
     return IterSplitExpr(
         s.source,
         s.lower_factor if lower is None else lower,
@@ -578,17 +579,17 @@ def _divides_unevenly(x: PrimExpr) -> bool:
 
 
 def _conditions(predicate: PrimExpr, iterators: Mapping[Var, Range]) -> list[_Bounds]:
-    """(expression of iterators, lowest value, end) of each comparison. Raises _NoMap for other conditions."""
+    """(expression of iterators, lowest value, end) of each comparison. Raises NoMap for other conditions."""
     found: list[_Bounds] = []
     for c in split_conditions(predicate):
         if const_int(c) is not None:
             if not const_int(c):
-                raise _NoMap("a condition that never holds")
+                raise NoMap("a condition that never holds")
             continue
         if not any(v in iterators for v in free_vars(c)):
             continue
         if not isinstance(c, E.LT | E.LE | E.GT | E.GE | E.EQ):
-            raise _NoMap(f"a condition {c} that is no comparison")
+            raise NoMap(f"a condition {c} that is no comparison")
         small, large = (c.b, c.a) if isinstance(c, E.GT | E.GE) else (c.a, c.b)
         strict = 1 if isinstance(c, E.LT | E.GT) else 0
         left, right = (any(v in iterators for v in free_vars(x)) for x in (small, large))
@@ -644,11 +645,13 @@ def _size(x: PrimExpr) -> int:
     return sum(1 for _ in preorder(x))
 
 
-def _level(check_level: IterMapLevel | str | int) -> IterMapLevel:
+def level_of(check_level: IterMapLevel | str | int) -> IterMapLevel:
+    """A level given in any of its forms. Raises InvalidValueError."""
     return IterMapLevel.from_str(check_level) if isinstance(check_level, str) else IterMapLevel(check_level)
 
 
-def _ranges(input_iters: Mapping[Var, Range]) -> dict[Var, Range]:
+def ranges_of(input_iters: Mapping[Var, Range]) -> dict[Var, Range]:
+    """The iterators, checked. Raises InvalidTypeError."""
     for v, r in input_iters.items():
         if not isinstance(v, Var) or not isinstance(r, Range):
             raise InvalidTypeError("input_iters: expected a mapping from Var to Range")
@@ -657,31 +660,32 @@ def _ranges(input_iters: Mapping[Var, Range]) -> dict[Var, Range]:
 
 def _mapper(
     input_iters: Mapping[Var, Range], predicate: PrimExpr, level: IterMapLevel, analyzer: Analyzer, drops_units: bool
-) -> _Mapper:
+) -> Mapper:
     ranges, rest = _narrowed(_conditions(predicate, input_iters), input_iters, analyzer)
-    mapper = _Mapper(analyzer, level)
+    mapper = Mapper(analyzer, level)
     for v, r in ranges.items():
         mapper.add_iterator(v, r, drops_units=drops_units)
     for x, low, high in sorted(rest, key=lambda c: _size(c[0])):
         mapper.bound(x, low, high)
         if mapper.errors:
-            raise _NoMap(mapper.errors[0])
+            raise NoMap(mapper.errors[0])
     return mapper
 
 
-def _detect(
+def map_of(
     indices: Sequence[PrimExpr], input_iters: Mapping[Var, Range], predicate: PrimExpr, level: IterMapLevel,
     analyzer: Analyzer, drops_units: bool, *, merges_padding: bool,
-) -> tuple[_Mapper, tuple[IterSumExpr, ...]]:  # fmt: skip
+) -> tuple[Mapper, tuple[IterSumExpr, ...]]:  # fmt: skip
+    """(what knows the splits, a sum for each index). Raises NoMap where the indices are no map of that level."""
     mapper = _mapper(input_iters, predicate, level, analyzer, drops_units)
     mapper.merges_padding = merges_padding
     if level != IterMapLevel.NoCheck and any(map(_divides_unevenly, indices)):
-        raise _NoMap("a quotient of a remainder that it does not divide")
+        raise NoMap("a quotient of a remainder that it does not divide")
     for _ in range(8):
         mapper.restart()
         sums = tuple(mapper.fuse(mapper.as_sum(mapper.rewrite(x))) for x in indices)
         if mapper.errors:
-            raise _NoMap(mapper.errors[0])
+            raise NoMap(mapper.errors[0])
         if not mapper.grew:
             break
     if level != IterMapLevel.NoCheck:
@@ -705,25 +709,25 @@ def detect_iter_map(
 
         detect_iter_map([x * 10 + y], {x: Range(0, 13), y: Range(0, 10)}, x * 10 + y < 128)  ->  one split of extent 128
     """
-    ranges, level = _ranges(input_iters), _level(check_level)
+    ranges, level = ranges_of(input_iters), level_of(check_level)
     found = [E.to_expr(x) for x in indices]
     condition = E.to_expr(predicate)
     false = E.const(False, "bool")
     why = ""
     for merges_padding in (True, False):
-        known = _knowing(ranges, analyzer)
+        known = knowing(ranges, analyzer)
         try:
-            mapper, sums = _detect(
+            mapper, sums = map_of(
                 found, ranges, condition, level, known, simplify_trivial_iterators, merges_padding=merges_padding
             )
-        except _NoMap as e:
+        except NoMap as e:
             why = why or str(e)
             continue
         return IterMapResult(sums, (), mapper.padding())
     return IterMapResult((), (f"the indices are not {level.name.lower()}: {why}",), false)
 
 
-def _knowing(ranges: Mapping[Var, Range], analyzer: Analyzer | None) -> Analyzer:
+def knowing(ranges: Mapping[Var, Range], analyzer: Analyzer | None) -> Analyzer:
     """An analyzer that knows the iterators, and what the given one does."""
     known = analyzer.copy() if analyzer is not None else Analyzer()
     for v, r in ranges.items():
@@ -735,8 +739,8 @@ def normalize_to_iter_sum(
     index: ExprLike, input_iters: Mapping[Var, Range], analyzer: Analyzer | None = None
 ) -> IterSumExpr:
     """An index as a sum of splits by falling factors; what is no such sum goes into the base."""
-    ranges = _ranges(input_iters)
-    mapper = _Mapper(_knowing(ranges, analyzer), IterMapLevel.NoCheck)
+    ranges = ranges_of(input_iters)
+    mapper = Mapper(knowing(ranges, analyzer), IterMapLevel.NoCheck)
     for v, r in ranges.items():
         mapper.add_iterator(v, r, drops_units=True)
     found = mapper.as_sum(mapper.rewrite(E.to_expr(index)))
@@ -771,208 +775,18 @@ def iter_map_simplify(
     analyzer: Analyzer | None = None,
 ) -> list[PrimExpr]:
     """The indices, simpler where they are sums of digits: `x // n * n + x % n` is x."""
-    ranges, found = _ranges(input_iters), [E.to_expr(x) for x in indices]
+    ranges, found = ranges_of(input_iters), [E.to_expr(x) for x in indices]
     together = detect_iter_map(found, ranges, predicate, check_level, simplify_trivial_iterators, analyzer)
     if together.indices and const_int(together.padding_predicate) == 0:
         return [normalize_iter_map_to_expr(x) for x in together.indices]
     result: list[PrimExpr] = []
     for x in found:
-        known = _knowing(ranges, analyzer)
+        known = knowing(ranges, analyzer)
         try:
             mapper = _mapper(ranges, E.to_expr(predicate), IterMapLevel.NoCheck, known, simplify_trivial_iterators)
-        except _NoMap:
+        except NoMap:
             result.append(x)
             continue
         one = mapper.as_sum(mapper.rewrite(x))
         result.append(x if mapper.errors else normalize_iter_map_to_expr(one))
     return result
-
-
-@dataclass(slots=True)
-class _Part:
-    """An index divided into `outer * inner_extent + inner`."""
-
-    outer: PrimExpr
-    inner: PrimExpr
-    outer_extent: PrimExpr
-    inner_extent: PrimExpr
-
-    @property
-    def is_inner(self) -> bool:
-        return const_int(self.outer_extent) == 1 and not isinstance(self.outer, IterMapExpr)
-
-    @property
-    def is_outer(self) -> bool:
-        return const_int(self.inner_extent) == 1 and not isinstance(self.inner, IterMapExpr)
-
-
-@dataclass(slots=True)
-class _Divider:
-    """Divides sums into what iterators outside and inside of a part of the nest contribute."""
-
-    mapper: _Mapper
-    inside: frozenset[Var]
-    parts: dict[int, tuple[IterMark | None, IterMark | None, PrimExpr, PrimExpr]] = field(default_factory=dict)
-    outer_conditions: list[PrimExpr] = field(default_factory=list)
-    inner_conditions: list[PrimExpr] = field(default_factory=list)
-
-    def divide(self, x: IterSumExpr, limit: PrimExpr | None = None) -> _Part:
-        """`limit`: the sum stays below it, although its iterators could make more."""
-        zero, one = E.const(0, x.dtype), E.const(1, x.dtype)
-        outer: list[IterSplitExpr] = []
-        inner: list[IterSplitExpr] = []
-        outer_size, inner_size = one, one
-        for split in reversed(x.args):  # by growing factor: what lies inside comes first
-            o, i = self.split(split)
-            if i is not None:
-                if outer:
-                    raise _NoMap("an inner iterator above an outer one")
-                inner.insert(0, i)
-                inner_size = self.mapper.simple(E.mul(inner_size, i.extent))
-            if o is not None:
-                outer.insert(0, o)
-                outer_size = self.mapper.simple(E.mul(outer_size, o.extent))
-        smallest = x.args[-1].scale if x.args else one
-        step = self.mapper.simple(E.mul(inner_size, smallest)) if inner else (outer[-1].scale if outer else one)
-        outer_sum: PrimExpr = zero
-        if outer:
-            outer_sum = IterSumExpr(tuple(_with(s, scale=self.mapper.quotient(s.scale, step)) for s in outer), zero)
-        inner_sum: PrimExpr = IterSumExpr(tuple(inner), x.base) if inner else x.base
-        if not inner and outer and const_int(x.base) != 0:
-            inner_sum = x.base
-        if limit is not None and not self.mapper.equal(E.mul(outer_size, inner_size), limit):
-            if inner and outer:
-                raise _NoMap("a condition on iterators outside and inside together")
-            where, value = (self.inner_conditions, inner_sum) if inner else (self.outer_conditions, outer_sum)
-            where.append(E.compare(E.LT, plain(value), limit))
-            if inner:
-                inner_size = limit
-            else:
-                outer_size = limit
-        return _Part(outer_sum, inner_sum, outer_size, inner_size)
-
-    def split(self, s: IterSplitExpr) -> tuple[IterSplitExpr | None, IterSplitExpr | None]:
-        """(the outer, the inner part) of a digit, both with a factor of the whole."""
-        mark = s.source
-        source = mark.source
-        if not isinstance(source, IterSumExpr):
-            return (None, s) if free_vars(source) & self.inside else (s, None)
-        if id(mark) not in self.parts:
-            part = self.divide(source, mark.extent)
-            outer = None if not isinstance(part.outer, IterMapExpr) else IterMark(part.outer, part.outer_extent)
-            inner = None if not isinstance(part.inner, IterMapExpr) else IterMark(part.inner, part.inner_extent)
-            self.parts[id(mark)] = (outer, inner, part.outer_extent, part.inner_extent)
-        outer, inner, _, size = self.parts[id(mark)]
-        if outer is None:
-            return None, s if inner is None else IterSplitExpr(inner, s.lower_factor, s.extent, s.scale)
-        if inner is None:
-            return IterSplitExpr(outer, s.lower_factor, s.extent, s.scale), None
-        m = self.mapper
-        end = m.simple(E.mul(s.lower_factor, s.extent))
-        if m.is_one(s.lower_factor) and m.equal(end, mark.extent):
-            return IterSplitExpr(outer, scale=m.simple(E.mul(s.scale, size))), IterSplitExpr(inner, scale=s.scale)
-        if m.divides(size, end):  # the digit lies in the inner part
-            return None, IterSplitExpr(inner, s.lower_factor, s.extent, s.scale)
-        if m.divides(s.lower_factor, size):
-            return IterSplitExpr(outer, m.quotient(s.lower_factor, size), s.extent, s.scale), None
-        if m.divides(size, s.lower_factor) and m.divides(end, size):
-            low = m.quotient(size, s.lower_factor)
-            high = IterSplitExpr(outer, E.const(1, s.dtype), m.quotient(s.extent, low), m.simple(E.mul(s.scale, low)))
-            return high, IterSplitExpr(inner, s.lower_factor, low, s.scale)
-        raise _NoMap("a digit of iterators outside and inside together")
-
-
-def subspace_divide(
-    bindings: Sequence[ExprLike],
-    input_iters: Mapping[Var, Range],
-    sub_iters: Sequence[Var],
-    predicate: ExprLike = True,
-    check_level: IterMapLevel | str | int = IterMapLevel.Surjective,
-    simplify_trivial_iterators: bool = True,
-    analyzer: Analyzer | None = None,
-) -> list[list[IterMark]]:
-    """Divide each binding into `outer * inner_extent + inner`, where inner depends on `sub_iters` alone.
-
-    Returns [outer, inner] per binding and, last, marks whose extents are the conditions on the outer and on the inner
-    iterators; an empty list where there is no such division.
-    """
-    ranges, level = _ranges(input_iters), _level(check_level)
-    exprs, condition = [E.to_expr(x) for x in bindings], E.to_expr(predicate)
-    try:
-        mapper, sums = _detect(
-            exprs, ranges, condition, level, _knowing(ranges, analyzer), simplify_trivial_iterators, merges_padding=True
-        )
-        divider = _Divider(mapper, frozenset(sub_iters))
-        parts = [divider.divide(x) for x in sums]
-    except _NoMap:
-        return []
-    found = [[IterMark(_as_sum(p.outer), p.outer_extent), IterMark(_as_sum(p.inner), p.inner_extent)] for p in parts]
-    true, zero = E.const(True, "bool"), E.const(0, "int32")
-    marks = []
-    for conditions in (divider.outer_conditions, divider.inner_conditions):
-        mark = IterMark(zero, zero)
-        object.__setattr__(mark, "extent", E.all_of(*conditions) if conditions else true)
-        marks.append(mark)
-    return [*found, marks]
-
-
-def _as_sum(x: PrimExpr) -> IterSumExpr:
-    """A plain expression as a sum without splits."""
-    return x if isinstance(x, IterSumExpr) else IterSumExpr((), x)
-
-
-def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[ExprLike]) -> dict[Var, PrimExpr]:
-    """Each variable of a bijective map (`detect_iter_map(...).indices`) in terms of the values of its indices.
-
-    Raises InvalidValueError for other numbers of outputs, or an index that is not one split.
-    """
-    if len(iter_map) != len(outputs):
-        raise InvalidValueError(f"inverse_affine_iter_map: {len(outputs)} outputs for {len(iter_map)} indices")
-    analyzer = Analyzer()
-    values: dict[int, PrimExpr] = {}
-    marks: dict[int, IterMark] = {}
-
-    def add(split: IterSplitExpr, value: PrimExpr) -> None:
-        key, part = id(split.source), E.mul(value, split.lower_factor)
-        values[key] = E.add(values[key], part) if key in values else part
-        marks[key] = split.source
-
-    def spread(total: IterSumExpr, value: PrimExpr, *, whole: bool) -> None:
-        rest = E.sub(value, total.base)
-        for i, s in enumerate(total.args):
-            digit = rest if const_int(s.scale) == 1 else E.floordiv(rest, s.scale)
-            add(s, E.floormod(digit, s.extent) if i or not whole else digit)
-
-    for total, value in zip(iter_map, outputs, strict=True):
-        if len(total.args) > 1:
-            raise InvalidValueError("inverse_affine_iter_map: an index of several splits", hint="detect_iter_map")
-        if total.args:
-            spread(total, E.to_expr(value, total.dtype), whole=True)
-    inverse: dict[Var, PrimExpr] = {}
-    for mark in _outer_first(iter_map):
-        value = analyzer.simplify(values[id(mark)])
-        if isinstance(mark.source, IterSumExpr):
-            spread(mark.source, value, whole=True)
-        elif isinstance(mark.source, Var):
-            inverse[mark.source] = value
-        elif isinstance(mark.source, E.Sub) and isinstance(mark.source.a, Var):  # one that does not begin at 0
-            inverse[mark.source.a] = analyzer.simplify(E.add(value, mark.source.b))
-    return inverse
-
-
-def _outer_first(iter_map: Sequence[IterSumExpr]) -> list[IterMark]:
-    """The marks of a map, each behind all that are made of it."""
-    ordered: dict[int, IterMark] = {}
-
-    def visit(mark: IterMark) -> None:
-        if id(mark) in ordered:
-            return
-        if isinstance(mark.source, IterSumExpr):
-            for s in mark.source.args:
-                visit(s.source)
-        ordered[id(mark)] = mark
-
-    for total in iter_map:
-        for s in total.args:
-            visit(s.source)
-    return list(reversed(ordered.values()))
