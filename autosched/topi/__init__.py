@@ -4,7 +4,7 @@ from autosched.lazy_names import lazy_names
 from autosched.topi import nn
 from autosched.topi.attention import attention
 from autosched.topi.attention_bytes import attention_bytes
-from autosched.topi.kv_cache import cache_update
+from autosched.topi.kv_cache import cache_slide, cache_update, window_cache_length
 from autosched.topi.broadcast import (
     add,
     broadcast_to,

@@ -79,7 +79,9 @@ from autosched.topi.conv_nd import conv_transpose_nd as conv_transpose_nd
 from autosched.topi.conv_nd import plane_windows as plane_windows
 from autosched.topi.create import counted as counted
 from autosched.topi.create import listed as listed
+from autosched.topi.kv_cache import cache_slide as cache_slide
 from autosched.topi.kv_cache import cache_update as cache_update
+from autosched.topi.kv_cache import window_cache_length as window_cache_length
 from autosched.topi.linear import grouped_matmul as grouped_matmul
 from autosched.topi.linear import squared_distance as squared_distance
 from autosched.topi.manipulate import pad as pad

@@ -133,6 +133,45 @@ def test_one_build_for_all_lengths(options: dict[str, Any], tmp_path: Path) -> N
     assert counters.COMPILES.value == before
 
 
+def resident(total: int, room: int, window: int) -> int:
+    """How many positions ONNX Runtime keeps of a sequence of so many."""
+    step = room - window + 1
+    return total - step * max(0, -(-(total - room) // step))
+
+
+@pytest.mark.parametrize(
+    ("room", "window", "steps", "batch"),
+    [(8, 5, (3, 1, 1, 4, 1, 1, 1, 6, 12, 1), 1), (4, 4, (1, 1, 1, 1, 1, 1), 2), (6, 3, (20, 1, 1, 1, 1, 1, 5), 1)],
+)
+def test_a_cache_that_slides(room: int, window: int, steps: tuple[int, ...], batch: int, tmp_path: Path) -> None:
+    model = grouped(do_rotary=1, sliding_window_cache=1, local_window_size=window, extra=("sink",), packed=True)
+    onnx.save(model, tmp_path / "m.onnx")
+    built = autosched.build(tmp_path / "m.onnx") if batch == 1 else None
+    before, used = counters.COMPILES.value, 0
+    kept: dict[str, np.ndarray] = {}
+    for new in steps:
+        given = {**feeds(model, batch, new, room, used), **kept}
+        wanted = expected(model, given)
+        used += new
+        compare(built(**given) if built else evaluated(model, given), wanted, 0, resident(used, room, window))
+        kept = {"past_k": wanted[1], "past_v": wanted[2]}
+    assert counters.COMPILES.value == before
+    if built:
+        with pytest.raises(ShapeError, match=f"at least {window}"):
+            built(**feeds(model, 1, 1, window - 1, 4))
+
+
+def test_a_sliding_cache_of_different_lengths() -> None:
+    model = grouped(do_rotary=1, sliding_window_cache=1, local_window_size=3)
+    given = feeds(model, 2, 1, 6, 10, lengths=[5, 9])
+    found, wanted = evaluated(model, given), expected(model, given)
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-5)
+    for a, b in zip(found[1:], wanted[1:], strict=True):
+        for row, length in enumerate((5, 9)):
+            rows = resident(length, 6, 3)
+            np.testing.assert_allclose(a[row, :, :rows], b[row, :, :rows], rtol=1e-4, atol=1e-5)
+
+
 def joined(with_length: bool = False) -> onnx.ModelProto:
     """Attention of plain operators with keys and values that are joined to those of earlier calls."""
     kept = ["batch", 2, "past", 8]
@@ -206,6 +245,8 @@ def test_what_is_not_there_is_refused() -> None:
         from_onnx(grouped(causal=0))
     with pytest.raises(ImportModelError, match="k_quant_type"):
         from_onnx(grouped(k_quant_type="PER_TENSOR"))
+    with pytest.raises(ImportModelError, match="sliding_window_cache"):
+        from_onnx(grouped(sliding_window_cache=1, local_window_size=2, extra=("bias",)))
 
 
 def test_a_position_in_one_row_is_looked_at() -> None:

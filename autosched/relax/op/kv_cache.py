@@ -53,7 +53,9 @@ def _heads(x: StructInfo, what: str) -> TensorStructInfo:
     return t
 
 
-def _update_type(past: StructInfo, new: StructInfo, start: StructInfo, shape: StructInfo) -> TensorStructInfo:
+def _update_type(
+    past: StructInfo, new: StructInfo, start: StructInfo, shape: StructInfo, keep_rest: bool
+) -> TensorStructInfo:
     p, n = _heads(float_same(past), "past"), _heads(new, "new part")
     others = [tuple(t.dims[i] for i in (0, 1, 3)) for t in (p, n)]
     if p.dtype != n.dtype or not same_dims(*others):
@@ -62,34 +64,94 @@ def _update_type(past: StructInfo, new: StructInfo, start: StructInfo, shape: St
     return TensorStructInfo((p.dims[0], p.dims[1], _one_size(shape), p.dims[3]), p.dtype)
 
 
-def _update_limits(past: StructInfo, new: StructInfo, start: StructInfo, shape: StructInfo) -> list[Limit]:
+def _update_limits(
+    past: StructInfo, new: StructInfo, start: StructInfo, shape: StructInfo, keep_rest: bool
+) -> list[Limit]:
     """There is room for what is new."""
     return [(to_dim(_one_size(shape)) - to_dim(tensor(new).dims[2]), 0, None)]
 
 
-def _updated(past: Array, new: Array, start: Array, shape: Sequence[int]) -> Array:
+def _updated(past: Array, new: Array, start: Array, shape: Sequence[int], keep_rest: bool) -> Array:
     out = past[:, :, np.clip(np.arange(shape[0]), 0, max(past.shape[2] - 1, 0))] if past.shape[2] else None
     if out is None:
         out = np.zeros((*past.shape[:2], shape[0], past.shape[3]), past.dtype)
     for b, first in enumerate(start):
         at = np.arange(shape[0]) - first
+        at = at if keep_rest else np.minimum(at, new.shape[2] - 1)
         inside = (at >= 0) & (at < new.shape[2])
         out[b][:, inside] = new[b][:, at[inside]]
     return out
 
 
 # Keys or values of earlier calls [B, H, P, D] and new ones [B, H, S, D], of position start[b] on; shape: (length,).
+# Behind these stands what was kept there, or (keep_rest=False) the last new one.
 cache_update = define_op(
     "nn.cache_update",
     inputs=("past", "new", "start", "shape"),
+    attributes={"keep_rest": True},
     infer_type=_update_type,
     limits=_update_limits,
-    compute=lambda past, new, start, shape: topi.cache_update(past, new, start, to_dim(shape[0])),
+    compute=lambda past, new, start, shape, keep_rest: topi.cache_update(past, new, start, to_dim(shape[0]), keep_rest),
     reference=_updated,
     samples=[
         sample((2, 3, 4, 8), (2, 3, 1, 8), ((2,), "int64"), ShapeStructInfo((5,)), low=0),
         sample((1, 2, 6, 4), (1, 2, 3, 4), ((1,), "int32"), ShapeStructInfo((6,)), low=0),
+        sample((2, 2, 6, 4), (2, 2, 2, 4), ((2,), "int32"), ShapeStructInfo((8,)), low=0, high=5, keep_rest=False),
         sample((2, 2, 0, 4), (2, 2, 3, 4), ((2,), "int64"), ShapeStructInfo((3,)), low=0, high=1),
+    ],
+)
+
+
+def _length_type(total: StructInfo, shape: StructInfo, window_size: int) -> TensorStructInfo:
+    _one_size(shape)
+    t = tensor(total)
+    _check_start(t, t.dims[0] if t.ndim else 1)
+    if window_size < 1:
+        raise InvalidValueError(f"window_size {window_size}")
+    return TensorStructInfo(t.dims, "int64")
+
+
+def _length(total: Array, shape: Sequence[int], window_size: int) -> Array:
+    step = shape[0] - window_size + 1
+    more = np.maximum(total.astype(np.int64) - shape[0], 0)
+    return np.asarray(total - -(-more // step) * step)
+
+
+# How many of total[b] positions are kept in room for `shape` (of one size): when it is full, all but a window go.
+window_cache_length = define_op(
+    "nn.window_cache_length",
+    inputs=("total", "shape"),
+    attributes={"window_size": 1},
+    infer_type=_length_type,
+    limits=lambda total, shape, window_size: [(to_dim(_one_size(shape)) - window_size, 0, None)],
+    compute=lambda total, shape, window_size: topi.window_cache_length(total, to_dim(shape[0]), window_size),
+    reference=_length,
+    samples=[
+        sample(((9,), "int64"), ShapeStructInfo((5,)), low=0, high=30, window_size=3),
+        sample(((9,), "int32"), ShapeStructInfo((4,)), low=0, high=30, window_size=4),
+    ],
+)
+
+
+def _slide_type(kept: StructInfo, start: StructInfo, shape: StructInfo) -> TensorStructInfo:
+    t = _heads(kept, "cache")
+    _check_start(start, t.dims[0])
+    return TensorStructInfo((*t.dims[:2], _one_size(shape), t.dims[3]), t.dtype)
+
+
+# Rows from start[b] on of keys or values [B, H, P, D], as many as `shape` says; the last one stands for those behind.
+cache_slide = define_op(
+    "nn.cache_slide",
+    inputs=("kept", "start", "shape"),
+    infer_type=_slide_type,
+    limits=lambda kept, start, shape: [(to_dim(tensor(kept).dims[2]), 1, None)],
+    compute=lambda kept, start, shape: topi.cache_slide(kept, start, to_dim(shape[0])),
+    reference=lambda kept, start, shape: np.stack(
+        [x[:, np.minimum(np.arange(shape[0]) + first, x.shape[1] - 1)] for x, first in zip(kept, start, strict=True)]
+    ),
+    samples=[
+        sample((2, 3, 6, 8), ((2,), "int64"), ShapeStructInfo((4,)), low=0),
+        sample((3, 1, 3, 4), ((3,), "int32"), ShapeStructInfo((5,)), low=0, high=3),
     ],
 )
 
@@ -250,4 +312,4 @@ def cached_attention(
     return _biased.make([*args, bias], attrs) if sink is None else _sunk_biased.make([*args, bias, sink], attrs)
 
 
-__all__ = ["cache_update", "cached_attention"]
+__all__ = ["cache_slide", "cache_update", "cached_attention", "window_cache_length"]

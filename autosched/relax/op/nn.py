@@ -12,7 +12,7 @@ from autosched.relax.op.conv_nd import (
     conv3d_transpose,
     plane_windows,
 )
-from autosched.relax.op.kv_cache import cache_update, cached_attention
+from autosched.relax.op.kv_cache import cache_slide, cache_update, cached_attention, window_cache_length
 from autosched.relax.op.manipulate import pad
 from autosched.relax.op.more_nn import (
     batch_flatten,
@@ -33,9 +33,9 @@ from autosched.relax.op.unary import gelu, gelu_tanh, hard_sigmoid, leakyrelu, r
 
 __all__ = [
     "adaptive_avg_pool2d", "attention", "attention_bias", "attention_bytes", "avg_pool2d", "batch_flatten",
-    "batch_norm", "cache_update", "cached_attention", "col2im", "conv1d", "conv1d_transpose", "conv2d",
+    "batch_norm", "cache_slide", "cache_update", "cached_attention", "col2im", "conv1d", "conv1d_transpose", "conv2d",
     "conv2d_transpose", "conv3d", "conv3d_transpose", "cross_entropy_with_logits", "dropout", "gelu", "gelu_tanh",
     "group_norm", "hard_sigmoid", "instance_norm", "layer_norm", "leakyrelu", "log_softmax", "lrn", "matmul_nbits",
     "max_pool2d", "nll_loss", "pad", "pixel_shuffle", "plane_windows", "prelu", "relu", "relu6", "rms_norm",
-    "selu", "silu", "softmax", "softplus",
+    "selu", "silu", "softmax", "softplus", "window_cache_length",
 ]  # fmt: skip

@@ -173,7 +173,8 @@ def group_query_attention(node: Node) -> tuple[Expr | None, ...]:
     the past is as long as what is kept, new keys go to their positions in it; else they are joined to it.
     """
     attrs = ("num_heads", "kv_num_heads", "scale", "do_rotary", "rotary_interleaved", "local_window_size", "causal")
-    only(node, range(12), (*attrs, "softcap", "smooth_softmax", *(n for n in _UNQUANTISED if node.attr(n) == "NONE")))
+    more = ("softcap", "smooth_softmax", "sliding_window_cache", "qk_norm_epsilon", *_UNUSED)
+    only(node, range(12), (*attrs, *more, *(n for n in _UNQUANTISED if node.attr(n) == "NONE")))
     heads, groups = node.attr("num_heads"), node.attr("kv_num_heads")
     if node.attr("causal", 1) != 1:
         raise node.fail("causal=0 is not supported")
@@ -187,14 +188,17 @@ def group_query_attention(node: Node) -> tuple[Expr | None, ...]:
     start = _first_positions(node, batch, length, total)
     if node.attr("do_rotary", 0):
         q, k = _turned(node, q, k, start)
-    kept = [_kept(node, 3, k, start, total), _kept(node, 4, v, start, total)]
+    window, softcap = node.attr("local_window_size", -1), node.attr("softcap", 0.0)
+    if node.attr("sliding_window_cache", 0):
+        kept, seen, start, total = _slid(node, k, v, start, window)
+    else:
+        kept = seen = [_kept(node, 3, k, start, total), _kept(node, 4, v, start, total)]
     shared = heads // groups
     apart = node.emit(op.reshape(q, ShapeExpr((batch, length, groups, shared, width))))
     rows = node.emit(op.permute_dims(apart, axes=[0, 2, 1, 3, 4]))
     rows = node.emit(op.reshape(rows, ShapeExpr((batch, groups, plain(length * shared), width))))
-    window, softcap = node.attr("local_window_size", -1), node.attr("softcap", 0.0)
     context = op.nn.cached_attention(
-        rows, kept[0], kept[1], start, total, _scores_bias(node, total), _sink(node, heads), _scale(node),
+        rows, seen[0], seen[1], start, total, _scores_bias(node, total), _sink(node, heads), _scale(node),
         window if window > 0 else None, softcap if softcap else None, shared,
     )  # fmt: skip
     width = info_of(kept[1]).dims[3]
@@ -203,6 +207,7 @@ def group_query_attention(node: Node) -> tuple[Expr | None, ...]:
     return node.emit(op.reshape(out, ShapeExpr((batch, length, plain(heads * width))))), *kept
 
 
+_UNUSED = ("q_norm_epsilon", "k_norm_epsilon", "kv_cache_bit_width")  # without the inputs that they are about
 _UNQUANTISED = ("k_quant_type", "v_quant_type")
 
 
@@ -237,6 +242,30 @@ def _kept(node: Node, index: int, new: Expr, start: Expr, total: Dim) -> Expr:
     past = with_sizes(node.input(index), (batch, groups, info_of(node.input(index)).dims[2], width), node.emit)
     room = larger(total, info_of(past).dims[2])
     return node.emit(op.nn.cache_update(past, new, start, ShapeExpr((room,))))
+
+
+def _slid(node: Node, k: Expr, v: Expr, start: Expr, window: int) -> tuple[list[Expr], list[Expr], Expr, Dim]:
+    """A cache of the last positions: what is kept, what queries see, where the new keys are in that, its rows.
+
+    Queries see the cache before the call with all new keys behind it; what goes from it, goes afterwards.
+    """
+    if window < 1 or not node.has(3) or not node.has(4) or node.has(10):
+        raise node.fail("sliding_window_cache without a window or a past, or with a bias, is not supported")
+    room, length = info_of(node.input(3)).dims[2], info_of(k).dims[1]
+    capacity = ShapeExpr((room,))
+    first = node.emit(op.nn.window_cache_length(start, capacity, window_size=window))
+    last = node.emit(op.reshape(op.astype(node.input(5), "int64"), info_of(start).shape))
+    total = node.emit(op.add(last, constant(1, "int64")))
+    left = node.emit(op.nn.window_cache_length(total, capacity, window_size=window))
+    gone = node.emit(op.add(first, op.subtract(op.subtract(total, start), left)))
+    places, kept, seen = plain(room + length), [], []
+    for index, new in ((3, k), (4, v)):
+        new = node.emit(op.permute_dims(new, axes=[0, 2, 1, 3]))
+        batch, groups, _, width = info_of(new).dims
+        past = with_sizes(node.input(index), (batch, groups, room, width), node.emit)
+        seen.append(node.emit(op.nn.cache_update(past, new, first, ShapeExpr((places,)), keep_rest=False)))
+        kept.append(node.emit(op.nn.cache_slide(seen[-1], gone, capacity)))
+    return kept, seen, first, places
 
 
 def _turned(node: Node, q: Expr, k: Expr, start: Expr) -> list[Expr]:
