@@ -8,6 +8,7 @@ stands there is multiplied by zero by the next convolution, and dropped where th
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from autosched.errors import InvalidTypeError, InvalidValueError
@@ -46,7 +47,9 @@ from autosched.tir.expr import PrimExpr
 from autosched.tir.expr import Var as SymbolicSize
 from autosched.tir.functor import free_vars
 
-USUAL_SIZES = (256, 8)  # of images whose sizes come with the call; of multiples of 32 the number
+# Of images whose sizes come with the call, of sound by the sample, of multiples of 32 the number.
+USUAL_SIZES = (256, 4096, 65536, 8)
+LEAST_PIXELS, OPEN = 4, -1  # of a convolution's result: with none, as `n // 160 - 1` leaves of 256, each plan costs nothing
 
 Blocks = int | Sequence[int] | Callable[[Call], int | Sequence[int]]
 
@@ -168,14 +171,26 @@ def _plan_for_one(
         return {}
     infos = [info for p in function.params for info in tensor_infos(p.struct_info) if info.shape is not None]
     inner = {v for info in infos for d in info.dims[1:] if isinstance(d, PrimExpr) for v in free_vars(d)}
+    found: dict[Var, int] = {}
     for size in USUAL_SIZES if inner else (1,):
         try:
             bound = bind_function(function, {v: size if v in inner else 1 for v in symbols})
             plan = plan_layouts(bound, blocks, costs)
         except (InvalidValueError, InvalidTypeError):
             continue  # not for images of that size
-        return {own.var: plan[one.var] for own, one in zip(bindings, bound.bindings(), strict=True) if one.var in plan}
-    return {}
+        pairs = list(zip(bindings, bound.bindings(), strict=True))
+        has_pixels = all(_pixels(one.value) >= LEAST_PIXELS for own, one in pairs if _pixels(own.value) == OPEN)
+        if has_pixels or not found:
+            found = {own.var: plan[one.var] for own, one in pairs if one.var in plan}
+        if has_pixels:
+            break
+    return found
+
+
+def _pixels(value: Expr) -> int:
+    """How many pixels a convolution's result has in an image, OPEN where a call says so; 0 for anything else."""
+    shape = image_shape_of(value)[2:] if isinstance(value, Call) and is_convolution(value) else (0,)
+    return math.prod(shape) if all(isinstance(n, int) for n in shape) else OPEN
 
 
 def apply_layouts(module: IRModule, plan: Mapping[Var, int]) -> IRModule:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from autosched.relax.expr import Expr
 from autosched.relax.struct_info import TensorStructInfo
-from autosched.tir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
+from autosched.tir.expr import Add, IntImm, Mul, PrimExpr, Sub
+from autosched.tir.size_expr import same_extent
 
 # A symbol's number is a power of a number larger than any coefficient: a polynomial's value has its coefficients as
 # digits, so two polynomials of less than this degree have one value only where they are the same. The exponents are
@@ -17,11 +18,11 @@ class StandIns:
     """Shapes as integers; equal ones stand for extents that are equal for all values of their symbols."""
 
     def __init__(self) -> None:
-        self._symbols: dict[Var, int] = {}
+        self._symbols: list[PrimExpr] = []  # or expressions that are no polynomials, as quotients
         self._extents: dict[int, PrimExpr] = {}
 
     def shape_of(self, x: Expr) -> tuple[int, ...]:
-        """The shape of a tensor; () for anything else, an unknown shape, or extents that are no polynomials."""
+        """The shape of a tensor; () for anything else, an unknown shape, or one of too many symbols."""
         info = x.struct_info
         if not isinstance(info, TensorStructInfo) or info.shape is None:
             return ()
@@ -42,14 +43,15 @@ class StandIns:
                 return extent
             case IntImm():
                 return extent.value
-            case Var():
-                if extent not in self._symbols and len(self._symbols) < MOST_SYMBOLS:
-                    self._symbols[extent] = _BASE ** (_DEGREE ** len(self._symbols))
-                return self._symbols.get(extent)
             case Add() | Sub() | Mul():
                 a, b = self._number(extent.a), self._number(extent.b)
                 if a is None or b is None:
                     return None
                 return a * b if isinstance(extent, Mul) else a + b if isinstance(extent, Add) else a - b
         assert isinstance(extent, PrimExpr), "an extent is a number or an expression"
-        return None
+        known = next((i for i, x in enumerate(self._symbols) if same_extent(x, extent)), len(self._symbols))
+        if known == MOST_SYMBOLS:
+            return None
+        if known == len(self._symbols):
+            self._symbols.append(extent)
+        return _BASE ** (_DEGREE**known)

@@ -5,6 +5,7 @@ from autosched import relax
 from autosched.ir import IRModule
 from autosched.relax import op
 from autosched.relax.transform import ChooseLayouts, FoldConstant
+from autosched.tir import Var
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph, small_network
 
 W = Weights()
@@ -373,3 +374,14 @@ def test_what_lies_between_convolutions_in_tiles_is_in_their_blocks():
     result = ChooseLayouts((16, 32), tile_blocks={"uint8": 64})(module)
     assert_same_results(module, result)
     assert _layouts(result) == [("NCHW4c", "NCHW64c"), ("NCHW64c", "NCHW64c"), ("NCHW64c", "NCHW64c")]
+
+
+def test_a_sound_of_open_length_is_planned_with_frames():
+    """Of 256 samples `n // 160 - 1` leaves no frame, for which every plan costs nothing."""
+    n, bb = Var("n", "int64"), relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((1, 1, 1, n), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            out = bb.emit_output(op.nn.conv2d(x, W(32, 1, 1, 320), strides=(1, 160)))
+        bb.emit_func_output(out)
+    assert _layouts(ChooseLayouts(16)(bb.get())) == [("NCHW", "NCHW16c")]

@@ -34,9 +34,16 @@ def test_equal_polynomials_have_equal_numbers_and_others_have_not() -> None:
     assert sizes.extents((3,)) == (3,)
 
 
-def test_what_is_no_polynomial_is_not_known() -> None:
-    s = Var("s", "int64")
-    assert StandIns().shape_of(tensor(floordiv(s, 2), 4)) == ()
+def test_what_is_no_polynomial_is_a_symbol_of_its_own() -> None:
+    s, n = Var("s", "int64"), Var("n", "int64")
+    sizes = StandIns()
+    half = sizes.shape_of(tensor(floordiv(s, 2) * 4))
+    assert half == sizes.shape_of(tensor(4 * floordiv(s, 2)))
+    others = (s, s * 2, floordiv(n, 2) * 4, floordiv(s, 3) * 4)
+    assert len({half, *(sizes.shape_of(tensor(x)) for x in others)}) == 5
+
+
+def test_more_symbols_than_there_are_numbers_for() -> None:
     sizes = StandIns()
     many = [sizes.shape_of(tensor(Var(f"v{i}", "int64"))) for i in range(MOST_SYMBOLS + 1)]
     assert all(many[:-1]) and not many[-1]
