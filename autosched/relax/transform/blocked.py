@@ -11,7 +11,7 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, TupleGetItem, Var
 from autosched.relax.op.conv2d import to_blocked
 from autosched.relax.rewrite import Rewriter
-from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.struct_info import Dim, TensorStructInfo
 from autosched.topi.shapes import ImageShape
 
 Array = np.ndarray
@@ -41,6 +41,12 @@ def shape_of(x: Expr) -> tuple[int, ...]:
     """The shape of a tensor; () for anything else or an unknown shape."""
     info = x.struct_info
     return info.static_shape if isinstance(info, TensorStructInfo) and info.is_static else ()
+
+
+def dims_of(x: Expr) -> tuple[Dim, ...]:
+    """The shape of a tensor, whose sizes may be symbols; () for anything else or an unknown shape."""
+    info = x.struct_info
+    return info.dims if isinstance(info, TensorStructInfo) and info.shape is not None else ()
 
 
 def image_shape_of(x: Expr) -> ImageShape:

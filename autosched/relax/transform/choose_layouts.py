@@ -49,7 +49,8 @@ from autosched.tir.functor import free_vars
 
 # Of images whose sizes come with the call, of sound by the sample, of multiples of 32 the number.
 USUAL_SIZES = (256, 4096, 65536, 8)
-LEAST_PIXELS, OPEN = 4, -1  # of a convolution's result: with none, as `n // 160 - 1` leaves of 256, each plan costs nothing
+LEAST_PIXELS = 4  # of a convolution's result: with none, as `n // 160 - 1` leaves of 256, plans cost nothing
+OPEN = -1
 
 Blocks = int | Sequence[int] | Callable[[Call], int | Sequence[int]]
 

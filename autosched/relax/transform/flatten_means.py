@@ -9,28 +9,27 @@ from autosched.relax.expr import Call, Expr, ShapeExpr, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.op.types import axis_index
 from autosched.relax.rewrite import Rewriter, map_functions
-from autosched.relax.transform.blocked import shape_of
+from autosched.relax.transform.blocked import dims_of
+from autosched.relax.transform.flatten_rows import product_of
 from autosched.relax.transform.layout_rules import REDUCTIONS
 
 
 class _Flattener(Rewriter):
     def call(self, call: Call, var: Var) -> Expr:
         definition = definition_of(call)
-        if definition is None or not call.args or len(shape := shape_of(call.args[0])) < 3:
+        if definition is None or not call.args or len(shape := dims_of(call.args[0])) < 2:
             return call
         first = _first_reduced(definition.name, call, len(shape))
-        if first is None or first == 0 or first > len(shape) - 2:
-            return call
-        size = 1
-        for extent in shape[first:]:
-            size *= extent
-        rows = self.emit(op.reshape(call.args[0], ShapeExpr((*shape[:first], size))))
+        is_known = all(isinstance(extent, int) for extent in shape)
+        if first is None or first == 0 and is_known or first > len(shape) - 2:
+            return call  # a whole array of known size is cut into pieces as it is
+        rows = self.emit(op.reshape(call.args[0], ShapeExpr((*shape[:first], product_of(shape[first:])))))
         if definition.name in REDUCTIONS:
             reduced: Expr = remake(call, [rows], {"axis": (first,)})
         else:
             reduced = op.mean(rows, axis=(first,), keepdims=True)
-        result = shape_of(var)
-        return reduced if shape_of(reduced) == result else op.reshape(self.emit(reduced), ShapeExpr(result))
+        result, reduced = dims_of(var), self.emit(reduced)
+        return reduced if len(dims_of(reduced)) == len(result) else op.reshape(reduced, ShapeExpr(result))
 
 
 def _first_reduced(name: str, call: Call, ndim: int) -> int | None:
@@ -38,9 +37,9 @@ def _first_reduced(name: str, call: Call, ndim: int) -> int | None:
     if name == "nn.adaptive_avg_pool2d":
         plain = call.attrs["layout"] == "NCHW" and ndim == 4
         return 2 if plain and _pooled_size(call) == (1, 1) else None
-    if name not in REDUCTIONS or call.attrs["axis"] is None:
+    if name not in REDUCTIONS:
         return None
-    axes = call.attrs["axis"]
+    axes = range(ndim) if (given := call.attrs["axis"]) is None else given
     found = sorted(axis_index(a, ndim) for a in ((axes,) if isinstance(axes, int) else axes))
     return found[0] if found and found == list(range(found[0], ndim)) else None
 

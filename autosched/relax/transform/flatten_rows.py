@@ -10,7 +10,8 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Expr, ShapeExpr, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, map_functions
-from autosched.relax.struct_info import Dim, TensorStructInfo
+from autosched.relax.struct_info import Dim
+from autosched.relax.transform.blocked import dims_of
 from autosched.tir.expr import PrimExpr, const, const_int, mul
 from autosched.tir.simplify import Analyzer
 
@@ -23,26 +24,21 @@ class _Flattener(Rewriter):
         definition = definition_of(call)
         if definition is None or definition.name not in PRODUCTS:
             return call
-        rows, matrix = _dims(call.args[0]), _dims(call.args[1])
+        rows, matrix = dims_of(call.args[0]), dims_of(call.args[1])
         few = (0,) if definition.name in PACKED else (0, 1)  # a batch of one is a product of matrices already
-        if len(matrix) != 2 or len(rows) < 3 or const_int(_product(rows[:-2])) in few:
+        if len(matrix) != 2 or len(rows) < 3 or const_int(product_of(rows[:-2])) in few:
             return call
-        flat = self.emit(op.reshape(call.args[0], ShapeExpr((_product(rows[:-1]), rows[-1]))))
+        flat = self.emit(op.reshape(call.args[0], ShapeExpr((product_of(rows[:-1]), rows[-1]))))
         product = self.emit(remake(call, [flat, *call.args[1:]]))
-        return op.reshape(product, ShapeExpr(_dims(var)))
+        return op.reshape(product, ShapeExpr(dims_of(var)))
 
 
-def _dims(x: Expr) -> tuple[Dim, ...]:
-    """The shape of a tensor, symbolic or not; () for anything else or an unknown shape."""
-    info = x.struct_info
-    return tuple(info.shape) if isinstance(info, TensorStructInfo) and info.shape is not None else ()
-
-
-def _product(extents: Sequence[Dim]) -> PrimExpr:
-    product: PrimExpr = const(1, "int64")
+def product_of(extents: Sequence[Dim]) -> PrimExpr:
+    """The product of extents, simplified."""
+    found: PrimExpr = const(1, "int64")
     for extent in extents:
-        product = mul(product, extent)
-    return Analyzer().simplify(product)
+        found = mul(found, extent)
+    return Analyzer().simplify(found)
 
 
 def flatten_rows(module: IRModule) -> IRModule:

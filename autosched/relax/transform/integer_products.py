@@ -23,8 +23,8 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
 from autosched.relax.op.registry import remake
 from autosched.relax.rewrite import map_functions
-from autosched.relax.transform.blocked import shape_of
-from autosched.relax.transform.quantised import BYTES, Array, QuantisedRewriter, dtype_of
+from autosched.relax.transform.blocked import dims_of, image_shape_of, shape_of
+from autosched.relax.transform.quantised import BYTES, Array, QuantisedRewriter, dtype_of, is_one
 
 MOST_STEPS = (2**31 - 1) // (255 * 128)  # of a sum that int32 holds whatever the bytes are
 MOST_EXACT = 2**24 // (255 * 128)  # of a sum that float32 holds exactly
@@ -97,7 +97,7 @@ class _Products(QuantisedRewriter):
     def bytes_of(self, x: Expr) -> _Quantised | None:
         """Bytes of either sign with a zero point for all of them, and a scale for all of them."""
         found, scale = self.scaled(x)
-        if found is None or (scale is not None and math.prod(shape_of(scale)) != 1):
+        if found is None or (scale is not None and not is_one(scale)):
             return None
         centred = self.call_of(found)
         zero: int | Expr = 0
@@ -152,7 +152,7 @@ class _Products(QuantisedRewriter):
     def product(self, call: Call) -> Expr | None:
         """A matrix product of data with a constant weight [K, N]."""
         shape = shape_of(call.args[1])
-        if len(shape) != 2 or not 0 < shape[0] <= MOST_STEPS or len(shape_of(call.args[0])) < 2:
+        if len(shape) != 2 or not 0 < shape[0] <= MOST_STEPS or len(dims_of(call.args[0])) < 2:
             return None
         weight = self.weight(call.args[1], -1)
         data = self.data(call.args[0]) if weight is not None else None
@@ -167,7 +167,7 @@ class _Products(QuantisedRewriter):
     def product_of_two(self, call: Call) -> Expr | None:
         """A matrix product of integers with a matrix [K, N] that is no constant, of whole words of bytes."""
         shape = shape_of(call.args[1])
-        if not self.of_two or len(shape) != 2 or len(shape_of(call.args[0])) < 2 or dtype_of(call) != "int32":
+        if not self.of_two or len(shape) != 2 or len(dims_of(call.args[0])) < 2 or dtype_of(call) != "int32":
             return None
         if not 0 < shape[0] <= MOST_STEPS or shape[0] % GROUP or self.array(call.args[1]) is not None:
             return None
@@ -207,6 +207,8 @@ class _Products(QuantisedRewriter):
         plain = attrs["data_layout"] == "NCHW" and attrs["out_layout"] == "NCHW" and attrs["kernel_layout"] == "OIHW"
         if len(shape) != 4 or not plain or attrs["pad_value"]:
             return None
+        if not all(isinstance(n, int) for n in image_shape_of(call.args[0])[2:]):
+            return None  # a direct convolution over images of open sizes multiplies no words: floats are faster
         is_each = shape[1] == 1 and attrs["groups"] == shape[0] > 1
         if is_each and math.prod(shape[1:]) > MOST_EXACT:
             return None

@@ -9,8 +9,6 @@ quantise(f(dequantise(q)))                 ->  q                 where that is w
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from autosched.ir.module import IRModule
@@ -19,9 +17,10 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Expr, Function, Tuple, Var, const
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import map_functions, users
-from autosched.relax.struct_info import Dim, TensorStructInfo, same_dims
+from autosched.relax.struct_info import TensorStructInfo, same_dims
+from autosched.relax.transform.blocked import dims_of
 from autosched.relax.transform.layout_rules import is_broadcast, is_elementwise
-from autosched.relax.transform.quantised import BYTES, Array, QuantisedRewriter, Scale, dtype_of
+from autosched.relax.transform.quantised import BYTES, Array, QuantisedRewriter, Scale, dtype_of, is_one
 
 # Operators that give a byte for each byte: the maximum is monotone, views only move them.
 MOVES = tuple(f"relax.{n}" for n in ("nn.max_pool2d", "reshape", "permute_dims", "expand_dims", "squeeze", "flatten"))
@@ -61,7 +60,7 @@ class _Keeper(QuantisedRewriter):
         args: list[Array] = []
         for a in call.args:
             of_bytes = self.of_bytes(a)
-            number = self.array(a) if of_bytes is None and _is_one(a) else None
+            number = self.array(a) if of_bytes is None and is_one(a) else None
             if of_bytes is not None and root in (None, of_bytes[0]):
                 root = of_bytes[0]
                 args.append(of_bytes[1])
@@ -69,7 +68,7 @@ class _Keeper(QuantisedRewriter):
                 args.append(number.reshape(()))
             else:
                 return
-        if root is None or not same_dims(_dims(root), _dims(var)):
+        if root is None or not same_dims(dims_of(root), dims_of(var)):
             return
         with np.errstate(all="ignore"):
             values = definition.run_reference(args, call.attrs)
@@ -129,16 +128,6 @@ class _Keeper(QuantisedRewriter):
         if by.zero:
             value = self.emit(op.add(value, const(float(by.zero), "float32")))
         return self.emit(op.astype(self.emit(op.clip(value, float(limits.min), float(limits.max))), by.dtype))
-
-
-def _is_one(x: Expr) -> bool:
-    info = x.struct_info
-    return isinstance(info, TensorStructInfo) and info.is_static and math.prod(info.static_shape) == 1
-
-
-def _dims(x: Var) -> tuple[Dim, ...]:
-    info = x.struct_info
-    return info.dims if isinstance(info, TensorStructInfo) and info.shape is not None else ()
 
 
 def keep_bytes(module: IRModule) -> IRModule:

@@ -34,6 +34,12 @@ def dtype_of(x: Expr) -> str:
     return info.dtype or "" if isinstance(info, TensorStructInfo) else ""
 
 
+def is_one(x: Expr) -> bool:
+    """Whether a tensor is known to have one element."""
+    info = x.struct_info
+    return isinstance(info, TensorStructInfo) and info.is_static and math.prod(info.static_shape) == 1
+
+
 class QuantisedRewriter(Rewriter):
     """A rewriter that knows the calls that variables are bound to, and the values of those that are constant."""
 
@@ -64,15 +70,12 @@ class QuantisedRewriter(Rewriter):
         array = self.array(x)
         if array is not None:
             return int(array.reshape(-1)[0]) if array.size and np.all(array == array.reshape(-1)[0]) else None
-        info = x.struct_info
-        if not isinstance(info, TensorStructInfo) or not info.is_static or math.prod(info.static_shape) != 1:
-            return None
-        return x if info.dtype == "int32" else None
+        return x if dtype_of(x) == "int32" and is_one(x) else None
 
     def scaled(self, x: Expr) -> tuple[Expr | None, Expr | None]:
         """(an int32 value, its scale) for floats that are the product of both; (the value, None) for int32."""
         info = x.struct_info
-        if not isinstance(info, TensorStructInfo) or not info.is_static:
+        if not isinstance(info, TensorStructInfo):
             return None, None
         if info.dtype == "int32":
             return x, None

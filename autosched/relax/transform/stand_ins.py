@@ -54,4 +54,5 @@ class StandIns:
             return None
         if known == len(self._symbols):
             self._symbols.append(extent)
-        return _BASE ** (_DEGREE**known)
+        number: int = _BASE ** (_DEGREE**known)
+        return number

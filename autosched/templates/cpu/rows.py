@@ -39,6 +39,7 @@ class RowReduction:
 
     name = "rows"
     fuses_rows = True  # axes of rows as one: of open extents each row would have to be divided into them
+    cuts_rows = True  # few long rows into pieces for the threads, whose number is known
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         return match_rows_of_one_result(in_two_reductions(func), several=True)
@@ -63,7 +64,7 @@ class RowReduction:
         sch = Schedule(func)
         inline_cheap(sch, rows.blocks)
         blocks = blocks_of(sch.func)
-        pieces, width = _pieces(anchor.sizes, blocks), config["width"]
+        pieces, width = _pieces(anchor.sizes, blocks) if self.cuts_rows else 1, config["width"]
         if pieces > 1:
             _reduce_in_pieces(sch, blocks, pieces, width)
         elif not rows.row_axes:

@@ -51,7 +51,7 @@ def schedule_open_rows(func: PrimFunc, target: Target) -> tuple[PrimFunc, str] |
 
 
 class _OpenRows(RowReduction):
-    fuses_rows = False
+    fuses_rows = cuts_rows = False
 
 
 class _OpenColumns(ColumnReduction):

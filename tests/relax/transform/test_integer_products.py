@@ -15,6 +15,8 @@ from autosched.records import FallbackContext
 from autosched.relax import op
 from autosched.relax.expr import Call
 from autosched.relax.transform import IntegerProducts
+from autosched.relax.transform.bind_symbolic import BindSymbolicVars
+from autosched.tir.expr import Var
 from tests.spread import spread
 
 RNG = np.random.default_rng(0)
@@ -216,6 +218,39 @@ def test_windows_of_one_channel_are_summed_as_bytes_where_the_target_does(
         assert found is not None
         kinds = found.args[1].struct_info.dtype, found.struct_info.dtype
         assert kinds == (("int8", "int32") if in_words and sums_columns else ("float32", "float32"))
+
+
+@pytest.mark.parametrize("is_one", [True, False])
+def test_a_product_of_an_open_number_of_rows(is_one: bool) -> None:
+    """Of bytes as one of a known number, unless each row has a scale of its own."""
+    n, bb = Var("n", "int64"), relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((n, 40), "uint8"))
+    scale = relax.Var("scale", relax.TensorStructInfo((1, 1) if is_one else (n, 1), "float32"))
+    with bb.function("main", [x, scale]):
+        with bb.dataflow():
+            data = bb.emit(op.multiply(bb.emit(op.astype(centred(bb, x, 3), "float32")), scale))
+            w = dequantised(bb, weight(40, 24), np.zeros(24), RNG.uniform(0.01, 0.1, 24))
+            result = bb.emit_output(op.matmul(data, w))
+        bb.emit_func_output(result)
+    module = bb.get()
+    assert (quantised_call(IntegerProducts()(module)) is not None) == is_one
+    made = autosched.build(module, records=FallbackContext(), threads=1)
+    for rows in (1, 7, 70):
+        given = [RNG.integers(0, 256, (rows, 40)).astype("uint8"), np.full((1 if is_one else rows, 1), 0.05, "float32")]
+        wanted = relax.evaluate(BindSymbolicVars({"n": rows})(module), given, dtype="float64")
+        np.testing.assert_allclose(made(*given).numpy(), wanted, rtol=1e-5, atol=1e-4 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_images_of_open_sizes_are_convolved_as_floats(is_open: bool) -> None:
+    n, h = Var("n", "int64"), Var("h", "int64")
+    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorStructInfo((n, 16, h if is_open else 9, 9), "uint8"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            w = dequantised(bb, weight(16, 16, 3, 3), np.zeros((16, 1, 1, 1)), np.ones((16, 1, 1, 1)))
+            result = bb.emit_output(op.nn.conv2d(dequantised(bb, x, 3, 0.02), w, padding=1))
+        bb.emit_func_output(result)
+    assert (quantised_call(IntegerProducts()(bb.get())) is None) == is_open
 
 
 def _of_two(left: tuple[int, ...], dtypes: tuple[str, str], zeros: tuple[int, int], inner: int) -> IRModule:

@@ -64,7 +64,9 @@ def test_open_rows_and_columns(case: str) -> None:
     assert counters.COMPILES.value == before
 
 
-@pytest.mark.parametrize(("shape", "axes"), [((N, M, P), (1, 2)), ((N, 12, M), (2,)), ((N, 3, M), (1, 2))])
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((N, M, P), (1, 2)), ((N, 12, M), (2,)), ((N, 3, M), (1, 2)), ((N, M, 64), (0, 1, 2))]
+)
 def test_rows_of_several_axes(shape: tuple[Any, ...], axes: tuple[int, ...]) -> None:
     made = built([shape], lambda e, x: e(OP.sum(x, list(axes))))
     for n, m, p in ((1, 1, 1), (3, 17, 5), (2, 64, 3), (5, 100, 33), (9, 1, 130)):
