@@ -85,7 +85,8 @@ def resize2d(
 ) -> Tensor:
     """Height and width of a new size, by the nearest pixel or between the four around.
 
-    method    "nearest_neighbor" or "linear"; outside of the image its border continues
+    method    "nearest_neighbor" or "linear"; outside of the image its border continues. Between pixels, other dtypes than
+              float64 are computed in float32; integers are cut off
     rounding  of nearest positions: "floor", "ceil", "round_prefer_floor" or "round" (halves up)
     scales    new / old; None: what the sizes say
     """
@@ -113,17 +114,19 @@ def resize2d(
     def nearest(*i: PrimExpr) -> PrimExpr:
         return element(i, *(pixel(n, i[a]) for n, a in enumerate(at)))
 
+    between = "float64" if x.dtype == "float64" else "float32"
+
     def linear(*i: PrimExpr) -> PrimExpr:
         low, share = [], []
         for n, a in enumerate(at):
             p = position(n, i[a])
             down = E.call("floor", p)
             low.append(E.cast("int64", down))
-            share.append(E.cast(x.dtype, p - down))
+            share.append(E.cast(between, p - down))
         rows = []
         for dy in (0, 1):
-            left, right = (element(i, low[0] + dy, low[1] + dx) for dx in (0, 1))
+            left, right = (E.cast(between, element(i, low[0] + dy, low[1] + dx)) for dx in (0, 1))
             rows.append(left + (right - left) * share[1])
-        return rows[0] + (rows[1] - rows[0]) * share[0]
+        return E.cast(x.dtype, rows[0] + (rows[1] - rows[0]) * share[0])
 
     return _compute(shape, nearest if method == "nearest_neighbor" else linear, "T_resize")

@@ -47,7 +47,7 @@ def _reference(
     data: Array, shape: Sequence[int], layout: str, method: str, coordinate_transformation_mode: str,
     rounding_method: str, scales: Sequence[float | None] | None,
 ) -> Array:  # fmt: skip
-    out = data
+    out = data if method == "nearest_neighbor" else data.astype(np.result_type(data.dtype, np.float32))
     found = _scales([data.shape[layout.index(a)] for a in "HW"], shape, scales)
     for axis, new, scale in zip((layout.index("H"), layout.index("W")), shape, found, strict=True):
         old = data.shape[axis]
@@ -88,5 +88,6 @@ resize2d = define_op(
                coordinate_transformation_mode="asymmetric", rounding_method="floor"),
         sample((1, 1, 5, 5), ShapeStructInfo((8, 3)), method="nearest_neighbor", rounding_method="round_prefer_floor"),
         sample((1, 2, 4, 6, 8), ShapeStructInfo((7, 12)), layout="NCHW8c"),
+        sample(((1, 2, 4, 6), "uint8"), ShapeStructInfo((8, 12)), low=0, high=255),
     ],
 )  # fmt: skip
