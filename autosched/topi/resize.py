@@ -85,8 +85,8 @@ def resize2d(
 ) -> Tensor:
     """Height and width of a new size, by the nearest pixel or between the four around.
 
-    method    "nearest_neighbor" or "linear"; outside of the image its border continues. Between pixels, other dtypes than
-              float64 are computed in float32; integers are cut off
+    method    "nearest_neighbor" or "linear"; outside of the image its border continues. Numbers between pixels are
+              computed in float32 or float64, and those of integers are cut off
     rounding  of nearest positions: "floor", "ceil", "round_prefer_floor" or "round" (halves up)
     scales    new / old; None: what the sizes say
     """

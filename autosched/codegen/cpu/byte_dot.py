@@ -15,7 +15,7 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.dot import PAIR_SUMS
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.narrow_products import DOT_BYTES, added_product, byte_factors
-from autosched.codegen.cpu.types import I8, I32, call_intrinsic, constant, lanes_of, splat, value_type
+from autosched.codegen.cpu.types import I8, I32, call_intrinsic, constant, lanes_of, splat, suffix, value_type
 from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -25,6 +25,7 @@ from autosched.tir.stmt import BufferStore, For, LoopKind
 
 GROUP = 4  # bytes in a lane
 LEAST_LANES = 4  # of the instructions
+LEAST_MASKED = 256  # bits of the vectors of CPUs that load some lanes of them
 _I16 = ir.IntType(16)
 _BYTE_SUMS = {  # lanes to the instruction that adds the products of two bytes, in 16 bits, for each half
     4: "llvm.x86.ssse3.pmadd.ub.sw.128",
@@ -82,7 +83,7 @@ def _step(emitter: Emitter, buffer: Buffer, indices: tuple[PrimExpr, ...], along
 
 
 def emit_dot_product(emitter: Emitter, loop: For, dot: Dot) -> None:
-    """Whole vectors, then what is left of the lanes in the largest vectors that fit."""
+    """Whole vectors, then what is left of the lanes: masked, or without masks in the largest vectors that fit."""
     count = const_int(loop.extent)
     assert count is not None, "dot_product looked"
     start = emitter.index(loop.start)
@@ -92,17 +93,18 @@ def emit_dot_product(emitter: Emitter, loop: For, dot: Dot) -> None:
     shared = _shared(emitter, dot.shared)
     at = 0
     while at < count:
-        lanes = emitter.isa.lanes("int32")
-        while lanes > count - at:
+        rest = count - at
+        lanes = min(emitter.isa.lanes("int32"), 1 << (rest - 1).bit_length())
+        if lanes > rest and emitter.isa.vector_bits < LEAST_MASKED:
             lanes //= 2
         emitter.env[loop.loop_var] = start.plus(Affine(at))
+        emitter.lanes, emitter.mask = lanes, rest if rest < lanes else None
         own = _bytes(emitter, dot.own, lanes)
-        emitter.lanes = lanes
         emitter.env[loop.loop_var] = Affine(start.const + at, start.terms, 1 if lanes > 1 else 0)
         before = emitter.load(dot.before.buffer, dot.before.indices)
         total = _added(emitter, before, splat(emitter.builder, shared, lanes), own, lanes)
         emitter.store(dot.store.buffer, total, dot.store.indices)
-        emitter.lanes = 1
+        emitter.lanes, emitter.mask = 1, None
         at += lanes
 
 
@@ -120,12 +122,17 @@ def _word(emitter: Emitter, load: BufferLoad, kind: ir.Type, lanes: int) -> ir.V
     place = emitter.places[load.buffer]
     at = emitter.offset(place, load.indices)
     assert isinstance(at, Affine), "dot_product looked"
-    key = ("dot", id(place.pointer), at.key, at.const, lanes)
+    mask = None if lanes == 1 else emitter.mask_vector()
+    key = ("dot", id(place.pointer), at.key, at.const, lanes, emitter.mask_key())
     known = emitter.known(key) if place.read_only else None
     if known is not None:
         return known
     pointer = emitter.builder.bitcast(emitter.address(place, at), kind.as_pointer())
-    word = emitter.builder.load(pointer, align=1)
+    if mask is None:
+        word = emitter.builder.load(pointer, align=1)
+    else:
+        name = f"llvm.masked.load.{suffix(kind)}.p0"
+        word = call_intrinsic(emitter.builder, name, kind, [pointer, I32(1), mask, constant(kind, 0)])
     return emitter.remember(key, word) if place.read_only else word
 
 

@@ -28,7 +28,7 @@ from autosched.relax.transform.quantised import BYTES, Array, QuantisedRewriter,
 
 MOST_STEPS = (2**31 - 1) // (255 * 128)  # of a sum that int32 holds whatever the bytes are
 MOST_EXACT = 2**24 // (255 * 128)  # of a sum that float32 holds exactly
-GROUP = 4  # input channels that are multiplied at once; those of a first layer become so many
+GROUP = 4  # bytes that are multiplied at once: sums of products of other numbers of them go on with zeros
 LEAST_CHANNELS, MOST_ROWS = 16, 8  # of a depthwise convolution, of its window, that are summed up as bytes
 MOST_SUMMED = 2**24 // 255  # bytes whose sum float32 holds exactly
 SIGN = 128  # between a signed byte and the unsigned one with the same bits but the first
@@ -158,18 +158,22 @@ class _Products(QuantisedRewriter):
         data = self.data(call.args[0]) if weight is not None else None
         if data is None or weight is None or (data.scale is None) != (weight.scales is None):
             return None
-        total = self.emit(op.matmul(data.value, Constant(weight.values), "int32"))
+        values = Constant(np.pad(weight.values, ((0, -shape[0] % GROUP), (0, 0))))
+        total = self.emit(op.matmul(self.in_words(data.value, -1, shape[0]), values, "int32"))
         if weight.shift:
             whole = self.emit(op.sum(op.astype(data.value, "int32"), axis=-1, keepdims=True))
             total = self.shifted(total, whole, weight.shift)
         return self.rescaled(self.centred(total, data.zero, weight.sums((0,))), data, weight.scales)
 
     def product_of_two(self, call: Call) -> Expr | None:
-        """A matrix product of integers with a matrix [K, N] that is no constant, of whole words of bytes."""
+        """A matrix product of integers with a matrix [K, N], or one for each of [M, K], that is no constant."""
         shape = shape_of(call.args[1])
-        if not self.of_two or len(shape) != 2 or len(dims_of(call.args[0])) < 2 or dtype_of(call) != "int32":
+        if not self.of_two or len(shape) < 2 or len(dims_of(call.args[0])) < 2 or dtype_of(call) != "int32":
             return None
-        if not 0 < shape[0] <= MOST_STEPS or shape[0] % GROUP or self.array(call.args[1]) is not None:
+        steps = shape[-2]
+        if (len(shape) > 2 and shape[:-2] != shape_of(call.args[0])[:-2]) or not 0 < steps <= MOST_STEPS:
+            return None
+        if self.array(call.args[1]) is not None:
             return None
         rows, columns = self.bytes_of(call.args[0]), self.bytes_of(call.args[1])
         if rows is None or columns is None or rows.scale is not None or columns.scale is not None:
@@ -179,13 +183,19 @@ class _Products(QuantisedRewriter):
         matrix, zero = columns.value, columns.zero
         if dtype_of(matrix) == "uint8":
             matrix, zero = self.moved(matrix, -SIGN, "int8"), self.more(zero, -SIGN)
-        total = self.emit(op.matmul(data.value, matrix, "int32"))
-        sums = None if data.zero == 0 else self.whole_sum(matrix, 0)
+        words = self.in_words(data.value, -1, steps), self.in_words(matrix, -2, steps)
+        total = self.emit(op.matmul(*words, "int32"))
+        sums = None if data.zero == 0 else self.whole_sum(matrix, -2)
         if zero != 0:
             total = self.less(total, zero, self.whole_sum(data.value, -1))
-            steps = Constant(np.array(shape[0], "int32"))
-            sums = None if sums is None else self.less(sums, zero, steps)
+            sums = None if sums is None else self.less(sums, zero, Constant(np.array(steps, "int32")))
         return total if sums is None else self.less(total, data.zero, sums)
+
+    def in_words(self, x: Expr, axis: int, size: int) -> Expr:
+        """Bytes with zeros behind them, up to whole words along an axis of a size."""
+        widths = [(0, 0)] * len(dims_of(x))
+        widths[axis] = 0, -size % GROUP
+        return self.emit(op.nn.pad(x, pad_width=sum(widths, ()))) if size % GROUP else x
 
     def whole_sum(self, x: Expr, axis: int) -> Expr:
         """The sums of bytes along an axis, in int32."""
@@ -201,7 +211,7 @@ class _Products(QuantisedRewriter):
 
         One channel's few products are summed in float32, which holds them exactly and is multiplied fastest where
         there is nothing for the bytes of a window's columns. Groups whose channels do not fill words are left as they
-        are.
+        are; all channels are multiplied in blocks, which end with zeros.
         """
         shape, attrs = shape_of(call.args[1]), call.attrs
         plain = attrs["data_layout"] == "NCHW" and attrs["out_layout"] == "NCHW" and attrs["kernel_layout"] == "OIHW"
@@ -213,7 +223,7 @@ class _Products(QuantisedRewriter):
         if is_each and math.prod(shape[1:]) > MOST_EXACT:
             return None
         groups = attrs["groups"]
-        if not is_each and shape[1] % GROUP and (groups > 1 or shape[1] > GROUP):
+        if not is_each and shape[1] % GROUP and groups > 1:
             return None
         if not is_each and groups > 1 and (shape[0] // groups) % GROUP:
             return None

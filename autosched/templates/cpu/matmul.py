@@ -11,8 +11,8 @@ or, where few rows meet a weight that comes from memory, several: one core reads
 as one (Zen 3). A weight of bytes, which are multiplied with unsigned ones and summed in 32 bits, lies in panels
 [N / width, K / 4, width, 4], of which a step takes four of k; one of bfloat16 in panels [N / width, K / 2, width, 2].
 Where the CPU has tile registers (AMX) both may be multiplied there, 16 rows, 16 columns and 64 bytes of k at once.
-Other right-hand sides are read as they are where n is contiguous, and copied transposed into scratch, once per batch,
-where k is.
+Other right-hand sides are read as they are where n is contiguous, and copied into scratch once per batch where k is,
+transposed, and where they are bytes, [K / 4, N, 4].
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from autosched.templates.cpu.amx_tile import LEAST_TILE_ROWS, choose_tiles, tile
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, fits, most_rows
 from autosched.templates.pack import Pack, packed_params, repack
 from autosched.templates.product import BYTE_GROUP, PAIR, Operands, find_operands, lane_group
-from autosched.tir import PrimFunc, as_int
+from autosched.tir import PrimExpr, PrimFunc, Var, as_int
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.schedule import LoopRV, Schedule
 
@@ -76,7 +76,7 @@ class Matmul:
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         operands, _, group = anchor.details
-        words = tile_words(anchor.sizes["K"] // group, group, target)
+        words = _tile_words(operands, anchor.sizes["K"], group, target)
         machine = {"lanes": target.lanes("float32"), "registers": target.num_registers, "tile_words": words}
         sizes = {**anchor.sizes, "K": anchor.sizes["K"] // group, "weight": int(operands.is_weight)}
         space = load_space(target.backend, self.name, {**sizes, **machine})
@@ -90,7 +90,7 @@ class Matmul:
         operands, chain, group = anchor.details
         m, n, k = anchor.sizes["M"], anchor.sizes["N"], anchor.sizes["K"] // group
         lanes = target.lanes("float32")
-        in_tiles = m >= LEAST_TILE_ROWS and tile_words(k, group, target) > 0
+        in_tiles = m >= LEAST_TILE_ROWS and _tile_words(operands, anchor.sizes["K"], group, target) > 0
         is_whole = group == BYTE_GROUP or operands.rows.buffer.dtype == "int16"
         # several rows: a weight of 0.8 MB that stays in L3 takes 3 % longer in streams, one row 9 % less (Zen 3)
         cached = target.cache.l2_bytes if m == 1 or in_tiles else max(target.cache.l2_bytes, LEAST_STREAMED)
@@ -164,8 +164,8 @@ class Matmul:
             n_chunk, n_panel = sch.split(n_panel, [None, config["chunk"]])
             tasks, at = [*batch, m_tile, n_chunk], n_panel
         sch.reorder(*tasks, at, m_in, n_in)
-        transposed = not operands.is_weight and not operands.n_contiguous
-        if transposed:
+        is_copied = not operands.is_weight and (group > 1 or not operands.n_contiguous)
+        if is_copied:
             # the copy of one batch's right-hand side serves all its tiles, so a task is a whole batch
             inner = sch.fuse(*tasks[len(batch) :])
             task = sch.fuse(*batch) if batch else sch.add_unit_loop(inner)
@@ -175,13 +175,13 @@ class Matmul:
         sch.unroll(m_in)
         sch.vectorize(n_in)
         sch.compute_at(chain.anchor.name_hint, at, True)
-        if transposed:
-            self._transpose_columns(sch, chain.anchor.name_hint, operands, task)
+        if is_copied:
+            _copy_columns(sch, chain.anchor.name_hint, operands, task, group)
         if config["prefetch"] and operands.is_weight:
             panel = width * as_int(reduced(chain.anchor)[0].dom.extent)
             sch.annotate(at, PREFETCH_NEXT, {f"{operands.columns.buffer.name}_packed": panel})
         k = as_int(reduced(chain.anchor)[0].dom.extent) // group
-        words = tile_words(k, group, target) if config.get("tiles", False) else 0
+        words = _tile_words(operands, k * group, group, target) if config.get("tiles", False) else 0
         step = schedule_update(sch, chain.anchor.name_hint, config["unroll_k"], streams, group, words)
         if config.get("ahead", 0) and operands.is_weight:
             weight = operands.columns.buffer
@@ -189,10 +189,28 @@ class Matmul:
             steps = max(1, config["ahead"] * 1024 // step_bytes)
             sch.annotate(step, "prefetch", {f"{weight.name}_packed": steps})
 
-    def _transpose_columns(self, sch: Schedule, anchor: str, operands: Operands, task: LoopRV) -> None:
-        copy = sch.cache_read(anchor, operands.columns.buffer.name, "global")
-        sch.transform_layout(copy, ("write", 0), lambda *i: (*i[:-2], i[-1], i[-2]))
-        sch.compute_at(copy, task)
+
+def _copy_columns(sch: Schedule, anchor: str, operands: Operands, task: LoopRV, group: int) -> None:
+    """Copy a right-hand side [K, N] or [N, K], in a task, as [K, N] or, in words of k, as [K / group, N, group]."""
+    copy = sch.cache_read(anchor, operands.columns.buffer.name, "global")
+
+    def place(*i: Var) -> tuple[PrimExpr, ...]:
+        k, n = i[-2:] if operands.n_contiguous else i[:-3:-1]
+        return (*i[:-2], k, n) if group == 1 else (*i[:-2], k // group, n, k % group)
+
+    sch.transform_layout(copy, ("write", 0), place)
+    sch.compute_at(copy, task)
+    if group > 1:
+        k, n = sch.get_loops(copy)[-2:] if operands.n_contiguous else sch.get_loops(copy)[:-3:-1]
+        _, last = sch.split(k, [None, group])
+        sch.reorder(n, last)
+        sch.vectorize(n)
+        sch.unroll(last)
+
+
+def _tile_words(operands: Operands, k: int, group: int, target: Target) -> int:
+    """How many words of k a step takes in tile registers, which take weights; 0: it takes none."""
+    return tile_words(k // group, group, target) if operands.is_weight else 0
 
 
 def _has_lanes_along_k(c: Contraction, operands: Operands, target: Target) -> bool:
@@ -207,10 +225,12 @@ def _has_lanes_along_k(c: Contraction, operands: Operands, target: Target) -> bo
 
 def _group(c: Contraction, operands: Operands, k: int) -> int:
     """How many steps of k a lane does at once, where rows have them side by side: four of bytes, two of 16 bits."""
-    if not operands.is_weight or operands.rows.indices[-1] is not reduced(c.block)[0].var:
+    if operands.rows.indices[-1] is not reduced(c.block)[0].var:
         return 1
     both = operands.rows.buffer, operands.columns.buffer
     group = PAIR if all(b.dtype == "bfloat16" for b in both) else lane_group(c, operands.rows, operands.columns)
+    if not operands.is_weight and group != BYTE_GROUP:
+        return 1
     return group if k % group == 0 else 1
 
 
