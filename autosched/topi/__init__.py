@@ -38,7 +38,7 @@ from autosched.topi.create import counted, listed
 from autosched.topi.linear import grouped_matmul, squared_distance
 from autosched.topi.manipulate import pad, transpose
 from autosched.topi.more import *  # noqa: F403
-from autosched.topi.nbits import matmul_nbits
+from autosched.topi.nbits import grouped_matmul_nbits, matmul_nbits
 from autosched.topi.norm import batch_norm, layer_norm, lrn, rms_norm
 from autosched.topi.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from autosched.topi.reduction import max, mean, min, prod, sum, variance

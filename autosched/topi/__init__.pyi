@@ -87,6 +87,7 @@ from autosched.topi.linear import squared_distance as squared_distance
 from autosched.topi.manipulate import pad as pad
 from autosched.topi.manipulate import transpose as transpose
 from autosched.topi.more import *
+from autosched.topi.nbits import grouped_matmul_nbits as grouped_matmul_nbits
 from autosched.topi.nbits import matmul_nbits as matmul_nbits
 from autosched.topi.norm import batch_norm as batch_norm
 from autosched.topi.norm import layer_norm as layer_norm

@@ -5,7 +5,8 @@ from __future__ import annotations
 from autosched import te
 from autosched.te import Tensor
 from autosched.tir.axis import IterVar
-from autosched.tir.expr import PrimExpr, bitwise, cast, const, const_int
+from autosched.tir.checked_index import position
+from autosched.tir.expr import PrimExpr, as_int, bitwise, cast, const, const_int
 from autosched.topi.shapes import dims
 
 WORD_BITS = 32
@@ -78,3 +79,25 @@ def matmul_nbits(
         name="matmul_nbits",
         attrs=attrs,
     )
+
+
+def grouped_matmul_nbits(
+    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, groups: Tensor, bits: int
+) -> Tensor:
+    """[rows, N] in float32: each row of x [rows, K] by the dequantised matrix that `groups` [rows] names.
+
+    weight  uint32 [groups, K * bits / 32, N]: words of a column one below the other, their integers as above
+    scales  [groups, K / block, N]; zeros alike, in units of the integers; 2^(bits - 1) where there are none
+    """
+    per_word, depth = WORD_BITS // bits, as_int(x.shape[1])
+    block = depth // as_int(scales.shape[1])
+    k = te.reduce_axis((0, depth), name="k")
+
+    def compute(row: PrimExpr, column: PrimExpr) -> PrimExpr:
+        group = position(groups(row), as_int(weight.shape[0]), "grouped_matmul_nbits", "clip")
+        at = (group, k // block, column)
+        zero = const(float(1 << bits - 1), "float32") if zeros is None else cast("float32", zeros(*at))
+        real = (field(weight(group, k // per_word, column), k, bits) - zero) * cast("float32", scales(*at))
+        return te.sum(cast("float32", x(row, k)) * real, axis=k)
+
+    return te.compute(dims((x.shape[0], weight.shape[2])), compute, name="grouped_matmul_nbits")

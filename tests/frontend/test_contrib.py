@@ -51,15 +51,21 @@ def check(op: str, inputs: list[Any], outputs: int = 1, tolerance: float = 1e-4,
         np.testing.assert_allclose(g.astype("f8"), w.astype("f8"), rtol=tolerance, atol=tolerance)
 
 
-def check_constant(op: str, inputs: list[Any], tolerance: float = 1e-4, **attrs: Any) -> None:
-    """As `check`, for inputs that are all known: what the importer computes of them."""
-    import onnxruntime
-
+def constant(op: str, inputs: list[Any], **attrs: Any) -> onnx.ModelProto:
+    """A model of inputs that are all known."""
     made = model(op, inputs, 1, **attrs)
     names = {t.name for t in made.graph.initializer}
     floats = [v.name for v in made.graph.input]
     made.graph.initializer.extend(numpy_helper.from_array(inputs[int(n[1:])], n) for n in floats if n not in names)
     del made.graph.input[:]
+    return made
+
+
+def check_constant(op: str, inputs: list[Any], tolerance: float = 1e-4, **attrs: Any) -> None:
+    """As `check`, for inputs that are all known: what the importer computes of them."""
+    import onnxruntime
+
+    made = constant(op, inputs, **attrs)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     (wanted,) = onnxruntime.InferenceSession(made.SerializeToString(), options).run(None, {})
@@ -286,6 +292,36 @@ def test_experts() -> None:
     inputs = [x, router, *wide, second, biases[1]]
     check("MoE", inputs, k=2, normalize_routing_weights=1, swiglu_fusion=1, tolerance=1e-3, **gated)
     refuse("swiglu_fusion=0", "MoE", [x, router, first, None, second, None], k=1, activation_type="swiglu")
+
+
+@pytest.mark.parametrize(
+    ("bits", "block", "zeros", "more"),
+    [
+        (4, 16, True, {}), (4, 32, False, {"swiglu_limit": 2.0, "weights_prepacked": 0}), (2, 16, True, {}),
+        (8, 0, True, {}), (4, 0, True, {"normalize_routing_weights": 1}),
+    ],
+)  # fmt: skip
+def test_quantised_experts(bits: int, block: int, zeros: bool, more: dict[str, Any]) -> None:
+    def packed(out: int, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        values = RNG.integers(0, 256, (4, out, depth * bits // 8)).astype("u1")
+        scales = (RNG.random((4, out, depth // block) if block else (4, out)) * 0.05).astype("f4")
+        width = -(-scales.shape[-1] * bits // 8)
+        return values, scales, RNG.integers(0, 256, (*scales.shape[:-1], width)).astype("u1") if zeros else None
+
+    first, second = packed(64, 64), packed(64, 32)
+    inputs = [draw(2, 3, 64), draw(6, 4), *first[:2], draw(4, 64), *second[:2], draw(4, 64), None, None, None]
+    inputs += [first[2], second[2], None, abs(draw(6, 4))]
+    attrs: dict[str, Any] = {"k": 2, "activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.702, **more}
+    attrs |= {"block_size": block} if block else {}
+    check_constant("QMoE", inputs, tolerance=1e-3, expert_weight_bits=bits, **attrs)
+
+
+def test_quantised_experts_that_are_refused() -> None:
+    weights, scales = np.zeros((4, 16, 8), "u1"), np.ones((4, 16), "f4")
+    inputs = [draw(3, 16), draw(3, 4), weights, scales, None, weights, scales]
+    for name, value in (("expert_weight_bits", 3), ("quant_type", "fp4"), ("weights_prepacked", 1), ("block_size", 5)):
+        with pytest.raises(ImportModelError, match="3 bits" if value == 3 else name):
+            from_onnx(constant("QMoE", inputs, **{name: value}))
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])

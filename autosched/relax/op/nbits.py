@@ -127,4 +127,85 @@ def matmul_nbits(
     return _plain(x, weight, scales, **attrs) if zeros is None else _with_zeros(x, weight, scales, zeros, **attrs)
 
 
-__all__ = ["dequantize_nbits", "matmul_nbits"]
+def _grouped_type(
+    x: StructInfo, weight: StructInfo, scales: StructInfo, groups: StructInfo, bits: int
+) -> TensorStructInfo:
+    rows, packed, factors, chosen = float_same(x), tensor(weight), tensor(scales), tensor(groups)
+    if bits not in BITS:
+        raise InvalidValueError(f"weights of {bits} bits", hint=f"there are {', '.join(map(str, BITS))}")
+    if packed.dtype != "uint32" or factors.dtype not in ("float16", "float32") or not chosen.dtype.startswith("int"):
+        raise InvalidTypeError(f"{packed!r}, scales {factors!r}, groups {chosen!r}", hint="uint32, floats, integers")
+    if (rows.ndim, packed.ndim, factors.ndim, chosen.ndim) != (2, 3, 3, 1) or not packed.dims[0]:
+        raise ShapeError(f"{rows!r}, {packed!r}, {factors!r}, {chosen!r}", hint="[rows, K], [groups, ...], [rows]")
+    depth, blocks = rows.dims[1], factors.dims[1]
+    if packed.dims[1] * WORD_BITS // bits != depth or not isinstance(blocks, int) or not blocks or depth % blocks:
+        raise ShapeError(f"{packed!r} with scales {factors!r} for {rows!r}")
+    same = ((rows.dims[0], chosen.dims[0]), (packed.dims[0], factors.dims[0]), (packed.dims[2], factors.dims[2]))
+    if not all(same_dim(a, b) for a, b in same):
+        raise ShapeError(f"{packed!r} with scales {factors!r} and groups {chosen!r} for {rows!r}")
+    return TensorStructInfo((rows.dims[0], packed.dims[2]), rows.dtype)
+
+
+def _grouped_zeros_type(
+    x: StructInfo, weight: StructInfo, scales: StructInfo, zeros: StructInfo, groups: StructInfo, bits: int
+) -> TensorStructInfo:
+    if tensor(zeros).dims != tensor(scales).dims or tensor(zeros).dtype not in ZERO_TYPES:
+        raise ShapeError(f"zero points {tensor(zeros)!r} for scales {tensor(scales)!r}")
+    return _grouped_type(x, weight, scales, groups, bits)
+
+
+def _grouped_reference(x: Array, weight: Array, scales: Array, zeros: Array | None, groups: Array, bits: int) -> Array:
+    out = np.empty((len(x), weight.shape[2]), x.dtype)
+    for i, group in enumerate(np.clip(groups, 0, len(weight) - 1)):
+        words, factors = weight[group].T, scales[group].T
+        points = None if zeros is None else zeros[group].T
+        real = dequantize_nbits(words, factors, points, bits, x.shape[1] // factors.shape[1])
+        out[i] = real.astype(np.float64) @ x[i].astype(np.float64)
+    return out
+
+
+def _grouped_compute(
+    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, groups: Tensor, bits: int
+) -> Tensor:
+    made = topi.grouped_matmul_nbits(x, weight, scales, zeros, groups, bits)
+    return made if x.dtype == "float32" else topi.cast(made, x.dtype)
+
+
+_grouped = define_op(
+    "nn.grouped_matmul_nbits",
+    inputs=("x", "weight", "scales", "groups"),
+    attributes={"bits": 4},
+    infer_type=_grouped_type,
+    compute=lambda x, weight, scales, groups, bits: _grouped_compute(x, weight, scales, None, groups, bits),
+    reference=lambda x, weight, scales, groups, bits: _grouped_reference(x, weight, scales, None, groups, bits),
+    samples=[sample((3, 64), ((4, 8, 5), "uint32"), (4, 2, 5), ((3,), "int64"), low=0, high=5, bits=4)],
+)
+_grouped_with_zeros = define_op(
+    "nn.grouped_matmul_nbits_zeros",
+    inputs=("x", "weight", "scales", "zeros", "groups"),
+    attributes={"bits": 4},
+    infer_type=_grouped_zeros_type,
+    compute=_grouped_compute,
+    reference=_grouped_reference,
+    legal_name="grouped_matmul_nbits",
+    samples=[
+        sample((2, 16), ((3, 4, 33), "uint32"), (3, 1, 33), ((3, 1, 33), "uint8"), ((2,), "int32"), low=0, bits=8),
+    ],
+)
+
+
+def grouped_matmul_nbits(x: Expr, weight: Expr, scales: Expr, zeros: Expr | None, groups: Expr, bits: int = 4) -> Call:
+    """[rows, N]: each row of x [rows, K] by the matrix that `groups` [rows] names, of integers as in `matmul_nbits`.
+
+    weight  uint32 [groups, K * bits / 32, N]: the words of a column one below the other
+    scales  float32 or float16 [groups, blocks, N], of blocks of K / blocks integers
+    zeros   alike, uint8 or floats; 2^(bits - 1) where there are none
+    Groups that are negative or beyond the last are the first and the last.
+    Raises ShapeError, InvalidTypeError, InvalidValueError
+    """
+    if zeros is None:
+        return _grouped(x, weight, scales, groups, bits=bits)
+    return _grouped_with_zeros(x, weight, scales, zeros, groups, bits=bits)
+
+
+__all__ = ["dequantize_nbits", "grouped_matmul_nbits", "matmul_nbits"]

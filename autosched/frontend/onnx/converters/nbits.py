@@ -113,10 +113,10 @@ def _zeros(node: Node, n: int, blocks: int, bits: int) -> Array:
     if given.dtype != np.uint8:
         return _checked(node, 3, "zero points", n * blocks).reshape(n, blocks)
     rows = _checked(node, 3, "bytes of zero points", n * -(-blocks * bits // 8)).reshape(n, -1)
-    return np.ascontiguousarray(_unpacked(rows, bits)[:, :blocks])
+    return np.ascontiguousarray(unpacked(rows, bits)[:, :blocks])
 
 
-def _unpacked(values: Array, bits: int) -> Array:
+def unpacked(values: Array, bits: int) -> Array:
     """The integers in bytes, the first in the lowest bits: [..., B] -> [..., B * 8 / bits]."""
     parts = [(values >> bits * i) & ((1 << bits) - 1) for i in range(8 // bits)]
     return np.stack(parts, axis=-1).reshape(*values.shape[:-1], -1)
