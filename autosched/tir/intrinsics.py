@@ -18,7 +18,13 @@ def _like(result: object, x: object) -> Array:
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
-_log_gamma = np.frompyfunc(math.lgamma, 1, 1)
+
+
+def _of_gamma(x: float) -> float:
+    return math.inf if -math.inf < x <= 0 and float(x).is_integer() else math.lgamma(x)
+
+
+_log_gamma = np.frompyfunc(_of_gamma, 1, 1)
 
 
 def sigmoid(x: Array) -> Array:
@@ -48,6 +54,7 @@ NUMPY: dict[str, Callable[..., Array]] = {
     "sigmoid": sigmoid,
     "erf": lambda x: _like(_erf(x), x),
     "normcdf": lambda x: _like(0.5 * np.asarray(_erfc(np.asarray(x) * -math.sqrt(0.5)), np.float64), x),
+    "erfc": lambda x: _like(_erfc(x), x),
     "lgamma": lambda x: _like(_log_gamma(x), x),
     "fma": lambda a, b, c: _like(np.float64(a) * np.float64(b) + c, c),
     "likely": lambda x: x, "dot_bytes": dot_bytes,

@@ -24,7 +24,7 @@ _LLVM = {
 }  # fmt: skip
 _LIBM = (
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp", "exp2", "log"),
-    *("log2", "log10", "log1p", "tanh", "erf", "erfc", "pow", "atan2", "fmod", "hypot", "ldexp", "expm1"),
+    *("log2", "log10", "log1p", "tanh", "erf", "erfc", "pow", "atan2", "fmod", "hypot", "ldexp", "expm1", "lgamma"),
 )
 
 

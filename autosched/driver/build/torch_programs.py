@@ -14,7 +14,7 @@ import numpy as np
 
 from autosched.driver.build.staged import StagedModel, Value
 from autosched.driver.model_files import is_program as is_exported
-from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
+from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError, ShapeError, UsageError
 from autosched.frontend.stages import DataNeededError, LibraryNeededError, OpenSizes, Stage
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, as_numpy
@@ -54,7 +54,7 @@ def build_program(what: Any, build: Build, shapes: Shapes | None = None, target:
 
 def _built(program: ExportedProgram, build: Build, shapes: Shapes, target: str) -> tuple[Any, dict[str, np.ndarray]]:
     """(what is built, the first values of buffers that the program changes, which are its last inputs and outputs)."""
-    from autosched.frontend.torch.exported import has_sizes_of_data, import_with_states, is_bound
+    from autosched.frontend.torch.exported import has_empty_values, has_sizes_of_data, import_with_states, is_bound
 
     is_open = not is_bound(program, shapes)
     try:
@@ -70,7 +70,12 @@ def _built(program: ExportedProgram, build: Build, shapes: Shapes, target: str) 
             return _with_states(SizedProgram(program, build, shapes, target))
         if is_open and shapes:
             return _with_states(SizedProgram(program, build, shapes, target))
-        return build(module), states
+        try:
+            return build(module), states
+        except AutoschedError:
+            if not has_empty_values(program):
+                raise
+            raise DataNeededError("there are values without elements") from None
     except DataNeededError as error:
         late = LateProgram(program, build, shapes, target)
         if isinstance(error, LibraryNeededError):

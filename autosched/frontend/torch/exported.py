@@ -45,6 +45,7 @@ KEPT_WHOLE = (  # operators for which we have something better than their decomp
     "silu", "hardswish", "hardsigmoid", "relu6", "softmax", "log_softmax", "matmul", "einsum", "rms_norm", "embedding",
     "adaptive_avg_pool2d", "max_pool2d", "avg_pool2d", "dropout", "split", "chunk", "pad", "channel_shuffle",
     "pixel_shuffle", "elu", "leaky_relu", "softplus", "mish", "addmm", "stack", "unbind", "one_hot", "bucketize",
+    "bilinear",
 )  # fmt: skip
 MAY_BE_VIEWS = (
     "dropout",
@@ -218,6 +219,13 @@ def has_sizes_of_data(program: ExportedProgram) -> bool:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return any(free_unbacked_symbols(node.meta.get("val")) for node in program.graph.nodes)
+
+
+def has_empty_values(program: ExportedProgram) -> bool:
+    """Whether a tensor in a program has no elements, by what PyTorch noted of them."""
+    notes = [x for n in program.graph.nodes if (x := n.meta.get("val")) is not None]
+    tensors = [t for x in notes for t in (x if isinstance(x, tuple | list) else (x,)) if hasattr(t, "shape")]
+    return any(isinstance(d, int) and d == 0 for t in tensors for d in t.shape)
 
 
 def size_bounds(program: ExportedProgram, names: Iterable[str]) -> dict[str, tuple[int, int | None]]:

@@ -190,6 +190,8 @@ class StageImporter(StageWriter, Importer):
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def call(self, node: fx.Node) -> None:
+        if node in self.values:
+            return  # an item of what PyTorch gave at once
         if self.depth:
             super().call(node)
         elif any(n.name in self.blocked for n in node.all_input_nodes):

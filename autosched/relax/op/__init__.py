@@ -31,7 +31,9 @@ from autosched.relax.op.create import arange, full, ones, size_range, size_value
 from autosched.relax.op.create_like import (
     eye, eye_like, full_like, one_hot, ones_like, tril, triu, zeros_like,
 )  # fmt: skip
-from autosched.relax.op.functions import atan2, exp2, expm1, floor_quotient, log1p, log2, log10
+from autosched.relax.op.functions import (
+    atan2, copysign, digamma, erfc, erfinv, exp2, expm1, floor_quotient, hypot, lgamma, log1p, log2, log10,
+)  # fmt: skip
 from autosched.relax.op.indexing import gather_elements, gather_nd, take, take_along_axis
 from autosched.relax.op.layout import layout_transform
 from autosched.relax.op.linear import grouped_matmul, matmul, squared_distance

@@ -50,9 +50,15 @@ from autosched.relax.op.create_like import tril as tril
 from autosched.relax.op.create_like import triu as triu
 from autosched.relax.op.create_like import zeros_like as zeros_like
 from autosched.relax.op.functions import atan2 as atan2
+from autosched.relax.op.functions import copysign as copysign
+from autosched.relax.op.functions import digamma as digamma
+from autosched.relax.op.functions import erfc as erfc
+from autosched.relax.op.functions import erfinv as erfinv
 from autosched.relax.op.functions import exp2 as exp2
 from autosched.relax.op.functions import expm1 as expm1
 from autosched.relax.op.functions import floor_quotient as floor_quotient
+from autosched.relax.op.functions import hypot as hypot
+from autosched.relax.op.functions import lgamma as lgamma
 from autosched.relax.op.functions import log10 as log10
 from autosched.relax.op.functions import log1p as log1p
 from autosched.relax.op.functions import log2 as log2

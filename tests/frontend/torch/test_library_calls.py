@@ -197,3 +197,12 @@ def test_a_program_that_pytorch_cannot_take_apart_is_refused():
 
     with pytest.raises(ImportModelError, match="cannot take the program apart.*mutated"):
         autosched.build(torch.export.export(Writing(), (X,), strict=False))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: (x.exp(), x.sum(1)), lambda x: (*torch.var_mean(x, 1), x[:, :, :2]), lambda x: x.mT @ x + 1,
+    lambda x: torch.ones(0, 2) + x.sum(),
+])  # fmt: skip
+def test_values_without_elements(function: Any) -> None:
+    inputs = torch.ones(2, 0, 3)
+    agree(autosched.build(program_of(function, inputs)), function, inputs)

@@ -50,6 +50,72 @@ CASES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
     "norms": (lambda x: (torch.linalg.vector_norm(x, dim=1), torch.linalg.vector_norm(x, 1), x.norm(3)), (X,)),
     "largest norms": (lambda x: (torch.linalg.vector_norm(x, torch.inf), torch.linalg.vector_norm(x, 0, dim=0)), (X,)),
     "functions": (lambda x: (torch.expm1(x), x.abs().log2(), torch.atan2(x, x - 1), x.trunc(), x.frac()), (X,)),
+    "functions of probability": (
+        lambda x: (x.lgamma(), x.digamma(), x.erfc(), (x / 8).erfinv(), torch.polygamma(0, x), x.double().digamma()),
+        (X,),
+    ),
+    "special functions at their ends": (
+        lambda x: (x.lgamma(), x.digamma(), x.erfc(), x.erfinv(), x.double().erfinv(), x.double().digamma()),
+        (
+            torch.tensor(
+                [0.0, -0.0, 1.0, -1.0, -2.0, 2.0, 1e-30, 1e30, torch.inf, -torch.inf, torch.nan, 0.9999, -39.5]
+            ),
+        ),
+    ),
+    "signs": (
+        lambda x, n: (x.signbit(), n.signbit(), (n > 0).signbit(), torch.copysign(x, -n), torch.copysign(n, x.angle())),
+        (torch.tensor([[1.5, -0.0, 0.0, -7.0], [-torch.inf, 3.0, torch.nan, -0.5]]), N),
+    ),
+    "hypotenuses": (lambda x: (torch.hypot(x, x + 1), torch.hypot(x * 1e30, x * 1e30)), (X,)),
+    "running logarithms of sums": (
+        lambda x: (torch.logcumsumexp(x, 1), torch.logcumsumexp(x * 40, 0), torch.logcumsumexp(x[0, 0], 0)),
+        (torch.tensor([[-torch.inf, -torch.inf, 1.5, -2.0, torch.inf], [0.5, 7.0, torch.nan, -7.25, 3.0]]),),
+    ),
+    "modes": (
+        lambda n: (*torch.mode(n), *torch.mode(n.float(), 0, keepdim=True), *torch.mode(n > 0), *torch.mode(n[0, 0])),
+        (torch.tensor([[5, -5, 7, -7, 7, -5], [3, 12, -1, 3, 3, 12]]),),
+    ),
+    "products of batches": (lambda x: torch.addbmm(x[:, :2], x[None], x[None].mT, beta=2, alpha=0.5), (X,)),
+    "bilinear": (lambda x, n: F.bilinear(x, n.float()[:, :3], torch.arange(24.0).reshape(2, 4, 3), x[0, :2]), (X, N)),
+    "steps between numbers of the model": (
+        lambda x: (torch.linspace(x[0, 0], x[1, 0], 7), torch.linspace(2, x[0, 3], 1), torch.linspace(x[0, 1], 9, 4)),
+        (X,),
+    ),
+    "the largest of shares": (
+        lambda x: (
+            *F.adaptive_max_pool2d(x, (3, 5), return_indices=True),
+            F.adaptive_max_pool1d(x[0], 4),
+            *F.adaptive_max_pool3d(x[None], (2, None, 4), return_indices=True),
+        ),
+        (torch.randn(2, 3, 7, 9, generator=torch.Generator().manual_seed(1)),),
+    ),
+    "reductions by an index": (
+        lambda x, i: [
+            x.index_reduce(1, i[0], x[:, :3], r, include_self=s)
+            for r in ("prod", "amin", "mean")
+            for s in (True, False)
+        ],
+        (X, AT),
+    ),
+    "places of a number": (
+        lambda x, i: (x[0, 0].index_fill(0, i[0, :1], 3.0), x[0, 0].index_copy(0, i[0, :1] * 0, x[1, 1])),
+        (X, AT * 0),
+    ),
+    "samples of volumes": (
+        lambda x, g: [
+            F.grid_sample(x, g, mode=m, padding_mode=p, align_corners=a)
+            for m, p, a in (
+                ("bilinear", "zeros", True),
+                ("bilinear", "border", False),
+                ("bilinear", "reflection", False),
+                ("nearest", "reflection", True),
+            )
+        ],
+        (
+            torch.randn(1, 2, 3, 4, 5, generator=torch.Generator().manual_seed(1)),
+            torch.rand(1, 2, 2, 3, 3, generator=torch.Generator().manual_seed(2)) * 3 - 1.5,
+        ),
+    ),
     "functions of integers": (lambda n: (n.exp(), n.abs().sqrt(), n.ceil(), n.sigmoid(), n.isnan()), (N,)),
     "halves to even": (
         lambda x: (x.round(), torch.round(x, decimals=1)),

@@ -89,6 +89,14 @@ def absolute(t: Emitter, input: Complex) -> Expr:
     return op.where(t(op.isinf(large)), large, t(op.multiply(large, root)))
 
 
+@converter("angle")
+def real_angle(t: Emitter, input: Expr) -> Expr:
+    """Of real numbers: pi where they are negative."""
+    x = t.as_float(input)
+    zero, half = (constant(v, info_of(x).dtype) for v in (0.0, np.pi))
+    return op.where(t(op.isnan(x)), x, t(op.where(t(op.less(x, zero)), half, zero)))
+
+
 @complex_converter("angle")
 def angle(t: Emitter, input: Complex) -> Expr:
     return op.atan2(input.imaginary(t), input.real)

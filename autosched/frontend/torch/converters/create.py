@@ -14,6 +14,7 @@ from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import Dim
+from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr
 
 
@@ -108,12 +109,25 @@ def empty_like(t: Emitter, input: Expr, *, dtype: object = None, **_: object) ->
 
 
 @converter("linspace")
-def linspace(t: Emitter, start: float, end: float, steps: int, *, dtype: object = None, **_: object) -> Expr:
+def linspace(t: Emitter, start: Any, end: Any, steps: int, *, dtype: object = None, **_: object) -> Expr:
     """Counted from both ends, as PyTorch does."""
     kind = _dtype(t, dtype, "float32")
+    if isinstance(start, Expr) or isinstance(end, Expr):
+        return _between(t, start, end, steps, kind)
     step, at, half = (end - start) / max(steps - 1, 1), np.arange(steps), steps // 2
     values = np.where(at < half, start + step * at, end - step * (steps - 1 - at))
     return Constant((np.asarray([start]) if steps == 1 else values).astype(kind))
+
+
+def _between(t: Emitter, start: Any, end: Any, steps: int, dtype: str) -> Expr:
+    """`linspace` of which one end or both are tensors of one number."""
+    kind = dtype if is_float(dtype) else "float32"
+    first, last = (t.reshape(t.as_dtype(x, kind), ()) for x in (start, end))
+    step = t(op.divide(t(op.subtract(last, first)), Constant(np.asarray(max(steps - 1, 1), kind))))
+    at, half = np.arange(steps), max(steps // 2, 1)
+    up = t(op.add(first, t(op.multiply(step, Constant(at.astype(kind))))))
+    down = t(op.subtract(last, t(op.multiply(step, Constant((steps - 1 - at).astype(kind))))))
+    return t.cast(t(op.where(Constant(at < half), up, down)), dtype)
 
 
 @converter("eye")

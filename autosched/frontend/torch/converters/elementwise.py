@@ -12,9 +12,15 @@ from autosched.tir.dtypes import is_float
 
 FLOATING = {  # of integers these are the functions of float32
     "acos": op.acos, "acosh": op.acosh, "asin": op.asin, "asinh": op.asinh, "atan": op.atan, "atanh": op.atanh,
-    "cos": op.cos, "cosh": op.cosh, "erf": op.erf, "exp": op.exp, "exp2": op.exp2, "expm1": op.expm1, "log": op.log,
-    "log10": op.log10, "log1p": op.log1p, "log2": op.log2, "rsqrt": op.rsqrt, "sigmoid": op.sigmoid, "sin": op.sin,
-    "sinh": op.sinh, "sqrt": op.sqrt, "tan": op.tan, "tanh": op.tanh,
+    "cos": op.cos, "cosh": op.cosh, "digamma": op.digamma, "erf": op.erf, "erfc": op.erfc, "erfinv": op.erfinv,
+    "exp": op.exp, "exp2": op.exp2, "expm1": op.expm1, "lgamma": op.lgamma, "log": op.log, "log10": op.log10,
+    "log1p": op.log1p, "log2": op.log2, "rsqrt": op.rsqrt, "sigmoid": op.sigmoid, "sin": op.sin, "sinh": op.sinh,
+    "sqrt": op.sqrt, "tan": op.tan, "tanh": op.tanh,
+}  # fmt: skip
+SPECIAL = {  # other names of these
+    "digamma": ("special_digamma", "special_psi"), "erfc": ("special_erfc",), "erfinv": ("special_erfinv", "erf_inv"),
+    "exp2": ("special_exp2",), "expm1": ("special_expm1",),
+    "lgamma": ("special_gammaln",), "log1p": ("special_log1p",),
 }  # fmt: skip
 ROUNDING = {"ceil": op.ceil, "floor": op.floor, "trunc": op.trunc, "fix": op.trunc}  # of integers the number itself
 
@@ -25,7 +31,7 @@ def _register() -> None:
         def floating(t: Emitter, input: Expr, *, _op: Callable[..., Expr] = definition) -> object:
             return _op(t.as_float(input))
 
-        converter(name, *(["special_" + name] if name in ("exp2", "expm1", "log1p") else []))(floating)
+        converter(name, *SPECIAL.get(name, ()))(floating)
     for name, definition in ROUNDING.items():
 
         def whole(t: Emitter, input: Expr, *, _op: Callable[..., Expr] = definition) -> Expr:
@@ -56,6 +62,28 @@ def sign(t: Emitter, input: Expr) -> Expr:
     if not is_float(dtype):
         return input if dtype == "bool" else op.sign(input)
     return op.where(t(op.isnan(input)), constant(0.0, dtype), t(op.sign(input)))
+
+
+@converter("signbit")
+def signbit(t: Emitter, input: Expr) -> Expr:
+    """Whether the sign is that of a negative number: of -0 and of some NaN as well."""
+    dtype = info_of(input).dtype
+    if dtype == "bool":
+        return t.cast(t(op.logical_and(input, constant(False, dtype))), "bool")
+    return op.less(t(op.copysign(constant(1, dtype), input)) if is_float(dtype) else input, constant(0, dtype))
+
+
+@converter("copysign")
+def copysign(t: Emitter, input: object, other: object) -> Expr:
+    a, b = t.alike(input, other)
+    return op.copysign(t.as_float(a), t.as_float(b))
+
+
+@converter("polygamma", "special_polygamma")
+def polygamma(t: Emitter, n: int, input: Expr) -> Expr:
+    if n:
+        raise t.needs_library("derivatives of digamma")
+    return op.digamma(t.as_float(input))
 
 
 @converter("round")
@@ -183,6 +211,11 @@ def power(t: Emitter, input: object, exponent: object) -> Expr:
 def atan2(t: Emitter, input: object, other: object) -> Expr:
     a, b = t.alike(input, other)
     return op.atan2(t.as_float(a), t.as_float(b))
+
+
+@converter("hypot")
+def hypot(t: Emitter, input: object, other: object) -> Expr:
+    return op.hypot(*t.alike(input, other))
 
 
 @converter("reciprocal")

@@ -47,6 +47,26 @@ def addmm(t: Emitter, input: Expr, mat1: Expr, mat2: Expr, *, beta: float = 1, a
     return op.add(result, input)
 
 
+@converter("addbmm")
+def addbmm(t: Emitter, input: Expr, batch1: Expr, batch2: Expr, *, beta: float = 1, alpha: float = 1) -> Expr:
+    """`addmm` with the sum of the products of a batch: one product over both."""
+    (n, rows, inner), columns = t.shape(batch1), t.shape(batch2)[-1]
+    left = t.reshape(t(op.permute_dims(batch1, axes=[1, 0, 2])), (rows, n * inner))
+    return addmm(t, input, left, t.reshape(batch2, (n * inner, columns)), beta=beta, alpha=alpha)
+
+
+@converter("bilinear")
+def bilinear(t: Emitter, input1: Expr, input2: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
+    """bias[o] + the sum over i and j of input1[…, i] * weight[o, i, j] * input2[…, j]."""
+    out, first, second = t.shape(weight)
+    matrix = t.reshape(t(op.permute_dims(weight, axes=[1, 0, 2])), (first, out * second))
+    lead = t.shape(input1)[:-1]
+    half = t.reshape(product(t, input1, matrix), (*lead, out, second))
+    whole = t(op.multiply(half, t(op.expand_dims(input2, axis=len(lead)))))
+    result = t(op.sum(whole, axis=-1))
+    return result if bias is None else op.add(result, bias)
+
+
 @converter("transformers::grouped_mm_fallback", "_grouped_mm")
 def grouped_mm(
     t: Emitter, input: Expr, weight: Expr, offs: Expr | None = None, bias: Expr | None = None, out_dtype: object = None

@@ -132,7 +132,7 @@ def copy(t: Emitter, input: Expr, src: Expr, non_blocking: bool = False) -> Expr
 
 @converter(
     "contiguous", "clone", "detach", "alias", "lift_fresh_copy", "lift_fresh", "detach_copy", "requires_grad_",
-    "identity", "alias_copy", "positive", "view_of",
+    "identity", "alias_copy", "positive", "view_of", "conj_physical", "real",
 )  # fmt: skip
 def same(t: Emitter, input: Expr, *_: object, **__: object) -> Expr:
     return input

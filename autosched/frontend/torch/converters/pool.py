@@ -46,10 +46,8 @@ def max_pool_with_indices(
     ceil_mode: bool = False,
 ) -> tuple[Expr, Expr]:  # fmt: skip
     """Values, and for each the position in its image counted over the spatial dimensions."""
-    name = t.source.target.__name__ if t.source is not None else ""
-    dims = 3 if "3d" in name else 2
-    shape = t.shape(input)
-    spatial = shape[-dims:]
+    dims = _spatial_dims(t)
+    spatial = t.shape(input)[-dims:]
     lines = [
         _windows(n, k, s, p, d, ceil_mode)
         for n, k, s, p, d in zip(
@@ -57,11 +55,40 @@ def max_pool_with_indices(
             several(dilation, dims), strict=True,
         )
     ]  # fmt: skip
+    values, indices = _largest(t, input, lines)
+    if dims == 2 and is_float(info_of(input).dtype):
+        return (max_pool2d(t, input, kernel_size, stride, padding, dilation, ceil_mode), indices)
+    return (values, indices)
+
+
+@converter("adaptive_max_pool2d", "adaptive_max_pool3d")
+def adaptive_max_pool(t: Emitter, input: Expr, output_size: Ints) -> tuple[Expr, Expr]:
+    """As `max_pool_with_indices`, over windows that share the elements between them."""
+    dims = _spatial_dims(t)
+    spatial = t.shape(input)[-dims:]
+    lines = [_shares(n, wanted or n) for n, wanted in zip(spatial, several(output_size, dims), strict=True)]
+    return _largest(t, input, lines)
+
+
+def _spatial_dims(t: Emitter) -> int:
+    """Of the operator at work, by its name."""
+    return 3 if t.source is not None and "3d" in t.source.target.__name__ else 2
+
+
+def _shares(n: int, count: int) -> np.ndarray:
+    """Positions [windows, elements] of adaptive pooling in one dimension; -1 behind the end of a shorter window."""
+    begin, end = (np.arange(count) * n) // count, -((-(np.arange(count) + 1) * n) // count)
+    place = begin[:, None] + np.arange((end - begin).max())
+    return np.where(place < end[:, None], place, -1)
+
+
+def _largest(t: Emitter, x: Expr, lines: Sequence[np.ndarray]) -> tuple[Expr, Expr]:
+    """(the largest elements, their positions) of windows, which are as wide as `lines` says in each dimension."""
+    dims, shape, dtype = len(lines), t.shape(x), info_of(x).dtype
+    lead, spatial = shape[:-dims], shape[-dims:]
     flat, inside, sizes = _flat_windows(spatial, lines)
-    lead = shape[:-dims]
-    rows = t.reshape(input, (*lead, math.prod(spatial)))
+    rows = t.reshape(x, (*lead, math.prod(spatial)))
     values = t(op.take(rows, constant(flat, "int64"), axis=len(lead)))
-    dtype = info_of(input).dtype
     if not inside.all():
         lowest = -np.inf if is_float(dtype) else INT_RANGES[dtype][0]
         values = t(op.where(constant(inside, "bool"), values, constant(lowest, dtype)))
@@ -69,8 +96,6 @@ def max_pool_with_indices(
     at = t(op.expand_dims(best, axis=len(lead) + 1))
     table = t(op.broadcast_to(constant(flat, "int64"), (*lead, *flat.shape)))
     indices = t.reshape(t(op.gather_elements(table, at, axis=len(lead) + 1)), (*lead, *sizes))
-    if dims == 2 and is_float(dtype):
-        return (max_pool2d(t, input, kernel_size, stride, padding, dilation, ceil_mode), indices)
     return (t.reshape(t(op.max(values, axis=-1, keep_nan=True)), (*lead, *sizes)), indices)
 
 

@@ -220,6 +220,12 @@ def cummin(t: Emitter, input: Expr, dim: int) -> tuple[Expr, Expr]:
     return _running(t, input, dim, largest=False)
 
 
+@converter("logcumsumexp")
+def logcumsumexp(t: Emitter, input: Expr, dim: int) -> Expr:
+    x = t.as_float(input)
+    return _doubled(t, x, positive(dim, len(t.shape(x))), op.log_add_exp) if t.shape(x) else x
+
+
 def _running(t: Emitter, x: Expr, dim: int, largest: bool) -> tuple[Expr, Expr]:
     """(the extrema up to each element, their last positions); NaN is an extremum that stays."""
     shape = t.shape(x)

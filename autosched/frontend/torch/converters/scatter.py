@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -173,21 +174,38 @@ def masked_scatter(t: Emitter, input: Expr, mask: Expr, source: Expr) -> Expr:
 
 @converter("index_copy")
 def index_copy(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr) -> Expr:
-    axis = positive(dim, len(t.shape(input)))
-    return _put(t, input, [*[None] * axis, index], source, mode="positive")
+    return _put_along(t, input, dim, index, source, mode="positive")
+
+
+def _put_along(t: Emitter, input: Expr, dim: int, index: Expr, values: Expr, **options: Any) -> Expr:
+    """`_put` at positions of one dimension; 0-d tensors are vectors of one."""
+    shape = t.shape(input)
+    data, at = t.reshape(input, shape or (1,)), t.reshape(index, t.shape(index) or (1,))
+    axis = positive(dim, len(shape))
+    source = values if shape or not t.shape(values) else t.reshape(values, (1,))
+    return t.reshape(t(_put(t, data, [*[None] * axis, at], source, **options)), shape)
 
 
 @converter("index_add")
 def index_add(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr, *, alpha: object = 1) -> Expr:
-    axis, dtype = positive(dim, len(t.shape(input))), info_of(input).dtype
-    scaled = source if alpha == 1 else t(op.multiply(source, constant(alpha, dtype)))
-    return _put(t, input, [*[None] * axis, index], scaled, accumulate=True, mode="positive")
+    scaled = source if alpha == 1 else t(op.multiply(source, constant(alpha, info_of(input).dtype)))
+    return _put_along(t, input, dim, index, scaled, accumulate=True, mode="positive")
+
+
+@converter("index_reduce")
+def index_reduce(
+    t: Emitter, input: Expr, dim: int, index: Expr, source: Expr, reduce: str, *, include_self: bool = True
+) -> Expr:
+    """`scatter_reduce` of whole slices."""
+    shape = t.shape(source)
+    axis = positive(dim, len(shape))
+    at = t.reshape(index, [-1 if d == axis else 1 for d in range(len(shape))]) if shape else index
+    return scatter_reduce(t, input, dim, t.broadcast(at, shape), source, reduce, include_self=include_self)
 
 
 @converter("index_fill")
 def index_fill(t: Emitter, input: Expr, dim: int, index: Expr, value: object) -> Expr:
-    axis = positive(dim, len(t.shape(input)))
-    return _put(t, input, [*[None] * axis, index], t.as_dtype(value, info_of(input).dtype))
+    return _put_along(t, input, dim, index, t.as_dtype(value, info_of(input).dtype))
 
 
 @converter("max_unpool2d", "max_unpool3d")

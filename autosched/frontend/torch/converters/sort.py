@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from autosched.frontend.size_arithmetic import plain, product_of
 from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
@@ -76,6 +78,27 @@ def nanmedian(t: Emitter, input: Expr, dim: int | None = None, keepdim: bool = F
     middle = t(op.maximum(t(op.right_shift(last, constant(1, "int64"))), constant(0, "int64")))
     found = _picked(t, x, axis, t(op.gather_elements(_order(t, x, axis), middle, axis=axis)), keepdim)
     return found[0] if dim is None else found
+
+
+@converter("mode")
+def mode(t: Emitter, input: Expr, dim: int = -1, keepdim: bool = False) -> tuple[Expr, Expr]:
+    """(the least of the values that are there most often, its last position)."""
+    if not t.shape(input):
+        return (input, constant(0, "int64"))
+    axis, shape = positive(dim, len(t.shape(input))), t.shape(input)
+    size = shape[axis]
+    if not isinstance(size, int):
+        raise t.fail("the mode along an open size")
+    x = _comparable(t, input)
+    pairs = t(op.equal(t(op.expand_dims(x, axis=axis + 1)), t(op.expand_dims(x, axis=axis))))
+    counts = t(op.sum(t.cast(pairs, "int32"), axis=axis + 1))
+    is_most = t(op.equal(counts, t(op.max(counts, axis=axis, keepdims=True))))
+    places = constant(np.arange(size).reshape([-1 if d == axis else 1 for d in range(len(shape))]), "int64")
+    rank = t(op.argsort(t(_order(t, x, axis)), axis=axis, descending=False, dtype="int64"))
+    first = t(op.argmin(t(op.where(is_most, rank, constant(size, "int64"))), axis=axis, keepdims=True))
+    is_mode = t(op.equal(x, t(op.gather_elements(x, first, axis=axis))))
+    last = t(op.max(t(op.where(is_mode, places, t(op.zeros_like(places)))), axis=axis, keepdims=True))
+    return _picked(t, input, axis, t(op.maximum(last, first)), keepdim)
 
 
 def _lined_up(t: Emitter, x: Expr, dim: int | None) -> tuple[Expr, int]:
