@@ -12,6 +12,7 @@ from autosched.templates.cpu.register_tile import (
     LOAD_COST,
     cycles,
     fits,
+    is_cold,
     pieces,
 )
 from autosched.templates.cpu.winograd_cost import COLD_BYTES_PER_CYCLE, LATENCY_CYCLES, LEAST_ACCUMULATORS
@@ -42,7 +43,7 @@ def _panel_bytes(s: Mapping[str, int], oc_blocks: int) -> int:
 
 def _is_cold(s: Mapping[str, int], caches: CacheSizes) -> bool:
     """Whether weights come from memory, being too many for the second-level cache, and few products hide their way."""
-    return s["OH"] * s["OW"] <= MOST_PREFETCHED and _panel_bytes(s, s["OC"]) > caches.l2_bytes / 4
+    return s["OH"] * s["OW"] <= MOST_PREFETCHED and is_cold(_panel_bytes(s, s["OC"]), caches)
 
 
 def _has_room_for_next(panel_bytes: int, caches: CacheSizes) -> bool:

@@ -27,7 +27,7 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import Contraction, find_contraction, reduced, spatial
 from autosched.templates.cpu.amx_tile import LEAST_TILE_ROWS, choose_tiles, tile_words
-from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, fits, most_rows
+from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, fits, is_cold, most_rows
 from autosched.templates.pack import Pack, packed_params, repack
 from autosched.templates.product import BYTE_GROUP, PAIR, Operands, find_operands, lane_group
 from autosched.tir import PrimExpr, PrimFunc, Var, as_int
@@ -109,7 +109,7 @@ class Matmul:
         chunk = max(1, min(tiles_m, 64))
         while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
             chunk //= 2
-        is_worth_it = LEAST_PREFETCHED <= m <= MOST_PREFETCHED and 4 * n * k > target.cache.l2_bytes / 4
+        is_worth_it = LEAST_PREFETCHED <= m <= MOST_PREFETCHED and is_cold(FLOAT_BYTES * n * k, target.cache)
         prefetch = operands.is_weight and is_worth_it and not is_stream
         # a step of the tiles that 32 registers hold takes as long as two of the others
         least = 2 if prefetch and k % 2 == 0 and target.num_registers <= 16 else 1

@@ -35,6 +35,9 @@ STRIDED_INPUT_CYCLES, STRIDED_OUTPUT_CYCLES = {2: 60, 4: 250}, {2: 40, 4: 150}
 COLD_BYTES_PER_CYCLE, COLD_BYTES_PER_WIDE_CYCLE, COLD_BYTES_PER_MESH_CYCLE = 6, 10, 5
 MESHES = ("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",
           "graniterapids")  # fmt: skip
+# Of one core's time, that reading less of each other's may cost there: 28x28x128 takes 1.05 of it on one thread with
+# blocks of tiles, .62 on two (Emerald Rapids).
+MESH_SHARED_WORTH = 0.12
 MANY_WEIGHTS = 2  # times the second cache: 0.6 MB of F(4) at 13x13x64 come as fast as elsewhere, 9.4 MB do not
 L2_SHARE = 0.9  # of the second-level cache, for transformed inputs and products
 L2_VECTOR_CYCLES = 2  # to bring a vector from the second-level cache, sustained
@@ -130,7 +133,7 @@ class Core:
     """What the estimate reads of a target, for thousands of plans: asking the target takes as long as all else.
 
     lanes    floats in a vector
-    is_mesh  whether it is one of a mesh of cores, see COLD_BYTES_PER_MESH_CYCLE
+    is_mesh  whether it is one of a mesh of cores, see COLD_BYTES_PER_MESH_CYCLE and MESH_SHARED_WORTH
     """
 
     lanes: int
@@ -246,6 +249,6 @@ def best_plan(layer: Layer, largest: int, target: Target) -> tuple[float, Plan]:
 
     found = [(winograd_cycles(layer, p, core), p) for p in worth]
     evened = [c * unevenness(p.n_tasks(layer, core.lanes), threads) for c, p in found]
-    limit = (1 + SHARED_WORTH) * min(evened)
+    limit = (1 + (MESH_SHARED_WORTH if core.is_mesh else SHARED_WORTH)) * min(evened)
     shared = [c + shared_cycles(layer, p) if c <= limit else math.inf for c, (_, p) in zip(evened, found, strict=True)]
     return found[shared.index(min(shared))]
