@@ -42,6 +42,7 @@ def how(domain: str, name: str, opset: int) -> str:
     from onnx import helper
 
     from autosched.frontend.onnx.functions import has_standard_function
+    from autosched.frontend.onnx.functions import TWINS
     from autosched.frontend.onnx.importer import fill_tables
     from autosched.frontend.onnx.library import LIBRARY, has_library
     from autosched.frontend.onnx.registry import CONVERTERS
@@ -96,11 +97,13 @@ def rows(cases: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def contrib() -> list[str]:
     """The operators of com.microsoft."""
+    from autosched.frontend.onnx.functions import TWINS
     from autosched.frontend.onnx.importer import fill_tables
     from autosched.frontend.onnx.registry import CONVERTERS
 
     fill_tables()
-    return sorted(name.removeprefix("com.microsoft.") for name in CONVERTERS if name.startswith("com.microsoft."))
+    own = (name.removeprefix("com.microsoft.") for name in CONVERTERS if name.startswith("com.microsoft."))
+    return sorted((*own, *TWINS))
 
 
 def page(cases: Sequence[Mapping[str, Any]], version: str) -> str:

@@ -246,6 +246,10 @@ def test_quantised_arithmetic() -> None:
     check("QLinearAdd", both)
     check("QLinearMul", both, tolerance=1)
     check("QLinearSigmoid", [a, scale[0], zero[0], scale[1], zero[1]], tolerance=1)
+    softmax = [a, scale[0], zero[0], np.array(1 / 256, "f4"), np.array(0, "u1")]
+    check_constant("QLinearSoftmax", softmax, tolerance=1, axis=-1, opset=13)
+    check_constant("QLinearSoftmax", softmax, tolerance=1, axis=1, opset=12)
+    check_constant("QLinearWhere", [np.arange(4) % 2 == 0, *both], tolerance=1)
     check("QLinearGlobalAveragePool", [a, scale[0], zero[0], scale[1], zero[1]], tolerance=1)
     check("QLinearConcat", [scale[2], zero[2], a, scale[0], zero[0], b, scale[1], zero[1]], axis=1)
     x, w = draw(3, 6), RNG.integers(0, 256, (6, 5)).astype("u1")
@@ -292,6 +296,54 @@ def test_experts() -> None:
     inputs = [x, router, *wide, second, biases[1]]
     check("MoE", inputs, k=2, normalize_routing_weights=1, swiglu_fusion=1, tolerance=1e-3, **gated)
     refuse("swiglu_fusion=0", "MoE", [x, router, first, None, second, None], k=1, activation_type="swiglu")
+
+
+def test_gates_and_their_norms() -> None:
+    for kind in ("silu", "sigmoid"):
+        check("GatedRMSNorm", [draw(2, 3, 24), draw(8), draw(2, 3, 24)], activation=kind)
+    for scale in (draw(8), draw(24), draw(3, 8), None):
+        check("BranchwiseRMSNorm", [draw(2, 24), scale], num_branches=3)
+    check("BranchwiseRMSNorm", [draw(2, 3, 8), draw(8)])
+    check("GatedAdd", [draw(2, 3, 8), draw(2, 3, 8), draw(2, 3, 1)])
+    check("ScaledSiLU", [draw(2, 3)], alpha=1.5)
+    check("ScaledSiLU", [draw(2, 3), np.array(0.7, "f4")])
+    check("LinearAttentionGate", [5 * draw(2, 3, 4), draw(4), draw(4), draw(2, 3, 4)], 2)
+    check("LinearAttentionGate", [draw(2, 3, 4), draw(4), draw(4)])
+
+
+@pytest.mark.parametrize("rule", ["linear", "gated_delta"])
+def test_what_onnx_has_made_its_own(rule: str) -> None:
+    decay, rate = (-abs(draw(2, 5, 2)), abs(draw(2, 5, 2))) if "delta" in rule else (None, None)
+    inputs = [draw(2, 5, 16), 0.3 * draw(2, 5, 16), draw(2, 5, 12), draw(2, 2, 8, 6), decay, rate]
+    check("LinearAttention", inputs, 2, q_num_heads=2, kv_num_heads=2, update_rule=rule, tolerance=1e-3)
+    inputs = [draw(2, 6, 5), draw(6, 1, 4), draw(6), draw(2, 6, 3)]
+    check("CausalConvWithState", inputs, 2, activation="silu", dilation=1)
+    refuse("CausalConvWithState", "CausalConvWithState", inputs, 2, dilation=2)
+
+
+@pytest.mark.parametrize(("layout", "interleaved"), [(0, 0), (0, 1), (1, 0)])
+def test_rotary_embedding_of_three_positions(layout: int, interleaved: int) -> None:
+    at, tables = RNG.integers(0, 9, (3, 2, 5)), [draw(9, 8), draw(9, 8)]
+    attrs = {"mrope_section": [4, 2, 2], "mrope_layout": layout, "interleaved": interleaved}
+    check("MRotaryEmbedding", [draw(2, 5, 48), at, *tables], num_heads=2, rotary_embedding_dim=16, **attrs)
+    check("MRotaryEmbedding", [draw(2, 3, 5, 16), at, *tables], **attrs)
+
+
+@pytest.mark.parametrize("parts", [3, 2])
+def test_attention_of_packed_inputs(parts: int) -> None:
+    """ONNX Runtime packs them for GPUs alone: against what it gives for them apart."""
+    q, *rest = draw(2, 5, 32), draw(2, 5, 32), draw(2, 5, 32)
+    packed = np.stack([x.reshape(2, 5, 4, 8) for x in ([q] if parts == 3 else []) + rest], axis=3)
+    inputs = [packed, None, None, draw(96)] if parts == 3 else [q, packed, None, draw(96)]
+    made = model("MultiHeadAttention", inputs, 1, num_heads=4)
+    found = relax.evaluate(from_onnx(made), {f"x{i}": x for i, x in enumerate(inputs) if x is not None})
+    apart = model("MultiHeadAttention", [q, *rest, inputs[3]], 1, num_heads=4)
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(apart.SerializeToString())
+    (wanted,) = session.run(None, {f"x{i}": x for i, x in enumerate((q, *rest, inputs[3]))})
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    refuse("packed", "MultiHeadAttention", [q, None, None], num_heads=4)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     import onnx
 
 CLASSIFIERS = ("LinearClassifier", "TreeEnsembleClassifier")
+TWINS: Mapping[str, tuple[int, Mapping[str, int]]] = {
+    "LinearAttention": (27, {"state_window": 0}),
+    "CausalConvWithState": (
+        27,
+        {"ndim": 1, "dilation": 1, "channels_last": 0, "state_window": 0, "state_length": 0, "input_channels": 0,
+         "state_channels_last": -1, "state_update_capacity": 0, "input_channel_offset": 0},
+    ),
+}  # fmt: skip
 WRONG_DEFINITIONS = ("Bernoulli",)  # which gives a one with the probability of a zero
 Functions: TypeAlias = "Mapping[tuple[str, str], onnx.FunctionProto]"  # (domain, name) -> FunctionProto
 
@@ -48,6 +56,24 @@ def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[object]
         data = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
         return _with_defaults(onnx.FunctionProto.FromString(data), schema) if data else None
     return None
+
+
+def standard_twin(node: onnx.NodeProto) -> tuple[onnx.NodeProto, int] | None:
+    """A node of com.microsoft as the operator that ONNX has made of it, and since when; None for other nodes.
+
+    Attributes that ONNX's does not have may only say what it does.
+    """
+    since, plain_values = TWINS.get(node.op_type, (0, {})) if node.domain == "com.microsoft" else (0, {})
+    twin = type(node)()
+    twin.CopyFrom(node)
+    twin.domain = ""
+    del twin.attribute[:]
+    for a in node.attribute:
+        if a.name not in plain_values:
+            twin.attribute.add().CopyFrom(a)
+        elif a.i != plain_values[a.name]:
+            return None
+    return (twin, since) if since else None
 
 
 def is_tensor_like(x: object) -> bool:

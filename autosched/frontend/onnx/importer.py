@@ -22,6 +22,7 @@ from autosched.frontend.onnx.functions import (
     renamed_body,
     split_labels,
     standard_function,
+    standard_twin,
 )
 from autosched.frontend.onnx.large_tensors import ModelParts
 from autosched.frontend.onnx.library import LibraryCall, has_library, run_library
@@ -143,7 +144,7 @@ def _is_supported(node: onnx.NodeProto, opset: int, functions: Functions) -> boo
     if (node.domain, node.op_type) in functions:
         return True
     if node.domain not in OUR_DOMAINS:
-        return f"{node.domain}.{node.op_type}" in CONVERTERS
+        return f"{node.domain}.{node.op_type}" in CONVERTERS or standard_twin(node) is not None
     return node.op_type in CONVERTERS or has_standard_function(node.op_type, opset)
 
 
@@ -435,6 +436,9 @@ class Importer:
         if split:
             return True
         function = self.functions.get((proto.domain, proto.op_type))
+        if function is None and (twin := standard_twin(proto)) is not None:
+            self.node(twin[0], name, twin[1])
+            return True
         if function is None and proto.domain in OUR_DOMAINS and proto.op_type not in CONVERTERS:
             function = standard_function(proto, opset, inputs)
         if function is None:

@@ -4,12 +4,14 @@ quantised arithmetic (products with packed weights: `nbits.py`). What a node ask
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from autosched.frontend.onnx.converters.conv import conv
 from autosched.frontend.onnx.converters.linear import gemm
+from autosched.frontend.onnx.converters.norm import softmax
 from autosched.frontend.onnx.converters.pool import average_pool
 from autosched.frontend.onnx.converters.quantize import (
     by_range,
@@ -24,7 +26,7 @@ from autosched.frontend.onnx.converters.quantize import (
 from autosched.frontend.onnx.node import Held, Node, constant, info_of
 from autosched.frontend.onnx.registry import CONVERTERS, converter
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple
+from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple, TupleGetItem
 
 DOMAIN = "com.microsoft."
 
@@ -187,6 +189,20 @@ def qlinear_binary(node: Node) -> Expr:
     return _whole(node, node.emit(combine(_real(node, 0), _real(node, 3))), 6, node.info(0).dtype)
 
 
+@converter(DOMAIN + "QLinearSoftmax")
+def qlinear_softmax(node: Node) -> Expr:
+    only(node, range(5), ["axis", "opset"])
+    x = dataclasses.replace(_as(node, [_real(node, 0)]), opset=node.attr("opset", 13))
+    return _whole(node, node.emit(softmax(x)), 3, node.info(0).dtype)
+
+
+@converter(DOMAIN + "QLinearWhere")
+def qlinear_where(node: Node) -> Expr:
+    only(node, range(9))
+    both = node.emit(op.where(node.input(0), _real(node, 1), _real(node, 4)))
+    return _whole(node, both, 7, node.info(1).dtype)
+
+
 @converter(DOMAIN + "QLinearSigmoid", DOMAIN + "QLinearLeakyRelu")
 def qlinear_unary(node: Node) -> Expr:
     only(node, range(5), ["alpha"])
@@ -241,8 +257,6 @@ def dynamic_quantize_matmul(node: Node) -> Expr:
 
 def _as(node: Node, inputs: Sequence[Expr | Held | None]) -> Node:
     """The node with other inputs."""
-    import dataclasses
-
     return dataclasses.replace(node, inputs=list(inputs))
 
 
@@ -251,21 +265,52 @@ def rotary_embedding(node: Node) -> Expr:
     """Pairs of each head's elements turned by the angle of their position; [B, S, H * D] or [B, H, S, D]."""
     attrs = ["interleaved", "num_heads", "rotary_embedding_dim"]
     only(node, [0, 1, 2, 3], [*attrs, "scale"] if node.attr("scale", 1.0) == 1.0 else attrs)
-    x, shape = node.input(0), node.info(0).dims
-    (half,) = node.sizes_from(2, 1)
-    heads = node.attr("num_heads", 0)
-    if len(shape) == 3:
-        (width,) = node.sizes_from(0, 2)
-        size = width // heads if heads else 2 * half
-        x = node.emit(op.reshape(x, ShapeExpr((shape[0], shape[1], width // size, size))))
-    heads_axis = 2 if len(shape) == 3 else 1
+    x, heads_axis = _by_heads(node)
     at, length = node.input(1), info_of(x).dims[3 - heads_axis]
     if node.info(1).ndim == 1 or node.info(1).dims == (1, 1):  # the position of the first one
         steps = node.counted(length, 1, 2)
         at = node.emit(op.add(op.reshape(at, ShapeExpr((1, 1))), steps))
     angles = [node.emit(op.expand_dims(op.take(node.input(i), at, axis=0), axis=heads_axis)) for i in (2, 3)]
     turned = turn(node, x, angles[0], angles[1], bool(node.attr("interleaved", 0)))
-    return op.reshape(turned, ShapeExpr(shape))
+    return op.reshape(turned, ShapeExpr(node.info(0).dims))
+
+
+@converter(DOMAIN + "MRotaryEmbedding")
+def multimodal_rotary_embedding(node: Node) -> Expr:
+    """The same with three positions of each token [3, B, S] (time, height, width), which have pairs of their own."""
+    attrs = ["interleaved", "num_heads", "rotary_embedding_dim", "mrope_section", "mrope_layout"]
+    only(node, [0, 1, 2, 3], [*attrs, "scale"] if node.attr("scale", 1.0) == 1.0 else attrs)
+    x, heads_axis = _by_heads(node)
+    (half,) = node.sizes_from(2, 1)
+    sections, pair = list(node.attr("mrope_section")), np.arange(half)
+    if sum(sections) != half or node.info(1).ndim != 3:
+        raise node.fail(f"sections {sections} of {half} angles, positions {list(node.info(1).dims)}")
+    if node.attr("mrope_layout", 0):
+        of = [(pair % 3 == i) & (pair < 3 * sections[i]) for i in (1, 2)]
+    else:
+        of = [(pair >= sum(sections[:i])) & (pair < sum(sections[: i + 1])) for i in (1, 2)]
+    angles = []
+    for table in (2, 3):
+        all_three = node.emit(op.take(node.input(table), node.input(1), axis=0))
+        streams = node.emit(op.split(all_three, indices_or_sections=3, axis=0))
+        fields = streams.fields if isinstance(streams, Tuple) else [TupleGetItem(streams, i) for i in range(3)]
+        chosen, *others = (node.emit(op.squeeze(node.emit(f), axis=(0,))) for f in fields)
+        for mask, other in zip(of, others, strict=True):
+            chosen = node.emit(op.where(Constant(mask), other, chosen))
+        angles.append(node.emit(op.expand_dims(chosen, axis=heads_axis)))
+    turned = turn(node, x, angles[0], angles[1], bool(node.attr("interleaved", 0)))
+    return op.reshape(turned, ShapeExpr(node.info(0).dims))
+
+
+def _by_heads(node: Node) -> tuple[Expr, int]:
+    """The first input by heads, [B, S, H, D] or as it is ([B, H, S, D]), and which dimension counts these."""
+    x, shape = node.input(0), node.info(0).dims
+    if len(shape) != 3:
+        return x, 1
+    (half,), (width,) = node.sizes_from(2, 1), node.sizes_from(0, 2)
+    heads = node.attr("num_heads", 0)
+    size = width // heads if heads else 2 * half
+    return node.emit(op.reshape(x, ShapeExpr((shape[0], shape[1], width // size, size)))), 2
 
 
 def turn(node: Node, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:

@@ -12,6 +12,7 @@ from autosched.frontend.size_arithmetic import beside, common_size, cut, is_empt
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple
 from autosched.relax.struct_info import Dim
+from autosched.tir.expr import as_int
 
 BSHD, BHSD = "BSHD", "BHSD"
 
@@ -137,16 +138,14 @@ def multi_head_attention(node: Node) -> tuple[Expr | None, ...]:
     """query [B, S, H * D], key and value [B, T, H * D] (or [B, H, T, D] from another attention's cache)."""
     only(node, [0, 1, 2, 3, 4, 5, 6, 7], ["num_heads", "unidirectional", "mask_filter_value", "scale"])
     heads, dtype = node.attr("num_heads"), node.info(0).dtype
-    if not node.has(1) or not node.has(2) or node.info(0).ndim != 3:
-        raise node.fail("query, key and value packed in one are not supported")
     values: list[Expr] = []
-    for i in range(3):
-        x = node.input(i)
+    parts = _three(node)
+    for i, x in enumerate(parts):
         if info_of(x).ndim == 4:
             values.append(x)
             continue
         if node.has(3):
-            widths = [node.sizes_from(n, info_of(node.input(n)).ndim - 1)[0] for n in range(3)]
+            widths = [as_int(info_of(part).dims[-1]) for part in parts]
             start = sum(widths[:i])
             cut = {"begin": (start,), "end": (start + widths[i],)}
             x = node.emit(op.add(x, node.emit(op.strided_slice(node.input(3), axes=(0,), strides=(1,), **cut))))
@@ -163,6 +162,23 @@ def multi_head_attention(node: Node) -> tuple[Expr | None, ...]:
     if node.num_outputs > 3:
         raise node.fail("scores as an output are not supported")
     return (_flat(node, out), k, v)
+
+
+def _three(node: Node) -> list[Expr]:
+    """Query, key and value as they are, or out of one input [B, S, H, 3, D], or key and value of [B, T, H, 2, D]."""
+    if node.has(1) and node.has(2) and node.info(0).ndim == 3:
+        return [node.input(i) for i in range(3)]
+    packed = next((i for i in (0, 1) if node.has(i) and node.info(i).ndim == 5), None)
+    if packed is None or node.has(2 if packed else 1):
+        raise node.fail("query, key and value packed in this way are not supported")
+    batch, length, heads, count, width = node.info(packed).dims
+    parts = [node.input(0)] if packed else []
+    for i in range(3 - packed):
+        part = op.strided_slice(node.input(packed), axes=(3,), begin=(i,), end=(i + 1,), strides=(1,))
+        parts.append(node.emit(op.reshape(node.emit(part), ShapeExpr((batch, length, plain(heads * width))))))
+    if count != 3 - packed:
+        raise node.fail(f"{count} tensors packed in one")
+    return parts
 
 
 @converter(DOMAIN + "GroupQueryAttention")
