@@ -42,7 +42,6 @@ def how(domain: str, name: str, opset: int) -> str:
     from onnx import helper
 
     from autosched.frontend.onnx.functions import has_standard_function
-    from autosched.frontend.onnx.functions import TWINS
     from autosched.frontend.onnx.importer import fill_tables
     from autosched.frontend.onnx.library import LIBRARY, has_library
     from autosched.frontend.onnx.registry import CONVERTERS
