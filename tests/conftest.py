@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.moments import MOMENTS_S
 from tests.postgres import new_database as new_database
 from tests.postgres import postgres as postgres
 from tests.postgres import postgres_url as postgres_url
@@ -91,10 +92,8 @@ def small_tunings() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("autosched.tuner.measure.builder.choose_threads", lambda: 1)
         patch.setattr("autosched.codegen.compile.choose_threads", lambda: 1)
-        for name in ("tune.model_check.SWAP_S", "tune.graph_search.TRIAL_S", "bench.rounds.WARM_UP_S"):
-            patch.setattr(f"autosched.driver.{name}", 0.05)
-        for name in ("tune.model_check.FINAL_S", "tune.graph_search.FINAL_S", "report_facts.RUN_S"):
-            patch.setattr(f"autosched.driver.{name}", 0.1)
+        for name, time_s in MOMENTS_S.items():
+            patch.setattr(f"autosched.driver.{name}", time_s)
         yield
 
 

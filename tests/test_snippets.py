@@ -23,7 +23,10 @@ from tests.pages import PAGES, ROOT, blocks, commands, fenced
 
 # What a page's reader has before its first block.
 BEFORE = {
-    "README.md": 'import numba, numpy as np\nx = np.zeros((4, 16), "float32")\n',
+    "README.md": """import numba, numpy as np, tests.moments
+tests.moments.shorten()
+x = np.zeros((4, 16), "float32")
+""",
     "cuda.md": 'import autosched\nmodule = autosched.frontend.onnx.from_onnx("model.onnx")\n',
 }
 ON_A_GPU = "cuda.jit"  # blocks with it run on the emulator, with fewer elements
