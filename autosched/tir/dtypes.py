@@ -9,6 +9,7 @@ import numpy as np
 from autosched.errors import InvalidTypeError, InvalidValueError
 
 
+@functools.cache
 def is_int(dtype: str) -> bool:
     """Whether `dtype` is a signed or unsigned integer or bool."""
     return dtype.startswith(("int", "uint", "bool"))

@@ -171,12 +171,16 @@ class SizeVar(Var):
     """A variable that is never negative (a symbolic extent)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class IntImm(PrimExpr):
     """An integer (or, with dtype "bool", a truth) constant."""
 
     value: int
     dtype: str = "int32"
+
+    def __init__(self, value: int, dtype: str = "int32"):
+        _set_value(self, value)
+        _set_dtype(self, dtype)
 
     def __bool__(self) -> bool:
         return bool(self.value)
@@ -206,16 +210,25 @@ class StringImm(PrimExpr):
     dtype: str = "handle"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class BinaryOp(PrimExpr):
     """Base of two-operand expressions; both operands have one dtype."""
 
     a: PrimExpr
     b: PrimExpr
 
+    def __init__(self, a: PrimExpr, b: PrimExpr):
+        _set_a(self, a)
+        _set_b(self, b)
+
     @property
     def dtype(self) -> str:  # type: ignore[override]
         return self.a.dtype
+
+
+# Most nodes by far are of these two types: written so, they are made in two thirds of the time of `object.__setattr__`.
+_set_value, _set_dtype = (vars(IntImm)[name].__set__ for name in ("value", "dtype"))
+_set_a, _set_b = (vars(BinaryOp)[name].__set__ for name in ("a", "b"))
 
 
 class Add(BinaryOp):
@@ -512,6 +525,11 @@ def _common(a: str, b: str) -> str:
 
 def match_types(a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
     """Both as expressions of one dtype: numbers follow the expression, int32 grows to int64, ints become floats."""
+    if isinstance(a, PrimExpr):
+        if isinstance(b, PrimExpr) and a.dtype == b.dtype:
+            return a, b
+        if type(b) is int and (dtype := a.dtype) != "bool" and dtype in INT_RANGES and fits(b, dtype):
+            return a, IntImm(b, dtype)
     a, b = plain(a), plain(b)
     if isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
         b = to_expr(b, _number_dtype(a, b))
@@ -536,9 +554,10 @@ def _number_dtype(expr: PrimExpr, number: object) -> str | None:
 
 def _fold(kind: type[BinaryOp], f: Callable[[float, float], float], a: ExprLike, b: ExprLike) -> PrimExpr:
     x, y = match_types(a, b)
-    if isinstance(x, IntImm) and isinstance(y, IntImm):
-        return IntImm(wrapped(int(f(x.value, y.value)), x.dtype), x.dtype)
-    if isinstance(x, FloatImm) and isinstance(y, FloatImm):
+    if isinstance(x, IntImm):
+        if isinstance(y, IntImm):
+            return IntImm(wrapped(int(f(x.value, y.value)), x.dtype), x.dtype)
+    elif isinstance(x, FloatImm) and isinstance(y, FloatImm):
         return FloatImm(float(f(x.value, y.value)), x.dtype)
     return kind(x, y)
 
@@ -562,9 +581,10 @@ def mul(a: ExprLike, b: ExprLike) -> PrimExpr:
     e = _fold(Mul, operator.mul, a, b)
     if isinstance(e, Mul) and is_int(e.dtype):
         for x, y in ((e.a, e.b), (e.b, e.a)):
-            if const_int(x) == 1:
+            value = const_int(x)
+            if value == 1:
                 return y
-            if const_int(x) == 0:
+            if value == 0:
                 return x
     return e
 
@@ -652,7 +672,7 @@ _COMPARE: dict[type[CmpOp], Callable[[float, float], bool]] = {
 def compare(kind: type[CmpOp], a: ExprLike, b: ExprLike) -> PrimExpr:
     """A comparison; constants fold to a bool constant."""
     x, y = match_types(a, b)
-    if isinstance(x, IntImm | FloatImm) and isinstance(y, IntImm | FloatImm):
+    if isinstance(x, (IntImm, FloatImm)) and isinstance(y, (IntImm, FloatImm)):
         return IntImm(int(_COMPARE[kind](x.value, y.value)), "bool")
     return kind(x, y)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from autosched.ir.node import map_children
+from autosched.ir.node import Node, map_children
 from autosched.tir import expr as E
 from autosched.tir.axis import Range
 from autosched.tir.buffer import BufferLoad
@@ -39,9 +39,23 @@ _FOLD: dict[type, Callable[[Any], PrimExpr]] = {
 }  # fmt: skip
 
 
+_CONSTANTS = (IntImm, E.FloatImm)
+
+
+def _stays(x: E.BinaryOp) -> bool:
+    """Whether folding leaves `x` alone: one type, and one constant at most, which is neither 0 nor 1."""
+    a, b = x.a, x.b
+    if isinstance(a, _CONSTANTS):
+        return not isinstance(b, _CONSTANTS) and a.value not in (0, 1) and a.dtype == b.dtype
+    return not (isinstance(b, _CONSTANTS) and b.value in (0, 1)) and a.dtype == b.dtype
+
+
 def fold(x: PrimExpr) -> PrimExpr:
     """`x` itself, or what constant folding at its root makes of it."""
-    if isinstance(x, E.Call) and x.op == "if_then_else" and isinstance(x.args[0], IntImm):
+    if isinstance(x, E.BinaryOp):
+        if _stays(x):
+            return x
+    elif isinstance(x, E.Call) and x.op == "if_then_else" and isinstance(x.args[0], IntImm):
         return x.args[1] if x.args[0].value else x.args[2]
     folder = _FOLD.get(type(x))
     if folder is None:
@@ -93,15 +107,16 @@ def form_key(x: PrimExpr) -> Hashable:
 
     A node keeps the key of its form, so what has long chains of operations in common is not walked again.
     """
+    if isinstance(x, Var):
+        return id(x)
+    known = getattr(x, "form", None)
+    if known is not None:
+        return known  # type: ignore[no-any-return]
     parts: tuple[Hashable, ...]
     operands: tuple[PrimExpr, ...]
     match x:
-        case Var():
-            return id(x)
         case IntImm() | E.FloatImm() | E.StringImm():
             return (x.value, x.dtype)
-        case PrimExpr(form=FormKey() as known):
-            return known
         case E.BinaryOp():
             parts, operands = (type(x).__name__,), (x.a, x.b)
         case E.Cast():
@@ -121,7 +136,7 @@ def form_key(x: PrimExpr) -> Hashable:
     return key
 
 
-@dataclass
+@dataclass(slots=True)
 class Linear:
     """const + sum of coefficient * atom; atoms are not sums, and each occurs once."""
 
@@ -135,7 +150,8 @@ class Linear:
         return self
 
     def add_term(self, key: Hashable, coefficient: int, atom: PrimExpr) -> None:
-        total = self.terms.get(key, (0, atom))[0] + coefficient
+        known = self.terms.get(key)
+        total = coefficient if known is None else known[0] + coefficient
         if total:
             self.terms[key] = (total, atom)
         else:
@@ -317,7 +333,7 @@ class Analyzer:
 
     def linear(self, x: PrimExpr) -> Linear:
         """The canonical linear form of an integer expression, the caller's own to change."""
-        if isinstance(x, IntImm | Var):
+        if isinstance(x, (IntImm, Var)):
             return self._linear(x)
         found: Linear = self._once("linear", x, self._linear)
         return Linear(found.const, dict(found.terms))
@@ -347,8 +363,7 @@ class Analyzer:
             case E.Min() | E.Max():
                 return self._extremum(x)
             case _:
-                new = map_children(x, lambda child: self.simplify(child) if isinstance(child, PrimExpr) else child)
-                folded = fold(new)
+                folded = fold(map_children(x, self._simplified_child))
                 return Linear(folded.value) if isinstance(folded, IntImm) else Linear.of(folded)
 
     def _extremum(self, x: E.Min | E.Max) -> Linear:
@@ -489,14 +504,15 @@ class Analyzer:
         return result
 
     def _simplified(self, x: PrimExpr) -> PrimExpr:
-        if isinstance(x, E.CmpOp) and not isinstance(x, E.And | E.Or) and is_int(x.a.dtype):
+        if isinstance(x, E.CmpOp) and not isinstance(x, (E.And, E.Or)) and is_int(x.a.dtype):
             return self._compare(x)
-        if is_int(x.dtype) and x.dtype != "bool":
-            new = self.linear(x).build(x.dtype)
-            new = E.cast(x.dtype, new)
+        if (dtype := x.dtype) != "bool" and is_int(dtype):
+            new = E.cast(dtype, self.linear(x).build(dtype))
             return x if form_key(new) == form_key(x) else new
-        new = map_children(x, lambda child: self.simplify(child) if isinstance(child, PrimExpr) else child)
-        return fold(new)
+        return fold(map_children(x, self._simplified_child))
+
+    def _simplified_child(self, x: Node) -> Node:
+        return self.simplify(x) if isinstance(x, PrimExpr) else x
 
     def _compare(self, x: E.CmpOp) -> PrimExpr:
         a, b = self.linear(x.a), self.linear(x.b)
