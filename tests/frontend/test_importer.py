@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 import autosched
 from autosched import relax
@@ -280,8 +281,25 @@ def test_an_operator_that_does_not_fit_names_its_node() -> None:
         from_onnx(model)
 
 
+@pytest.mark.parametrize(
+    ("shape", "attrs"),
+    [
+        ((2, 3, 9), {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}),
+        ((2, 3, 8, 7), {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 0, 1], "ceil_mode": 1}),
+        ((1, 2, 8, 9), {"kernel_shape": [3, 2], "dilations": [2, 3], "storage_order": 1}),
+    ],
+)
+def test_places_of_the_largest(shape: tuple[int, ...], attrs: dict[str, Any]) -> None:
+    model = make([node("MaxPool", "x", "y i", **attrs)], {"x": shape}, ["y", "i"])
+    x = np.random.default_rng(0).standard_normal(shape).astype("f")
+    found, wanted = relax.evaluate(from_onnx(model), [x]), ReferenceEvaluator(model).run(None, {"x": x})
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == want.dtype
+
+
 def test_an_output_that_is_not_supported() -> None:
-    model = make([node("MaxPool", "x", "y i", kernel_shape=[2, 2])], {"x": (1, 1, 4, 4)}, ["y", "i"])
+    model = make([node("GlobalMaxPool", "x", "y i")], {"x": (1, 1, 4, 4)}, ["y", "i"])
     with pytest.raises(ImportModelError, match="output 1"):
         from_onnx(model)
 

@@ -104,6 +104,13 @@ def test_grid_sample(mode: str, padding: str, corners: int) -> None:
     check("GridSample", x, grid, mode=mode, padding_mode=padding, align_corners=corners)
 
 
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("size", [(1, 2, 3, 5), (2, 1, 2, 3, 4)])
+def test_affine_grid(size: tuple[int, ...], corners: int) -> None:
+    theta = RNG.standard_normal((size[0], len(size) - 2, len(size) - 1)).astype("f4")
+    check("AffineGrid", theta, np.array(size), align_corners=corners)
+
+
 def test_grid_sample_over_open_batches_and_places_is_one_build() -> None:
     value = helper.make_tensor_value_info
     inputs = [value("x", TensorProto.FLOAT, ["n", 3, 4, 5]), value("grid", TensorProto.FLOAT, ["n", "rows", 6, 2])]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable
+
+import numpy as np
 
 from autosched.frontend.onnx.converters.conv import window_padding
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr, ShapeExpr
+from autosched.relax.expr import Constant, Expr, ShapeExpr
+
+MOST_PLACES = 64  # of a window whose elements are compared one after the other
 
 
 def _pooled(node: Node, x: Expr, pool: Callable[..., Expr], **more: object) -> Expr:
@@ -50,8 +56,53 @@ def _pooled(node: Node, x: Expr, pool: Callable[..., Expr], **more: object) -> E
 
 
 @converter("MaxPool")
-def max_pool(node: Node) -> Expr:
-    return _pooled(node, node.input(0), op.nn.max_pool2d)
+def max_pool(node: Node) -> Expr | tuple[Expr, Expr]:
+    largest = _pooled(node, node.input(0), op.nn.max_pool2d)
+    if node.num_outputs < 2:
+        return largest
+    largest = node.emit(largest)
+    return largest, _places(node, largest)
+
+
+def _places(node: Node, largest: Expr) -> Expr:
+    """Where the largest of each window lies, counted over the whole input: the first of equal ones."""
+    x, info, results = node.input(0), node.info(0), info_of(largest)
+    kernel = list(node.attr("kernel_shape"))
+    rank = len(kernel)
+    if not info.is_static or math.prod(kernel) > MOST_PLACES:
+        raise node.no_kernel(f"places of the largest in windows of {kernel}")
+    strides, dilations = list(node.attr("strides", [1] * rank)), list(node.attr("dilations", [1] * rank))
+    before = window_padding(node, info.dims[2:], kernel, strides, dilations)[:rank]
+    lead, size, count = info.static_shape[:2], info.static_shape[2:], results.static_shape[2:]
+    firsts = [np.arange(n) * s - b for n, s, b in zip(count, strides, before, strict=True)]
+    # as far as the last window reaches; what is beyond the input is never the largest, or as small as all that is
+    ends = [
+        max(0, int(f[-1]) + (k - 1) * d + 1 - n) for f, k, d, n in zip(firsts, kernel, dilations, size, strict=True)
+    ]
+    least = np.iinfo(info.dtype).min if info.dtype.startswith(("int", "uint")) else -math.inf
+    widths = [0] * 4 + [n for pair in zip(before, ends, strict=True) for n in pair]
+    wide = node.emit(op.nn.pad(x, pad_width=tuple(widths), pad_value=least)) if any(widths) else x
+    steps = [math.prod(size[a + 1 :]) for a in range(rank)]
+    if node.attr("storage_order", 0):
+        steps = [math.prod(size[:a]) for a in range(rank)]
+    best: Expr | None = None
+    place: Expr | None = None
+    for window in itertools.product(*map(range, kernel)):
+        moved = [w * d for w, d in zip(window, dilations, strict=True)]
+        ends_at = [m + (n - 1) * s + 1 for m, n, s in zip(moved, count, strides, strict=True)]
+        value = node.emit(
+            op.strided_slice(wide, axes=tuple(range(2, rank + 2)), begin=moved, end=ends_at, strides=strides)
+        )
+        axes = [np.clip(f + m, 0, n - 1) * s for f, m, n, s in zip(firsts, moved, size, steps, strict=True)]
+        at = Constant(functools.reduce(np.add.outer, axes).astype(np.int64))
+        if best is None or place is None:
+            best, place = value, node.emit(op.broadcast_to(at, ShapeExpr(results.dims)))
+            continue
+        is_more = node.emit(op.greater(value, best))
+        best, place = (node.emit(op.where(is_more, a, b)) for a, b in ((value, best), (at, place)))
+    assert place is not None, "a window has an element"
+    images = np.arange(math.prod(lead)).reshape(*lead, *[1] * rank) * math.prod(size)
+    return op.add(place, Constant(images.astype(np.int64)))
 
 
 @converter("AveragePool")

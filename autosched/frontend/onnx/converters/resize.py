@@ -211,6 +211,21 @@ def _weighted(node: Node, x: Expr, axis: int, weights: Array) -> Expr:
     return product if axis == rank - 1 else node.emit(op.permute_dims(product, axes=back))
 
 
+@converter("AffineGrid")
+def affine_grid(node: Node) -> Expr:
+    """Places of pixels, moved by a matrix for each image; ONNX's own definition loses the dimension of one image."""
+    size = node.sizes_of(1)
+    count = [d for d in size[2:] if isinstance(d, int)]
+    rank = len(size) - 2
+    if len(count) != rank or node.info(0).dims[1:] != (rank, rank + 1):
+        raise node.fail(f"theta {node.info(0)!r} for images {list(size)}")
+    at = [np.linspace(-1, 1, n) if node.attr("align_corners", 0) else (2 * np.arange(n) + 1) / n - 1 for n in count]
+    places = np.stack([*reversed(np.meshgrid(*at, indexing="ij")), np.ones(count)], -1).reshape(-1, rank + 1)
+    turned = node.emit(op.permute_dims(node.input(0), axes=(0, 2, 1)))
+    grid = node.emit(op.matmul(Constant(places.astype(node.info(0).dtype)), turned))
+    return op.reshape(grid, ShapeExpr((size[0], *count, rank)))
+
+
 @converter("GridSample")
 def grid_sample(node: Node) -> Expr:
     """Elements of images [N, C, H, W] at the places [N, h, w, 2], given from -1 to 1 as (x, y)."""
