@@ -72,6 +72,17 @@ def test_some_axes_and_aspect_ratios() -> None:
         )
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(
+    ("shape", "scales"), [((2, 4, 5, 3), [1, 1.5, 2, 1]), ((2, 3, 7), [1, 1, 1.6]), ((2, 3, 4, 5), [1, 1, 0.5, 2])]
+)
+def test_images_of_any_layout_and_lines(mode: str, shape: tuple[int, ...], scales: list[float]) -> None:
+    x, given = RNG.standard_normal(shape).astype("f4"), np.array(scales, "f4")
+    check("Resize", x, None, given, mode=mode)
+    found = from_onnx(model("Resize", x, None, given, mode=mode))
+    assert "image.resize2d" in str(found)
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize(
     ("shape", "scales", "sizes", "result"),

@@ -19,7 +19,7 @@ from autosched.tir.functor import free_vars
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
 _OPS = (E.Add, E.Mul, E.Max, E.Min)
-_INTEGERS = ("int32", "uint32", "int64", "uint64")
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _LEAST = 4  # elements that are worth vectors
 
 

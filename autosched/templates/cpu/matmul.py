@@ -75,9 +75,9 @@ class Matmul:
         return Anchor(c.block.name_hint, "matmul", sizes, (operands, chain, group))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        operands, _, group = anchor.details
+        operands, chain, group = anchor.details
         words = _tile_words(operands, anchor.sizes["K"], group, target)
-        machine = {"lanes": target.lanes("float32"), "registers": target.num_registers, "tile_words": words}
+        machine = {"lanes": _lanes(chain, target), "registers": target.num_registers, "tile_words": words}
         sizes = {**anchor.sizes, "K": anchor.sizes["K"] // group, "weight": int(operands.is_weight)}
         space = load_space(target.backend, self.name, {**sizes, **machine})
         default, known = self.default(anchor, target), {knob.name for knob in space.knobs}
@@ -89,7 +89,7 @@ class Matmul:
     def default(self, anchor: Anchor, target: Target) -> Config:
         operands, chain, group = anchor.details
         m, n, k = anchor.sizes["M"], anchor.sizes["N"], anchor.sizes["K"] // group
-        lanes = target.lanes("float32")
+        lanes = _lanes(chain, target)
         in_tiles = m >= LEAST_TILE_ROWS and _tile_words(operands, anchor.sizes["K"], group, target) > 0
         is_whole = group == BYTE_GROUP or operands.rows.buffer.dtype == "int16"
         # several rows: a weight of 0.8 MB that stays in L3 takes 3 % longer in streams, one row 9 % less (Zen 3)
@@ -138,7 +138,7 @@ class Matmul:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         operands, chain, group = anchor.details
-        width = min(config["vectors"] * target.lanes("float32"), anchor.sizes["N"])
+        width = min(config["vectors"] * _lanes(chain, target), anchor.sizes["N"])
         packs: tuple[Pack | None, ...] = (None,) * len(func.params)
         if operands.is_weight:
             pack = _weight_pack(operands, width // config.get("streams", 1), group)
@@ -206,6 +206,12 @@ def _copy_columns(sch: Schedule, anchor: str, operands: Operands, task: LoopRV, 
         sch.reorder(n, last)
         sch.vectorize(n)
         sch.unroll(last)
+
+
+def _lanes(chain: Chain, target: Target) -> int:
+    """How many sums a vector holds: half as many of 64 bits."""
+    wide = item_bytes(chain.anchor.writes[0].buffer.dtype) == item_bytes("float64")
+    return target.lanes("float64" if wide else "float32")
 
 
 def _tile_words(operands: Operands, k: int, group: int, target: Target) -> int:

@@ -37,8 +37,11 @@ def test_lanes_are_not_taken_one_by_one():
     assert asm.count("addss") <= 3
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
-@pytest.mark.parametrize(("length", "width"), [(64, 32), (24, 8), (37, 16)])
+@pytest.mark.parametrize(
+    ("dtype", "length", "width"),
+    [(t, *sizes) for t in ("int32", "uint32", "int64", "uint64") for sizes in ((64, 32), (24, 8), (37, 16))]
+    + [("uint8", 300, 64), ("int8", 24, 8), ("int16", 70, 32), ("uint16", 37, 16)],
+)
 @pytest.mark.parametrize(("reducer", "exact"), [(te.sum, np.sum), (te.max, np.max), (te.min, np.min)])
 def test_rows_of_integers_reduce_by_trees(reducer, exact, length, width, dtype):
     kernel = _reduce(reducer, length, width, dtype)

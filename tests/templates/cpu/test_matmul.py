@@ -129,6 +129,16 @@ def test_rows_that_fill_the_last_cache_meet_the_panels_in_chunks() -> None:
     assert default_config(dense(rows, 64, 256), HOST)["order"] == "mnm"
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_sums_of_64_bits_stay_in_registers(dtype: str) -> None:
+    a, b = te.placeholder((40, 50), dtype, name="a"), te.placeholder((50, 90), dtype, name="b")
+    k = te.reduce_axis((0, 50), "k")
+    func = te.create_prim_func([a, b, te.compute((40, 90), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k))], "int64")
+    for target in (V3, V4):
+        applied = apply_config(func, default_config(func, target), target)
+        assert compile_func(applied.func, target, name="k").report().sum_spills == 0
+
+
 def test_one_column_is_summed_along_its_rows() -> None:
     """A register tile would hold one number a vector; short rows keep it."""
     assert default_config(dense(40, 2 * LANES, 1), HOST).template != "matmul"

@@ -19,6 +19,7 @@ from autosched.relax.struct_info import Dim
 MOST_PARTS = 64  # that a scale of an open dimension has: such products of sizes are exact in float32
 Array = np.ndarray
 HOW = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")
+LAYOUTS = "NCHW", "NHWC", "NCW"
 BY_KERNEL = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
 
@@ -176,15 +177,11 @@ def resize(node: Node) -> Expr:
     if any(axis.result == 0 for axis in axes):
         return op.zeros(ShapeExpr(tuple(axis.result for axis in axes)), node.info(0).dtype)
     same = [axis.is_kept for axis in axes]
-    are_images = len(dims) == 4 and all(same[:2]) and mode != "cubic" and not node.attr("antialias", 0)
     exact = all(axis.is_exact for axis in axes)
-    if are_images and how in BY_KERNEL and not node.attr("exclude_outside", 0) and (exact or how != "align_corners"):
-        return op.image.resize2d(
-            x, ShapeExpr((axes[2].result, axes[3].result)), layout="NCHW",
-            method="nearest_neighbor" if mode == "nearest" else "linear", coordinate_transformation_mode=how,
-            rounding_method="round" if rounding == "round_prefer_ceil" else rounding,
-            scales=(axes[2].scale, axes[3].scale),
-        )  # fmt: skip
+    if mode != "cubic" and not (node.attr("antialias", 0) or node.attr("exclude_outside", 0)):
+        layout = next((n for n in LAYOUTS if len(n) == len(dims) and all(same[n.index(c)] for c in "NC")), None)
+        if layout is not None and how in BY_KERNEL and (exact or how != "align_corners"):
+            return _images(node, layout, axes, how, rounding)
     if any(not isinstance(d, int) for a, s in zip(axes, same) if not s for d in (a.size, a.result)):
         raise node.fail("of a dimension whose size is not known")
     dtype = info_of(x).dtype
@@ -198,6 +195,21 @@ def resize(node: Node) -> Expr:
             continue
         value = _weighted(node, value, n, _weights(node, axis, how))
     return value if real else op.astype(value, dtype)
+
+
+def _images(node: Node, layout: str, axes: Sequence[_Axis], how: str, rounding: str) -> Expr:
+    """Images by a kernel of their own; lines are images of one row."""
+    x, line = node.input(0), _Axis(1, 1, 1.0)
+    if "H" not in layout:
+        x = node.emit(op.expand_dims(x, axis=(2,)))
+    high, wide = (axes[layout.index(c)] if c in layout else line for c in "HW")
+    resized = op.image.resize2d(
+        x, ShapeExpr((high.result, wide.result)), layout=layout if "H" in layout else "NCHW",
+        method="nearest_neighbor" if node.attr("mode", "nearest") == "nearest" else "linear",
+        coordinate_transformation_mode=how, rounding_method="round" if rounding == "round_prefer_ceil" else rounding,
+        scales=(high.scale, wide.scale),
+    )  # fmt: skip
+    return resized if "H" in layout else op.squeeze(node.emit(resized), axis=(2,))
 
 
 def _weighted(node: Node, x: Expr, axis: int, weights: Array) -> Expr:
