@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from autosched.codegen.native import native_for
 from autosched.driver.build.entry import build
 from autosched.driver.build.schedules import compile_functions, with_checks
-from autosched.driver.build.torch_programs import StatefulProgram
 from autosched.driver.vm.relax_build import build_relax
 from autosched.errors import ArtifactError, AutoschedError, ScriptError, TargetError
 from autosched.frontend.onnx.model_file import parse_model
@@ -20,6 +19,7 @@ from autosched.runtime import Executable, Module
 from autosched.runtime.artifact import Contents
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.kernel import LARGEST
+from autosched.runtime.stateful import StatefulProgram, without_states
 from autosched.script.parser import from_source
 from autosched.target import Target
 from autosched.tir.expr import Var
@@ -36,6 +36,9 @@ def rebuild(contents: Contents, *, checks: bool = False) -> Any:
     Functions that came as text are compiled when they are called, as before they were saved.
     Raises  ArtifactError if the artifact carries no functions, or text that is none.
     """
+    contents, states = without_states(contents)
+    if states:
+        return StatefulProgram(rebuild(contents, checks=checks), states)
     if contents.kind == "source":
         return _build_source(contents)
     manifest: JsonObject = dict(contents.info["manifest"])
@@ -111,7 +114,7 @@ def _build_program(contents: Contents) -> object:
         path = Path(folder) / "program.pt2"
         path.write_bytes(contents.constants[0].tobytes())
         made = build(path, target=Target(manifest["target"]), shapes=fixed or None)
-    return made.executable if isinstance(made, StatefulProgram) else made  # what holds buffers is not saved
+    return made.executable if isinstance(made, StatefulProgram) else made  # what its buffers were is not asked for
 
 
 def _late_ranges(bounds: Json) -> dict[str, tuple[int | range, ...]] | None:

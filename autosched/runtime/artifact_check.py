@@ -85,6 +85,11 @@ def check_contents(
     manifest, names = info["manifest"], info["params"] if kind == "graph" else info.get("params", [])
     if not isinstance(manifest, dict) or not isinstance(names, list) or {*map(type, names)} - {str}:
         raise ValueError("what its maker noted is malformed")
+    states = info.get("states", [])
+    if not isinstance(states, list) or {*map(type, states)} - {str} or len({*states}) < len(states):
+        raise ValueError("the names of its buffers are malformed")
+    if len(states) > len(constants):
+        raise ValueError("its buffers are missing")
     if kind == "function":
         _check_function(manifest, kernels)
     for name, graph in graphs.items():

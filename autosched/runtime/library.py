@@ -18,9 +18,10 @@ from autosched.runtime.executable import Executable
 from autosched.runtime.module import Module
 from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.sized_module import FUNCTION, SizedModule
+from autosched.runtime.stateful import StatefulProgram, without_states
 from autosched.target import choose_threads
 
-Loaded = Module | Executable | DynamicExecutable | CompiledFunction | VMExecutable
+Loaded = Module | Executable | DynamicExecutable | CompiledFunction | VMExecutable | StatefulProgram
 
 
 def load(path: str | Path, *, mapped: bool = False, variant: str = "") -> Any:
@@ -64,7 +65,12 @@ def read_module(path: str | Path, *, mapped: bool = False, variant: str = "") ->
 
 
 def module_of_contents(contents: Contents) -> Loaded:
-    """Make the Executable, Module or function that an artifact holds."""
+    """Make the Executable, Module or function that an artifact holds, with buffers if it has some."""
+    contents, states = without_states(contents)
+    return StatefulProgram(_stateless(contents), states) if states else _stateless(contents)
+
+
+def _stateless(contents: Contents) -> Any:
     if contents.kind == "graph":
         return Executable.from_contents(contents)
     if contents.kind == "dynamic":

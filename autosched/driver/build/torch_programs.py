@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,13 +13,14 @@ import numpy as np
 
 from autosched.driver.build.staged import StagedModel, Value
 from autosched.driver.model_files import is_program as is_exported
-from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError, ShapeError, UsageError
+from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError, ShapeError
 from autosched.frontend.stages import DataNeededError, LibraryNeededError, OpenSizes, Stage
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.artifact import Contents, from_contents, save_contents
 from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.memory import dtype_name
+from autosched.runtime.stateful import StatefulProgram
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -86,47 +86,6 @@ def _built(program: ExportedProgram, build: Build, shapes: Shapes, target: str) 
 
 def _with_states(held: _HeldProgram) -> tuple[_HeldProgram, dict[str, np.ndarray]]:
     return held, dict(held.states)
-
-
-class StatefulProgram:
-    """A program with buffers that each call changes. Calls of several threads run one after the other.
-
-    executable  takes the buffers behind the program's inputs, and gives their new values behind its outputs: an
-                Executable, a DynamicExecutable, a SizedModel, a SizedProgram or a LateProgram
-    states      the buffers as they are now, by the names of these inputs; they may be set
-    """
-
-    def __init__(self, executable: Any, states: Mapping[str, np.ndarray]):
-        self.executable, self.states = executable, dict(states)
-        self._lock = threading.Lock()
-
-    def __call__(self, *args: object, **named: object) -> NDArray | tuple[NDArray, ...]:
-        """Run on inputs by position or name; gives what the program gives, one output as it is."""
-        with self._lock:
-            found = self.executable(*args, **named, **self.states)
-            results = found if isinstance(found, tuple) else (found,)
-            n = len(results) - len(self.states)
-            self.states = dict(zip(self.states, map(_copied, results[n:]), strict=True))
-        return results[0] if n == 1 else results[:n]
-
-    def save(self, path: str | Path) -> None:
-        """Refused: an artifact keeps nothing between calls."""
-        raise UsageError(
-            f"'{path}': a program that changes buffers is not saved",
-            hint="save its `executable`, which takes them and gives them back",
-        )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the program with its buffers as they are now."""
-        with self._lock:
-            return StatefulProgram, (self.executable, self.states)
-
-    def __repr__(self) -> str:
-        return f"<autosched StatefulProgram with {', '.join(self.states)}>"
-
-
-def _copied(value: NDArray | np.ndarray) -> np.ndarray:
-    return value.numpy() if isinstance(value, NDArray) else value.copy()
 
 
 class _HeldProgram:

@@ -12,12 +12,14 @@ from torch.export import Dim
 
 import autosched
 from autosched.codegen import counters
-from autosched.driver.build.torch_programs import SizedProgram, StatefulProgram
+from autosched.driver.build.torch_programs import SizedProgram
 from autosched.driver.model_files import load_model
-from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
+from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.frontend.torch import from_exported_program
 from autosched.records import FallbackContext
+from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
+from autosched.runtime.stateful import StatefulProgram
 
 
 class Model(nn.Module):
@@ -209,13 +211,19 @@ def test_buffers_that_change_are_kept_between_calls(tmp_path):
         for ours, theirs in zip(built(x.numpy()), model(x), strict=True):
             np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-5)
     assert built.states["b_calls"] == 3
-    with pytest.raises(UsageError, match="not saved"):
-        built.save(tmp_path / "counter.asx")
+    built.save(tmp_path / "counter.asx")
+    again = autosched.load(tmp_path / "counter.asx")
+    assert isinstance(again, StatefulProgram) and isinstance(again.executable, Executable)
+    for name, value in again.states.items():
+        np.testing.assert_array_equal(value, built.states[name], strict=True)
+    for ours, theirs in zip(again(x.numpy()), model(x), strict=True):
+        np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-5)
+    assert again.states["b_calls"] == 4 and built.states["b_calls"] == 3
     module = from_exported_program(program, states_as_inputs=True)
     assert [p.name for p in module["main"].params] == ["x", "b_calls", "b_total"]
 
 
-def test_running_statistics_and_caches_serve_all_sizes():
+def test_running_statistics_and_caches_serve_all_sizes(tmp_path):
     class Norm(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -249,9 +257,14 @@ def test_running_statistics_and_caches_serve_all_sizes():
                 np.testing.assert_allclose(built(x.numpy()), model(x).numpy(), rtol=1e-4, atol=1e-5)
         for (_, value), found in zip(model.named_buffers(), built.states.values(), strict=True):
             np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-5)
+        built.save(tmp_path / "program.asched")
+        again = autosched.load(tmp_path / "program.asched")
+        np.testing.assert_array_equal(again(x.numpy()), built(x.numpy()))
+        for (name, value), found in zip(built.states.items(), again.states.values(), strict=True):
+            np.testing.assert_array_equal(found, value, err_msg=name, strict=True)
 
 
-def test_buffers_of_programs_that_are_built_for_each_size():
+def test_buffers_of_programs_that_are_built_for_each_size(tmp_path):
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -266,10 +279,12 @@ def test_buffers_of_programs_that_are_built_for_each_size():
     built = autosched.build(program, target="cpu")
     assert isinstance(built, StatefulProgram) and isinstance(built.executable, SizedProgram)
     again = pickle.loads(pickle.dumps(built))
+    built.save(tmp_path / "program.asched")
+    loaded = autosched.load(tmp_path / "program.asched")
     for n in (5, 3, 5):
         x = torch.randn(n, 4, generator=torch.Generator().manual_seed(n))
         wanted = model(x)
-        for executable in (built, again):
+        for executable in (built, again, loaded):
             np.testing.assert_allclose(executable(x.numpy()), wanted.numpy(), rtol=1e-5, atol=1e-5)
     with pytest.raises(ShapeError, match=r"'b_total' is of shape \[4\]"):
         built.executable(x.numpy(), np.zeros(3, "f4"))
