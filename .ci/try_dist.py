@@ -112,6 +112,8 @@ def type_off(page: Path, folder: Path) -> tuple[Path, int]:
     lines = [line for block in blocks for line in block.splitlines() if line.startswith(("pip ", "autosched "))]
     for line in lines:
         data, short = str(folder / "data"), line.replace("--budget 10m", "--budget 10m --trials 4")
+        if line.startswith("autosched bench "):
+            short += " --time 100ms --warmup 10ms"
         without_gpu = "cuda:0 does not exist" if "--target cuda" in line else None
         settings = {"PATH": path, "XDG_DATA_HOME": data, "PIP_COMPILE": "no"}
         run("bash", "-c", short, cwd=folder, may_end_with=without_gpu, **settings)
