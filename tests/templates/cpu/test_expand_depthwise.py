@@ -23,7 +23,7 @@ from tests.spread import spread
 from tests.templates.cases import bottleneck, conv, relu, silu
 
 HOST = Target("cpu")
-AVX512 = Target("llvm -mcpu=x86-64-v4 -num-cores=2")
+AVX512 = Target("llvm -mcpu=x86-64-v4 -num-cores=2 -l1-bytes=32768 -l2-bytes=1048576 -l3-bytes=33554432")
 
 
 def check(func: PrimFunc, threads: int, **knobs: int | bool) -> None:
