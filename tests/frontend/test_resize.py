@@ -72,6 +72,15 @@ def test_some_axes_and_aspect_ratios() -> None:
         )
 
 
+def test_bytes_beyond_those_of_the_image_are_cut_off() -> None:
+    x = np.array([[[[0, 255, 0, 255, 255, 0, 0, 255]]]], "u1")
+    found = relax.evaluate(from_onnx(model("Resize", x, None, np.array([1, 1, 1, 3], "f4"), mode="cubic")), {"x": x})
+    wide = model("Resize", x.astype("f4"), None, np.array([1, 1, 1, 3], "f4"), mode="cubic")
+    (real,) = ReferenceEvaluator(wide).run(None, {"x": x.astype("f4")})
+    assert real.min() < -1 and real.max() > 256
+    assert np.abs(found - np.clip(real, 0, 255)).max() <= 1
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize(
     ("shape", "scales"), [((2, 4, 5, 3), [1, 1.5, 2, 1]), ((2, 3, 7), [1, 1, 1.6]), ((2, 3, 4, 5), [1, 1, 0.5, 2])]

@@ -19,6 +19,7 @@ from autosched.relax.struct_info import Dim
 MOST_PARTS = 64  # that a scale of an open dimension has: such products of sizes are exact in float32
 Array = np.ndarray
 HOW = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")
+NARROW = "int8", "uint8", "int16", "uint16"  # integers that floats on the way to them may not fit
 LAYOUTS = "NCHW", "NHWC", "NCW"
 BY_KERNEL = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
@@ -194,6 +195,9 @@ def resize(node: Node) -> Expr:
             value = node.emit(op.take(value, Constant(_nearest(node, axis, how, rounding)), axis=n))
             continue
         value = _weighted(node, value, n, _weights(node, axis, how))
+    if not real and dtype in NARROW:  # cubic weights give numbers beyond those of the image
+        limits = np.iinfo(dtype)
+        value = node.emit(op.clip(value, float(limits.min), float(limits.max)))
     return value if real else op.astype(value, dtype)
 
 
