@@ -1,7 +1,7 @@
 """Computes of operators, written with `te`: a file a family."""
 
 from autosched.lazy_names import lazy_names
-from autosched.topi import nn
+from autosched.topi import image, nn
 from autosched.topi.attention import attention
 from autosched.topi.attention_bytes import attention_bytes
 from autosched.topi.kv_cache import cache_slide, cache_update, window_cache_length
@@ -35,6 +35,7 @@ from autosched.topi.compat import (
     split, squeeze, strided_slice, take, tensordot, tile, topk, trilu, unravel_index,
 )  # fmt: skip
 from autosched.topi.create import counted, listed
+from autosched.topi.einsum import einsum
 from autosched.topi.linear import grouped_matmul, squared_distance
 from autosched.topi.manipulate import pad, transpose
 from autosched.topi.more import *  # noqa: F403
@@ -42,6 +43,10 @@ from autosched.topi.nbits import grouped_matmul_nbits, matmul_nbits
 from autosched.topi.norm import batch_norm, layer_norm, lrn, rms_norm
 from autosched.topi.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from autosched.topi.reduction import max, mean, min, prod, sum, variance
+from autosched.topi.select import (
+    adv_index, collapse_sum, hamming_window, index_put, index_tensor, searchsorted, slice_scatter, sliding_window,
+    sparse_to_dense, strided_set, within_index,
+)  # fmt: skip
 from autosched.topi.softmax import log_softmax, softmax
 from autosched.topi.unary import (
     abs, ceil, cos, erf, exp, floor, gelu, gelu_tanh, hard_sigmoid, identity, leaky_relu, log, logical_not,

@@ -3,6 +3,7 @@ from autosched.topi import generic as _arm_cpu
 from autosched.topi import generic as _cuda
 from autosched.topi import generic as _x86
 from autosched.topi import generic as generic
+from autosched.topi import image as image
 from autosched.topi import nn as nn
 from autosched.topi import testing as testing
 from autosched.topi.attention import attention as attention
@@ -79,6 +80,7 @@ from autosched.topi.conv_nd import conv_transpose_nd as conv_transpose_nd
 from autosched.topi.conv_nd import plane_windows as plane_windows
 from autosched.topi.create import counted as counted
 from autosched.topi.create import listed as listed
+from autosched.topi.einsum import einsum as einsum
 from autosched.topi.kv_cache import cache_slide as cache_slide
 from autosched.topi.kv_cache import cache_update as cache_update
 from autosched.topi.kv_cache import window_cache_length as window_cache_length
@@ -102,6 +104,17 @@ from autosched.topi.reduction import min as min
 from autosched.topi.reduction import prod as prod
 from autosched.topi.reduction import sum as sum
 from autosched.topi.reduction import variance as variance
+from autosched.topi.select import adv_index as adv_index
+from autosched.topi.select import collapse_sum as collapse_sum
+from autosched.topi.select import hamming_window as hamming_window
+from autosched.topi.select import index_put as index_put
+from autosched.topi.select import index_tensor as index_tensor
+from autosched.topi.select import searchsorted as searchsorted
+from autosched.topi.select import slice_scatter as slice_scatter
+from autosched.topi.select import sliding_window as sliding_window
+from autosched.topi.select import sparse_to_dense as sparse_to_dense
+from autosched.topi.select import strided_set as strided_set
+from autosched.topi.select import within_index as within_index
 from autosched.topi.softmax import log_softmax as log_softmax
 from autosched.topi.softmax import softmax as softmax
 from autosched.topi.unary import abs as abs

@@ -13,11 +13,15 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import ExprLike, PrimExpr, as_int
-from autosched.topi import create, indexing, layout, linear, manipulate, reduction, sort, unary
+from autosched.topi import create, indexing, layout, linear, manipulate, reduction, unary
 from autosched.topi.broadcast import Operand, elementwise
 from autosched.topi.conv2d import channel_block
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import Dim, extent_of, int_shape, one_axis, open_shape
+from autosched.topi.sort import argsort as te_argsort
+from autosched.topi.sort import cumprod as te_cumprod
+from autosched.topi.sort import cumsum as te_cumsum
+from autosched.topi.sort import take_along
 
 N = TypeVar("N", int, float)
 
@@ -314,14 +318,14 @@ def cumsum(
     data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None
 ) -> Tensor:  # fmt: skip
     """Running sums along an axis, of all elements as one row where none is given; `exclusive`: without itself."""
-    return _running(sort.cumsum, data, axis, dtype, exclusive)
+    return _running(te_cumsum, data, axis, dtype, exclusive)
 
 
 def cumprod(
     data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None
 ) -> Tensor:  # fmt: skip
     """Running products along an axis, of all elements as one row where none is given."""
-    return _running(sort.cumprod, data, axis, dtype, exclusive)
+    return _running(te_cumprod, data, axis, dtype, exclusive)
 
 
 def _running(
@@ -340,7 +344,7 @@ def argsort(
     """Positions of the elements along an axis in order, equals as they stand, as numbers of `dtype`."""
     if valid_count is not None:
         raise InvalidValueError("argsort: valid_count is not supported", hint="slice the tensor")
-    found = sort.argsort(data, one_axis(data, axis), not is_ascend, "int32")
+    found = te_argsort(data, one_axis(data, axis), not is_ascend, "int32")
     return found if dtype == "int32" else elementwise(lambda x: E.cast(dtype, x), "T_cast", found)
 
 
@@ -353,10 +357,10 @@ def topk(
     place = one_axis(data, axis)
     size = extent_of(data, place)
     count = size if k < 1 else min(k, size)
-    positions = sort.argsort(data, place, not is_ascend, dtype, count)
+    positions = te_argsort(data, place, not is_ascend, dtype, count)
     if ret_type == "indices":
         return positions
-    values = sort.take_along(data, positions, place)
+    values = take_along(data, positions, place)
     return values if ret_type == "values" else [values, positions]
 
 

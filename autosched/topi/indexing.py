@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import math
+
 from autosched import te
 from autosched.te import Tensor
+from autosched.tir import expr as E
 from autosched.tir.checked_index import position
 from autosched.tir.expr import PrimExpr
 from autosched.topi.broadcast import element
@@ -15,10 +18,19 @@ from autosched.topi.shapes import extent_of, open_shape
 
 
 def take(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
-    """x[..., indices, ...] along `axis`: the positions' shape replaces that dimension."""
+    """x[..., indices, ...] along `axis`: the positions' shape replaces that dimension.
+
+    mode  as in `position`, or "nan": there is no number at positions out of range
+    """
     size, width = open_shape(x)[axis], indices.ndim
 
     def compute(*i: PrimExpr) -> PrimExpr:
+        if mode == "nan":
+            at = E.cast("int64", indices(*i[axis : axis + width]))
+            nearest = E.maximum(E.minimum(at, size - 1), E.const(0, "int64"))
+            inside = te.all(at >= 0, at < size)
+            value = x(*i[:axis], nearest, *i[axis + width :])
+            return E.if_then_else(inside, value, E.const(math.nan, x.dtype))
         chosen = position(indices(*i[axis : axis + width]), size, f"take along axis {axis}", mode)
         return x(*i[:axis], chosen, *i[axis + width :])
 
@@ -48,16 +60,22 @@ def take_along_axis(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") 
     return _compute(full, compute, "T_take_along")
 
 
-def gather_nd(x: Tensor, indices: Tensor, mode: str = "raise") -> Tensor:
-    """The elements (or slices) of x at the index vectors that lie along the last dimension of `indices`."""
+def gather_nd(x: Tensor, indices: Tensor, mode: str = "raise", batch_dims: int = 0) -> Tensor:
+    """The elements (or slices) of x at the index vectors that lie along the last dimension of `indices`.
+
+    batch_dims  leading dimensions of both that go together: vectors are positions in those behind
+    """
     shape, depth = open_shape(x), extent_of(indices, indices.ndim - 1)
     outer = indices.ndim - 1
 
     def compute(*i: PrimExpr) -> PrimExpr:
-        vector = [position(indices(*i[:outer], d), shape[d], f"gather_nd along axis {d}", mode) for d in range(depth)]
-        return x(*vector, *i[outer:])
+        vector = [
+            position(indices(*i[:outer], d), shape[batch_dims + d], f"gather_nd along axis {batch_dims + d}", mode)
+            for d in range(depth)
+        ]
+        return x(*i[:batch_dims], *vector, *i[outer:])
 
-    return _compute((*indices.shape[:-1], *x.shape[depth:]), compute, "T_gather_nd")
+    return _compute((*indices.shape[:-1], *x.shape[batch_dims + depth :]), compute, "T_gather_nd")
 
 
 def checked(indices: Tensor, size: int | PrimExpr, what: str) -> Tensor:

@@ -8,7 +8,20 @@ from collections.abc import Callable, Sequence
 from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
-from autosched.tir.expr import IntImm, PrimExpr, Var, add, const, const_int, if_then_else
+from autosched.tir.expr import (
+    IntImm,
+    PrimExpr,
+    Var,
+    add,
+    as_int,
+    const,
+    const_int,
+    floormod,
+    if_then_else,
+    maximum,
+    minimum,
+    select,
+)  # fmt: skip
 from autosched.topi.shapes import (
     Dim,
     axis_names,
@@ -148,3 +161,33 @@ def tile(x: Tensor, repeats: Sequence[int]) -> Tensor:
     size = open_shape(x)
     shape = [s * r if r != 1 else s for s, r in zip(size, repeats, strict=True)]
     return _compute(shape, lambda *i: x(*(v % s if r > 1 else v for v, s, r in zip(i, size, repeats))), "T_tile")
+
+
+PAD_MODES = ("constant", "reflect", "replicate", "circular")
+
+
+def pad_by(x: Tensor, before: Sequence[int], after: Sequence[int], mode: str, name: str = "PadInput") -> Tensor:
+    """The tensor continued around itself.
+
+    mode    "reflect": mirrored at its border elements; "replicate": these repeated; "circular": from its other side
+    Raises  ShapeError where more is asked for than there is, with "reflect" and "circular".
+    """
+    size = [as_int(s) for s in x.shape]
+    for s, b, a in zip(size, before, after, strict=True):
+        most = {"reflect": s - 1, "circular": s}.get(mode)
+        if min(a, b) < 0 or most is not None and max(a, b) > most:
+            raise ShapeError(f"pad: {b} and {a} elements around {s} with mode '{mode}'")
+
+    def place(v: PrimExpr, s: int, b: int, a: int) -> PrimExpr:
+        if not b and not a:
+            return v
+        p, last = v - b, const(s - 1, "int64")
+        if mode == "circular":
+            return floormod(p + s, const(s, "int64"))
+        if mode == "replicate":
+            return maximum(minimum(p, last), const(0, "int64"))
+        p = select(p < 0, const(0, "int64") - p, p)
+        return select(p > last, last * 2 - p, p)
+
+    shape = [b + s + a for b, s, a in zip(before, size, after, strict=True)]
+    return _compute(shape, lambda *i: x(*map(place, i, size, before, after)), name)

@@ -13,6 +13,7 @@ from autosched.topi.broadcast import Operand, elementwise
 from autosched.topi.create import full, full_like
 from autosched.topi.manipulate import concatenate, expand_dims
 from autosched.topi.shapes import axis_names, dims, int_shape, normal_axes
+from autosched.topi.sort import argsort, take_along
 
 
 def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
@@ -161,7 +162,70 @@ def ndarray_size(x: Tensor, dtype: str = "int32") -> Tensor:
     return full((), dtype, total)
 
 
+def floordiv(x: Operand, y: Operand) -> Tensor:
+    """x / y rounded down."""
+    return elementwise(E.floordiv, "T_floordiv", x, y)
+
+
+def div(x: Operand, y: Operand) -> Tensor:
+    """x / y, of integers rounded to zero."""
+    return elementwise(E.div, "T_div", x, y)
+
+
+def atan2(x: Operand, y: Operand) -> Tensor:
+    """The angle of the point (y, x)."""
+    return elementwise(lambda a, b: E.call("atan2", a, b), "T_atan2", x, y)
+
+
+def fast_exp(x: Tensor) -> Tensor:
+    """e ** x: kernels compute it by a polynomial in any case, as they do the next two."""
+    return elementwise(te.exp, "T_fast_exp", x)
+
+
+def fast_tanh(x: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
+    return elementwise(te.tanh, "T_fast_tanh", x)
+
+
+def fast_erf(x: Tensor) -> Tensor:
+    """The error function."""
+    return elementwise(te.erf, "T_fast_erf", x)
+
+
+def ceil_log2(x: Tensor) -> Tensor:
+    """The logarithm to base 2, rounded up."""
+    return elementwise(lambda a: E.call("ceil", E.call("log2", a)), "T_ceil_log2", x)
+
+
+def reinterpret(x: Tensor, dtype: str) -> Tensor:
+    """The elements' bits as another type of as many."""
+    return elementwise(lambda a: E.call("reinterpret", a, dtype=dtype), "T_reinterpret", x)
+
+
+def expand_like(a: Tensor, shape_like: Tensor, axis: Sequence[int]) -> Tensor:
+    """The tensor repeated along new dimensions `axis`, with the shape of another one."""
+    added = normal_axes(shape_like, axis)
+    if a.ndim + len(added) != shape_like.ndim and not (a.ndim == 1 and len(added) == shape_like.ndim):
+        raise ShapeError(f"expand_like: {a.shape} with new dimensions {added} as {shape_like.shape}")
+
+    def compute(*i: PrimExpr) -> PrimExpr:
+        kept = [v for k, v in enumerate(i) if k not in added]
+        return a(*kept) if kept or not a.ndim else a(0)
+
+    return te.compute(dims(shape_like.shape), compute, name="T_expand_like", varargs_names=axis_names(shape_like.ndim))
+
+
+def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Tensor:
+    """The elements along an axis in order; NaN is greater than all numbers."""
+    (place,) = normal_axes(data, axis)
+    return take_along(data, argsort(data, place, not is_ascend, "int32"), place)
+
+
+floormod = floor_mod
+
 __all__ = [
+    "atan2", "ceil_log2", "div", "expand_like", "fast_erf", "fast_exp", "fast_tanh", "floordiv", "floormod",
+    "reinterpret", "sort",
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "elemwise_sum", "flip", "floor_mod", "isnan",
     "left_shift", "mod", "ndarray_size", "one_hot", "ones", "ones_like", "repeat", "right_shift", "stack", "tan",
     "trunc", "zeros", "zeros_like",

@@ -16,11 +16,12 @@ from autosched.topi.conv_nd import Spatial, conv_nd, conv_transpose_nd
 from autosched.topi.linear import matmul as matmul_general
 from autosched.topi.manipulate import _compute, reshape, transpose
 from autosched.topi.manipulate import pad as pad_general
+from autosched.topi.nn_more import *  # noqa: F403
 from autosched.topi.norm import batch_norm as batch_norm_general
 from autosched.topi.norm import layer_norm as layer_norm_general
 from autosched.topi.norm import lrn as lrn_general
 from autosched.topi.norm import rms_norm as rms_norm_general
-from autosched.topi.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
+from autosched.topi.pool import avg_pool2d, max_pool2d
 from autosched.topi.reduction import mean, variance
 from autosched.topi.shapes import int_shape, normal_axes, one_axis
 from autosched.topi.softmax import log_softmax as log_softmax
@@ -354,21 +355,6 @@ def instance_norm(
 ) -> Tensor:  # fmt: skip
     """Each channel (dimension 1) of each image brought to mean 0 and variance 1 over `axis`; times gamma, plus beta."""
     return group_norm(data, gamma, beta, int_shape(data)[1], 1, normal_axes(data, axis), epsilon)
-
-
-def adaptive_pool(
-    data: Tensor, output_size: Sequence[int] | int, pool_type: str, layout: str = "NCHW"
-) -> Tensor:  # fmt: skip
-    """Means of windows that divide images [N, C, H, W] evenly into `output_size`; maxima where they do so exactly."""
-    size = _pair(output_size)
-    if layout != "NCHW" or pool_type not in ("avg", "max"):
-        raise InvalidValueError(f"adaptive_pool: '{pool_type}' in layout '{layout}'", hint="'avg' or 'max' in NCHW")
-    if pool_type == "avg":
-        return adaptive_avg_pool2d(data, size)
-    window = [n // s for n, s in zip(int_shape(data)[2:], size, strict=True)]
-    if any(n % s for n, s in zip(int_shape(data)[2:], size, strict=True)):
-        raise ShapeError("adaptive_pool: maxima of windows of different sizes are not supported")
-    return pool2d(data, window, window, (1, 1), (0, 0), "max")
 
 
 def _conv_nd(

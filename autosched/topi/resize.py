@@ -53,13 +53,18 @@ def _position(mode: str, i: PrimExpr, old: Dim, new: Dim, scale: float | None) -
     return E.Select(E.compare(E.GT, new, 1), place, E.const(0.0, "float32")) if mode == PYTORCH else place
 
 
-def _rounded(place: Any, rounding: str, floor: Callable[[Any], Any], ceil: Callable[[Any], Any], half: Any) -> Any:
+def _rounded(
+    place: Any, rounding: str, floor: Callable[[Any], Any], ceil: Callable[[Any], Any], nearest: Callable[[Any], Any],
+    half: Any,
+) -> Any:  # fmt: skip
     """A position as a whole number, by the rules of `resize2d`; an expression, or an array of all positions."""
     if rounding == "floor":
         return floor(place)
     if rounding == "ceil":
         return ceil(place)
-    return ceil(place - half) if rounding == "round_prefer_floor" else floor(place + half)
+    if rounding == "round_prefer_floor":
+        return ceil(place - half)
+    return nearest(place) if rounding == "round" else floor(place + half)
 
 
 def _in_proportion(mode: str, i: PrimExpr, old: Dim, new: Dim, scale: float | None, rounding: str) -> PrimExpr | None:
@@ -68,7 +73,7 @@ def _in_proportion(mode: str, i: PrimExpr, old: Dim, new: Dim, scale: float | No
         return None
     m, d, s = map(np.float32, source_position(mode, old, new, new / old if scale is None else scale))
     places = (np.arange(new, dtype=np.float32) + s) * m / d - s
-    whole = np.clip(_rounded(places, rounding, np.floor, np.ceil, np.float32(0.5)), 0, old - 1)
+    whole = np.clip(_rounded(places, rounding, np.floor, np.ceil, np.round, np.float32(0.5)), 0, old - 1)
     if not np.array_equal(whole, np.arange(new) * old // new):
         return None
     shared = math.gcd(old, new)
@@ -87,7 +92,8 @@ def resize2d(
 
     method    "nearest_neighbor" or "linear"; outside of the image its border continues. Numbers between pixels are
               computed in float32 or float64, and those of integers are cut off
-    rounding  of nearest positions: "floor", "ceil", "round_prefer_floor" or "round" (halves up)
+    rounding  of nearest positions: "floor", "ceil", "round" (halves to even), "round_prefer_floor" or
+              "round_prefer_ceil"
     scales    new / old; None: what the sizes say
     """
     at = layout.index("H"), layout.index("W")
@@ -108,8 +114,8 @@ def resize2d(
         found = _in_proportion(mode, i, old[n], size[n], scales[n], rounding)
         if found is not None:
             return found
-        floor, ceil = (functools.partial(E.call, f) for f in ("floor", "ceil"))
-        return E.cast("int64", _rounded(position(n, i), rounding, floor, ceil, E.const(0.5, "float32")))
+        floor, ceil, nearest = (functools.partial(E.call, f) for f in ("floor", "ceil", "round"))
+        return E.cast("int64", _rounded(position(n, i), rounding, floor, ceil, nearest, E.const(0.5, "float32")))
 
     def nearest(*i: PrimExpr) -> PrimExpr:
         return element(i, *(pixel(n, i[a]) for n, a in enumerate(at)))

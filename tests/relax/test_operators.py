@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched import relax, tir
+import autosched
+from autosched import relax, te, tir
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample, python_argument
 from autosched.relax.struct_info import tensor_infos
 from autosched.relax.te_call import make_te_call
@@ -80,3 +81,11 @@ def test_what_does_not_fit_is_refused(make: Any) -> None:
     x = relax.Var("x", relax.TensorStructInfo((3, 4), "float32"))
     with pytest.raises((ValueError, TypeError)):
         make(x)
+
+
+def test_kernels_round_halves_to_even() -> None:
+    a = te.placeholder((7,), name="a")
+    kernel = autosched.build(te.create_prim_func([a, te.compute((7,), lambda i: te.round(a[i]))]), "llvm")
+    given, out = np.array([0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5], "float32"), np.zeros(7, "float32")
+    kernel(given, out)
+    np.testing.assert_array_equal(out, np.round(given))

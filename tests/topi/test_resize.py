@@ -11,7 +11,7 @@ from autosched.tir.interpret import interpret
 from autosched.topi.resize import resize2d
 
 MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
-ROUNDINGS = ("floor", "ceil", "round_prefer_floor", "round")
+ROUNDINGS = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil", "round")
 
 
 @pytest.mark.parametrize("mode, rounding", [*itertools.product(MODES, ROUNDINGS)])
@@ -23,10 +23,8 @@ def test_nearest(mode, rounding):
         given = np.arange(2 * old_h * old_w, dtype="float32").reshape(1, 2, old_h, old_w)
         out = np.zeros((1, 2, new_h, new_w), "float32")
         interpret(te.create_prim_func([x, made]), [given, out])
-        want = definition.reference(
-            given, (new_h, new_w), layout="NCHW", method="nearest_neighbor", coordinate_transformation_mode=mode,
-            rounding_method=rounding, scales=None,
-        )  # fmt: skip
+        attrs = {**definition.attributes, "method": "nearest_neighbor", "coordinate_transformation_mode": mode}
+        want = definition.reference(given, (new_h, new_w), **{**attrs, "rounding_method": rounding})
         np.testing.assert_array_equal(out, want)
 
 

@@ -19,8 +19,8 @@ from autosched.tir.checked_index import CHECK_INDEX
 from autosched.tir.dtypes import is_float, is_int
 
 _LLVM = {
-    "sqrt": "sqrt", "fabs": "fabs", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round",
-    "nearbyint": "nearbyint", "rint": "rint", "copysign": "copysign",
+    "sqrt": "sqrt", "fabs": "fabs", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
+    "round": "nearbyint", "nearbyint": "nearbyint", "rint": "rint", "copysign": "copysign",
 }  # fmt: skip
 _LIBM = (
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp", "exp2", "log"),

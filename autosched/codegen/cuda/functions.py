@@ -13,7 +13,7 @@ from autosched.errors import CodegenError
 
 _NVVM = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil"}
 _LIBDEVICE = {
-    "round": "round", "nearbyint": "nearbyint", "rint": "rint", "copysign": "copysign", "normcdf": "normcdf",
+    "round": "rint", "nearbyint": "nearbyint", "rint": "rint", "copysign": "copysign", "normcdf": "normcdf",
     "trunc": "trunc", "rsqrt": "rsqrt", "lgamma": "lgamma", "exp10": "exp10",
     **{name: name for name in (
         "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp", "exp2", "log",

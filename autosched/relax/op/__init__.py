@@ -1,6 +1,6 @@
 """The operators; the whole table is `registry.OPERATORS`."""
 
-from autosched.relax.op import image, nn
+from autosched.relax.op import grad, image, nn
 from autosched.relax.op.arrange import (
     collapse_sum_like, collapse_sum_to, flip, masked_fill, outer, repeat, stack,
 )  # fmt: skip
@@ -36,7 +36,8 @@ from autosched.relax.op.functions import (
 )  # fmt: skip
 from autosched.relax.op.indexing import gather_elements, gather_nd, take, take_along_axis
 from autosched.relax.op.layout import layout_transform
-from autosched.relax.op.linear import grouped_matmul, matmul, squared_distance
+from autosched.relax.op.products import einsum, grouped_matmul, linear, matmul, squared_distance
+from autosched.relax.op.quantize import dequantize, quantize
 from autosched.relax.op.manipulate import (
     concat,
     expand_dims,
@@ -55,6 +56,10 @@ from autosched.relax.op.numbers import (
 )  # fmt: skip
 from autosched.relax.op.reduce import argmax, argmin, max, mean, min, prod, std, sum, variance
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample, define_op, definition_of, get_op, remake, sample
+from autosched.relax.op.select import (
+    bucketize, hamming_window, index_put, index_tensor, median, meshgrid, multinomial_from_uniform, reverse_sequence,
+    size, slice_scatter,
+)  # fmt: skip
 from autosched.relax.op.scatter import scatter_elements, scatter_nd, write_at
 from autosched.relax.op.sort import argsort, cumprod, cumsum, sort, topk
 from autosched.relax.op.trees import feature_bits, most_nodes, tree_levels

@@ -1,4 +1,5 @@
 # Made by `python -m tests.stubs` from the file beside it and autosched/public_names.py.
+from autosched.relax.op import grad as grad
 from autosched.relax.op import image as image
 from autosched.relax.op import nn as nn
 from autosched.relax.op.arrange import collapse_sum_like as collapse_sum_like
@@ -67,9 +68,6 @@ from autosched.relax.op.indexing import gather_nd as gather_nd
 from autosched.relax.op.indexing import take as take
 from autosched.relax.op.indexing import take_along_axis as take_along_axis
 from autosched.relax.op.layout import layout_transform as layout_transform
-from autosched.relax.op.linear import grouped_matmul as grouped_matmul
-from autosched.relax.op.linear import matmul as matmul
-from autosched.relax.op.linear import squared_distance as squared_distance
 from autosched.relax.op.manipulate import concat as concat
 from autosched.relax.op.manipulate import expand_dims as expand_dims
 from autosched.relax.op.manipulate import flatten as flatten
@@ -96,6 +94,13 @@ from autosched.relax.op.numbers import mod as mod
 from autosched.relax.op.numbers import right_shift as right_shift
 from autosched.relax.op.numbers import square as square
 from autosched.relax.op.numbers import trunc as trunc
+from autosched.relax.op.products import einsum as einsum
+from autosched.relax.op.products import grouped_matmul as grouped_matmul
+from autosched.relax.op.products import linear as linear
+from autosched.relax.op.products import matmul as matmul
+from autosched.relax.op.products import squared_distance as squared_distance
+from autosched.relax.op.quantize import dequantize as dequantize
+from autosched.relax.op.quantize import quantize as quantize
 from autosched.relax.op.reduce import argmax as argmax
 from autosched.relax.op.reduce import argmin as argmin
 from autosched.relax.op.reduce import max as max
@@ -116,6 +121,16 @@ from autosched.relax.op.registry import sample as sample
 from autosched.relax.op.scatter import scatter_elements as scatter_elements
 from autosched.relax.op.scatter import scatter_nd as scatter_nd
 from autosched.relax.op.scatter import write_at as write_at
+from autosched.relax.op.select import bucketize as bucketize
+from autosched.relax.op.select import hamming_window as hamming_window
+from autosched.relax.op.select import index_put as index_put
+from autosched.relax.op.select import index_tensor as index_tensor
+from autosched.relax.op.select import median as median
+from autosched.relax.op.select import meshgrid as meshgrid
+from autosched.relax.op.select import multinomial_from_uniform as multinomial_from_uniform
+from autosched.relax.op.select import reverse_sequence as reverse_sequence
+from autosched.relax.op.select import size as size
+from autosched.relax.op.select import slice_scatter as slice_scatter
 from autosched.relax.op.sort import argsort as argsort
 from autosched.relax.op.sort import cumprod as cumprod
 from autosched.relax.op.sort import cumsum as cumsum

@@ -15,6 +15,7 @@ from autosched import topi
 from autosched.errors import InvalidValueError, ShapeError
 from autosched.ir.node import Attrs
 from autosched.relax.op.conv2d import window_limits
+from autosched.relax.op.other_layouts import any_layout
 from autosched.relax.op.registry import Canonical, Limit, OpDef, Sample, define_op, sample
 from autosched.relax.op.types import common_dtype, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, to_dim
@@ -44,15 +45,20 @@ def begins_and_ends(x: int | Sequence[int], rank: int) -> tuple[int, ...]:
     return several(items, 2 * rank, "padding") if len(items) == 2 * rank else several(items, rank, "padding") * 2
 
 
-def _canonical(rank: int, weight_layout: str) -> Canonical:
+def _canonical(rank: int, weight_layout: str, is_free: bool) -> Canonical:
+    """Layouts may be any order of the plain ones' letters where `is_free`, else those alone."""
     data_layout = "NC" + AXES[rank]
 
     def canonical(attrs: Attrs) -> Attrs:
         for name, only in (("data_layout", data_layout), ("kernel_layout", weight_layout), ("out_layout", data_layout)):
-            if attrs[name] not in (only, None, ""):
-                raise InvalidValueError(f"{name} '{attrs[name]}' is not supported", hint=f"use {only}")
+            given = attrs[name] or only
+            if given != only and not (is_free and sorted(given) == sorted(only)):
+                raise InvalidValueError(
+                    f"{name} '{attrs[name]}' is not supported", hint=f"an order of {only}" if is_free else f"use {only}"
+                )
         new = {k: several(attrs[k], rank, k) for k in ("strides", "dilation", "output_padding") if k in attrs}
-        return {**attrs, **new, "padding": begins_and_ends(attrs["padding"], rank), "out_layout": data_layout}
+        out = attrs["out_layout"] or attrs["data_layout"] if is_free else data_layout
+        return {**attrs, **new, "padding": begins_and_ends(attrs["padding"], rank), "out_layout": out}
 
     return canonical
 
@@ -172,8 +178,8 @@ def _conv(rank: int, samples: Sequence[Sample]) -> OpDef:
     layout = "OI" + AXES[rank]
     return define_op(
         f"nn.conv{rank}d", inputs=("data", "weight"), attributes=_attributes(rank, layout, {}),
-        canonical=_canonical(rank, layout), infer_type=_conv_type, compute=_conv_compute, reference=conv_reference,
-        samples=samples, limits=_fits,
+        canonical=_canonical(rank, layout, is_free=True), samples=samples,
+        **any_layout("data_layout", _conv_type, _conv_compute, conv_reference, _fits),
     )  # fmt: skip
 
 
@@ -181,7 +187,7 @@ def _transposed(rank: int, samples: Sequence[Sample]) -> OpDef:
     layout = "IO" + AXES[rank]
     return define_op(
         f"nn.conv{rank}d_transpose", inputs=("data", "weight"),
-        attributes=_attributes(rank, layout, {"output_padding": 0}), canonical=_canonical(rank, layout),
+        attributes=_attributes(rank, layout, {"output_padding": 0}), canonical=_canonical(rank, layout, is_free=False),
         infer_type=_transpose_type, compute=_transpose_compute, reference=transpose_reference, samples=samples,
         limits=_leaves_some,
     )  # fmt: skip
@@ -193,6 +199,7 @@ conv1d = _conv(
         sample((1, 3, 9), (4, 3, 3), padding=1),
         sample((2, 4, 11), (6, 2, 2), strides=2, padding=(0, 2), dilation=3, groups=2),
         sample(((1, 3, 9), "uint8"), ((4, 3, 3), "uint8"), out_dtype="int32"),
+        sample((1, 9, 3), (3, 3, 4), padding=1, data_layout="NWC", kernel_layout="WIO"),
     ],
 )
 conv3d = _conv(
@@ -201,6 +208,7 @@ conv3d = _conv(
         sample((1, 2, 4, 5, 3), (3, 2, 3, 3, 3), padding=1),
         sample((2, 4, 5, 4, 6), (4, 2, 2, 1, 3), strides=(2, 1, 1), padding=(1, 0, 1, 0, 0, 2), groups=2),
         sample(((1, 2, 4, 5, 3), "float16"), ((3, 2, 3, 3, 3), "float16"), out_dtype="float32"),
+        sample((1, 4, 5, 3, 2), (3, 2, 3, 2, 2), data_layout="NDHWC", kernel_layout="ODHWI", out_layout="NCDHW"),
     ],
 )
 conv1d_transpose = _transposed(

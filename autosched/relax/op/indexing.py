@@ -16,8 +16,9 @@ from autosched.relax.expr import Constant
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import Limit, Validate, define_op, sample
 from autosched.relax.op.types import axis_index, tensor
-from autosched.relax.struct_info import Expr, StructInfo, TensorStructInfo, same_dim, to_dim
+from autosched.relax.struct_info import Expr, StructInfo, TensorStructInfo, same_dim, same_dims, to_dim
 from autosched.tir.checked_index import MODES, out_of_range
+from autosched.tir.dtypes import is_float
 from autosched.tir.expr import as_int
 from autosched.topi import indexing
 
@@ -63,7 +64,8 @@ def refuse_constants(axis_of: Callable[[int, Attrs], int | None]) -> Validate:
         if not isinstance(indices, Constant) or not isinstance(data, TensorStructInfo) or not data.is_static:
             return
         axis = axis_of(data.ndim, attrs)
-        columns = [(axis, indices.data)] if axis is not None else list(enumerate(np.moveaxis(indices.data, -1, 0)))
+        vectors = enumerate(np.moveaxis(indices.data, -1, 0), attrs.get("batch_dims", 0))
+        columns = [(axis, indices.data)] if axis is not None else list(vectors)
         for dimension, values in columns:
             if attrs.get("mode", "raise") in REPORTING:
                 resolve(values, data.static_shape[dimension], attrs.get("mode", "raise"))
@@ -83,8 +85,21 @@ def _count(indices: TensorStructInfo) -> int | None:
 def _take_type(x: StructInfo, indices: StructInfo, axis: int, mode: str) -> TensorStructInfo:
     t, i = tensor(x), positions_type(indices)
     a = axis_index(axis, t.ndim)
-    check_mode(mode, t.static_shape[a : a + 1] if t.is_static else (), _count(i))
+    if mode == "nan" and not is_float(t.dtype):
+        raise InvalidTypeError(f"mode 'nan' of {t.dtype}", hint="a float type")
+    check_mode("clip" if mode == "nan" else mode, t.static_shape[a : a + 1] if t.is_static else (), _count(i))
     return TensorStructInfo((*t.dims[:a], *i.dims, *t.dims[a + 1 :]), t.dtype)
+
+
+def _take(x: Array, indices: Array, axis: int, mode: str) -> Array:
+    if mode != "nan":
+        found: Array = np.take(x, resolve(indices, x.shape[axis], mode), axis)
+        return found
+    outside = (indices < 0) | (indices >= x.shape[axis])
+    lead = axis % x.ndim
+    shape = [1] * lead + list(indices.shape) + [1] * (x.ndim - lead - 1)
+    found = np.take(x, resolve(indices, x.shape[axis], "clip"), axis)
+    return np.where(outside.reshape(shape), np.asarray(np.nan, x.dtype), found)
 
 
 take = define_op(
@@ -93,9 +108,10 @@ take = define_op(
     attributes={"axis": 0, "mode": "raise"},
     infer_type=_take_type,
     compute=lambda x, indices, axis, mode: indexing.take(x, indices, axis % x.ndim, mode),
-    reference=lambda x, indices, axis, mode: np.take(x, resolve(indices, x.shape[axis], mode), axis),
+    reference=_take,
     validate=refuse_constants(along_axis),
     samples=[
+        sample((4, 3), ((5,), "int64"), mode="nan", low=-3, high=7),
         sample((4, 3), ((2,), "int64")),
         sample((3, 4, 2), ((2, 2), "int32"), axis=1),
         sample((4,), ((), "int64")),
@@ -170,16 +186,20 @@ take_along_axis = define_op(
 )
 
 
-def _gather_nd_type(data: StructInfo, indices: StructInfo, mode: str) -> TensorStructInfo:
+def _gather_nd_type(data: StructInfo, indices: StructInfo, batch_dims: int, mode: str) -> TensorStructInfo:
     t, i = tensor(data), positions_type(indices)
     depth = as_int(i.dims[-1])
-    if depth > t.ndim:
-        raise ShapeError(f"index vectors of {depth} for {t.ndim} dimensions")
-    check_mode(mode, t.static_shape[:depth] if t.is_static else (), _count(i))
-    return TensorStructInfo((*i.dims[:-1], *t.dims[depth:]), t.dtype)
+    if not 0 <= batch_dims < i.ndim or batch_dims + depth > t.ndim:
+        raise ShapeError(f"index vectors of {depth} behind {batch_dims} dimensions for {t.ndim} dimensions")
+    if not same_dims(t.dims[:batch_dims], i.dims[:batch_dims]):
+        raise ShapeError(f"data of shape {t.dims} and positions of {i.dims} have not the same first dimensions")
+    check_mode(mode, t.static_shape[batch_dims : batch_dims + depth] if t.is_static else (), _count(i))
+    return TensorStructInfo((*i.dims[:-1], *t.dims[batch_dims + depth :]), t.dtype)
 
 
-def _gather_nd(x: Array, indices: Array, mode: str) -> Array:
+def _gather_nd(x: Array, indices: Array, batch_dims: int, mode: str) -> Array:
+    if batch_dims:
+        return np.stack([_gather_nd(a, b, batch_dims - 1, mode) for a, b in zip(x, indices, strict=True)])
     found: Array = x[tuple(resolve(v, x.shape[d], mode) for d, v in enumerate(np.moveaxis(indices, -1, 0)))]
     return found
 
@@ -187,10 +207,14 @@ def _gather_nd(x: Array, indices: Array, mode: str) -> Array:
 gather_nd = define_op(
     "gather_nd",
     inputs=("data", "indices"),
-    attributes={"mode": "raise"},
+    attributes={"batch_dims": 0, "mode": "raise"},
     infer_type=_gather_nd_type,
-    compute=indexing.gather_nd,
+    compute=lambda x, indices, batch_dims, mode: indexing.gather_nd(x, indices, mode, batch_dims),
     reference=_gather_nd,
     validate=refuse_constants(lambda ndim, attrs: None),
-    samples=[sample((3, 4), ((5, 2), "int64")), sample((3, 4), ((2, 1), "int64"))],
+    samples=[
+        sample((2, 3, 4), ((2, 5, 1), "int64"), batch_dims=1),
+        sample((3, 4), ((5, 2), "int64")),
+        sample((3, 4), ((2, 1), "int64")),
+    ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,9 @@ def resolve_shape(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]
     """The new shape with its one -1 replaced. Raises ShapeError where the number of elements differs."""
     known = math.prod(d for d in new if d != -1)
     total = math.prod(old)
+    if 0 in new and total:  # 0 stands for the size that the dimension had
+        new = tuple(old[a] if d == 0 and a < len(old) else d for a, d in enumerate(new))
+        known = math.prod(d for d in new if d != -1)
     if new.count(-1) == 1 and known and total % known == 0:
         new = tuple(total // known if d == -1 else d for d in new)
     if -1 in new or math.prod(new) != total:
@@ -100,9 +104,10 @@ reshape = define_op(
     limits=_same_count,
     is_view=True,
     compute=lambda x, shape: manipulate.reshape(x, resolve_shape(tuple(int(s) for s in x.shape), shape)),
-    reference=lambda x, shape: x.reshape(shape),
+    reference=lambda x, shape: x.reshape(resolve_shape(x.shape, shape)),
     samples=[
         sample((2, 6), ShapeStructInfo((3, 4))),
+        sample((2, 3, 4), ShapeStructInfo((0, -1))),
         sample((2, 3, 4), ShapeStructInfo((2, -1))),
         sample((6,), ShapeStructInfo((1, 6, 1))),
         sample((4, 6), ShapeStructInfo((8, 3))),
@@ -381,25 +386,42 @@ def _pad_widths(pad_width: Sequence[int], ndim: int) -> list[tuple[int, int]]:
     return [(int(pad_width[2 * i]), int(pad_width[2 * i + 1])) for i in range(ndim)]
 
 
-def _pad_type(x: StructInfo, pad_width: Sequence[int], pad_value: float) -> TensorStructInfo:
+def _pad_type(x: StructInfo, pad_width: Sequence[int], pad_mode: str, pad_value: float) -> TensorStructInfo:
     t = tensor(x)
+    if pad_mode not in manipulate.PAD_MODES:
+        raise InvalidValueError(f"pad_mode '{pad_mode}'", hint=f"one of {manipulate.PAD_MODES}")
     widths = _pad_widths(pad_width, t.ndim)
     return _tensor((known(s + b + a) for s, (b, a) in zip(t.dims, widths, strict=True)), t.dtype)
 
 
-def _pad_compute(x: Tensor, pad_width: Sequence[int], pad_value: float) -> Tensor:
+def _pad_compute(x: Tensor, pad_width: Sequence[int], pad_mode: str, pad_value: float) -> Tensor:
     before, after = zip(*_pad_widths(pad_width, x.ndim), strict=True)
+    if pad_mode != "constant":
+        return manipulate.pad_by(x, before, after, pad_mode)
     return topi.pad(x, before, after, pad_value)
+
+
+def _pad_reference(x: np.ndarray, pad_width: Sequence[int], pad_mode: str, pad_value: float) -> np.ndarray:
+    widths = _pad_widths(pad_width, x.ndim)
+    if pad_mode == "constant":
+        return np.pad(x, widths, constant_values=pad_value)
+    how: Any = {"replicate": "edge", "circular": "wrap"}.get(pad_mode, pad_mode)
+    found: np.ndarray = np.pad(x, widths, mode=how)
+    return found
 
 
 pad = define_op(
     "nn.pad",
     inputs=("data",),
-    attributes={"pad_width": (), "pad_value": 0.0},
+    attributes={"pad_width": (), "pad_mode": "constant", "pad_value": 0.0},
     infer_type=_pad_type,
     compute=_pad_compute,
-    reference=lambda x, pad_width, pad_value: np.pad(x, _pad_widths(pad_width, x.ndim), constant_values=pad_value),
-    samples=[sample((2, 3), pad_width=(0, 1, 2, 0)), sample((3,), pad_width=(1, 1), pad_value=-1.5)],
+    reference=_pad_reference,
+    samples=[
+        sample((2, 3), pad_width=(0, 1, 2, 0)),
+        sample((3,), pad_width=(1, 1), pad_value=-1.5),
+        *(sample((2, 4), pad_width=(0, 1, 2, 1), pad_mode=mode) for mode in manipulate.PAD_MODES[1:]),
+    ],
 )
 
 

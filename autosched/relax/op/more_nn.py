@@ -11,13 +11,14 @@ import numpy as np
 from autosched import te, topi
 from autosched.errors import InvalidValueError, ShapeError
 from autosched.ir.node import Attrs
+from autosched.relax.expr import Call, Constant
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import axes_tuple, axis_index, float_same, tensor
-from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.relax.struct_info import Expr, StructInfo, TensorStructInfo
 from autosched.te import Tensor
 from autosched.tir import expr as E
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import PrimExpr, as_int
 from autosched.topi.shapes import axis_names, int_shape
 from autosched.topi.unary import elementwise
 
@@ -274,7 +275,7 @@ def _nll_compute(p: Tensor, t: Tensor, w: Tensor, reduction: str, ignore_index: 
     return topi.divide(total, topi.sum(weights, axes, False) if axes else weights)
 
 
-nll_loss = define_op(
+_weighted_nll_loss = define_op(
     "nn.nll_loss", inputs=("predictions", "targets", "weights"),
     attributes={"reduction": "mean", "ignore_index": -100}, infer_type=_nll_type, compute=_nll_compute,
     reference=_nll,
@@ -283,3 +284,14 @@ nll_loss = define_op(
         sample((3, 5), ((3,), "int64"), (5,), low=0.5, high=3, reduction="sum"),
     ],
 )  # fmt: skip
+
+
+def nll_loss(
+    predictions: Expr, targets: Expr, weights: Expr | None = None, reduction: str = "mean", ignore_index: int = -100
+) -> Call:
+    """The negated log-probabilities of the targets' classes, weighted; without weights each class counts 1."""
+    if weights is None:
+        t = predictions.struct_info
+        assert isinstance(t, TensorStructInfo), "predictions are a tensor"
+        weights = Constant(np.ones(as_int(t.dims[1 if t.ndim > 1 else 0]), t.dtype))
+    return _weighted_nll_loss(predictions, targets, weights, reduction, ignore_index)

@@ -12,6 +12,7 @@ from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axes_tuple, axis_index, float_same, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, same_dims
+from autosched.te import Tensor
 
 
 def _softmax(x: Array, axis: int) -> Array:
@@ -129,8 +130,6 @@ def _batch_norm_type(
     for what, p in (("gamma", gamma), ("beta", beta), ("moving_mean", mean), ("moving_var", var)):
         if not same_dims(tensor(p).dims, (size,)):
             raise ShapeError(f"{what} is {p!r}, dimension {axis} of the data is {size}")
-    if training:
-        raise ShapeError("training statistics are not computed here", hint="pass training=False")
     return TupleStructInfo((t, tensor(mean), tensor(var)))
 
 
@@ -148,11 +147,36 @@ def _batch_norm(
     training: bool,
 ) -> tuple[Array, Array, Array]:
     shape = [-1 if i == axis % data.ndim else 1 for i in range(data.ndim)]
+    moved_mean, moved_var = mean, var
+    if training:
+        over = tuple(i for i in range(data.ndim) if i != axis % data.ndim)
+        own_mean, own_var = (f(data.astype(np.float64), axis=over) for f in (np.mean, np.var))
+        moved_mean, moved_var = (
+            (old * (1 - momentum) + own * momentum).astype(old.dtype) for old, own in ((mean, own_mean), (var, own_var))
+        )
+        mean, var = own_mean, own_var
     factor = 1 / np.sqrt(var.astype(np.float64) + epsilon)
     out = (data - mean.reshape(shape)) * factor.reshape(shape)
     out = out * gamma.reshape(shape) if scale else out
     out = out + beta.reshape(shape) if center else out
-    return out.astype(data.dtype), mean, var
+    return out.astype(data.dtype), moved_mean, moved_var
+
+
+def _batch_norm_compute(
+    x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, var: Tensor, axis: int, epsilon: float, center: bool,
+    scale: bool, momentum: float, training: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Inference by the moving statistics; training by those of the batch, towards which the moving ones go."""
+    axis %= x.ndim
+    if not training:
+        return topi.batch_norm(x, gamma, beta, mean, var, axis, epsilon, center, scale)
+    over = tuple(i for i in range(x.ndim) if i != axis)
+    own = topi.mean(x, over), topi.variance(x, over)
+    moved = [
+        topi.add(topi.multiply(old, 1 - momentum), topi.multiply(new, momentum))
+        for old, new in zip((mean, var), own, strict=True)
+    ]
+    return topi.batch_norm(x, gamma, beta, *own, axis, epsilon, center, scale)[0], moved[0], moved[1]
 
 
 batch_norm = define_op(
@@ -161,12 +185,11 @@ batch_norm = define_op(
     attributes={"axis": 1, "epsilon": 1e-5, "center": True, "scale": True, "momentum": 0.1, "training": True},
     infer_type=_batch_norm_type,
     reference=_batch_norm,
-    compute=lambda x, g, b, m, v, axis, epsilon, center, scale, momentum, training: topi.batch_norm(
-        x, g, b, m, v, axis % x.ndim, epsilon, center, scale
-    ),
+    compute=_batch_norm_compute,
     samples=[
         sample((2, 3, 4, 4), (3,), (3,), (3,), (3,), axis=1, training=False, low=0.1),
         sample((4, 3), (3,), (3,), (3,), (3,), axis=-1, training=False, epsilon=1e-3, low=0.1),
+        sample((4, 3, 2), (3,), (3,), (3,), (3,), axis=1, training=True, momentum=0.3, low=0.1),
     ],
 )
 

@@ -1,4 +1,4 @@
-"""Layouts other than NCHW for operators over images: dimensions are brought into that order and back."""
+"""Layouts other than NCW, NCHW and NCDHW for operators over images: dimensions are brought into that order and back."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
 
 PLAIN, KERNEL = "NCHW", "OIHW"
+LETTERS = {3: "W", 4: "HW", 5: "DHW"}  # of the dimensions behind the channels, by the number of all
 
 
 def order_of(layout: str, plain: str = PLAIN) -> tuple[int, ...] | None:
@@ -46,14 +47,16 @@ def _permuted(info: StructInfo, order: tuple[int, ...] | None) -> StructInfo:
 
 def plain_attrs(attrs: Attrs, key: str) -> tuple[tuple[tuple[int, ...] | None, ...], Attrs]:
     """(orders of data, weight and result, the attributes in plain layouts)."""
+    inner = LETTERS.get(len(attrs[key]), "HW")
+    plain, kernel = "NC" + inner, "OI" + inner
     orders = (
-        order_of(attrs[key]), order_of(attrs["kernel_layout"], KERNEL) if "kernel_layout" in attrs else None,
-        order_of(attrs["out_layout"] or attrs[key]),
+        order_of(attrs[key], plain), order_of(attrs["kernel_layout"], kernel) if "kernel_layout" in attrs else None,
+        order_of(attrs["out_layout"] or attrs[key], plain),
     )  # fmt: skip
     data, weight, result = orders
     changed = {
-        **({key: PLAIN} if data else {}), **({"kernel_layout": KERNEL} if weight else {}),
-        **({"out_layout": PLAIN} if result else {}),
+        **({key: plain} if data else {}), **({"kernel_layout": kernel} if weight else {}),
+        **({"out_layout": plain} if result else {}),
     }  # fmt: skip
     return orders, {**attrs, **changed}
 

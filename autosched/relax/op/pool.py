@@ -168,7 +168,7 @@ def _avg_compute(
 avg_pool2d = define_op(
     "nn.avg_pool2d",
     inputs=("data",),
-    attributes={**WINDOW, **LAYOUT, "count_include_pad": False},
+    attributes={**WINDOW, "count_include_pad": False, **LAYOUT},
     canonical=_canonical,
     **any_layout("layout", _type, _avg_compute, _avg, _fits),
     samples=[

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from autosched import te
-from autosched.errors import InvalidValueError, ShapeError
+from autosched import te, topi
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.indexing import along_axis, check_mode, positions_type, refuse_constants, resolve
 from autosched.relax.op.registry import Limit, define_op, sample
@@ -50,9 +50,9 @@ def _joined(reduction: str, hit: PrimExpr, value: PrimExpr, axis: IterVar) -> Pr
     return te.max(E.select(hit, value, lowest), axis=axis)
 
 
-def _check_reduction(reduction: str) -> None:
-    if reduction not in _JOIN:
-        raise InvalidValueError(f"reduction '{reduction}'", hint=f"use one of {', '.join(_JOIN)}")
+def _check_reduction(reduction: str, known: Sequence[str]) -> None:
+    if reduction not in known:
+        raise InvalidValueError(f"reduction '{reduction}'", hint=f"use one of {', '.join(known)}")
 
 
 # --- along one axis ------------------------------------------------------------------------------------------------
@@ -64,7 +64,9 @@ def _elements_type(
     t, i, u = tensor(data), positions_type(indices), tensor(updates)
     a = axis_index(axis, t.ndim)
     check_mode(mode)
-    _check_reduction(reduction)
+    _check_reduction(reduction, (*_JOIN, "mean"))
+    if reduction == "mean" and not is_float(t.dtype):
+        raise InvalidTypeError(f"means of {t.dtype}", hint="a float type")
     if t.ndim == i.ndim and t.is_static and i.is_static:
         if any(n > m for d, (n, m) in enumerate(zip(i.static_shape, t.static_shape, strict=True)) if d != a):
             raise ShapeError(f"positions of shape {i.static_shape} reach over data of shape {t.static_shape}")
@@ -86,6 +88,11 @@ def _last(size: Dim) -> PrimExpr:
 
 
 def _scatter_compute(data: Tensor, indices: Tensor, updates: Tensor, axis: int, reduction: str, mode: str) -> Tensor:
+    if reduction == "mean":  # of the element and all values for it
+        total = _scatter_compute(data, indices, updates, axis, "add", mode)
+        ones = (topi.full_like(x, 1.0) for x in (data, updates))
+        count = _scatter_compute(next(ones), indices, next(ones), axis, "add", mode)
+        return topi.divide(total, count)
     a = axis % data.ndim
     sizes, data_sizes = open_shape(indices), open_shape(data)
     size, n = data_sizes[a], sizes[a]
@@ -131,6 +138,10 @@ def _scatter_compute(data: Tensor, indices: Tensor, updates: Tensor, axis: int, 
 
 
 def _scatter(data: Array, indices: Array, updates: Array, axis: int, reduction: str, mode: str) -> Array:
+    if reduction == "mean":
+        total = _scatter(data, indices, updates, axis, "add", mode)
+        found: Array = total / _scatter(np.ones_like(data), indices, np.ones_like(updates), axis, "add", mode)
+        return found
     out, indices = data.copy(), resolve(indices, data.shape[axis], mode)
     for place in np.ndindex(*indices.shape):
         target = list(place)
@@ -145,7 +156,9 @@ scatter_elements = define_op(
     attributes={"axis": 0, "reduction": "update", "mode": "raise"},
     infer_type=_elements_type, compute=_scatter_compute, reference=_scatter,
     limits=_elements_limits, validate=refuse_constants(along_axis),
-    samples=[sample((3, 4), ((2, 4), "int64"), (2, 4)), sample((5,), ((3,), "int64"), (3,), reduction="add"),
+    samples=[sample((3, 4), ((2, 4), "int64"), (2, 4)),
+        sample((3, 4), ((2, 4), "int64"), (2, 4), reduction="mean"),
+        sample((5,), ((3,), "int64"), (3,), reduction="add"),
         sample((5,), ((3,), "int64"), (3,), mode="clip", low=-9, high=9),
         sample((5, 3), ((11, 2), "int64"), (11, 2), low=0, high=5),
         sample((5,), ((11,), "int64"), (11,), reduction="add", mode="clip", low=0, high=5)],
@@ -158,7 +171,7 @@ scatter_elements = define_op(
 def _nd_type(data: StructInfo, indices: StructInfo, updates: StructInfo, reduction: str, mode: str) -> TensorStructInfo:
     t, i, u = tensor(data), positions_type(indices), tensor(updates)
     check_mode(mode)
-    _check_reduction(reduction)
+    _check_reduction(reduction, tuple(_JOIN))
     if not i.dims or not isinstance(depth := i.dims[-1], int):
         raise ShapeError(f"positions of shape {i.dims}: the number of dimensions that they are in has to be known")
     if depth > t.ndim:

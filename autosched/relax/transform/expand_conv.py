@@ -34,6 +34,7 @@ CONVOLUTION_OF = {  # what a transposed convolution becomes
     "relax.nn.conv3d_transpose": op.nn.conv3d,
 }  # fmt: skip
 LAYOUT_OF = {  # operators over images, and the attribute that names the layout of their data
+    "relax.nn.conv1d": "data_layout", "relax.nn.conv3d": "data_layout",
     "relax.nn.conv2d": "data_layout", "relax.nn.max_pool2d": "layout", "relax.nn.avg_pool2d": "layout",
     "relax.nn.adaptive_avg_pool2d": "layout",
 }  # fmt: skip
@@ -115,8 +116,10 @@ class _Expander(Rewriter):
             return call
         args = [self.emit(op.permute_dims(a, o)) if o else a for a, o in zip(call.args, orders, strict=False)]
         result = remake(call, args, attrs)
-        result = trimmed(result) if call.op_name in CONVOLUTIONS else result
-        return op.permute_dims(self.emit(result), inverse(orders[2])) if orders[2] else result
+        if call.op_name in CONVOLUTIONS:
+            result = trimmed(result)
+        value = self.conv1d(result) if call.op_name == "relax.nn.conv1d" else result
+        return op.permute_dims(self.emit(value), inverse(orders[2])) if orders[2] else value
 
     def conv1d(self, call: Call) -> Expr:
         data, weight = (self.emit(op.expand_dims(x, axis=ROWS)) for x in call.args)

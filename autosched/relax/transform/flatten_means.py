@@ -46,6 +46,8 @@ def _first_reduced(name: str, call: Call, ndim: int) -> int | None:
 
 def _pooled_size(call: Call) -> tuple[int, ...]:
     size = call.attrs["output_size"]
+    if size is None:  # each pixel is a window
+        return ()
     return (size, size) if isinstance(size, int) else tuple(size)
 
 

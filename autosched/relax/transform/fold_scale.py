@@ -86,7 +86,10 @@ class _Folder(Rewriter):
         weight, info = product.args[1], product.struct_info
         if not isinstance(weight, Constant) or not isinstance(info, TensorStructInfo):
             return None
-        if not same_info(info, outer.struct_info) or product.attrs.get("data_layout", "NCHW") not in ("NCHW", "NCDHW"):
+        layouts = [product.attrs.get(name) or "NCHW" for name in ("data_layout", "out_layout")]
+        if not same_info(info, outer.struct_info) or any(x not in ("NCHW", "NCDHW") for x in layouts):
+            return None
+        if not product.attrs.get("kernel_layout", "O").startswith("O"):
             return None
         axis = LINEAR[product.op_name]
         if weight.data.ndim < 2 or info.ndim < 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from autosched.errors import InvalidValueError
 from autosched.relax import op
 from autosched.relax.expr import Call, Expr, ShapeExpr, Tuple, Var
 from autosched.relax.op.types import axes_tuple, axis_index
@@ -254,3 +255,30 @@ def _conv2d(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     wide = emit(op.nn.conv2d(swapped, seen, strides=dilation, padding=a["padding"], dilation=strides))
     cut = emit(op.strided_slice(wide, axes=(2, 3), begin=(0, 0), end=(kh, kw)))
     return [to_data, op.permute_dims(cut, (1, 0, 2, 3))]
+
+
+@register_gradient("relax.grad.no_grad")
+def _no_grad(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
+    return [None]
+
+
+def _pool2d(kind: str) -> None:
+    backward = {"max": op.grad.max_pool2d_backward, "avg": op.grad.avg_pool2d_backward}[kind]
+
+    def rule(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
+        names = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout")
+        attrs = {name: call.attrs[name] for name in names}
+        return [backward(g, call.args[0], count_include_pad=call.attrs.get("count_include_pad", False), **attrs)]
+
+    register_gradient(f"relax.nn.{kind}_pool2d", rule)
+
+
+_pool2d("max")
+_pool2d("avg")
+
+
+@register_gradient("relax.take")
+def _take(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
+    if call.attrs["mode"] not in ("raise", "fast"):
+        raise InvalidValueError(f"the gradient of take with mode '{call.attrs['mode']}'")
+    return [op.grad.take_backward(g, *call.args, axis=call.attrs["axis"]), None]

@@ -44,7 +44,7 @@ PLAIN_POOL_NS = (0.09, 0.31)  # with stride 1 (3x3 over 28x28x192 125 us), above
 PLAIN_MEAN_NS = 0.15  # an element of a whole image in plain layout
 # An element of a new size, by the four around or the nearest: of pixels next to each other, which are gathered one by
 # one, and of channels next to each other (Zen 5: 19 x 257 x 193 1.3 ms of two threads, 32 x 192 x 160 0.46 and 0.08).
-RESIZE_NS = {"linear": (2.0, 0.25), "nearest_neighbor": (1.0, 0.16)}
+RESIZE_NS = {"linear": (2.0, 0.25), "nearest_neighbor": (1.0, 0.16), "cubic": (8.0, 1.0)}
 # An element of rows whose pixels are each the nearest of equally many, and are repeated in registers (Emerald Rapids:
 # 4 x 64 x 56 x 56 0.15 ms, by blocks with both changes of layout 0.27).
 REPEATED_NS = 0.18

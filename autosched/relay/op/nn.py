@@ -249,7 +249,7 @@ def pad(
     if pad_mode != "constant":
         raise InvalidValueError(f"pad: pad_mode '{pad_mode}' is not available", hint='use "constant"')
     value = pad_value.data if isinstance(pad_value, Constant) else pad_value
-    return op.nn.pad(unwrap(data), tuple(n for pair in pad_width for n in pair), float(value))
+    return op.nn.pad(unwrap(data), tuple(n for pair in pad_width for n in pair), pad_value=float(value))
 
 
 def gelu(data: object) -> Expr:

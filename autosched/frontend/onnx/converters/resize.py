@@ -210,7 +210,7 @@ def _images(node: Node, layout: str, axes: Sequence[_Axis], how: str, rounding: 
     resized = op.image.resize2d(
         x, ShapeExpr((high.result, wide.result)), layout=layout if "H" in layout else "NCHW",
         method="nearest_neighbor" if node.attr("mode", "nearest") == "nearest" else "linear",
-        coordinate_transformation_mode=how, rounding_method="round" if rounding == "round_prefer_ceil" else rounding,
+        coordinate_transformation_mode=how, rounding_method=rounding,
         scales=(high.scale, wide.scale),
     )  # fmt: skip
     return resized if "H" in layout else op.squeeze(node.emit(resized), axis=(2,))

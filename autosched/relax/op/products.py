@@ -1,15 +1,22 @@
-"""Matrix products."""
+"""Matrix products, and sums of products in general."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from autosched import topi
 from autosched.errors import InvalidTypeError, ShapeError
+from autosched.relax.op.binary import add
+from autosched.relax.op.manipulate import permute_dims
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import broadcast_dims, common_dtype, tensor
-from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dim
-from autosched.topi import linear
+from autosched.relax.struct_info import Expr, StructInfo, TensorStructInfo, TupleStructInfo, same_dim
+from autosched.te import Tensor
+from autosched.topi import linear as products
+from autosched.topi.einsum import einsum as te_einsum
+from autosched.topi.einsum import letter_sizes, parse
 
 
 def _matmul_type(x1: StructInfo, x2: StructInfo, out_dtype: str | None) -> TensorStructInfo:
@@ -32,7 +39,7 @@ def _matmul_reference(x: np.ndarray, y: np.ndarray, out_dtype: str | None) -> np
 
 
 matmul = define_op(
-    "matmul", inputs=("x1", "x2"), attributes={"out_dtype": None}, infer_type=_matmul_type, compute=linear.matmul,
+    "matmul", inputs=("x1", "x2"), attributes={"out_dtype": None}, infer_type=_matmul_type, compute=products.matmul,
     canonical=lambda a: {**a, "out_dtype": None if a["out_dtype"] in ("void", "") else a["out_dtype"]},
     reference=_matmul_reference,
     samples=[
@@ -81,4 +88,41 @@ grouped_matmul = define_op(
     "grouped_matmul", inputs=("x", "weight", "groups"), infer_type=_grouped_type, compute=topi.grouped_matmul,
     reference=_grouped_reference,
     samples=[sample((5, 4), (3, 4, 6), ((5,), "int32"), low=0, high=4), sample((1, 3), (2, 3, 33), ((1,), "int64"))],
+)  # fmt: skip
+
+
+def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str | None = None) -> Expr:
+    """data @ weight^T + bias, for a weight [out, in]; data [..., in]."""
+    product = matmul(data, permute_dims(weight), out_dtype)
+    return product if bias is None else add(product, bias)
+
+
+def _einsum_type(operands: StructInfo, subscripts: str) -> TensorStructInfo:
+    if not isinstance(operands, TupleStructInfo):
+        raise InvalidTypeError("takes a tuple of tensors")
+    given = [tensor(f) for f in operands.fields]
+    letters, result = parse(subscripts, [t.ndim for t in given])
+    sizes = letter_sizes(letters, [t.dims for t in given])
+    return TensorStructInfo([sizes[c] for c in result], common_dtype(*given))
+
+
+def _einsum_compute(operands: Sequence[Tensor], subscripts: str) -> Tensor:
+    return te_einsum(subscripts, *operands)
+
+
+def _einsum_reference(operands: Sequence[np.ndarray], subscripts: str) -> np.ndarray:
+    kind = operands[0].dtype
+    wide = [x.astype(np.float64) if kind.kind == "f" else x for x in operands]
+    return np.asarray(np.einsum(subscripts, *wide)).astype(kind)
+
+
+einsum = define_op(
+    "einsum", inputs=("operands",), attributes={"subscripts": ""}, infer_type=_einsum_type, compute=_einsum_compute,
+    reference=_einsum_reference,
+    samples=[
+        sample([(3, 4), (4, 5)], subscripts="ij,jk->ik"), sample([(3, 3)], subscripts="ii"),
+        sample([(2, 3, 4), (1, 4, 5)], subscripts="...ij,...jk->...ik"), sample([(4, 4)], subscripts="ii->i"),
+        sample([(2, 3), (3, 4), (4, 2)], subscripts="ij,jk,kl -> li"), sample([(3,), (3,)], subscripts="i,i"),
+        sample([((2, 3), "int32"), ((4,), "int32")], subscripts="ba,c"),
+    ],
 )  # fmt: skip
