@@ -64,8 +64,11 @@ def refuse_constants(axis_of: Callable[[int, Attrs], int | None]) -> Validate:
         if not isinstance(indices, Constant) or not isinstance(data, TensorStructInfo) or not data.is_static:
             return
         axis = axis_of(data.ndim, attrs)
-        vectors = enumerate(np.moveaxis(indices.data, -1, 0), attrs.get("batch_dims", 0))
-        columns = [(axis, indices.data)] if axis is not None else list(vectors)
+        columns = (
+            list(enumerate(np.moveaxis(indices.data, -1, 0), attrs.get("batch_dims", 0)))
+            if axis is None
+            else [(axis, indices.data)]
+        )
         for dimension, values in columns:
             if attrs.get("mode", "raise") in REPORTING:
                 resolve(values, data.static_shape[dimension], attrs.get("mode", "raise"))
