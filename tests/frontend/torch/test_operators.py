@@ -98,7 +98,11 @@ CASES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
         (X, AT),
     ),
     "places of a number": (
-        lambda x, i: (x[0, 0].index_fill(0, i[0, :1], 3.0), x[0, 0].index_copy(0, i[0, :1] * 0, x[1, 1])),
+        lambda x, i: (
+            x[0, 0].index_fill(0, i[0, :1], 3.0),
+            x[0, 0].index_copy(0, i[0, :1] * 0, x[1, 1]),
+            F.prelu(x[1, 0], x[0, :1]),
+        ),
         (X, AT * 0),
     ),
     "samples of volumes": (

@@ -45,7 +45,7 @@ def leaky_relu(t: Emitter, input: Expr, negative_slope: float = 0.01, inplace: b
 def prelu(t: Emitter, input: Expr, weight: Expr) -> Expr:
     """One slope for all, or one for each channel."""
     shape, ndim = t.shape(weight), len(t.shape(input))
-    if len(shape) == 1 and ndim:
+    if len(shape) == 1:
         weight = t.reshape(weight, tuple(shape[0] if d == min(1, ndim - 1) else 1 for d in range(ndim)))
     return op.where(op.greater(input, constant(0.0, info_of(input).dtype)), input, op.multiply(input, weight))
 
