@@ -30,6 +30,9 @@ MOST_STEPS = (2**31 - 1) // (255 * 128)  # of a sum that int32 holds whatever th
 MOST_EXACT = 2**24 // (255 * 128)  # of a sum that float32 holds exactly
 GROUP = 4  # bytes that are multiplied at once: sums of products of other numbers of them go on with zeros
 LEAST_CHANNELS, MOST_ROWS = 16, 8  # of a depthwise convolution, of its window, that are summed up as bytes
+# Rows that meet a matrix of their own: copying it and adding its columns up takes longer than two rows need, and as
+# long as four (8 times 512 x 100, Emerald Rapids).
+LEAST_ROWS = 4
 MOST_SUMMED = 2**24 // 255  # bytes whose sum float32 holds exactly
 SIGN = 128  # between a signed byte and the unsigned one with the same bits but the first
 
@@ -171,8 +174,12 @@ class _Products(QuantisedRewriter):
         if not self.of_two or len(shape) < 2 or len(dims_of(call.args[0])) < 2 or dtype_of(call) != "int32":
             return None
         steps = shape[-2]
-        if (len(shape) > 2 and shape[:-2] != shape_of(call.args[0])[:-2]) or not 0 < steps <= MOST_STEPS:
+        if not 0 < steps <= MOST_STEPS:
             return None
+        if len(shape) > 2:
+            *batch, n_rows, _ = shape_of(call.args[0]) or (0, 0)
+            if shape[:-2] != tuple(batch) or n_rows < LEAST_ROWS:
+                return None
         if self.array(call.args[1]) is not None:
             return None
         rows, columns = self.bytes_of(call.args[0]), self.bytes_of(call.args[1])

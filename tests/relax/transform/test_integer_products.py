@@ -296,6 +296,8 @@ def test_a_product_of_two_inputs(shapes: Shapes, dtypes: tuple[str, str], zeros:
 def test_products_of_two_inputs_that_stay() -> None:
     of_one = _of_two(((4, 5, 40), (1, 40, 24)), ("uint8", "int8"), (0, 0))  # one matrix for all
     assert quantised_call(IntegerProducts()(of_one)) is None
+    of_few = _of_two(((4, 2, 40), (4, 40, 24)), ("uint8", "int8"), (0, 0))
+    assert quantised_call(IntegerProducts()(of_few)) is None
     assert quantised_call(IntegerProducts(of_two=False)(_of_two(OF_TWO[0], ("uint8", "int8"), (0, 0)))) is None
 
 
