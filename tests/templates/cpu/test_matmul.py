@@ -7,12 +7,14 @@ import pytest
 
 from autosched import te
 from autosched.codegen import compile_func
+from autosched.codegen.lower import lower_func
 from autosched.codegen.native import native_object
+from autosched.ir.node import preorder
 from autosched.runtime import Module
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for
-from autosched.tir import PrimFunc
+from autosched.tir import For, IfThenElse, PrimFunc
 from autosched.tir.evaluate import evaluate
 from tests.spread import spread
 from tests.templates.cases import dense, relu
@@ -150,3 +152,13 @@ def test_one_column_is_summed_along_its_rows() -> None:
     arrays = [rng.standard_normal(b.const_shape()).astype("float32") for b in func.buffers]
     Module({"k": kernel.kernel}, native_object(), threads=2)(*arrays)
     np.testing.assert_allclose(arrays[-1], evaluate(func, arrays[:-1])[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_a_last_chunk_of_part_of_a_tile_is_that_part_alone(prefetch: bool) -> None:
+    func = dense(50, 24, 64)  # 16 tiles of 3 rows, and two thirds of one
+    config = default_config(func, V4).with_knobs(rows=3, vectors=2, chunk=16, unroll_k=1, order="nm", prefetch=prefetch)
+    body = lower_func(apply_config(func, config, V4).func).body
+    steps = [loop for loop in preorder(body) if isinstance(loop, For) and loop.extent.value == 24]
+    assert len(steps) == 2  # of whole tiles, and of two rows
+    assert not any(isinstance(node, IfThenElse) for step in steps for node in preorder(step))
