@@ -10,6 +10,9 @@
 
 An image is one line of OH * OW pixels: a tile goes across rows, so that only the last pixels of an image are not a
 whole one. They get tiles of half as many pixels, and of one. Depthwise and grouped convolutions are computed so too.
+
+A depthwise convolution has so little to compute that a padded image would take longest: its tasks are some rows of one
+block of channels, and pad what they read for themselves, where the first caches keep it.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.function import make_root
 from autosched.tir.functor import free_vars, rewrite, substitute
-from autosched.tir.simplify import Analyzer
+from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import Block, BufferStore, IfThenElse, LetStmt, LoopKind, Stmt, seq
 
 MOST_PIXELS = 8  # of a tile: each has a pointer of its own
@@ -41,7 +44,9 @@ MOST_BLOCKS = 4  # of output channels in a tile
 MANY_PIXELS = 1 << 10  # of an image, for which tiles are chosen
 CHUNK_PIXELS = 96  # of a piece of work
 UNROLLED_TAPS = 9  # of a window without input channels
+TASK_ROWS = 2  # of a depthwise convolution's results: what they read is in the first cache, up to 160 pixels wide
 INDEX = "int64"
+Place = tuple[PrimExpr, PrimExpr]  # the row and the column of a pixel
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,54 @@ def choose_tile(n_blocks: int, block: int, steps: int, has_groups: bool, target:
     return min(times, key=times.__getitem__, default=Tile(1, 1))
 
 
+@dataclass(frozen=True)
+class _PaddedRows:
+    """What each task of a depthwise convolution keeps of its input.
+
+    data     what the convolution reads, made by the block `pad`
+    own      the rows of it that a task needs [row, column, lane]
+    stride   rows between those that two rows of results begin at
+    window   rows that a row of results reads from first to last
+    inside   what stands in the rows and columns between those limits
+    border   what stands elsewhere
+    """
+
+    data: BufferLoad
+    pad: Block
+    own: Buffer
+    stride: int
+    window: int
+    inside: PrimExpr
+    border: PrimExpr
+    rows: tuple[PrimExpr, PrimExpr]
+    columns: tuple[PrimExpr, PrimExpr]
+
+
+def _borders(pad: Block) -> tuple[PrimExpr, PrimExpr, tuple[PrimExpr, PrimExpr], tuple[PrimExpr, PrimExpr]] | None:
+    """(what a block pads, with what, the limits of its rows and of its columns); None for what is no padding."""
+    value = pad.body.value if isinstance(pad.body, BufferStore) else None
+    if not isinstance(value, E.Call) or value.op != "if_then_else" or len(pad.iter_vars) != 5:
+        return None
+    condition, inside, border = value.args
+    axes = {iv.var: iv.dom.extent for iv in pad.iter_vars[2:4]}
+    low: dict[Var, PrimExpr] = dict.fromkeys(axes, E.const(0, INDEX))
+    high: dict[Var, PrimExpr] = dict(axes)
+    for test in split_conditions(condition):
+        match test:
+            case E.GE(a=Var() as axis, b=end) | E.LE(a=end, b=Var() as axis) if axis in axes:
+                low[axis] = end
+            case E.LT(a=Var() as axis, b=end) | E.GT(a=end, b=Var() as axis) if axis in axes:
+                high[axis] = end
+            case _:
+                return None
+        if free_vars(end) & {iv.var for iv in pad.iter_vars}:
+            return None
+    rows, columns = ((low[v], high[v]) for v in axes)
+    if not isinstance(border, E.FloatImm | E.IntImm):
+        return None
+    return inside, border, rows, columns
+
+
 class _Writer:
     """The statements of one function, whose weight is packed."""
 
@@ -136,9 +189,31 @@ class _Writer:
         copied = [b for b in chain.before if b.writes[0].buffer in read and not _picks(b)]
         self.copies = {b.writes[0].buffer: self.makers.pop(b.writes[0].buffer) for b in copied}
         self.tiles: dict[int, Buffer] = {}
+        self.first_row: PrimExpr = E.const(0, INDEX)  # of what the task at hand has padded
+        self.padded = next((p for x in (c.a, c.b) if (p := self.padded_rows(x)) is not None), None)
+
+    def padded_rows(self, data: BufferLoad) -> _PaddedRows | None:
+        """What the tasks of a depthwise convolution pad for themselves; None for anything else."""
+        steps, axes = reduced(self.block), [iv.var for iv in spatial(self.block)]
+        pad = self.copies.get(data.buffer)
+        if pad is None or len(steps) != 2 or self.tile.blocks != 1 or data.indices[4] is not axes[4]:
+            return None
+        ends = [
+            substitute(data.indices[2], {axes[2]: E.const(row, INDEX), steps[0].var: E.const(tap, INDEX)})
+            for row, tap in ((0, 0), (1, 0), (0, extents(steps)[0] - 1))
+        ]
+        first, stride, last = (const_int(Analyzer().simplify(x)) for x in ends)
+        borders = _borders(pad)
+        if borders is None or first != 0 or stride is None or last is None:
+            return None
+        shape = (E.const((TASK_ROWS - 1) * stride + last + 1, INDEX), *data.buffer.shape[3:])
+        own = Buffer(f"{data.buffer.name}_rows", shape, data.buffer.dtype)
+        return _PaddedRows(data, pad, own, stride, last + 1, *borders)
 
     def function(self) -> tuple[Stmt, list[Buffer]]:
         """(the loops, the buffers between)."""
+        if self.padded is not None:
+            return self.depthwise(self.padded), [self.padded.own, *self.tiles.values()]
         copies = [self.copied(buffer, block) for buffer, block in self.copies.items()]
         return seq(*copies, self.convolved()), [*self.copies, *self.tiles.values()]
 
@@ -167,6 +242,55 @@ class _Writer:
 
         return _nested(outer, row, min(len(outer), 3))
 
+    def depthwise(self, padded: _PaddedRows) -> Stmt:
+        """The convolution by rows of a block of channels, each task's input rows padded beforehand."""
+
+        def task(n: Var, panel: Var, chunk: Var) -> Stmt:
+            start = E.mul(chunk, TASK_ROWS)
+            rows = E.minimum(E.const(TASK_ROWS, INDEX), E.sub(self.rows, start))
+            first = E.mul(start, padded.stride)
+            count = E.add(E.mul(E.sub(rows, 1), padded.stride), padded.window)
+            self.first_row = first
+
+            def results(row: Var) -> Stmt:
+                def tile(column: PrimExpr, pixels: int) -> Stmt:
+                    return self.tile_at(
+                        n, panel, [(E.add(start, row), E.add(column, E.const(j, INDEX))) for j in range(pixels)]
+                    )
+
+                return seq(*self.pieces(tile, E.const(0, INDEX), self.columns))
+
+            return seq(
+                loop("row", count, lambda row: self.padded_row(padded, n, panel, first, row)),
+                loop("row", rows, results),
+            )
+
+        return _nested((self.images, self.channels, _ceil(self.rows, TASK_ROWS)), task, 3)
+
+    def padded_row(self, padded: _PaddedRows, n: Var, panel: Var, first: PrimExpr, row: Var) -> Stmt:
+        """A row of what a task reads: what the data have of it between borders."""
+        own, y = padded.own, E.add(first, row)
+        channel = substitute(padded.data.indices[1], {spatial(self.block)[1].var: panel})
+
+        def fill(start: PrimExpr, stop: PrimExpr, value: PrimExpr) -> Stmt:
+            def column(x: Var) -> Stmt:
+                at = E.add(start, x)
+
+                def element(lane: PrimExpr) -> Stmt:
+                    place = (n, channel, y, at, E.cast(INDEX, lane))
+                    axes = {iv.var: v for iv, v in zip(padded.pad.iter_vars, place, strict=True)}
+                    return BufferStore(own, self.inlined(substitute(value, axes)), (row, at, place[-1]))
+
+                return lanes(self.lanes, element)
+
+            return loop("column", E.sub(stop, start), column)
+
+        zero, width = E.const(0, INDEX), own.shape[1]
+        (top, bottom), (left, right) = padded.rows, padded.columns
+        parts = [(zero, left, padded.border), (left, right, padded.inside), (right, width, padded.border)]
+        inside = E.all_of(E.compare(E.LE, top, y), E.compare(E.LT, y, bottom))
+        return IfThenElse(inside, seq(*(fill(*part) for part in parts)), fill(zero, width, padded.border))
+
     def convolved(self) -> Stmt:
         pixels = E.mul(self.rows, self.columns)
         per_chunk = max(CHUNK_PIXELS // self.tile.pixels, 1) * self.tile.pixels
@@ -177,35 +301,29 @@ class _Writer:
             panel, chunk = (first, second) if self.by_weight else (second, first)
             start = E.mul(chunk, per_chunk)
             count = E.minimum(per_chunk, E.sub(pixels, start))
-            return seq(*self.pieces(n, panel, start, count))
+            return seq(*self.pieces(lambda first, size: self.tile_of_line(n, panel, first, size), start, count))
 
         order = (E.const(panels, INDEX), chunks) if self.by_weight else (chunks, E.const(panels, INDEX))
         return _nested((self.images, *order), task, 3)
 
-    def pieces(self, n: Var, panel: Var, start: PrimExpr, count: PrimExpr) -> list[Stmt]:
+    def pieces(self, tile_at: Callable[[PrimExpr, int], Stmt], start: PrimExpr, count: PrimExpr) -> list[Stmt]:
         """Tiles over `count` pixels from `start` on: whole ones, then smaller ones for what is left."""
         found = []
-        for size in dict.fromkeys((self.tile.pixels, max(self.tile.pixels // 2, 1), 1)):
+        halves = (4, 2) if self.padded is not None and self.tile.pixels == MOST_PIXELS else (self.tile.pixels // 2,)
+        for size in dict.fromkeys((self.tile.pixels, *(max(size, 1) for size in halves), 1)):
             first = start
 
             def tile(t: Var, size: int = size, first: PrimExpr = first) -> Stmt:
-                return self.tile_at(n, panel, E.add(first, E.mul(t, size)), size)
+                return tile_at(E.add(first, E.mul(t, size)), size)
 
             found.append(loop("tile", E.floordiv(count, size), tile))
             start, count = E.add(start, E.mul(E.floordiv(count, size), size)), E.floormod(count, size)
         return found
 
-    def tile_at(self, n: Var, panel: Var, first: PrimExpr, pixels: int) -> Stmt:
-        """The tile of the pixels from `first` on: where each is, then sums, then results."""
+    def tile_of_line(self, n: Var, panel: Var, first: PrimExpr, pixels: int) -> Stmt:
+        """The tile of the pixels of an image from `first` on: where each is, then the tile."""
         rows, columns = ([Var(f"{name}_{j}", INDEX) for j in range(pixels)] for name in ("row", "column"))
-        places = list(zip(rows, columns, strict=True))
-        sums = one_of(f"sums_{pixels}", self.sums.dtype, self.tile.blocks, pixels, self.lanes)
-        sums = self.tiles.setdefault(pixels, sums)
-        body = seq(
-            self.over(places, lambda b, j, lane, at: store(sums, self.start(), b, j, lane)),
-            self.summed(n, panel, places, sums),
-            self.over(places, lambda b, j, lane, at: self.result(n, panel, b, j, lane, at, sums)),
-        )
+        body = self.tile_at(n, panel, list(zip(rows, columns, strict=True)))
         for j in reversed(range(pixels)):
             row, column = E.floordiv(first, self.columns), E.floormod(first, self.columns)
             if j:
@@ -216,9 +334,17 @@ class _Writer:
             body = LetStmt(rows[j], row, LetStmt(columns[j], column, body))
         return body
 
-    def over(
-        self, places: Sequence[tuple[Var, Var]], body: Callable[[Var, int, PrimExpr, tuple[Var, Var]], Stmt]
-    ) -> Stmt:
+    def tile_at(self, n: Var, panel: Var, places: Sequence[Place]) -> Stmt:
+        """The tile of some pixels: sums, then results."""
+        sums = one_of(f"sums_{len(places)}", self.sums.dtype, self.tile.blocks, len(places), self.lanes)
+        sums = self.tiles.setdefault(len(places), sums)
+        return seq(
+            self.over(places, lambda b, j, lane, at: store(sums, self.start(), b, j, lane)),
+            self.summed(n, panel, places, sums),
+            self.over(places, lambda b, j, lane, at: self.result(n, panel, b, j, lane, at, sums)),
+        )
+
+    def over(self, places: Sequence[Place], body: Callable[[Var, int, PrimExpr, Place], Stmt]) -> Stmt:
         """All elements of a tile."""
 
         def block(b: Var) -> Stmt:
@@ -233,7 +359,7 @@ class _Writer:
         assert isinstance(self.block.init, BufferStore), "sums begin somewhere"
         return self.block.init.value
 
-    def summed(self, n: Var, panel: Var, places: Sequence[tuple[Var, Var]], sums: Buffer) -> Stmt:
+    def summed(self, n: Var, panel: Var, places: Sequence[Place], sums: Buffer) -> Stmt:
         """The sums over input channels and the window."""
         steps = reduced(self.block)
         counts = extents(steps)
@@ -243,7 +369,7 @@ class _Writer:
         term = self.block.body.value.b  # type: ignore[attr-defined]
 
         def step(*ks: Var) -> Stmt:
-            def added(b: Var, j: int, lane: PrimExpr, at: tuple[Var, Var]) -> Stmt:
+            def added(b: Var, j: int, lane: PrimExpr, at: Place) -> Stmt:
                 values = [n, E.add(E.mul(panel, self.tile.blocks), E.cast(INDEX, b)), *at, E.cast(INDEX, lane), *ks]
                 axes = (*spatial(self.block), *steps)
                 known = Analyzer({v: (0, m) for v, m in zip(ks, counts, strict=True)})
@@ -262,13 +388,17 @@ class _Writer:
         """A value in terms of buffers that exist."""
 
         def inline(x: object) -> object:
-            return value_at(self.makers, x.buffer, x.indices, {}) if isinstance(x, BufferLoad) else x
+            if not isinstance(x, BufferLoad):
+                return x
+            if self.padded is not None and x.buffer is self.padded.data.buffer:
+                return BufferLoad(self.padded.own, (E.sub(x.indices[2], self.first_row), *x.indices[3:]))
+            return value_at(self.makers, x.buffer, x.indices, {})
 
         found: PrimExpr = rewrite(value, inline)
         return found
 
     def result(
-        self, n: Var, panel: Var, b: Var, j: int, lane: PrimExpr, at: tuple[Var, Var], sums: Buffer
+        self, n: Var, panel: Var, b: Var, j: int, lane: PrimExpr, at: Place, sums: Buffer
     ) -> Stmt:  # fmt: skip
         channel = E.add(E.mul(panel, self.tile.blocks), E.cast(INDEX, b))
         place = (n, channel, *at, E.cast(INDEX, lane))

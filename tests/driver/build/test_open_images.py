@@ -75,6 +75,17 @@ def branches(emit: Callable[[Any], Any], x: Any) -> Any:
     return emit(NN.softmax(y, 1))
 
 
+def depthwise(kernel: int, **attrs: Any) -> tuple[int, Body]:
+    """A depthwise convolution of blocks of channels between others."""
+
+    def body(emit: Callable[[Any], Any], x: Any) -> Any:
+        y = emit(NN.relu(emit(NN.conv2d(x, weight(40, 16, 1, 1)))))
+        y = emit(NN.silu(emit(NN.conv2d(y, weight(40, 1, kernel, kernel), groups=40, **attrs))))
+        return emit(NN.conv2d(y, weight(16, 40, 1, 1)))
+
+    return 16, body
+
+
 CASES: dict[str, tuple[int, Body]] = {
     "3x3": conv(16, 48, 3, padding=1),
     "first layer": conv(3, 32, 7, strides=2, padding=3),
@@ -84,6 +95,8 @@ CASES: dict[str, tuple[int, Body]] = {
     "few channels": conv(5, 3, 3, padding=1),
     "depthwise": conv(32, 32, 3, groups=32, padding=1),
     "depthwise, wide window": conv(16, 16, 5, groups=16, padding=2, strides=2),
+    "depthwise between others": depthwise(3, padding=(1, 0, 3, 2), dilation=(2, 1)),
+    "depthwise between others, wide window": depthwise(5, padding=2, strides=(2, 1)),
     "groups of blocks": conv(32, 32, 3, groups=2, padding=1),
     "groups of few channels": conv(6, 9, 3, groups=3, padding=1),
     "one row of padding": conv(16, 16, 3, padding=(0, 1, 2, 1)),
