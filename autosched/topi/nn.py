@@ -351,10 +351,11 @@ def group_norm(
 
 
 def instance_norm(
-    data: Tensor, gamma: Tensor, beta: Tensor, axis: Sequence[int] | int, epsilon: float = 1e-5
+    data: Tensor, gamma: Tensor, beta: Tensor, channel_axis: int, axis: Sequence[int] | int, epsilon: float = 1e-5
 ) -> Tensor:  # fmt: skip
-    """Each channel (dimension 1) of each image brought to mean 0 and variance 1 over `axis`; times gamma, plus beta."""
-    return group_norm(data, gamma, beta, int_shape(data)[1], 1, normal_axes(data, axis), epsilon)
+    """Each channel of each image brought to mean 0 and variance 1 over `axis`; times gamma, plus beta."""
+    channel = one_axis(data, channel_axis)
+    return group_norm(data, gamma, beta, int_shape(data)[channel], channel, normal_axes(data, axis), epsilon)
 
 
 def _conv_nd(
@@ -369,22 +370,6 @@ def _conv_nd(
     return conv_nd(
         data, weight, Spatial(each(strides), sides if len(sides) == 2 * rank else sides * 2, each(dilation)), groups
     )
-
-
-def conv1d_ncw(
-    data: Tensor, kernel: Tensor, strides: int | Sequence[int] = 1, padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1, out_dtype: str | None = None,
-) -> Tensor:  # fmt: skip
-    """1-D convolution [N, C, W] * [O, C, KW]."""
-    return _conv_nd(1, data, kernel, strides, padding, dilation, out_dtype)
-
-
-def group_conv1d_ncw(
-    data: Tensor, kernel: Tensor, strides: int | Sequence[int] = 1, padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1, groups: int = 1, out_dtype: str | None = None,
-) -> Tensor:  # fmt: skip
-    """1-D convolution [N, C, W] * [O, C / groups, KW] of groups of channels."""
-    return _conv_nd(1, data, kernel, strides, padding, dilation, out_dtype, groups)
 
 
 def conv3d_ncdhw(

@@ -153,6 +153,22 @@ def conv1d(
     return _convolve(1, data, kernel, strides, padding, dilation, groups, data_layout, layout, out_dtype)
 
 
+def conv1d_ncw(
+    data: Tensor, kernel: Tensor, strides: Sizes = 1, padding: Sizes | str = 0, dilation: Sizes = 1,
+    out_dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """1-D convolution [N, C, W] * [O, C, KW]."""
+    return _convolve(1, data, kernel, strides, padding, dilation, 1, "NCW", "OIW", out_dtype)
+
+
+def group_conv1d_ncw(
+    data: Tensor, kernel: Tensor, strides: Sizes = 1, padding: Sizes | str = 0, dilation: Sizes = 1,
+    groups: int = 1, out_dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """1-D convolution [N, C, W] * [O, C / groups, KW] of groups of channels."""
+    return _convolve(1, data, kernel, strides, padding, dilation, groups, "NCW", "OIW", out_dtype)
+
+
 def conv1d_nwc(
     data: Tensor, kernel: Tensor, strides: Sizes = 1, padding: Sizes | str = "VALID", dilation: Sizes = 1,
     out_dtype: str | None = None,
@@ -398,9 +414,9 @@ def nll_loss(
 
 
 __all__ = [
-    "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_to_space_nd", "circular_pad", "conv1d", "conv1d_nwc",
-    "conv1d_transpose_ncw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "depthwise_conv2d_nhwc", "fifo_buffer",
-    "group_conv1d_nwc", "group_conv2d_nhwc", "group_conv2d_transpose_nchw", "nll_loss", "pool1d", "pool3d", "pool_grad",
-    "reflect_pad", "replicate_pad", "scale_shift_nchw", "scale_shift_nhwc", "space_to_batch_nd", "upsampling",
-    "upsampling3d",
+    "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_to_space_nd", "circular_pad", "conv1d",
+    "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw", "conv3d_ndhwc", "conv3d_transpose_ncdhw",
+    "depthwise_conv2d_nhwc", "fifo_buffer", "group_conv1d_ncw", "group_conv1d_nwc", "group_conv2d_nhwc",
+    "group_conv2d_transpose_nchw", "nll_loss", "pool1d", "pool3d", "pool_grad", "reflect_pad", "replicate_pad",
+    "scale_shift_nchw", "scale_shift_nhwc", "space_to_batch_nd", "upsampling", "upsampling3d",
 ]  # fmt: skip

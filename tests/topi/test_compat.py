@@ -129,13 +129,52 @@ CASES: dict[str, tuple[Callable[..., Any], Sequence[Array], Any]] = {
         grouped(IMAGES, 2) * V[:4, None, None] + X[0, :4, None, None],
     ),
     "instance_norm": (
-        lambda x, g, b: topi.nn.instance_norm(x, g, b, [2, 3]), [IMAGES, V[:4], X[0, :4]],
+        lambda x, g, b: topi.nn.instance_norm(x, g, b, 1, [2, 3]), [IMAGES, V[:4], X[0, :4]],
         grouped(IMAGES, 4) * V[:4, None, None] + X[0, :4, None, None],
     ),
     "layer_norm": (
         lambda x, g: topi.nn.layer_norm(x, g, None, [1]), [X, V],
         (X - X.mean(1, keepdims=True)) / np.sqrt(X.var(1, keepdims=True) + 1e-5) * V,
     ),
+    "pool1d": (
+        lambda x: topi.nn.pool1d(x, [2], [2], [1], [0, 0], "max"), [W], W.reshape(2, 3, 2, 2).max(3),
+    ),
+    "pool3d": (
+        lambda x: topi.nn.pool3d(x, [1, 2, 2], [1, 2, 2], [1] * 3, [0] * 6, "avg", layout="NDHWC"), [IMAGES[..., None]],
+        IMAGES.reshape(2, 4, 3, 2, 3, 2).mean((3, 5))[..., None],
+    ),
+    "pool_grad": (
+        lambda g, x: topi.nn.pool_grad(g, x, [2, 2], [2, 2], [0] * 4, "avg"), [IMAGES[:, :, :3, :3], IMAGES],
+        IMAGES[:, :, :3, :3].repeat(2, 2).repeat(2, 3) / 4,
+    ),
+    "reflect_pad": (lambda x: topi.nn.reflect_pad(x, [3, 2]), [X], np.pad(X, ((3, 3), (2, 2)), "reflect")),
+    "circular_pad": (lambda x: topi.nn.circular_pad(x, [3, 2]), [X], np.pad(X, ((3, 3), (2, 2)), "wrap")),
+    "batch and space": (
+        lambda x: topi.nn.batch_to_space_nd(
+            topi.nn.space_to_batch_nd(x, [2, 3], [1, 0], [1, 0]), [2, 3], [1, 0], [1, 0]
+        ), [IMAGES.transpose(0, 2, 3, 1)], IMAGES.transpose(0, 2, 3, 1),
+    ),
+    "scale_shift": (
+        lambda x, a, b: topi.nn.scale_shift_nchw(x, a, b), [IMAGES, V[:4], X[0, :4]],
+        IMAGES * V[:4, None, None] + X[0, :4, None, None],
+    ),
+    "fifo_buffer": (
+        lambda x, b: topi.nn.fifo_buffer(x, b, 1), [X[:, :2], X], np.concatenate([X[:, 2:], X[:, :2]], 1),
+    ),
+    "searchsorted": (
+        lambda a, v: topi.searchsorted(a, v, True), [np.sort(V), X], np.searchsorted(np.sort(V), X, "right"),
+    ),
+    "sort": (lambda x: topi.sort(x, 0, False), [X], -np.sort(-X, 0)),
+    "strided_set": (
+        lambda x, v: topi.strided_set(x, v, [1, 5], [4, 0], [2, -2]), [X, X[:2, :3]],
+        np.stack([X[0], np.where([0, 1, 0, 1, 0, 1], X[0, [0, 2, 0, 1, 0, 0]], X[1]), X[2],
+                  np.where([0, 1, 0, 1, 0, 1], X[1, [0, 2, 0, 1, 0, 0]], X[3])]),
+    ),
+    "sliding_window": (
+        lambda x: topi.sliding_window(x, 1, [3], [2]), [X],
+        np.lib.stride_tricks.sliding_window_view(X, 3, 1)[:, ::2],
+    ),
+    "collapse_sum": (lambda x: topi.collapse_sum(x, (1, 4)), [W], W.sum((0, 1), keepdims=True)[0]),
     "adaptive max": (
         lambda x: topi.nn.adaptive_pool(x, (2, 3), "max"), [IMAGES],
         IMAGES.reshape(2, 4, 2, 3, 3, 2).max((3, 5)),
