@@ -17,6 +17,7 @@ from autosched.topi.linear import matmul as matmul_general
 from autosched.topi.manipulate import _compute, reshape, transpose
 from autosched.topi.manipulate import pad as pad_general
 from autosched.topi.nn_more import *  # noqa: F403
+from autosched.topi.nn_more import pool_images
 from autosched.topi.norm import batch_norm as batch_norm_general
 from autosched.topi.norm import layer_norm as layer_norm_general
 from autosched.topi.norm import lrn as lrn_general
@@ -125,9 +126,11 @@ def pool2d(
     data: Tensor, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
     pool_type: str, ceil_mode: bool = False, layout: str = "NCHW", count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
-    """Maxima ("max") or means ("avg") of windows [N, C, H, W]. Raises ValueError for another kind or layout."""
+    """Maxima ("max") or means ("avg") of windows over images. Raises ValueError for another kind or layout."""
     if pool_type not in ("max", "avg") or layout != "NCHW":
-        raise InvalidValueError(f"pool2d: '{pool_type}' in layout '{layout}'", hint="'max' or 'avg' in NCHW")
+        return pool_images(
+            2, data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
+        )  # fmt: skip
     sides = _sides(padding)
     if pool_type == "max":
         return max_pool2d(data, kernel, stride, sides, dilation, ceil_mode)

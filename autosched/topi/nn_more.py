@@ -62,10 +62,11 @@ def _back(x: Tensor, order: Sequence[int]) -> Tensor:
 # --- pooling
 
 
-def _pool(
+def pool_images(
     rank: int, data: Tensor, kernel: Sizes, stride: Sizes, dilation: Sizes, padding: Sizes, pool_type: str,
     ceil_mode: bool, layout: str, count_include_pad: bool,
 ) -> Tensor:  # fmt: skip
+    """Maxima or means of windows over images of `rank` dimensions in any order of the plain layout's letters."""
     if pool_type not in ("max", "avg"):
         raise InvalidValueError(f"pool_type '{pool_type}'", hint="'max' or 'avg'")
     order, size, steps = _order(layout, rank), _each(kernel, rank, "kernel"), _each(dilation, rank, "dilation")
@@ -78,7 +79,7 @@ def pool1d(
     ceil_mode: bool = False, layout: str = "NCW", count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
     """The maximum or the mean of each window over sequences; padding is (before, after)."""
-    return _pool(1, data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
+    return pool_images(1, data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
 
 
 def pool3d(
@@ -86,7 +87,7 @@ def pool3d(
     ceil_mode: bool = False, layout: str = "NCDHW", count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
     """The maximum or the mean of each window over volumes; padding is (front, top, left, back, bottom, right)."""
-    return _pool(3, data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
+    return pool_images(3, data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
 
 
 def _adaptive(rank: int, data: Tensor, output_size: Sizes, pool_type: str, layout: str) -> Tensor:

@@ -139,6 +139,10 @@ CASES: dict[str, tuple[Callable[..., Any], Sequence[Array], Any]] = {
     "pool1d": (
         lambda x: topi.nn.pool1d(x, [2], [2], [1], [0, 0], "max"), [W], W.reshape(2, 3, 2, 2).max(3),
     ),
+    "pool2d NHWC": (
+        lambda x: topi.nn.pool2d(x, [2, 2], [2, 2], [1, 1], [0] * 4, "max", layout="NHWC"), [IMAGES[..., None][:, 0]],
+        IMAGES[:, 0].reshape(2, 3, 2, 3, 2).max((2, 4))[..., None],
+    ),
     "pool3d": (
         lambda x: topi.nn.pool3d(x, [1, 2, 2], [1, 2, 2], [1] * 3, [0] * 6, "avg", layout="NDHWC"), [IMAGES[..., None]],
         IMAGES.reshape(2, 4, 3, 2, 3, 2).mean((3, 5))[..., None],
