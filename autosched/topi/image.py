@@ -7,6 +7,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from autosched import te
 from autosched.errors import InvalidValueError, ShapeError
 from autosched.te import Tensor
@@ -20,6 +22,7 @@ MODES = (
     "half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn", "tf_crop_and_resize",
 )  # fmt: skip
 ROUNDINGS = ("round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+NARROW_INTEGERS = ("int8", "uint8", "int16", "uint16")  # that a float on the way to them may not fit
 Tap = tuple[PrimExpr, PrimExpr]  # position along one axis, and its weight
 
 
@@ -113,6 +116,15 @@ def _weighted(taps: Sequence[Sequence[Tap]], read: Callable[[Sequence[PrimExpr]]
     return along(0, ())
 
 
+def _fitting(value: PrimExpr, dtype: str, method: str) -> PrimExpr:
+    """A pixel's value in this type; what cubic weights give beyond a narrow integer's numbers is its last one."""
+    if method == "cubic" and dtype in NARROW_INTEGERS:
+        limits = np.iinfo(dtype)
+        low, high = (E.const(float(n), "float32") for n in (limits.min, limits.max))
+        value = E.maximum(E.minimum(value, high), low)
+    return E.cast(dtype, value)
+
+
 def spatial_axes(layout: str, rank: int) -> tuple[int, ...]:
     """Where the layout has depth, height and width, or width alone. Raises ShapeError for another layout."""
     letters = "DHW"[3 - rank :]
@@ -155,7 +167,7 @@ def resize_nd(
                 index[a] = E.maximum(E.minimum(p, E.const(o - 1, "int64")), E.const(0, "int64"))
             return x(*index) if method == "nearest_neighbor" else E.cast("float32", x(*index))
 
-        value = E.cast(x.dtype, _weighted(taps, read))
+        value = _fitting(_weighted(taps, read), x.dtype, method)
         if not crops:
             return value
         inside = te.all(*(c for p, o in zip(places, old, strict=True) for c in (p >= 0.0, p <= float(o - 1))))

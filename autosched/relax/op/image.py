@@ -13,10 +13,11 @@ from autosched.relax.op.registry import OpDef, Sample, define_op, sample
 from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo
 from autosched.te import Tensor
+from autosched.tir.dtypes import is_float
 from autosched.tir.expr import as_int
 from autosched.topi import cast
 from autosched.topi import image as te_image
-from autosched.topi.image import rounding_of, source_place, spatial_axes
+from autosched.topi.image import NARROW_INTEGERS, rounding_of, source_place, spatial_axes
 from autosched.topi.resize import resize2d as te_resize2d
 from autosched.topi.resize import source_position
 
@@ -63,6 +64,8 @@ def _resize_compute(data: Tensor, shape: Sequence[Dim], **attrs: Unpack[ResizeAt
     rounding = rounding_of(method, mode, attrs["rounding_method"])
     rank = 3 if "D" in layout else 2
     size = tuple(shape) * (rank if len(shape) == 1 else 1)
+    if attrs["out_dtype"] and is_float(attrs["out_dtype"]) and not is_float(data.dtype):
+        data = cast(data, attrs["out_dtype"])  # else shares of a pixel would be cut to integers
     if _is_plain(attrs):
         found = te_resize2d(data, size, layout, method, mode, rounding, attrs.get("scales") or (None, None))
     else:
@@ -134,7 +137,10 @@ def _resize_reference(data: Array, shape: Sequence[int], **attrs: Unpack[ResizeA
         beyond = (places < 0) | (places > old - 1)
         outside = outside | beyond.reshape([-1 if a == axis else 1 for a in range(data.ndim)])
     out = np.where(outside, attrs["extrapolation_value"], out) if mode == CROP else out
-    return out.astype(attrs["out_dtype"] or data.dtype)
+    dtype = np.dtype(attrs["out_dtype"] or data.dtype)
+    if attrs["method"] == "cubic" and data.dtype.name in NARROW_INTEGERS and dtype == data.dtype:
+        out = out.clip(np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return out.astype(dtype)
 
 
 def _resize(name: str, layout: str, rounding: str, extra: dict[str, Any], samples: Sequence[Sample]) -> OpDef:
@@ -160,6 +166,8 @@ resize2d = _resize("resize2d", "NCHW", "round", {"scales": None}, [
            coordinate_transformation_mode="align_corners"),
     sample((1, 2, 4, 6, 8), ShapeStructInfo((7, 12)), layout="NCHW8c"),
     sample(((1, 2, 4, 6), "uint8"), ShapeStructInfo((8, 12)), low=0, high=255),
+    sample(((1, 2, 4, 6), "uint8"), ShapeStructInfo((7, 9)), low=0, high=255, out_dtype="float32"),
+    sample(((1, 2, 4, 6), "uint8"), ShapeStructInfo((8, 11)), low=0, high=255, method="cubic"),
     sample((1, 2, 4, 5), ShapeStructInfo((7, 3)), method="cubic", cubic_alpha=-0.5, cubic_exclude=1),
     sample((1, 4, 5, 2), ShapeStructInfo((6,)), method="nearest_neighbor", layout="NHWC", rounding_method="",
            coordinate_transformation_mode="tf_half_pixel_for_nn"),

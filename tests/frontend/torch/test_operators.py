@@ -63,7 +63,14 @@ CASES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
         ),
     ),
     "signs": (
-        lambda x, n: (x.signbit(), n.signbit(), (n > 0).signbit(), torch.copysign(x, -n), torch.copysign(n, x.angle())),
+        lambda x, n: (
+            x.signbit(),
+            n.signbit(),
+            (n > 0).signbit(),
+            (n > 0).square(),
+            torch.copysign(x, -n),
+            torch.copysign(n, x.angle()),
+        ),
         (torch.tensor([[1.5, -0.0, 0.0, -7.0], [-torch.inf, 3.0, torch.nan, -0.5]]), N),
     ),
     "hypotenuses": (lambda x: (torch.hypot(x, x + 1), torch.hypot(x * 1e30, x * 1e30)), (X,)),

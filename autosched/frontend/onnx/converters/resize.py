@@ -15,11 +15,11 @@ from autosched.frontend.size_arithmetic import is_same, plain
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import Dim
+from autosched.topi.image import NARROW_INTEGERS
 
 MOST_PARTS = 64  # that a scale of an open dimension has: such products of sizes are exact in float32
 Array = np.ndarray
 HOW = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")
-NARROW = "int8", "uint8", "int16", "uint16"  # integers that floats on the way to them may not fit
 LAYOUTS = "NCHW", "NHWC", "NCW"
 BY_KERNEL = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
@@ -195,7 +195,7 @@ def resize(node: Node) -> Expr:
             value = node.emit(op.take(value, Constant(_nearest(node, axis, how, rounding)), axis=n))
             continue
         value = _weighted(node, value, n, _weights(node, axis, how))
-    if not real and dtype in NARROW:  # cubic weights give numbers beyond those of the image
+    if not real and dtype in NARROW_INTEGERS:  # cubic weights give numbers beyond those of the image
         limits = np.iinfo(dtype)
         value = node.emit(op.clip(value, float(limits.min), float(limits.max)))
     return value if real else op.astype(value, dtype)

@@ -226,7 +226,8 @@ def reciprocal(t: Emitter, input: Expr) -> Expr:
 
 @converter("square")
 def square(t: Emitter, input: Expr) -> Expr:
-    return op.multiply(input, input)
+    number = op.astype(input, "int64") if info_of(input).dtype == "bool" else input
+    return op.multiply(number, number)
 
 
 @converter("addcmul")
