@@ -35,8 +35,8 @@ W = relay.var("w", shape=(4, 3, 3))
 @pytest.mark.parametrize(
     ("make", "option"),
     [
-        (lambda: relay.nn.conv1d(X, W, data_layout="NWC"), "data_layout"),
-        (lambda: relay.nn.conv1d(X, W, out_layout="NWC"), "out_layout"),
+        (lambda: relay.nn.conv1d(X, W, data_layout="NCX"), "layout"),
+        (lambda: relay.nn.conv1d(X, W, out_layout="NXC"), "layout"),
         (lambda: relay.nn.conv1d(X, W, channels=5), "channels"),
         (lambda: relay.nn.conv1d(X, W, kernel_size=2), "kernel_size"),
         (lambda: relay.nn.max_pool1d(X, 2, layout="NWC"), "layout"),
@@ -44,9 +44,7 @@ W = relay.var("w", shape=(4, 3, 3))
         (lambda: relay.nn.matmul(relay.var("a", shape=(2, 3)), relay.var("b", shape=(3, 4)), units=5), "units"),
         (lambda: relay.nn.dropout(X, 1.5), "rate"),
         (lambda: relay.argsort(X, valid_count=X), "valid_count"),
-        (lambda: relay.image.resize2d(relay.var("i", shape=(1, 1, 4, 4)), (8, 8), extrapolation_value=1.0), "extrapol"),
-        (lambda: relay.image.resize2d(relay.var("i", shape=(1, 1, 4, 4)), (8, 8), method="cubic"), "cubic"),
-        (lambda: relay.image.resize2d(relay.var("i", shape=(1, 1, 4, 4)), (8, 8), cubic_alpha=-0.75), "cubic_alpha"),
+        (lambda: relay.image.resize2d(relay.var("i", shape=(1, 1, 4, 4)), (8, 8), method="lanczos"), "lanczos"),
         (lambda: relay.Function([X], X, type_params=[1]), "type_params"),
         (lambda: relay.build(IRModule(), "llvm", executor="aot"), "executor"),
         (lambda: relay.build(IRModule(), "llvm", mod_name="other"), "mod_name"),
@@ -82,6 +80,18 @@ def test_a_resized_image_of_another_dtype() -> None:
         relay.var("x", shape=(1, 1, 2, 2)), (4, 4), method="nearest_neighbor", out_dtype="int32"
     )
     assert run(made, {"x": image}).dtype == np.int32
+
+
+@pytest.mark.parametrize("alpha", [-0.5, -0.75])
+def test_a_cubic_image_by_the_weights_that_are_asked_for(alpha: float) -> None:
+    """PyTorch's weights are those of -0.75; relay's default is -0.5."""
+    import torch
+
+    image = np.random.default_rng(0).random((1, 2, 5, 6), dtype=np.float32)
+    options = {} if alpha == -0.5 else {"cubic_alpha": alpha}
+    made = relay.image.resize2d(relay.var("x", shape=image.shape), (9, 8), method="cubic", **options)
+    wanted = torch.nn.functional.interpolate(torch.from_numpy(image), (9, 8), mode="bicubic").numpy()
+    assert np.allclose(run(made, {"x": image}), wanted, atol=1e-5) == (alpha == -0.75)
 
 
 def test_sums_in_a_wider_dtype() -> None:

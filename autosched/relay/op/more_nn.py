@@ -17,8 +17,8 @@ def conv1d(
     channels: int | None = None, kernel_size: Pair | None = None, data_layout: str = "NCW", kernel_layout: str = "OIW",
     out_layout: str = "", out_dtype: str = "",
 ) -> Expr:  # fmt: skip
-    """1-D convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
-    check_weight("conv1d", unwrap(weight), 0, channels, kernel_size)
+    """1-D convolution. Raises ValueError for sizes that are not the weight's."""
+    check_weight("conv1d", unwrap(weight), kernel_layout, channels, kernel_size)
     return op.nn.conv1d(
         unwrap(data), unwrap(weight), strides, padding, dilation, groups, data_layout, kernel_layout,
         out_layout or None, out_dtype or None,
@@ -30,8 +30,8 @@ def conv3d(
     groups: int = 1, channels: int | None = None, kernel_size: Pair | None = None, data_layout: str = "NCDHW",
     kernel_layout: str = "OIDHW", out_layout: str = "", out_dtype: str = "",
 ) -> Expr:  # fmt: skip
-    """3-D convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
-    check_weight("conv3d", unwrap(weight), 0, channels, kernel_size)
+    """3-D convolution. Raises ValueError for sizes that are not the weight's."""
+    check_weight("conv3d", unwrap(weight), kernel_layout, channels, kernel_size)
     return op.nn.conv3d(
         unwrap(data), unwrap(weight), strides, padding, dilation, groups, data_layout, kernel_layout,
         out_layout or None, out_dtype or None,
@@ -44,7 +44,9 @@ def conv2d_transpose(
     kernel_layout: str = "IOHW", out_layout: str = "", output_padding: object = (0, 0), out_dtype: str = "",
 ) -> Expr:  # fmt: skip
     """2-D transposed convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
-    check_weight("conv2d_transpose", unwrap(weight), 1, None if channels is None else channels // groups, kernel_size)
+    check_weight(
+        "conv2d_transpose", unwrap(weight), kernel_layout, None if channels is None else channels // groups, kernel_size
+    )
     return op.nn.conv2d_transpose(
         unwrap(data), unwrap(weight), strides=strides, padding=padding, output_padding=output_padding,
         dilation=dilation, groups=groups, data_layout=data_layout, kernel_layout=kernel_layout,
@@ -52,14 +54,14 @@ def conv2d_transpose(
     )  # fmt: skip
 
 
-def check_weight(name: str, weight: Expr, axis: int, channels: int | None, kernel_size: Pair | None) -> None:
-    """Raises ShapeError where a weight's `axis` has not so many channels, or its window another size."""
-    shape = info(weight).static_shape
-    if channels is not None and int(channels) != shape[axis]:
-        raise ShapeError(f"{name}: channels={channels}, and the weight has {shape[axis]}")
-    sizes = () if kernel_size is None else several(kernel_size, len(shape) - 2, "kernel_size")
-    if sizes and tuple(sizes) != shape[2:]:
-        raise ShapeError(f"{name}: kernel_size={kernel_size}, and the weight's is {shape[2:]}")
+def check_weight(name: str, weight: Expr, layout: str, channels: int | None, kernel_size: Pair | None) -> None:
+    """Raises ShapeError where a weight has not so many output channels, or its window another size."""
+    sizes = dict(zip(layout, info(weight).static_shape, strict=False))
+    if channels is not None and int(channels) != sizes.get("O"):
+        raise ShapeError(f"{name}: channels={channels}, and the weight has {sizes.get('O')}")
+    window = tuple(size for letter, size in sizes.items() if letter in "DHW")
+    if kernel_size is not None and tuple(several(kernel_size, len(window), "kernel_size")) != window:
+        raise ShapeError(f"{name}: kernel_size={kernel_size}, and the weight's is {window}")
 
 
 def group_norm(
