@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import UsageError
+from autosched.errors import ArtifactError, UsageError
 from autosched.runtime.array import NDArray
 from autosched.runtime.artifact import Contents, save_contents
 
@@ -64,8 +64,14 @@ class StatefulProgram:
 
 
 def without_states(contents: Contents) -> tuple[Contents, dict[str, np.ndarray]]:
-    """(what an artifact holds but for the buffers of a StatefulProgram, these; none where there are none)."""
+    """(what an artifact holds but for the buffers of a StatefulProgram, these; none where there are none).
+
+    Raises ArtifactError if their names are not different texts, one for each of the last constants.
+    """
     names = contents.info.get(STATES, [])
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not is_list or len(set(names)) < len(names) or len(names) > len(contents.constants):
+        raise ArtifactError(f"the artifact's {STATES} are no names of its arrays", hint="copy or build it again")
     n = len(contents.constants) - len(names)
     info = {key: value for key, value in contents.info.items() if key != STATES}
     states = dict(zip(names, map(np.array, contents.constants[n:])))

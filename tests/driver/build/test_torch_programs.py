@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,12 +15,13 @@ import autosched
 from autosched.codegen import counters
 from autosched.driver.build.torch_programs import SizedProgram
 from autosched.driver.model_files import load_model
-from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
+from autosched.errors import ArtifactError, ImportModelError, InvalidTypeError, ShapeError
 from autosched.frontend.torch import from_exported_program
 from autosched.records import FallbackContext
 from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
-from autosched.runtime.stateful import StatefulProgram
+from autosched.runtime.library import module_of_contents
+from autosched.runtime.stateful import STATES, StatefulProgram
 
 
 class Model(nn.Module):
@@ -219,6 +221,10 @@ def test_buffers_that_change_are_kept_between_calls(tmp_path):
     for ours, theirs in zip(again(x.numpy()), model(x), strict=True):
         np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-5)
     assert again.states["b_calls"] == 4 and built.states["b_calls"] == 3
+    contents = built.contents()
+    for names in ("b_calls", 3, ["b_calls", "b_calls"], [1, 2], [f"b_{n}" for n in range(99)]):
+        with pytest.raises(ArtifactError, match="states"):
+            module_of_contents(replace(contents, info={**contents.info, STATES: names}))
     module = from_exported_program(program, states_as_inputs=True)
     assert [p.name for p in module["main"].params] == ["x", "b_calls", "b_total"]
 
