@@ -13,6 +13,7 @@ from autosched import te
 from autosched.errors import InvalidValueError, ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
+from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr, as_int
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import Dim, int_shape, open_shape
@@ -176,13 +177,18 @@ def resize_nd(
     return _compute(shape, element, "T_resize")
 
 
+def with_fractions(data: Tensor, out_dtype: str | None) -> Tensor:
+    """Integers that are to become floats as floats: shares of a pixel would be cut to integers."""
+    return _as(data, out_dtype if out_dtype and is_float(out_dtype) and not is_float(data.dtype) else None)
+
+
 def _resize(
     data: Tensor, roi: Sequence[float] | None, size: Sequence[int], layout: str, method: str, mode: str, rounding: str,
     alpha: float, exclude: int, outside: float, out_dtype: str | None, rank: int,
 ) -> Tensor:  # fmt: skip
     found = resize_nd(
-        data, [as_int(n) for n in size], spatial_axes(layout, rank), method, mode, rounding, alpha=alpha,
-        exclude_outside=bool(exclude), roi=roi, outside=outside,
+        with_fractions(data, out_dtype), [as_int(n) for n in size], spatial_axes(layout, rank), method, mode, rounding,
+        alpha=alpha, exclude_outside=bool(exclude), roi=roi, outside=outside,
     )  # fmt: skip
     return _as(found, out_dtype)
 

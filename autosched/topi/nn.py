@@ -16,14 +16,16 @@ from autosched.topi.conv_nd import Spatial, conv_nd, conv_transpose_nd
 from autosched.topi.linear import matmul as matmul_general
 from autosched.topi.manipulate import _compute, reshape, transpose
 from autosched.topi.manipulate import pad as pad_general
-from autosched.topi.nn_more import *  # noqa: F403
-from autosched.topi.nn_more import pool_images
+from autosched.topi.nn_sizes import *  # noqa: F403
+from autosched.topi.nn_windows import *  # noqa: F403
+from autosched.topi.nn_windows import pool_images
 from autosched.topi.norm import batch_norm as batch_norm_general
 from autosched.topi.norm import layer_norm as layer_norm_general
 from autosched.topi.norm import lrn as lrn_general
 from autosched.topi.norm import rms_norm as rms_norm_general
 from autosched.topi.pool import avg_pool2d, max_pool2d
 from autosched.topi.reduction import mean, variance
+from autosched.topi.reduction import sum as total
 from autosched.topi.shapes import int_shape, normal_axes, one_axis
 from autosched.topi.softmax import log_softmax as log_softmax
 from autosched.topi.softmax import softmax as softmax
@@ -390,3 +392,59 @@ def conv2d_transpose_nchw(
     """Transposed 2-D convolution [N, C, H, W] * [C, O, KH, KW]."""
     data, weight = _converted(out_dtype, Input, Filter)
     return conv_transpose_nd(data, weight, Spatial(_pair(strides), _sides(padding), (1, 1)), _pair(output_padding))
+
+
+def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:  # noqa: N803
+    """Input * Scale + Shift of each channel, dimension 1."""
+    return _compute(Input.shape, lambda *i: Input(*i) * Scale(i[1]) + Shift(i[1]), "T_scale_shift")
+
+
+def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:  # noqa: N803
+    """Input * Scale + Shift of each channel, the last dimension."""
+    return _compute(Input.shape, lambda *i: Input(*i) * Scale(i[-1]) + Shift(i[-1]), "T_scale_shift")
+
+
+def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Tensor:
+    """The buffer with `data` behind it along `axis`, without as many elements at its beginning."""
+    place = one_axis(buffer, axis)
+    count, size = int_shape(data)[place], int_shape(buffer)[place]
+    if count > size:
+        raise ShapeError(f"fifo_buffer: {count} elements in a buffer of {size}")
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        def at(v: PrimExpr) -> list[PrimExpr]:
+            return [v if a == place else p for a, p in enumerate(i)]
+
+        kept = i[place] < size - count
+        return E.if_then_else(kept, buffer(*at(i[place] + count)), data(*at(i[place] - (size - count))))
+
+    return _compute(buffer.shape, element, "new_buffer")
+
+
+def nll_loss(
+    predictions: Tensor, targets: Tensor, weights: Tensor, reduction: str, ignore_index: int
+) -> Tensor:  # fmt: skip
+    """The negated, weighted log-probabilities [N, C, …] of the targets' classes: each, their "sum" or their "mean"."""
+    if reduction not in ("mean", "sum", "none"):
+        raise InvalidValueError(f"nll_loss: reduction '{reduction}'", hint='"mean", "sum" or "none"')
+
+    def label(*i: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        given = E.cast("int64", targets(*i))
+        kept = E.compare(E.NE, given, E.const(ignore_index, "int64"))
+        return E.select(kept, given, E.const(0, "int64")), kept
+
+    def weight(*i: PrimExpr) -> PrimExpr:
+        at, kept = label(*i)
+        return E.select(kept, weights(at), E.const(0, weights.dtype))
+
+    def loss(*i: PrimExpr) -> PrimExpr:
+        index = (i[0], label(*i)[0], *i[1:]) if predictions.ndim > 1 else (label(*i)[0],)
+        return -predictions(*index) * weight(*i)
+
+    each = _compute(targets.shape, loss, "T_nll")
+    if reduction == "none":
+        return each
+    if reduction == "sum":
+        return total(each)
+    summed, counted = total(each), total(_compute(targets.shape, weight, "T_weight"))
+    return te.compute((), lambda: summed() / counted(), name="T_divide")

@@ -8,6 +8,7 @@ import pytest
 from autosched import te
 from autosched.relax.op.registry import get_op
 from autosched.tir.interpret import interpret
+from autosched.topi import image
 from autosched.topi.resize import resize2d
 
 MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
@@ -33,3 +34,11 @@ def test_multiples_and_parts_need_no_float32_positions(size):
     x = te.placeholder((1, 2, 4, 6), name="x")
     made = resize2d(x, size, "NCHW", "nearest_neighbor", "asymmetric", "floor", (None, None))
     assert "T.Cast" not in te.create_prim_func([x, made]).script()
+
+
+def test_bytes_that_become_floats_keep_their_fractions():
+    x = te.placeholder((1, 1, 1, 2), "uint8", "x")
+    made = image.resize2d(x, None, (1, 4), out_dtype="float32")
+    given, out = np.array([0, 1], "uint8").reshape(1, 1, 1, 2), np.zeros((1, 1, 1, 4), "float32")
+    interpret(te.create_prim_func([x, made]), [given, out])
+    np.testing.assert_array_equal(out.ravel(), [0, 0.25, 0.75, 1])

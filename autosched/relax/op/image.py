@@ -13,7 +13,6 @@ from autosched.relax.op.registry import OpDef, Sample, define_op, sample
 from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo
 from autosched.te import Tensor
-from autosched.tir.dtypes import is_float
 from autosched.tir.expr import as_int
 from autosched.topi import cast
 from autosched.topi import image as te_image
@@ -64,8 +63,7 @@ def _resize_compute(data: Tensor, shape: Sequence[Dim], **attrs: Unpack[ResizeAt
     rounding = rounding_of(method, mode, attrs["rounding_method"])
     rank = 3 if "D" in layout else 2
     size = tuple(shape) * (rank if len(shape) == 1 else 1)
-    if attrs["out_dtype"] and is_float(attrs["out_dtype"]) and not is_float(data.dtype):
-        data = cast(data, attrs["out_dtype"])  # else shares of a pixel would be cut to integers
+    data = te_image.with_fractions(data, attrs["out_dtype"])
     if _is_plain(attrs):
         found = te_resize2d(data, size, layout, method, mode, rounding, attrs.get("scales") or (None, None))
     else:

@@ -1,24 +1,18 @@
-"""Further operators of `topi.nn` with TVM's arguments: pooling, convolutions, paddings of other ranks and layouts."""
+"""Pools and convolutions of `topi.nn` with TVM's arguments, of other ranks and layouts than those of `nn`."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from autosched import te
 from autosched.errors import InvalidValueError, ShapeError
 from autosched.te import Tensor
-from autosched.tir import expr as E
-from autosched.tir.expr import PrimExpr, as_int
+from autosched.tir.expr import as_int
 from autosched.topi.broadcast import cast
 from autosched.topi.conv_nd import Spatial, conv_nd, conv_transpose_nd
-from autosched.topi.image import resize2d, resize3d
-from autosched.topi.manipulate import _compute, pad_by, transpose
-from autosched.topi.manipulate import pad as pad_general
+from autosched.topi.manipulate import _compute, transpose
 from autosched.topi.pool_grad import pool_backward
 from autosched.topi.pool_nd import adaptive_pool_nd, pool_nd
-from autosched.topi.reduction import sum as total
-from autosched.topi.shapes import int_shape, one_axis
+from autosched.topi.shapes import int_shape
 
 Sizes = int | Sequence[int]
 AXES = {1: "W", 2: "HW", 3: "DHW"}
@@ -249,175 +243,9 @@ def group_conv2d_transpose_nchw(
     return _transposed(2, data, kernel, stride, padding, out_dtype, output_padding, groups)
 
 
-# --- sizes and paddings
-
-
-def upsampling(
-    data: Tensor, scale_h: float, scale_w: float, layout: str = "NCHW", method: str = "nearest_neighbor",
-    align_corners: bool = False, output_shape: Sequence[int] | None = None,
-) -> Tensor:  # fmt: skip
-    """Images `scale_h` times as high and `scale_w` times as wide, by "nearest_neighbor", "bilinear" or "bicubic"."""
-    sizes = int_shape(data)
-    size = output_shape or [
-        int(round(sizes[layout.index(c)] * s)) for c, s in (("H", scale_h), ("W", scale_w))
-    ]  # fmt: skip
-    how = {"bilinear": "linear", "bicubic": "cubic"}.get(method, method)
-    mode = "align_corners" if align_corners else "asymmetric"
-    return resize2d(data, None, size, layout, how, mode, bicubic_alpha=-0.75)
-
-
-def upsampling3d(
-    data: Tensor, scale_d: float, scale_h: float, scale_w: float, layout: str = "NCDHW",
-    method: str = "nearest_neighbor", coordinate_transformation_mode: str = "half_pixel",
-    output_shape: Sequence[int] | None = None,
-) -> Tensor:  # fmt: skip
-    """Volumes of other sizes, by "nearest_neighbor" or "trilinear"."""
-    sizes = int_shape(data)
-    scales = (("D", scale_d), ("H", scale_h), ("W", scale_w))
-    size = output_shape or [int(round(sizes[layout.index(c)] * s)) for c, s in scales]
-    return resize3d(
-        data, None, size, layout, "linear" if method == "trilinear" else method, coordinate_transformation_mode
-    )  # fmt: skip
-
-
-def _around(
-    data: Tensor, before: Sequence[int], after: Sequence[int] | None, mode: str, name: str
-) -> Tensor:  # fmt: skip
-    begins = [as_int(n) for n in before]
-    return pad_by(data, begins, begins if after is None else [as_int(n) for n in after], mode, name)
-
-
-def reflect_pad(
-    data: Tensor, pad_before: Sequence[int], pad_after: Sequence[int] | None = None, name: str = "ReflectPadInput"
-) -> Tensor:  # fmt: skip
-    """The tensor with its mirror image around it, without its border."""
-    return _around(data, pad_before, pad_after, "reflect", name)
-
-
-def replicate_pad(
-    data: Tensor, pad_before: Sequence[int], pad_after: Sequence[int] | None = None, name: str = "ReplicatePadInput"
-) -> Tensor:  # fmt: skip
-    """The tensor with its border elements repeated around it."""
-    return _around(data, pad_before, pad_after, "replicate", name)
-
-
-def circular_pad(
-    data: Tensor, pad_before: Sequence[int], pad_after: Sequence[int] | None = None, name: str = "CircularPadInput"
-) -> Tensor:  # fmt: skip
-    """The tensor continued from its other side."""
-    return _around(data, pad_before, pad_after, "circular", name)
-
-
-def space_to_batch_nd(
-    data: Tensor, block_shape: Sequence[int], pad_before: Sequence[int], pad_after: Sequence[int],
-    pad_value: float = 0.0,
-) -> Tensor:  # fmt: skip
-    """Blocks of the padded dimensions 1, 2, … as further entries of the batch, [N * blocks, …]."""
-    blocks = [as_int(b) for b in block_shape]
-    rank = len(blocks)
-    rest = [0] * (data.ndim - 1 - rank)
-    x = pad_general(data, [0, *pad_before, *rest], [0, *pad_after, *rest], pad_value)
-    sizes = int_shape(x)
-    if any(s % b for s, b in zip(sizes[1:], blocks, strict=False)):
-        raise ShapeError(f"space_to_batch_nd: {sizes[1 : 1 + rank]} are no multiples of {blocks}")
-    n = sizes[0]
-    shape = (n * math.prod(blocks), *(s // b for s, b in zip(sizes[1:], blocks, strict=False)), *sizes[1 + rank :])
-
-    def element(*i: PrimExpr) -> PrimExpr:
-        index, left = [], E.floordiv(i[0], n)
-        for axis in reversed(range(rank)):
-            index.append(i[1 + axis] * blocks[axis] + E.floormod(left, blocks[axis]))
-            left = E.floordiv(left, blocks[axis])
-        return x(E.floormod(i[0], n), *index[::-1], *i[1 + rank :])
-
-    return _compute(shape, element, "T_space_to_batch")
-
-
-def batch_to_space_nd(
-    data: Tensor, block_shape: Sequence[int], crop_begin_list: Sequence[int], crop_end_list: Sequence[int]
-) -> Tensor:  # fmt: skip
-    """The opposite of `space_to_batch_nd`, without what is cropped of each dimension."""
-    blocks, sizes = [as_int(b) for b in block_shape], int_shape(data)
-    rank = len(blocks)
-    n, left = divmod(sizes[0], math.prod(blocks))
-    if left:
-        raise ShapeError(f"batch_to_space_nd: {sizes[0]} entries are no multiple of {math.prod(blocks)}")
-    wide = [s * b for s, b in zip(sizes[1:], blocks, strict=False)]
-    shape = (n, *(w - b - e for w, b, e in zip(wide, crop_begin_list, crop_end_list, strict=True)), *sizes[1 + rank :])
-
-    def element(*i: PrimExpr) -> PrimExpr:
-        at = [v + b for v, b in zip(i[1:], crop_begin_list, strict=False)]
-        block: PrimExpr = E.const(0, "int64")
-        for p, b in zip(at, blocks, strict=True):
-            block = block * b + E.floormod(p, b)
-        return data(block * n + i[0], *(E.floordiv(p, b) for p, b in zip(at, blocks, strict=True)), *i[1 + rank :])
-
-    return _compute(shape, element, "T_batch_to_space")
-
-
-# --- the rest
-
-
-def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:  # noqa: N803
-    """Input * Scale + Shift of each channel, dimension 1."""
-    return _compute(Input.shape, lambda *i: Input(*i) * Scale(i[1]) + Shift(i[1]), "T_scale_shift")
-
-
-def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:  # noqa: N803
-    """Input * Scale + Shift of each channel, the last dimension."""
-    return _compute(Input.shape, lambda *i: Input(*i) * Scale(i[-1]) + Shift(i[-1]), "T_scale_shift")
-
-
-def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Tensor:
-    """The buffer with `data` behind it along `axis`, without as many elements at its beginning."""
-    place = one_axis(buffer, axis)
-    count, size = int_shape(data)[place], int_shape(buffer)[place]
-    if count > size:
-        raise ShapeError(f"fifo_buffer: {count} elements in a buffer of {size}")
-
-    def element(*i: PrimExpr) -> PrimExpr:
-        def at(v: PrimExpr) -> list[PrimExpr]:
-            return [v if a == place else p for a, p in enumerate(i)]
-
-        kept = i[place] < size - count
-        return E.if_then_else(kept, buffer(*at(i[place] + count)), data(*at(i[place] - (size - count))))
-
-    return _compute(buffer.shape, element, "new_buffer")
-
-
-def nll_loss(
-    predictions: Tensor, targets: Tensor, weights: Tensor, reduction: str, ignore_index: int
-) -> Tensor:  # fmt: skip
-    """The negated, weighted log-probabilities [N, C, …] of the targets' classes: each, their "sum" or their "mean"."""
-    if reduction not in ("mean", "sum", "none"):
-        raise InvalidValueError(f"nll_loss: reduction '{reduction}'", hint='"mean", "sum" or "none"')
-
-    def label(*i: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        given = E.cast("int64", targets(*i))
-        kept = E.compare(E.NE, given, E.const(ignore_index, "int64"))
-        return E.select(kept, given, E.const(0, "int64")), kept
-
-    def weight(*i: PrimExpr) -> PrimExpr:
-        at, kept = label(*i)
-        return E.select(kept, weights(at), E.const(0, weights.dtype))
-
-    def loss(*i: PrimExpr) -> PrimExpr:
-        index = (i[0], label(*i)[0], *i[1:]) if predictions.ndim > 1 else (label(*i)[0],)
-        return -predictions(*index) * weight(*i)
-
-    each = _compute(targets.shape, loss, "T_nll")
-    if reduction == "none":
-        return each
-    if reduction == "sum":
-        return total(each)
-    summed, counted = total(each), total(_compute(targets.shape, weight, "T_weight"))
-    return te.compute((), lambda: summed() / counted(), name="T_divide")
-
-
 __all__ = [
-    "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_to_space_nd", "circular_pad", "conv1d",
-    "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw", "conv3d_ndhwc", "conv3d_transpose_ncdhw",
-    "depthwise_conv2d_nhwc", "fifo_buffer", "group_conv1d_ncw", "group_conv1d_nwc", "group_conv2d_nhwc",
-    "group_conv2d_transpose_nchw", "nll_loss", "pool1d", "pool3d", "pool_grad", "reflect_pad", "replicate_pad",
-    "scale_shift_nchw", "scale_shift_nhwc", "space_to_batch_nd", "upsampling", "upsampling3d",
+    "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "conv1d", "conv1d_ncw", "conv1d_nwc",
+    "conv1d_transpose_ncw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "depthwise_conv2d_nhwc",
+    "group_conv1d_ncw", "group_conv1d_nwc", "group_conv2d_nhwc", "group_conv2d_transpose_nchw", "pool1d",
+    "pool3d", "pool_grad",
 ]  # fmt: skip
