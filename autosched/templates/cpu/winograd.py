@@ -31,7 +31,7 @@ from autosched.templates.chain import Chain
 from autosched.templates.classify import Contraction, extents, is_injective, reduced, spatial
 from autosched.templates.cpu.byte_products import widens_bytes
 from autosched.templates.cpu.conv2d import match_blocked_conv
-from autosched.templates.cpu.register_tile import FLOAT_BYTES
+from autosched.templates.cpu.register_tile import FLOAT_BYTES, is_cold
 from autosched.templates.cpu.winograd_cost import Core, Layer, Plan, best_plan, winograd_cycles
 from autosched.templates.cpu.winograd_stages import (
     COLUMNS,
@@ -49,9 +49,6 @@ from autosched.tir.dtypes import item_bytes
 from autosched.tir.schedule import LoopRV, Schedule
 
 LINE_BYTES = 64  # of a cache line
-# Bytes of weights whose panels are fetched ahead, where half of the second cache is not less: a model has them from
-# beyond it. 0.6 MB at 56x56x64 take .86 of the time without (Emerald Rapids, second cache of 2 MB).
-LEAST_PREFETCHED = 2**19
 LEAST_CHANNELS = 8  # with fewer the transforms cost more than they save
 FLOATS, BYTES = ("float32",) * 3, ("uint8", "int8", "int32")  # of data, weight and result
 MOST_BYTES = (2**31 - 1) // (4 * TAPS * TAPS * 255 * 128)  # channels of which int32 holds four times the sums
@@ -89,7 +86,8 @@ class Winograd:
             "panels": plan.panels,
             "tasks": plan.tasks,
             "unroll_c": 1,
-            "prefetch": layer.weights(plan.m) * FLOAT_BYTES > min(target.cache.l2_bytes / 2, LEAST_PREFETCHED),
+            # of twice as many bytes as other products: 0.6 MB at 56x56x64 take .86 of the time (Emerald Rapids)
+            "prefetch": is_cold(layer.weights(plan.m) * FLOAT_BYTES // 2, target.cache),
         }
         return Config(self.name, knobs)
 
