@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from autosched import te
-from autosched.errors import InvalidTypeError, ShapeError
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
@@ -145,3 +145,77 @@ def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
         full, lambda *i: element(x, i, full), name="T_broadcast_to", varargs_names=axis_names(len(full))
     )
     return result
+
+
+def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
+    """The sum of tensors of one shape. Raises ValueError for none, or for different shapes."""
+    tensors = list(xs)
+    if not tensors:
+        raise InvalidValueError("elemwise_sum needs at least one tensor")
+    for t in tensors:
+        if not isinstance(t, Tensor):
+            raise InvalidTypeError(f"elemwise_sum takes tensors, not {type(t).__name__}")
+        if [const_int(n) for n in t.shape] != [const_int(n) for n in tensors[0].shape]:
+            raise ShapeError(f"elemwise_sum: '{t.name}' has another shape than '{tensors[0].name}'")
+
+    def total(*i: PrimExpr) -> PrimExpr:
+        result: PrimExpr = tensors[0](*i)
+        for t in tensors[1:]:
+            result = E.add(result, t(*i))
+        return result
+
+    shape = dims(tensors[0].shape)
+    return te.compute(shape, total, name="T_elemwise_sum", varargs_names=axis_names(len(shape)))
+
+
+def mod(x: Operand, y: Operand) -> Tensor:
+    """x % y with the sign of x, as C has it."""
+    return elementwise(E.truncmod, "T_mod", x, y)
+
+
+def floor_mod(x: Operand, y: Operand) -> Tensor:
+    """x % y with the sign of y."""
+    return elementwise(E.floormod, "T_floor_mod", x, y)
+
+
+floormod = floor_mod
+
+
+def floordiv(x: Operand, y: Operand) -> Tensor:
+    """x / y rounded down."""
+    return elementwise(E.floordiv, "T_floordiv", x, y)
+
+
+def div(x: Operand, y: Operand) -> Tensor:
+    """x / y, of integers rounded to zero."""
+    return elementwise(E.div, "T_div", x, y)
+
+
+def atan2(x: Operand, y: Operand) -> Tensor:
+    """The angle of the point (y, x)."""
+    return elementwise(lambda a, b: E.call("atan2", a, b), "T_atan2", x, y)
+
+
+def left_shift(x: Operand, y: Operand) -> Tensor:
+    """x << y."""
+    return elementwise(lambda a, b: a << b, "T_left_shift", x, y)
+
+
+def right_shift(x: Operand, y: Operand) -> Tensor:
+    """x >> y."""
+    return elementwise(lambda a, b: a >> b, "T_right_shift", x, y)
+
+
+def bitwise_and(x: Operand, y: Operand) -> Tensor:
+    """x & y."""
+    return elementwise(lambda a, b: a & b, "T_bitwise_and", x, y)
+
+
+def bitwise_or(x: Operand, y: Operand) -> Tensor:
+    """x | y."""
+    return elementwise(lambda a, b: a | b, "T_bitwise_or", x, y)
+
+
+def bitwise_xor(x: Operand, y: Operand) -> Tensor:
+    """x ^ y."""
+    return elementwise(lambda a, b: a ^ b, "T_bitwise_xor", x, y)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from autosched import te
 from autosched.te import Tensor
 from autosched.tir.expr import EQ, PrimExpr, cast, compare, const, select, to_expr
-from autosched.topi.shapes import Dim, dims
+from autosched.topi.shapes import Dim, dims, int_shape
 
 
 def full(shape: Sequence[Dim], dtype: str, value: float) -> Tensor:
@@ -40,3 +41,28 @@ def listed(values: Sequence[Dim], is_scalar: bool, dtype: str) -> Tensor:
         return cast(dtype, found)
 
     return te.compute(() if is_scalar else dims((len(values),)), element, name="T_listed")
+
+
+def zeros(shape: Sequence[int], dtype: str = "float32") -> Tensor:
+    """Zeros."""
+    return full(shape, dtype, 0)
+
+
+def ones(shape: Sequence[int], dtype: str = "float32") -> Tensor:
+    """Ones."""
+    return full(shape, dtype, 1)
+
+
+def zeros_like(x: Tensor) -> Tensor:
+    """Zeros of a tensor's shape and dtype."""
+    return full_like(x, 0)
+
+
+def ones_like(x: Tensor) -> Tensor:
+    """Ones of a tensor's shape and dtype."""
+    return full_like(x, 1)
+
+
+def ndarray_size(x: Tensor, dtype: str = "int32") -> Tensor:
+    """The number of elements, as a tensor of shape ()."""
+    return full((), dtype, math.prod(int_shape(x)))

@@ -11,10 +11,10 @@ from autosched import te
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.checked_index import position
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import ExprLike, PrimExpr
 from autosched.topi.broadcast import element
 from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import extent_of, open_shape
+from autosched.topi.shapes import extent_of, int_shape, open_shape
 
 
 def take(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
@@ -97,3 +97,19 @@ def weighted_rows(data: Tensor, rows: Tensor, weights: Tensor, joined: str = "su
         return te.sum(term, axis=k) if joined == "sum" else te.max(term, axis=k)
 
     return _compute((*rows.shape[:lead], data.shape[1]), compute, "T_weighted_rows")
+
+
+def one_hot(
+    indices: Tensor, on_value: ExprLike, off_value: ExprLike, depth: int, axis: int = -1, dtype: str = "float32"
+) -> Tensor:
+    """`on_value` at the position that an index names along a new axis of `depth`, `off_value` elsewhere."""
+    shape = list(int_shape(indices))
+    place = axis % (len(shape) + 1)
+    shape.insert(place, depth)
+    on, off = (E.const(v, dtype) if isinstance(v, int | float) else v for v in (on_value, off_value))
+
+    def compute(*i: PrimExpr) -> PrimExpr:
+        rest = [v for k, v in enumerate(i) if k != place]
+        return E.select(E.compare(E.EQ, indices(*rest), E.cast(indices.dtype, i[place])), on, off)
+
+    return _compute(shape, compute, "T_one_hot")

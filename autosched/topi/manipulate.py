@@ -16,11 +16,13 @@ from autosched.tir.expr import (
     as_int,
     const,
     const_int,
+    floordiv,
     floormod,
     if_then_else,
     maximum,
     minimum,
     select,
+    sub,
 )  # fmt: skip
 from autosched.topi.shapes import (
     Dim,
@@ -191,3 +193,42 @@ def pad_by(x: Tensor, before: Sequence[int], after: Sequence[int], mode: str, na
 
     shape = [b + s + a for b, s, a in zip(before, size, after, strict=True)]
     return _compute(shape, lambda *i: x(*map(place, i, size, before, after)), name)
+
+
+def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis."""
+    return concatenate([expand_dims(t, axis) for t in tensors], axis)
+
+
+def flip(x: Tensor, axis: int = 0) -> Tensor:
+    """The elements along an axis in the opposite order."""
+    (place,) = normal_axes(x, axis)
+
+    def compute(*i: PrimExpr) -> PrimExpr:
+        return x(*(sub(x.shape[k] - 1, v) if k == place else v for k, v in enumerate(i)))
+
+    return _compute(x.shape, compute, "T_flip")
+
+
+def repeat(x: Tensor, repeats: int, axis: int = 0) -> Tensor:
+    """Each element along an axis several times."""
+    (place,) = normal_axes(x, axis)
+    shape = [n * repeats if k == place else n for k, n in enumerate(int_shape(x))]
+
+    def compute(*i: PrimExpr) -> PrimExpr:
+        return x(*(floordiv(v, repeats) if k == place else v for k, v in enumerate(i)))
+
+    return _compute(shape, compute, "T_repeat")
+
+
+def expand_like(a: Tensor, shape_like: Tensor, axis: Sequence[int]) -> Tensor:
+    """The tensor repeated along new dimensions `axis`, with the shape of another one."""
+    added = normal_axes(shape_like, axis)
+    if a.ndim + len(added) != shape_like.ndim and not (a.ndim == 1 and len(added) == shape_like.ndim):
+        raise ShapeError(f"expand_like: {a.shape} with new dimensions {added} as {shape_like.shape}")
+
+    def compute(*i: PrimExpr) -> PrimExpr:
+        kept = [v for k, v in enumerate(i) if k not in added]
+        return a(*kept) if kept or not a.ndim else a(0)
+
+    return _compute(shape_like.shape, compute, "T_expand_like")

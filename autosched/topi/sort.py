@@ -10,7 +10,7 @@ from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import ExprLike, PrimExpr
 from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import dims
+from autosched.topi.shapes import dims, normal_axes
 
 
 def _at(index: tuple[PrimExpr, ...], axis: int, value: ExprLike) -> tuple[ExprLike, ...]:
@@ -81,3 +81,9 @@ def _running(
         return reduce(value, axis=k)
 
     return _compute(x.shape, element, name)
+
+
+def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Tensor:
+    """The elements along an axis in order; NaN is greater than all numbers."""
+    (place,) = normal_axes(data, axis)
+    return take_along(data, argsort(data, place, not is_ascend, "int32"), place)

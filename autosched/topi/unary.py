@@ -138,3 +138,48 @@ def gelu_tanh(x: Tensor) -> Tensor:
         return v * _number(v, 0.5) * (_number(v, 1) + te.tanh(inner))
 
     return elementwise(x, f)
+
+
+def bitwise_not(x: Tensor) -> Tensor:
+    """~x."""
+    return elementwise(x, lambda a: ~a, "T_bitwise_not")
+
+
+def trunc(x: Tensor) -> Tensor:
+    """x without its fraction."""
+    return elementwise(x, lambda a: E.call("trunc", a), "T_trunc")
+
+
+def tan(x: Tensor) -> Tensor:
+    """The tangent."""
+    return elementwise(x, lambda a: E.call("tan", a), "T_tan")
+
+
+def isnan(x: Tensor) -> Tensor:
+    """Whether an element is no number."""
+    return elementwise(x, lambda a: E.call("isnan", a, dtype="bool"), "T_isnan")
+
+
+def fast_exp(x: Tensor) -> Tensor:
+    """e ** x: kernels compute it by a polynomial in any case, as they do the next two."""
+    return elementwise(x, te.exp, "T_fast_exp")
+
+
+def fast_tanh(x: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
+    return elementwise(x, te.tanh, "T_fast_tanh")
+
+
+def fast_erf(x: Tensor) -> Tensor:
+    """The error function."""
+    return elementwise(x, te.erf, "T_fast_erf")
+
+
+def ceil_log2(x: Tensor) -> Tensor:
+    """The logarithm to base 2, rounded up."""
+    return elementwise(x, lambda a: E.call("ceil", E.call("log2", a)), "T_ceil_log2")
+
+
+def reinterpret(x: Tensor, dtype: str) -> Tensor:
+    """The elements' bits as another type of as many."""
+    return elementwise(x, lambda a: E.call("reinterpret", a, dtype=dtype), "T_reinterpret")
