@@ -16,7 +16,6 @@ from autosched.relax.op import OPERATORS
 from autosched.relax.pipeline import PIPELINES
 from autosched.relax.transform import absent_passes as absent_relax_passes
 from autosched.relax.transform.gradient_rules import RULES
-from autosched.relay.op import more_nn
 from autosched.runtime import Device, Executable, GraphModule, Module, NDArray, relax_vm, vm
 from autosched.runtime.debugger import GraphModuleDebug
 from autosched.tir import ptx
@@ -79,10 +78,7 @@ def generated() -> str:
     lines += [f"| instructions of a GPU in `T` and `tir` ([cuda.md](cuda.md)) | {listed(ptx.__all__)} |"]
     lines += [f"| `topi` | {listed([n for n in public(topi) if n[0].islower()])} |"]
     lines += [f"| `relay` | {listed([n for n in public(relay.op) if n[0].islower()])} |"]
-    own = [
-        n for n in public(relay.nn) if n not in ("unwrap", "info", "reshape_to", "hook", "resolve", "refuse_out_layout")
-    ] + more_nn.__all__
-    own = sorted(n for n in set(own) if n != "Pair")
+    own = [n for n in public(relay.nn) if n not in ("unwrap", "info", "reshape_to")]
     lines += [f"| `relay.nn` | {listed([n for n in own if n[0].islower()])} |"]
     lines += ["", "| of relax | names |", "|---|---|"]
     operators = sorted(name for name in OPERATORS if not name.startswith(("nn.", "image.")))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autosched.relax import Call, Expr, Var, well_formed
-from autosched.relay.expr import GraphFunction, free_vars, post_order, unwrap
-from autosched.relay.op.tensor import info
+from autosched.relay.expr import GraphFunction, free_vars, info, post_order, unwrap
 
 
 def all_vars(expr: object) -> list[Var]:

@@ -43,6 +43,14 @@ def scalar_type(dtype: str) -> TensorStructInfo:
     return TensorStructInfo((), dtype)
 
 
+def info(x: object) -> TensorStructInfo:
+    """The type of a tensor expression. Raises InvalidTypeError for anything else."""
+    found = getattr(x, "struct_info", None)
+    if not isinstance(found, TensorStructInfo):
+        raise InvalidTypeError(f"a tensor is needed, not {type(x).__name__} of type {found}")
+    return found
+
+
 def var(
     name_hint: str,
     type_annotation: StructInfo | str | None = None,

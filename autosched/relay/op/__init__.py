@@ -1,17 +1,23 @@
 """Relay's operators; those of neural networks are in `nn`."""
 
 from autosched.relay.op import image, nn
-from autosched.relay.op.more import (
-    acos, acosh, all, any, argsort, asin, asinh, atan, atanh, bitwise_and, bitwise_not, bitwise_or, bitwise_xor,
-    broadcast_to_like, collapse_sum_like, collapse_sum_to, cosh, cumprod, cumsum, flip, floor_mod, gather,
-    gather_nd, get, isfinite, isinf, isnan, left_shift, log10, log2, logical_xor, mean_std, mean_variance, mod,
-    one_hot, reshape_like, right_shift, scatter, scatter_elements, sinh, sort, std, tan, topk, trilu, trunc,
+from autosched.relay.op.create import (
+    arange, full, full_like, ndarray_size, ones, ones_like, shape_of, zeros, zeros_like,
 )  # fmt: skip
-from autosched.relay.op.tensor import (
-    abs, add, arange, argmax, argmin, broadcast_to, cast, ceil, clip, concatenate, copy, cos, divide, equal, erf, exp,
-    expand_dims, floor, floor_divide, full, full_like, greater, greater_equal, identity, layout_transform, less,
-    less_equal, log, logical_and, logical_not, logical_or, max, maximum, mean, min, minimum, multiply, ndarray_size,
-    negative, not_equal, ones, ones_like, power, prod, repeat, reshape, reverse, round, rsqrt, shape_of, sigmoid, sign,
-    sin, split, sqrt, squeeze, stack, strided_slice, subtract, sum, take, tanh, tile, transpose, variance, where, zeros,
-    zeros_like,
+from autosched.relay.op.elementwise import (
+    abs, acos, acosh, add, asin, asinh, atan, atanh, bitwise_and, bitwise_not, bitwise_or, bitwise_xor, cast, ceil,
+    clip, copy, cos, cosh, divide, equal, erf, exp, floor, floor_divide, floor_mod, greater, greater_equal,
+    identity, isfinite, isinf, isnan, left_shift, less, less_equal, log, log10, log2, logical_and, logical_not,
+    logical_or, logical_xor, maximum, minimum, mod, multiply, negative, not_equal, power, right_shift, round, rsqrt,
+    sigmoid, sign, sin, sinh, sqrt, subtract, tan, tanh, trunc, where,
 )  # fmt: skip
+from autosched.relay.op.manipulate import (
+    broadcast_to, broadcast_to_like, concatenate, expand_dims, flip, layout_transform, repeat, reshape,
+    reshape_like, reverse, split, squeeze, stack, strided_slice, tile, transpose, trilu,
+)  # fmt: skip
+from autosched.relay.op.reduce import (
+    all, any, argmax, argmin, collapse_sum_like, collapse_sum_to, cumprod, cumsum, max, mean, mean_std,
+    mean_variance, min, prod, std, sum, variance,
+)  # fmt: skip
+from autosched.relay.op.select import argsort, gather, gather_nd, one_hot, scatter, scatter_elements, sort, take, topk
+from autosched.relay.op.lookup import get

@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from autosched.errors import InvalidValueError, ShapeError, refuse
-from autosched.lazy_names import resolve
+from autosched.errors import InvalidValueError, ShapeError
 from autosched.relax import Constant, Expr, op
-from autosched.relay.expr import TupleWrapper, unwrap
-from autosched.relay.op.tensor import info
-from autosched.relay.op.tensor import reshape as reshape_to
-
-Pair = int | Sequence[int]
-
-
-def conv2d(
-    data: object,
-    weight: object,
-    strides: Pair = (1, 1),
-    padding: Pair = (0, 0),
-    dilation: Pair = (1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Pair | None = None,
-    data_layout: str = "NCHW",
-    kernel_layout: str = "OIHW",
-    out_layout: str = "",
-    out_dtype: str = "",
-) -> Expr:
-    """2-D convolution. Raises ShapeError where `channels` or `kernel_size` do not fit the weight."""
-    x, w = unwrap(data), unwrap(weight)
-    if data_layout == "NHWC":
-        x = op.permute_dims(x, [0, 3, 1, 2])
-    if kernel_layout != "OIHW":
-        w = op.permute_dims(w, [kernel_layout.index(axis) for axis in "OIHW"])
-    shape = info(w).static_shape
-    size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
-    if channels is not None and channels != shape[0]:
-        raise ShapeError(f"conv2d: channels={channels}, and the weight has {shape[0]}")
-    if size is not None and tuple(size) != shape[2:]:
-        raise ShapeError(f"conv2d: kernel_size={tuple(size)}, and the weight's is {shape[2:]}")
-    layout = data_layout if data_layout != "NHWC" else "NCHW"
-    result = op.nn.conv2d(
-        x, w, strides, padding, dilation, groups, layout, "OIHW", "" if data_layout == "NHWC" else out_layout,
-        out_dtype or None,
-    )  # fmt: skip
-    return op.permute_dims(result, [0, 2, 3, 1]) if (out_layout or data_layout) == "NHWC" else result
+from autosched.relay.expr import info, unwrap
+from autosched.relay.op.manipulate import reshape as reshape_to
+from autosched.relay.op.nn_norm import (  # noqa: F401
+    batch_norm,
+    dropout,
+    group_norm,
+    instance_norm,
+    l2_normalize,
+    layer_norm,
+    lrn,
+)  # fmt: skip
+from autosched.relay.op.nn_windows import (  # noqa: F401
+    adaptive_avg_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    conv1d,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    global_avg_pool2d,
+    global_max_pool2d,
+    max_pool1d,
+    max_pool2d,
+)  # fmt: skip
 
 
 def dense(data: object, weight: object, units: int | None = None, out_dtype: str = "") -> Expr:
@@ -124,122 +108,10 @@ def log_softmax(data: object, axis: int = -1) -> Expr:
     return op.nn.log_softmax(unwrap(data), axis)
 
 
-def refuse_out_layout(out_layout: str, layout: str) -> None:
-    """Raises InvalidValueError for a result in another layout than the data."""
-    refuse("pool2d", hint="the result has the data's layout", out_layout=out_layout not in ("", layout))
-
-
-def _window(pool: Callable[..., Expr], data: object, layout: str, *args: object) -> Expr:
-    x = unwrap(data)
-    if layout == "NHWC":
-        return op.permute_dims(pool(op.permute_dims(x, [0, 3, 1, 2]), *args), [0, 2, 3, 1])
-    return pool(x, *args)
-
-
-def max_pool2d(
-    data: object,
-    pool_size: Pair = (1, 1),
-    strides: Pair = (1, 1),
-    dilation: Pair = (1, 1),
-    padding: Pair = (0, 0),
-    layout: str = "NCHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-) -> Expr:
-    """The largest of each window."""
-    refuse_out_layout(out_layout, layout)
-    return _window(op.nn.max_pool2d, data, layout, pool_size, strides, padding, dilation, ceil_mode)
-
-
-def avg_pool2d(
-    data: object,
-    pool_size: Pair = (1, 1),
-    strides: Pair = (1, 1),
-    dilation: Pair = (1, 1),
-    padding: Pair = (0, 0),
-    layout: str = "NCHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-) -> Expr:
-    """The mean of each window."""
-    refuse_out_layout(out_layout, layout)
-
-    def pool(x: object, *args: object) -> Expr:
-        return op.nn.avg_pool2d(x, *args, count_include_pad=count_include_pad)
-
-    return _window(pool, data, layout, pool_size, strides, padding, dilation, ceil_mode)
-
-
-def _image_axes(layout: str) -> list[int]:
-    return [layout.index("H"), layout.index("W")]
-
-
-def global_avg_pool2d(data: object, layout: str = "NCHW", out_layout: str = "") -> Expr:
-    """The mean of each channel."""
-    refuse_out_layout(out_layout, layout)
-    return op.mean(unwrap(data), _image_axes(layout), True)
-
-
-def global_max_pool2d(data: object, layout: str = "NCHW", out_layout: str = "") -> Expr:
-    """The largest of each channel."""
-    refuse_out_layout(out_layout, layout)
-    return op.max(unwrap(data), _image_axes(layout), True)
-
-
-def adaptive_avg_pool2d(
-    data: object, output_size: int | Sequence[int] | None = None, layout: str = "NCHW", out_layout: str = ""
-) -> Expr:
-    """Means of as many windows as the output has elements."""
-    refuse_out_layout(out_layout, layout)
-    return _window(lambda x: op.nn.adaptive_avg_pool2d(x, output_size), data, layout)
-
-
 def batch_flatten(data: object) -> Expr:
     """All axes but the first as one."""
     x = unwrap(data)
     return reshape_to(x, (0, -1))
-
-
-def batch_norm(
-    data: object,
-    gamma: object,
-    beta: object,
-    moving_mean: object,
-    moving_var: object,
-    axis: int = 1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> TupleWrapper:
-    """Normalisation with the moving statistics: (result, mean, variance)."""
-    tensors = [unwrap(x) for x in (data, gamma, beta, moving_mean, moving_var)]
-    return TupleWrapper(op.nn.batch_norm(*tensors, axis, epsilon, center, scale, training=False), 3)
-
-
-def layer_norm(
-    data: object,
-    gamma: object,
-    beta: object,
-    axis: int = -1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> Expr:
-    """Normalisation along an axis."""
-    return op.nn.layer_norm(unwrap(data), unwrap(gamma), unwrap(beta), axis, epsilon, center, scale)
-
-
-def lrn(data: object, size: int = 5, axis: int = 1, bias: float = 2, alpha: float = 1e-5, beta: float = 0.75) -> Expr:
-    """Local response normalisation."""
-    return op.nn.lrn(unwrap(data), size, axis, alpha, beta, bias)
-
-
-def dropout(data: object, rate: float = 0.5) -> Expr:
-    """The data itself: nothing is dropped when a model runs. Raises ValueError for a rate outside of [0, 1)."""
-    if not 0 <= rate < 1:
-        raise InvalidValueError(f"dropout: rate {rate}", hint="a rate lies in [0, 1)")
-    return op.identity(unwrap(data))
 
 
 def pad(
@@ -272,11 +144,40 @@ def space_to_depth(data: object, block_size: int, layout: str = "NCHW") -> Expr:
     return op.reshape(op.permute_dims(parts, [0, 3, 5, 1, 2, 4]), (n, c * b * b, h // b, w // b))
 
 
-def __getattr__(name: str) -> object:
-    """The operators of `more_nn`, which is written with those here."""
-    if name.startswith("_"):
-        raise AttributeError(name)
-    more = resolve("autosched.relay.op.more_nn")
-    if name not in more.__all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(more, name)
+def upsampling(
+    data: object, scale_h: float = 1, scale_w: float = 1, layout: str = "NCHW", method: str = "nearest_neighbor",
+    align_corners: bool = False,
+) -> Expr:  # fmt: skip
+    """An image enlarged. Raises ValueError for another layout than NCHW."""
+    if layout != "NCHW":
+        raise InvalidValueError(f"upsampling: layout '{layout}'", hint="use NCHW")
+    x = unwrap(data)
+    h, w = info(x).static_shape[2:]
+    how = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}.get(method, method)
+    mode = "align_corners" if align_corners else ("asymmetric" if how == "nearest_neighbor" else "half_pixel")
+    return op.image.resize2d(
+        x, (int(h * scale_h), int(w * scale_w)), layout=layout, method=how, coordinate_transformation_mode=mode,
+        rounding_method="" if how != "nearest_neighbor" else "floor",
+    )  # fmt: skip
+
+
+def depth_to_space(data: object, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Expr:
+    """Channels as blocks of an image."""
+    x, b = unwrap(data), block_size
+    n, c, h, w = info(x).static_shape
+    if layout != "NCHW":
+        raise InvalidValueError(f"depth_to_space: layout '{layout}'", hint="use NCHW")
+    if mode == "CRD":
+        return op.nn.pixel_shuffle(x, b)
+    parts = op.reshape(x, (n, b, b, c // (b * b), h, w))
+    return op.reshape(op.permute_dims(parts, [0, 3, 4, 1, 5, 2]), (n, c // (b * b), h * b, w * b))
+
+
+def cross_entropy(predictions: object, targets: object) -> Expr:
+    """-sum(targets log(predictions)) by the batch."""
+    return op.nn.cross_entropy_with_logits(op.log(unwrap(predictions)), unwrap(targets))
+
+
+def cross_entropy_with_logits(predictions: object, targets: object) -> Expr:
+    """-sum(targets predictions) by the batch."""
+    return op.nn.cross_entropy_with_logits(unwrap(predictions), unwrap(targets))

@@ -6,8 +6,7 @@ from autosched.errors import InvalidValueError
 from autosched.ir import IRModule
 from autosched.relax import Expr, Var
 from autosched.relay import op
-from autosched.relay.expr import Function, GraphFunction, var
-from autosched.relay.op.tensor import info
+from autosched.relay.expr import Function, GraphFunction, info, var
 from autosched.relay.testing.init import create_workload
 from autosched.runtime import NDArray
 

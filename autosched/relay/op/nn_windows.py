@@ -1,15 +1,120 @@
-"""Further operators of neural networks in Relay's signatures."""
+"""Relay's convolutions and poolings: relax's with Relay's signatures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from autosched.errors import InvalidValueError, ShapeError, refuse
+from autosched.errors import ShapeError, refuse
 from autosched.relax import Expr, op
 from autosched.relax.op.conv_nd import several
-from autosched.relay.expr import unwrap
-from autosched.relay.op.nn import Pair, avg_pool2d, max_pool2d
-from autosched.relay.op.tensor import info
+from autosched.relay.expr import info, unwrap
+
+Pair = int | Sequence[int]
+
+
+def conv2d(
+    data: object,
+    weight: object,
+    strides: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Pair | None = None,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    out_layout: str = "",
+    out_dtype: str = "",
+) -> Expr:
+    """2-D convolution. Raises ShapeError where `channels` or `kernel_size` do not fit the weight."""
+    x, w = unwrap(data), unwrap(weight)
+    if data_layout == "NHWC":
+        x = op.permute_dims(x, [0, 3, 1, 2])
+    if kernel_layout != "OIHW":
+        w = op.permute_dims(w, [kernel_layout.index(axis) for axis in "OIHW"])
+    shape = info(w).static_shape
+    size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
+    if channels is not None and channels != shape[0]:
+        raise ShapeError(f"conv2d: channels={channels}, and the weight has {shape[0]}")
+    if size is not None and tuple(size) != shape[2:]:
+        raise ShapeError(f"conv2d: kernel_size={tuple(size)}, and the weight's is {shape[2:]}")
+    layout = data_layout if data_layout != "NHWC" else "NCHW"
+    result = op.nn.conv2d(
+        x, w, strides, padding, dilation, groups, layout, "OIHW", "" if data_layout == "NHWC" else out_layout,
+        out_dtype or None,
+    )  # fmt: skip
+    return op.permute_dims(result, [0, 2, 3, 1]) if (out_layout or data_layout) == "NHWC" else result
+
+
+def refuse_out_layout(out_layout: str, layout: str) -> None:
+    """Raises InvalidValueError for a result in another layout than the data."""
+    refuse("pool2d", hint="the result has the data's layout", out_layout=out_layout not in ("", layout))
+
+
+def _window(pool: Callable[..., Expr], data: object, layout: str, *args: object) -> Expr:
+    x = unwrap(data)
+    if layout == "NHWC":
+        return op.permute_dims(pool(op.permute_dims(x, [0, 3, 1, 2]), *args), [0, 2, 3, 1])
+    return pool(x, *args)
+
+
+def max_pool2d(
+    data: object,
+    pool_size: Pair = (1, 1),
+    strides: Pair = (1, 1),
+    dilation: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    layout: str = "NCHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+) -> Expr:
+    """The largest of each window."""
+    refuse_out_layout(out_layout, layout)
+    return _window(op.nn.max_pool2d, data, layout, pool_size, strides, padding, dilation, ceil_mode)
+
+
+def avg_pool2d(
+    data: object,
+    pool_size: Pair = (1, 1),
+    strides: Pair = (1, 1),
+    dilation: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    layout: str = "NCHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> Expr:
+    """The mean of each window."""
+    refuse_out_layout(out_layout, layout)
+
+    def pool(x: object, *args: object) -> Expr:
+        return op.nn.avg_pool2d(x, *args, count_include_pad=count_include_pad)
+
+    return _window(pool, data, layout, pool_size, strides, padding, dilation, ceil_mode)
+
+
+def _image_axes(layout: str) -> list[int]:
+    return [layout.index("H"), layout.index("W")]
+
+
+def global_avg_pool2d(data: object, layout: str = "NCHW", out_layout: str = "") -> Expr:
+    """The mean of each channel."""
+    refuse_out_layout(out_layout, layout)
+    return op.mean(unwrap(data), _image_axes(layout), True)
+
+
+def global_max_pool2d(data: object, layout: str = "NCHW", out_layout: str = "") -> Expr:
+    """The largest of each channel."""
+    refuse_out_layout(out_layout, layout)
+    return op.max(unwrap(data), _image_axes(layout), True)
+
+
+def adaptive_avg_pool2d(
+    data: object, output_size: int | Sequence[int] | None = None, layout: str = "NCHW", out_layout: str = ""
+) -> Expr:
+    """Means of as many windows as the output has elements."""
+    refuse_out_layout(out_layout, layout)
+    return _window(lambda x: op.nn.adaptive_avg_pool2d(x, output_size), data, layout)
 
 
 def conv1d(
@@ -64,77 +169,6 @@ def check_weight(name: str, weight: Expr, layout: str, channels: int | None, ker
         raise ShapeError(f"{name}: kernel_size={kernel_size}, and the weight's is {window}")
 
 
-def group_norm(
-    data: object, gamma: object, beta: object, num_groups: int, axis: int = 1, epsilon: float = 1e-5,
-    center: bool = True, scale: bool = True,
-) -> Expr:  # fmt: skip
-    """Normalisation of groups of channels."""
-    x = unwrap(data)
-    axes = [a for a in range(2, info(x).ndim)]
-    return op.nn.group_norm(x, unwrap(gamma), unwrap(beta), num_groups, axis, axes, epsilon, center, scale)
-
-
-def instance_norm(
-    data: object,
-    gamma: object,
-    beta: object,
-    axis: int = 1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> Expr:
-    """Normalisation of each channel of each image."""
-    x = unwrap(data)
-    axes = [a for a in range(info(x).ndim) if a not in (0, axis)]
-    return op.nn.instance_norm(x, unwrap(gamma), unwrap(beta), axis, axes, epsilon, center, scale)
-
-
-def l2_normalize(data: object, eps: float, axis: Sequence[int] | None = None) -> Expr:
-    """Divided by the square root of the sum of squares."""
-    x = unwrap(data)
-    total = op.sum(op.multiply(x, x), None if axis is None else list(axis), True)
-    return op.divide(x, op.sqrt(op.maximum(total, eps)))
-
-
-def upsampling(
-    data: object, scale_h: float = 1, scale_w: float = 1, layout: str = "NCHW", method: str = "nearest_neighbor",
-    align_corners: bool = False,
-) -> Expr:  # fmt: skip
-    """An image enlarged. Raises ValueError for another layout than NCHW."""
-    if layout != "NCHW":
-        raise InvalidValueError(f"upsampling: layout '{layout}'", hint="use NCHW")
-    x = unwrap(data)
-    h, w = info(x).static_shape[2:]
-    how = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}.get(method, method)
-    mode = "align_corners" if align_corners else ("asymmetric" if how == "nearest_neighbor" else "half_pixel")
-    return op.image.resize2d(
-        x, (int(h * scale_h), int(w * scale_w)), layout=layout, method=how, coordinate_transformation_mode=mode,
-        rounding_method="" if how != "nearest_neighbor" else "floor",
-    )  # fmt: skip
-
-
-def depth_to_space(data: object, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Expr:
-    """Channels as blocks of an image."""
-    x, b = unwrap(data), block_size
-    n, c, h, w = info(x).static_shape
-    if layout != "NCHW":
-        raise InvalidValueError(f"depth_to_space: layout '{layout}'", hint="use NCHW")
-    if mode == "CRD":
-        return op.nn.pixel_shuffle(x, b)
-    parts = op.reshape(x, (n, b, b, c // (b * b), h, w))
-    return op.reshape(op.permute_dims(parts, [0, 3, 4, 1, 5, 2]), (n, c // (b * b), h * b, w * b))
-
-
-def cross_entropy(predictions: object, targets: object) -> Expr:
-    """-sum(targets log(predictions)) by the batch."""
-    return op.nn.cross_entropy_with_logits(op.log(unwrap(predictions)), unwrap(targets))
-
-
-def cross_entropy_with_logits(predictions: object, targets: object) -> Expr:
-    """-sum(targets predictions) by the batch."""
-    return op.nn.cross_entropy_with_logits(unwrap(predictions), unwrap(targets))
-
-
 def _one(x: Pair) -> int:
     return x[0] if isinstance(x, Sequence) else x
 
@@ -171,9 +205,3 @@ def avg_pool1d(
     """The mean of each window. Raises ValueError for another layout than NCW."""
     refuse("avg_pool1d", hint="use NCW", layout=layout != "NCW", out_layout=out_layout not in ("", "NCW"))
     return _pool1d(avg_pool2d, data, pool_size, strides, dilation, padding, ceil_mode, count_include_pad)
-
-
-__all__ = [
-    "Pair", "avg_pool1d", "conv1d", "conv2d_transpose", "conv3d", "cross_entropy", "cross_entropy_with_logits",
-    "depth_to_space", "group_norm", "instance_norm", "l2_normalize", "max_pool1d", "upsampling",
-]  # fmt: skip
