@@ -1,5 +1,6 @@
 """Operators of neural networks, under the names of TVM's `relax.op.nn`."""
 
+from autosched.relax.op.activations import prelu, selu, softplus
 from autosched.relax.op.attention import attention, attention_bias
 from autosched.relax.op.attention_bytes import attention_bytes
 from autosched.relax.op.col2im import col2im
@@ -12,20 +13,12 @@ from autosched.relax.op.conv_nd import (
     conv3d_transpose,
     plane_windows,
 )
+from autosched.relax.op.group_norm import group_norm, instance_norm
 from autosched.relax.op.kv_cache import cache_slide, cache_update, cached_attention, window_cache_length
+from autosched.relax.op.losses import cross_entropy_with_logits, nll_loss
 from autosched.relax.op.manipulate import pad
-from autosched.relax.op.more_nn import (
-    batch_flatten,
-    cross_entropy_with_logits,
-    group_norm,
-    instance_norm,
-    nll_loss,
-    pixel_shuffle,
-    prelu,
-    selu,
-    softplus,
-)  # fmt: skip
 from autosched.relax.op.nbits import grouped_matmul_nbits, matmul_nbits
+from autosched.relax.op.nn_manipulate import batch_flatten, pixel_shuffle
 from autosched.relax.op.norm import batch_norm, dropout, layer_norm, log_softmax, lrn, rms_norm, softmax
 from autosched.relax.op.numbers import relu6
 from autosched.relax.op.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
