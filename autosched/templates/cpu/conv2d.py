@@ -8,7 +8,7 @@
 
 What pads the data, or picks every second pixel of them (`before` the anchor), is one of
     copy  a phase before copies the data into scratch with its zero border
-    task  each chunk copies what it needs, then meets all panels of weights
+    task  each chunk copies what it needs, then meets all panels of weights, in groups each panel of each chunk
 
 A 1x1 convolution with stride 1 runs over an image as one row of H * W pixels (`conv_flat`). So can any other
 (`across_rows`): each pixel of a tile then has a pointer of its own, and 7 x 7 pixels are 9 tiles of 5 and one of 4.
@@ -117,7 +117,10 @@ class Conv2dBlocked:
         traffic = _traffic(anchor, tile, target)
         order, padding = choose_order(traffic, target), "copy" if s["copied"] else "none"
         by_rows = not s["flat"] and not tile.across_rows
-        if s["copied"] and by_rows and traffic.tiles >= LEAST_TASKS:  # enough pieces without the channels
+        if s["copied"] and by_rows and s["G"] > 1:  # a piece needs its group alone, which the first-level cache holds
+            most = target.cache.l1_bytes * traffic.tiles * s["G"] // int(2 * traffic.data_bytes)
+            order, padding = TaskOrder(order.outer, min(order.chunk, 1 << max(most, 1).bit_length() - 1)), "task"
+        elif s["copied"] and by_rows and traffic.tiles >= LEAST_TASKS:  # enough pieces without the channels
             order, padding = TaskOrder("data", 1 << (traffic.tiles // LEAST_TASKS).bit_length() - 1), "task"
         unroll = choose_unroll(s["IB"], tile.oh_tile * tile.ow_tile * tile.oc_blocks * per_block, target)
         knobs: dict[str, KnobValue] = {
@@ -162,7 +165,8 @@ class Conv2dBlocked:
         n, oc, oh, ow, ob = sch.get_loops(out)
         oc_tile, oc_in = sch.split(oc, [None, config["oc_blocks"]])
         loops, image = (n, oc_tile, oh, ow, ob), (height, width)
-        task = schedule_tiles(sch, name, loops, config, image, buffer, pack, within=(oc_in,))
+        groups = _all_sizes(anchor)["G"]
+        task = schedule_tiles(sch, name, loops, config, image, buffer, pack, within=(oc_in,), groups=groups)
         if padding == "task" and s["flat"]:
             sch.compute_at(copy, task)
             sch.vectorize(sch.get_loops(copy)[-1])

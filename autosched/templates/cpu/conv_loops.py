@@ -21,6 +21,7 @@ def schedule_tiles(
     weight: Buffer,
     pack: Pack,
     within: Sequence[LoopRV] = (),
+    groups: int = 1,
 ) -> LoopRV:
     """Cut the output into tiles, compute the anchor in each, and return the loop over pieces of work.
 
@@ -28,9 +29,12 @@ def schedule_tiles(
      -> for (n, oc, chunk) in parallel:     # or (n, chunk, oc), or (n, chunk) and oc inside of it
             for oh_tile, ow_tile: for within, oh_in, ow_in (unrolled), ob (vectorised)
 
+    A piece of work that copies its data meets all panels, but of a convolution in groups one: others read other data.
+
     loops   n, panels of output channels (one loop or more), rows, pixels, channels of a block
     image   rows and pixels of each; a chunk is one of rows of tiles, or of tiles in a single row
     within  loops over blocks of a panel
+    groups  of channels
     """
     n, *panels, oh, ow, ob = loops
     height, width = image
@@ -42,10 +46,10 @@ def schedule_tiles(
     else:
         chunk, oh_tile, oh_in = sch.split(oh, [None, per_chunk, config["oh_tile"]])
         ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
-    is_task = config["padding"] == "task"
-    tasks = (*panels, chunk) if config["outer"] == "weight" and not is_task else (chunk, *panels)
+    meets_all = config["padding"] == "task" and groups == 1
+    tasks = (*panels, chunk) if config["outer"] == "weight" and not meets_all else (chunk, *panels)
     sch.reorder(n, *tasks, oh_tile, ow_tile, *within, oh_in, ow_in, ob)
-    task = sch.fuse(n, chunk) if is_task else sch.fuse(n, *tasks)
+    task = sch.fuse(n, chunk) if meets_all else sch.fuse(n, *tasks)
     sch.parallel(task)
     for loop in (*within, oh_in, ow_in):
         sch.unroll(loop)

@@ -60,6 +60,14 @@ def test_tiles_of_windows_cross_rows(func, padding, order):
     check(func, across_rows=True, oh_tile=1, ow_tile=5, oc_blocks=1, chunk=2, outer=order, padding=padding)
 
 
+@pytest.mark.parametrize("knobs", [{}, {"outer": "weight", "oc_blocks": 2}, {"outer": "data", "chunk": 1}])
+def test_pieces_of_groups_copy_what_their_group_needs(knobs):
+    """A panel of two blocks needs two groups."""
+    func = conv(1, 64, 9, 64, 3, 2, 1, groups=4)
+    assert default_config(func, HOST)["padding"] == "task"
+    check(func, **knobs)
+
+
 def test_recorded_tiles_stay_within_rows():
     """Configurations from before there was the knob are in the space, and mean what they meant."""
     func = conv(1, 256, 14, 512, 3, 2, 1, block=8)

@@ -31,6 +31,13 @@ def test_tiles_stay_in_their_group():
     assert 4 % config["oc_blocks"] == 0
 
 
+@pytest.mark.parametrize("size, groups, chunk", [(112, 4, 2), (14, 32, 4)])
+def test_the_first_cache_holds_what_a_piece_of_a_group_copies(size, groups, chunk):
+    """A row of tiles reads 7 KB of an image, which leaves no room for four, or 2.3."""
+    config = default(conv(1, 16 * groups, size, 16 * groups, 3, 1, 1, groups=groups))
+    assert (config["padding"], config["chunk"]) == ("task", chunk)
+
+
 def test_few_pixels_fetch_the_next_panel_even_without_room():
     assert default(conv(1, 512, 14, 512, 3, 2, 1, block=8))["prefetch"]
     assert not default(conv(1, 288, 35, 384, 3, 2, 0, block=8))["prefetch"]
