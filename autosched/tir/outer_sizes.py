@@ -7,6 +7,7 @@ compiled once. With the symbols at their numbers a form is the very function tha
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,11 +18,11 @@ from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr, Var, const_int, mul
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import free_vars, rewrite
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, PREFETCH_WINDOW, loops_to, next_panels
 from autosched.tir.size_expr import SIZES
 from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LoopKind
 
 INDEX = "int64"  # the type of symbols: numbers of another one stay
-PREFETCH_WINDOW = "prefetch_window"  # an annotation of loops, of whose lines the strides stay numbers
 LEAST = 4  # a smaller number stays: the loop over it may be unrolled
 
 
@@ -38,8 +39,8 @@ def open_outer_sizes(func: PrimFunc) -> Form | None:
 
     Left open are the extents of parallel loops, and of serial ones around others, that reach each place of a dimension
     in order, together with all axes of blocks and dimensions of buffers that these are bound to. Strides of what a
-    piece of work goes along stay numbers, and so does everything where a loop is annotated: lines that are fetched
-    ahead are so many a step (1.1 times the time of 1x1 convolutions with symbols), but for those of windows.
+    piece of work goes along stay numbers, and so does everything where a loop is annotated, but for lines that are
+    fetched ahead: those of windows, and those of panels where each step has so many of them whatever the symbols are.
     """
     found = _Classes(func)
     symbols: dict[Hashable, tuple[Var, int]] = {}
@@ -67,10 +68,13 @@ class _Classes:
         self._moving: dict[Var, bool] = {}  # by loop: whether it runs within a piece of work
         self._meant: dict[Var, PrimExpr] = {}  # by axis: its value
         self._values: dict[Var, int] = {}  # the extents of loops, without those of axes
+        self._panels: list[tuple[For, str]] = []  # loops that ask for a buffer's next panel
         self._is_closed = False  # whether all numbers stay: of what is annotated, or used in ways not seen
         for buffer in func.buffers:
             self._declare(buffer)
         self._visit(func.body)
+        for passes, name in self._panels:
+            self._spread(passes, name)
 
     def root(self, member: Hashable) -> Hashable:
         """What stands for a member's class."""
@@ -115,7 +119,10 @@ class _Classes:
                     self._values[x.loop_var] = self._extents[x.loop_var]
                     self._moving[x.loop_var] = x.kind != LoopKind.PARALLEL
                     is_outer = x.kind == LoopKind.PARALLEL or _holds_loops(x)
-                    self._is_closed |= bool(x.annotations.keys() - {PREFETCH_WINDOW})
+                    self._is_closed |= bool(x.annotations.keys() - {PREFETCH_WINDOW, PREFETCH_NEXT})
+                    for name, elements in next_panels(x).items():
+                        self._is_closed |= elements != PANEL
+                        self._panels.append((x, name))
                     if const_int(x.start) != 0 or not is_outer:
                         self._fix([x.loop_var])
                 case BufferData():
@@ -142,6 +149,17 @@ class _Classes:
                             const_int(r.min) == 0 and const_int(r.extent) == const_int(x.buffer.shape[dimension])
                         ):
                             self._fix([(x.buffer, dimension), *free_vars(r.min), *free_vars(r.extent)])
+
+    def _spread(self, passes: For, name: str) -> None:
+        """What a panel and the steps that ask for it do not have in common stays: else lines a step were no number."""
+        path, load = loops_to(passes, name)
+        if load is None:
+            return
+        buffer = load.buffer
+        of_panel = Counter(self.root((buffer, d)) for d in range(1, len(buffer.shape)))
+        of_steps = Counter(self.root(loop.loop_var) for loop in path)
+        self._fix(of_panel - of_steps)
+        self._fix(of_steps - of_panel)
 
     def _access(self, dimension: Hashable, index: PrimExpr) -> None:
         """An index along a dimension: one that is a variable goes with it, another one fixes what it is made of."""

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from autosched import te
 from autosched.ir.structural import structural_equal, structural_key
+from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import apply_config, default_config
 from autosched.tir import PrimFunc
 from autosched.tir.expr import const_int
 from autosched.tir.function import size_vars, specialize
 from autosched.tir.outer_sizes import Form, open_outer_sizes
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT
 from autosched.tir.schedule import Schedule
 from tests.templates.cases import conv
 from tests.tir.random_schedule import take_steps
@@ -53,6 +55,33 @@ def test_channels_that_are_read():
     found = [open_outer_sizes(scheduled(conv(1, 16 * blocks, 14, 32, 1, 1, 0))) for blocks in (4, 6, 9)]
     assert all(found) and [form.numbers for form in found] == [(4,), (6,), (9,)]
     assert len({structural_key(form.func) for form in found}) == 1
+
+
+def test_a_panel_asked_for_ahead_is_as_long_as_the_loop_over_it():
+    found = []
+    for blocks in (4, 6, 9):
+        func = conv(1, 16 * blocks, 14, 64, 1, 1, 0)
+        config = default_config(func, WIDE)
+        config = Config(config.template, {**config.knobs, "prefetch": True})
+        made = apply_config(func, config, WIDE)
+        assert "prefetch_next" in str(made.func)
+        form = open_outer_sizes(made.func)
+        assert form is not None and form.numbers == (blocks,) and same(form, made.func)
+        found.append((structural_key(form.func), made.trace))
+    assert len(set(found)) == 1
+
+
+def test_passes_over_a_panel_keep_their_number():
+    x = te.placeholder((16, 32, 8), name="x")
+    sch = Schedule(primfunc([x, te.compute(x.shape, lambda p, k, j: x[p, k, j] + 1.0, name="out")]))
+    passes = sch.get_loops("out")[0]
+    sch.parallel(passes)
+    assert open_outer_sizes(sch.func).numbers == (16, 32)
+    sch.annotate(passes, PREFETCH_NEXT, {"x": PANEL})
+    form = open_outer_sizes(sch.func)
+    assert form is not None and form.numbers == (32,) and same(form, sch.func)
+    sch.annotate(passes, PREFETCH_NEXT, {"x": 32 * 8})
+    assert open_outer_sizes(sch.func) is None
 
 
 def test_axes_of_one_loop():

@@ -24,7 +24,7 @@ from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, const, const_int
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.outer_sizes import PREFETCH_WINDOW
+from autosched.tir.prefetch import PREFETCH_WINDOW
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt, seq
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.space import Config
 from autosched.templates.pack import Pack
 from autosched.tir import Buffer
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT
 from autosched.tir.schedule import LoopRV, Schedule
 
 
@@ -56,8 +55,7 @@ def schedule_tiles(
     sch.vectorize(ob)
     sch.compute_at(anchor, ow_tile, True)
     if config["prefetch"]:
-        panel = math.prod(pack.packed_shape[1:])
-        sch.annotate(ow_tile if height == 1 else oh_tile, PREFETCH_NEXT, {f"{weight.name}_packed": panel})
+        sch.annotate(ow_tile if height == 1 else oh_tile, PREFETCH_NEXT, {f"{weight.name}_packed": PANEL})
     return task
 
 

@@ -44,7 +44,7 @@ from autosched.templates.product import BYTE_GROUP
 from autosched.tir import Block, BufferLoad, BufferStore, PrimFunc
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.functor import free_vars, loads
-from autosched.tir.outer_sizes import PREFETCH_WINDOW
+from autosched.tir.prefetch import PREFETCH_WINDOW
 from autosched.tir.schedule import Schedule
 from autosched.tir.simplify import Analyzer
 

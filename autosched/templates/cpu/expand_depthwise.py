@@ -18,11 +18,9 @@ convolution pack them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -54,6 +52,7 @@ from autosched.tir import Block, Buffer, BufferLoad, PrimExpr, PrimFunc, Var
 from autosched.tir.expr import const_int
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT
 from autosched.tir.schedule import Schedule
 from autosched.tir.simplify import Analyzer
 
@@ -296,7 +295,7 @@ class ExpandDepthwise:
         sch.vectorize(lane)
         sch.compute_at(first, tile, True)
         if config["prefetch"]:
-            sch.annotate(tile, PREFETCH_NEXT, {f"{expand.name}_packed": math.prod(packs[expand].packed_shape[1:])})
+            sch.annotate(tile, PREFETCH_NEXT, {f"{expand.name}_packed": PANEL})
         unroll = choose_unroll(s["IB"], config["ow_tile"] * config["oc_blocks"] * -(-s["block"] // lanes), target)
         schedule_products(sch, first, Config(self.name, {"unroll_kw": False, "unroll_ic": unroll}), s["IB"])
         params = tuple(packs.get(func.buffer_map[p]) for p in func.params)

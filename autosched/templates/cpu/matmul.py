@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 
 from autosched.codegen.cpu.amx_nest import AMX
-from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -32,6 +31,7 @@ from autosched.templates.pack import Pack, packed_params, repack
 from autosched.templates.product import BYTE_GROUP, PAIR, Operands, find_operands, lane_group
 from autosched.tir import PrimExpr, PrimFunc, Var, as_int
 from autosched.tir.dtypes import item_bytes
+from autosched.tir.prefetch import PREFETCH_NEXT
 from autosched.tir.schedule import LoopRV, Schedule
 
 # Rows that meet a weight from memory in one pass, in streams, of which lines are asked for so far ahead: 12 rows take

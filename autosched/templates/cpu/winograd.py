@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.errors import SpaceError
 from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
@@ -46,6 +45,7 @@ from autosched.templates.winograd_pack import WinogradPack
 from autosched.templates.winograd_transform import TAPS
 from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int
 from autosched.tir.dtypes import item_bytes
+from autosched.tir.prefetch import PREFETCH_NEXT
 from autosched.tir.schedule import LoopRV, Schedule
 
 LINE_BYTES = 64  # of a cache line

@@ -18,7 +18,6 @@ four tiles. 7x7x512 takes .94 of F(2)'s time on one core of a Zen 5, .78 on two.
 from __future__ import annotations
 
 from autosched import te
-from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.te import Tensor
@@ -46,6 +45,7 @@ from autosched.templates.winograd_transform import (
     transform_taps,
 )
 from autosched.tir import PrimExpr, PrimFunc, as_int, floordiv, floormod
+from autosched.tir.prefetch import PREFETCH_NEXT
 from autosched.tir.schedule import Schedule
 
 PARTS = "winograd_parts"

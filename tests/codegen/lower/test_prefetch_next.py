@@ -2,12 +2,15 @@
 
 import itertools
 
+import pytest
+
 from autosched.codegen.cpu.text import loop_lines
 from autosched.codegen.lower.flops import evaluate_index
-from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT, spread_prefetches
+from autosched.codegen.lower.prefetch_next import spread_prefetches
 from autosched.ir.node import preorder
 from autosched.tir import BufferStore, For, LoopKind
 from autosched.tir.expr import Call, const_int
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT
 from autosched.tir.separable import TURN, TURNS
 from tests.codegen.programs import buffer, loop
 
@@ -62,8 +65,9 @@ def _places(made, panel, turns=None):
     return found
 
 
-def test_every_line_of_the_next_panel_is_asked_for():
-    made = spread_prefetches(_product({PREFETCH_NEXT: {"W": STEPS * WIDTH}}))
+@pytest.mark.parametrize("elements", [STEPS * WIDTH, PANEL])
+def test_every_line_of_the_next_panel_is_asked_for(elements):
+    made = spread_prefetches(_product({PREFETCH_NEXT: {"W": elements}}))
     for panel in range(PANELS):
         lines = {place // 16 for place in _places(made, panel)}
         assert lines == {(panel + 1) * STEPS * WIDTH // 16 + i for i in range(STEPS * WIDTH // 16)}

@@ -9,7 +9,7 @@ from autosched.codegen.lower.prefetch_window import prefetch_windows
 from autosched.ir.node import preorder
 from autosched.tir import BufferStore, For, Stmt
 from autosched.tir.expr import Call, Var
-from autosched.tir.outer_sizes import PREFETCH_WINDOW
+from autosched.tir.prefetch import PREFETCH_WINDOW
 from tests.codegen.programs import buffer, loop
 
 ROWS, TILES, PIXELS, LANES, TAPS, AHEAD = 6, 5, 4, 16, 3, 2

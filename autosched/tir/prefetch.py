@@ -1,0 +1,37 @@
+"""Annotations of loops that ask for lines ahead, and the loops that a share of them is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.ir.node import Node, children
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.stmt import For, LoopKind
+
+PREFETCH_NEXT = "prefetch_next"  # {buffer: elements of its next panel}
+PREFETCH_WINDOW = "prefetch_window"  # {buffer: tiles ahead}
+PANEL = "panel"  # for elements: all below the buffer's first dimension, whatever their number
+
+
+def next_panels(loop: For) -> dict[str, str | int]:
+    """The buffers whose next panel a loop asks for, by name, with its elements."""
+    wanted = loop.annotations.get(PREFETCH_NEXT, {})
+    return {str(_plain(name)): _plain(elements) for name, elements in wanted.items()}
+
+
+def _plain(x: Any) -> Any:
+    return getattr(x, "value", x)  # of what was read from a script
+
+
+def loops_to(passes: For, name: str) -> tuple[list[For], BufferLoad | None]:
+    """The loops around a load of the buffer, and that load: `passes` and the serial ones inside of it."""
+
+    def search(node: Node, around: tuple[For, ...]) -> tuple[list[For], BufferLoad] | None:
+        if isinstance(node, BufferLoad) and node.buffer.name == name:
+            return list(around), node
+        if node is passes or (isinstance(node, For) and node.kind == LoopKind.SERIAL):
+            assert isinstance(node, For)
+            around = (*around, node)
+        return next((found for c in children(node) if (found := search(c, around)) is not None), None)
+
+    return search(passes, ()) or ([], None)
