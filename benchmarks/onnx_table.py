@@ -41,14 +41,14 @@ def how(domain: str, name: str, opset: int) -> str:
     """Who computes an operator first."""
     from onnx import helper
 
-    from autosched.frontend.onnx.functions import has_standard_function
+    from autosched.frontend.onnx.functions import DIVIDED, has_standard_function
     from autosched.frontend.onnx.importer import fill_tables
     from autosched.frontend.onnx.library import LIBRARY, has_library
     from autosched.frontend.onnx.registry import CONVERTERS
 
     fill_tables()
     key = f"{domain}.{name}" if domain else name
-    if key in CONVERTERS:
+    if key in CONVERTERS or key in DIVIDED:
         return "kernel"
     if not domain and has_standard_function(name, opset):
         return "definition"

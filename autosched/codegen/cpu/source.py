@@ -321,7 +321,8 @@ class Writer:
         size = buffer_bytes(stmt.buffer)
         start = self.own_used
         self.own_used = total(start, size)
-        self.scratch.own_bytes = larger(self.scratch.own_bytes, self.own_used)
+        most = self.scratch.own_bytes
+        self.scratch.own_bytes = self.own_used if most is start else larger(most, self.own_used)
         shared = "SHARED" if self.blocks is None else "n_blocks * SHARED"
         where = f"offset(slots[{len(self.slots)}], {shared} + worker * OWN + {self.show(start)})"
         self.line(depth, f"{self.name_of(stmt.buffer)} = {where}")

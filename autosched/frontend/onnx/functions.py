@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import onnx
 
 CLASSIFIERS = ("LinearClassifier", "TreeEnsembleClassifier")
+OWN_DOMAIN = "autosched"  # of nodes that others are divided into
+DIVIDED = ("NonMaxSuppression",)  # into one for kernels and one for a library
 TWINS: Mapping[str, tuple[int, Mapping[str, int]]] = {
     "LinearAttention": (27, {"state_window": 0}),
     "CausalConvWithState": (
@@ -207,6 +209,24 @@ def _rename_graph(
         output.name = inside.get(output.name, output.name)
     del graph.node[:]
     graph.node.extend(nodes)
+
+
+def split_node(node: onnx.NodeProto, name: str) -> list[onnx.NodeProto] | None:
+    """A node as several that compute it one after the other; None for one that is computed as it is."""
+    if node.domain == "ai.onnx.ml":
+        return split_labels(node, name)
+    return kept_rows(node, name) if node.domain in ("", "ai.onnx") and node.op_type in DIVIDED else None
+
+
+def kept_rows(node: onnx.NodeProto, name: str) -> list[onnx.NodeProto]:
+    """A NonMaxSuppression as what kernels compute, of a size that is known, and a library's choice of its rows."""
+    from onnx import helper
+
+    first = type(node)()
+    first.CopyFrom(node)
+    first.op_type, first.domain, first.name = "KeptBoxes", OWN_DOMAIN, name
+    first.output[:] = [f"{name}/rows", f"{name}/count"]
+    return [first, helper.make_node("FirstRows", first.output, node.output, f"{name}/kept", domain=OWN_DOMAIN)]
 
 
 def split_labels(node: onnx.NodeProto, name: str) -> list[onnx.NodeProto] | None:

@@ -20,7 +20,7 @@ from autosched.frontend.onnx.functions import (
     inputs_of,
     own_functions,
     renamed_body,
-    split_labels,
+    split_node,
     standard_function,
     standard_twin,
 )
@@ -430,7 +430,7 @@ class Importer:
 
     def call(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Expr | None]) -> bool:
         """Inline a call of a function, the model's own or one of ONNX's specification; False for any other node."""
-        split = split_labels(proto, name) if proto.domain == "ai.onnx.ml" else None
+        split = split_node(proto, name)
         for node in split or ():
             self.node(node, node.name, opset)
         if split:

@@ -17,7 +17,7 @@ import numpy as np
 
 from autosched.errors import ImportModelError, WrongInputError
 from autosched.frontend.onnx.contents import attributes_of, first_line, schema_of
-from autosched.frontend.onnx.functions import inputs_of
+from autosched.frontend.onnx.functions import DIVIDED, inputs_of
 
 if TYPE_CHECKING:
     import onnx
@@ -119,7 +119,8 @@ class LibraryCall:
 
 def has_library(node: onnx.NodeProto, opset: int) -> bool:
     """Whether a library may compute an operator."""
-    if (f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type) in LIBRARY:
+    name = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+    if name in LIBRARY or name in DIVIDED:
         return True
     if node.domain not in DOMAINS:
         return False

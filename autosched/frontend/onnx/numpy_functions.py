@@ -8,6 +8,7 @@ import numpy as np
 
 from autosched.errors import WrongInputError
 from autosched.frontend.onnx.contents import array_of
+from autosched.frontend.onnx.functions import OWN_DOMAIN
 from autosched.frontend.onnx.library import LibraryCall, library
 
 Array = np.ndarray
@@ -203,47 +204,10 @@ def _coupled(pairwise: Array, pairs: list[tuple[int, int]], n: int) -> Array:
     return p
 
 
-@library("NonMaxSuppression")
-def non_max_suppression(
-    call: LibraryCall,
-    boxes: Array,
-    scores: Array,
-    most: Array | None = None,
-    overlap: Array | None = None,
-    least: Array | None = None,
-) -> Array:
-    """[kept, 3]: image, class and box, the best first; a box goes that overlaps a better one of its class too much."""
-    count = int(most.reshape(-1)[0]) if most is not None else 0
-    limit = float(overlap.reshape(-1)[0]) if overlap is not None else 0.0
-    found: list[tuple[int, int, int]] = []
-    for image in range(scores.shape[0] if count > 0 else 0):
-        y1, x1, y2, x2 = _corners(boxes[image].astype(np.float32), call.attributes.get("center_point_box", 0))
-        area = (y2 - y1) * (x2 - x1)
-        for kind in range(scores.shape[1]):
-            own = scores[image, kind]
-            order = np.argsort(-own, kind="stable")
-            order = order[own[order] > least.reshape(-1)[0]] if least is not None else order
-            kept = 0
-            while order.size and kept < count:
-                best, order = order[0], order[1:]
-                found.append((image, kind, int(best)))
-                kept += 1
-                height = np.minimum(y2[order], y2[best]) - np.maximum(y1[order], y1[best])
-                width = np.minimum(x2[order], x2[best]) - np.maximum(x1[order], x1[best])
-                shared = np.maximum(height, 0) * np.maximum(width, 0)
-                union = area[order] + area[best] - shared
-                share = np.where(union > 0, shared / np.where(union > 0, union, 1), 0)
-                order = order[share <= limit]
-    return np.array(found, np.int64).reshape(-1, 3)
-
-
-def _corners(boxes: Array, is_centre: int) -> tuple[Array, Array, Array, Array]:
-    """(y1, x1, y2, x2) with y1 <= y2 and x1 <= x2."""
-    if is_centre:
-        x, y, w, h = boxes.T
-        return y - h / 2, x - w / 2, y + h / 2, x + w / 2
-    a, b, c, d = boxes.T
-    return np.minimum(a, c), np.minimum(b, d), np.maximum(a, c), np.maximum(b, d)
+@library(f"{OWN_DOMAIN}.FirstRows")
+def first_rows(call: LibraryCall, rows: Array, count: Array) -> Array:
+    """As many rows as a kernel has counted."""
+    return rows[: int(count[0])]
 
 
 @library("RoiAlign")
