@@ -13,7 +13,7 @@ import numpy as np
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, TupleGetItem
 from autosched.relax.struct_info import Dim, TensorStructInfo, tensor_infos, to_dim
-from autosched.tir.expr import GE, IntImm, Mul, PrimExpr, SizeVar, Var, maximum, minimum
+from autosched.tir.expr import GE, IntImm, Max, Mul, PrimExpr, SizeVar, Var, maximum, minimum
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.size_expr import same_extent
@@ -177,15 +177,24 @@ def new_shape(old: Sequence[Dim], target: Sequence[Dim]) -> tuple[Dim, ...] | No
 def common_size(a: Dim, b: Dim, may_be_one: bool = False) -> Dim | None:
     """The size that two broadcast to: of two open ones either, as they have to be equal. None where nobody knows.
 
-    may_be_one  a size of a name of its own may be 1 in a call, and is then broadcast
+    may_be_one  a size of a name of its own may be 1 in a call, and is then broadcast: the larger one is meant
     """
     if is_same(b, 1) or is_same(a, b):
         return a
     if is_same(a, 1):
         return b
-    if isinstance(a, int) or isinstance(b, int) or (may_be_one and isinstance(a, Var) and isinstance(b, Var)):
+    if may_be_one and isinstance(a, int) != isinstance(b, int):
+        return a if isinstance(a, int) else b
+    if isinstance(a, int) or isinstance(b, int):
         return None
-    return a
+    if may_be_one and (_holds(a, b) or _holds(b, a)):
+        return a if _holds(a, b) else b
+    return larger(a, b) if may_be_one and isinstance(a, Var | Max) and isinstance(b, Var | Max) else a
+
+
+def _holds(whole: Dim, part: Dim) -> bool:
+    """Whether a size is seen to be at least another one, or is the largest of some of which that is one."""
+    return is_at_least(whole, part) or (isinstance(whole, Max) and any(_holds(d, part) for d in (whole.a, whole.b)))
 
 
 def agreeing(xs: Sequence[Expr], emit: Callable[[Expr], Expr], may_be_one: bool = False) -> list[Expr]:
@@ -203,30 +212,31 @@ def agreeing(xs: Sequence[Expr], emit: Callable[[Expr], Expr], may_be_one: bool 
         if chosen is None:
             return list(xs)
         made.append(chosen)
-    return [with_sizes(x, made, emit) for x in xs]
+    return [with_sizes(x, made, emit, may_be_one) for x in xs]
 
 
 def beside(xs: Sequence[Expr], axis: int, emit: Callable[[Expr], Expr]) -> list[Expr]:
-    """Tensors that are joined along an axis, with their open sizes along others said to be those of the first."""
+    """Tensors that are joined along an axis, with their open sizes along others said to be equal."""
     rank = info_of(xs[0]).ndim
     others = [a for a in range(rank) if a != axis % max(rank, 1)]
-    dims = info_of(xs[0]).dims
-    found = []
-    for x in xs:
-        own = info_of(x).dims
-        if len(own) == rank and all(common_size(dims[a], own[a]) is not None for a in others):
-            x = with_sizes(x, [dims[a] if a in others else d for a, d in enumerate(own)], emit)
-        found.append(x)
-    return found
+    shapes = [info_of(x).dims for x in xs]
+    if any(len(dims) != rank for dims in shapes):
+        return list(xs)
+    made = {a: next((dims[a] for dims in shapes if isinstance(dims[a], int)), shapes[0][a]) for a in others}
+    return [with_sizes(x, [made.get(a, d) for a, d in enumerate(own)], emit) for x, own in zip(xs, shapes, strict=True)]
 
 
-def with_sizes(x: Expr, dims: Sequence[Dim], emit: Callable[[Expr], Expr]) -> Expr:
-    """A tensor that is broadcast to a shape, its open sizes said to be those of the shape: each call is asked to."""
+def with_sizes(x: Expr, dims: Sequence[Dim], emit: Callable[[Expr], Expr], may_be_one: bool = False) -> Expr:
+    """A tensor that is broadcast to a shape, its open sizes said to be those of the shape: each call is asked to.
+
+    may_be_one  as in `common_size`: some may be 1 instead
+    """
     for axis in range(-info_of(x).ndim, 0):
         own = info_of(x).dims
         if not is_same(own[axis], 1) and not is_same(own[axis], dims[axis]):
-            shape = [dims[axis] if i == len(own) + axis else d for i, d in enumerate(own)]
-            x = emit(op.reshape(x, ShapeExpr(tuple(shape))))
+            shape = ShapeExpr(tuple(dims[axis] if i == len(own) + axis else d for i, d in enumerate(own)))
+            is_one = may_be_one and (isinstance(dims[axis], int) or _holds(dims[axis], own[axis]))
+            x = emit(op.stretch(x, shape) if is_one else op.reshape(x, shape))
     return x
 
 

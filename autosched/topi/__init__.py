@@ -8,7 +8,7 @@ from autosched.topi.kv_cache import cache_slide, cache_update, window_cache_leng
 from autosched.topi.broadcast import (
     add, atan2, bitwise_and, bitwise_or, bitwise_xor, broadcast_to, cast, div, divide, elemwise_sum, equal,
     floor_divide, floor_mod, floordiv, floormod, greater, greater_equal, left_shift, less, less_equal, logical_and,
-    logical_or, maximum, minimum, mod, multiply, not_equal, power, right_shift, subtract, where,
+    logical_or, maximum, minimum, mod, multiply, not_equal, power, right_shift, stretch, subtract, where,
 )  # fmt: skip
 from autosched.topi.conv2d import conv2d
 from autosched.topi.conv_nd import conv_nd, conv_transpose_nd, plane_windows

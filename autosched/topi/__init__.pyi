@@ -37,6 +37,7 @@ from autosched.topi.broadcast import multiply as multiply
 from autosched.topi.broadcast import not_equal as not_equal
 from autosched.topi.broadcast import power as power
 from autosched.topi.broadcast import right_shift as right_shift
+from autosched.topi.broadcast import stretch as stretch
 from autosched.topi.broadcast import subtract as subtract
 from autosched.topi.broadcast import where as where
 from autosched.topi.compat import acos as acos

@@ -12,6 +12,7 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import IntImm, PrimExpr, const_int
+from autosched.tir.size_expr import same_extent
 from autosched.topi.shapes import Dim, axis_names, dims
 
 
@@ -219,3 +220,13 @@ def bitwise_or(x: Operand, y: Operand) -> Tensor:
 def bitwise_xor(x: Operand, y: Operand) -> Tensor:
     """x ^ y."""
     return elementwise(lambda a, b: a ^ b, "T_bitwise_xor", x, y)
+
+
+def stretch(x: Tensor, shape: Sequence[Dim]) -> Tensor:
+    """x repeated along the dimensions that turn out to be 1, to a shape that has the size of all others."""
+    full = dims(shape)
+
+    def compute(*i: PrimExpr) -> PrimExpr:
+        return x(*(j if same_extent(n, m) else E.minimum(j, n - 1) for n, m, j in zip(x.shape, full, i, strict=True)))
+
+    return te.compute(full, compute, name="T_stretch", varargs_names=axis_names(len(full)))

@@ -161,10 +161,36 @@ def test_open_sizes_that_meet_have_to_be_equal() -> None:
 
 
 def test_sizes_with_names_of_their_own_may_be_one() -> None:
-    proto = make([node("Add", "x z", "y")], {"x": ("n", 4), "z": ("m", 4)}, ["y"])
-    built, x = autosched.build(proto), np.arange(12, dtype="f4").reshape(3, 4)
-    for z in (x[:1], x):
-        np.testing.assert_array_equal(np.asarray(built(x=x, z=z)), x + z)
+    nodes = [node("Add", "x z", "a"), node("Mul", "a x", "y")]
+    shapes = [((3, 4), (3, 4)), ((3, 4), (1, 4)), ((1, 4), (5, 4)), ((3, 1), (1, 4)), ((1, 1), (1, 1))]
+    calls = [{"x": x, "z": z} for x, z in shapes]
+    built = once(nodes, {"x": ("n", "c"), "z": ("m", "d")}, {}, calls)
+    with pytest.raises(ShapeError, match=r"'n_a' needs .*, and gets m 2, n 3"):
+        built(x=np.zeros((3, 4), "f4"), z=np.zeros((2, 4), "f4"))
+    once([node("Add", "x z", "y")], {"x": (2, 4), "z": ("m", 4)}, {}, [{"x": (2, 4), "z": (m, 4)} for m in (1, 2)])
+
+
+def test_a_mask_expanded_to_the_length_of_what_is_kept() -> None:
+    """A square of the sequence is as wide as past and sequence where nothing is kept, or the sequence is one."""
+    sizes = [
+        node("Shape", "x", "xs"), node("Shape", "past", "ps"), node("Gather", "xs second", "s"),
+        node("Gather", "ps second", "p"), node("Add", "s p", "t"), node("Concat", "s t", "st", axis=0),
+        node("Concat", "s s", "ss", axis=0), node("ConstantOfShape", "ss", "mask"), node("Expand", "mask st", "wide"),
+        node("Concat", "past x", "both", axis=1), node("Add", "wide both", "y"),
+    ]  # fmt: skip
+    calls = [{"x": (1, s), "past": (1, p)} for s, p in ((5, 0), (1, 0), (1, 7))]
+    built = once(sizes, {"x": (1, "s"), "past": (1, "p")}, SECOND, calls)
+    with pytest.raises(ShapeError):
+        built(x=np.zeros((1, 3), "f4"), past=np.zeros((1, 2), "f4"))
+
+
+def test_a_size_that_can_only_be_one_number_is_no_symbol() -> None:
+    nodes = [node("Concat", "past x", "both", axis=1), node("MatMul", "both w", "y")]
+    weights = {"w": np.ones((4, 3), "f4"), "x": np.ones((2, 3, 4), "f4")}
+    built = once(nodes, {"past": (2, "p", "head")}, weights, [{"past": (2, p, 4)} for p in (1, 5)])
+    assert [size.name for size in built.form.sizes] == ["p"]
+    with pytest.raises(ShapeError):
+        built(past=np.zeros((2, 1, 3), "f4"))
 
 
 def test_positions_in_an_open_dimension() -> None:

@@ -37,7 +37,7 @@ from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.size_limits import MOST, size_limits
 from autosched.relax.struct_info import tensor_infos, to_dim
 from autosched.relax.to_graph_form import to_graph_form
-from autosched.relax.transform.bind_symbolic import symbolic_dims
+from autosched.relax.transform.bind_symbolic import BindSymbolicVars, symbolic_dims
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.graph_form import SizeLimit, SizeRange
 from autosched.runtime.memory import gathered
@@ -87,11 +87,16 @@ def build_dynamic(
     _refuse_unsaid(module, symbols)
     empty = module["main"].attrs.get(MAY_BE_EMPTY, ())
     within, together = size_limits(module["main"], {**{name: (0, None) for name in empty}, **(bounds or {})})
+    ranges = {name: within.get(name, (1, None)) for name in names}
+    settled = {name: low for name, (low, high) in ranges.items() if low == high}
+    if 0 < len(settled) < len(names):  # no kernel need be for more than the one value
+        module = BindSymbolicVars(settled, "main")(module)
+        return build_dynamic(module, target, records, threads, params, accuracy, checks, bounds)
     try:
         limits = [SizeLimit(to_size(x.size), x.low, x.high, x.what) for x in together]
     except InvalidValueError as error:
         raise NotSeparableError(error.message) from None
-    sizes = [SizeRange(name, *within.get(name, (1, None))) for name in names]
+    sizes = [SizeRange(name, *ranges[name]) for name in names]
     try:
         with patient_collector():
             prepared = with_accuracy(

@@ -277,11 +277,11 @@ def expanded(node: Node, target: Sequence[Dim]) -> Expr | None:
     rank = max(len(old), len(target))
     made: list[Dim] = []
     for a, b in zip((*(1,) * (rank - len(old)), *old), (*(1,) * (rank - len(target)), *target), strict=True):
-        one = common_size(a, b, may_be_one=True)
-        if one is None:
+        one = common_size(b, a, may_be_one=True)
+        if one is None or not (is_same(b, 1) or is_same(one, b)):  # nothing would ask for the new size
             return None
         made.append(one)
-    x = with_sizes(x, made, node.emit)
+    x = with_sizes(x, made, node.emit, may_be_one=True)
     return op.broadcast_to(x, ShapeExpr(tuple(made)))
 
 

@@ -21,6 +21,7 @@ from autosched.relax.op.binary import (
     multiply,
     not_equal,
     power,
+    stretch,
     subtract,
     where,
 )

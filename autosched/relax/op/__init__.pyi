@@ -25,6 +25,7 @@ from autosched.relax.op.binary import minimum as minimum
 from autosched.relax.op.binary import multiply as multiply
 from autosched.relax.op.binary import not_equal as not_equal
 from autosched.relax.op.binary import power as power
+from autosched.relax.op.binary import stretch as stretch
 from autosched.relax.op.binary import subtract as subtract
 from autosched.relax.op.binary import where as where
 from autosched.relax.op.call import CALL_TIR as CALL_TIR

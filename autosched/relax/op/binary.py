@@ -114,3 +114,21 @@ broadcast_to = define_op(
     reference=lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, shape)),
     samples=[sample((3, 1), ShapeStructInfo((2, 3, 4))), sample((1,), ShapeStructInfo((2, 2)))],
 )  # fmt: skip
+
+
+def _shape(x: StructInfo, shape: StructInfo) -> TensorStructInfo:
+    assert isinstance(shape, ShapeStructInfo) and shape.values is not None, "the shape must be known"
+    return TensorStructInfo(shape.values, tensor(x).dtype)
+
+
+def _one_or_equal(x: StructInfo, shape: StructInfo) -> list[Limit]:
+    pairs = [(to_dim(n), to_dim(m)) for n, m in zip(tensor(x).dims, _shape(x, shape).dims) if not same_dim(n, m)]
+    return [((n - m) * (n - 1), 0, 0) for n, m in pairs]
+
+
+# Each dimension is 1 or that of the new shape; which one, a call says.
+stretch = define_op(
+    "stretch", inputs=("x", "shape"), infer_type=_shape, compute=topi.stretch, limits=_one_or_equal,
+    reference=np.broadcast_to,
+    samples=[sample((3, 1), ShapeStructInfo((3, 4))), sample((1, 2, 1), ShapeStructInfo((1, 2, 1)))],
+)  # fmt: skip

@@ -38,7 +38,7 @@ MOVES = frozenset(
     f"relax.{n}"
     for n in (
         *("permute_dims", "reshape", "expand_dims", "squeeze", "flatten", "broadcast_to", "strided_slice", "flip"),
-        *("concat", "split", "tile", "repeat", "take", "gather_elements", "gather_nd"),
+        *("stretch", "concat", "split", "tile", "repeat", "take", "gather_elements", "gather_nd"),
     )
 )
 
