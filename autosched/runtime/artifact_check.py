@@ -14,12 +14,12 @@ from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.graph import NOP, Graph, check_graph
 from autosched.runtime.kernel import Kernel, check_count, kernel_class
 from autosched.runtime.memory import machine_bytes
+from autosched.runtime.team import MOST_THREADS
 
 if TYPE_CHECKING:
     from autosched.json_types import Json
 
 KINDS = ("graph", "module", "source", "dynamic", "function")
-_MOST_THREADS = 4096
 _ARENA_SLACK = 1 << 20
 _DTYPE_KINDS = "biuf"  # no Python objects, no records, no texts
 
@@ -122,7 +122,7 @@ def check_read_graph(name: str, graph: Graph, kernels: Mapping[str, Kernel], con
     for value in graph.values:
         check_tensor(f"value '{value.name}'", value.dtype, value.shape)
     for node in graph.nodes:
-        check_count(f"threads of node '{node.name}'", node.threads, _MOST_THREADS)
+        check_count(f"threads of node '{node.name}'", node.threads, MOST_THREADS)
         check_count(f"branch of node '{node.name}'", node.branch, len(graph.nodes))
     try:
         check_graph(graph, kernels, constants)

@@ -14,6 +14,7 @@ LEAST_SHARED_S = 6e-6
 FLOPS_PER_S_AND_LANE = 9e9  # one core with two multiply-add units at 3 GHz, three quarters busy
 BYTES_PER_S = 40e9  # one core, from its caches
 DEFAULT_LANES = 8
+MOST_THREADS = 4096  # of a node: what is read from a file has no more
 
 
 def most_threads(flops: int, size_bytes: int, lanes: int = DEFAULT_LANES) -> int:
@@ -24,8 +25,8 @@ def most_threads(flops: int, size_bytes: int, lanes: int = DEFAULT_LANES) -> int
     """
     compute_s, memory_s = _parts_s(flops, size_bytes, lanes)
     if compute_s > 2 * memory_s:
-        return max(1, int(compute_s / LEAST_COMPUTE_S))
-    return max(2 if memory_s >= LEAST_SHARED_S else 1, int(memory_s / LEAST_MEMORY_S))
+        return min(max(1, int(compute_s / LEAST_COMPUTE_S)), MOST_THREADS)
+    return min(max(2 if memory_s >= LEAST_SHARED_S else 1, int(memory_s / LEAST_MEMORY_S)), MOST_THREADS)
 
 
 def estimated_s(flops: int, size_bytes: int, lanes: int = DEFAULT_LANES) -> float:

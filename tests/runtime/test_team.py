@@ -9,7 +9,7 @@ import pytest
 
 from autosched.runtime import Graph
 from autosched.runtime.program import Program
-from autosched.runtime.team import most_threads
+from autosched.runtime.team import MOST_THREADS, most_threads
 from tests.runtime.kernels import chain
 
 
@@ -23,6 +23,8 @@ from tests.runtime.kernels import chain
         (0, 200_000, range(1, 2)),  # moves little
         (0, 64 << 20, range(2, 1000)),  # moves much
         (0, 0, range(1, 2)),
+        (10**13, 64 << 20, range(2, MOST_THREADS + 1)),  # a file may say no more
+        (0, 10**12, range(2, MOST_THREADS + 1)),
     ],
 )
 def test_short_kernels_and_small_ones_bound_by_memory_stay_on_one_thread(
