@@ -6,9 +6,11 @@ import inspect
 from collections.abc import Callable
 
 from autosched.script.decorate import function_decorator, visible_names
-from autosched.script.dialect import Inert, inert_name
+from autosched.script.dialect import inert_name
 from autosched.script.parser.macro import Macro, read_macro
 from autosched.script.parser.module import ModuleOrFunction
+from autosched.tir.dtypes import DTYPES
+from autosched.tir.expr import ExprLike, PrimExpr, SizeVar, Var, cast
 from autosched.tir.ptx import FUNCTIONS
 
 DIALECT = "T"
@@ -46,7 +48,25 @@ def macro(
 inline = macro  # TVM's newer name
 
 
-def __getattr__(name: str) -> Inert:
+def _scalar(dtype: str) -> Callable[..., PrimExpr]:
+    """`T.int64()` is a new variable, `T.int64(3)` a constant, `T.int64(x)` a conversion."""
+
+    def make(expr: ExprLike | None = None, is_size_var: bool = False) -> PrimExpr:
+        if expr is None:
+            return SizeVar("v", dtype) if is_size_var else Var("v", dtype)
+        return cast(dtype, expr)
+
+    make.__name__ = dtype
+    return make
+
+
+def __getattr__(name: str) -> object:
+    """A scalar type or a function of expressions, which means the same outside of scripts; other names are inert."""
+    from autosched import tir
+
     if name.startswith("ptx_") and name not in FUNCTIONS:
         raise AttributeError(f"T has no {name}")
-    return inert_name(DIALECT, name)
+    if name in DTYPES:
+        return _scalar(name)
+    found = None if name.startswith("_") else getattr(tir, name, None)
+    return found if inspect.isfunction(found) else inert_name(DIALECT, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, overload
@@ -161,20 +162,29 @@ class Reducer(Protocol):
         self, expr: Sequence[ExprLike], axis: IterVar | Sequence[IterVar], where: ExprLike | None = None,
         init: object = None,
     ) -> tuple[PrimExpr, ...]: ...  # fmt: skip
+    @overload
+    def __call__(self, expr: ExprLike, *values: ExprLike) -> PrimExpr: ...
 
 
-def comm_reducer(fcombine: Callable[..., object], fidentity: Callable[..., object], name: str = "reduce") -> Reducer:
+def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., object], name: str = "reduce") -> Reducer:
     """A reduction `reducer(expr, axis, where=None, init=None)` from a combination and its identity (by dtype).
 
-    Several values reduce together where `fcombine` takes and returns tuples (an argmax).
+    Several values reduce together where `fcombine` takes and returns tuples (an argmax). `reducer(x, y, …)`, without
+    an axis, combines the values themselves.
     """
     for argument, given in (("fcombine", fcombine), ("fidentity", fidentity)):
         if not callable(given):
             raise InvalidTypeError(f"comm_reducer '{name}': {argument} is a {type(given).__name__}, not a function")
 
     def reducer(
-        expr: object, axis: object, where: object = None, init: object = None
+        expr: object, *values: object, axis: object = None, where: object = None, init: object = None
     ) -> Any:  # as Reducer's overloads say
+        if values and not isinstance(values[0], IterVar | list | tuple) and axis is where is init is None:
+            return functools.reduce(fcombine, (_body(v, name) for v in (expr, *values)))
+        if len(values) > 3:
+            raise InvalidTypeError(f"{name} takes an expression, axis, where and init")
+        if values:
+            axis, where, init = (*values, *(where, init)[len(values) - 1 :])
         axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
         if not axes or not all(isinstance(a, IterVar) and a.kind == REDUCE for a in axes):
             raise InvalidTypeError(f"{name}: axis must be a reduce_axis or a list of them")

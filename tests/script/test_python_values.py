@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import autosched
+from autosched import relax
 from autosched.errors import ScriptError
 from autosched.script import from_source
+from autosched.script import relax as R
 from autosched.script import tir as T
 from autosched.tir import PrimFunc, exp
 
@@ -168,3 +170,12 @@ def f(C: T.Buffer((4,), "float32")):
 """
     with pytest.raises(ScriptError, match=message):
         from_source(text)
+
+
+def test_names_outside_of_scripts() -> None:
+    n = T.int64()
+    assert isinstance(n, autosched.tir.Var) and n.dtype == "int64"
+    assert T.float32(1.5).value == 1.5
+    assert autosched.ir.structural_equal(T.max(n, 3), autosched.tir.max(n, 3))
+    x = relax.Var("x", R.Tensor((n, 4), "float32"))
+    assert R.permute_dims(x).struct_info.shape.values[1] is n

@@ -46,6 +46,8 @@ def test_reductions(reduce, want: float) -> None:  # type: ignore[no-untyped-def
     k = te.reduce_axis((0, 4), "k")
     t = te.compute((1,), lambda i: reduce(a[k], axis=k), name="t")
     assert values(t, (a, np.array([1, 2, 3, 4], "float32")))[0] == want
+    combined = te.compute((1,), lambda i: reduce(a[0], a[1], a[2], 4), name="t")  # without an axis
+    assert values(combined, (a, np.array([1, 2, 3, 4], "float32")))[0] == want
 
 
 def test_a_reduction_stands_alone() -> None:
