@@ -411,8 +411,8 @@ class _Writer:
         """A tile's inputs of a block of channels, transformed; guarded: some of them may be beyond the data."""
         size, transform = self.size, partial(transform_inputs, self.filter, is_scaled=is_scaled)
 
-        def read(i: int, j: int, lane: PrimExpr) -> PrimExpr:
-            at = (E.add(y, i), E.add(x, j))
+        def read(i: int, j: PrimExpr, lane: PrimExpr) -> PrimExpr:
+            at = (E.add(y, i), E.add(x, E.cast(INDEX, j)))
             place = (n, cb, *at, E.cast(INDEX, lane))
             if self.source is None:
                 value: PrimExpr = BufferLoad(self.padded, place)
@@ -423,9 +423,11 @@ class _Writer:
                 return value
             return E.if_then_else(all_of(*self.held(n, *at)), value, E.const(0.0, "float32"))
 
-        def column(j: int) -> list[Stmt]:
-            own = one_of(f"read_{j}", "float32", size, self.data_block)
+        own = one_of("read", "float32", size, self.data_block)
+        if guarded:
+            self.buffers.append(own)
 
+        def column(j: Var) -> Stmt:
             def kept(v: PrimExpr, i: int) -> Stmt:
                 return store(own, read(i, j, v), i, v)
 
@@ -433,23 +435,18 @@ class _Writer:
                 terms = [load(own, i, v) if guarded else read(i, j, v) for i in range(size)]
                 return store(self.columns, transform(terms)[k], k, j, v)
 
-            found = []
-            if guarded:
-                self.buffers.append(own)
-                found = [lanes(self.data_block, partial(kept, i=i)) for i in range(size)]
-            return [*found, *(lanes(self.data_block, partial(element, k=k)) for k in range(size))]
+            found = [lanes(self.data_block, partial(kept, i=i)) for i in range(size)] if guarded else []
+            return seq(*found, *(lanes(self.data_block, partial(element, k=k)) for k in range(size)))
 
-        parts = [stmt for j in range(size) for stmt in column(j)]
-        for i in range(size):
-            for k in range(size):
+        def row(i: Var) -> Stmt:
+            def point(v: PrimExpr, k: int) -> Stmt:
+                terms = transform([load(self.columns, i, j, v) for j in range(size)])
+                at = E.add(E.mul(p, self.input_row), E.add(E.mul(cb, self.data_block), E.cast(INDEX, v)))
+                return BufferStore(into, terms[k], (E.add(E.mul(E.cast(INDEX, i), size), k), at))
 
-                def point(v: PrimExpr, i: int = i, k: int = k) -> Stmt:
-                    terms = transform([load(self.columns, i, j, v) for j in range(size)])
-                    at = E.add(E.mul(p, self.input_row), E.add(E.mul(cb, self.data_block), E.cast(INDEX, v)))
-                    return BufferStore(into, terms[k], (E.const(i * size + k, INDEX), at))
+            return seq(*(lanes(self.data_block, partial(point, k=k)) for k in range(size)))
 
-                parts.append(lanes(self.data_block, point))
-        return seq(*parts)
+        return seq(unrolled("j", (size,), column), unrolled("i", (size,), row))
 
     def chunk_of(self, chunk: Var, first: PrimExpr, split: Split, inputs: Buffer) -> Stmt:
         """The results of a chunk of output channels, of the tiles from `first` on."""
@@ -552,34 +549,36 @@ class _Writer:
         self, p: Var, n: Var, begin: PrimExpr, ob: Var, y: Var, x: Var, products: Buffer, guarded: bool
     ) -> Stmt:  # fmt: skip
         """A tile's results of a block of channels; guarded: some of them may be beyond the image."""
-        size, m, parts = self.size, self.form.m, []
-        for k in range(size):
-            for i in range(m):
+        size, m = self.size, self.form.m
 
-                def half(v: PrimExpr, i: int = i, k: int = k) -> Stmt:
-                    lane = E.add(E.mul(ob, self.block), E.cast(INDEX, v))
-                    row = self.product_row if products is self.products else self.lanes
-                    at = E.add(E.mul(p, row), lane)
-                    terms = [BufferLoad(products, (E.const(j * size + k, INDEX), at)) for j in range(size)]
-                    return store(self.half, transform_outputs(self.filter, terms)[i], i, k, v)
+        def column(k: Var) -> Stmt:
+            def half(v: PrimExpr, i: int) -> Stmt:
+                lane = E.add(E.mul(ob, self.block), E.cast(INDEX, v))
+                row = self.product_row if products is self.products else self.lanes
+                at = E.add(E.mul(p, row), lane)
+                terms = [BufferLoad(products, (E.add(E.cast(INDEX, k), j * size), at)) for j in range(size)]
+                return store(self.half, transform_outputs(self.filter, terms)[i], i, k, v)
 
-                parts.append(lanes(self.block, half))
-        for i in range(m):
-            for k in range(m):
+            return seq(*(lanes(self.block, partial(half, i=i)) for i in range(m)))
 
-                def result(v: PrimExpr, i: int = i, k: int = k) -> Stmt:
-                    terms = [load(self.half, i, j, v) for j in range(size)]
-                    total = transform_outputs(self.filter, terms)[k]
-                    place = (n, E.add(begin, ob), E.add(y, i), E.add(x, k), E.cast(INDEX, v))
-                    value = value_at(self.makers, self.out, place, {self.sums: lambda _: total})
-                    return BufferStore(self.out, value, place)
+        def row(i: Var) -> Stmt:
+            line = E.add(y, E.cast(INDEX, i))
 
-                part = lanes(self.block, result)
-                if guarded and i + k > 0:
-                    ends = (E.compare(E.LT, E.add(y, i), self.height), E.compare(E.LT, E.add(x, k), self.width))
-                    part = IfThenElse(all_of(*ends), part)
-                parts.append(part)
-        return seq(*parts)
+            def result(v: PrimExpr, k: int) -> Stmt:
+                terms = [load(self.half, i, j, v) for j in range(size)]
+                total = transform_outputs(self.filter, terms)[k]
+                place = (n, E.add(begin, ob), line, E.add(x, k), E.cast(INDEX, v))
+                value = value_at(self.makers, self.out, place, {self.sums: lambda _: total})
+                return BufferStore(self.out, value, place)
+
+            parts = [lanes(self.block, partial(result, k=k)) for k in range(m)]
+            if guarded:
+                ends = (E.compare(E.LT, E.add(x, k), self.width) for k in range(m))
+                parts = [IfThenElse(end, part) for end, part in zip(ends, parts, strict=True)]
+                return IfThenElse(E.compare(E.LT, line, self.height), seq(*parts))
+            return seq(*parts)
+
+        return seq(unrolled("k", (size,), column), unrolled("i", (m,), row))
 
 
 def row_major(indices: Sequence[PrimExpr], shape: Sequence[int]) -> PrimExpr:
