@@ -16,10 +16,13 @@ HEAD = """# ONNX
 
 `autosched build model.onnx`, `autosched.build("model.onnx")` and `autosched.onnx.InferenceSession` take models of
 opsets 1 to 28 as they are. Where all sizes and shapes are known, the model is compiled at once, and the artifact needs
-no compiler. A model in which only dimensions with names (batch, sequence, height) are open is compiled once for all
-sizes too, where every kernel allows that. A part that depends on more (axes and sizes that are inputs, loops that end
+no compiler. A model in which only dimensions of inputs (batch, sequence, height) are open is compiled once for all
+sizes too, where every kernel allows that; dimensions of the same name are equal in each call, and those without a name
+are taken for different ones. A part that depends on more (axes and sizes that are inputs, loops that end
 by data, sizes that follow from data) is compiled at the call, for the call's sizes and values, and kept
-(`AUTOSCHED_SYMBOLIC_SIZES`). A first call with new ones takes seconds; `AUTOSCHED_STRICT` forbids it.
+(`AUTOSCHED_SYMBOLIC_SIZES`). Where a later call comes with others (as many positions as `NonZero` found, another `k` of
+`TopK`, other pieces of `Split`), it is compiled once more, for all of them, where its kernels allow that; later calls
+compile nothing. A call that compiles takes seconds; `AUTOSCHED_STRICT` forbids it.
 
 How an operator is computed:
 
@@ -94,15 +97,17 @@ def rows(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def contrib() -> list[str]:
-    """The operators of com.microsoft."""
+def contrib() -> tuple[list[str], list[str]]:
+    """The operators of com.microsoft that kernels and libraries compute."""
     from autosched.frontend.onnx.functions import TWINS
     from autosched.frontend.onnx.importer import fill_tables
+    from autosched.frontend.onnx.library import LIBRARY
     from autosched.frontend.onnx.registry import CONVERTERS
 
     fill_tables()
-    own = (name.removeprefix("com.microsoft.") for name in CONVERTERS if name.startswith("com.microsoft."))
-    return sorted((*own, *TWINS))
+    domain = "com.microsoft."
+    own, others = ([n.removeprefix(domain) for n in table if n.startswith(domain)] for table in (CONVERTERS, LIBRARY))
+    return sorted((*own, *TWINS)), sorted(others)
 
 
 def page(cases: Sequence[Mapping[str, Any]], version: str) -> str:
@@ -112,8 +117,10 @@ def page(cases: Sequence[Mapping[str, Any]], version: str) -> str:
     parts = [HEAD, f"Of the {len(cases)} cases of onnx {version} (`make conformance`): {counts}.\n"]
     parts += ["| operator | defined in opsets | how | cases that pass | cases that do not |", "|---|---|---|---|---|"]
     parts += rows(cases)
+    kernels, libraries = contrib()
     parts.append(
-        "\nOperators of `com.microsoft` with kernels: " + ", ".join(contrib()) + ".\n"
+        "\nOperators of `com.microsoft` with kernels: " + ", ".join(kernels) + ".\n"
+        "By NumPy or Python, between compiled parts: " + ", ".join(libraries) + ".\n"
         "An input, attribute or output of theirs that is not converted is refused by name.\n"
     )
     parts.append("This page is written by `python -m benchmarks.onnx_table`.")

@@ -446,3 +446,125 @@ def test_lstm_of_quantised_weights(dtype: str, directions: int, by_column: bool)
     np.testing.assert_allclose(got, want, atol=1e-5)
     coarse = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x0": x, "x3": bias})[0]
     np.testing.assert_allclose(got, coarse, atol=0.05)
+
+
+def test_forms_of_operators_of_onnx() -> None:
+    check("ExpandDims", [draw(2, 3), np.array(-1, "i4")])
+    check("GatherND", [draw(2, 3, 4), np.array([[0, 1], [1, 2]])])
+    check("GridSample", [draw(1, 2, 4, 5), draw(1, 3, 3, 2)], mode="bicubic", padding_mode="reflection")
+    check("Pad", [draw(2, 3), np.array([[0, 1, 2, 0]])])
+    check("Trilu", [draw(3, 4), np.array(1)])
+    check_constant("Range", [np.array([1], "i8"), np.array([7])])
+    check("UnfoldTensor", [draw(2, 9, 3)], dim=1, size=4, step=2)
+    check("CDist", [draw(4, 3), draw(5, 3)], metric="euclidean")
+    check_constant("MatMulInteger16", [RNG.integers(-999, 999, s).astype("i2") for s in ((3, 4), (4, 5))])
+    transposed = [draw(1, 3, 5, 5), draw(3, 2, 3, 3), np.array([1, 0, 1, 1]), draw(2)]
+    check("ConvTransposeWithDynamicPads", transposed, strides=[2, 2])
+
+
+def test_channels_last() -> None:
+    images, weights = (
+        RNG.integers(0, 256, (1, 6, 6, 4)).astype("u1"),
+        RNG.integers(-128, 128, (5, 4, 3, 3)).astype("i1"),
+    )
+    check_constant("NhwcMaxPool", [images.view("i1")], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 0, 0])
+    numbers = [np.float32(0.05), np.int8(0), np.float32(0.9), np.uint8(100)]
+    inputs = [images, np.float32(0.1), np.uint8(120), weights, *numbers]
+    check_constant("QLinearConv", [*map(np.asarray, inputs)], 1, channels_last=1, pads=[1] * 4)
+    x, w, bias = draw(1, 6, 6, 4), draw(5, 3, 3, 4), draw(5)
+    found = relax.evaluate(from_onnx(model("NhwcConv", [x, w, bias], 1)), {"x0": x, "x1": w, "x2": bias})
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))
+    np.testing.assert_allclose(found, np.einsum("nyxcij,oijc->nyxo", windows, w) + bias, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_group_norm_of_diffusion_models(skips: bool) -> None:
+    x, scale, bias = draw(2, 3, 3, 8), draw(8), draw(8)
+    inputs = [x, scale, bias, *([draw(2, 8), draw(8)] if skips else [])]
+    made = model("SkipGroupNorm" if skips else "GroupNorm", inputs, 1 + skips, groups=2, activation=1, epsilon=1e-5)
+    found = relax.evaluate(from_onnx(made), {f"x{i}": v for i, v in enumerate(inputs)})
+    total = x + inputs[3][:, None, None] + inputs[4] if skips else x
+    groups = total.reshape(2, 9, 2, 4)
+    normal = (groups - groups.mean((1, 3), keepdims=True)) / np.sqrt(groups.var((1, 3), keepdims=True) + 1e-5)
+    wanted = normal.reshape(x.shape) * scale + bias
+    wanted /= 1 + np.exp(-wanted)
+    for g, w in zip(found if skips else (found,), (wanted, total)):
+        np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5)
+
+
+def test_a_bias_of_positions_by_t5s_buckets() -> None:
+    table, size = draw(32, 2), np.array([150])
+    found = relax.evaluate(
+        from_onnx(model("RelativePositionBias", [table, size, size], 1, max_distance=128)), {"x0": table}
+    )
+    by_head = table.reshape(2, 32)
+    for distance, bucket in ((0, 0), (15, 15), (16, 16), (20, 17), (64, 26), (127, 31), (149, 31)):
+        np.testing.assert_array_equal(found[0, :, 149, 149 - distance], by_head[:, bucket])
+    np.testing.assert_array_equal(found[0, :, 3, 77], by_head[:, 0])
+
+
+def test_weights_of_bitsandbytes() -> None:
+    import onnxruntime
+
+    for kind in (0, 1):
+        x, packed = draw(3, 48), RNG.integers(0, 256, 120).astype("u1")
+        made = model("MatMulBnb4", [x, packed], 1, K=48, N=5, block_size=32, quant_type=kind)
+        made.graph.initializer.append(numpy_helper.from_array(RNG.random(8).astype("f4"), "x2"))
+        made.graph.node[0].input.append("x2")
+        (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x0": x})
+        np.testing.assert_allclose(relax.evaluate(from_onnx(made), {"x0": x}), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("lead", "packed", "wide", "attrs"),
+    [((2, 5), False, False, {}), ((10,), True, False, {"qk_l2_norm": 1}),
+     ((2, 5), True, True, {"gate_activation": "sigmoid", "qk_l2_norm": 1, "scale": 0.5}),
+     ((10,), False, False, {"gate_activation": "softplus", "beta_activation": "sigmoid", "qk_l2_norm": 1})],
+)  # fmt: skip
+def test_gated_delta_net(lead: tuple[int, ...], packed: bool, wide: bool, attrs: dict[str, Any]) -> None:
+    q, k, v = draw(*lead, 2, 8), 0.3 * draw(*lead, 2, 8), draw(*lead, 4, 6)
+    decay = -abs(draw(*lead, 4, *((8,) if wide else ())))
+    inputs: list[Any] = [q, k, v, None, decay, abs(draw(*lead, 4)) / 2, draw(2, 4, 6, 8)]
+    if packed:
+        inputs[:3] = [np.concatenate([x.reshape(*lead, -1) for x in (q, k, v)], axis=-1), None, None]
+    if "gate_activation" in attrs:
+        inputs += [0.3 * draw(4), draw(4, 8) if wide else draw(4)]
+    check("GatedDeltaNet", inputs, 2, tolerance=1e-3, **attrs)
+
+
+TEXTS = np.array(["hello world", "a b  ccc", "", "été"], object)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "outputs", "attrs"),
+    [("Inverse", [draw(2, 4, 4)], 1, {}), ("Unique", [np.array([3, 1, 3, 2, 1, 7], "f4")], 3, {}),
+     ("NGramRepeatBlock", [np.array([[1, 2, 3, 1, 2], [5, 5, 5, 5, 5]]), draw(2, 8)], 1, {"ngram_size": 3}),
+     ("DynamicTimeWarping", [draw(5, 7)], 1, {}), ("MurmurHash3", [TEXTS], 1, {"seed": 7}),
+     ("MurmurHash3", [np.array([3, 1 << 40])], 1, {"positive": 0}),
+     ("Tokenizer", [TEXTS], 1, {"mark": 1, "pad_value": "#", "mincharnum": 2, "separators": [" ", "l"]}),
+     ("Tokenizer", [TEXTS], 1, {"mark": 0, "pad_value": "", "mincharnum": 1, "tokenexp": "[a-z]+"})],
+)  # fmt: skip
+def test_what_a_library_computes(op: str, inputs: list[Any], outputs: int, attrs: dict[str, Any]) -> None:
+    import onnxruntime
+
+    kinds = [TensorProto.STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype) for x in inputs]
+    graph = helper.make_graph(
+        [helper.make_node(op, [f"x{i}" for i in range(len(inputs))], [f"y{i}" for i in range(outputs)],
+                          domain="com.microsoft", **attrs)],
+        "g", [helper.make_tensor_value_info(f"x{i}", kinds[i], x.shape) for i, x in enumerate(inputs)],
+        [onnx.ValueInfoProto(name=f"y{i}") for i in range(outputs)],
+    )  # fmt: skip
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    made, feeds = (
+        helper.make_model(graph, opset_imports=imports, ir_version=8),
+        {f"x{i}": x for i, x in enumerate(inputs)},
+    )
+    wanted = onnxruntime.InferenceSession(made.SerializeToString()).run(None, feeds)
+    found = autosched.build(made)(**feeds)
+    for g, w in zip(found if outputs > 1 else (found,), wanted, strict=True):
+        got = g.numpy() if hasattr(g, "numpy") else g
+        assert got.shape == w.shape
+        if w.dtype == object:
+            np.testing.assert_array_equal(got, w)
+        else:
+            np.testing.assert_allclose(got, w, rtol=1e-4, atol=1e-4)

@@ -117,10 +117,12 @@ def test_pixels_come_of_pixels(shape: Any, sizes: Any) -> None:
 
 
 @pytest.mark.parametrize("corners", [0, 1])
-@pytest.mark.parametrize("padding", ["zeros", "border"])
-@pytest.mark.parametrize("mode", ["linear", "nearest"])
-def test_grid_sample(mode: str, padding: str, corners: int) -> None:
-    x, grid = RNG.standard_normal((2, 3, 4, 5)).astype("f4"), RNG.uniform(-1.4, 1.4, (2, 3, 6, 2)).astype("f4")
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize(("mode", "rank"), [("linear", 2), ("nearest", 2), ("cubic", 2), ("linear", 3), ("nearest", 3)])
+def test_grid_sample(mode: str, rank: int, padding: str, corners: int) -> None:
+    x = RNG.standard_normal((2, 3, 4, 5, 2)[: rank + 2]).astype("f4")
+    low = -0.5 if mode == "cubic" and padding == "border" else -1.4  # onnx's reference clips places; others pixels
+    grid = RNG.uniform(low, -low, (2, 3, 2, 4)[: rank + 1] + (rank,)).astype("f4")
     check("GridSample", x, grid, mode=mode, padding_mode=padding, align_corners=corners)
 
 

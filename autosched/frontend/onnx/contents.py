@@ -73,7 +73,7 @@ def attributes_of(node: onnx.NodeProto, opset: int, name: str) -> dict[str, Any]
             raise ImportModelError(text, where=where) from error
     if missing := [n for n, a in expected.items() if a.required and n not in found]:
         raise ImportModelError(f"{node.op_type}: attribute '{missing[0]}' is missing", where=where)
-    if schema is not None and len(node.input) < schema.min_input:
+    if schema is not None and node.domain in ("", "ai.onnx") and len(node.input) < schema.min_input:
         raise ImportModelError(f"{node.op_type}: {len(node.input)} inputs, {schema.min_input} needed", where=where)
     given = max((i for i, value in enumerate(node.input, start=1) if value), default=0)
     if schema is not None and node.domain in ("", "ai.onnx") and given > schema.max_input:

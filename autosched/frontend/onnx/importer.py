@@ -105,7 +105,8 @@ def fill_tables() -> None:
     """Import what registers itself, extensions last."""
     import autosched.frontend.onnx.converters
     import autosched.frontend.onnx.numpy_functions
-    import autosched.frontend.onnx.random_functions  # noqa: F401
+    import autosched.frontend.onnx.random_functions
+    import autosched.frontend.onnx.text_functions  # noqa: F401
 
     load_extensions()
 

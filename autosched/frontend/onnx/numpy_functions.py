@@ -263,3 +263,57 @@ def _window(places: Array, weights: Array, parts: int) -> tuple[int, Array]:
     owner = np.broadcast_to(np.arange(places.shape[1]) // count, places.shape)
     np.add.at(table, (owner, places - first), weights)
     return first, table
+
+
+@library("com.microsoft.Inverse")
+def inverse(call: LibraryCall, x: Array) -> Array:
+    """The inverse of each matrix."""
+    wide = x.astype(np.float32) if x.dtype == np.float16 else x
+    return np.linalg.inv(wide).astype(x.dtype)
+
+
+@library("com.microsoft.Unique")
+def unique(call: LibraryCall, x: Array) -> tuple[Array, Array, Array]:
+    """(the different values in the order in which they come, which of them each element is, how many are each)."""
+    _, first, where, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    return x[first[order]], rank[where.reshape(-1)].astype(np.int64), counts[order].astype(np.int64)
+
+
+@library("com.microsoft.NGramRepeatBlock")
+def block_repeated(call: LibraryCall, tokens: Array, scores: Array) -> Array:
+    """Scores [B, V] with -inf for each token that would end a run of `ngram_size` tokens that was there before."""
+    size, found = call.attributes["ngram_size"], scores.copy()
+    for row, own in zip(found, tokens):
+        end = own[len(own) - size + 1 :]
+        for start in range(len(own) - size + 1):
+            if np.array_equal(own[start : start + size - 1], end):
+                row[own[start + size - 1]] = -np.inf
+    return found
+
+
+@library("com.microsoft.DynamicTimeWarping")
+def warped(call: LibraryCall, x: Array) -> Array:
+    """[2, steps]: rows and columns of the cheapest way through a matrix from its first element to its last."""
+    costs = x.reshape(x.shape[-2:])
+    rows, columns = x.shape[-2], x.shape[-1]
+    total, steps = np.full((rows + 1, columns + 1), np.inf, np.float32), np.zeros(costs.shape, np.int64)
+    total[0, 0] = 0
+    for i in range(rows):
+        for j in range(columns):
+            before = (total[i, j], total[i, j + 1], total[i + 1, j])
+            if before[0] < before[1] and before[0] < before[2]:
+                step = 0
+            else:
+                step = 1 if before[1] < before[0] and before[1] < before[2] else 2
+            steps[i, j] = step
+            total[i + 1, j + 1] = costs[i, j] + before[step]
+    way: list[tuple[int, int]] = []
+    i, j = rows - 1, columns - 1
+    while i >= 0 and j >= 0:
+        way.append((i, j))
+        step = steps[i, j] if i and j else (1 if i else 2)
+        i, j = i - (step != 2), j - (step != 1)
+    return np.array(way[::-1], np.int32).T

@@ -54,6 +54,33 @@ def matmul_n_bits(node: Node) -> Expr:
     return op.add(result, node.input(5)) if node.has(5) else result
 
 
+FP4 = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
+NF4 = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+
+
+@converter(DOMAIN + "MatMulBnb4")
+def matmul_bnb4(node: Node) -> Expr:
+    """A times weights that are bytes of two entries of a table each, times one scale for a block; floats at import."""
+    only(node, range(3), ["K", "N", "block_size", "quant_type", "transB", "training_mode"])
+    if not node.attr("transB", 1):
+        raise node.fail("transB=0, of a backward pass, is not supported")
+    k, n, block, kind = (node.attr(name) for name in ("K", "N", "block_size", "quant_type"))
+    if kind not in (0, 1) or min(k, n, block) < 1:
+        raise node.fail(f"quant_type {kind} in blocks of {block} for K={k}, N={n}")
+    count, dtype = k * n, node.info(0).dtype
+    node.require_small(4 * count)
+    packed = _checked(node, 1, "bytes of weights", -(-count // 2)).reshape(-1)
+    scales = _checked(node, 2, "scales", -(-count // block)).reshape(-1)
+    table = np.asarray(NF4 if kind else (*FP4, *(-x for x in FP4)), np.float32)
+    fields = np.stack([packed >> 4, packed & 15], axis=-1).reshape(-1)[:count]
+    real = table[fields] * np.repeat(scales.astype(np.float32), block)[:count]
+    return op.matmul(node.input(0), Constant(np.ascontiguousarray(real.reshape(n, k).T).astype(dtype)))
+
+
 @converter(DOMAIN + "GatherBlockQuantized")
 def gather_block_quantized(node: Node) -> Expr:
     """Rows of a table of packed integers, in blocks along them with a scale and a zero point each, as floats."""

@@ -242,14 +242,33 @@ def affine_grid(node: Node) -> Expr:
     return op.reshape(grid, ShapeExpr((size[0], *count, rank)))
 
 
+def _sampled(node: Node, mode: str, padding: str, corners: bool) -> Expr:
+    """Elements of images or volumes, whose places are not rounded before the weights are known: all modes."""
+    rank, method = node.info(0).ndim - 2, {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}.get(mode)
+    if rank not in (2, 3) or method is None or (mode == "cubic" and rank != 2) or not node.info(0).is_static:
+        raise node.no_kernel(f"mode '{mode}' with padding '{padding}' over {rank} dimensions")
+    if 0 in node.shape(0) or node.is_empty(1) or node.info(0).dtype not in ("float32", "float64"):
+        raise node.no_kernel(f"of {node.info(0)}")
+    grid = (
+        node.emit(op.astype(node.input(1), node.info(0).dtype))
+        if node.info(1).dtype != node.info(0).dtype
+        else node.input(1)
+    )
+    first = node.emit(op.permute_dims(grid, axes=(0, rank + 1, *range(1, rank + 1))))
+    return op.image.grid_sample(
+        node.input(0), first, method=method, layout="NCHW" if rank == 2 else "NCDHW", padding_mode=padding,
+        align_corners=corners,
+    )  # fmt: skip
+
+
 @converter("GridSample")
 def grid_sample(node: Node) -> Expr:
     """Elements of images [N, C, H, W] at the places [N, h, w, 2], given from -1 to 1 as (x, y)."""
-    mode = {"bilinear": "linear"}.get(node.attr("mode", "linear"), node.attr("mode", "linear"))
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(node.attr("mode", "linear"), node.attr("mode", "linear"))
     padding, corners = node.attr("padding_mode", "zeros"), bool(node.attr("align_corners", 0))
     shape, dtype = node.info(0).dims, node.info(0).dtype
     if len(shape) != 4 or mode not in ("linear", "nearest") or padding not in ("zeros", "border") or 0 in shape:
-        raise node.no_kernel(f"mode '{mode}' with padding '{padding}' over {len(shape) - 2} dimensions")
+        return _sampled(node, mode, padding, corners)
     n, c, h, w = shape
     if not isinstance(h, int) or not isinstance(w, int):
         raise node.no_kernel(f"images of {h} x {w} pixels")
