@@ -26,6 +26,7 @@ from autosched.templates.cpu.lone_reductions import (
 from autosched.templates.cpu.rows_sized import schedule_open_rows
 from autosched.tir import Block, PrimFunc
 from autosched.tir.expr import const_int
+from autosched.tir.merge_axes import merged_axes
 from autosched.tir.schedule import LoopRV, Schedule
 from autosched.tir.size_expr import WORK, to_size, with_named_sizes
 
@@ -41,9 +42,12 @@ def schedule_sized(func: PrimFunc, target: Target) -> Applied:
     func = in_two_reductions(func)
     sch = Schedule(func)
     inline_all(sch, func)
+    merged = merged_axes(sch.func)
+    is_whole = merged is sch.func  # the trace then begins with the function as it is known
+    sch = sch if is_whole else Schedule(merged)
     for block in blocks_of(sch.func):
         schedule_nest(sch, block, VECTORS * target.lanes("float32"))
-    return sized(func, sch.func, sch.trace.to_json_text())
+    return sized(func, sch.func, sch.trace.to_json_text() if is_whole else "")
 
 
 def sized(func: PrimFunc, scheduled: PrimFunc, trace: str = "", scans: Collection[str] = ()) -> Applied:

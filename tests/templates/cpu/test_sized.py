@@ -56,6 +56,14 @@ def causal(x: np.ndarray) -> np.ndarray:
 CASES: dict[str, tuple[list[tuple[Any, ...]], Callable[..., Any], Callable[..., np.ndarray]]] = {
     "transpose": ([(B, S, 3, 8)], lambda e, x: e(OP.permute_dims(x, (0, 2, 1, 3))), lambda x: x.transpose(0, 2, 1, 3)),
     "turn": ([(B, S, 6)], lambda e, x: e(OP.permute_dims(x, (2, 1, 0))), lambda x: x.transpose()),
+    "images to channels last": (
+        [(2, 20, S, P), (2, S, P, 36)],
+        lambda e, x, y: e(OP.concat([e(OP.permute_dims(e(OP.exp(x)), (0, 2, 3, 1))), y], 3)),
+        lambda x, y: np.concatenate([np.exp(x).transpose(0, 2, 3, 1), y], 3),
+    ),
+    "images to channels first": (
+        [(B, S, P, 36)], lambda e, x: e(OP.permute_dims(x, (0, 3, 1, 2))), lambda x: x.transpose(0, 3, 1, 2),
+    ),
     "rows of run-time length": ([(B, 3, S)], lambda e, x: e(NN.softmax(x, -1)), softmax),
     "position": (
         [(B, S, 5), (S, 5)], lambda e, x, y: e(NN.relu(e(OP.add(x, y)))), lambda x, y: np.maximum(x + y, 0),
