@@ -21,7 +21,7 @@ from tests.spread import spread
 
 OP, NN = relax.op, relax.op.nn
 N, H, W = (Var(name, "int64") for name in "nhw")
-SIZES = [(1, 1), (2, 1), (3, 5), (7, 7), (8, 13), (17, 9), (33, 31)]
+SIZES = [(1, 1), (2, 1), (3, 5), (7, 7), (8, 13), (17, 9), (33, 31), (6, 83)]
 Body = Callable[[Callable[[Any], Any], Any], Any]
 
 
@@ -95,6 +95,7 @@ CASES: dict[str, tuple[int, Body]] = {
     "few channels": conv(5, 3, 3, padding=1),
     "depthwise": conv(32, 32, 3, groups=32, padding=1),
     "depthwise, wide window": conv(16, 16, 5, groups=16, padding=2, strides=2),
+    "depthwise, 7x7": conv(3, 3, 7, lambda e, y: e(NN.relu(y)), groups=3, padding=3),
     "depthwise between others": depthwise(3, padding=(1, 0, 3, 2), dilation=(2, 1)),
     "depthwise between others, wide window": depthwise(5, padding=2, strides=(2, 1)),
     "groups of blocks": conv(32, 32, 3, groups=2, padding=1),
