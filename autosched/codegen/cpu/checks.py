@@ -51,10 +51,14 @@ class Checks:
         """See that an access stays inside of one of its buffer's dimensions."""
         place = f"{buffer.name}[{', '.join(map(show, indices))}]"
         what = f"{'store to' if is_store else 'load of'} {place}, dimension {axis}"
-        check = Check(what, 0, as_int(buffer.shape[axis]), is_access=True)
+        extent = buffer.shape[axis]
+        high = const_int(extent)
+        if high is None:
+            what, high = f"{what} of size {show(extent)}", OPEN
+        check = Check(what, 0, high, is_access=True)
         kept = self.guards.get(id(indices), (indices, ()))[1]
         if axis not in (guard.axis for guard in kept):
-            self.guards[id(indices)] = (indices, (*kept, Guard(axis, check)))
+            self.guards[id(indices)] = (indices, (*kept, Guard(axis, check, extent)))
 
     def guards_of(self, node: BufferLoad | BufferStore) -> tuple[Guard, ...]:
         """The guards of a load or store."""
@@ -85,6 +89,7 @@ class Checks:
         """Guards for what cannot be proved to stay inside. Raises CodegenError for what surely does not."""
         checks = Checks()
         for access in unproved(phases):
+            as_int(access.buffer.shape[access.axis])  # one that is open is to be proved
             checks.guard(access.buffer, access.indices, access.axis, access.is_store)
             if access.is_certain:
                 (*_, last) = checks.guards[id(access.indices)][1]
@@ -117,7 +122,12 @@ def emit_guards(emitter: Emitter, indices: Indices) -> None:
         if numbers is not None and all(0 <= n < guard.check.high for n in numbers[:lanes]):
             continue
         value = emitter.vector(at) if not isinstance(at, Affine) or at.lane else emitter.scalar(at)
-        bad = emitter.builder.icmp_unsigned(">=", value, constant(value.type, guard.check.high))
+        if guard.check.high == OPEN:
+            value = _wide(emitter, value)
+            high: ir.Value = splat(emitter.builder, _wide(emitter, emitter.value(guard.extent)), lanes_of(value))
+        else:
+            high = constant(value.type, guard.check.high)
+        bad = emitter.builder.icmp_unsigned(">=", value, high)
         report(emitter, bad, value, emitter.checks[guard.check])
 
 

@@ -29,10 +29,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A dimension of an access that is seen to be in range while the kernel runs."""
+    """A dimension of an access that is seen to be in range while the kernel runs.
+
+    extent  of the dimension, which may come with the call
+    """
 
     axis: int
     check: Check
+    extent: PrimExpr
 
 
 Guards = Mapping[int, tuple[tuple[PrimExpr, ...], tuple[Guard, ...]]]  # by the id of an access's indices

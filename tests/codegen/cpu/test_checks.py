@@ -121,6 +121,18 @@ def test_checks_of_all_accesses_agree_with_the_plain_build():
     np.testing.assert_allclose(one, x @ y, rtol=1e-5)
 
 
+def test_accesses_along_open_dimensions_are_checked() -> None:
+    n = te.var("n", "int64")
+    x = te.placeholder((n, 20), name="x")
+    right = te.create_prim_func([x, te.compute((n, 20), lambda i, j: x[n - 1 - i, j] + 1, name="y")])
+    wrong = te.create_prim_func([x, te.compute((n, 20), lambda i, j: x[i + 1, j] + 1, name="y")])
+    data, out = np.random.default_rng(0).random((5, 20), "float32"), np.empty((5, 20), "float32")
+    autosched.build(right, checks=True)(data, out)
+    np.testing.assert_array_equal(out, data[::-1] + 1)
+    with pytest.raises(IndexError, match=r"load of x\[.*dimension 0 of size n: index 5 is out of range"):
+        autosched.build(wrong, checks=True)(data, out)
+
+
 def test_a_broken_access_after_scheduling_is_named_with_its_configuration():
     s = Schedule(computed)
     (i,) = s.get_loops(s.get_block("B"))
