@@ -45,6 +45,11 @@ LEAST_PREFETCHED, MOST_PREFETCHED = 5, 256
 # registers, which products of 1 MB leave for the second-level cache, 64 of many rows at once take 0.7 (Granite Rapids);
 # 32, where these stay in the first-level cache and 64 do not, 0.95 of that (bfloat16, 512, Emerald Rapids).
 MOST_OF_L3, MOST_OF_L1 = 0.25, 0.75
+# Where a core's second-level cache keeps the weight, and rows and results are more than it, these go by once, in chunks
+# of so few rows that each may lie in a page of its own, of which the CPU's prefetchers follow 32: 784 x 192 times
+# 192 x 576 takes .86 of the time, 3136 x 512 times 512 x 64 .92; chunks of 100 rows gain a tenth of that (Emerald
+# Rapids, one thread and two). A weight of 4 MB takes 1.13 of the time so.
+MOST_OF_L2, MORE_THAN_WEIGHT, ROWS_AT_ONCE = 0.5, 2, 32
 STREAMS = 4  # panels side by side where few rows meet a weight that comes from memory
 # With more rows the products take longer than the way from memory, which one stream is enough for: 12 and 14 rows times
 # 768x3072 to 2048x2048 take .84 to 1.03 of the time in one (Zen 5).
@@ -106,14 +111,16 @@ class Matmul:
             else choose_tile(m, -(-n // lanes), k, target, multiple, rows, most, is_whole)
         )
         tiles_m, tiles_n = -(-m // tile.rows), -(-n // (tile.vectors * lanes))
-        chunk = max(1, min(tiles_m, 64))
+        weight_stays = FLOAT_BYTES * n * k <= MOST_OF_L2 * target.cache.l2_bytes
+        rows_pass = weight_stays and m > MOST_PREFETCHED and m * (n + k) >= MORE_THAN_WEIGHT * n * k
+        chunk = max(1, min(tiles_m, ROWS_AT_ONCE // tile.rows if rows_pass else 64))
         while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
             chunk //= 2
         is_worth_it = LEAST_PREFETCHED <= m <= MOST_PREFETCHED and is_cold(FLOAT_BYTES * n * k, target.cache)
         prefetch = operands.is_weight and is_worth_it and not is_stream
         # a step of the tiles that 32 registers hold takes as long as two of the others
         least = 2 if prefetch and k % 2 == 0 and target.num_registers <= 16 else 1
-        order = "nm" if 4 * m * k <= MOST_OF_L3 * target.cache.l3_bytes else "mnm"
+        order = "mnm" if rows_pass or FLOAT_BYTES * m * k > MOST_OF_L3 * target.cache.l3_bytes else "nm"
         if in_tiles and m > MOST_PREFETCHED:
             rows_bytes = tile.rows * FLOAT_BYTES * k
             stays = rows_bytes <= MOST_OF_L1 * target.cache.l1_bytes < 2 * rows_bytes

@@ -125,10 +125,20 @@ def test_orders_of_tiles(order: str, chunk: int) -> None:
     check(dense(47, 40, RAGGED), order=order, chunk=chunk)
 
 
-def test_rows_that_fill_the_last_cache_meet_the_panels_in_chunks() -> None:
-    assert default_config(dense(1024, 64, 256), V3)["order"] == "nm"
-    rows = HOST.cache.l3_bytes // 4 // (4 * 64) + 1
-    assert default_config(dense(rows, 64, 256), HOST)["order"] == "mnm"
+@pytest.mark.parametrize(
+    ("rows", "k", "n", "order"),
+    [
+        (256, 64, 256, "nm"),  # the rows stay in the caches
+        (1024, 64, 256, "mnm"),  # the weight stays, and rows and results go by
+        (1024, 1024, 1024, "nm"),  # neither stays in the second-level cache, and the last one holds the rows
+        (2**20, 1024, 1024, "mnm"),  # it does not
+    ],
+)
+def test_what_stays_in_a_cache_meets_all_that_goes_by(
+    rows: int, k: int, n: int, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOSCHED_HOST_CACHES", "32K,1M,32M")
+    assert default_config(dense(rows, k, n), V4)["order"] == order
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
