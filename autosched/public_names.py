@@ -173,6 +173,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "autosched.relax": {
         "frontend": "autosched.relax.frontend",
         "transform": "autosched.relax.transform",
+        "training": "autosched.relax.training",
         "get_pipeline": "autosched.relax.pipeline:get_pipeline",
         "register_pipeline": "autosched.relax.pipeline:register_pipeline",
         "get_default_pipeline": "autosched.relax.pipeline:get_default_pipeline",

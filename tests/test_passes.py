@@ -334,6 +334,7 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         lacks("exp"),
     ),
     "DecomposeOpsForInference": (R.DecomposeOpsForInference, normalised, lacks("nn.batch_norm")),
+    "DecomposeOpsForTraining": (R.DecomposeOpsForTraining, normalised, has("variance")),
     "EliminateCommonSubexpr": (
         R.EliminateCommonSubexpr,
         lambda: graph({"x": (2, 3)}, lambda bb, x: op.add(bb.emit(op.exp(x)), bb.emit(op.exp(x)))), fewer("exp"),

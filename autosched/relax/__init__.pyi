@@ -8,6 +8,7 @@ from autosched.relax import dpl as dpl
 from autosched.relax import frontend as frontend
 from autosched.relax import functor as _expr_functor
 from autosched.relax import op as op
+from autosched.relax import training as training
 from autosched.relax import transform as transform
 from autosched.relax.block_builder import BlockBuilder as BlockBuilder
 from autosched.relax.evaluate import evaluate as evaluate

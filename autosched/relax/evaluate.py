@@ -13,7 +13,7 @@ from autosched.relax.expr import Call, Constant, Function, If, SeqExpr, Tuple, T
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.op.registry import definition_of, python_argument
 from autosched.relax.rewrite import used_vars
-from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from autosched.tir.function import PrimFunc
 
 Value: TypeAlias = Any  # an array, a number, a shape or a tuple of them
@@ -36,8 +36,14 @@ class _Evaluator:
         return self.sequence(function.body)
 
     def argument(self, param: Var, value: object) -> Value:
+        return self.checked(param, param.struct_info, value)
+
+    def checked(self, param: Var, info: StructInfo | None, value: object) -> Value:
+        if isinstance(info, TupleStructInfo) and isinstance(value, list | tuple):
+            if len(value) != len(info.fields):
+                raise InvalidValueError(f"argument '{param.name}' has {len(value)} fields, expected {len(info.fields)}")
+            return tuple(self.checked(param, f, v) for f, v in zip(info.fields, value, strict=True))
         array = np.asarray(value)
-        info = param.struct_info
         if isinstance(info, TensorStructInfo) and info.is_static and array.shape != info.static_shape:
             raise InvalidValueError(f"argument '{param.name}' is {array.shape}, expected {info.static_shape}")
         return self.widen(array)

@@ -26,7 +26,7 @@ from autosched.relax.transform.convolve_planes import ConvolvePlanes, convolve_p
 from autosched.relax.transform.convolve_rows import ConvolveRows, convolve_rows
 from autosched.relax.transform.copy_outputs import CopyOutputs, copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination, dead_code_elimination
-from autosched.relax.transform.decompose import DecomposeOpsForInference, decompose_ops
+from autosched.relax.transform.decompose import DecomposeOpsForInference, DecomposeOpsForTraining, decompose_ops
 from autosched.relax.transform.expand_conv import ExpandConvolutions, expand_convolutions
 from autosched.relax.transform.find_gelu import FindGelu, find_gelu
 from autosched.relax.transform.flatten_means import FlattenMeans, flatten_means

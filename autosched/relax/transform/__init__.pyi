@@ -41,6 +41,7 @@ from autosched.relax.transform.copy_outputs import copy_outputs as copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination as DeadCodeElimination
 from autosched.relax.transform.dead_code import dead_code_elimination as dead_code_elimination
 from autosched.relax.transform.decompose import DecomposeOpsForInference as DecomposeOpsForInference
+from autosched.relax.transform.decompose import DecomposeOpsForTraining as DecomposeOpsForTraining
 from autosched.relax.transform.decompose import decompose_ops as decompose_ops
 from autosched.relax.transform.expand_conv import ExpandConvolutions as ExpandConvolutions
 from autosched.relax.transform.expand_conv import expand_convolutions as expand_convolutions

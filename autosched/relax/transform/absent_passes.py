@@ -17,7 +17,6 @@ ABSENT: Mapping[str, str] = {
         "CallTIRRewrite", "LowerAllocTensor", "KillAfterLastUse", "LowerRuntimeBuiltin", "VMShapeLower",
     ), _VM),
     **dict.fromkeys(("UpdateVDevice", "RealizeVDevice", "SpecializePrimFuncBasedOnCallSite"), _DEVICE),
-    "DecomposeOpsForTraining": "DecomposeOpsForInference: there is none for training",
     "NormalizeGlobalVar": "AttachGlobalSymbol gives public functions their names",
     "RemoveRedundantReshape": "RemoveIdentity takes away what computes nothing",
     "RewriteCUDAGraph": "a model that is built for a GPU runs as one CUDA graph: leave it out",

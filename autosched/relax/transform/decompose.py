@@ -1,4 +1,4 @@
-"""Operators of training in their inference form: simple operators with what is constant computed ahead."""
+"""Normalisation by batches as simple operators: in inference, with constants computed ahead, and in training."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import numpy as np
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
-from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Tuple, Var
+from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, Var
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.struct_info import TensorStructInfo
 
 
 class _Decomposer(Rewriter):
     def call(self, call: Call, var: Var) -> Expr:
-        if call.op_name == "relax.nn.batch_norm" and not call.attrs["training"]:
-            return self.batch_norm(call)
-        return call
+        return self.batch_norm(call) if call.op_name == "relax.nn.batch_norm" else call
 
     def batch_norm(self, call: Call) -> Expr:
         """x * factor + shift, along the channels' axis."""
@@ -51,16 +49,59 @@ class _Decomposer(Rewriter):
         return self.emit(op.reshape(factor, ShapeExpr(shape))), self.emit(op.reshape(shift, ShapeExpr(shape)))
 
 
-def decompose_ops(module: IRModule, func: str | None = None) -> IRModule:
-    """Replace every batch_norm (of `func`, or of all functions) by a multiplication and an addition."""
+class _BuildDecomposer(_Decomposer):
+    """Of batch_norm as it says itself: with the batch's statistics it stays."""
+
+    def call(self, call: Call, var: Var) -> Expr:
+        return call if call.attrs.get("training") else super().call(call, var)
+
+
+class _TrainingDecomposer(_Decomposer):
+    def batch_norm(self, call: Call) -> Expr:
+        """By the batch's own statistics, which the moving ones take a share of."""
+        data, gamma, beta, moving_mean, moving_var = call.args
+        info = data.struct_info
+        assert isinstance(info, TensorStructInfo), "batch_norm takes a tensor"
+        axes = tuple(a for a in range(info.ndim) if a != call.attrs["axis"] % info.ndim)
+        mean, var = self.emit(op.mean(data, axis=axes)), self.emit(op.variance(data, axis=axes))
+
+        def wide(x: Expr) -> Expr:
+            return self.emit(op.expand_dims(x, axes))
+
+        deviation = self.emit(op.sqrt(self.emit(op.add(wide(var), call.attrs["epsilon"]))))
+        result = self.emit(op.divide(self.emit(op.subtract(data, wide(mean))), deviation))
+        if call.attrs["scale"]:
+            result = self.emit(op.multiply(result, wide(gamma)))
+        if call.attrs["center"]:
+            result = self.emit(op.add(result, wide(beta)))
+        share = call.attrs["momentum"]
+        moved = (
+            self.emit(op.add(self.emit(op.multiply(old, 1 - share)), self.emit(op.multiply(new, share))))
+            for old, new in ((moving_mean, mean), (moving_var, var))
+        )
+        return Tuple((result, *moved))
+
+
+def _decomposed(module: IRModule, func: str | None, decomposer: type[Rewriter]) -> IRModule:
+    if func is not None:
+        module[func]  # raises where there is none
     skip = () if func is None else [gv.name for gv in module.get_global_vars() if gv.name != func]
+    return map_functions(module, lambda function: decomposer().rewrite(function), skip)
 
-    def decompose(function: Function) -> Function:
-        return _Decomposer().rewrite(function)
 
-    return map_functions(module, decompose, skip)
+def DecomposeOpsForTraining(func: str | None = None) -> Pass:  # noqa: N802
+    """Replace every batch_norm (of `func`, or of all functions) by simple operators on the batch's own statistics."""
+    return graph_pass("DecomposeOpsForTraining")(lambda module: _decomposed(module, func, _TrainingDecomposer))
 
 
 def DecomposeOpsForInference(func: str | None = None) -> Pass:  # noqa: N802
-    """See `decompose_ops`."""
-    return graph_pass("DecomposeOpsForInference")(lambda module: decompose_ops(module, func))
+    """Replace every batch_norm (of `func`, or of all functions) by a multiplication and an addition.
+
+    It is taken as in inference, whatever its attribute `training` says.
+    """
+    return graph_pass("DecomposeOpsForInference")(lambda module: _decomposed(module, func, _Decomposer))
+
+
+def decompose_ops(module: IRModule) -> IRModule:
+    """The same for each batch_norm that is not in training."""
+    return _decomposed(module, None, _BuildDecomposer)

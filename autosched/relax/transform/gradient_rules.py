@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from autosched.errors import InvalidValueError
@@ -147,10 +148,17 @@ def _sum(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
 @register_gradient("relax.mean")
 def _mean(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     shape = _shape(call.args[0])
-    count = 1
-    for a in axes_tuple(call.attrs["axis"], len(shape)):
-        count *= shape[a]
+    count = math.prod(shape[a] for a in axes_tuple(call.attrs["axis"], len(shape)))
     return [op.multiply(_spread(call, g), 1.0 / count)]
+
+
+@register_gradient("relax.variance")
+def _variance(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
+    (x,), shape = call.args, _shape(call.args[0])
+    axes = axes_tuple(call.attrs["axis"], len(shape))
+    count = math.prod(shape[a] for a in axes)
+    distance = emit(op.subtract(x, op.mean(x, axis=axes, keepdims=True)))
+    return [op.multiply(emit(op.multiply(_spread(call, g), distance)), 2.0 / count)]
 
 
 def _last_two(ndim: int) -> tuple[int, ...]:
@@ -282,3 +290,14 @@ def _take(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     if call.attrs["mode"] not in ("raise", "fast"):
         raise InvalidValueError(f"the gradient of take with mode '{call.attrs['mode']}'")
     return [op.grad.take_backward(g, *call.args, axis=call.attrs["axis"]), None]
+
+
+def _no_gradient(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
+    return []
+
+
+for _name in (
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+    "ones", "ones_like", "zeros", "zeros_like", "full", "full_like",
+):  # fmt: skip
+    register_gradient(f"relax.{_name}", _no_gradient)

@@ -53,6 +53,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "matmul": (op.matmul, [(2, 3), (3, 4)]), "matmul_batch": (op.matmul, [(2, 2, 3), (3, 4)]),
     "matmul_vector": (op.matmul, [(3,), (3, 4)]), "mean": (lambda x: op.mean(x, axis=1), [(2, 3)]),
     "permute": (lambda x: op.permute_dims(x, (1, 2, 0)), [(2, 3, 4)]),
+    "variance": (lambda x: op.variance(x, axis=(0, 2)), [(2, 3, 4)]),
     "reshape": (lambda x: op.reshape(x, (3, 2)), [(2, 3)]),
     "concat": (lambda x, y: op.concat([x, y], axis=1), [(2, 3), (2, 1)]),
     "split": (lambda x: op.multiply(op.split(x, 2, axis=1)[0], op.split(x, 2, axis=1)[1]), [(2, 4)]),
