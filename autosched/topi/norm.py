@@ -10,7 +10,7 @@ from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
 from autosched.tir.expr import IntImm, PrimExpr, as_int
 from autosched.topi.reduction import full_index, reduced_shape
-from autosched.topi.shapes import axis_names, dims, extent_of
+from autosched.topi.shapes import axis_names, dims
 
 
 def batch_norm(
@@ -122,7 +122,7 @@ def lrn(x: Tensor, size: int, axis: int, alpha: float, beta: float, bias: float)
     Source: Krizhevsky, Sutskever, Hinton 2012, section 3.3; alpha divided by size as in ONNX.
     """
     shape = dims(x.shape)
-    extent, before = extent_of(x, axis), (size - 1) // 2
+    extent, before = x.shape[axis], (size - 1) // 2
     k = te.reduce_axis((0, IntImm(size, "int64")), "k")
     names = axis_names(x.ndim)
 

@@ -268,6 +268,12 @@ OPEN_OPERATORS: dict[str, tuple[list[object], dict[str, tuple[object, ...]], dic
     "the last largest": (
         [node("ArgMax", "x", "y", axis=1, keepdims=0, select_last_index=1)], {"x": ("n", "m")}, {}, "int8",
     ),
+    "neighbours of open channels": ([node("LRN", "x", "y", size=3)], {"x": ("n", "m", 4, 5)}, {}, "float32"),
+    "the last of two pieces": (
+        [node("Concat", "x x x", "all", axis=1), node("Split", "all", "first y", axis=1, num_outputs=2)],
+        {"x": ("n", "m")}, {}, "float32",
+    ),
+    "transforms of an open batch": ([node("DFT", "x", "y", axis=1, onesided=1)], {"x": ("n", 8, 1)}, {}, "float32"),
     "reversed sequences": (
         [node("ReverseSequence", "x i", "y", time_axis=1, batch_axis=0)], {"x": ("n", "m", 2), "i": ("n",)}, {},
         "float32",

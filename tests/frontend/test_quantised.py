@@ -267,6 +267,7 @@ def test_a_quantised_product_of_wider_integers_is_refused_by_name() -> None:
         ([0.0, 0.0], 1.0, 0, [0, 0]),  # of no range: not 0 / 0
         ([-1.0, 0.0, 4.1], 0.02, 50, [0, 50, 255]),
         ([np.nan, 1.0], np.nan, 0, None),
+        ([], 1.0, 0, []),
     ],
 )
 def test_a_range_that_is_seen_at_run_time(x: list[float], scale: float, zero: int, whole: list[int] | None) -> None:
@@ -277,8 +278,8 @@ def test_a_range_that_is_seen_at_run_time(x: list[float], scale: float, zero: in
         [onnx.ValueInfoProto(name=n) for n in "ysz"],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    built = autosched.build(from_onnx(model), threads=1)
-    y, s, z = (np.asarray(v.numpy()) for v in built(np.array(x, "f4")))
+    built = autosched.build(model, threads=1)
+    y, s, z = map(np.asarray, built(np.array(x, "f4")))
     np.testing.assert_allclose(s, np.float32(scale), rtol=1e-6)
     assert z == zero and z.dtype == y.dtype == np.uint8
     assert whole is None or y.tolist() == whole

@@ -55,7 +55,7 @@ def split(node: Node) -> Expr | tuple[Expr, ...]:
     if node.has(1) and not all(isinstance(d, int) for d in node.sizes_of(1)):
         return _open_pieces(node, axis, node.sizes_of(1))
     if not isinstance(whole, int):
-        raise node.fail(f"pieces of a dimension '{whole}' whose size is not known")
+        return _open_pieces(node, axis, _sizes_of_pieces(node, whole))
     sizes = node.integers(1) if node.has(1) else node.attr("split")
     if sizes is None:
         parts: object = int(node.attr("num_outputs", node.num_outputs))
@@ -78,6 +78,18 @@ def split(node: Node) -> Expr | tuple[Expr, ...]:
     if isinstance(pieces, Tuple):
         return tuple(pieces.fields)
     return tuple(TupleGetItem(pieces, i) for i in range(node.num_outputs))
+
+
+def _sizes_of_pieces(node: Node, whole: Dim) -> Sequence[Dim]:
+    """The sizes of pieces of an open dimension: those that are given, else equal ones, the last maybe smaller."""
+    given = node.integers(1) if node.has(1) else node.attr("split")
+    if given is not None:
+        return tuple(given)
+    count = node.num_outputs
+    if node.opset < 18:
+        return (plain(whole // count),) * count
+    size = plain((whole + (count - 1)) // count)
+    return (*(size,) * (count - 1), plain(whole - size * (count - 1)))
 
 
 def _open_pieces(node: Node, axis: int, sizes: Sequence[Dim]) -> tuple[Expr, ...]:

@@ -7,6 +7,7 @@ import numpy as np
 from autosched.frontend.fourier import MOST_ELEMENTS, dft_matrix
 from autosched.frontend.onnx.node import Node, info_of
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.size_arithmetic import is_empty
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 
@@ -14,20 +15,24 @@ from autosched.relax.expr import Constant, Expr, ShapeExpr
 @converter("DFT")
 def dft(node: Node) -> Expr:
     """Along an axis of [..., n, ..., 1 or 2], whose last dimension are real and imaginary parts; padded or cut."""
-    shape, dtype = node.shape(0), node.info(0).dtype
+    shape, dtype = node.info(0).dims, node.info(0).dtype
     inverse, onesided = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
-    if dtype not in ("float32", "float64") or len(shape) < 2 or shape[-1] not in (1, 2) or 0 in shape:
+    parts = shape[-1] if len(shape) > 1 and not is_empty(node.input(0)) else None
+    if dtype not in ("float32", "float64") or not isinstance(parts, int) or parts not in (1, 2):
         raise node.no_kernel(f"of {dtype} {list(shape)}")
     given = node.attr("axis", 1) if node.opset < 20 else node.integers(2)[0] if node.has(2) else -2
     axis, last = node.axis(given), len(shape) - 1
-    if axis == last or (onesided and (inverse or shape[-1] == 2)):
+    if axis == last or (onesided and (inverse or parts == 2)):
         raise node.no_kernel("the axis of parts, or one side of it")
-    length = node.integers(1)[0] if node.has(1) else shape[axis]
+    size = shape[axis]
+    length = node.integers(1)[0] if node.has(1) else size
+    if not isinstance(size, int) or not isinstance(length, int):
+        raise node.fail(f"a transform along the dimension '{size}' whose size is not known")
     wanted = length // 2 + 1 if onesided else length
-    if not 0 < length <= MOST_ELEMENTS or shape[axis] * shape[-1] * wanted * 2 > MOST_ELEMENTS:
+    if not 0 < length <= MOST_ELEMENTS or size * parts * wanted * 2 > MOST_ELEMENTS:
         raise node.no_kernel(f"a transform of {length} values")
-    rows = shape[axis] * shape[-1]
-    weights = dft_matrix(shape[axis], length, wanted, inverse)[:, : shape[-1]].reshape(rows, wanted * 2)
+    rows = size * parts
+    weights = dft_matrix(size, length, wanted, inverse)[:, :parts].reshape(rows, wanted * 2)
     matrix = Constant((weights / (length if inverse else 1)).astype(dtype))
     order = [*(d for d in range(last) if d != axis), axis, last]
     turned = node.input(0) if order == [*range(last + 1)] else node.emit(op.permute_dims(node.input(0), axes=order))

@@ -12,6 +12,7 @@ from autosched.frontend.onnx.converters.conv import window_padding
 from autosched.frontend.onnx.node import Node, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.frontend.quantised import WHOLE, along, fault
+from autosched.frontend.size_arithmetic import is_empty
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import Dim
@@ -118,6 +119,9 @@ def by_range(node: Node, x: Expr) -> tuple[Expr, Expr, Expr]:
 
     A range of nothing gives the scale 1, as in ONNX Runtime; NaN gives a scale of NaN.
     """
+    if is_empty(x):
+        x = node.emit(op.astype(x, "uint8"))
+        return x, Constant(np.array(1, np.float32)), Constant(np.array(0, np.uint8))
     none, one = (Constant(np.array(v, np.float32)) for v in (0, 1))
     low = node.emit(op.minimum(node.emit(op.min(x, keep_nan=True)), none))
     high = node.emit(op.maximum(node.emit(op.max(x, keep_nan=True)), none))
