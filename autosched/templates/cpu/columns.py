@@ -107,12 +107,17 @@ def _pieces(sizes: Mapping[str, int], blocks: Sequence[Block], width: int) -> in
 
 
 def _cut(sch: Schedule, block: Block, pieces: int) -> Block:
-    """The block of the results of pieces of a reduction's first axis, which the reduction then combines."""
+    """The block of the results of pieces of a reduction's first axis, which the reduction then combines.
+
+    The loops of both are in the order of their axes: the piece stands first.
+    """
     n_spatial = len(spatial(block))
     loops = sch.get_loops(block.name_hint)
     piece, inner = sch.split(loops[n_spatial], [pieces, None])
     sch.reorder(piece, *loops[:n_spatial], inner, *loops[n_spatial + 1 :])
     found: Block = sch.get(sch.rfactor(piece, 0))
+    *others, piece = sch.get_loops(block.name_hint)
+    sch.reorder(piece, *others)
     return found
 
 
