@@ -129,9 +129,10 @@ def test_floats_become_integers_within_their_range():
         np.testing.assert_array_equal(autosched.build(builder.get(), threads=1)(x).numpy(), np.array(want, dtype))
 
 
+@pytest.mark.parametrize("far", [np.inf, 1.0])  # one infinite dividend, and the whole vector is left to libm
 @pytest.mark.parametrize("name", ["mod", "floor_mod"])
-def test_remainders_of_infinite_divisors(name):
-    a = np.array([3, -3, 3, -3, 0, np.inf, np.nan, 5], "float32")
+def test_remainders_of_infinite_divisors(name, far):
+    a = np.array([3, -3, 3, -3, 0, far, far - far, 5], "float32")
     b = np.array([np.inf, np.inf, -np.inf, -np.inf, np.inf, 2, np.inf, 3], "float32")
     x, y = (relax.Var(n, relax.TensorStructInfo(a.shape, "float32")) for n in "xy")
     builder = relax.BlockBuilder()

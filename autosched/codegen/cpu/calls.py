@@ -168,13 +168,15 @@ def _in_all_lanes(b: ir.IRBuilder, holds: ir.Value, lanes: int) -> ir.Value:
 def _remainder(emitter: Emitter, args: list[ir.Value], lanes: int) -> ir.Value:
     """The exact remainder, with the dividend's sign, as C's fmod has it.
 
-    A quotient that is exact as a number takes a division and a fused multiply-add; libm is called where one is larger.
+    A quotient that is exact as a number takes a division and a fused multiply-add; libm is called where one is larger,
+    or a divisor infinite: no multiple of it may be subtracted, not even none.
     """
     b, kind = emitter.builder, args[0].type
     x, y = (emitter.apply("fabs", [a]) for a in args)
     quotient = b.fdiv(x, y)
     exact = constant(kind, float(2**23 if isinstance(element_of(kind), ir.FloatType) else 2**52))
-    small = _in_all_lanes(b, b.fcmp_ordered("<", quotient, exact), lanes)
+    plain = b.and_(b.fcmp_ordered("<", quotient, exact), b.fcmp_ordered("<", y, constant(kind, math.inf)))
+    small = _in_all_lanes(b, plain, lanes)
     quick, slow, after = (b.function.append_basic_block(f"remainder.{n}") for n in ("quick", "libm", "end"))
     b.cbranch(small, quick, slow)
     b.position_at_end(quick)
