@@ -29,6 +29,7 @@ CASES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
     "remainders of integers": (lambda x, y: (x % y, torch.fmod(x, y), x // y), (N, M)),
     "quotients of integers": (lambda x, y: (x / y, torch.div(x, y, rounding_mode="trunc")), (N, M)),
     "remainders": (lambda x, y: (x % y, torch.fmod(x, y), x // y, torch.div(x, y, rounding_mode="trunc")), (X, M)),
+    "limits in the wrong order": (lambda x, n: (x.clamp(3, 1), n.clamp(3, 1)), (X, N)),
     "a quotient that is rounded up": (lambda x: (x // 0.1, x % 0.1), (torch.tensor([1.0, 0.3, -1.0]),)),
     "promotion": (lambda x, n: (n + 1.5, n * x, n.to(torch.int8) + n.to(torch.uint8), n + x.sum(), n**2.0), (X, N)),
     "a 0-d tensor has no weight": (lambda n: n.to(torch.int16) + n.sum(), (N,)),

@@ -252,7 +252,7 @@ def lerp(t: Emitter, input: Expr, end: Expr, weight: object) -> Expr:
 def clamp(t: Emitter, input: Expr, min: object = None, max: object = None) -> Expr:
     dtype = common_dtype(*(v for v in (input, min, max) if v is not None))
     x = t.cast(input, dtype)
-    if isinstance(min, int | float) and isinstance(max, int | float):
+    if isinstance(min, int | float) and isinstance(max, int | float) and min <= max:  # else all are `max`
         return op.clip(x, min=_bound(min, dtype), max=_bound(max, dtype))
     if min is not None:
         x = t(op.maximum(x, t.as_dtype(min, dtype)))
