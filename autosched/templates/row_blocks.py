@@ -109,7 +109,7 @@ def _is_square(a: BufferLoad, b: BufferLoad) -> bool:
 
 def match_rows_of_one_result(func: PrimFunc, several: bool = False) -> Anchor | None:
     """The same where the last block alone writes a result: the others are computed where it runs."""
-    found = match_rows(func, several=several)
+    found = match_rows(func, squares=True, several=several)
     results = {id(b) for b in func.buffers}
     if found is None or any(id(b.writes[0].buffer) in results for b in found.details.blocks[:-1]):
         return None

@@ -26,7 +26,7 @@ from autosched.topi.manipulate import expand_like, flip, pad, repeat, stack, tra
 from autosched.topi.nbits import grouped_matmul_nbits, matmul_nbits
 from autosched.topi.norm import batch_norm, layer_norm, lrn, rms_norm
 from autosched.topi.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
-from autosched.topi.reduction import max, mean, min, prod, sum, variance
+from autosched.topi.reduction import max, mean, min, prod, sum, sum_abs, sum_squares, variance
 from autosched.topi.select import (
     adv_index, collapse_sum, hamming_window, index_put, index_tensor, searchsorted, slice_scatter, sliding_window,
     sparse_to_dense, strided_set, within_index,

@@ -125,6 +125,8 @@ from autosched.topi.reduction import mean as mean
 from autosched.topi.reduction import min as min
 from autosched.topi.reduction import prod as prod
 from autosched.topi.reduction import sum as sum
+from autosched.topi.reduction import sum_abs as sum_abs
+from autosched.topi.reduction import sum_squares as sum_squares
 from autosched.topi.reduction import variance as variance
 from autosched.topi.select import adv_index as adv_index
 from autosched.topi.select import collapse_sum as collapse_sum

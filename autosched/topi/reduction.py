@@ -63,6 +63,16 @@ def sum(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Te
     return reduce(x, normal_axes(x, axis), keepdims, te.sum, f"{_plain(x)}_red")
 
 
+def sum_abs(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:
+    """Sums of absolute values, which are no tensor of their own."""
+    return reduce(x, normal_axes(x, axis), keepdims, te.sum, f"{_plain(x)}_red", lambda v, _: te.abs(v))
+
+
+def sum_squares(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:
+    """Sums of squares, which are no tensor of their own."""
+    return reduce(x, normal_axes(x, axis), keepdims, te.sum, f"{_plain(x)}_red", lambda v, _: v * v)
+
+
 def prod(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:
     return reduce(x, normal_axes(x, axis), keepdims, te.prod, f"{_plain(x)}_red")
 

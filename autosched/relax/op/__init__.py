@@ -55,7 +55,7 @@ from autosched.relax.op.numbers import (
     bitwise_and, bitwise_not, bitwise_or, bitwise_xor, ewise_fma, floor_mod, isfinite, isinf, isnan, left_shift,
     log_add_exp, logical_xor, mod, right_shift, square, trunc,
 )  # fmt: skip
-from autosched.relax.op.reduce import argmax, argmin, max, mean, min, prod, std, sum, variance
+from autosched.relax.op.reduce import argmax, argmin, max, mean, min, prod, std, sum, sum_abs, sum_squares, variance
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample, define_op, definition_of, get_op, remake, sample
 from autosched.relax.op.select import (
     bucketize, hamming_window, index_put, index_tensor, median, meshgrid, multinomial_from_uniform, reverse_sequence,

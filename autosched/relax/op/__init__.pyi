@@ -110,6 +110,8 @@ from autosched.relax.op.reduce import min as min
 from autosched.relax.op.reduce import prod as prod
 from autosched.relax.op.reduce import std as std
 from autosched.relax.op.reduce import sum as sum
+from autosched.relax.op.reduce import sum_abs as sum_abs
+from autosched.relax.op.reduce import sum_squares as sum_squares
 from autosched.relax.op.reduce import variance as variance
 from autosched.relax.op.registry import OPERATORS as OPERATORS
 from autosched.relax.op.registry import OpDef as OpDef

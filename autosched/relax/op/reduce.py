@@ -36,10 +36,13 @@ def _reduction(
     compute: Callable[..., Tensor],
     reference: Callable[..., Array],
     infer: Callable[..., StructInfo] = _type,
+    of_one: Callable[[Tensor], Tensor] = topi.identity,
 ) -> OpDef:
+    """`of_one`: what it makes of one element, where there is no axis to reduce."""
+
     def over(x: Tensor, axis: int | Sequence[int] | None, keepdims: bool) -> Tensor:
         axes = axes_tuple(axis, x.ndim)
-        return compute(x, axes, keepdims) if axes else topi.identity(x)
+        return compute(x, axes, keepdims) if axes else of_one(x)
 
     def in_numpy(x: Array, axis: int | Sequence[int] | None, keepdims: bool) -> Array:
         return reference(x, axis=axes_tuple(axis, x.ndim), keepdims=keepdims).astype(x.dtype)
@@ -68,6 +71,12 @@ def _extremum(name: str, compute: Callable[..., Tensor], reference: Callable[...
 
 
 sum = _reduction("sum", topi.sum, np.sum)  # noqa: A001
+sum_abs = _reduction(
+    "sum_abs", topi.sum_abs, lambda x, **over: np.sum(np.abs(x), **over), of_one=topi.abs,
+)  # fmt: skip
+sum_squares = _reduction(
+    "sum_squares", topi.sum_squares, lambda x, **over: np.sum(x * x, **over), of_one=lambda x: topi.multiply(x, x),
+)  # fmt: skip
 mean = _reduction("mean", topi.mean, np.mean, _float_type)
 max = _extremum("max", topi.max, np.max)  # noqa: A001
 min = _extremum("min", topi.min, np.min)  # noqa: A001

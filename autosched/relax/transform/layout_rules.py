@@ -19,7 +19,7 @@ NO_TILES: Mapping[str, int] = FrozenDict()  # blocks of a CPU without tile regis
 PLAIN = 0  # in place of a number of channels
 
 POOLS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d")
-REDUCTIONS = ("sum", "mean", "max", "min", "variance")
+REDUCTIONS = ("sum", "sum_abs", "sum_squares", "mean", "max", "min", "variance")
 UNSAFE_PADDED = ("divide", "floor_divide", "power")  # 0 / 0 in a padded channel is no number, and stays none
 
 

@@ -121,7 +121,7 @@ def lp_normalization(node: Node) -> Expr:
     x, axis, p = node.input(0), node.attr("axis", -1), node.attr("p", 2)
     if p not in (1, 2):
         raise node.fail(f"p={p}", hint="1 and 2 are possible")
-    total = node.emit(op.sum(node.emit(op.abs(x) if p == 1 else op.multiply(x, x)), axis=axis, keepdims=True))
+    total = node.emit((op.sum_abs if p == 1 else op.sum_squares)(x, axis=axis, keepdims=True))
     length = total if p == 1 else node.emit(op.sqrt(total))
     zero = constant(0, node.info(0).dtype)
     return op.where(op.equal(length, zero), zero, op.divide(x, length))

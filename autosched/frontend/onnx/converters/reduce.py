@@ -45,11 +45,14 @@ def _of_nothing(node: Node, axes: tuple[int, ...] | None, value: object) -> Cons
 
 def reduction(
     definition: Callable[..., Expr],
-    before: Callable[..., Expr] | None = None,
+    of_one: Callable[..., Expr] | None = None,
     after: Callable[..., Expr] | None = None,
     nothing: object = 0,
 ) -> Callable[[Node], Expr]:
-    """A converter: reduce before(x), then apply `after`; `nothing` is the result where there are no elements."""
+    """A converter: reduce x, then apply `after`; `nothing` is the result where there are no elements.
+
+    of_one  what the reduction is of one element, which is not reduced: itself where it is not given
+    """
 
     def convert(node: Node) -> Expr:
         axes, x = _axes(node), node.input(0)
@@ -58,9 +61,10 @@ def reduction(
         dtype = node.info(0).dtype
         if dtype == "bool" and axes != ():  # any and all
             x = node.emit(op.astype(x, "uint8"))
-        value = node.emit(before(x)) if before else x
-        if axes != ():
-            value = node.emit(definition(value, axis=axes, keepdims=bool(node.attr("keepdims", 1))))
+        if axes == ():
+            value = node.emit(of_one(x)) if of_one else x
+        else:
+            value = node.emit(definition(x, axis=axes, keepdims=bool(node.attr("keepdims", 1))))
         value = after(value) if after else value
         return op.astype(value, "bool") if dtype == "bool" and axes != () else value
 
@@ -92,9 +96,9 @@ CONVERTERS.update(
     ReduceMax=reduction(partial(op.max, keep_nan=True), nothing=_lowest),
     ReduceMin=reduction(partial(op.min, keep_nan=True), nothing=_highest),
     ReduceProd=reduction(op.prod, nothing=1),
-    ReduceL1=reduction(op.sum, before=op.abs),
-    ReduceL2=reduction(op.sum, before=lambda x: op.multiply(x, x), after=op.sqrt),
-    ReduceSumSquare=reduction(op.sum, before=lambda x: op.multiply(x, x)),
+    ReduceL1=reduction(op.sum_abs, op.abs),
+    ReduceL2=reduction(op.sum_squares, op.square, op.sqrt),
+    ReduceSumSquare=reduction(op.sum_squares, op.square),
     ReduceLogSum=reduction(op.sum, after=op.log, nothing=-np.inf),
 )
 
