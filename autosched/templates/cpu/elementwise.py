@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from autosched.codegen.lower.partition import FULL_APART
@@ -21,11 +21,24 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import alike_axes, blocks_of, extents, is_injective, is_reduction, reduced, spatial
 from autosched.templates.cpu.lone_reductions import reads_along, reduce_beside, sum_in_lanes, sums_rows
 from autosched.templates.cpu.task_order import is_blocked_image, largest_divisor, rows_first
-from autosched.tir import Add, Block, BufferLoad, BufferStore, FloorMod, IntImm, IterVar, Mul, PrimFunc, Var, as_int
+from autosched.tir import (
+    Add,
+    Block,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Mul,
+    PrimFunc,
+    Var,
+    as_int,
+)
 from autosched.tir import expr as E
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import Max, Min
-from autosched.tir.functor import free_vars, loads
+from autosched.tir.functor import free_vars, loads, stores
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
 from autosched.tir.simplify import Analyzer
@@ -133,18 +146,31 @@ def _schedule_stages(sch: Schedule, blocks: Sequence[Block], width: int) -> None
 def inline_all(sch: Schedule, func: PrimFunc) -> None:
     """Fold element-wise producers into their consumers, but for outputs and what would make them too large.
 
-    What reads a recurrence's state is not folded into what writes it: no loop over elements would be left.
+    What reads a recurrence's state is not folded into what writes it: no loop over elements would be left. Nor is what
+    is found by positions and becomes several positions: each would be found anew.
     """
     outputs = {id(b) for b in func.buffers}
     writers = Counter(r.buffer for b in blocks_of(func) for r in b.writes)
     readers = [b for b in blocks_of(func) if any(writers[r.buffer] > 1 for r in b.reads)]
-    kept = {*too_large_to_inline(blocks_of(func)), *readers}
+    kept = {*too_large_to_inline(blocks_of(func)), *readers, *_followed_again(blocks_of(func))}
     for block in blocks_of(func):
         if is_injective(block) and id(block.writes[0].buffer) not in outputs and block not in kept:
             try:
                 sch.compute_inline(block.name_hint)
             except ScheduleError:
                 continue  # it stays a nest of its own
+
+
+def _followed_again(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Blocks that load at positions which are data, and whose values several positions of a later block are made of."""
+    found: dict[Buffer, Block] = {}
+    for block in blocks:
+        for value in (store.value for store in stores(block.body)):
+            positions = [i for x in preorder(value) if isinstance(x, BufferLoad) for i in x.indices]
+            used = Counter(x.buffer for i in positions for x in preorder(i) if isinstance(x, BufferLoad))
+            yield from (found[buffer] for buffer, times in used.items() if times > 1 and buffer in found)
+            if used:
+                found |= {r.buffer: block for r in block.writes}
 
 
 def schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatten: bool) -> None:
