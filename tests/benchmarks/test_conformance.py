@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pkgutil
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from benchmarks.conformance import PASS, _compare, load_cases, run_case
 from benchmarks.onnx_table import page
@@ -18,10 +20,19 @@ SAMPLE = (
 )  # fmt: skip
 
 
+# The package's modules that have them: it makes all cases of those that it imports, of all in five seconds.
+MODULES = {
+    *("relu", "reducesum", "nonzero", "sequence_map", "string_concat", "cast", "loop", "mod", "resize"),
+    *("ai_onnx_ml", "array_feature_extractor", "optionalhaselement"),
+}
+
+
 @cache
 def sample() -> list[Any]:
-    """The package makes all its cases to give some."""
-    return [case for case in load_cases("node") if case.name in SAMPLE]
+    listed = pkgutil.iter_modules
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pkgutil, "iter_modules", lambda *args: [m for m in listed(*args) if m.name in MODULES])
+        return [case for case in load_cases("node") if case.name in SAMPLE]
 
 
 def test_a_sample_of_the_cases() -> None:
