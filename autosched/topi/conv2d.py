@@ -74,6 +74,12 @@ class Geometry:
     def is_depthwise(self) -> bool:
         return self.groups > 1 and self.per_group_in == 1
 
+    @property
+    def has_groups_in_blocks(self) -> bool:
+        """Whether a block of channels, in and out, is that of several whole groups."""
+        block, each = self.block_out, self.per_group_in
+        return self.block_in == block > each > 1 and each == self.per_group_out and block % each == 0
+
 
 def slack(size: Dim, kernel: int, dilation: int, before: Dim, after: Dim) -> Dim:
     """How many elements there are beside those of one window; of a size that is not known, 0 at least in each call."""
@@ -126,7 +132,7 @@ def _check_blocks(g: Geometry) -> None:
                 f"a blocked depthwise convolution needs one layout in and out, not blocks of {g.block_in} and"
                 f" {g.block_out}, whose channels the {g.per_group_out} outputs of each channel divide"
             )
-    elif g.per_group_in % (g.block_in or 1) or g.per_group_out % (g.block_out or 1):
+    elif not g.has_groups_in_blocks and (g.per_group_in % (g.block_in or 1) or g.per_group_out % (g.block_out or 1)):
         raise ShapeError(f"groups of {g.per_group_in} and {g.per_group_out} channels are no multiples of the block")
 
 
@@ -199,7 +205,7 @@ def _dense(data: Tensor, weight: Tensor, g: Geometry, dtype: str) -> Tensor:
     """Plain and grouped: sum over the group's input channels and the window."""
     ry, rx = te.reduce_axis((0, dims(g.kernel)[0]), "ry"), te.reduce_axis((0, dims(g.kernel)[1]), "rx")
     name = "conv2d" if g.groups == 1 else "group_conv2d"
-    if g.block_in:
+    if g.block_in and not g.has_groups_in_blocks:
         chunks = g.per_group_in // g.block_in
         ic = te.reduce_axis((0, dims((chunks,))[0]), "ic_chunk")
         ib = te.reduce_axis((0, dims((g.block_in,))[0]), "ic_block")
@@ -218,10 +224,15 @@ def _dense(data: Tensor, weight: Tensor, g: Geometry, dtype: str) -> Tensor:
     def body(n: PrimExpr, channel: Channel, y: PrimExpr, x: PrimExpr) -> PrimExpr:
         row, column = _rows(g, y, x, ry, rx)
         out = _channel(g, channel)
-        if g.block_in:
+        if g.has_groups_in_blocks:
+            chunk, lane = channel
+            assert lane is not None, "blocks in, blocks out"
+            value = data(n, chunk, row, column, lane // g.per_group_in * g.per_group_in + rc)
+        elif g.block_in:
             value = data(n, ic + group_start(channel, chunks), row, column, ib)
             return te.sum(cast(dtype, value) * cast(dtype, weight(out, ic * g.block_in + ib, ry, rx)), axis=axes)
-        value = data(n, rc + group_start(channel, g.per_group_in), row, column)
+        else:
+            value = data(n, rc + group_start(channel, g.per_group_in), row, column)
         return te.sum(cast(dtype, value) * cast(dtype, weight(out, rc, ry, rx)), axis=axes)
 
     return _output(g, body, name)

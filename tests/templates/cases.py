@@ -191,6 +191,7 @@ CASES: Mapping[str, tuple[str, Callable[[], PrimFunc]]] = {
     "conv1": ("conv2d", lambda: conv(1, 32, 5, 48, 1, 1, 0)),
     "conv_first": ("conv2d", lambda: conv(1, 3, 12, 16, 5, 2, 2, first=True)),
     "conv_grouped": ("conv2d", lambda: conv(1, 32, 6, 32, 3, 1, 1, groups=2)),
+    "conv_groups_in_block": ("conv2d", lambda: conv(1, 32, 9, 32, 3, 2, 1, groups=8)),
     "conv_block8": ("conv2d", lambda: conv(1, 16, 6, 24, 3, 1, 1, block=8)),
     "conv1_tiles": ("conv2d", lambda: conv(2, 32, 13, 48, 1, 1, 0)),
     "conv1_stride": ("conv2d", lambda: conv(1, 32, 9, 48, 1, 2, 0)),

@@ -25,6 +25,7 @@ class Place:
     is_local: bool
     read_only: bool
     extents: tuple[int | None, ...] = ()  # of its dimensions, where these lie one after the other; None: symbols
+    row: int = 0  # elements of its last dimension, which follow each other; 0 where they do not, or are not known
 
 
 @dataclass(frozen=True, slots=True)

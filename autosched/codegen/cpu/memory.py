@@ -122,7 +122,8 @@ class MemoryEmitter(Emitter):
         extents = [(const_int(x), x) for x in stride_extents(buffer)]
         strides = tuple(self.index(x) if number is None else number for number, x in extents)
         inner = () if buffer.strides else tuple(map(const_int, buffer.shape))
-        self.places[buffer] = Place(typed, strides, False, read_only, inner)
+        row = const_int(buffer.shape[-1]) if buffer.shape and strides[-1] == 1 else None
+        self.places[buffer] = Place(typed, strides, False, read_only, inner, row or 0)
 
     def allocate(self, stmt: Allocate) -> None:
         """A local buffer: an array on the stack, which LLVM turns into registers where all indices are constant.
@@ -402,7 +403,11 @@ class MemoryEmitter(Emitter):
         size = min(self.lanes, 1 << (span.bit_length() - 1))
         if size < 2 or span > 2 * size:
             return None
-        start, short = even.without_lane().plus(Affine(first)), memory_type(dtype, size)
+        even = even.without_lane()
+        whole = self.whole_vector(place, even, steps) if span > size else None
+        if whole is not None:
+            first, size, span = whole, self.lanes, self.lanes
+        start, short = even.plus(Affine(first)), memory_type(dtype, size)
         low = self.builder.load(self.row_address(place, start, short), align=align)
         high = undefined(short)
         if span > size:
@@ -412,6 +417,20 @@ class MemoryEmitter(Emitter):
         return self.builder.shuffle_vector(
             low, high, ir.Constant(ir.VectorType(I32, self.lanes), list(map(I32, moved)))
         )
+
+    def whole_vector(self, place: Place, at: Affine, steps: list[int]) -> int | None:
+        """Where, counted from `at`, a vector starts that holds all these steps and lies in a row; None: nowhere.
+
+        Rows of whole vectors, each at a multiple of the lanes, have one at each such multiple. Lanes are to stay within
+        their four, where one instruction moves them: LLVM moves others twice, but those of two halves once.
+        """
+        strides = [s for s in place.strides[:-1] if isinstance(s, int) and s % self.lanes == 0]
+        is_even = place.row and place.row % self.lanes == 0 and len(strides) == len(place.strides) - 1
+        if not is_even or any(k % self.lanes for _, k, _ in at.terms):
+            return None
+        start = (at.const + min(steps)) // self.lanes * self.lanes
+        stays = all((at.const + n - start) // 4 == lane // 4 for lane, n in enumerate(steps))
+        return start - at.const if stays and at.const + max(steps) < start + self.lanes else None
 
     def gather(self, dtype: str, place: Place, at: Index, align: int) -> ir.Value:
         vector = memory_type(dtype, self.lanes)

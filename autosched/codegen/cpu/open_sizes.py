@@ -21,7 +21,7 @@ from autosched.ir.node import map_children, preorder
 from autosched.tir.access import is_own
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import BinaryOp, Call, PrimExpr, Var, const, const_int, mul
+from autosched.tir.expr import BinaryOp, Call, FloorDiv, PrimExpr, Var, const, const_int, mul
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer, Linear
 from autosched.tir.stmt import BufferStore, For, LoopKind, Stmt
@@ -121,6 +121,7 @@ def _parts(buffer: Buffer, accesses: Iterable[Indices], outside: frozenset[Var],
     strides = [_product(shape[dim + 1 :]) for dim in range(len(shape))]
     found: dict[int, Indices] = {}
     start: Linear | None = None
+    has_rows = bool(shape) and shape[-1] is not None  # whose start lies where a row does
     for indices in accesses:
         total, inner = Linear(), []
         for index, stride in zip(indices, strides, strict=True):
@@ -129,6 +130,7 @@ def _parts(buffer: Buffer, accesses: Iterable[Indices], outside: frozenset[Var],
                 return None
             total.add(split[0], stride or 0)
             inner.append(split[1])
+            has_rows &= len(inner) < len(shape) or not (split[0].terms or split[0].const)
         if start is not None and _coefficients(start) != _coefficients(total):
             return None
         start = total
@@ -137,7 +139,12 @@ def _parts(buffer: Buffer, accesses: Iterable[Indices], outside: frozenset[Var],
         return None
     moves = [any(const_int(indices[dim]) != 0 for indices in found.values()) for dim in range(len(shape))]
     new = tuple(const(n if n is not None and moving else 0, "int64") for n, moving in zip(strides, moves, strict=True))
-    part = dataclasses.replace(buffer, shape=(const(1, "int64"),) * len(shape), strides=new)
+    # Where lanes are moved, rows of whole vectors are worth knowing; elsewhere sizes only tell equal code apart.
+    moves_lanes = has_rows and any(isinstance(x, FloorDiv) for i in found.values() for x in preorder(i[-1]))
+    ones = (const(1, "int64"),) * len(shape)
+    part = dataclasses.replace(
+        buffer, shape=(*ones[:-1], const(shape[-1] or 1, "int64")) if moves_lanes else ones, strides=new
+    )
     begin = a.simplify(mul(start.build("int64"), item_bytes(buffer.dtype)))
     return _Parts(part, begin, found)
 

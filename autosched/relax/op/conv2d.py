@@ -188,6 +188,7 @@ conv2d = define_op(
         sample((1, 2, 5, 5, 4), (8, 8, 3, 3), padding=1, data_layout="NCHW4c"),
         sample((1, 2, 5, 5, 4), (6, 8, 1, 1), data_layout="NCHW4c", out_layout="NCHW"),
         sample((1, 4, 4, 4, 2), (4, 4, 3, 3), groups=2, data_layout="NCHW2c"),
+        sample((1, 2, 5, 4, 8), (16, 4, 3, 3), groups=4, padding=1, data_layout="NCHW8c"),
         sample((1, 2, 5, 5, 4), (8, 1, 3, 3), groups=8, padding=1, strides=2, data_layout="NCHW4c"),
         sample((1, 2, 5, 5, 4), (16, 1, 3, 3), groups=8, padding=1, strides=2, data_layout="NCHW4c"),
         sample((1, 1, 4, 5, 8), (64, 1, 2, 3), groups=8, data_layout="NCHW8c"),

@@ -104,7 +104,7 @@ def forms_of(call: Call, blocks: Sequence[int]) -> tuple[int, ...]:
     if is_depthwise(call):
         return (PLAIN, *(b for b in blocks if _reads_whole_blocks(call, b)))
     if is_convolution(call):
-        fitting = (group_block(call, b) for b in blocks)
+        fitting = (b if holds_groups(call, b) else group_block(call, b) for b in blocks)
         return (PLAIN, *dict.fromkeys(b for b in fitting if b))
     if definition.name == "concat":
         fitting = (concat_block(call, b) for b in blocks)
@@ -128,6 +128,14 @@ def _reads_whole_blocks(call: Call, block: int) -> bool:
     """Whether blocks of a depthwise convolution's outputs are those of equal parts of blocks that its data fill."""
     each, channels = outputs_of_each(call), int(call.attrs["groups"])
     return each == 1 or (block % each == 0 and channels % block == 0)
+
+
+def holds_groups(call: Call, block: int) -> bool:
+    """Whether blocks of a grouped convolution's data and result are those of several whole groups."""
+    out, each = shape_of(call.args[1])[:2]
+    info = call.args[0].struct_info
+    is_float = isinstance(info, TensorStructInfo) and info.dtype == "float32"
+    return is_float and out == each * call.attrs["groups"] and block > each and block % each == 0 == out % block
 
 
 def group_block(call: Call, block: int) -> int:

@@ -10,6 +10,9 @@ What pads the data, or picks every second pixel of them (`before` the anchor), i
     copy  a phase before copies the data into scratch with its zero border
     task  each chunk copies what it needs, then meets all panels of weights, in groups each panel of each chunk
 
+Where a block holds several groups, lanes read the channels of their own: a vector of the data, moved in registers for
+each channel of a group, is multiplied for all taps of a row.
+
 A 1x1 convolution with stride 1 runs over an image as one row of H * W pixels (`conv_flat`). So can any other
 (`across_rows`): each pixel of a tile then has a pointer of its own, and 7 x 7 pixels are 9 tiles of 5 and one of 4.
 Weights are packed from their natural [O, I, KH, KW] into [O / width, I / block, KH, KW, block, width]; those of bytes,
@@ -31,6 +34,7 @@ from autosched.templates.classify import Contraction, extents, find_contraction,
 from autosched.templates.cpu.conv_flat import flat_copy, is_pointwise, reshape_images
 from autosched.templates.cpu.conv_loops import schedule_tiles
 from autosched.templates.cpu.conv_tile import ConvTile, choose_conv_tile, is_worth_prefetching
+from autosched.templates.cpu.depthwise import MOST_PIXELS, column_stride, even_tile
 from autosched.templates.cpu.padding import inline_all_but_last, schedule_before
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, FMA_PER_CYCLE, default_unroll
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
@@ -42,6 +46,7 @@ from autosched.tir.functor import free_vars
 from autosched.tir.schedule import Schedule
 
 MOST_TILES = 1024  # in a chunk
+MOST_UNROLLED = 28  # taps of a row
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Conv:
     chain: Chain
     width: int  # of the image
     group: int = 1  # input channels that a lane multiplies and adds at once
+    step: int = 0  # where a block holds several groups, whose channels lanes take in turn: pixels between outputs
 
     @property
     def is_copied(self) -> bool:
@@ -77,7 +83,11 @@ def match_blocked_conv(func: PrimFunc) -> tuple[Contraction, Conv] | None:
             loops = extents(reduced(c.block))
             group = lane_group(c, data, weight) if len(loops) == 4 else 1
             group = group if loops[-1] % group == 0 else 1
-            return (c, Conv(weight, data, chain, extents(spatial(c.block))[3], group)) if chain is not None else None
+            if chain is None:
+                return None
+            holds_groups = len(loops) == 3 and block_var in free_vars(data)
+            step = column_stride(c.block, data) if holds_groups else 0
+            return c, Conv(weight, data, chain, extents(spatial(c.block))[3], group, step)
     return None
 
 
@@ -113,7 +123,8 @@ class Conv2dBlocked:
     def default(self, anchor: Anchor, target: Target) -> Config:
         s = _all_sizes(anchor)
         per_block = -(-s["block"] // target.lanes("float32"))
-        tile = choose_conv_tile(s, per_block, target)
+        step = anchor.details.step
+        tile = _tile_of_groups(s, per_block, step, target) if step else choose_conv_tile(s, per_block, target)
         traffic = _traffic(anchor, tile, target)
         order, padding = choose_order(traffic, target), "copy" if s["copied"] else "none"
         by_rows = not s["flat"] and not tile.across_rows
@@ -132,7 +143,7 @@ class Conv2dBlocked:
             "chunk": min(order.chunk, MOST_TILES, s["OH"] if by_rows else s["pixels"]),
             "padding": padding,
             "unroll_ic": unroll,
-            "unroll_kw": False,
+            "unroll_kw": step > 0 and s["KW"] <= MOST_UNROLLED,
             "prefetch": is_worth_prefetching(s, tile.oc_blocks, target),
         }
         return Config(self.name, knobs)
@@ -172,14 +183,14 @@ class Conv2dBlocked:
             sch.vectorize(sch.get_loops(copy)[-1])
         elif padding == "task":
             schedule_before(sch, conv.chain, task)
-        schedule_products(sch, name, config, s["IB"], conv.group)
+        schedule_products(sch, name, config, s["IB"], conv.group, conv.step > 0)
         return Applied(sch.func, packed_params(func, buffer, pack), sch.trace.to_json_text())
 
 
 def _all_sizes(anchor: Anchor) -> Mapping[str, int]:
     """With what follows from the sizes that name a workload: pixels of an image, groups `G`, and channels at once."""
     s = anchor.sizes
-    groups = anchor.details.data.buffer.const_shape()[1] // s["IC"]
+    groups = s["OC"] if anchor.details.step else anchor.details.data.buffer.const_shape()[1] // s["IC"]
     group, shorts = anchor.details.group, int(anchor.details.data.buffer.dtype == "int16")
     return {
         **s,
@@ -202,6 +213,16 @@ def _traffic(anchor: Anchor, tile: ConvTile, target: Target) -> Traffic:
     return Traffic(s["N"], tiles, panels, data / s["N"], weight, result, products)
 
 
+def _tile_of_groups(s: Mapping[str, int], per_block: int, step: int, target: Target) -> ConvTile:
+    """Pixels of a row whose sums stay in registers, beside one channel of each group for all taps of a row.
+
+    More than 8 take as long: LLVM moves loads ahead until some go to the stack.
+    """
+    window = s["KW"] - step
+    most = (target.num_registers // per_block - 4 - window) // (1 + step)
+    return ConvTile(1, even_tile(s["OW"], min(max(most, 1), MOST_PIXELS)), 1)
+
+
 def choose_unroll(block: int, accumulators: int, target: Target) -> int:
     """Input channels in the innermost body.
 
@@ -214,13 +235,22 @@ def choose_unroll(block: int, accumulators: int, target: Target) -> int:
     return next(u for u in (16, 8, 4, 2, 1) if block % u == 0)
 
 
-def schedule_products(sch: Schedule, anchor: str, config: Config, ib: int, group: int = 1) -> None:
-    """The update of a tile: the reduction's loops outside of the tile's; `ib` input channels are in a block."""
+def schedule_products(
+    sch: Schedule, anchor: str, config: Config, ib: int, group: int = 1, holds_groups: bool = False
+) -> None:
+    """The update of a tile: the reduction's loops outside of the tile's; `ib` input channels are in a block.
+
+    holds_groups  a block is of several groups: which lanes are moved for a channel has to be known in the code
+    """
     loops = sch.get_loops(anchor)
     count = 4 if ib > 1 else 3
     reduction = list(loops[-count:])
     n, oc_in, oh_in, ow_in, ob = loops[-count - 5 : -count]
     at_once = []
+    if holds_groups:
+        channel, kh, kw = reduction
+        sch.unroll(channel)
+        reduction = [kh, channel, kw]
     if group > 1:  # the channels are outside of the window, as the packed weights have them
         ic, kh, kw, channel = reduction
         channel, last = sch.split(channel, [None, group])

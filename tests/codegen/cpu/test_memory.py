@@ -120,6 +120,22 @@ def test_elements_that_lie_near_each_other(place, n, dtype, target):
     np.testing.assert_array_equal(out, data[1:, np.array(places) - first])
 
 
+@pytest.mark.parametrize("width", [64, 60])
+def test_lanes_of_a_block_read_an_element_of_their_four(width):
+    """One vector, moved within its fours; rows that are not whole vectors have none that is sure to lie inside."""
+    x = te.placeholder((3, width), name="x")
+    y = te.compute((4, 3, width), lambda c, r, i: x[r, i // 4 * 4 + c], name="y")
+    sch = Schedule(te.create_prim_func([x, y]))
+    sch.unroll(sch.get_loops("y")[0])
+    sch.vectorize(sch.get_loops("y")[-1])
+    compiled = compile_func(sch.func, "llvm -mcpu=x86-64-v4", name="fours", use_cache=False)
+    assert ("vinsertf64x4" in compiled.asm) == (width == 60)
+    data, out = np.arange(3 * width).reshape(3, -1).astype("float32"), np.zeros((4, 3, width), "float32")
+    run(compiled, [data, out])
+    fours = np.arange(width) // 4 * 4
+    np.testing.assert_array_equal(out, [data[:, fours + c] for c in range(4)])
+
+
 def test_every_other_element_is_taken_of_two_vectors():
     x = te.placeholder((1024,), name="x")
     y = te.compute((512,), lambda i: x[2 * i], name="y")

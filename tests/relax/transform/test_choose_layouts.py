@@ -93,8 +93,10 @@ def test_depthwise_and_grouped_convolutions():
     dense, grouped = W(16, 16, 1, 1), W(16, 8, 3, 3)
     inside = _blocked(graph(IMAGE, lambda bb, x: op.nn.conv2d(op.nn.conv2d(x, dense), grouped, groups=2)))
     assert _layouts(inside) == [("NCHW8c", "NCHW8c")] * 2
-    strided = _blocked(graph(IMAGE, lambda bb, x: op.nn.conv2d(x, W(16, 4, 3, 3), groups=4, strides=2)))
+    strided = _blocked(graph(IMAGE, lambda bb, x: op.nn.conv2d(x, W(32, 4, 3, 3), groups=4, strides=2)))
     assert _layouts(strided) == [("NCHW4c", "NCHW4c")]
+    several = _blocked(graph(IMAGE, lambda bb, x: op.nn.conv2d(op.nn.conv2d(x, dense), W(16, 4, 3, 3), groups=4)))
+    assert _layouts(several) == [("NCHW8c", "NCHW8c")] * 2
     narrow = _blocked(graph(IMAGE, lambda bb, x: op.nn.conv2d(x, W(8, 4, 3, 3), groups=4)))
     assert _layouts(narrow) == [("NCHW", "NCHW")]  # groups of two output channels fill no block
 

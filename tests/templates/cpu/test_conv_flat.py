@@ -68,6 +68,15 @@ def test_pieces_of_groups_copy_what_their_group_needs(knobs):
     check(func, **knobs)
 
 
+@pytest.mark.parametrize("each", [2, 4, 8])
+def test_blocks_of_several_groups(each):
+    """Lanes read the channels of their group, which are moved in registers: no element is loaded alone."""
+    func = conv(1, 32, 11, 32, 3, 1, 1, groups=32 // each)
+    config = default_config(func, HOST)
+    assert (config["padding"], config["oc_blocks"], config["unroll_kw"]) == ("task", 1, True)
+    check(func)
+
+
 def test_recorded_tiles_stay_within_rows():
     """Configurations from before there was the knob are in the space, and mean what they meant."""
     func = conv(1, 256, 14, 512, 3, 2, 1, block=8)
