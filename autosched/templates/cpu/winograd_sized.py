@@ -33,7 +33,7 @@ from autosched.templates.cpu.winograd_cost import L2_SHARE, LEAST_TASKS, LEAST_T
 from autosched.templates.cpu.winograd_taps import OUTPUTS, SIZE, SUMS
 from autosched.templates.nests import lanes, loop, nested, unrolled, value_at
 from autosched.templates.pack import packed_params
-from autosched.templates.winograd_form import is_padding, is_sum
+from autosched.templates.winograd_form import factor_of, is_padding, is_sum
 from autosched.templates.winograd_pack import BothPacks, TapPack, WinogradPack
 from autosched.templates.winograd_transform import (
     TAPS,
@@ -59,6 +59,9 @@ MOST_FEW = 8  # tiles that are fewer
 MOST_WEIGHT_BYTES = 16 << 20  # transformed: small images take longer to meet more of them than a direct convolution
 MOST_INPUT_BYTES = 8 << 20  # of a block's transformed inputs, where weights come from further away
 LINE = 16  # floats of a cache line
+# Tiles of a dilated convolution have the pixels of every d-th row and column. More than two leave many tiles of small
+# images half empty: of 33 x 33 and a dilation of 4 tiles have 48 x 48 pixels.
+MOST_DILATION = 2
 INDEX = "int64"
 At = Callable[..., PrimExpr]
 
@@ -114,7 +117,10 @@ def schedule_winograd(func: PrimFunc, target: Target) -> Applied | None:
 
 
 def _suits(conv: SizedConv) -> bool:
-    """Whether a convolution is 3x3 of stride 1 without groups, of blocked float32, padded by one block at most."""
+    """Whether a convolution is 3x3 of stride 1 without groups, of blocked float32, padded by one block at most.
+
+    Its dilation is `MOST_DILATION` at most.
+    """
     anchor, data, weight = conv.chain.anchor, conv.data, conv.weight
     loops, before = reduced(anchor), conv.chain.before
     if len(loops) != 4 or len(data.indices) != 5 or extents(loops)[1:3] != (TAPS, TAPS):
@@ -125,13 +131,22 @@ def _suits(conv: SizedConv) -> bool:
         return False
     (n, ob, oh, ow, oi), (ic, kh, kw, ci) = (iv.var for iv in spatial(anchor)), (iv.var for iv in loops)
     (out_block,), (blocks, _, _, block) = extents(spatial(anchor)[4:]), extents(loops)
+    dy, dx = _dilation(conv)
+    if not (1 <= dy <= MOST_DILATION and 1 <= dx <= MOST_DILATION):
+        return False
     wanted: tuple[tuple[PrimExpr, Mapping[Var, int]], ...] = (
-        *zip(data.indices, ({n: 1}, {ic: 1}, {oh: 1, kh: 1}, {ow: 1, kw: 1}, {ci: 1}), strict=True),
+        *zip(data.indices, ({n: 1}, {ic: 1}, {oh: 1, kh: dy}, {ow: 1, kw: dx}, {ci: 1}), strict=True),
         *zip(weight.indices, ({ob: out_block, oi: 1}, {ic: block, ci: 1}, {kh: 1}, {kw: 1}), strict=True),
     )
     if not all(is_sum(index, terms) for index, terms in wanted):
         return False
     return weight.buffer.const_shape()[1] == blocks * block >= LEAST_CHANNELS
+
+
+def _dilation(conv: SizedConv) -> tuple[int, int]:
+    """Rows and columns from one tap to the next."""
+    _, kh, kw, _ = (iv.var for iv in reduced(conv.chain.anchor))
+    return factor_of(conv.data.indices[2], kh), factor_of(conv.data.indices[3], kw)
 
 
 def _pads(block: Block) -> bool:
@@ -205,6 +220,7 @@ class _Writer:
         anchor = conv.chain.anchor
         self.images, self.out_blocks, self.height, self.width, lane = (iv.dom.extent for iv in spatial(anchor))
         self.block = extents(spatial(anchor)[4:])[0]
+        self.dilation = _dilation(conv)
         self.data_blocks, _, _, self.data_block = extents(reduced(anchor))
         self.padded, self.source = conv.data.buffer, conv.chain.before[0] if conv.chain.before else None
         self.sums = anchor.writes[0].buffer
@@ -225,7 +241,9 @@ class _Writer:
     def body(self) -> Stmt:
         """The phases of the kernel, some of which have no pieces for a call's sizes."""
         form, m = self.form, self.form.m
-        self.rows, self.row_tiles = _ceil(self.height, m), _ceil(self.width, m)
+        self.rows, self.row_tiles = (
+            E.mul(_ceil(size, m * d), d) for size, d in zip((self.height, self.width), self.dilation, strict=True)
+        )
         tiles = E.mul(self.images, E.mul(self.rows, self.row_tiles))
         least = E.minimum(_ceil(tiles, form.rows), form.threads)  # a block for each of so many threads
         blocks = E.maximum(_ceil(tiles, form.tiles), least)
@@ -374,16 +392,23 @@ class _Writer:
         """What is done for a tile: its image, and the first row and column of its outputs."""
         n, y, x, line = (Var(name, INDEX) for name in ("n", "y", "x", "line"))
         row = E.floormod(line, self.rows)
-        inner = LetStmt(y, E.mul(row, self.form.m), body(n, y, x))
+        column = E.floormod(tile, self.row_tiles)
+        inner = LetStmt(y, self.begin(row, self.dilation[0]), body(n, y, x))
         inner = LetStmt(n, _kept_below(E.floordiv(line, self.rows), self.images), inner)
-        inner = LetStmt(x, E.mul(E.floormod(tile, self.row_tiles), self.form.m), inner)
+        inner = LetStmt(x, self.begin(column, self.dilation[1]), inner)
         return LetStmt(line, E.floordiv(tile, self.row_tiles), inner)
+
+    def begin(self, at: PrimExpr, dilation: int) -> PrimExpr:
+        """The first row of a row of tiles, or column: those that begin at 0, 1, … below the dilation, then the next."""
+        if dilation == 1:
+            return E.mul(at, self.form.m)
+        return E.add(E.mul(E.floordiv(at, dilation), self.form.m * dilation), E.floormod(at, dilation))
 
     def inputs_at(self, tile: PrimExpr, p: Var, into: Buffer, is_scaled: bool = False) -> Stmt:
         """The inputs of a tile, as row p of `into`; scaled ones are of few tiles, most of which are at borders."""
 
         def placed(n: Var, y: Var, x: Var) -> Stmt:
-            last = (E.add(y, self.size - 1), E.add(x, self.size - 1))
+            last = (E.add(v, (self.size - 1) * d) for v, d in zip((y, x), self.dilation, strict=True))
             inside = all_of(*self.held(n, y, x), *self.held(n, *last))
 
             def blocks(guarded: bool) -> Stmt:
@@ -411,8 +436,10 @@ class _Writer:
         """A tile's inputs of a block of channels, transformed; guarded: some of them may be beyond the data."""
         size, transform = self.size, partial(transform_inputs, self.filter, is_scaled=is_scaled)
 
+        dy, dx = self.dilation
+
         def read(i: int, j: PrimExpr, lane: PrimExpr) -> PrimExpr:
-            at = (E.add(y, i), E.add(x, E.cast(INDEX, j)))
+            at = (E.add(y, i * dy), E.add(x, E.mul(E.cast(INDEX, j), dx)))
             place = (n, cb, *at, E.cast(INDEX, lane))
             if self.source is None:
                 value: PrimExpr = BufferLoad(self.padded, place)
@@ -525,7 +552,8 @@ class _Writer:
 
     def results(self, begin: PrimExpr, per_chunk: int, first: PrimExpr, count: PrimExpr, products: Buffer) -> Stmt:
         """The results of `per_chunk` blocks of channels from `begin` on, of the tiles from `first` on."""
-        m, is_ragged = self.form.m, (const_int(self.out_blocks) or 0) % per_chunk
+        is_ragged = (const_int(self.out_blocks) or 0) % per_chunk
+        ahead = [(self.form.m - 1) * d + 1 for d in self.dilation]
 
         def blocks(p: Var, n: Var, y: Var, x: Var, guarded: bool) -> Stmt:
             def block(ob: Var) -> Stmt:
@@ -536,7 +564,7 @@ class _Writer:
 
         def tile(p: Var) -> Stmt:
             def placed(n: Var, y: Var, x: Var) -> Stmt:
-                ends = (E.add(y, m), self.height), (E.add(x, m), self.width)
+                ends = (E.add(y, ahead[0]), self.height), (E.add(x, ahead[1]), self.width)
                 inside = all_of(*(E.compare(E.LE, end, size) for end, size in ends))
                 part = blocks(p, n, y, x, True)
                 return part if products is self.few else IfThenElse(inside, blocks(p, n, y, x, False), part)
@@ -549,7 +577,7 @@ class _Writer:
         self, p: Var, n: Var, begin: PrimExpr, ob: Var, y: Var, x: Var, products: Buffer, guarded: bool
     ) -> Stmt:  # fmt: skip
         """A tile's results of a block of channels; guarded: some of them may be beyond the image."""
-        size, m = self.size, self.form.m
+        size, m, (dy, dx) = self.size, self.form.m, self.dilation
 
         def column(k: Var) -> Stmt:
             def half(v: PrimExpr, i: int) -> Stmt:
@@ -562,18 +590,18 @@ class _Writer:
             return seq(*(lanes(self.block, partial(half, i=i)) for i in range(m)))
 
         def row(i: Var) -> Stmt:
-            line = E.add(y, E.cast(INDEX, i))
+            line = E.add(y, E.mul(E.cast(INDEX, i), dy))
 
             def result(v: PrimExpr, k: int) -> Stmt:
                 terms = [load(self.half, i, j, v) for j in range(size)]
                 total = transform_outputs(self.filter, terms)[k]
-                place = (n, E.add(begin, ob), line, E.add(x, k), E.cast(INDEX, v))
+                place = (n, E.add(begin, ob), line, E.add(x, k * dx), E.cast(INDEX, v))
                 value = value_at(self.makers, self.out, place, {self.sums: lambda _: total})
                 return BufferStore(self.out, value, place)
 
             parts = [lanes(self.block, partial(result, k=k)) for k in range(m)]
             if guarded:
-                ends = (E.compare(E.LT, E.add(x, k), self.width) for k in range(m))
+                ends = (E.compare(E.LT, E.add(x, k * dx), self.width) for k in range(m))
                 parts = [IfThenElse(end, part) for end, part in zip(ends, parts, strict=True)]
                 return IfThenElse(E.compare(E.LT, line, self.height), seq(*parts))
             return seq(*parts)

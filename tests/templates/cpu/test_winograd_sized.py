@@ -23,15 +23,16 @@ PADS = {"same": (1, 1, 1, 1), "valid": (0, 0, 0, 0), "one side": (2, 0, 1, 2)}  
 
 
 def made(
-    weight: np.ndarray, pads: tuple[int, ...], image: tuple[Any, ...] = (N, H, W), accuracy: str = "fast"
-) -> DynamicExecutable:
+    weight: np.ndarray, pads: tuple[int, ...], image: tuple[Any, ...] = (N, H, W), accuracy: str = "fast",
+    dilation: tuple[int, int] = (1, 1),
+) -> DynamicExecutable:  # fmt: skip
     """relu(convolution + bias) + itself: what is behind the convolution is computed with its tiles."""
     outputs, channels = weight.shape[:2]
     n, *sizes = image
     builder, x = BlockBuilder(), relax.Var("x", relax.TensorStructInfo((n, channels, *sizes), "float32"))
     with builder.function("main", [x]):
         with builder.dataflow():
-            y = builder.emit(NN.conv2d(x, relax.const(weight), padding=pads))
+            y = builder.emit(NN.conv2d(x, relax.const(weight), padding=pads, dilation=dilation))
             y = builder.emit(OP.add(y, relax.const(bias_of(outputs))))
             out = builder.emit_output(builder.emit(NN.relu(y)))
         builder.emit_func_output(out)
@@ -49,9 +50,13 @@ def weight_of(outputs: int, channels: int) -> np.ndarray:
     return (rng.standard_normal((outputs, channels, 3, 3)) / np.sqrt(9 * channels)).astype("float32")
 
 
-def convolved(x: np.ndarray, weight: np.ndarray, pads: tuple[int, ...]) -> np.ndarray:
+def convolved(
+    x: np.ndarray, weight: np.ndarray, pads: tuple[int, ...], dilation: tuple[int, int] = (1, 1)
+) -> np.ndarray:  # fmt: skip
+    dy, dx = dilation
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), pads[::2], pads[1::2]))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (2 * dy + 1, 2 * dx + 1), axis=(2, 3))
+    windows = windows[..., ::dy, ::dx]
     sums = np.einsum("nchwij,ocij->nohw", windows, weight.astype(np.float64), optimize=True)
     return np.maximum(sums + bias_of(len(weight)), 0)
 
@@ -60,10 +65,13 @@ def kernel_of(built: DynamicExecutable) -> Kernel:
     return next(kernel for name, kernel in built.kernels.items() if "conv2d" in name)
 
 
-def check(built: DynamicExecutable, weight: np.ndarray, pads: tuple[int, ...], shape: tuple[int, ...]) -> None:
+def check(
+    built: DynamicExecutable, weight: np.ndarray, pads: tuple[int, ...], shape: tuple[int, ...],
+    dilation: tuple[int, int] = (1, 1),
+) -> None:  # fmt: skip
     n, h, w = shape
     x = np.random.default_rng(h).standard_normal((n, weight.shape[1], h, w)).astype("float32")
-    expected = convolved(x, weight, pads)
+    expected = convolved(x, weight, pads, dilation)
     np.testing.assert_allclose(built(x).numpy(), expected, atol=2e-5 * max(np.abs(expected).max(), 1), rtol=0)
 
 
@@ -78,6 +86,15 @@ def test_results(channels: tuple[int, int], pads: tuple[int, ...]) -> None:
     for n, h, w in SIZES:
         check(built, weight, pads, (n, max(h, 3 - pads[0] - pads[2]), max(w, 3 - pads[1] - pads[3])))
     assert counters.COMPILES.value == before
+
+
+@pytest.mark.parametrize("dilation", [(2, 2), (2, 1)], ids=str)
+def test_dilated(dilation: tuple[int, int]) -> None:
+    weight, pads = weight_of(24, 16), (1, dilation[1], 2, dilation[1])
+    built = made(weight, pads, dilation=dilation)
+    assert "products" in kernel_of(built).source and not kernel_of(built).checks
+    for n, h, w in SIZES:
+        check(built, weight, pads, (n, h + 1, w), dilation)
 
 
 def test_many_weights() -> None:
