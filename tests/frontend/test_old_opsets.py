@@ -63,6 +63,8 @@ def test_sizes_and_types_that_were_attributes() -> None:
 def test_padding_with_elements(mode: str) -> None:
     got = run("Pad", 10, X, mode=mode, pads=[0, 0, 2, 6, 0, 1, 3, 0])
     np.testing.assert_array_equal(got, np.pad(X, ((0, 0), (0, 1), (2, 3), (6, 0)), mode=mode))
+    got = run("Pad", 10, X, mode=mode, pads=[0, 1, 2, 0, 0, 0, 1, 0])
+    np.testing.assert_array_equal(got, np.pad(X, ((0, 0), (1, 0), (2, 1), (0, 0)), mode=mode))
 
 
 def test_negative_padding_cuts() -> None:

@@ -191,6 +191,11 @@ def pad(node: Node) -> Expr:
     if len(widths) != 2 * len(axes) or len(set(axes)) != len(axes):
         raise node.fail(f"{len(widths)} widths for axes {axes}")
     x = node.input(0)
+    pairs = [0] * 2 * rank
+    for n, a in enumerate(axes):
+        pairs[2 * a : 2 * a + 2] = [max(widths[n], 0), max(widths[len(axes) + n], 0)]
+    if mode in PAD_MODES and min(widths, default=0) >= 0 and _copies_rows(dims, pairs, int(mode == "reflect")):
+        return op.nn.pad(x, pad_width=pairs, pad_mode=PAD_MODES[mode])
     for n, a in enumerate(axes):
         before, after, size = widths[n], widths[len(axes) + n], dims[a]
         if not before and not after:
@@ -212,10 +217,22 @@ def pad(node: Node) -> Expr:
         elif before < 0 or after < 0:
             kept = {"begin": (max(-before, 0),), "end": (size + min(after, 0),)}
             x = node.emit(op.strided_slice(x, axes=(a,), strides=(1,), **kept))
-    pairs = [0] * 2 * rank
-    for n, a in enumerate(axes):
-        pairs[2 * a : 2 * a + 2] = [max(widths[n], 0), max(widths[len(axes) + n], 0)]
     return x if mode != "constant" or not any(pairs) else op.nn.pad(x, pad_width=pairs, pad_value=value)
+
+
+PAD_MODES = {"edge": "replicate", "reflect": "reflect", "wrap": "circular"}
+
+
+def _copies_rows(dims: Sequence[Dim], pairs: Sequence[int], less: int) -> bool:
+    """Whether several axes are padded of a tensor whose last one is not: each row is copied once then, from its place.
+
+    less  how many elements of an axis cannot be taken on one side
+    """
+    padded = [d for d in range(len(dims)) if pairs[2 * d] or pairs[2 * d + 1]]
+    if len(padded) < 2 or len(dims) - 1 in padded:
+        return False
+    most = [max(pairs[2 * d : 2 * d + 2]) for d in range(len(dims))]
+    return all(isinstance(size, int) and size and n <= size - less for size, n in zip(dims, most, strict=True))
 
 
 def _around(node: Node, size: int, before: int, after: int, mode: str) -> np.ndarray:
