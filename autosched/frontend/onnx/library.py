@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -51,12 +51,14 @@ class LibraryCall:
     """A node to be computed by a library.
 
     inputs   the values that it reads, those of its subgraphs too
+    checked  the dtypes of inputs that were found to be computed
     """
 
     node: onnx.NodeProto
     opset: int
     name: str
     inputs: tuple[str, ...]
+    checked: set[tuple[object, ...]] = field(default_factory=set)
 
     @staticmethod
     def of(node: onnx.NodeProto, opset: int, name: str) -> LibraryCall:
@@ -163,13 +165,16 @@ def check_types(call: LibraryCall, inputs: Mapping[str, object]) -> None:
 
 def check_library(call: LibraryCall, inputs: Sequence[object]) -> None:
     """Refuse what no library computes. Raises ImportModelError."""
-    check_types(call, dict(zip(call.inputs, inputs)))
-    if call.op_name in LIBRARY:
+    dtypes = tuple(x.dtype if isinstance(x, np.ndarray) else type(x) for x in inputs)
+    if dtypes in call.checked:
         return
-    arrays = [x for x in inputs if isinstance(x, np.ndarray)]
-    if call.op_name in KERNELS_ONLY and all(str(x.dtype) in NUMBERS for x in arrays):
-        raise ImportModelError(f"{call.op_name}: there is no kernel for it", where=f"node '{call.name}'")
-    _ = call.reference
+    check_types(call, dict(zip(call.inputs, inputs)))
+    if call.op_name not in LIBRARY:
+        arrays = [x for x in inputs if isinstance(x, np.ndarray)]
+        if call.op_name in KERNELS_ONLY and all(str(x.dtype) in NUMBERS for x in arrays):
+            raise ImportModelError(f"{call.op_name}: there is no kernel for it", where=f"node '{call.name}'")
+        _ = call.reference
+    call.checked.add(dtypes)
 
 
 def run_library(call: LibraryCall, inputs: Sequence[object]) -> tuple[object, ...]:
