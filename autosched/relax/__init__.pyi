@@ -20,11 +20,13 @@ from autosched.relax.expr import DataflowBlock as DataflowBlock
 from autosched.relax.expr import DataflowVar as DataflowVar
 from autosched.relax.expr import Expr as Expr
 from autosched.relax.expr import ExternFunc as ExternFunc
+from autosched.relax.expr import ExternFunc as _extern
 from autosched.relax.expr import Function as Function
 from autosched.relax.expr import If as If
 from autosched.relax.expr import MatchCast as MatchCast
 from autosched.relax.expr import Op as Op
 from autosched.relax.expr import PrimValue as PrimValue
+from autosched.relax.expr import PrimValue as _prim_value
 from autosched.relax.expr import SeqExpr as SeqExpr
 from autosched.relax.expr import ShapeExpr as ShapeExpr
 from autosched.relax.expr import StringImm as StringImm
@@ -32,6 +34,7 @@ from autosched.relax.expr import Tuple as Tuple
 from autosched.relax.expr import TupleGetItem as TupleGetItem
 from autosched.relax.expr import Var as Var
 from autosched.relax.expr import VarBinding as VarBinding
+from autosched.relax.expr import as_expr as _convert_to_expr
 from autosched.relax.expr import const as const
 from autosched.relax.functor import PyExprMutator as PyExprMutator
 from autosched.relax.functor import PyExprMutator as _ExprMutator
@@ -41,6 +44,7 @@ from autosched.relax.op.call import call_dps_packed as call_dps_packed
 from autosched.relax.op.call import call_packed as call_packed
 from autosched.relax.op.call import call_pure_packed as call_pure_packed
 from autosched.relax.op.call import call_tir as call_tir
+from autosched.relax.op.call import shape_of as _get_shape_of
 from autosched.relax.op.call import shape_of as shape_of
 from autosched.relax.pipeline import get_default_pipeline as get_default_pipeline
 from autosched.relax.pipeline import get_pipeline as get_pipeline
@@ -67,4 +71,8 @@ Executable = _Executable
 ExprMutator = _ExprMutator
 ExprVisitor = _ExprVisitor
 build = _build
+convert_to_expr = _convert_to_expr
 expr_functor = _expr_functor
+extern = _extern
+get_shape_of = _get_shape_of
+prim_value = _prim_value

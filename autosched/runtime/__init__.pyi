@@ -57,7 +57,9 @@ from autosched.runtime.loader import unload_objects as unload_objects
 from autosched.runtime.module import Function as Function
 from autosched.runtime.module import Module as Module
 from autosched.runtime.params import load_param_dict as load_param_dict
+from autosched.runtime.params import load_param_dict_from_file as load_param_dict_from_file
 from autosched.runtime.params import save_param_dict as save_param_dict
+from autosched.runtime.params import save_param_dict_to_file as save_param_dict_to_file
 from autosched.runtime.timing import BenchmarkResult as BenchmarkResult
 from autosched.runtime.timing import measure as measure
 from autosched.runtime.values import ShapeTuple as ShapeTuple

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,16 @@ def load_param_dict(data: bytes | bytearray) -> dict[str, NDArray]:
     if n_arrays != n_names:
         raise ArtifactError(f"parameter file has {n_names} names for {n_arrays} arrays")
     return {name: reader.array() for name in names}
+
+
+def save_param_dict_to_file(params: Mapping[str, NDArray | npt.ArrayLike], path: str | Path) -> None:
+    """Write named arrays to a file."""
+    Path(path).write_bytes(save_param_dict(params))
+
+
+def load_param_dict_from_file(path: str | Path) -> dict[str, NDArray]:
+    """Read what `save_param_dict_to_file` or TVM wrote."""
+    return load_param_dict(Path(path).read_bytes())
 
 
 def _plain(name: str, value: NDArray | npt.ArrayLike) -> np.ndarray:

@@ -1,5 +1,6 @@
 # Made by `python -m tests.stubs` from the file beside it and autosched/public_names.py.
 from typing import Any
+from autosched import te as _operation
 from autosched.te import schedule as schedule
 from autosched.te import tensor as tensor
 from autosched.te.build import comm_reducer as comm_reducer
@@ -86,3 +87,4 @@ from autosched.tir.index_map import IndexMap as IndexMap
 AXIS_SEPARATOR: Any
 all = _all
 any = _any
+operation = _operation

@@ -1,6 +1,7 @@
 # Made by `python -m tests.stubs` from the file beside it and autosched/public_names.py.
 from autosched import dlight as dlight
 from autosched import meta_schedule as meta_schedule
+from autosched import tir as _op
 from autosched.driver import build as build
 from autosched.errors import ScheduleError as ScheduleError
 from autosched.te.build import comm_reducer as comm_reducer
@@ -122,6 +123,7 @@ from autosched.tir.expr import maximum as maximum
 from autosched.tir.expr import minimum as _min
 from autosched.tir.expr import minimum as minimum
 from autosched.tir.expr import select as select
+from autosched.tir.expr import to_expr as _convert
 from autosched.tir.expr import to_expr as to_expr
 from autosched.tir.expr import truncdiv as truncdiv
 from autosched.tir.expr import truncmod as truncmod
@@ -172,5 +174,7 @@ SBlock = _SBlock
 SBlockRV = _SBlockRV
 all = _all
 any = _any
+convert = _convert
 max = _max
 min = _min
+op = _op

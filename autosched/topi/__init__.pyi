@@ -6,6 +6,7 @@ from autosched.topi import generic as generic
 from autosched.topi import image as image
 from autosched.topi import nn as nn
 from autosched.topi import testing as testing
+from autosched.topi import utils as utils
 from autosched.topi.attention import attention as attention
 from autosched.topi.attention_bytes import attention_bytes as attention_bytes
 from autosched.topi.broadcast import add as add
@@ -174,6 +175,7 @@ from autosched.topi.unary import sqrt as sqrt
 from autosched.topi.unary import tan as tan
 from autosched.topi.unary import tanh as tanh
 from autosched.topi.unary import trunc as trunc
+from autosched.topi.utils import get_const_tuple as get_const_tuple
 arm_cpu = _arm_cpu
 cuda = _cuda
 x86 = _x86

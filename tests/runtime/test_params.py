@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from autosched.errors import ArtifactError
-from autosched.runtime import array, load_param_dict, save_param_dict
+from autosched.runtime import (
+    array,
+    load_param_dict,
+    load_param_dict_from_file,
+    save_param_dict,
+    save_param_dict_to_file,
+)
 
 _PARAMS = {
     "weight": np.arange(6, dtype="float32").reshape(2, 3),
@@ -49,3 +55,9 @@ def test_damage_is_noticed():
     data[16:24] = struct.pack("<Q", 1 << 60)  # the count of names
     with pytest.raises(ArtifactError, match="cut short"):
         load_param_dict(data)
+
+
+def test_files(tmp_path):
+    save_param_dict_to_file(_PARAMS, tmp_path / "model.params")
+    found = load_param_dict_from_file(tmp_path / "model.params")
+    assert save_param_dict(found) == save_param_dict(_PARAMS)

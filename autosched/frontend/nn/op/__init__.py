@@ -14,21 +14,25 @@ from autosched.frontend.nn.op.elementwise import (
 from autosched.frontend.nn.op.normalizations import (
     group_norm, layer_norm, rms_norm, scaled_dot_product_attention, softmax,
 )  # fmt: skip
-from autosched.frontend.nn.op.own import tensor_expr_op, tensor_ir_op
+from autosched.frontend.nn.op.own import extern, tensor_expr_op, tensor_ir_op
 from autosched.frontend.nn.op.reductions import argmax, argmin, argsort, cumsum, max, mean, min, sort, sum, take, topk
+from autosched.frontend.nn.op.sampling import (
+    multinomial_from_uniform, renormalize_top_p_top_k_prob, sample_top_p_top_k_from_sorted_prob,
+)  # fmt: skip
 from autosched.frontend.nn.op.shapes import (
     broadcast_to, chunk, concat, pad, permute, permute_dims, repeat, reshape, split, squeeze, stack, unsqueeze,
 )  # fmt: skip
 
 __all__ = [
-    "abs", "add", "arange", "argmax", "argmin", "argsort", "astype", "broadcast_to", "ceil", "chunk", "clip",
-    "concat", "conv1d", "conv1d_transpose", "conv2d", "conv3d", "cos", "cumsum", "divide", "empty", "equal", "erf",
-    "exp", "floor", "full", "gelu", "greater", "greater_equal", "group_norm", "interpolate", "layer_norm", "less",
-    "less_equal", "log", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "not_equal",
-    "ones", "pad", "permute", "permute_dims", "prelu", "relu", "relu6", "repeat", "reshape", "rms_norm",
-    "scaled_dot_product_attention", "sigmoid", "silu", "sin", "softmax", "softplus", "sort", "split", "sqrt",
-    "square", "squeeze", "stack", "subtract", "sum", "take", "tanh", "tensor_expr_op", "tensor_ir_op", "topk",
-    "tril", "triu", "unsqueeze", "where", "wrap_nested", "zeros",
+    "abs", "add", "arange", "argmax", "argmin", "argsort", "astype", "broadcast_to", "ceil", "chunk", "clip", "concat",
+    "conv1d", "conv1d_transpose", "conv2d", "conv3d", "cos", "cumsum", "divide", "empty", "equal", "erf", "exp",
+    "extern", "floor", "full", "gelu", "greater", "greater_equal", "group_norm", "interpolate", "layer_norm", "less",
+    "less_equal", "log", "matmul", "max", "maximum", "mean", "min", "minimum", "multinomial_from_uniform", "multiply",
+    "negative", "not_equal", "ones", "pad", "permute", "permute_dims", "prelu", "relu", "relu6",
+    "renormalize_top_p_top_k_prob", "repeat", "reshape", "rms_norm", "sample_top_p_top_k_from_sorted_prob",
+    "scaled_dot_product_attention", "sigmoid", "silu", "sin", "softmax", "softplus", "sort", "split", "sqrt", "square",
+    "squeeze", "stack", "subtract", "sum", "take", "tanh", "tensor_expr_op", "tensor_ir_op", "topk", "tril", "triu",
+    "unsqueeze", "where", "wrap_nested", "zeros",
 ]  # fmt: skip
 
 METHODS.update({name: globals()[name] for name in __all__})

@@ -53,6 +53,7 @@ from autosched.frontend.nn.op.normalizations import layer_norm as layer_norm
 from autosched.frontend.nn.op.normalizations import rms_norm as rms_norm
 from autosched.frontend.nn.op.normalizations import scaled_dot_product_attention as scaled_dot_product_attention
 from autosched.frontend.nn.op.normalizations import softmax as softmax
+from autosched.frontend.nn.op.own import extern as extern
 from autosched.frontend.nn.op.own import tensor_expr_op as tensor_expr_op
 from autosched.frontend.nn.op.own import tensor_ir_op as tensor_ir_op
 from autosched.frontend.nn.op.reductions import argmax as argmax
@@ -66,6 +67,9 @@ from autosched.frontend.nn.op.reductions import sort as sort
 from autosched.frontend.nn.op.reductions import sum as sum
 from autosched.frontend.nn.op.reductions import take as take
 from autosched.frontend.nn.op.reductions import topk as topk
+from autosched.frontend.nn.op.sampling import multinomial_from_uniform as multinomial_from_uniform
+from autosched.frontend.nn.op.sampling import renormalize_top_p_top_k_prob as renormalize_top_p_top_k_prob
+from autosched.frontend.nn.op.sampling import sample_top_p_top_k_from_sorted_prob as sample_top_p_top_k_from_sorted_prob
 from autosched.frontend.nn.op.shapes import broadcast_to as broadcast_to
 from autosched.frontend.nn.op.shapes import chunk as chunk
 from autosched.frontend.nn.op.shapes import concat as concat

@@ -1,4 +1,4 @@
-"""Operators of the user: tensor expressions and PrimFuncs."""
+"""Operators of the user: tensor expressions, PrimFuncs and registered functions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,16 @@ def tensor_ir_op(func: Any, name_hint: str, args: Any, out: Any) -> Any:
     builder = BlockBuilder.current()
     if builder is None:
         raise InvalidValueError("tensor_ir_op is called outside of a method that is being exported")
-    results = out if isinstance(out, list | tuple) else [out]
-    infos = [r.struct_info for r in results]
     tensors = Tuple(tuple(unwrap(a) for a in (args if isinstance(args, list | tuple) else [args])))
-    call = R.call_tir(builder.add_func(func, name_hint), tensors, infos if isinstance(out, list | tuple) else infos[0])
+    call = R.call_tir(builder.add_func(func, name_hint), tensors, _infos(out))
     return wrap_nested(call, name_hint)
+
+
+def _infos(out: Any) -> Any:
+    return [o.struct_info for o in out] if isinstance(out, list | tuple) else out.struct_info
+
+
+def extern(name: str, args: Sequence[object], out: Any) -> Any:
+    """The result of a registered function on the arguments and on outputs; `out` (placeholders) says which."""
+    given = Tuple(tuple(unwrap(a) for a in args))
+    return wrap_nested(R.call_dps_packed(name, given, _infos(out)), name)
