@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from autosched.task import Task
 from autosched.templates import space_for
 from tests.frontend.random_onnx.models import CALL_SIZES, RandomModel, random_model
 from tests.frontend.random_onnx.noise import Reference, Undefined, spread_of
+from tests.frontend.random_onnx.opsets import lowered
 
 CALLS = 3  # of a model with open sizes
 RUNS, MORE_RUNS = 3, 40  # with noise: at first, and before something is said to be wrong
@@ -37,6 +38,8 @@ class Options:
     share_open     the share of models with open sizes
     share_drawn    the share whose configurations are drawn from the search spaces
     share_strict   the share built with accuracy="strict"
+    share_old      the share in older versions of ONNX
+    share_edges    the share of inputs that have infinities, NaN and integers of many bits among their numbers
     only           of these kinds alone
     """
 
@@ -44,6 +47,8 @@ class Options:
     share_open: float = 0.3
     share_drawn: float = 0.3
     share_strict: float = 0.1
+    share_old: float = 0.3
+    share_edges: float = 0.0
     most_steps: int = 6
     only: tuple[str, ...] = ()
 
@@ -95,9 +100,12 @@ def plan_of(seed: int, options: Options) -> Plan:
 
 def model_of(plan: Plan, options: Options) -> RandomModel:
     """The model of a plan."""
-    return random_model(
+    made = random_model(
         plan.seed, is_open=plan.is_open, is_small=options.is_emulated, most_steps=options.most_steps, only=options.only
     )
+    r = random.Random(f"form {plan.seed}")
+    model = lowered(made.model, plan.seed) if r.random() < options.share_old else made.model
+    return replace(made, model=model, has_edges=r.random() < options.share_edges)
 
 
 @contextmanager

@@ -105,15 +105,16 @@ class Input:
     low: int | None = None
     high: int | None = None
 
-    def draw(self, numbers: np.random.Generator, sizes: dict[str, int]) -> np.ndarray:
-        """Random contents, with the open sizes as they are given."""
+    def draw(self, numbers: np.random.Generator, sizes: dict[str, int], has_edges: bool = False) -> np.ndarray:
+        """Random contents, with the open sizes as they are given, and with edges a few odd numbers among them."""
 
         def at(size: int) -> int:
             return sizes[size.name] if isinstance(size, Size) else size
 
         shape = tuple(at(d) for d in self.shape)
         if self.low is None or self.high is None:
-            return draw(numbers, shape, self.dtype)
+            drawn = draw(numbers, shape, self.dtype)
+            return with_edges(numbers, drawn) if has_edges else drawn
         low, high = at(self.low), at(self.high)
         return numbers.integers(min(low, high - 1), max(high, 1), shape).astype(self.dtype)
 
@@ -126,6 +127,19 @@ def draw(numbers: np.random.Generator, shape: Sequence[int], dtype: str) -> np.n
         return np.asarray(numbers.random(shape) < 0.5)
     low, high = (0, 100) if dtype == "uint8" else (-9, 10)
     return numbers.integers(low, high, shape).astype(dtype)
+
+
+def with_edges(numbers: np.random.Generator, drawn: np.ndarray) -> np.ndarray:
+    """One in ten of the numbers replaced by infinities, NaN and zeros, or by integers of many bits."""
+    if drawn.dtype == bool:
+        return drawn
+    if drawn.dtype.kind == "f":
+        edges = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e4, -1e-4, np.finfo(drawn.dtype).tiny], drawn.dtype)
+    else:
+        ends = np.iinfo(drawn.dtype)
+        high = ends.max if ends.bits == 8 else 2 ** (ends.bits // 2) + 1  # sums of larger ones pass the range
+        edges = np.array([high, ends.min if ends.bits == 8 else -high, high - 1, 0], drawn.dtype)
+    return np.where(numbers.random(drawn.shape) < 0.1, numbers.choice(edges, drawn.shape), drawn)
 
 
 @dataclass
@@ -145,6 +159,7 @@ class Maker:
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     values: list[Value] = field(default_factory=list)
     nodes: list[onnx.NodeProto] = field(default_factory=list)
+    types: dict[str, str] = field(default_factory=dict)
     n_names: int = 0
 
     def __post_init__(self) -> None:
@@ -257,6 +272,7 @@ class Maker:
         given = ["" if value is None else value.name for value in inputs]
         self.nodes.append(helper.make_node(op, given, names, domain=domain, **attributes))
         made = [Value(n, tuple(r[0]), r[1]) for n, r in zip(names, results, strict=True) if r is not None]
+        self.types.update((v.name, v.dtype) for v in made if domain)
         if any(math.prod(int(d) for d in v.shape) > self.most_elements for v in made):
             raise Unfit
         self.values += [v for v in made if v.dtype in (*FLOATS, *INTEGERS, "bool")]

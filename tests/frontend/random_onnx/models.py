@@ -27,6 +27,7 @@ class RandomModel:
     model: onnx.ModelProto
     inputs: dict[str, Input]
     kinds: tuple[str, ...]
+    has_edges: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -36,7 +37,7 @@ class RandomModel:
     def feeds(self, number: int, sizes: dict[str, int]) -> dict[str, np.ndarray]:
         """The inputs of one call."""
         numbers = np.random.default_rng([self.seed, number])
-        return {name: given.draw(numbers, sizes) for name, given in self.inputs.items()}
+        return {name: given.draw(numbers, sizes, self.has_edges) for name, given in self.inputs.items()}
 
 
 def random_model(
@@ -92,8 +93,12 @@ def _model(m: Maker) -> onnx.ModelProto:
     outputs = unread[-3:] + ([m.random.choice(others)] if others and m.chance(0.3) else [])
     inputs = [value_info(name, given.dtype, declared(given.shape)) for name, given in m.inputs.items()]
     results = [value_info(v.name, v.dtype, None) for v in outputs]
-    graph = helper.make_graph(m.nodes, "random", inputs, results, tensors(m.constants))
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    hidden = {name for node in m.nodes if node.domain for name in node.output} - {v.name for v in outputs}
+    inferred = [value_info(name, m.types[name], None) for name in sorted(hidden & {*m.types})]  # ONNX infers none
+    graph = helper.make_graph(m.nodes, "random", inputs, results, tensors(m.constants), value_info=inferred)
+    domains = {node.domain for node in m.nodes if node.domain}
+    opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(name, 1) for name in sorted(domains))]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
 
 def declared(shape: Shape) -> list[int | str]:

@@ -28,6 +28,11 @@ OPEN_FOR_NAN = (
 NAN_OF_NO_VARIANCE = ("MeanVarianceNormalization",)  # in ONNX Runtime; by ONNX's definition 0
 EXACT = {
     "QuantizeLinear": (1,), "DequantizeLinear": (1,), "QLinearConv": (1, 4, 6), "Resize": (1, 2), "OneHot": (2,),
+    "QLinearAdd": (1, 4, 6), "QLinearMul": (1, 4, 6), "QLinearSigmoid": (1, 3), "QLinearLeakyRelu": (1, 3),
+    "QLinearSoftmax": (1, 3), "QLinearConcat": (0, 3, 6), "QLinearGlobalAveragePool": (1, 3),
+    "QLinearAveragePool": (1, 3), "QLinearWhere": (2, 5, 7), "QLinearMatMul": (1, 4, 6), "QGemm": (1, 4, 7),
+    "MatMulIntegerToFloat": (2, 3), "DynamicQuantizeMatMul": (2,), "MatMulNBits": (2,), "GatherBlockQuantized": (2,),
+    "RoiAlign": (1,),
 }  # fmt: skip
 DISTURB = """
 <domain: "noise", opset_import: ["" : {opset}]>
@@ -57,7 +62,7 @@ Disturb_{name} <part> (x, noise, salt) => (y)
     unit = Constant <value = double {{1.0}}> ()
     factor = Add (moved, unit)
     shape = Shape (x)
-    shaped = Reshape <allowzero = 1> (factor, shape)
+    shaped = Reshape{zeros} (factor, shape)
     typed = Cast <to = {dtype}> (shaped)
     y = Mul (x, typed)
 }}
@@ -163,9 +168,10 @@ def disturbed(model: onnx.ModelProto) -> onnx.ModelProto:
         output.name = renamed.get(output.name, output.name)
     graph.output.extend(helper.make_tensor_value_info(name, TensorProto.INT64, ()) for name in counts)
     graph.input.extend(helper.make_tensor_value_info(name, TensorProto.DOUBLE, ()) for name in (NOISE, SALT))
-    opset = made.opset_import[0].version
+    opset = next(entry.version for entry in made.opset_import if not entry.domain)
+    zeros = " <allowzero = 1>" if opset > 13 else ""
     for dtype, (name, rounding) in ROUNDING.items():
-        text = DISTURB.format(name=name, twice=2 * rounding, dtype=dtype, opset=opset)
+        text = DISTURB.format(name=name, twice=2 * rounding, dtype=dtype, opset=opset, zeros=zeros)
         made.functions.append(onnx.parser.parse_function(text))
     for text in (COUNT_NANS, COUNT_MEANS_OF_NOTHING):
         made.functions.append(onnx.parser.parse_function(text.format(opset=opset)))

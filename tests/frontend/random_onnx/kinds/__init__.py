@@ -3,9 +3,11 @@
 from tests.frontend.random_onnx.kinds import (
     arrange,
     computed_sizes,
+    contrib,
     control,
     elementwise,
     index,
+    more,
     normalize,
     products,
     quantise,

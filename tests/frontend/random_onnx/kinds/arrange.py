@@ -154,7 +154,7 @@ def tile(m: Maker, x: Value) -> None:
     m.node("Tile", x, m.ints(*times), shape=[d * t for d, t in zip(x.shape, times, strict=True)])
 
 
-@kind(("float32", "float64"), least_rank=4, most_rank=4, weight=2)
+@kind(("float32", "float64"), least_rank=4, most_rank=4, weight=4)
 def blocks(m: Maker, x: Value) -> None:
     """Pixels to channels and back."""
     n, c, h, w = x.shape
@@ -182,7 +182,7 @@ def reverse_sequence(m: Maker, x: Value) -> None:
     m.node("ReverseSequence", x, lengths, batch_axis=batch, time_axis=1 - batch)
 
 
-@kind(("float32",), least_rank=3, most_rank=3)
+@kind(("float32",), least_rank=3, most_rank=3, weight=4)
 def columns_to_image(m: Maker, x: Value) -> None:
     n, rows, places = x.shape
     kernel = [m.choose(1, 2, 3) for _ in range(2)]

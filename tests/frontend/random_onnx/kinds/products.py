@@ -69,7 +69,7 @@ def matmul_of_integers(m: Maker, x: Value) -> None:
     m.node("MatMul", x, other, shape=(*x.shape[:-1], other.shape[-1]))
 
 
-def _window(m: Maker, n: int) -> tuple[list[int], ...]:
+def window(m: Maker, n: int) -> tuple[list[int], ...]:
     """Kernel, strides, dilations and pads of a random window over n axes."""
     kernel = [m.choose(1, 1, 3, 3, 2, 5, 7) for _ in range(n)]
     strides, dilations = [m.choose(1, 1, 2, 3) for _ in range(n)], [m.choose(1, 1, 1, 2) for _ in range(n)]
@@ -88,7 +88,7 @@ def conv(m: Maker, x: Value) -> None:
     n, channels, *spatial = x.shape
     groups = _groups(m, channels)
     out = groups * m.choose(1, 2, 3, 8, 16) if groups > 1 else m.size()
-    kernel, strides, dilations, before, after = _window(m, len(spatial))
+    kernel, strides, dilations, before, after = window(m, len(spatial))
     sizes = [(d + b + a - (k - 1) * e - 1) // s + 1
              for d, s, k, e, b, a in zip(spatial, strides, kernel, dilations, before, after)]  # fmt: skip
     if min(sizes) < 1:
@@ -106,7 +106,7 @@ def conv_transpose(m: Maker, x: Value) -> None:
     if 0 in x.shape:  # ONNX Runtime crashes
         raise Unfit
     out = m.choose(1, 2, 3, 8)
-    kernel, strides, dilations, before, after = _window(m, len(spatial))
+    kernel, strides, dilations, before, after = window(m, len(spatial))
     more = [m.random.randint(0, s - 1) if m.chance(0.3) else 0 for s in strides]
     sizes = [(d - 1) * s + (k - 1) * e + 1 - b - a + o
              for d, s, k, e, b, a, o in zip(spatial, strides, kernel, dilations, before, after, more)]  # fmt: skip

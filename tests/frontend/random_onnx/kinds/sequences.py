@@ -69,7 +69,7 @@ def attention(m: Maker, x: Value) -> None:
     m.node("Attention", x, keys, values, *([mask] if mask else []), shape=shape, is_causal=causal, **more)
 
 
-@kind(("float32",), least_rank=4, most_rank=4)
+@kind(("float32",), least_rank=4, most_rank=4, weight=4)
 def rotary(m: Maker, x: Value) -> None:
     batch, _, steps, width = x.shape
     if width % 2 or not width or not x.is_known:
