@@ -249,6 +249,7 @@ def test_remainders_by_infinity() -> None:
         np.testing.assert_array_equal(built(x, y).numpy(), np.mod(x, y))
 
 
+@pytest.mark.usefixtures("each_size")
 def test_calls_of_known_forms_are_as_the_first_one() -> None:
     """The second call of a form takes a shorter way: the same checks, results of its own, any layout of inputs."""
     built = late(
