@@ -198,11 +198,10 @@ def sizes_of(program: ExportedProgram, shapes: Mapping[str, Sequence[int]]) -> d
             if known is not None and known != given:
                 raise ShapeError(f"input '{name}' is of shape {list(inputs[name])}, not {list(shape)}")
     for symbol, bounds in program.range_constraints.items():
-        value = sizes.get(str(symbol))
-        if value is not None and not bounds.lower <= value <= bounds.upper:
-            raise ShapeError(
-                f"the size {symbol} is {value}; the program was exported for {bounds.lower} to {bounds.upper}"
-            )
+        low, high = _limits(bounds)
+        if (value := sizes.get(str(symbol))) is not None and not (low <= value and (high is None or value <= high)):
+            reach = f"{low} and more" if high is None else f"{low} to {high}"
+            raise ShapeError(f"the size {symbol} is {value}; the program was exported for {reach}")
     return sizes
 
 
@@ -229,14 +228,19 @@ def has_empty_values(program: ExportedProgram) -> bool:
 
 
 def size_bounds(program: ExportedProgram, names: Iterable[str]) -> dict[str, tuple[int, int | None]]:
-    """The least and the most that symbols may be, by name.
+    """The least and the most that symbols may be, by name; each at least 1."""
+    known = {str(symbol): _limits(r) for symbol, r in program.range_constraints.items()}
+    found = {name: (max(known[name][0], 1), known[name][1]) for name in names if name in known}
+    return {name: bounds for name, bounds in found.items() if bounds != (1, None)}
+
+
+def _limits(bounds: Any) -> tuple[int, int | None]:
+    """The least and the most of one of PyTorch's ranges.
 
     PyTorch notes 2 as the least of sizes that it took for neither 0 nor 1, and runs its programs for 1 too.
     """
-    known = {str(symbol): (_number(r.lower), _number(r.upper)) for symbol, r in program.range_constraints.items()}
-    pairs = {name: known[name] for name in names if name in known}
-    found = {name: (low if low is not None and low > 2 else 1, high) for name, (low, high) in pairs.items()}
-    return {name: bounds for name, bounds in found.items() if bounds != (1, None)}
+    low, high = _number(bounds.lower), _number(bounds.upper)
+    return (0 if low is None else 1 if low == 2 else low), high
 
 
 def _number(bound: object) -> int | None:
@@ -463,10 +467,16 @@ class Importer:
         return found
 
     def size(self, node: fx.Node, name: str) -> bool:
-        """Compute sizes: dimensions of tensors, and arithmetic on them; tells whether the node was one."""
+        """Compute sizes: dimensions of tensors, and arithmetic on them; tells whether the node was one.
+
+        A size that becomes a float is a 0-d tensor.
+        """
         args = map_arguments(tuple(node.args), self.values.__getitem__)
         if name in ("sym_size", "sym_size.int"):
             self.values[node] = args[0].struct_info.dims[args[1]]
+            return True
+        if name == "sym_float" and isinstance(args[0], PrimExpr):
+            self.values[node] = self.emitter.as_dtype(args[0], "float64")
             return True
         if name in SIZES and any(isinstance(a, PrimExpr) for a in args):
             if not all(isinstance(a, int | PrimExpr) for a in args):

@@ -130,9 +130,13 @@ def run_converter(emitter: Emitter, name: str, args: Sequence[Value], kwargs: Ma
             return args[0][args[1]]
         is_complex = has_complex(args, kwargs)
         if name in SHAPE_ARITHMETIC and not is_complex and not any(isinstance(a, Expr) for a in args):
-            if name in ("truediv", "pow") and any(isinstance(a, PrimExpr) for a in args):
-                raise emitter.fail(f"{name} of a size that is not known")
-            return SHAPE_ARITHMETIC[name](*args)
+            if not any(isinstance(a, PrimExpr) for a in args):
+                return SHAPE_ARITHMETIC[name](*args)
+            if name == "pow":
+                raise emitter.fail("a power of a size that is not known")
+            if name != "truediv" and not any(isinstance(a, float) for a in args):
+                return SHAPE_ARITHMETIC[name](*args)
+            args = [emitter.as_dtype(a, "float64") for a in args]
         if is_complex:
             return bound(emitter, complex_result(emitter, name, args, kwargs))
         return bound(emitter, CONVERTERS[name](emitter, *args, **kwargs))

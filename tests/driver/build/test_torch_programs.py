@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.export import Dim
+from torch.nn import functional as F  # noqa: N812
 
 import autosched
 from autosched.codegen import counters
@@ -75,9 +77,9 @@ def test_it_is_saved_and_compiled_where_it_is_loaded(model, program, tmp_path):
     made.save(tmp_path / "model.asx")
     loaded = autosched.load(tmp_path / "model.asx")
     assert isinstance(loaded, SizedProgram) and loaded.inputs == made.inputs
-    close(loaded(*(x.numpy() for x in inputs(2, 3))), model, inputs(2, 3))
+    close(loaded(*(x.numpy() for x in inputs(1, 3))), model, inputs(1, 3))
     x, mask, long = inputs(2, 17)
-    with pytest.raises(ShapeError, match="exported for 2 to 16"):
+    with pytest.raises(ShapeError, match="exported for 1 to 16"):
         loaded(x.numpy(), mask.numpy(), long.numpy())
 
 
@@ -96,7 +98,7 @@ def test_files(model, program, tmp_path):
 
 @pytest.mark.parametrize(
     ("b", "n", "other", "message"),
-    [(2, 17, 17, "exported for 2 to 16"), (9, 3, 3, "exported for"), (2, 4, 5, "of shape")],
+    [(2, 17, 17, "exported for 1 to 16"), (9, 3, 3, "exported for"), (2, 4, 5, "of shape")],
 )
 def test_sizes_that_do_not_fit(program, b, n, other, message):
     made = autosched.build(program, target="cpu", records=FallbackContext())
@@ -354,6 +356,44 @@ def test_borders_that_are_cut_off_beside_open_sizes():
         for shape in shapes:
             x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
             np.testing.assert_array_equal(built(x.numpy()), Model()(x).numpy())
+
+
+def _pools(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    rows, volume = x.flatten(2), x[:, None]
+    return (
+        F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), F.avg_pool2d(x, 2, ceil_mode=True, count_include_pad=False),
+        F.max_pool2d(x, 3, 2, 1, ceil_mode=True), F.avg_pool1d(rows, 3, 2, 1), F.max_pool1d(rows, 3, 2),
+        F.avg_pool3d(volume, 2, 2, 1, count_include_pad=False), F.max_pool3d(volume, (1, 3, 2)),
+        F.adaptive_avg_pool1d(rows, 3), F.adaptive_max_pool2d(x, 1), F.adaptive_avg_pool3d(volume, 1),
+    )  # fmt: skip
+
+
+def _resized(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (
+        F.interpolate(x, size=(7, 5)), F.interpolate(x, size=(6, 9), mode="nearest-exact"),
+        F.interpolate(x, scale_factor=0.5, mode="bilinear"), F.interpolate(x.flatten(2), scale_factor=2.0),
+        x.unfold(2, 3, 2),
+    )  # fmt: skip
+
+
+def _sampled(x: torch.Tensor) -> torch.Tensor:
+    return F.grid_sample(x, torch.tensor([[[[-0.7, 0.3], [0.1, -2.0]], [[0.9, 1.0], [-0.2, 0.4]]]] * 2))
+
+
+@pytest.mark.parametrize("function", [_pools, _resized, _sampled])
+def test_images_of_open_sizes(function):
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return function(x)
+
+    program = torch.export.export(Model(), (torch.ones(2, 3, 8, 10),), dynamic_shapes=({2: Dim.AUTO, 3: Dim.AUTO},))
+    built = autosched.build(program, target="cpu")
+    assert isinstance(built, DynamicExecutable)
+    for sizes in ((9, 11), (16, 7)):
+        x = torch.randn(2, 3, *sizes, generator=torch.Generator().manual_seed(1))
+        expected, found = Model()(x), built(x.numpy())
+        for a, b in zip(*((v if isinstance(v, tuple) else (v,)) for v in (found, expected)), strict=True):
+            np.testing.assert_allclose(a, b.numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_parts_of_every_row_are_written_over_beside_an_open_size():

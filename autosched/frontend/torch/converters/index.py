@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autosched.frontend.size_arithmetic import TO_THE_END, cut, is_same, plain, sliced, tiled
+from autosched.frontend.torch.converters.create import arange
 from autosched.frontend.torch.emitter import Emitter, Ints, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
@@ -232,8 +233,9 @@ def unfold(t: Emitter, input: Expr, dimension: int, size: int, step: int) -> Exp
     if not shape:
         return t.reshape(input, (1,) * size)
     axis = positive(dimension, len(shape))
-    windows = np.arange((shape[axis] - size) // step + 1)[:, None] * step + np.arange(size)
-    taken = chosen(t, input, axis, windows)
+    first = t(arange(t, 0, shape[axis] - size + 1, step))
+    places = t(op.add(t(op.expand_dims(first, axis=1)), constant(np.arange(size), "int64")))
+    taken = t(op.take(input, places, axis=axis))
     order = [a for a in range(len(shape) + 1) if a != axis + 1]
     return op.permute_dims(taken, axes=[*order, axis + 1])
 

@@ -10,7 +10,7 @@ import numpy as np
 from autosched.errors import ImportModelError
 from autosched.frontend.size_arithmetic import is_same, plain
 from autosched.frontend.torch.converters.index import chosen
-from autosched.frontend.torch.emitter import Emitter, info_of
+from autosched.frontend.torch.emitter import Emitter, constant, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
@@ -19,6 +19,7 @@ from autosched.tir.expr import PrimExpr
 from autosched.topi.resize import source_position
 
 DOUBLED = (1, 2, 4, 8, 16)
+LARGEST_DIVISOR = 64  # a power of two, so that PyTorch's product of floats has no rounding
 
 
 def _sizes(
@@ -32,12 +33,13 @@ def _sizes(
 
 
 def _scaled(size: Dim, factor: float) -> Dim:
-    """So many times a size: of an open one, a whole number of times. Raises ImportModelError."""
+    """So many times a size, rounded down. Raises ImportModelError for an open one times what is no short fraction."""
     if isinstance(size, int):
         return int(size * factor)
-    if factor != int(factor):
+    above, below = factor.as_integer_ratio()
+    if below > LARGEST_DIVISOR:
         raise ImportModelError(f"{factor} times an open size")
-    return plain(size * int(factor))
+    return plain(size * above // below)
 
 
 def _nearest(old: int, new: int, factor: float | None, exact: bool) -> np.ndarray:
@@ -66,7 +68,7 @@ def _resized_nearest(
         factors = list(scales)
     sizes = [n for n in new if isinstance(n, int)]
     if len(sizes) < len(new) or any(not isinstance(d, int) for d in old):
-        return _open_nearest(t, old, new, x, exact)
+        return _open_nearest(t, x, new, factors, exact)
     lines = [_nearest(o, n, factors[d] if factors else None, exact) for d, (o, n) in enumerate(zip(old, sizes))]
     mode = "half_pixel" if exact else "asymmetric"
     if (
@@ -84,15 +86,28 @@ def _resized_nearest(
     return x
 
 
-def _open_nearest(t: Emitter, old: Sequence[Dim], new: Sequence[Dim], x: Expr, exact: bool) -> Expr:
-    """Images of an open size twice as large, or four times …: PyTorch's positions are exact there."""
-    are_exact = all(any(is_same(n, o * k) for k in DOUBLED) for o, n in zip(old, new, strict=True))
-    if len(old) != 2 or exact or not are_exact:
-        raise t.fail(f"images of {list(old)} as {list(new)}: that depends on open sizes")
-    return op.image.resize2d(
-        x, ShapeExpr(tuple(new)), layout="NCHW", method="nearest_neighbor",
-        coordinate_transformation_mode="asymmetric", rounding_method="floor",
-    )  # fmt: skip
+def _open_nearest(
+    t: Emitter, x: Expr, new: Sequence[Dim], factors: Sequence[float | None] | None, exact: bool
+) -> Expr:  # fmt: skip
+    """Images of an open size: twice as large, or four times …, as PyTorch's positions are exact; else by them."""
+    old = t.shape(x)[2:]
+    if len(old) == 2 and not exact and all(any(is_same(n, o * k) for k in DOUBLED) for o, n in zip(old, new)):
+        return op.image.resize2d(
+            x, ShapeExpr(tuple(new)), layout="NCHW", method="nearest_neighbor",
+            coordinate_transformation_mode="asymmetric", rounding_method="floor",
+        )  # fmt: skip
+    for d, (before, after) in enumerate(zip(old, new, strict=True)):
+        if is_same(before, after):
+            continue
+        factor = factors[d] if factors else None
+        sizes = (t.as_dtype(n, "float32") for n in (before, after))
+        scale = constant(1.0 / factor, "float32") if factor else t(op.divide(*sizes))
+        at = t(op.size_range(ShapeExpr((0, after)), step=1, dtype="float32"))
+        at = t(op.multiply(t(op.add(at, constant(0.5, "float32"))) if exact else at, scale))
+        place = t.cast(t(op.floor(at)), "int64")
+        last = t.as_dtype(before - 1, "int64")
+        x = t(op.take(x, t(op.minimum(place, last)), axis=2 + d))
+    return x
 
 
 @converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
