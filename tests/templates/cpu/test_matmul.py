@@ -141,6 +141,16 @@ def test_what_stays_in_a_cache_meets_all_that_goes_by(
     assert default_config(dense(rows, k, n), V4)["order"] == order
 
 
+@pytest.mark.parametrize(("rows", "k", "chunk"), [(196, 2048, 11), (60, 2048, 4), (196, 64, 16)])
+def test_many_rows_meet_prefetched_panels_in_two_even_chunks(
+    rows: int, k: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others, few rows or those of a weight that the caches keep, in a power of two."""
+    monkeypatch.setenv("AUTOSCHED_HOST_CACHES", "48K,2M,64M")
+    config = default_config(dense(rows, k, 512), V4)
+    assert (config["rows"], config["order"], config["chunk"]) == (9, "nm", chunk)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
 def test_sums_of_64_bits_stay_in_registers(dtype: str) -> None:
     a, b = te.placeholder((40, 50), dtype, name="a"), te.placeholder((50, 90), dtype, name="b")
