@@ -28,10 +28,26 @@ def _argsort(data: NDArray, out: NDArray, *_: object) -> None:
     out.copyfrom(np.argsort(data.numpy(), axis=-1, kind="stable").astype(str(out.dtype)))
 
 
+def _text(text: str, values: tuple[object, ...], between: str) -> str:
+    """A format with its values; without one the values themselves."""
+    shown = [str(v.numpy() if hasattr(v, "numpy") else v) for v in values]
+    return text.format(*shown) if text else between.join(shown)
+
+
+def _print(text: str, *values: object) -> None:
+    print(_text(text, values, " "))
+
+
+def _assert(condition: object, text: str, *values: object) -> None:
+    if not (condition.numpy() if hasattr(condition, "numpy") else condition):
+        raise AssertionError(_text(text, values, ", ") or "Assertion Failed")
+
+
 PackedFunc: TypeAlias = Callable[..., Any]  # what is called by name, with any arguments
-NUMPY_FUNCTIONS: dict[str, PackedFunc] = {
+BUILT_IN: dict[str, PackedFunc] = {
     **{f"tvm.contrib.{name}.matmul": _matmul for name in ("cblas", "mkl", "dnnl", "cublas")},
     **{f"tvm.contrib.{name}.batch_matmul": _matmul for name in ("cblas", "mkl", "cublas")},
+    "relax.run.print": _print, "relax.run.assert_op": _assert,
     "tvm.contrib.sort.sort": _sort, "tvm.contrib.sort.argsort": _argsort,
 }  # fmt: skip
 
@@ -73,8 +89,8 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     """A registered function. Raises InvalidValueError if there is none of that name, unless that is allowed."""
     if name in _functions:
         return _functions[name]
-    if name in NUMPY_FUNCTIONS:
-        return NUMPY_FUNCTIONS[name]
+    if name in BUILT_IN:
+        return BUILT_IN[name]
     if allow_missing:
         return None
     raise InvalidValueError(f"Cannot find global function {name}")

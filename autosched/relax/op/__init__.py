@@ -26,7 +26,8 @@ from autosched.relax.op.binary import (
     where,
 )
 from autosched.relax.op.call import (
-    CALL_TIR, call_dps_packed, call_packed, call_pure_packed, call_tir, is_call_tir, shape_of, tir_inputs, tir_target,
+    CALL_TIR, assert_op, call_dps_packed, call_packed, call_pure_packed, call_tir, is_call_tir, print, shape_of,
+    tir_inputs, tir_target,
 )  # fmt: skip
 from autosched.relax.op.create import arange, full, ones, size_range, size_values, zeros
 from autosched.relax.op.create_like import (

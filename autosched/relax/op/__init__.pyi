@@ -29,11 +29,13 @@ from autosched.relax.op.binary import stretch as stretch
 from autosched.relax.op.binary import subtract as subtract
 from autosched.relax.op.binary import where as where
 from autosched.relax.op.call import CALL_TIR as CALL_TIR
+from autosched.relax.op.call import assert_op as assert_op
 from autosched.relax.op.call import call_dps_packed as call_dps_packed
 from autosched.relax.op.call import call_packed as call_packed
 from autosched.relax.op.call import call_pure_packed as call_pure_packed
 from autosched.relax.op.call import call_tir as call_tir
 from autosched.relax.op.call import is_call_tir as is_call_tir
+from autosched.relax.op.call import print as print
 from autosched.relax.op.call import shape_of as shape_of
 from autosched.relax.op.call import tir_inputs as tir_inputs
 from autosched.relax.op.call import tir_target as tir_target

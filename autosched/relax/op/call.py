@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from autosched.errors import InvalidTypeError
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import FrozenDict
-from autosched.relax.expr import Call, ExternFunc, Op, Tuple, as_expr
+from autosched.relax.expr import Call, ExternFunc, Op, StringImm, Tuple, as_expr
 from autosched.relax.struct_info import (
     Expr,
     ObjectStructInfo,
@@ -94,6 +94,35 @@ def call_packed(func: object, *args: object, sinfo_args: StructInfo | Sequence[S
     infos = tuple(sinfo_args) if isinstance(sinfo_args, list | tuple) else (sinfo_args,)
     info = infos[0] if len(infos) == 1 else TupleStructInfo(infos) if infos else ObjectStructInfo()
     return Call(_extern(func), tuple(map(as_expr, args)), FrozenDict(), infos, info)
+
+
+NOTHING = TupleStructInfo(())
+
+
+def print(*values: object, format: str | Expr = "") -> Call:  # noqa: A001, A002
+    """Print values when the function runs, by a format with `{}` for each of them."""
+    return call_packed("relax.run.print", _string(format), *values, sinfo_args=NOTHING)
+
+
+def assert_op(
+    condition: object, format_args: object = None, format: str | Expr = ""  # noqa: A002
+) -> Call:  # fmt: skip
+    """Raise AssertionError when the function runs, unless `condition` (a boolean scalar) is true.
+
+    format_args  a value or a list of values that the message shows by `format`
+    """
+    values = () if format_args is None else format_args if isinstance(format_args, list | tuple) else (format_args,)
+    checked = as_expr(condition)
+    info = checked.struct_info
+    if isinstance(info, TensorStructInfo) and (info.dtype != "bool" or info.ndim != 0):
+        raise InvalidTypeError(f"assert_op takes a boolean scalar, not {info!r}")
+    return call_packed("relax.run.assert_op", checked, _string(format), *values, sinfo_args=NOTHING)
+
+
+def _string(text: str | Expr) -> Expr:
+    if not isinstance(text, str | StringImm):
+        raise InvalidTypeError(f"format is a {type(text).__name__}, expected a text")
+    return StringImm(text) if isinstance(text, str) else text
 
 
 def shape_of(expr: Expr) -> Expr:

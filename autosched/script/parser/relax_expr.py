@@ -12,7 +12,8 @@ from autosched.ir.node import FrozenDict
 from autosched.relax import expr as R
 from autosched.relax import op
 from autosched.relax.call_result import call_result
-from autosched.relax.op.call import CALL_DPS_PACKED, call_pure_packed, call_tir, shape_of
+from autosched.relax.op.call import CALL_DPS_PACKED, assert_op, call_pure_packed, call_tir, shape_of
+from autosched.relax.op.call import print as print_values
 from autosched.relax.op.registry import OPERATORS
 from autosched.relax.struct_info import Expr, ObjectStructInfo, ShapeExpr, StructInfo, TupleStructInfo
 from autosched.script.parser import values
@@ -249,11 +250,27 @@ class RelaxExprReader:
         info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos)) if infos else ObjectStructInfo()
         return R.Call(callee, args, attrs, tuple(infos), info)
 
+    def _format(self, node: ast.expr | None) -> Expr | str:
+        return "" if node is None else R.StringImm(values.string(self.state, node))
+
+    def _print(self, node: ast.Call) -> R.Call:
+        words = {w.arg: w.value for w in node.keywords}
+        if words.keys() - {"format"}:
+            raise self.state.error(node, "R.print takes values and format")
+        return print_values(*(self.leaf(a) for a in node.args), format=self._format(words.get("format")))
+
+    def _assert(self, node: ast.Call) -> R.Call:
+        args = arguments(self.state, node, "condition", "format_args", "format", required=1)
+        given = args.get("format_args")
+        shown = given.elts if isinstance(given, ast.List | ast.Tuple) else [given] if given is not None else []
+        text = self._format(args.get("format"))
+        return assert_op(self.leaf(args["condition"]), [self.leaf(v) for v in shown], text)
+
 
 _SPECIAL: dict[str, Callable[[RelaxExprReader, ast.Call], Meaning]] = {
     "const": RelaxExprReader._const, "shape": RelaxExprReader._shape, "prim_value": RelaxExprReader._prim_value,
     "str": RelaxExprReader._string, "ExternFunc": RelaxExprReader._extern, "tuple": RelaxExprReader._make_tuple,
     "call_tir": RelaxExprReader._call_tir, "call_dps_packed": RelaxExprReader._call_dps_packed,
     "call_packed": RelaxExprReader._call_packed, "call_pure_packed": RelaxExprReader._call_pure_packed,
-    "shape_of": RelaxExprReader._shape_of,
+    "shape_of": RelaxExprReader._shape_of, "print": RelaxExprReader._print, "assert_op": RelaxExprReader._assert,
 }  # fmt: skip
