@@ -18,8 +18,9 @@ HEAD = """# ONNX
 opsets 1 to 28 as they are. Where all sizes and shapes are known, the model is compiled at once, and the artifact needs
 no compiler. A model in which only dimensions of inputs (batch, sequence, height) are open is compiled once for all
 sizes too, where every kernel allows that; dimensions of the same name are equal in each call, and those without a name
-are taken for different ones. A part that depends on more (axes and sizes that are inputs, loops that end
-by data, sizes that follow from data) is compiled at the call, for the call's sizes and values, and kept
+are taken for different ones. Where two names meet in an element-wise operator, each may be 1 in a call.
+A part that depends on more (axes and sizes that are inputs, loops that end by data, sizes that follow from
+data) is compiled at the call, for the call's sizes and values, and kept
 (`AUTOSCHED_SYMBOLIC_SIZES`). Where a later call comes with others (as many positions as `NonZero` found, another `k` of
 `TopK`, other pieces of `Split`), it is compiled once more, for all of them, where its kernels allow that; later calls
 compile nothing. A call that compiles takes seconds; `AUTOSCHED_STRICT` forbids it.
