@@ -477,6 +477,63 @@ def test_channels_last() -> None:
     np.testing.assert_allclose(found, np.einsum("nyxcij,oijc->nyxo", windows, w) + bias, rtol=1e-4, atol=1e-4)
 
 
+def agrees(op: str, inputs: list[Any], wanted: np.ndarray, **attrs: Any) -> None:
+    """Operators that ONNX Runtime has no kernel of for CPUs, against NumPy."""
+    feeds = {f"x{i}": x for i, x in enumerate(inputs) if x is not None and x.dtype == np.float32}
+    found = relax.evaluate(from_onnx(model(op, inputs, 1, **attrs)), feeds)
+    assert found.shape == wanted.shape and found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    from scipy.special import erf
+
+    return (x / 2 * (1 + erf(x / np.sqrt(2)))).astype("f4")
+
+
+def test_products_and_sums_without_a_kernel_in_onnx_runtime() -> None:
+    x, bias, skip = draw(2, 3, 8), draw(8), draw(2, 3, 8)
+    agrees("BiasAdd", [x, bias, skip], x + bias + skip)
+    total = x + bias
+    agrees("BiasSplitGelu", [x, bias], total[..., :4] * gelu(total[..., 4:]))
+    w, b = draw(8, 5), draw(5)
+    for more in ([], [b]):
+        y = x @ w + (b if more else 0)
+        tanh = np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3))
+        agrees("GemmFastGelu", [x, w, *more], (y / 2 * (1 + tanh)).astype("f4"))
+    images, weights, start = draw(1, 6, 6, 4), draw(5, 3, 3, 4), draw(1, 4, 4, 5)
+    windows = np.lib.stride_tricks.sliding_window_view(images, (3, 3), axis=(1, 2))
+    y = np.einsum("nyxcij,oijc->nyxo", windows, weights) + b
+    agrees("NhwcFusedConv", [images, weights, b], np.maximum(y, 0), activation="Relu")
+    agrees("NhwcFusedConv", [images, weights, b, start], np.maximum(y + start, 0), activation="Relu")
+
+
+def test_integers_without_a_kernel_in_onnx_runtime() -> None:
+    a, b = RNG.integers(0, 256, (2, 3, 4)).astype("u1"), RNG.integers(0, 256, (3, 1)).astype("u1")
+    agrees("ReduceSumInteger", [a], a.sum((0, 2), "i4"), axes=[0, 2], keepdims=0)
+    zero = np.uint8(7), np.uint8(200)
+    agrees("MulInteger", [a, np.asarray(zero[0]), b], (a.astype("i4") - 7) * b)
+    agrees("MulInteger", [a, *map(np.asarray, (zero[0], b, zero[1]))], (a.astype("i4") - 7) * (b.astype("i4") - 200))
+    scale, other = np.float32(0.5), np.float32(0.25)
+    mean = ((a.astype("f8") - 7) * 0.5).mean(1, keepdims=True)
+    wanted = np.clip(np.rint(mean / 0.25) + 100, 0, 255).astype("u1")
+    made = constant(
+        "QLinearReduceMean", [a, *map(np.asarray, (scale, zero[0], other, np.uint8(100)))], axes=[1], keepdims=1
+    )
+    np.testing.assert_array_equal(relax.evaluate(from_onnx(made), {}), wanted)
+
+
+def test_a_gated_bias_of_positions() -> None:
+    batch, length, heads, size = 2, 3, 2, 4
+    x, bias, positions = draw(batch, length, heads * size), draw(heads * size), draw(1, heads, length, length)
+    w, b, eco = draw(size, 8), draw(8), draw(1, heads, 1, 1)
+    apart = (x + bias).reshape(batch, length, heads, size).transpose(0, 2, 1, 3) @ w + b
+    u, r = np.moveaxis(1 / (1 + np.exp(-apart.reshape(batch, heads, length, 2, 4).sum(-1))), -1, 0)[..., None]
+    agrees(
+        "GatedRelativePositionBias", [x, bias, positions, w, b, eco], (u * (r * eco - 1) + 2) * positions, num_heads=2
+    )
+
+
 @pytest.mark.parametrize("skips", [False, True])
 def test_group_norm_of_diffusion_models(skips: bool) -> None:
     x, scale, bias = draw(2, 3, 3, 8), draw(8), draw(8)
