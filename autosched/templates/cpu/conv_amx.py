@@ -115,7 +115,7 @@ class AmxConv2d:
         n, oc, oh, ow, ob = sch.get_loops(out)
         panel, ob = sch.split(ob, [None, width])
         sch.reorder(oc, panel, oh, ow, ob)
-        task = schedule_tiles(sch, name, (n, oc, panel, oh, ow, ob), config, (s["OH"], s["OW"]), buffer, pack)
+        task = schedule_tiles(sch, name, (n, oc, panel, oh, ow, ob), config, (s["OH"], s["OW"]), buffer)
         if padding == "task":
             schedule_before(sch, conv.chain, task)
         _schedule_update(sch, name, anchor.details[1], conv.group, is_first=s["IB"] == conv.group)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.space import Config
-from autosched.templates.pack import Pack
 from autosched.tir import Buffer
 from autosched.tir.prefetch import PANEL, PREFETCH_NEXT
 from autosched.tir.schedule import LoopRV, Schedule
@@ -18,7 +17,6 @@ def schedule_tiles(
     config: Config,
     image: tuple[int, int],
     weight: Buffer,
-    pack: Pack,
     within: Sequence[LoopRV] = (),
     groups: int = 1,
 ) -> LoopRV:
