@@ -44,6 +44,7 @@ class ColumnReduction:
 
     name = "columns"
     fuses_tasks = True  # see `RowReduction.fuses_rows`
+    cuts_columns = True  # into pieces for the threads, which takes lengths that are known
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         blocks = blocks_of(in_two_reductions(func))
@@ -84,7 +85,7 @@ class ColumnReduction:
         sch = Schedule(func)
         inline_cheap(sch, columns.blocks)
         blocks, width = blocks_of(sch.func), config["width"]
-        pieces = _pieces(anchor.sizes, blocks, width)
+        pieces = _pieces(anchor.sizes, blocks, width) if self.cuts_columns else 1
         if pieces > 1:
             partial = _cut(sch, blocks[0], pieces)
             _schedule(sch, [partial], columns.behind, width, self.fuses_tasks)

@@ -55,7 +55,7 @@ class _OpenRows(RowReduction):
 
 
 class _OpenColumns(ColumnReduction):
-    fuses_tasks = False
+    fuses_tasks = cuts_columns = False
 
 
 def with_whole_vectors_apart(func: PrimFunc, lanes: int, kinds: Collection[LoopKind]) -> PrimFunc:

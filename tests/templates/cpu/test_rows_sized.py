@@ -65,7 +65,8 @@ def test_open_rows_and_columns(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "axes"), [((N, M, P), (1, 2)), ((N, 12, M), (2,)), ((N, 3, M), (1, 2)), ((N, M, 64), (0, 1, 2))]
+    ("shape", "axes"),
+    [((N, M, P), (1, 2)), ((N, 12, M), (2,)), ((N, 3, M), (1, 2)), ((N, M, 64), (0, 1, 2)), ((N, M, 4), (0, 1))],
 )
 def test_rows_of_several_axes(shape: tuple[Any, ...], axes: tuple[int, ...]) -> None:
     made = built([shape], lambda e, x: e(OP.sum(x, list(axes))))
