@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from autosched.errors import InvalidValueError
-from autosched.ir.node import children, preorder
+from autosched.ir.node import Node, children, preorder
 from autosched.runtime.size_expr import Shape, Size
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
@@ -166,7 +166,7 @@ def _named(x: PrimExpr) -> set[Var]:
 
 
 def _solved(extent: PrimExpr, given: PrimExpr, found: Mapping[Var, PrimExpr]) -> tuple[Var, PrimExpr] | None:
-    """The one open symbol of an extent, a sum in which it stands once, and what it is; None for other extents."""
+    """The one open symbol of an extent, and what it is: one of a sum, or of an extent of the given one's form."""
     open_vars = free_vars(extent) - found.keys()
     if len(open_vars) != 1:
         return None
@@ -175,12 +175,22 @@ def _solved(extent: PrimExpr, given: PrimExpr, found: Mapping[Var, PrimExpr]) ->
     rest = analyzer.linear(extent)
     own = [key for key, (scale, atom) in rest.terms.items() if atom is var and scale == 1]
     if not own:
-        return None
+        matched = (pair for pair in _matched(extent, given) if pair[0] is var)
+        return next((p for p in matched if same_extent(substitute(extent, {**found, var: p[1]}), given)), None)
     rest.terms.pop(own[0])
     others = rest.build("int64")
     if var in free_vars(others):
         return None
     return var, analyzer.simplify(sub(given, substitute(others, dict(found))))
+
+
+def _matched(extent: Node, given: Node) -> Iterator[tuple[Var, PrimExpr]]:
+    """What `given` has where an extent of its form has symbols: (h + 1) // 2 and (2 * w + 1) // 2 tell of h."""
+    if isinstance(extent, Var) and isinstance(given, PrimExpr):
+        yield extent, given
+    elif type(extent) is type(given):
+        for mine, other in zip(children(extent), children(given), strict=False):
+            yield from _matched(mine, other)
 
 
 def named_sizes(func: PrimFunc) -> list[Var]:
