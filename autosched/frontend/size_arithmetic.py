@@ -13,7 +13,7 @@ import numpy as np
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, TupleGetItem
 from autosched.relax.struct_info import Dim, TensorStructInfo, tensor_infos, to_dim
-from autosched.tir.expr import GE, IntImm, Max, Mul, PrimExpr, SizeVar, Var, maximum, minimum
+from autosched.tir.expr import GE, IntImm, Max, Min, Mul, PrimExpr, SizeVar, Var, maximum, minimum
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.size_expr import same_extent
@@ -101,7 +101,7 @@ def _known(x: PrimExpr) -> Analyzer:
 
 def is_at_least(a: Dim, b: Dim) -> bool:
     """Whether one size is seen not to be less than the other."""
-    return is_natural(plain(a - b))
+    return is_natural(plain(a - b)) or (isinstance(b, Min) and (is_at_least(a, b.a) or is_at_least(a, b.b)))
 
 
 def smaller(a: Dim, b: Dim) -> Dim:

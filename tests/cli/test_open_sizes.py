@@ -147,7 +147,7 @@ def test_sizes_without_a_name_that_a_model_needs_to_be_equal(
         np.testing.assert_array_equal(np.asarray(found(x, z)), x + z)
     assert main(["run", str(tmp_path / "two.asx"), "--shapes", "x:2x3,z:2x3"]) == 0
     assert "2x3" in capsys.readouterr().out
-    assert "sizes of input 'z'" in error_of(capsys, "run", str(tmp_path / "two.asx"), "--shapes", "x:2x3")
+    assert "how large 'z_0' is" in error_of(capsys, "run", str(tmp_path / "two.asx"), "--shapes", "x:2x3")
 
 
 def test_a_range_says_at_which_end_it_does_not_fit(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:

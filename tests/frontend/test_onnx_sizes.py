@@ -208,6 +208,24 @@ def test_positions_in_an_open_dimension() -> None:
             built(x=x, at=np.array([0, wrong], "f4"))
 
 
+def test_the_best_of_an_open_dimension() -> None:
+    """At most 5 of them, as detectors choose at most 300 places: fewer where there are fewer."""
+    nodes = [
+        node("Shape", "x", "s"), node("Gather", "s zero", "n", axis=0), node("Clip", "n one five", "k"),
+        node("Unsqueeze", "k zeros", "k1"), node("TopK", "x k1", "y i", axis=0, largest=0), node("Gather", "x i", "z"),
+    ]  # fmt: skip
+    counts = {"zero": np.array(0), "one": np.array(1), "five": np.array(5), "zeros": np.array([0])}
+    proto = make(nodes, {"x": ("n",)}, ["y", "i", "z"], counts)
+    built = autosched.build(proto)
+    assert isinstance(built, DynamicExecutable)
+    for n in (1, 4, 5, 6, 70):
+        x = np.random.default_rng(n).permutation(n).astype("f4")
+        y, i, z = (r.numpy() for r in built(x))
+        np.testing.assert_array_equal(y, np.sort(x)[:5])
+        np.testing.assert_array_equal(i, np.argsort(x)[:5])
+        np.testing.assert_array_equal(z, y)
+
+
 ROWS, IMAGES = ("n", 6), ("n", 4, 6, 6)
 OPERATORS = {
     "Celu": ("x", ROWS, {}), "GroupNormalization": ("x two_ones two_ones", IMAGES, {"num_groups": 2}),

@@ -165,6 +165,21 @@ def _arithmetic(compute: Callable[[Dim, Dim], Dim | None]) -> Callable[[Node], E
     return convert
 
 
+def _clip(node: Node) -> Expr | Held | None:
+    found = dims_of(node.inputs[0])
+    if found is None:
+        return None
+    made = found[0]
+    for index, choose in ((1, larger), (2, smaller)):
+        if not node.has(index):
+            continue
+        limit = dims_of(node.inputs[index])
+        if limit is None or len(limit[0]) != 1:
+            return None
+        made = tuple(choose(d, limit[0][0]) for d in made)
+    return sizes(made, found[1], _dtype_of(node.inputs[0]))
+
+
 def _quotient(a: Dim, b: Dim) -> Dim | None:
     """Rounded down, which is towards zero, as ONNX has it, where nothing is negative."""
     return a // b if isinstance(b, int) and b > 0 and is_natural(a) else None
@@ -308,6 +323,7 @@ _RULES: dict[str, Callable[[Node], Expr | Held | None]] = {
     "Mod": _arithmetic(_remainder),
     "Min": _arithmetic(smaller),
     "Max": _arithmetic(larger),
+    "Clip": _clip,
     "ReduceProd": _total(lambda a, b: a * b),
     "ReduceSum": _total(lambda a, b: a + b),
     "Equal": _comparison(is_same, _differ),

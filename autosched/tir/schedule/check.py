@@ -150,9 +150,12 @@ def extents_of(loops: Iterable[For]) -> dict[Var, int] | None:
     return table
 
 
-def most_of(extent: PrimExpr) -> int:
-    """An extent, or the most that it can be."""
-    return extent.value if isinstance(extent, IntImm) else MOST
+def most_of(extent: PrimExpr, analyzer: Analyzer | None = None) -> int:
+    """An extent, or the most that it can be as far as an analyzer sees."""
+    if isinstance(extent, IntImm):
+        return extent.value
+    high = analyzer.bound(extent)[1] if analyzer else None
+    return MOST if high is None else high
 
 
 def binds_once(tree: Tree, realize: BlockRealize, top: For) -> bool:
@@ -165,7 +168,7 @@ def binds_once(tree: Tree, realize: BlockRealize, top: For) -> bool:
         return False
     analyzer, conditions = tree.analyzer(realize), list(split_conditions(realize.predicate))
     for first in range(loops.index(top), -1, -1):
-        variables = {x.loop_var: most_of(x.extent) for x in loops[first:]}
+        variables = {x.loop_var: most_of(x.extent, analyzer) for x in loops[first:]}
         if any(is_injective(realize.iter_values, variables, analyzer, known) for known in ((), conditions)):
             return True
     return False

@@ -6,7 +6,7 @@ import numpy as np
 
 from autosched.frontend.onnx.node import Node, constant
 from autosched.frontend.onnx.registry import converter
-from autosched.frontend.size_arithmetic import sliced
+from autosched.frontend.size_arithmetic import is_at_least, sliced
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, TupleGetItem
 from autosched.relax.struct_info import Dim
@@ -31,12 +31,16 @@ def topk(node: Node) -> tuple[Expr, ...]:
 
 def _first(node: Node, k: Dim) -> tuple[Expr, ...]:
     """The best of all that are sorted, where how many is known in a call."""
-    axis = node.axis(node.attr("axis", -1))
+    axis, largest = node.axis(node.attr("axis", -1)), bool(node.attr("largest", 1))
     whole = node.info(0).dims[axis]
-    if not isinstance(whole, int):
+    if isinstance(whole, int):
+        both = node.emit(op.topk(node.input(0), k=whole, axis=axis, largest=largest, dtype="int64"))
+        return tuple(sliced(node.emit(TupleGetItem(both, i)), axis, (0, k)) for i in (0, 1))
+    if not is_at_least(whole, k):
         raise node.fail(f"the {k} best of a dimension '{whole}' whose size is not known")
-    both = node.emit(op.topk(node.input(0), k=whole, axis=axis, largest=bool(node.attr("largest", 1)), dtype="int64"))
-    return tuple(sliced(node.emit(TupleGetItem(both, i)), axis, (0, k)) for i in (0, 1))
+    order = node.emit(op.argsort(node.input(0), axis=axis, descending=largest, dtype="int64"))
+    first = node.emit(sliced(order, axis, (0, k)))
+    return op.gather_elements(node.input(0), first, axis=axis), first
 
 
 @converter("CumSum")

@@ -36,7 +36,7 @@ class Processes:
         file = self.folder / f"scheduler{len(self.all)}.json"
         place = ("--host", host, "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
         self.start("distributed.cli.dask_scheduler", *place, *words)
-        self.wait_for(file.exists)
+        self.wait_for(lambda: file.exists() and file.read_text().rstrip().endswith("}"))  # it is not written at once
         address: str = json.loads(file.read_text())["address"]
         return address
 
