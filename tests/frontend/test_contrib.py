@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autosched
 from autosched import relax
-from autosched.errors import ImportModelError
+from autosched.errors import ImportModelError, WrongInputError
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime.dynamic import DynamicExecutable
 
@@ -597,7 +597,7 @@ TEXTS = np.array(["hello world", "a b  ccc", "", "été"], object)
     [("Inverse", [draw(2, 4, 4)], 1, {}), ("Unique", [np.array([3, 1, 3, 2, 1, 7], "f4")], 3, {}),
      ("NGramRepeatBlock", [np.array([[1, 2, 3, 1, 2], [5, 5, 5, 5, 5]]), draw(2, 8)], 1, {"ngram_size": 3}),
      ("DynamicTimeWarping", [draw(5, 7)], 1, {}), ("MurmurHash3", [TEXTS], 1, {"seed": 7}),
-     ("MurmurHash3", [np.array([3, 1 << 40])], 1, {"positive": 0}),
+     ("MurmurHash3", [np.array([3, 1 << 40])], 1, {"positive": 0}), ("MurmurHash3", [TEXTS], 1, {"seed": -7}),
      ("Tokenizer", [TEXTS], 1, {"mark": 1, "pad_value": "#", "mincharnum": 2, "separators": [" ", "l"]}),
      ("Tokenizer", [TEXTS], 1, {"mark": 0, "pad_value": "", "mincharnum": 1, "tokenexp": "[a-z]+"})],
 )  # fmt: skip
@@ -625,3 +625,12 @@ def test_what_a_library_computes(op: str, inputs: list[Any], outputs: int, attrs
             np.testing.assert_array_equal(got, w)
         else:
             np.testing.assert_allclose(got, w, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("token", [8, -1])
+def test_tokens_that_no_score_is_for(token: int) -> None:
+    made = model("NGramRepeatBlock", [draw(1, 3).astype("i8"), draw(1, 8)], 1, ngram_size=1)
+    made.graph.initializer.pop()
+    made.graph.input.append(helper.make_tensor_value_info("x0", TensorProto.INT64, (1, 3)))
+    with pytest.raises(WrongInputError, match=f"token {token} of 8"):
+        autosched.build(made)(x0=np.array([[1, token, 2]]), x1=draw(1, 8))

@@ -62,14 +62,14 @@ def _built(program: ExportedProgram, build: Build, shapes: Shapes, target: str) 
             module, states = import_with_states(program, None if is_open else shapes)
         except DataNeededError:
             raise
-        except ImportModelError:
+        except ImportModelError as error:
             if not is_open:
                 raise
             if has_sizes_of_data(program):
                 raise DataNeededError("sizes follow from data") from None
-            return _with_states(SizedProgram(program, build, shapes, target))
+            return _with_states(SizedProgram(program, build, shapes, target, error.message))
         if is_open and shapes:
-            return _with_states(SizedProgram(program, build, shapes, target))
+            return _with_states(SizedProgram(program, build, shapes, target, "only some of its sizes are given"))
         try:
             return build(module), states
         except AutoschedError:
@@ -164,12 +164,14 @@ class SizedProgram(_HeldProgram):
     """A program with dynamic dimensions: built at the first call with each set of sizes. Several threads may call it.
 
     shapes, target  as of `_HeldProgram`
+    reason          why it is not compiled once for all sizes
     """
 
-    def __init__(self, program: ExportedProgram, build: Build, shapes: Shapes, target: str = ""):
+    def __init__(self, program: ExportedProgram, build: Build, shapes: Shapes, target: str = "", reason: str = ""):
         from autosched.frontend.torch.exported import states_of
 
         super().__init__(program, shapes, target, states_of(program))
+        self.reason = reason
         self._build = build
         self._built: BuiltSizes[Executable | LateProgram] = BuiltSizes()
         self._target = target

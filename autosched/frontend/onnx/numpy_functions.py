@@ -290,7 +290,10 @@ def block_repeated(call: LibraryCall, tokens: Array, scores: Array) -> Array:
         end = own[len(own) - size + 1 :]
         for start in range(len(own) - size + 1):
             if np.array_equal(own[start : start + size - 1], end):
-                row[own[start + size - 1]] = -np.inf
+                token = int(own[start + size - 1])
+                if not 0 <= token < len(row):
+                    raise WrongInputError(f"NGramRepeatBlock: token {token} of {len(row)}")
+                row[token] = -np.inf
     return found
 
 

@@ -33,7 +33,7 @@ def hash_of(key: bytes, seed: int) -> int:
         word = word * 0xCC9E2D51 & WORD
         return (word << 15 | word >> 17) * 0x1B873593 & WORD
 
-    state, whole = seed, len(key) // 4 * 4
+    state, whole = seed & WORD, len(key) // 4 * 4
     for i in range(0, whole, 4):
         state ^= mixed(int.from_bytes(key[i : i + 4], "little"))
         state = ((state << 13 | state >> 19) & WORD) * 5 + 0xE6546B64 & WORD

@@ -52,6 +52,14 @@ class Loss:
         assert isinstance(made, Function), "the builder made a function"
         return made
 
+    def _of_classes(
+        self, given: Sequence[Var | StructInfo | None], result: Callable[[BlockBuilder, Var, Var, Var | None], Expr]
+    ) -> Function:
+        """The function of predictions, targets and, where they are given, weights of classes."""
+        names = ("predictions", "targets", "weights")
+        p, t, *w = params = [_parameter(x, name) for x, name in zip(given, names, strict=True) if x is not None]
+        return self._function(params, lambda builder: result(builder, p, t, w[0] if w else None))
+
 
 class L1Loss(Loss):
     """The absolute differences."""
@@ -94,13 +102,11 @@ class CrossEntropyLoss(Loss):
         self, predictions: Var | StructInfo, targets: Var | StructInfo, weights: Var | StructInfo | None = None
     ) -> Function:
         """weights  a factor for each class"""
-        p, t = _parameter(predictions, "predictions"), _parameter(targets, "targets")
-        w = None if weights is None else _parameter(weights, "weights")
 
-        def entropy(builder: BlockBuilder) -> Expr:
+        def entropy(builder: BlockBuilder, p: Var, t: Var, w: Var | None) -> Expr:
             return op.nn.nll_loss(_log_probabilities(builder, p), t, w, self._reduction, self.ignore_index)
 
-        return self._function([p, t] if w is None else [p, t, w], entropy)
+        return self._of_classes([predictions, targets, weights], entropy)
 
 
 class CategoricalCrossEntropyLoss(Loss):
@@ -116,13 +122,11 @@ class CategoricalCrossEntropyLoss(Loss):
     def __call__(
         self, predictions: Var | StructInfo, targets: Var | StructInfo, weights: Var | StructInfo | None = None
     ) -> Function:
-        p, t = _parameter(predictions, "predictions"), _parameter(targets, "targets")
-        w = None if weights is None else _parameter(weights, "weights")
-        info = t.struct_info
-        if not isinstance(info, TensorStructInfo) or "int" not in info.dtype:
-            raise InvalidTypeError(f"{self._loss_name}: targets are {info!r}, expected integers")
 
-        def entropy(builder: BlockBuilder) -> Expr:
+        def entropy(builder: BlockBuilder, p: Var, t: Var, w: Var | None) -> Expr:
+            info = t.struct_info
+            if not isinstance(info, TensorStructInfo) or "int" not in info.dtype:
+                raise InvalidTypeError(f"{self._loss_name}: targets are {info!r}, expected integers")
             logits = _log_probabilities(builder, p)
             if self.ignore_index >= 0:
                 classes = builder.emit(op.reshape(op.argmax(t, axis=1), ShapeExpr(info.dims[:1])))
@@ -131,7 +135,7 @@ class CategoricalCrossEntropyLoss(Loss):
             lost = builder.emit(op.multiply(op.negative(logits), op.astype(t, dtype)))
             return self._with_reduction(lost if w is None else op.multiply(lost, w))
 
-        return self._function([p, t] if w is None else [p, t, w], entropy)
+        return self._of_classes([predictions, targets, weights], entropy)
 
 
 def _log_probabilities(builder: BlockBuilder, predictions: Var) -> Expr:

@@ -66,7 +66,7 @@ def close(ours, model, given) -> None:
 
 def test_each_set_of_sizes_is_built_once(model, program):
     made = autosched.build(program, target="cpu", records=FallbackContext())
-    assert isinstance(made, SizedProgram)
+    assert isinstance(made, SizedProgram) and made.reason
     for b, n in ((2, 3), (1, 5), (2, 3)):
         close(made(*(x.numpy() for x in inputs(b, n))), model, inputs(b, n))
     assert len(made._built) == 2
