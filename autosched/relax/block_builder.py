@@ -82,7 +82,7 @@ class _Known:
 
 
 @dataclass
-class _Scope:
+class FunctionScope:
     """A function being written."""
 
     name: str
@@ -117,7 +117,7 @@ class BlockBuilder:
         self._module = IRModule() if mod is None else mod.clone()
         self._function_names = UniqueNames(gv.name for gv in self._module.get_global_vars())
         self._by_form: dict[type, dict[Hashable, list[_Known]]] = {}  # by the kind of function, and its sketch
-        self._scopes: list[_Scope] = []
+        self._scopes: list[FunctionScope] = []
         self._values: dict[Var, Expr] = {}
 
     # --- scopes ----------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class BlockBuilder:
         return BlockBuilder._stack[-1] if BlockBuilder._stack else None
 
     @property
-    def _scope(self) -> _Scope:
+    def _scope(self) -> FunctionScope:
         if not self._scopes:
             raise TVMError("nothing can be emitted outside of a function", hint="use `with bb.function(name, params):`")
         return self._scopes[-1]
@@ -146,7 +146,7 @@ class BlockBuilder:
         if not isinstance(name, str):
             raise InvalidTypeError(f"BlockBuilder.function: the name is a text, not {type(name).__name__}")
         given = None if params is None else _params(params)
-        scope = _Scope(name, given, FrozenDict(attrs or {}), pure, private)
+        scope = FunctionScope(name, given, FrozenDict(attrs or {}), pure, private)
         for p in given or ():
             scope.names(p.name)
         self._scopes.append(scope)
@@ -158,7 +158,7 @@ class BlockBuilder:
             self._scopes.remove(scope)
             BlockBuilder._stack.pop()
 
-    def _finish(self, scope: _Scope) -> None:
+    def _finish(self, scope: FunctionScope) -> None:
         if scope.output is None:
             raise TVMError(f"function '{scope.name}' has no output", hint="call emit_func_output before leaving it")
         self._end_block(scope)
@@ -170,7 +170,7 @@ class BlockBuilder:
         self._function_names(scope.name)
         self._module[scope.name] = function
 
-    def _end_block(self, scope: _Scope) -> None:
+    def _end_block(self, scope: FunctionScope) -> None:
         if scope.bindings:
             kind = DataflowBlock if scope.in_dataflow else BindingBlock
             scope.blocks.append(kind(tuple(scope.bindings)))

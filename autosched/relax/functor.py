@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict, Node
-from autosched.relax.block_builder import BlockBuilder, _Scope
+from autosched.relax.block_builder import BlockBuilder, FunctionScope
 from autosched.relax.expr import (
     Binding,
     BindingBlock,
@@ -190,9 +190,9 @@ class MutatorBuilder(BlockBuilder):
     """The builder that a mutator emits with."""
 
     @contextmanager
-    def writing(self, function: Function) -> Iterator[_Scope]:
+    def writing(self, function: Function) -> Iterator[FunctionScope]:
         """A function's scope, its names taken."""
-        scope = _Scope("", function.params, FrozenDict(), True, True)
+        scope = FunctionScope("", function.params, FrozenDict(), True, True)
         self._scopes.append(scope)
         BlockBuilder._stack.append(self)
         try:
@@ -202,7 +202,7 @@ class MutatorBuilder(BlockBuilder):
             BlockBuilder._stack.pop()
 
     @contextmanager
-    def sequence(self, scope: _Scope) -> Iterator[None]:
+    def sequence(self, scope: FunctionScope) -> Iterator[None]:
         """The blocks of a sequence, those around it kept aside."""
         saved = scope.blocks, scope.bindings, scope.in_dataflow
         scope.blocks, scope.bindings, scope.in_dataflow = [], [], False

@@ -31,7 +31,7 @@ class Config:
 
     def __post_init__(self) -> None:
         knobs = {
-            name: value if type(value) in PLAIN else _plain(name, value)  # most are plain already
+            name: value if type(value) in PLAIN else plain_value(name, value)  # most are plain already
             for name, value in self.knobs.items()
         }
         object.__setattr__(self, "knobs", MappingProxyType(knobs))
@@ -85,16 +85,16 @@ class Config:
         raise SpaceError("a configuration needs 'template' (text) and 'knobs' (an object)")
 
 
-def _plain(name: str, value: object) -> KnobValue:
+def plain_value(name: str, value: object) -> KnobValue:
     """The value as a plain Python one: lists become tuples, NumPy scalars become Python's."""
     if isinstance(value, bool | int | str):
         return value
     if isinstance(value, list | tuple):
-        parts = tuple(_plain(name, part) for part in value)
+        parts = tuple(plain_value(name, part) for part in value)
         if all(isinstance(part, int) and not isinstance(part, bool) for part in parts):
             return parts  # type: ignore[return-value]
     elif hasattr(value, "item") and getattr(value, "shape", None) == ():
-        return _plain(name, value.item())
+        return plain_value(name, value.item())
     raise SpaceError(
         f"knob '{name}' has the value {value!r}", hint="a knob is an int, a text, a bool or a tuple of ints"
     )

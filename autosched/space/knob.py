@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import SpaceError
-from autosched.space.config import KnobValue, _plain
+from autosched.space.config import KnobValue, plain_value
 
 MAX_CANDIDATES = 100_000
 
@@ -33,7 +33,7 @@ class Knob:
     absent: KnobValue | None = None
 
     def __post_init__(self) -> None:
-        values = tuple(_plain(self.name, value) for value in self.values)
+        values = tuple(plain_value(self.name, value) for value in self.values)
         object.__setattr__(self, "values", values)
         if not self.name.isidentifier():
             raise SpaceError(f"knob name {self.name!r} is not an identifier")
@@ -45,7 +45,7 @@ class Knob:
             raise SpaceError(f"knob '{self.name}' mixes kinds of values: {_some(values)}")
         if len(set(values)) != len(values):
             raise SpaceError(f"knob '{self.name}' repeats a candidate: {_some(values)}")
-        default = values[0] if self.default is None else _plain(self.name, self.default)
+        default = values[0] if self.default is None else plain_value(self.name, self.default)
         object.__setattr__(self, "default", default)
         if default not in self._positions:
             raise SpaceError(f"knob '{self.name}': the default {default!r} is not among {_some(values)}")

@@ -16,8 +16,7 @@ from autosched.tir.expr import ExprLike, PrimExpr, as_int
 from autosched.topi import create, indexing, layout, linear, manipulate, reduction, unary
 from autosched.topi.broadcast import Operand, elementwise
 from autosched.topi.conv2d import channel_block
-from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import Dim, extent_of, int_shape, one_axis, open_shape
+from autosched.topi.shapes import Dim, compute_over, extent_of, int_shape, one_axis, open_shape
 from autosched.topi.sort import argsort as te_argsort
 from autosched.topi.sort import cumprod as te_cumprod
 from autosched.topi.sort import cumsum as te_cumsum
@@ -146,7 +145,7 @@ def meshgrid(a_tuple: Sequence[Tensor], indexing: str) -> list[Tensor]:
         shape[place] = int_shape(t)[0] if t.ndim else 1
 
     def grid(t: Tensor, place: int) -> Tensor:
-        return _compute(shape, lambda *i: t(*(i[place],) * t.ndim), "T_meshgrid")
+        return compute_over(shape, lambda *i: t(*(i[place],) * t.ndim), "T_meshgrid")
 
     return [grid(t, place) for t, place in zip(a_tuple, places, strict=True)]
 
@@ -194,7 +193,7 @@ def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_ax
         place = E.select(i[along] < length, length - 1 - i[along], i[along])
         return a(*(place if k == along else v for k, v in enumerate(i)))
 
-    return _compute(a.shape, compute, "T_reverse_sequence")
+    return compute_over(a.shape, compute, "T_reverse_sequence")
 
 
 def sequence_mask(data: Tensor, valid_length: Tensor, mask_value: float = 0, axis: int = 0) -> Tensor:
@@ -206,7 +205,7 @@ def sequence_mask(data: Tensor, valid_length: Tensor, mask_value: float = 0, axi
         valid = E.cast(i[axis].dtype, valid_length(i[1 - axis]))
         return E.select(i[axis] < valid, data(*i), E.const(mask_value, data.dtype))
 
-    return _compute(data.shape, compute, "T_sequence_mask")
+    return compute_over(data.shape, compute, "T_sequence_mask")
 
 
 def matrix_set_diag(data: Tensor, diagonal: Tensor, k: int = 0) -> Tensor:
@@ -220,7 +219,7 @@ def matrix_set_diag(data: Tensor, diagonal: Tensor, k: int = 0) -> Tensor:
         inside = E.compare(E.EQ, column - row, k)
         return te.if_then_else(inside, diagonal(*i[:-2], at), data(*i))
 
-    return _compute(data.shape, compute, "T_matrix_set_diag")
+    return compute_over(data.shape, compute, "T_matrix_set_diag")
 
 
 def trilu(data: Tensor, k: int | PrimExpr, upper: bool) -> Tensor:
@@ -231,7 +230,7 @@ def trilu(data: Tensor, k: int | PrimExpr, upper: bool) -> Tensor:
         kept = E.compare(E.GE if upper else E.LE, column - row, k)
         return E.select(kept, data(*i), E.const(0, data.dtype))
 
-    return _compute(data.shape, compute, "T_trilu")
+    return compute_over(data.shape, compute, "T_trilu")
 
 
 # --- tensors from nothing
@@ -259,7 +258,7 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: str = "float32") -> Ten
     def compute(*i: PrimExpr) -> PrimExpr:
         return E.select(E.compare(E.EQ, i[1] - i[0], k), E.const(1, dtype), E.const(0, dtype))
 
-    return _compute((n, n if m is None else m), compute, "T_eye")
+    return compute_over((n, n if m is None else m), compute, "T_eye")
 
 
 def shape(array: Tensor, dtype: str = "int32") -> Tensor:
@@ -406,7 +405,7 @@ def tensordot(a: Tensor, b: Tensor, axes: int | tuple[Sequence[int] | int, Seque
         product = a(*(x[n] for n in range(a.ndim))) * b(*(y[n] for n in range(b.ndim)))
         return te.sum(product, axis=over) if over else product
 
-    return _compute([*(a.shape[n] for n in rows), *(b.shape[n] for n in columns)], compute, "T_tensordot")
+    return compute_over([*(a.shape[n] for n in rows), *(b.shape[n] for n in columns)], compute, "T_tensordot")
 
 
 # --- one element from one
@@ -482,7 +481,7 @@ def dilate(
         value = data(*(v // s for v, s in zip(i, steps, strict=True)))
         return te.if_then_else(te.all(*on), value, E.const(dilation_value, data.dtype)) if on else value
 
-    return _compute(sizes, compute, name)
+    return compute_over(sizes, compute, name)
 
 
 def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
@@ -498,4 +497,4 @@ def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
             at = at // size
         return found
 
-    return _compute((ndim, *indices.shape), compute, "T_unravel_index")
+    return compute_over((ndim, *indices.shape), compute, "T_unravel_index")

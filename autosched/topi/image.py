@@ -15,8 +15,7 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr, as_int
-from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import Dim, int_shape, open_shape
+from autosched.topi.shapes import Dim, compute_over, int_shape, open_shape
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
 MODES = (
@@ -174,7 +173,7 @@ def resize_nd(
         inside = te.all(*(c for p, o in zip(places, old, strict=True) for c in (p >= 0.0, p <= float(o - 1))))
         return E.if_then_else(inside, value, E.const(outside, x.dtype))
 
-    return _compute(shape, element, "T_resize")
+    return compute_over(shape, element, "T_resize")
 
 
 def with_fractions(data: Tensor, out_dtype: str | None) -> Tensor:
@@ -194,7 +193,7 @@ def _resize(
 
 
 def _as(x: Tensor, dtype: str | None) -> Tensor:
-    return x if not dtype or dtype == x.dtype else _compute(x.shape, lambda *i: E.cast(dtype, x(*i)), "T_cast")
+    return x if not dtype or dtype == x.dtype else compute_over(x.shape, lambda *i: E.cast(dtype, x(*i)), "T_cast")
 
 
 def resize1d(
@@ -261,7 +260,7 @@ def affine_grid(data: Tensor, target_shape: Sequence[int], align_corners: bool =
             value = value + data(n, d, rank - 1 - axis) * place
         return value
 
-    return _compute((data.shape[0], rank, *size), lambda *i: element(*i), "T_affine_grid")
+    return compute_over((data.shape[0], rank, *size), lambda *i: element(*i), "T_affine_grid")
 
 
 def _reflected(place: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
@@ -323,7 +322,7 @@ def grid_sample(
 
         return E.cast(data.dtype, _weighted(taps, read))
 
-    return _compute((*data.shape[:2], *grid.shape[2:]), lambda *i: element(*i), "T_grid_sample")
+    return compute_over((*data.shape[:2], *grid.shape[2:]), lambda *i: element(*i), "T_grid_sample")
 
 
 def crop_and_resize(
@@ -362,7 +361,7 @@ def crop_and_resize(
         inside = te.all(y >= 0.0, y <= float(height - 1), x >= 0.0, x <= float(width - 1))
         return E.if_then_else(inside, E.cast(dtype, _weighted(taps, read)), E.const(extrapolation_value, dtype))
 
-    return _compute(shape, element, "T_crop_and_resize")
+    return compute_over(shape, element, "T_crop_and_resize")
 
 
 def _dilated(
@@ -389,7 +388,7 @@ def _dilated(
         value = E.if_then_else(inside, data(*index), E.const(0, data.dtype)) + kernel(*weight)
         return te.max(value, axis=[ry, rx])
 
-    return _compute(shape, element, "T_dilation2d")
+    return compute_over(shape, element, "T_dilation2d")
 
 
 def dilation2d_nchw(

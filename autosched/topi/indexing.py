@@ -13,8 +13,7 @@ from autosched.tir import expr as E
 from autosched.tir.checked_index import position
 from autosched.tir.expr import ExprLike, PrimExpr
 from autosched.topi.broadcast import element
-from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import extent_of, int_shape, open_shape
+from autosched.topi.shapes import compute_over, extent_of, int_shape, open_shape
 
 
 def take(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
@@ -34,7 +33,7 @@ def take(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
         chosen = position(indices(*i[axis : axis + width]), size, f"take along axis {axis}", mode)
         return x(*i[:axis], chosen, *i[axis + width :])
 
-    return _compute((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), compute, "T_take")
+    return compute_over((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), compute, "T_take")
 
 
 def gather(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
@@ -45,7 +44,7 @@ def gather(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor
         chosen = position(indices(*i), size, f"gather along axis {axis}", mode)
         return x(*(chosen if a == axis else v for a, v in enumerate(i)))
 
-    return _compute(indices.shape, compute, "T_gather")
+    return compute_over(indices.shape, compute, "T_gather")
 
 
 def take_along_axis(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
@@ -57,7 +56,7 @@ def take_along_axis(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") 
         chosen = position(element(indices, i, full), size, f"gather along axis {axis}", mode)
         return x(*(chosen if a == axis else v for a, v in enumerate(i)))
 
-    return _compute(full, compute, "T_take_along")
+    return compute_over(full, compute, "T_take_along")
 
 
 def gather_nd(x: Tensor, indices: Tensor, mode: str = "raise", batch_dims: int = 0) -> Tensor:
@@ -75,12 +74,12 @@ def gather_nd(x: Tensor, indices: Tensor, mode: str = "raise", batch_dims: int =
         ]
         return x(*i[:batch_dims], *vector, *i[outer:])
 
-    return _compute((*indices.shape[:-1], *x.shape[batch_dims + depth :]), compute, "T_gather_nd")
+    return compute_over((*indices.shape[:-1], *x.shape[batch_dims + depth :]), compute, "T_gather_nd")
 
 
 def checked(indices: Tensor, size: int | PrimExpr, what: str) -> Tensor:
     """Positions along a dimension of `size` as int64; those outside of [0, size) are reported under the name `what`."""
-    return _compute(indices.shape, lambda *i: position(indices(*i), size, what, "positive"), "T_checked")
+    return compute_over(indices.shape, lambda *i: position(indices(*i), size, what, "positive"), "T_checked")
 
 
 def weighted_rows(data: Tensor, rows: Tensor, weights: Tensor, joined: str = "sum") -> Tensor:
@@ -96,7 +95,7 @@ def weighted_rows(data: Tensor, rows: Tensor, weights: Tensor, joined: str = "su
         term = data(chosen, i[lead]) * weights(*i[:lead], k)
         return te.sum(term, axis=k) if joined == "sum" else te.max(term, axis=k)
 
-    return _compute((*rows.shape[:lead], data.shape[1]), compute, "T_weighted_rows")
+    return compute_over((*rows.shape[:lead], data.shape[1]), compute, "T_weighted_rows")
 
 
 def one_hot(
@@ -112,4 +111,4 @@ def one_hot(
         rest = [v for k, v in enumerate(i) if k != place]
         return E.select(E.compare(E.EQ, indices(*rest), E.cast(indices.dtype, i[place])), on, off)
 
-    return _compute(shape, compute, "T_one_hot")
+    return compute_over(shape, compute, "T_one_hot")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from autosched.te import Tensor
 from autosched.tir.expr import PrimExpr, const, if_then_else
 from autosched.topi.conv2d import channel_block
-from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import image_shape
+from autosched.topi.shapes import compute_over, image_shape
 
 
 def layout_transform(x: Tensor, src_layout: str, dst_layout: str, channels: int) -> Tensor:
@@ -23,13 +22,13 @@ def layout_transform(x: Tensor, src_layout: str, dst_layout: str, channels: int)
             value = x(i[0], channel, *i[2:-1])
             return value if total % target == 0 else if_then_else(channel < total, value, const(0, x.dtype))
 
-        return _compute((n, -(-total // target), *rest, target), block, "T_layout_trans")
+        return compute_over((n, -(-total // target), *rest, target), block, "T_layout_trans")
     n, _, *rest = shape[:-1]
 
     def unblock(*i: PrimExpr) -> PrimExpr:
         return x(i[0], i[1] // source, *i[2:], i[1] % source)
 
-    return _compute((n, channels, *rest), unblock, "T_layout_trans")
+    return compute_over((n, channels, *rest), unblock, "T_layout_trans")
 
 
 def _between(x: Tensor, source: int, target: int, channels: int) -> Tensor:
@@ -40,4 +39,4 @@ def _between(x: Tensor, source: int, target: int, channels: int) -> Tensor:
         value = x(i[0], channel // source, *i[2:-1], channel % source)
         return value if channels % target == 0 else if_then_else(channel < channels, value, const(0, x.dtype))
 
-    return _compute((n, -(-channels // target), *rest, target), compute, "T_layout_trans")
+    return compute_over((n, -(-channels // target), *rest, target), compute, "T_layout_trans")

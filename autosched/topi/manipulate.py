@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from autosched import te
 from autosched.errors import ShapeError
@@ -26,7 +26,7 @@ from autosched.tir.expr import (
 )  # fmt: skip
 from autosched.topi.shapes import (
     Dim,
-    axis_names,
+    compute_over,
     dims,
     flatten_index,
     int_shape,
@@ -35,10 +35,6 @@ from autosched.topi.shapes import (
     open_shape,
     unflatten_index,
 )  # fmt: skip
-
-
-def _compute(shape: Sequence[Dim], f: Callable[..., PrimExpr], name: str) -> Tensor:
-    return te.compute(dims(shape), f, name=name, varargs_names=axis_names(len(shape)))
 
 
 def reshape(x: Tensor, shape: Sequence[int], name: str = "T_reshape") -> Tensor:
@@ -51,14 +47,14 @@ def reshape(x: Tensor, shape: Sequence[int], name: str = "T_reshape") -> Tensor:
         ranges: dict[Var, tuple[int, int]] = {v: (0, s) for v, s in zip(i, new, strict=True)}
         return x(*unflatten_index(flatten_index(i, new), old, ranges))
 
-    return _compute(new, compute, name)
+    return compute_over(new, compute, name)
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """Dimension i of the result is dimension axes[i] of x; all in reverse order where none are given."""
     axes = list(reversed(range(x.ndim))) if axes is None else axes
     inverse = [list(axes).index(a) for a in range(x.ndim)]
-    return _compute([x.shape[a] for a in axes], lambda *i: x(*(i[p] for p in inverse)), "T_transpose")
+    return compute_over([x.shape[a] for a in axes], lambda *i: x(*(i[p] for p in inverse)), "T_transpose")
 
 
 def expand_dims(x: Tensor, axes: Sequence[int] | int) -> Tensor:
@@ -71,7 +67,7 @@ def expand_dims(x: Tensor, axes: Sequence[int] | int) -> Tensor:
     shape = list(x.shape)
     for a in axes:
         shape.insert(a, IntImm(1, "int64"))
-    return _compute(shape, lambda *i: x(*(v for a, v in enumerate(i) if a not in axes)), "expand_dims")
+    return compute_over(shape, lambda *i: x(*(v for a, v in enumerate(i) if a not in axes)), "expand_dims")
 
 
 def squeeze(x: Tensor, axes: Sequence[int] | int | None = None) -> Tensor:
@@ -85,7 +81,7 @@ def squeeze(x: Tensor, axes: Sequence[int] | int | None = None) -> Tensor:
         rest = list(i)
         return x(*(IntImm(0, "int64") if a in axes else rest.pop(0) for a in range(x.ndim)))
 
-    return _compute(shape, compute, "T_squeeze")
+    return compute_over(shape, compute, "T_squeeze")
 
 
 MOST_IN_TURN = 16  # inputs that a concatenation asks for one after the other; among more it searches
@@ -122,7 +118,7 @@ def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
 
         return parts(0, len(tensors))
 
-    return _compute(shape, compute, "T_concat")
+    return compute_over(shape, compute, "T_concat")
 
 
 def split(x: Tensor, sections: Sequence[int], axis: int) -> list[Tensor]:
@@ -130,7 +126,7 @@ def split(x: Tensor, sections: Sequence[int], axis: int) -> list[Tensor]:
 
     def piece(start: int, size: int) -> Tensor:
         shape = [IntImm(size, "int64") if a == axis else s for a, s in enumerate(x.shape)]
-        return _compute(shape, lambda *i: x(*(v + start if a == axis else v for a, v in enumerate(i))), "T_split")
+        return compute_over(shape, lambda *i: x(*(v + start if a == axis else v for a, v in enumerate(i))), "T_split")
 
     starts = [sum(sections[:n]) for n in range(len(sections))]
     return [piece(start, size) for start, size in zip(starts, sections, strict=True)]
@@ -138,7 +134,7 @@ def split(x: Tensor, sections: Sequence[int], axis: int) -> list[Tensor]:
 
 def strided_slice(x: Tensor, shape: Sequence[Dim], begin: Sequence[Dim], strides: Sequence[Dim]) -> Tensor:
     """Every strides[a]-th element from begin[a], shape[a] of them, for each dimension."""
-    return _compute(
+    return compute_over(
         shape, lambda *i: x(*(v * s + b for v, b, s in zip(i, begin, strides, strict=True))), "T_strided_slice"
     )
 
@@ -155,14 +151,14 @@ def pad(x: Tensor, before: Sequence[int], after: Sequence[int], value: float) ->
         inner = x(*(v - b if b else v for v, b in zip(i, before, strict=True)))
         return if_then_else(te.all(*conditions), inner, const(value, x.dtype)) if conditions else inner
 
-    return _compute(shape, compute, "PadInput")
+    return compute_over(shape, compute, "PadInput")
 
 
 def tile(x: Tensor, repeats: Sequence[int]) -> Tensor:
     """The tensor repeated along its dimensions."""
     size = open_shape(x)
     shape = [s * r if r != 1 else s for s, r in zip(size, repeats, strict=True)]
-    return _compute(shape, lambda *i: x(*(v % s if r > 1 else v for v, s, r in zip(i, size, repeats))), "T_tile")
+    return compute_over(shape, lambda *i: x(*(v % s if r > 1 else v for v, s, r in zip(i, size, repeats))), "T_tile")
 
 
 PAD_MODES = ("constant", "reflect", "replicate", "circular")
@@ -192,7 +188,7 @@ def pad_by(x: Tensor, before: Sequence[int], after: Sequence[int], mode: str, na
         return select(p > last, last * 2 - p, p)
 
     shape = [b + s + a for b, s, a in zip(before, size, after, strict=True)]
-    return _compute(shape, lambda *i: x(*map(place, i, size, before, after)), name)
+    return compute_over(shape, lambda *i: x(*map(place, i, size, before, after)), name)
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -207,7 +203,7 @@ def flip(x: Tensor, axis: int = 0) -> Tensor:
     def compute(*i: PrimExpr) -> PrimExpr:
         return x(*(sub(x.shape[k] - 1, v) if k == place else v for k, v in enumerate(i)))
 
-    return _compute(x.shape, compute, "T_flip")
+    return compute_over(x.shape, compute, "T_flip")
 
 
 def repeat(x: Tensor, repeats: int, axis: int = 0) -> Tensor:
@@ -218,7 +214,7 @@ def repeat(x: Tensor, repeats: int, axis: int = 0) -> Tensor:
     def compute(*i: PrimExpr) -> PrimExpr:
         return x(*(floordiv(v, repeats) if k == place else v for k, v in enumerate(i)))
 
-    return _compute(shape, compute, "T_repeat")
+    return compute_over(shape, compute, "T_repeat")
 
 
 def expand_like(a: Tensor, shape_like: Tensor, axis: Sequence[int]) -> Tensor:
@@ -231,4 +227,4 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: Sequence[int]) -> Tensor:
         kept = [v for k, v in enumerate(i) if k not in added]
         return a(*kept) if kept or not a.ndim else a(0)
 
-    return _compute(shape_like.shape, compute, "T_expand_like")
+    return compute_over(shape_like.shape, compute, "T_expand_like")

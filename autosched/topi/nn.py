@@ -14,8 +14,8 @@ from autosched.topi.compat import dilate as dilate
 from autosched.topi.conv2d import conv2d as conv2d_general
 from autosched.topi.conv_nd import Spatial, conv_nd, conv_transpose_nd
 from autosched.topi.linear import matmul as matmul_general
-from autosched.topi.manipulate import _compute, reshape, transpose
 from autosched.topi.manipulate import pad as pad_general
+from autosched.topi.manipulate import reshape, transpose
 from autosched.topi.nn_sizes import *  # noqa: F403
 from autosched.topi.nn_windows import *  # noqa: F403
 from autosched.topi.nn_windows import pool_images
@@ -26,7 +26,7 @@ from autosched.topi.norm import rms_norm as rms_norm_general
 from autosched.topi.pool import avg_pool2d, max_pool2d
 from autosched.topi.reduction import mean, variance
 from autosched.topi.reduction import sum as total
-from autosched.topi.shapes import int_shape, normal_axes, one_axis
+from autosched.topi.shapes import compute_over, int_shape, normal_axes, one_axis
 from autosched.topi.softmax import log_softmax as log_softmax
 from autosched.topi.softmax import softmax as softmax
 from autosched.topi.unary import leaky_relu as leaky_relu
@@ -259,7 +259,7 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
     """x, or where it is negative x times the slope of its channel."""
     place = one_axis(x, axis)
-    return _compute(
+    return compute_over(
         x.shape, lambda *i: E.select(x(*i) > E.const(0, x.dtype), x(*i), x(*i) * slope(i[place])), "T_prelu"
     )
 
@@ -280,7 +280,7 @@ def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: st
         channel = square * out + i[1] if mode == "DCR" else i[1] * block_size**2 + square
         return x(i[0], channel, i[2] // block_size, i[3] // block_size)
 
-    result = _compute((n, out, h * block_size, w * block_size), compute, "T_depth_to_space")
+    result = compute_over((n, out, h * block_size, w * block_size), compute, "T_depth_to_space")
     return transpose(result, (0, 2, 3, 1)) if layout == "NHWC" else result
 
 
@@ -297,7 +297,7 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
         row = i[2] * block_size + square // block_size
         return x(i[0], channel, row, i[3] * block_size + square % block_size)
 
-    result = _compute((n, c * block_size**2, h // block_size, w // block_size), compute, "T_space_to_depth")
+    result = compute_over((n, c * block_size**2, h // block_size, w // block_size), compute, "T_space_to_depth")
     return transpose(result, (0, 2, 3, 1)) if layout == "NHWC" else result
 
 
@@ -328,7 +328,7 @@ def mirror_pad(
     def compute(*i: PrimExpr) -> PrimExpr:
         return data(*map(place, i, size, pad_before, after))
 
-    return _compute([b + n + a for b, n, a in zip(pad_before, size, after, strict=True)], compute, name)
+    return compute_over([b + n + a for b, n, a in zip(pad_before, size, after, strict=True)], compute, name)
 
 
 def group_norm(
@@ -352,7 +352,7 @@ def group_norm(
         value = (data(*i) - middle(*own)) * te.rsqrt(spread(*own) + E.const(epsilon, data.dtype))
         return value * gamma(i[channel]) + beta(i[channel])
 
-    return _compute(data.shape, compute, "T_group_norm")
+    return compute_over(data.shape, compute, "T_group_norm")
 
 
 def instance_norm(
@@ -396,12 +396,12 @@ def conv2d_transpose_nchw(
 
 def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:  # noqa: N803
     """Input * Scale + Shift of each channel, dimension 1."""
-    return _compute(Input.shape, lambda *i: Input(*i) * Scale(i[1]) + Shift(i[1]), "T_scale_shift")
+    return compute_over(Input.shape, lambda *i: Input(*i) * Scale(i[1]) + Shift(i[1]), "T_scale_shift")
 
 
 def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:  # noqa: N803
     """Input * Scale + Shift of each channel, the last dimension."""
-    return _compute(Input.shape, lambda *i: Input(*i) * Scale(i[-1]) + Shift(i[-1]), "T_scale_shift")
+    return compute_over(Input.shape, lambda *i: Input(*i) * Scale(i[-1]) + Shift(i[-1]), "T_scale_shift")
 
 
 def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Tensor:
@@ -418,7 +418,7 @@ def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Tensor:
         kept = i[place] < size - count
         return E.if_then_else(kept, buffer(*at(i[place] + count)), data(*at(i[place] - (size - count))))
 
-    return _compute(buffer.shape, element, "new_buffer")
+    return compute_over(buffer.shape, element, "new_buffer")
 
 
 def nll_loss(
@@ -441,10 +441,10 @@ def nll_loss(
         index = (i[0], label(*i)[0], *i[1:]) if predictions.ndim > 1 else (label(*i)[0],)
         return -predictions(*index) * weight(*i)
 
-    each = _compute(targets.shape, loss, "T_nll")
+    each = compute_over(targets.shape, loss, "T_nll")
     if reduction == "none":
         return each
     if reduction == "sum":
         return total(each)
-    summed, counted = total(each), total(_compute(targets.shape, weight, "T_weight"))
+    summed, counted = total(each), total(compute_over(targets.shape, weight, "T_weight"))
     return te.compute((), lambda: summed() / counted(), name="T_divide")

@@ -10,9 +10,9 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import PrimExpr, as_int
 from autosched.topi.image import resize2d, resize3d
-from autosched.topi.manipulate import _compute, pad_by
 from autosched.topi.manipulate import pad as pad_general
-from autosched.topi.shapes import int_shape
+from autosched.topi.manipulate import pad_by
+from autosched.topi.shapes import compute_over, int_shape
 
 
 def upsampling(
@@ -93,7 +93,7 @@ def space_to_batch_nd(
             left = E.floordiv(left, blocks[axis])
         return x(E.floormod(i[0], n), *index[::-1], *i[1 + rank :])
 
-    return _compute(shape, element, "T_space_to_batch")
+    return compute_over(shape, element, "T_space_to_batch")
 
 
 def batch_to_space_nd(
@@ -115,7 +115,7 @@ def batch_to_space_nd(
             block = block * b + E.floormod(p, b)
         return data(block * n + i[0], *(E.floordiv(p, b) for p, b in zip(at, blocks, strict=True)), *i[1 + rank :])
 
-    return _compute(shape, element, "T_batch_to_space")
+    return compute_over(shape, element, "T_batch_to_space")
 
 
 __all__ = [

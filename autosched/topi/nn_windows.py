@@ -9,10 +9,10 @@ from autosched.te import Tensor
 from autosched.tir.expr import as_int
 from autosched.topi.broadcast import cast
 from autosched.topi.conv_nd import Spatial, conv_nd, conv_transpose_nd
-from autosched.topi.manipulate import _compute, transpose
+from autosched.topi.manipulate import transpose
 from autosched.topi.pool_grad import pool_backward
 from autosched.topi.pool_nd import adaptive_pool_nd, pool_nd
-from autosched.topi.shapes import int_shape
+from autosched.topi.shapes import compute_over, int_shape
 
 Sizes = int | Sequence[int]
 AXES = {1: "W", 2: "HW", 3: "DHW"}
@@ -204,7 +204,7 @@ def depthwise_conv2d_nhwc(
     if kernel_layout != "HWOI":
         raise InvalidValueError(f"depthwise_conv2d_nhwc: kernel_layout '{kernel_layout}'", hint="HWOI")
     kh, kw, channels, times = int_shape(Filter)
-    weight = _compute(
+    weight = compute_over(
         (channels * times, 1, kh, kw), lambda o, i, y, x: Filter(y, x, o // times, o % times + i), "T_filters"
     )
     return _convolve(2, Input, weight, stride, padding, dilation, channels, "NHWC", "OIHW", out_dtype)

@@ -10,9 +10,8 @@ from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
 from autosched.tir.expr import PrimExpr
 from autosched.topi.conv_nd import Spatial
-from autosched.topi.manipulate import _compute
 from autosched.topi.pool_nd import pool_nd
-from autosched.topi.shapes import int_shape
+from autosched.topi.shapes import compute_over, int_shape
 
 
 def _taps(kernel: Sequence[int]) -> list[IterVar]:
@@ -43,7 +42,7 @@ def pool_backward(
             is_best = E.compare(E.EQ, data(i[0], i[1], y, x), best(*i))
             return te.min(E.if_then_else(inside, E.select(is_best, tap, most), most), axis=[ry, rx])
 
-        chosen = _compute(int_shape(best), first, "T_first")
+        chosen = compute_over(int_shape(best), first, "T_first")
 
         def share(i: Sequence[PrimExpr], ty: PrimExpr, tx: PrimExpr) -> PrimExpr:
             is_chosen = E.compare(E.EQ, chosen(*i), E.cast("int32", ty * kernel[1] + tx))
@@ -73,4 +72,4 @@ def pool_backward(
         value = share((n, c, *near), ty.var, tx.var)
         return te.sum(E.if_then_else(inside, value, E.const(0, grads.dtype)), axis=[ty, tx])
 
-    return _compute(shape, lambda *i: gathered(*i), f"T_{kind}_pool_backward")
+    return compute_over(shape, lambda *i: gathered(*i), f"T_{kind}_pool_backward")

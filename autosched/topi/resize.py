@@ -12,8 +12,7 @@ import numpy as np
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import ExprLike, PrimExpr
-from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import Dim, open_shape
+from autosched.topi.shapes import Dim, compute_over, open_shape
 
 HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, PYTORCH = "half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"
 
@@ -135,4 +134,4 @@ def resize2d(
             rows.append(left + (right - left) * share[1])
         return E.cast(x.dtype, rows[0] + (rows[1] - rows[0]) * share[0])
 
-    return _compute(shape, nearest if method == "nearest_neighbor" else linear, "T_resize")
+    return compute_over(shape, nearest if method == "nearest_neighbor" else linear, "T_resize")

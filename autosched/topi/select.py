@@ -12,9 +12,9 @@ from autosched.tir import expr as E
 from autosched.tir.checked_index import position
 from autosched.tir.expr import PrimExpr, as_int
 from autosched.topi.broadcast import broadcast_shape, element
-from autosched.topi.manipulate import _compute, reshape
+from autosched.topi.manipulate import reshape
 from autosched.topi.reduction import sum as total
-from autosched.topi.shapes import Dim, dims, int_shape, one_axis, open_shape
+from autosched.topi.shapes import Dim, compute_over, dims, int_shape, one_axis, open_shape
 
 
 def index_tensor(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
@@ -31,7 +31,7 @@ def index_tensor(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
         ]
         return data(*at, *i[count:])
 
-    return _compute((*chosen, *data.shape[len(indices) :]), compute, "T_index_tensor")
+    return compute_over((*chosen, *data.shape[len(indices) :]), compute, "T_index_tensor")
 
 
 adv_index = index_tensor
@@ -69,15 +69,15 @@ def index_put(data: Tensor, indices: Sequence[Tensor], values: Tensor, accumulat
             value = element(values, [*at, *i[len(indices) :]], full)
             return te.sum(E.select(is_hit(i, at), value, E.const(0, data.dtype)), axis=k)
 
-        total = _compute(data.shape, added, "T_put")
-        return _compute(data.shape, lambda *i: data(*i) + total(*i), "T_index_put")
+        total = compute_over(data.shape, added, "T_put")
+        return compute_over(data.shape, lambda *i: data(*i) + total(*i), "T_index_put")
     none = E.const(-1, "int64")
     lead_shape = data.shape[: len(indices)]
 
     def last_one(*i: PrimExpr) -> PrimExpr:
         return te.max(E.select(is_hit(i, places()), E.cast("int64", k.var), none), axis=k)
 
-    last = _compute(lead_shape, last_one, "T_last")
+    last = compute_over(lead_shape, last_one, "T_last")
 
     def put(*i: PrimExpr) -> PrimExpr:
         step = last(*i[: len(indices)])
@@ -88,7 +88,7 @@ def index_put(data: Tensor, indices: Sequence[Tensor], values: Tensor, accumulat
         value = element(values, [*at[::-1], *i[len(indices) :]], full)
         return E.select(step < 0, data(*i), value)
 
-    return _compute(data.shape, put, "T_index_put")
+    return compute_over(data.shape, put, "T_index_put")
 
 
 def slice_bounds(size: int, start: int, end: int, step: int) -> range:
@@ -108,7 +108,7 @@ def slice_scatter(
     if list(int_shape(src)) != wanted:
         raise ShapeError(f"slice_scatter: values of shape {int_shape(src)}, {tuple(wanted)} is needed")
     if not chosen:
-        return _compute(input_tensor.shape, lambda *i: input_tensor(*i), "T_slice_scatter")
+        return compute_over(input_tensor.shape, lambda *i: input_tensor(*i), "T_slice_scatter")
 
     def compute(*i: PrimExpr) -> PrimExpr:
         apart = i[place] - chosen.start
@@ -116,7 +116,7 @@ def slice_scatter(
         index = [E.floordiv(apart, step) if a == place else v for a, v in enumerate(i)]
         return E.if_then_else(hit, src(*index), input_tensor(*i))
 
-    return _compute(input_tensor.shape, compute, "T_slice_scatter")
+    return compute_over(input_tensor.shape, compute, "T_slice_scatter")
 
 
 def searchsorted(
@@ -136,7 +136,7 @@ def searchsorted(
         is_before = E.compare(before, sorted_sequence(*i[:lead], k.var), values(*i))
         return te.sum(E.select(is_before, E.const(1, dtype), E.const(0, dtype)), axis=k)
 
-    return _compute(values.shape, compute, "T_searchsorted")
+    return compute_over(values.shape, compute, "T_searchsorted")
 
 
 def sliding_window(
@@ -156,7 +156,7 @@ def sliding_window(
         outer, at, inner = i[:start], i[start : start + count], i[start + count :]
         return data(*outer, *(p * step + w for p, step, w in zip(at, steps, inner, strict=True)))
 
-    return _compute((*sizes[:start], *counts, *window), compute, "T_sliding_window")
+    return compute_over((*sizes[:start], *counts, *window), compute, "T_sliding_window")
 
 
 def strided_set(
@@ -183,7 +183,11 @@ def strided_set(
             index.append(E.floordiv(apart, step))
         return E.if_then_else(te.all(*hits), v(*index), a(*i))
 
-    return _compute(a.shape, compute, "T_strided_set") if all(chosen) else _compute(a.shape, lambda *i: a(*i), "T_copy")
+    return (
+        compute_over(a.shape, compute, "T_strided_set")
+        if all(chosen)
+        else compute_over(a.shape, lambda *i: a(*i), "T_copy")
+    )
 
 
 def sparse_to_dense(
@@ -207,7 +211,7 @@ def sparse_to_dense(
             value = E.select(hit, sparse_values(*((n,) if sparse_values.ndim else ())), value)
         return value
 
-    return _compute(shape, compute, "T_sparse_to_dense")
+    return compute_over(shape, compute, "T_sparse_to_dense")
 
 
 def multinomial_from_uniform(
@@ -220,7 +224,7 @@ def multinomial_from_uniform(
     rows, classes = open_shape(prob)
     k = te.reduce_axis((0, E.to_expr(classes, "int64")), "k")
     j = te.reduce_axis((0, E.to_expr(classes, "int64")), "j")
-    running = _compute(
+    running = compute_over(
         prob.shape,
         lambda b, c: te.sum(E.select(E.compare(E.LE, j.var, c), prob(b, j.var), E.const(0, prob.dtype)), axis=j),
         "T_cdf",
@@ -231,9 +235,9 @@ def multinomial_from_uniform(
         low = E.compare(E.LE, running(row, k.var), E.cast(prob.dtype, uniform_sample(n, one)))
         return te.sum(E.select(low, E.const(1, dtype), E.const(0, dtype)), axis=k)
 
-    count = _compute(uniform_sample.shape, compute, "T_below")
+    count = compute_over(uniform_sample.shape, compute, "T_below")
     last = E.to_expr(classes, "int64") - 1
-    return _compute(uniform_sample.shape, lambda *i: E.minimum(count(*i), E.cast(dtype, last)), "T_multinomial")
+    return compute_over(uniform_sample.shape, lambda *i: E.minimum(count(*i), E.cast(dtype, last)), "T_multinomial")
 
 
 def hamming_window(window_size: int, periodic: bool, alpha: float, beta: float, dtype: str) -> Tensor:
@@ -246,7 +250,7 @@ def hamming_window(window_size: int, periodic: bool, alpha: float, beta: float, 
         angle = E.cast(dtype, i) * E.const(2 * math.pi / turns, dtype)
         return E.const(alpha, dtype) - E.const(beta, dtype) * te.cos(angle)
 
-    return _compute((window_size,), compute, "T_hamming_window")
+    return compute_over((window_size,), compute, "T_hamming_window")
 
 
 def within_index(b: PrimExpr, e: PrimExpr, s: PrimExpr, i: PrimExpr) -> PrimExpr:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir.expr import ExprLike, IntImm, PrimExpr, Var, as_int
@@ -63,6 +64,11 @@ def dims(shape: Sequence[Dim]) -> tuple[PrimExpr, ...]:
 def axis_names(ndim: int) -> list[str]:
     """ax0, ax1, … as the loops of injective operators are called."""
     return [f"ax{i}" for i in range(ndim)]
+
+
+def compute_over(shape: Sequence[Dim], f: Callable[..., PrimExpr], name: str) -> Tensor:
+    """A tensor of this shape whose element at i, j, … is `f(i, j, …)`."""
+    return te.compute(dims(shape), f, name=name, varargs_names=axis_names(len(shape)))
 
 
 def flatten_index(indices: Sequence[ExprLike], shape: Sequence[int]) -> PrimExpr:

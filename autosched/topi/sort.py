@@ -9,8 +9,7 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import ExprLike, PrimExpr
-from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import dims, normal_axes
+from autosched.topi.shapes import compute_over, dims, normal_axes
 
 
 def _at(index: tuple[PrimExpr, ...], axis: int, value: ExprLike) -> tuple[ExprLike, ...]:
@@ -42,7 +41,7 @@ def argsort(x: Tensor, axis: int, descending: bool, dtype: str, count: int | Non
         is_before = precedes(other, mine, descending, E.compare(E.LT, j.var, i[axis]))
         return te.sum(E.select(is_before, E.const(1, dtype), E.const(0, dtype)), axis=j)
 
-    ranks = _compute(x.shape, rank, "T_rank")
+    ranks = compute_over(x.shape, rank, "T_rank")
     k = te.reduce_axis((0, extent), "k")
 
     def position(*i: PrimExpr) -> PrimExpr:
@@ -51,12 +50,12 @@ def argsort(x: Tensor, axis: int, descending: bool, dtype: str, count: int | Non
 
     shape = [*x.shape]
     shape[axis] = extent if count is None else E.const(count, extent.dtype)
-    return _compute(shape, position, "T_argsort")
+    return compute_over(shape, position, "T_argsort")
 
 
 def take_along(x: Tensor, positions: Tensor, axis: int) -> Tensor:
     """x at the positions along an axis."""
-    return _compute(positions.shape, lambda *i: x(*_at(i, axis, E.cast("int64", positions(*i)))), "T_sorted")
+    return compute_over(positions.shape, lambda *i: x(*_at(i, axis, E.cast("int64", positions(*i)))), "T_sorted")
 
 
 def cumsum(x: Tensor, axis: int, exclusive: bool, reverse: bool = False) -> Tensor:
@@ -80,7 +79,7 @@ def _running(
         value = E.select(E.compare(kind, k.var, i[axis]), x(*_at(i, axis, k)), E.const(identity, x.dtype))
         return reduce(value, axis=k)
 
-    return _compute(x.shape, element, name)
+    return compute_over(x.shape, element, name)
 
 
 def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Tensor:

@@ -24,8 +24,7 @@ from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import PrimExpr
-from autosched.topi.manipulate import _compute
-from autosched.topi.shapes import int_shape
+from autosched.topi.shapes import compute_over, int_shape
 
 Array = np.ndarray
 WORD = "int32"
@@ -80,7 +79,7 @@ def _compute_levels(
             child = E.bitwise("shift_right", node, word(bits + 1))
             return E.add(child, E.select(holds, word(0), word(1)))
 
-        return _compute(before.shape, element, "T_level")
+        return compute_over(before.shape, element, "T_level")
 
     for _ in range(levels):
         place = step(place)

@@ -330,17 +330,17 @@ def _multiply(block: int, first: int, stride: int) -> int:
         if kind_c == F16:
             for half in range(halves):
                 register = load64(operands + half * 8)
-                low = _dot(a, b, g + 8 * half, 2 * t, depth, f64_of_f32(f32_of_f16(register & 0xFFFF)))
-                high = _dot(a, b, g + 8 * half, 2 * t + 1, depth, f64_of_f32(f32_of_f16(register >> 16 & 0xFFFF)))
+                low = dot(a, b, g + 8 * half, 2 * t, depth, f64_of_f32(f32_of_f16(register & 0xFFFF)))
+                high = dot(a, b, g + 8 * half, 2 * t + 1, depth, f64_of_f32(f32_of_f16(register >> 16 & 0xFFFF)))
                 store64(operands + half * 8, f16_of_f32(f32_of_f64(low)) | f16_of_f32(f32_of_f64(high)) << 16)
         else:
             for r in range(2 * halves):
                 row, column = g + 8 * (r >> 1), 2 * t + (r & 1)
                 old = load64(operands + r * 8)
                 if kind_c == F32:
-                    new = f32_of_f64(_dot(a, b, row, column, depth, f64_of_f32(old)))
+                    new = f32_of_f64(dot(a, b, row, column, depth, f64_of_f32(old)))
                 elif kind_c == F64:
-                    new = _dot(a, b, row, column, depth, old)
+                    new = dot(a, b, row, column, depth, old)
                 else:
                     new = sign_extend(old, 32)
                     for k in range(depth):
@@ -352,7 +352,7 @@ def _multiply(block: int, first: int, stride: int) -> int:
     return 0
 
 
-def _dot(a: int, b: int, row: int, column: int, depth: int, begin: int) -> int:
+def dot(a: int, b: int, row: int, column: int, depth: int, begin: int) -> int:
     total = begin
     for k in range(depth):
         total = add_f64(total, mul_f64(load64(a + (row * 64 + k) * 8), load64(b + (column * 64 + k) * 8)))
@@ -406,5 +406,5 @@ def _store_matrix(first: int, stride: int) -> int:
 
 FUNCTIONS = (
     collect, _active, _perform, _shuffle, _vote, _match, _reduce, f32_of_f16, _f32_of_parts, f16_of_f32, bf16_of_f32,
-    _f32_of_e4m3, element, packed_in, _multiply, _dot, _load_matrix, _store_matrix,
+    _f32_of_e4m3, element, packed_in, _multiply, dot, _load_matrix, _store_matrix,
 )  # fmt: skip

@@ -16,9 +16,9 @@ import numpy as np
 
 from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate.launch import Checks, Launch
-from autosched.codegen.cuda.emulate.program import Program, _Translator
+from autosched.codegen.cuda.emulate.program import Program, Translator
 from autosched.codegen.cuda.emulate.text import call_of
-from autosched.codegen.cuda.emulate.trace import SECTOR_BYTES, Trace, _passes, _sectors, is_shared
+from autosched.codegen.cuda.emulate.trace import SECTOR_BYTES, Trace, bank_passes, is_shared, memory_sectors
 from autosched.runtime.cuda.kernel import TensorMap
 
 SAMPLED = 64  # requests of an instruction whose addresses are looked at
@@ -62,7 +62,7 @@ class BlockCounts:
         return sum(self.kinds.values())
 
 
-class _Counted(_Translator):
+class _Counted(Translator):
     """Rewrites a kernel so that each of its basic blocks counts how often a thread enters it."""
 
     def __init__(self, text: str, symbol: str):
@@ -228,9 +228,9 @@ def _memory(trace: Trace, executions: Mapping[int, int]) -> tuple[int, int, int,
         _, request = np.unique(warp[part] << 40 | turn[part], return_inverse=True)
         if in_shared:
             lane = thread[part] >> 32 & 31
-            cost, least = _passes(request.ravel(), lane, address[part], size[part])
+            cost, least = bank_passes(request.ravel(), lane, address[part], size[part])
         else:
-            cost, least = _sectors(request.ravel(), address[part], size[part])
+            cost, least = memory_sectors(request.ravel(), address[part], size[part])
         seen = len(chosen) / max(len(known), 1)  # lanes of a request
         requests = executions.get(int(number >> 1), len(chosen)) / max(seen, 1.0)
         share = requests / len(picked)

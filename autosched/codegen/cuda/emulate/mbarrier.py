@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate.clocks import know_row, pass_time, take_row
-from autosched.codegen.cuda.emulate.memory import _CELL, end_copies, fail, find, put, word
+from autosched.codegen.cuda.emulate.memory import CELL_BYTES, end_copies, fail, find, put, word
 from autosched.codegen.cuda.emulate.words import (
     copy_bytes,
     load8,
@@ -304,7 +304,7 @@ def end_bulk_copy(owner: int) -> int:
         copy_bytes(word(owner, at.SHARED) + target, word(copy, at.BULK_SOURCE), count)
     for k in range(count):
         store8(word(owner, at.PENDING) + target + k, 0)
-        store32(word(owner, at.SHADOW) + (target + k) * _CELL, epoch)
+        store32(word(owner, at.SHADOW) + (target + k) * CELL_BYTES, epoch)
     rows = mbarrier_rows(owner, word(copy, at.BULK_BARRIER))
     place = rows + (epoch >> at.CLOCK_BITS) * 4
     clock = epoch & ((1 << at.CLOCK_BITS) - 1)

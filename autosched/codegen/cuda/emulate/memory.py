@@ -17,7 +17,7 @@ from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate.words import copy_bytes, load8, load32, load64, store8, store32, store64
 
 _CLOCK = (1 << at.CLOCK_BITS) - 1
-_CELL = at.CELL_WORDS * 4
+CELL_BYTES = at.CELL_WORDS * 4
 
 # What is noted of a byte of shared memory beside the times of its accesses.
 _IN_FLIGHT, _BY_ATOMIC = 1, 2
@@ -63,12 +63,12 @@ def _check_shared(
     """Compare an access with what is known of its bytes, and note it. Returns whether it is all right."""
     me = word(thread, at.INDEX)
     epoch = (me << at.CLOCK_BITS) | word(thread, at.CLOCK)
-    shadow = word(owner, at.SHADOW) + offset * _CELL
+    shadow = word(owner, at.SHADOW) + offset * CELL_BYTES
     states = word(owner, at.PENDING) + offset
     races = word(block, at.CHECK_RACES) != 0
     atomic = flags & at.ATOMIC != 0
     for k in range(size):
-        cell = shadow + k * _CELL
+        cell = shadow + k * CELL_BYTES
         state = load8(states + k)
         written = load32(cell)
         if state == _IN_FLIGHT:
@@ -261,7 +261,7 @@ def _end_copy(block: int, copy: int, epoch: int) -> int:
     target = word(copy, at.COPY_TARGET)
     for k in range(word(copy, at.COPY_BYTES)):
         store8(word(block, at.PENDING) + target + k, 0)
-        store32(word(block, at.SHADOW) + (target + k) * _CELL, epoch)
+        store32(word(block, at.SHADOW) + (target + k) * CELL_BYTES, epoch)
     return 0
 
 

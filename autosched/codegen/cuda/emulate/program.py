@@ -84,7 +84,7 @@ def program_of(text: str, symbol: str) -> Program:
     """
     key = (text, symbol)
     if key not in _PROGRAMS:
-        _PROGRAMS[key] = _Translator(text, symbol).program()
+        _PROGRAMS[key] = Translator(text, symbol).program()
         while len(_PROGRAMS) > _KEPT_PROGRAMS:
             _PROGRAMS.popitem(last=False)
     _PROGRAMS.move_to_end(key)
@@ -141,7 +141,7 @@ def _prepare(text: str, symbol: str) -> llvm.ModuleRef:
     return module
 
 
-class _Translator:
+class Translator:
     """Rewrites one kernel."""
 
     def __init__(self, text: str, symbol: str):

@@ -88,9 +88,9 @@ class Trace:
             _, request = np.unique(keys, axis=1, return_inverse=True)
             lane = thread[chosen] >> 32 & 31
             if space == "global":
-                transactions, ideal = _sectors(request.ravel(), address[chosen], size[chosen])
+                transactions, ideal = memory_sectors(request.ravel(), address[chosen], size[chosen])
             else:
-                transactions, ideal = _passes(request.ravel(), lane, address[chosen], size[chosen])
+                transactions, ideal = bank_passes(request.ravel(), lane, address[chosen], size[chosen])
             writes = bool(flags[chosen][0] & at.WRITE)
             where = site_words(self.program, int(number >> 1))
             result.append(Accesses(int(number >> 1), where, space, writes, int(request.max()) + 1, transactions, ideal))
@@ -119,7 +119,7 @@ def is_shared(address: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     return (address < 1 << 32) | generic
 
 
-def _sectors(request: Ints, address: Ints, size: Ints) -> tuple[int, int]:
+def memory_sectors(request: Ints, address: Ints, size: Ints) -> tuple[int, int]:
     """Sectors that the requests touch, and the fewest for as many different bytes."""
     touched: set[tuple[int, int]] = set()
     for r, a, n in zip(request.tolist(), address.tolist(), size.tolist()):
@@ -130,7 +130,7 @@ def _sectors(request: Ints, address: Ints, size: Ints) -> tuple[int, int]:
     return len(touched), int((-(-ideal // SECTOR_BYTES)).sum())
 
 
-def _passes(request: Ints, lane: Ints, address: Ints, size: Ints) -> tuple[int, int]:
+def bank_passes(request: Ints, lane: Ints, address: Ints, size: Ints) -> tuple[int, int]:
     """Passes over the banks: of 32 lanes for words, 16 for 8 bytes, 8 for 16; a bank gives one word a pass.
 
     Lanes that read the same word share it. Where every lane reads what its neighbour reads (the one whose number

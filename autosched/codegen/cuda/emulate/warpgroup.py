@@ -11,7 +11,7 @@ from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate.collective import (
     F16,
     F32,
-    _dot,
+    dot,
     element,
     f16_of_f32,
     f32_of_f16,
@@ -125,7 +125,7 @@ def multiply_group(block: int, leader: int, waiting: int) -> int:
 def _signed_dot(a: int, b: int, row: int, column: int, depth: int, begin: int, sign: int) -> int:
     """begin + sign * A[row] B[column]."""
     flip = 1 << 63 if sign < 0 else 0
-    return _dot(a, b, row, column, depth, begin ^ flip) ^ flip
+    return dot(a, b, row, column, depth, begin ^ flip) ^ flip
 
 
 FUNCTIONS = (_place, _gather, multiply_group, _signed_dot)

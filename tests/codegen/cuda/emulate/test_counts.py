@@ -13,7 +13,7 @@ from numba import cuda, float32, types
 
 from autosched.codegen.cuda.device_model import LAUNCH_S, REACHED, hot_loop, predict, straight_code
 from autosched.codegen.cuda.emulate.counts import BlockCounts, count_block
-from autosched.codegen.cuda.emulate.trace import _passes
+from autosched.codegen.cuda.emulate.trace import bank_passes
 from autosched.codegen.cuda.user_kernel import UserOptions, compile_user_kernel
 from autosched.runtime.cuda.kernel import Launch, LaunchResources
 from autosched.target import Target
@@ -99,12 +99,12 @@ def test_a_pass_serves_twice_the_lanes_where_all_read_what_a_neighbour_reads():
     lane = np.arange(32)
     request, size = np.zeros(32, np.int64), np.full(32, 16, np.int64)
     apart = 16 * lane  # each lane its own 16 bytes
-    assert _passes(request, lane, apart, size) == (4, 4)
+    assert bank_passes(request, lane, apart, size) == (4, 4)
     for pairs in (16 * (lane // 2), 16 * (lane % 2 + lane // 4 * 2)):  # neighbours at distance 1, and at distance 2
-        passes, _ = _passes(request, lane, pairs, size)
+        passes, _ = bank_passes(request, lane, pairs, size)
         assert passes == 2
     mixed = np.where(lane < 16, 16 * (lane // 2), 16 * (lane % 2 + lane // 4 * 2))
-    assert _passes(request, lane, mixed, size)[0] == 4
+    assert bank_passes(request, lane, mixed, size)[0] == 4
 
 
 def test_an_inner_loop_ends_at_its_branch():
