@@ -21,6 +21,8 @@ from autosched.tir.schedule.trace import Decision, Instruction, Trace
 from autosched.tir.schedule.tree import Tree, all_realizes, unique_names
 from autosched.tir.stmt import Block, BufferRegion, For
 
+INLINE, ROOT = -2, -1  # sampled places that are no loop: into the consumers; where the block stands
+
 
 class Trees(dict[str, Tree]):
     """The functions by name; blocks around others declare what these use, whatever a primitive has made of them."""

@@ -1,0 +1,1 @@
+"""The primitives of `Schedule`, by what they work on."""
