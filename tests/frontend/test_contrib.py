@@ -599,7 +599,9 @@ TEXTS = np.array(["hello world", "a b  ccc", "", "été"], object)
      ("DynamicTimeWarping", [draw(5, 7)], 1, {}), ("MurmurHash3", [TEXTS], 1, {"seed": 7}),
      ("MurmurHash3", [np.array([3, 1 << 40])], 1, {"positive": 0}), ("MurmurHash3", [TEXTS], 1, {"seed": -7}),
      ("Tokenizer", [TEXTS], 1, {"mark": 1, "pad_value": "#", "mincharnum": 2, "separators": [" ", "l"]}),
-     ("Tokenizer", [TEXTS], 1, {"mark": 0, "pad_value": "", "mincharnum": 1, "tokenexp": "[a-z]+"})],
+     ("Tokenizer", [TEXTS], 1, {"mark": 0, "pad_value": "", "mincharnum": 1, "tokenexp": "[a-z]+"}),
+     ("Tokenizer", [TEXTS], 1, {"mark": 0, "pad_value": "", "mincharnum": 1, "tokenexp": "\\w|ab|b +?c"}),
+     ("Tokenizer", [TEXTS], 1, {"mark": 0, "pad_value": "", "mincharnum": 1, "separators": ["x?y| w", "(l|ll)"]})],
 )  # fmt: skip
 def test_what_a_library_computes(op: str, inputs: list[Any], outputs: int, attrs: dict[str, Any]) -> None:
     import onnxruntime

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 
 import numpy as np
 
 from autosched.errors import WrongInputError
 from autosched.frontend.onnx.library import LibraryCall, library
+from autosched.frontend.onnx.regular_expressions import Expression
 
 Array = np.ndarray
 WORD = (1 << 32) - 1
@@ -60,14 +61,15 @@ def tokenizer(call: LibraryCall, x: Array) -> Array:
     if least > 1 and (separators == [""] or expression == "."):
         raise WrongInputError(f"tokens of one character, and of {least} at least")
 
+    by_characters = separators == [""] or expression == "."
+    kinds = [] if by_characters else [Expression(e) for e in separators or (str(expression),)]
+
     def cut(text: str) -> list[str]:
-        if separators == [""] or expression == ".":
+        if by_characters:
             return list(text)
-        if expression is not None:
-            return [m.group() for m in re.finditer(expression, text) if len(m.group()) >= least]
         parts = [text]
-        for separator in separators:
-            parts = [p for part in parts for p in re.split(separator, part)]
+        for kind in kinds:
+            parts = [p for part in parts for p in _parts(kind, part, is_token=expression is not None)]
         return [p for p in parts if len(p) >= least]
 
     rows = [cut(_text(text)) for text in x.reshape(-1)]
@@ -76,6 +78,19 @@ def tokenizer(call: LibraryCall, x: Array) -> Array:
     width = max(map(len, rows), default=0)
     filled = [row + [attrs["pad_value"]] * (width - len(row)) for row in rows]
     return np.array(filled, object).reshape(*x.shape, width)
+
+
+def _parts(expression: Expression, text: str, is_token: bool) -> Iterator[str]:
+    """What an expression matches, or what lies between. As in ONNX Runtime, no part has a character that an empty
+    match precedes.
+    """
+    start = 0
+    while start < len(text) and (found := expression.search(text, start)):
+        first, behind = found
+        yield text[first:behind] if is_token else text[start:first]
+        start = max(behind, first + 1)
+    if not is_token:
+        yield text[start:]
 
 
 def _text(value: object) -> str:
