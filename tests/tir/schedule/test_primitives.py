@@ -1,4 +1,4 @@
-"""The primitives for special occasions: each keeps the result, replays, and refuses what it cannot do."""
+"""Primitives that copy, pad, reindex and retype: each keeps the result, replays, and refuses what it cannot do."""
 
 from __future__ import annotations
 
