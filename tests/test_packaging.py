@@ -52,14 +52,14 @@ def test_every_import_is_a_dependency_or_an_extra() -> None:
     extras = read_setup()["options.extras_require"]
     declared = requirement_names(options["install_requires"]) | {"onnx", "torch", "onnxruntime", "openvino"}
     declared |= requirement_names(extras["cluster"]) | requirement_names(extras["plot"])
-    for extra in ("cuda", "report", "optuna", "xgboost"):
+    for extra in ("cuda", "onnx", "report", "optuna", "xgboost"):
         declared |= requirement_names(extras[extra])
     declared |= {"pygments", "pandas"}  # colours, and frames, where they are installed
     declared |= {"pytest"}  # whoever uses TVM's fixtures of `autosched.testing` has it
     assert {"onnx", "torch"} <= set(extras)
     # what is called otherwise, and what a dependency cannot be without
     brought_by = {"scipy": "xgboost-cpu"}
-    brought_by |= {"google": "onnx", "dask": "distributed", "cuda": "cuda-core"}
+    brought_by |= {"google": "onnx", "dask": "distributed", "cuda": "cuda-core", "re2": "google-re2"}
     missing = {brought_by.get(name, name) for name in imported_packages()} - declared
     assert not missing, f"imported but in no requirement: {missing}"
 

@@ -636,3 +636,10 @@ def test_tokens_that_no_score_is_for(token: int) -> None:
     made.graph.input.append(helper.make_tensor_value_info("x0", TensorProto.INT64, (1, 3)))
     with pytest.raises(WrongInputError, match=f"token {token} of 8"):
         autosched.build(made)(x0=np.array([[1, token, 2]]), x1=draw(1, 8))
+
+
+@pytest.mark.parametrize("expression", ["(a", "(?=a)", "((a{100}){100}){10}"])
+def test_an_expression_that_is_none_of_re2s(expression: str) -> None:
+    made = model("Tokenizer", [TEXTS], 1, mark=0, pad_value="", mincharnum=1, tokenexp=expression)
+    with pytest.raises(WrongInputError, match="the expression"):
+        autosched.build(made)(x0=TEXTS)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from autosched.errors import WrongInputError
 from autosched.frontend.onnx.library import LibraryCall, library
-from autosched.frontend.onnx.regular_expressions import Expression
 
 Array = np.ndarray
 WORD = (1 << 32) - 1
@@ -62,7 +62,7 @@ def tokenizer(call: LibraryCall, x: Array) -> Array:
         raise WrongInputError(f"tokens of one character, and of {least} at least")
 
     by_characters = separators == [""] or expression == "."
-    kinds = [] if by_characters else [Expression(e) for e in separators or (str(expression),)]
+    kinds = [] if by_characters else [_compiled(e) for e in separators or (str(expression),)]
 
     def cut(text: str) -> list[str]:
         if by_characters:
@@ -80,13 +80,30 @@ def tokenizer(call: LibraryCall, x: Array) -> Array:
     return np.array(filled, object).reshape(*x.shape, width)
 
 
-def _parts(expression: Expression, text: str, is_token: bool) -> Iterator[str]:
+def _compiled(expression: str) -> Any:
+    """The expression as ONNX Runtime reads it: RE2's syntax, the longest match, no search that takes exponential time.
+
+    Raises WrongInputError where the package google-re2 is not installed, or does not take the expression.
+    """
+    try:
+        import re2
+    except ImportError:
+        raise WrongInputError("expressions of tokens need google-re2", hint="pip install google-re2") from None
+    options = re2.Options()
+    options.longest_match, options.log_errors = True, False
+    try:
+        return re2.compile(expression, options)
+    except re2.error as e:
+        raise WrongInputError(f"the expression {expression!r}: {_text(e.args[0])}") from None
+
+
+def _parts(expression: Any, text: str, is_token: bool) -> Iterator[str]:
     """What an expression matches, or what lies between. As in ONNX Runtime, no part has a character that an empty
     match precedes.
     """
     start = 0
     while start < len(text) and (found := expression.search(text, start)):
-        first, behind = found
+        first, behind = found.span()
         yield text[first:behind] if is_token else text[start:first]
         start = max(behind, first + 1)
     if not is_token:
