@@ -14,6 +14,7 @@ from autosched import relax
 from autosched.driver.build.late import LateModel
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx import from_onnx
+from autosched.runtime.dynamic import DynamicExecutable
 from tests.spread import spread
 
 RNG = np.random.default_rng(0)
@@ -21,12 +22,12 @@ X = RNG.standard_normal((40, 5)).astype("f4")
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
 
 
-def model(op: str, x: np.ndarray, outputs: int = 1, **attrs: Any) -> onnx.ModelProto:
+def model(op: str, x: np.ndarray, outputs: int = 1, is_open: bool = False, **attrs: Any) -> onnx.ModelProto:
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     graph = helper.make_graph(
         [helper.make_node(op, ["x"], [f"y{i}" for i in range(outputs)], domain="ai.onnx.ml", name="n", **attrs)],
         "g",
-        [helper.make_tensor_value_info("x", kind, x.shape)],
+        [helper.make_tensor_value_info("x", kind, ("rows", *x.shape[1:]) if is_open else x.shape)],
         [onnx.ValueInfoProto(name=f"y{i}") for i in range(outputs)],
     )
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
@@ -40,9 +41,16 @@ def runtime(made: onnx.ModelProto, x: np.ndarray) -> list[Any]:
 
 
 def check(op: str, x: np.ndarray, outputs: int = 1, build: bool = False, **attrs: Any) -> None:
-    """Import (and with `build` compile), run, compare with ONNX Runtime."""
-    made = model(op, x, outputs, **attrs)
-    got = autosched.build(made)(x) if build else relax.evaluate(from_onnx(made), {"x": x})
+    """Import (and with `build` compile, for any number of rows), run, compare with ONNX Runtime."""
+    made, of_any_rows = model(op, x, outputs, **attrs), model(op, x, outputs, is_open=True, **attrs)
+    if build:
+        built = autosched.build(of_any_rows)
+        assert isinstance(built, DynamicExecutable) or op == "SVMClassifier"  # which NumPy computes
+        built(x[:3])
+        got = built(x)
+    else:
+        from_onnx(of_any_rows)  # its rows may be open
+        got = relax.evaluate(from_onnx(made), {"x": x})
     for g, w in zip(got if isinstance(got, tuple) else (got,), runtime(made, x), strict=True):
         g = g.numpy() if hasattr(g, "numpy") else g
         assert g.dtype == w.dtype and g.shape == w.shape
@@ -141,7 +149,7 @@ def test_linear_classifier(post: str) -> None:
             continue  # ONNX Runtime gives 1 - score and score, onnx.reference their opposites
         coefficients = (RNG.standard_normal(5 * rows) / (40 if post == "PROBIT" else 1)).tolist()
         intercepts = (RNG.random(rows) * 0.2 + 0.4).tolist() if post == "PROBIT" else RNG.standard_normal(rows).tolist()
-        attrs = {"classlabels_ints": labels, "post_transform": post}
+        attrs: dict[str, Any] = {"classlabels_ints": labels, "post_transform": post}
         check("LinearClassifier", X, 2, coefficients=coefficients, intercepts=intercepts, **attrs)
 
 
@@ -161,7 +169,11 @@ def test_labels_that_are_texts() -> None:
 @pytest.mark.parametrize("kernel", ["LINEAR", "RBF", "POLY", "SIGMOID"])
 def test_support_vectors(kernel: str) -> None:
     vectors = RNG.standard_normal((6, 5)).astype("f4")
-    attrs = {"kernel_type": kernel, "kernel_params": [0.3, 0.1, 3.0], "support_vectors": vectors.reshape(-1).tolist()}
+    attrs: dict[str, Any] = {
+        "kernel_type": kernel,
+        "kernel_params": [0.3, 0.1, 3.0],
+        "support_vectors": vectors.reshape(-1).tolist(),
+    }
     own = RNG.standard_normal(6).tolist()
     check("SVMRegressor", X, coefficients=own, rho=[0.2], n_supports=6, **attrs)
     pairs = RNG.standard_normal(12).tolist()

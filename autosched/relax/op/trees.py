@@ -24,7 +24,7 @@ from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import PrimExpr
-from autosched.topi.shapes import compute_over, int_shape
+from autosched.topi.shapes import compute_over, extent_of
 
 Array = np.ndarray
 WORD = "int32"
@@ -56,7 +56,7 @@ def _type(
 def _compute_levels(
     place: Tensor, data: Tensor, nodes: Tensor, splits: Tensor, levels: int, strict: bool, tracks: bool
 ) -> Tensor:
-    n_nodes, n_columns = int_shape(nodes)[0], int_shape(data)[1]
+    n_nodes, n_columns = extent_of(nodes, 0), extent_of(data, 1)
     bits = feature_bits(n_columns)
 
     def word(value: int) -> PrimExpr:

@@ -8,7 +8,8 @@ import numpy as np
 
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple
+from autosched.relax.expr import Constant, Expr, Tuple
+from autosched.relax.struct_info import TensorStructInfo
 
 TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
 
@@ -19,6 +20,12 @@ def labels_of_classes(node: Node) -> list[int]:
     if not labels:
         raise node.no_kernel("labels that are texts, or none")
     return labels
+
+
+def columns_of(x: Expr) -> int:
+    """The number of features of [rows, features]. Raises ShapeError where it is open; that of rows may be."""
+    info = info_of(x)
+    return TensorStructInfo(info.dims[1:], info.dtype).static_shape[0]
 
 
 def transformed(node: Node, scores: Expr, how: str | None = None) -> Expr:
@@ -62,11 +69,10 @@ def binary_scores(node: Node, score: Expr, labels: Sequence[int], is_share: bool
     is_share  the score is a probability: the other class has the rest, and a half decides, not zero
     """
     dtype, how = info_of(score).dtype, node.attr("post_transform", "NONE")
-    rows = info_of(score).static_shape[0]
     over = op.greater(score, constant(0.5 if is_share else 0.0, dtype))
     low, high = (labels[0], labels[1]) if len(labels) == 2 else (0, 1)
     chosen = node.emit(op.where(over, constant(high, "int64"), constant(low, "int64")))
-    label = node.emit(op.reshape(chosen, ShapeExpr((rows,))))
+    label = node.emit(op.squeeze(chosen, axis=[1]))
     if how not in ("NONE", "LOGISTIC"):  # ONNX does not say what it is of one score, and libraries differ
         raise node.fail(f"post_transform '{how}' of the one score of two classes")
     opposite = op.subtract(constant(1, dtype), score) if is_share and how == "NONE" else op.negative(score)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.frontend.onnx.contents import array_of
-from autosched.frontend.onnx.converters.classify import binary_scores, label_of, labels_of_classes, transformed
+from autosched.frontend.onnx.converters.classify import (
+    binary_scores,
+    columns_of,
+    label_of,
+    labels_of_classes,
+    transformed,
+)
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
@@ -24,15 +30,15 @@ def _real(node: Node, index: int = 0) -> Expr:
 def _rows(node: Node) -> Expr:
     """The first input as [rows, features] of real numbers."""
     x = _real(node)
-    shape = info_of(x).static_shape
-    if len(shape) not in (1, 2):
-        raise node.fail(f"features of shape {list(shape)}")
-    return x if len(shape) == 2 else node.emit(op.reshape(x, ShapeExpr((1, *shape))))
+    dims = info_of(x).dims
+    if len(dims) not in (1, 2):
+        raise node.fail(f"features of shape {list(dims)}")
+    return x if len(dims) == 2 else node.emit(op.expand_dims(x, axis=0))
 
 
 def _linear(node: Node, x: Expr, coefficients: object, intercepts: object, outputs: int) -> Expr:
     """[rows, outputs]"""
-    dtype, columns = info_of(x).dtype, info_of(x).static_shape[1]
+    dtype, columns = info_of(x).dtype, columns_of(x)
     weights = np.asarray(coefficients, dtype)
     if weights.size != outputs * columns or not weights.size:
         raise node.fail(f"{weights.size} coefficients for {columns} features and {outputs} results")
@@ -57,7 +63,7 @@ def linear_classifier(node: Node) -> tuple[Expr, Expr]:
     """The label and the scores; one score of two classes stands for the second, its opposite for the first."""
     labels, x = labels_of_classes(node), _rows(node)
     coefficients = node.attr("coefficients", ())
-    columns = info_of(x).static_shape[1]
+    columns = columns_of(x)
     outputs = len(coefficients) // max(columns, 1)
     scores = _linear(node, x, coefficients, node.attr("intercepts"), outputs)
     if outputs == 1 and len(labels) == 2:
@@ -92,7 +98,7 @@ def _kernel(node: Node, x: Expr, vectors: Array) -> Expr:
 @converter("ai.onnx.ml.SVMRegressor")
 def svm_regressor(node: Node) -> Expr:
     x, supports = _rows(node), node.attr("n_supports", 0)
-    dtype, columns = info_of(x).dtype, info_of(x).static_shape[1]
+    dtype, columns = info_of(x).dtype, columns_of(x)
     coefficients = np.asarray(node.attr("coefficients", ()), dtype)
     if supports:
         vectors = np.asarray(node.attr("support_vectors", ()), dtype).reshape(supports, -1)
@@ -145,8 +151,9 @@ def imputer(node: Node) -> Expr:
     real = dtype in REAL
     values = node.attr("imputed_value_floats" if real else "imputed_value_int64s")
     missing = node.attr("replaced_value_float", 0.0) if real else node.attr("replaced_value_int64", 0)
-    if not values or len(values) not in (1, node.shape(0)[-1]):
-        raise node.fail(f"{len(values or ())} values for {list(node.shape(0))}")
+    dims = node.info(0).dims
+    if not values or len(values) not in (1, dims[-1]):
+        raise node.fail(f"{len(values or ())} values for {list(dims)}")
     found = op.isnan(x) if real and np.isnan(missing) else op.equal(x, constant(missing, dtype))
     return op.where(found, Constant(np.asarray(values, dtype)), x)
 
@@ -167,10 +174,9 @@ def feature_vectorizer(node: Node) -> Expr:
     parts, sizes = [], node.attr("inputdimensions", ())
     for i in range(len(node.inputs)):
         x = node.input(i) if node.info(i).dtype == "float32" else node.emit(op.astype(node.input(i), "float32"))
-        shape = info_of(x).static_shape
-        if len(shape) == 1:
+        if info_of(x).ndim == 1:
             x = node.emit(op.expand_dims(x, axis=1))
-        width = info_of(x).static_shape[1]
+        width = columns_of(x)
         wanted = sizes[i] if i < len(sizes) else width
         if wanted > width:
             x = node.emit(op.nn.pad(x, pad_width=[0, 0, 0, wanted - width], pad_value=0.0))

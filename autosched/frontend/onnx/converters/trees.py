@@ -8,11 +8,17 @@ from typing import Any
 import numpy as np
 
 from autosched.frontend.onnx.contents import array_of
-from autosched.frontend.onnx.converters.classify import binary_scores, label_of, labels_of_classes, transformed
+from autosched.frontend.onnx.converters.classify import (
+    binary_scores,
+    columns_of,
+    label_of,
+    labels_of_classes,
+    transformed,
+)
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr
+from autosched.relax.expr import Constant, Expr, ShapeExpr
 
 Array = np.ndarray
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
@@ -149,16 +155,16 @@ def _leaves(node: Node, trees: _Ensemble) -> tuple[Expr, Array]:
     dtype = info_of(x).dtype
     if dtype not in ("float32", "float64"):
         x, dtype = node.emit(op.astype(x, "float32")), "float32"
-    if len(node.shape(0)) == 1:
+    if info_of(x).ndim == 1:
         x = node.emit(op.expand_dims(x, axis=0))
-    rows, columns = info_of(x).static_shape
+    rows, columns = info_of(x).dims[0], columns_of(x)
     if trees.features.min() < 0 or trees.features.max() >= columns:
         raise node.fail(f"feature {int(trees.features.max())} of {columns}")
     packed = _packed(trees, columns)
     if packed is None:
         return node.emit(op.permute_dims(_followed(node, trees, x))), np.arange(len(trees.true))
     roots = np.arange(len(trees.roots), dtype=np.int32)
-    place: Expr = Constant(np.ascontiguousarray(np.broadcast_to(roots[:, None], (len(roots), rows))))
+    place = node.emit(op.broadcast_to(Constant(roots[:, None]), ShapeExpr((len(roots), rows))))
     words, splits = Constant(packed.words), Constant(packed.splits.astype(dtype))
     for start in range(0, trees.depth, LEVELS):
         levels = min(LEVELS, trees.depth - start)
@@ -169,14 +175,13 @@ def _leaves(node: Node, trees: _Ensemble) -> tuple[Expr, Array]:
 
 def _followed(node: Node, trees: _Ensemble, x: Expr) -> Expr:
     """[rows, trees]: the same for trees of any kind, level by level."""
-    dtype, rows = info_of(x).dtype, info_of(x).static_shape[0]
+    dtype, rows = info_of(x).dtype, info_of(x).dims[0]
 
     def at(values: Array, kind: str) -> Expr:
         return op.take(Constant(values.astype(kind)), place, axis=0, mode="clip")
 
-    place: Expr = Constant(
-        np.ascontiguousarray(np.broadcast_to(trees.roots.astype(np.int32), (rows, len(trees.roots))))
-    )
+    roots = Constant(trees.roots.astype(np.int32)[None])
+    place = node.emit(op.broadcast_to(roots, ShapeExpr((rows, len(trees.roots)))))
     used = sorted(set(trees.modes[trees.true != np.arange(len(trees.true))].tolist())) or [0]
     strict = trees.tracks.any() or MODES.index("BRANCH_NEQ") in used
     for _ in range(trees.depth):
