@@ -195,9 +195,16 @@ def copy_panels(sch: Schedule, a: Attention, width: int) -> BlockRV:
     return copy
 
 
-def schedule_transposed(sch: Schedule, copy: BlockRV, a: Attention, lanes: int) -> None:
+def schedule_transposed(sch: Schedule, copy: BlockRV, a: Attention, width: int, lanes: int) -> None:
     """The copy of the keys in squares of vectors, which the code generator turns in registers."""
-    panel, inner, column = sch.get_loops(copy)[-3:]
+    loops = sch.get_loops(copy)
+    if len(sch.get(copy).iter_vars) == len(a.key.buffer.shape):  # whole panels: the copy goes over the keys as they are
+        own = loops[-len(a.key.buffer.shape) :]
+        panel, column = sch.split(own[a.column], [None, width])
+        inner = own[a.inner]
+        sch.reorder(panel, inner, column)
+    else:
+        panel, inner, column = loops[-3:]
     column_tile, column_in = sch.split(column, [None, lanes])
     if a.column < a.inner:  # else the keys are transposed already
         inner_tile, inner_in = sch.split(inner, [None, lanes])
@@ -223,7 +230,7 @@ def _schedule_scores(
     sch.compute_at(name, tile, True)
     copy = copy_panels(sch, a, width)
     sch.compute_at(copy, task, True)
-    schedule_transposed(sch, copy, a, lanes)
+    schedule_transposed(sch, copy, a, width, lanes)
     schedule_update(sch, name, 1)
 
 

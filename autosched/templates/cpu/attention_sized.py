@@ -132,6 +132,6 @@ def _schedule_scores(sch: Schedule, a: Attention, argument: str, width: int, lan
     sch.compute_at(name, panel, True)
     copy = copy_panels(sch, a, width)
     sch.compute_at(copy, task, True)
-    schedule_transposed(sch, copy, a, lanes)
+    schedule_transposed(sch, copy, a, width, lanes)
     schedule_update(sch, name, 1)
     return panel

@@ -1,0 +1,28 @@
+"""Attention: the keys of a head are turned in squares of vectors."""
+
+import pytest
+
+from autosched.ir.node import preorder
+from autosched.target import Target
+from autosched.templates import apply_config, default_config
+from autosched.tir.expr import const_int
+from autosched.tir.functor import free_vars, substitute
+from autosched.tir.stmt import BlockRealize, For
+from tests.templates.cases import attention
+
+TARGET = Target("llvm -mcpu=x86-64-v4")
+
+
+@pytest.mark.parametrize("keys", [64, 65])  # panels that are whole, and a last one that is filled up
+@pytest.mark.parametrize("layout", ["BSHD", "BHSD"])
+def test_keys_are_turned_in_squares(keys, layout):
+    func = attention(32, keys, 32, False, (layout,) * 4)
+    nodes = list(preorder(apply_config(func, default_config(func, TARGET), TARGET).func.body))
+    place = next(n for n, x in enumerate(nodes) if isinstance(x, BlockRealize) and x.block.name_hint == "k_global")
+    across, along = [x for x in nodes[:place] if isinstance(x, For)][-2:]
+    assert [(x.kind.name, const_int(x.extent)) for x in (across, along)] == [("UNROLLED", 16), ("VECTORIZED", 16)]
+    realize = nodes[place]
+    assert const_int(realize.predicate) == 1
+    values = {iv.var: x for iv, x in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+    column = substitute(realize.block.body.indices[-1], values)
+    assert across.loop_var in free_vars(column) and along.loop_var not in free_vars(column)
