@@ -97,7 +97,13 @@ def test_products() -> None:
     a, b = draw(3, 4), draw(5, 4)
     check("FusedGemm", [a, b, draw(5)], activation="Relu", transB=1, alpha=0.5, beta=2.0)
     check("FusedGemm", [a, b], activation="LeakyRelu", activation_alpha=0.2, transB=1)
-    refuse("'HardSigmoid'", "FusedGemm", [a, b], activation="HardSigmoid", transB=1)
+    for kind, own in {
+        "Elu": {"alpha": 0.7}, "HardSigmoid": {"alpha": 0.3, "beta": 0.4}, "Selu": {"alpha": 1.5, "gamma": 1.1},
+        "ThresholdedRelu": {"alpha": 0.3}, "Softplus": {}, "Softsign": {},
+    }.items():  # fmt: skip
+        check("FusedGemm", [a, b], transB=1, activation=kind, **{f"activation_{n}": v for n, v in own.items()})
+    check("FusedConv", [x, w], activation="HardSigmoid", activation_params=[0.3, 0.4], kernel_shape=[3, 3])
+    refuse("'Erf'", "FusedGemm", [a, b], activation="Erf", transB=1)
 
 
 @pytest.mark.parametrize("bits", [4, 8])

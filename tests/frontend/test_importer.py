@@ -112,6 +112,7 @@ SINGLE: dict[str, Callable[[], onnx.ModelProto]] = {
     "hardmax 11": lambda: single("Hardmax", (2, 3, 4), opset=11, axis=1),
     "hardmax 11, first axis": lambda: single("Hardmax", (2, 3, 4), opset=11, axis=0),
     "hardmax 13": lambda: single("Hardmax", (2, 3, 4), opset=13, axis=1),
+    "hardmax of nothing": lambda: single("Hardmax", (3, 0), opset=13),
     "log softmax": lambda: single("LogSoftmax", (2, 5)),
     "lrn": lambda: single("LRN", (1, 7, 3, 3), size=5, alpha=0.01),
     "clip 6": lambda: single("Clip", (3, 4), opset=7, min=-0.5, max=0.5),

@@ -5,7 +5,7 @@ quantised arithmetic (products with packed weights: `nbits.py`). What a node ask
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -84,7 +84,12 @@ def fused_matmul(node: Node) -> Expr:
     return product if alpha == 1.0 else op.multiply(product, constant(alpha, info_of(product).dtype))
 
 
-ACTIVATIONS = {"Relu": op.nn.relu, "Sigmoid": op.sigmoid, "Tanh": op.tanh}
+# What ONNX Runtime fuses with products and convolutions, with the attributes in the order of `activation_params`.
+ACTIVATIONS = {
+    **dict.fromkeys(("Relu", "Sigmoid", "Tanh", "Softplus", "Softsign"), ()),
+    **dict.fromkeys(("Elu", "LeakyRelu", "ThresholdedRelu"), ("alpha",)),
+    "Clip": ("min", "max"), "HardSigmoid": ("alpha", "beta"), "Selu": ("alpha", "gamma"),
+}  # fmt: skip
 
 
 @converter(DOMAIN + "FusedConv")
@@ -93,26 +98,34 @@ def fused_conv(node: Node) -> Expr:
     value = node.emit(conv(node))
     if node.has(3):
         value = node.emit(op.add(value, node.input(3)))
-    return _activated(node, value, list(node.attr("activation_params", ())))
+    names, params = ACTIVATIONS.get(node.attr("activation", ""), ()), node.attr("activation_params", ())
+    return _activated(node, value, dict(zip(names, params, strict=False)))
 
 
 @converter(DOMAIN + "FusedGemm")
 def fused_gemm(node: Node) -> Expr:
     """A matrix product and an activation."""
-    alpha = node.attr("activation_alpha")
-    return _activated(node, node.emit(gemm(node)), [] if alpha is None else [alpha])
+    prefix = "activation_"
+    own = {name.removeprefix(prefix): v for name, v in node.attrs.items() if name.startswith(prefix)}
+    return _activated(node, node.emit(gemm(node)), own)
 
 
-def _activated(node: Node, value: Expr, params: list[float]) -> Expr:
+def _activated(node: Node, value: Expr, attrs: Mapping[str, float]) -> Expr:
     """The activation that the node names, of a value."""
-    kind = node.attr("activation", "")
-    if kind in ("", *ACTIVATIONS):
-        return ACTIVATIONS[kind](value) if kind else value
-    if kind == "LeakyRelu" and params:
-        return op.nn.leakyrelu(value, alpha=params[0])
-    if kind == "Clip" and len(params) == 2:
-        return op.clip(value, *params)
-    raise node.fail(f"activation '{kind}' is not supported")
+    kind, dtype = node.attr("activation", ""), info_of(value).dtype
+    if not kind:
+        return value
+    if kind not in ACTIVATIONS:
+        raise node.fail(f"activation '{kind}' is not supported")
+    if kind == "Clip":
+        return op.clip(value, attrs.get("min", -np.inf), attrs.get("max", np.inf))
+    if kind == "Softsign":
+        return op.divide(value, op.add(constant(1, dtype), op.abs(value)))
+    if kind == "ThresholdedRelu":
+        over = op.greater(value, constant(attrs.get("alpha", 1.0), dtype))
+        return op.where(over, value, constant(0, dtype))
+    result: Expr = CONVERTERS[kind](dataclasses.replace(node, op_type=kind, inputs=[value], attrs=attrs))
+    return result
 
 
 def _normed(node: Node, x: Expr, gamma: Expr, beta: Expr | None, epsilon: float) -> Expr:

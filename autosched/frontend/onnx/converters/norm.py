@@ -9,7 +9,7 @@ import numpy as np
 
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
-from autosched.frontend.size_arithmetic import product_of
+from autosched.frontend.size_arithmetic import is_empty, product_of
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, TupleGetItem
 
@@ -136,5 +136,7 @@ def hardmax(node: Node) -> Expr:
 def _is_first_of_largest(node: Node, x: Expr, axis: int) -> Expr:
     info = info_of(x)
     axis %= info.ndim
+    if is_empty(x):
+        return x
     at = node.emit(op.argmax(x, axis=axis, keepdims=True))
     return op.astype(op.equal(at, node.counted(info.dims[axis], axis, info.ndim)), info.dtype)
