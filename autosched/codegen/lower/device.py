@@ -65,7 +65,7 @@ from autosched.codegen.lower.launches import (
 )  # fmt: skip
 from autosched.codegen.lower.loops import WARP_STAGES
 from autosched.codegen.lower.merge_dimensions import merge_dimensions
-from autosched.codegen.lower.narrow import INDEX, largest_sizes, narrow_indices
+from autosched.codegen.lower.narrow import INDEX, MOST_OWN, largest_sizes, narrow_indices
 from autosched.codegen.lower.partition import MOST_ON_DEVICES, partition_loops
 from autosched.codegen.lower.ptx import lower_ptx
 from autosched.codegen.lower.register_tiles import (
@@ -93,6 +93,7 @@ from autosched.tir.function import PrimFunc, make_root, shape_vars
 from autosched.tir.functor import free_vars, replace_buffers
 from autosched.tir.share import bind_shared_values
 from autosched.tir.simplify import Analyzer
+from autosched.tir.size_expr import named_sizes
 from autosched.tir.stmt import Allocate, BlockRealize, BufferStore, For, SeqStmt, Stmt
 
 MOST_REGISTER_BYTES = 1024  # of one buffer: a thread has 255 registers of 4 bytes
@@ -103,7 +104,7 @@ STATIC_SHARED_BYTES = 48 * 1024  # a block's shared memory that needs no size at
 class LoweredDevice:
     """The launches of a function in order, its arguments, and what one launch leaves in device memory for another.
 
-    sizes    the symbols of the arguments' shapes, in the order of `shape_vars`, and the most that each can be
+    sizes    the symbols that a launch is given, those of the arguments' shapes first, and the most that each can be
     repeats  launches that are made again and again; each launch is then given its turn behind the sizes: `turn`
     """
 
@@ -192,14 +193,16 @@ class _Code:
 def _choose_types(code: _Code, func: PrimFunc, turn: Var | None) -> tuple[dict[Var, int], Var | None]:
     """Narrow indices, widen sums, lower 16-bit floats; gives the largest sizes by their new symbols, and the turn's."""
     most = largest_sizes(tuple(code.became))
-    symbols = {v: Var(v.name, INDEX) for v in shape_vars(func)}
-    sizes = {new: most[v] for v, new in symbols.items()}
+    own = [v for v in named_sizes(func) if v not in shape_vars(func)]  # which no argument has as a dimension
+    symbols = {v: Var(v.name, INDEX) for v in (*shape_vars(func), *own)}
+    sizes = {new: most[v] if v not in own else min(most.get(v, MOST_OWN), MOST_OWN) for v, new in symbols.items()}
     if turn is not None:
         symbols[turn] = Var(turn.name, INDEX)
-    code.take(*narrow_indices(code.body, list(code.became.values()), sizes=symbols))
+    code.take(*narrow_indices(code.body, list(code.became.values()), symbols, frozenset(own)))
     code.take(*widen_sums(code.body, [b for b in code.became.values() if b not in code.addressed]))
     code.take(*lower_halves(code.body, list(code.became.values())))
-    if any(free_vars(s) - sizes.keys() for b in func.buffers for s in code.now(b).shape):
+    is_wide = any(free_vars(s) - sizes.keys() for b in func.buffers for s in code.now(b).shape)
+    if is_wide or any(v in free_vars(code.body) for v in own):
         raise CodegenError(
             "sizes that come with the call are indices of 32 bits, and the function has more elements than these count",
             hint="build it for known sizes",

@@ -23,21 +23,25 @@ from autosched.tir.stmt import BufferStore, For, Stmt
 
 # Of a buffer, MOST_ELEMENTS: tiles that reach beyond it still have indices of 32 bits.
 INDEX = "int32"
+# Of a size that is no dimension of an argument, such as the number of tokens before these. Nothing else bounds it: times
+# a number of up to MOST_SCALE it has 32 bits.
+MOST_OWN, MOST_SCALE = 1 << 20, 1 << 10
 _ARITHMETIC = (E.Add, E.Sub, E.Mul, E.FloorDiv, E.FloorMod, E.Min, E.Max, E.Div, E.Mod)
 
 
 def narrow_indices(
-    body: Stmt, buffers: Iterable[Buffer], sizes: Mapping[Var, Var] | None = None
+    body: Stmt, buffers: Iterable[Buffer], sizes: Mapping[Var, Var] | None = None, own: frozenset[Var] = frozenset()
 ) -> tuple[Stmt, dict[Buffer, Buffer]]:
     """(the statement with loop variables and indices of 32 bits, buffers with shapes of such numbers).
 
     sizes   variables of 32 bits for the symbols of shapes, which are small enough that they suffice
+    own     those of them that are no dimension of an argument, of up to MOST_OWN
     """
     sizes = sizes or {}
     used = dict.fromkeys(buffers)
     nodes = list(preorder(body))
     loops = {n.loop_var: Var(n.loop_var.name, INDEX) for n in nodes if isinstance(n, For)}
-    to_narrow = _Narrow({**loops, **sizes})
+    to_narrow = _Narrow({**loops, **sizes}, own)
     # The digits of a number that is converted as a whole are joined again where vectors are looked for: indices with
     # conversions are rewritten for copies that run ahead alone.
     has_copies = any(isinstance(n, For) and STAGE in n.annotations for n in nodes)
@@ -83,6 +87,7 @@ def _elements(buffer: Buffer) -> int:
 @dataclasses.dataclass(slots=True)
 class _Narrow:
     loops: Mapping[Var, Var]  # and symbols
+    own: frozenset[Var]
 
     def buffer(self, buffer: Buffer) -> Buffer:
         shape, strides = (tuple(map(self.narrow, sizes)) for sizes in (buffer.shape, buffer.strides))
@@ -119,8 +124,22 @@ class _Narrow:
             case E.Cast():
                 return e.dtype in ("int32", "int64") and self.is_index(e.value)
             case E.BinaryOp() if isinstance(e, _ARITHMETIC):
-                return self.is_index(e.a) and self.is_index(e.b)
+                return self.is_index(e.a) and self.is_index(e.b) and self.scale(e) <= MOST_SCALE
         return False
+
+    def scale(self, e: PrimExpr) -> float:
+        """How often an expression of loop variables and numbers has a size of its own, at most."""
+        if not self.own or not free_vars(e) & self.own:
+            return 0
+        match e:
+            case E.Cast():
+                return self.scale(e.value)
+            case E.Mul():
+                a, b = const_int(e.a), const_int(e.b)
+                return self.scale(e.b) * abs(a) if a is not None else self.scale(e.a) * (math.inf if b is None else abs(b))
+            case E.BinaryOp():
+                return self.scale(e.a) + self.scale(e.b)
+        return 1
 
     def index(self, e: PrimExpr) -> PrimExpr:
         """An index: of 32 bits where it is made of loop variables alone."""

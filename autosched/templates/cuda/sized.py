@@ -44,7 +44,7 @@ from autosched.tir.function import shape_vars, size_vars, specialize
 from autosched.tir.functor import replace_buffers
 from autosched.tir.schedule import Schedule
 from autosched.tir.schedule.trace import Trace
-from autosched.tir.size_expr import WORK, to_size, with_named_sizes
+from autosched.tir.size_expr import SIZES, WORK, to_size, with_named_sizes
 from autosched.tir.stmt import BlockRealize, For
 
 STAND_INS = ((127, 61, 31, 17), (1031, 521, 257, 67))  # primes: a template that wants divisors finds none
@@ -55,10 +55,8 @@ OPEN_ROWS = {"block_size": 128, "together": 1, "keep": False, "held": False}  # 
 
 def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
     """Schedule a function over symbols. Raises ScheduleError, InvalidValueError for what has no such kernel."""
-    if len(shape_vars(func)) > MOST_SYMBOLS:
+    if len(size_vars(func)) > MOST_SYMBOLS:
         raise ScheduleError(f"a kernel has {MOST_SYMBOLS} sizes that come with the call at most")
-    if more := [v.name for v in size_vars(func) if v not in shape_vars(func)]:
-        raise ScheduleError(f"it computes with '{more[0]}', which is no size of its arguments")
     if is_recurrence(func):
         applied = schedule_recurrence(func, target, _nest)
         return _checked(func, applied.func, applied, target)
@@ -131,7 +129,7 @@ def _open_images(func: PrimFunc, target: Target) -> Applied | None:
     template, window = TensorContraction(), TensorWindow()
     if (anchor := template.of_open_sizes(func, target)) is None or not anchor.details.opened:
         return None
-    known = specialize(func, dict(zip(shape_vars(func), STAND_INS[0])))
+    known = specialize(func, dict(zip(size_vars(func), STAND_INS[0])))
     with contextlib.suppress(ScheduleError, CodegenError, InvalidValueError):  # it takes images of known sizes
         if (of_window := window.match(known, target)) is not None:
             return _by_parts(func, window.default(of_window, target), target)
@@ -159,14 +157,14 @@ def _choices(func: PrimFunc, target: Target) -> Iterator[tuple[PrimFunc, Config]
     from autosched.templates.registry import all_templates, default_config, template_named
 
     if any(const_int(axis.dom.extent) is None for block in blocks_of(func) for axis in reduced(block)):
-        if (known := with_stand_ins(func, shape_vars(func), LONG, 2)) is None:
+        if (known := with_stand_ins(func, size_vars(func), LONG, 2)) is None:
             return
         if (anchor := match_rows(known, squares=True)) is not None:
             default = template_named(RowReduction.name, target).default(anchor, target)
             yield known, default.with_knobs(**OPEN_ROWS)
         yield known, _of_any_size(default_config(known, target))
     for numbers in STAND_INS:
-        if (known := with_stand_ins(func, shape_vars(func), numbers, 2)) is None:
+        if (known := with_stand_ins(func, size_vars(func), numbers, 2)) is None:
             return
         first = default_config(known, target)
         yield known, _of_any_size(first)
@@ -197,6 +195,8 @@ def _by_parts(func: PrimFunc, config: Config, target: Target) -> Applied:
     """The function with the blocks of one part of its batch for each."""
     from autosched.templates.registry import apply_config, template_named
 
+    if set(size_vars(func)) - set(shape_vars(func)):
+        raise ScheduleError("it computes with a size that counts no parts")
     one = specialize(func, dict.fromkeys(shape_vars(func), 1))
     if template_named(config.template, target).match(one, target) is None:
         raise ScheduleError(f"template '{config.template}' does not take one part")
@@ -207,7 +207,8 @@ def _by_parts(func: PrimFunc, config: Config, target: Target) -> Applied:
 def _checked(func: PrimFunc, made: PrimFunc, applied: Applied, target: Target) -> Applied:
     """What is known of its sizes beside a scheduled function. Raises CodegenError where there is no code for it."""
     attrs = {name: value for name, value in applied.func.attrs.items() if name not in made.attrs}
-    made = with_named_sizes(made).with_attr({**attrs, WORK: json.dumps(to_size(symbolic_work(func)))})
+    sizes = with_named_sizes(func).attrs[SIZES]  # the work has all of them, what is scheduled perhaps not
+    made = made.with_attr({**attrs, SIZES: sizes, WORK: json.dumps(to_size(symbolic_work(func)))})
     for launch in lower_device(made).launches:
         if launch.shared_bytes > target.gpu.max_shared_memory_per_block:  # also what grows with a size
             raise ScheduleError("a block's shared memory would not hold what it keeps of a size that is open")

@@ -120,6 +120,26 @@ def test_attention_over_any_length_is_built_once() -> None:
     assert counters.COMPILES.value == before
 
 
+def test_a_decoder_that_computes_with_sizes_is_built_once() -> None:
+    """Positions from the number of tokens before: a size that is no dimension of what is computed with it."""
+    torch = pytest.importorskip("torch")
+    from tests.driver.build.test_torch_programs import Decoder, words
+
+    model, size = Decoder().eval(), torch.export.Dim
+    b, p, n = size("b", max=8), size("p", max=30), size("n", max=16)
+    shapes = ({0: b, 1: n}, {0: b, 1: p}, {0: b, 1: size.AUTO})
+    made = autosched.build(torch.export.export(model, words(2, 3, 5), dynamic_shapes=shapes), target=TARGET)
+    assert isinstance(made, DynamicExecutable)
+    before = counters.COMPILES.value
+    for sizes in ((2, 3, 5), (1, 1, 1), (3, 1, 20)):
+        given = words(*sizes)
+        found = made(*(x.numpy() for x in given))
+        with torch.no_grad():
+            for ours, theirs in zip(found, model(*given), strict=True):
+                np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-4)
+    assert counters.COMPILES.value == before
+
+
 def turned() -> Any:
     """Of five sizes, one more than kernels for GPUs take."""
     return make([node("Transpose", "x", "y", perm=[4, 3, 2, 1, 0])], {"x": ("a", "b", "c", "d", "e")}, ["y"], {})
