@@ -1,10 +1,11 @@
 """`make gpu-check`: what GPU kernels are worth, on the GPU that is here, by one command in at most nine minutes.
 
-Sections run in the order of their importance, each in a process of its own with its own time limit, since an illegal
-address spoils the process that meets it. Rows are written as they come, to `benchmarks/results/gpu-<device>.jsonl`, and
-the tables that they make at the end. Times are the device's own (events), ours and the peer's in turn in one run, on
-normal random numbers. `--emulate` runs every section's code at tiny sizes on the emulator, without times that mean
-anything. `--prepare nvidia/nvidia-h200` builds what is measured, where no GPU is: the kernel cache can then travel.
+Sections run in the order of their importance, each in a process of its own with its own time limit. An illegal address
+spoils the process that meets it: what comes behind the case that ends one is measured in another. Rows are written as
+they come, to `benchmarks/results/gpu-<device>.jsonl`, and the tables that they make at the end. Times are the device's
+own (events), ours and the peer's in turn in one run, on normal random numbers. `--emulate` runs every section's code at
+tiny sizes on the emulator, without times that mean anything. `--prepare nvidia/nvidia-h200` builds what is measured,
+where no GPU is: the kernel cache can then travel.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from benchmarks.machine import RESULTS, Table, commit
 TOTAL_S = 540.0
 STARTING_S = 8.0  # what a section's process takes before it measures
 MEASURE_BUILDING = ("tuning", "recording")  # what they build is not to be in the kernel cache
+LOST = 3  # what a process ends with that can use the device no more
 COLUMNS = ("what", "ours", "peer", "peer / ours", "rate", "note")
 
 
@@ -43,23 +45,42 @@ def target_here() -> str:
     return f"nvidia/{name}" if name else f"cuda -arch={usual_arch(driver.compute_capability)}"
 
 
-def run_section(name: str, bench: Bench, out: Path, limit_s: float) -> None:
-    """Run a section in this process; each row is written at once, and a failure of one case is a row too."""
+def run_section(name: str, bench: Bench, out: Path, limit_s: float, first: int = 0, begun: Path | None = None) -> bool:
+    """Run a section's cases from the `first` on in this process; each row is written at once.
+
+    A failure of one case is a row too, whatever it is. Gives False where nothing more can run in this process.
+    begun   where the case that is run now is noted: its number and name
+    """
     deadline = time.monotonic() + limit_s
     with open(out, "a", encoding="utf-8") as file:
-        for case in SECTIONS[name].cases(bench):
-            if not re.search(bench.rows, case.name):
+        for at, case in enumerate(SECTIONS[name].cases(bench)):
+            if at < first or not re.search(bench.rows, case.name):
                 continue
             if time.monotonic() > deadline:
                 _write(file, name, Row(case.name, note="left out: no time"))
                 continue
+            if begun is not None:
+                begun.write_text(json.dumps([at, case.name]), encoding="utf-8")
             try:
                 for row in case.run(bench):
                     _write(file, name, row)
             except Prepared:
                 _write(file, name, Row(case.name, note="built"))
-            except AutoschedError as error:
-                _write(file, name, Row(case.name, note=f"{type(error).__name__}: {error.line[:200]}"))
+            except Exception as error:  # of ours, of the peer or of this script: the other cases are measured
+                line = error.line if isinstance(error, AutoschedError) else " ".join(str(error).split())
+                _write(file, name, Row(case.name, note=f"{type(error).__name__}: {line[:200]}"))
+                if not bench.only_builds and _is_lost():
+                    return False
+    return True
+
+
+def _is_lost() -> bool:
+    """Whether the device answers this process no more: an illegal address spoils all that comes after it."""
+    try:
+        driver_of(0).synchronize()
+    except Exception:
+        return True
+    return False
 
 
 def _write(file: Any, section: str, row: Row) -> None:
@@ -83,24 +104,38 @@ def run_all(names: Sequence[str], bench: Bench, out: Path, total_s: float) -> No
             with open(out, "a", encoding="utf-8") as file:
                 _write(file, name, Row("the whole section", note="left out: no time"))
             continue
-        command = [sys.executable, "-m", "benchmarks.gpu_check", "--section", name]
+        _run_apart(name, bench, out, limit_s)
+
+
+def _run_apart(name: str, bench: Bench, out: Path, limit_s: float) -> None:
+    """Run a section in a process of its own; where that ends early, the cases behind the one at fault in another."""
+    begun, first, start = out.with_suffix(".begun"), 0, time.monotonic()
+    while (left_s := limit_s - (time.monotonic() - start)) > (STARTING_S if first else 0):
+        begun.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "benchmarks.gpu_check", "--section", name, "--first", str(first)]
         command += ["--target", bench.target_text, "--around", str(bench.around), "--rows", bench.rows]
-        command += ["--out", str(out), "--limit", f"{limit_s:.0f}"]
+        command += ["--out", str(out), "--limit", f"{left_s - (STARTING_S if first else 0):.0f}"]
         try:
-            done = subprocess.run(command, timeout=limit_s + STARTING_S, check=False, cwd=Path(__file__).parents[1])
+            done = subprocess.run(command, timeout=left_s + STARTING_S, check=False, cwd=Path(__file__).parents[1])
             problem = f"its process ended with {done.returncode}" if done.returncode else ""
         except subprocess.TimeoutExpired:
             problem = f"ended after {limit_s + STARTING_S:.0f} s"
-        if problem:
+        at, case = json.loads(begun.read_text(encoding="utf-8")) if begun.exists() else (-1, "the whole section")
+        begun.unlink(missing_ok=True)
+        if problem and problem != f"its process ended with {LOST}":  # whose row says why
             with open(out, "a", encoding="utf-8") as file:
-                _write(file, name, Row("the whole section", note=problem))
+                _write(file, name, Row(case, note=problem))
+        if not problem or at < 0:
+            return
+        first = at + 1
 
 
 def run_together(names: Sequence[str], bench: Bench, out: Path, total_s: float) -> None:
     """Run sections in this process: nothing is started twice, and an illegal address ends all."""
     start = time.monotonic()
     for at, name in enumerate(names):
-        run_section(name, bench, out, seconds_of(names, at, total_s - (time.monotonic() - start), 0.0))
+        if not run_section(name, bench, out, seconds_of(names, at, total_s - (time.monotonic() - start), 0.0)):
+            return
 
 
 def limits() -> str:
@@ -148,6 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", default="", metavar="REGEX", help="only rows whose name this matches")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--section", help=argparse.SUPPRESS)
+    parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--target", default="", help=argparse.SUPPRESS)
     parser.add_argument("--limit", type=float, default=60.0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -156,8 +192,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no section {unknown[0]}: there are {', '.join(SECTIONS)}")
     near: dict[str, Any] = {"around": options.around, "rows": options.rows}
     if options.section:
-        run_section(options.section, Bench(options.target, **near), options.out, options.limit)
-        return 0
+        begun = options.out.with_suffix(".begun")
+        whole = run_section(
+            options.section, Bench(options.target, **near), options.out, options.limit, options.first, begun
+        )
+        return 0 if whole else LOST
     if options.prepare:
         bench = Bench(options.prepare, only_builds=True, **near)
         compile_comparisons(Target(options.prepare))  # which a tuning begins with

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("numba_cuda", reason="the CUDA packages are an extra")
 
+from autosched.errors import DeviceError
 from autosched.target.cuda_host import has_cuda_driver
 from benchmarks import gpu_check
-from benchmarks.gpu_sections import SECTIONS, Bench, Row
+from benchmarks.gpu_sections import SECTIONS, Bench, Case, Row, Section
 
 QUICK = ("overhead", "small-m")
 
@@ -65,6 +67,39 @@ def test_a_section_that_does_not_end_costs_itself_alone(tmp_path: Path) -> None:
     out.touch()
     gpu_check.run_all(["overhead", "simt"], Bench("cpu"), out, 1.0)  # no time for either
     assert [row.note for row in rows_of(out)] == ["left out: no time"] * 2
+
+
+def test_a_case_that_fails_costs_itself_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever fails: one of the peer's too, and one after which the process can use the device no more."""
+
+    def case(name: str, error: Exception | None = None) -> Case:
+        def run(bench: Bench) -> list[Row]:
+            if error is not None:
+                raise error
+            return [Row(name, note="right")]
+
+        return Case(name, run)
+
+    cases = [case("a"), case("b", RuntimeError("out of\nmemory")), case("c"), case("d", DeviceError("lost")), case("e")]
+    monkeypatch.setitem(SECTIONS, "overhead", Section("", "", 60, lambda bench: cases))
+    monkeypatch.setattr(gpu_check, "_is_lost", lambda: len(rows_of(out)) == 4)
+    calls: list[int] = []
+
+    def in_a_process(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        first = int(command[command.index("--first") + 1])
+        calls.append(first)
+        if first == 4:  # the last one ends its process
+            out.with_suffix(".begun").write_text('[4, "e"]')
+            return subprocess.CompletedProcess(command, -11)
+        return subprocess.CompletedProcess(command, gpu_check.main(command[3:]))
+
+    out = tmp_path / "rows.jsonl"
+    out.touch()
+    monkeypatch.setattr(gpu_check.subprocess, "run", in_a_process)
+    gpu_check.run_all(["overhead"], Bench("cpu"), out, 100.0)
+    notes = ["right", "RuntimeError: out of memory", "right", "DeviceError: lost", "its process ended with -11"]
+    assert [(row.what, row.note) for row in rows_of(out)] == list(zip("abcde", notes, strict=True))
+    assert calls == [0, 4, 5] and not out.with_suffix(".begun").exists()
 
 
 def test_configurations_near_a_default_are_measured_beside_it(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from autosched.tir.stmt import BufferStore, For, Stmt
 
 # Of a buffer, MOST_ELEMENTS: tiles that reach beyond it still have indices of 32 bits.
 INDEX = "int32"
-# Of a size that is no dimension of an argument, such as the number of tokens before these. Nothing else bounds it: times
-# a number of up to MOST_SCALE it has 32 bits.
+# Of a size that is no dimension of an argument, such as the tokens before these. Nothing else bounds it; times
+# MOST_SCALE it has 32 bits.
 MOST_OWN, MOST_SCALE = 1 << 20, 1 << 10
 _ARITHMETIC = (E.Add, E.Sub, E.Mul, E.FloorDiv, E.FloorMod, E.Min, E.Max, E.Div, E.Mod)
 
@@ -135,8 +135,9 @@ class _Narrow:
             case E.Cast():
                 return self.scale(e.value)
             case E.Mul():
-                a, b = const_int(e.a), const_int(e.b)
-                return self.scale(e.b) * abs(a) if a is not None else self.scale(e.a) * (math.inf if b is None else abs(b))
+                factor, other = (e.a, e.b) if const_int(e.a) is not None else (e.b, e.a)
+                known = const_int(factor)
+                return self.scale(other) * abs(known) if known is not None else math.inf
             case E.BinaryOp():
                 return self.scale(e.a) + self.scale(e.b)
         return 1
