@@ -1,9 +1,9 @@
 """Attention written as separate operators becomes one: softmax(q kᵀ * scale + mask) v.
 
 The forms that exporters write are recognised: heads split by `permute_dims` or not, keys transposed in one step or in
-two, the scale on the scores or on query and key, added and boolean masks, products of rank 4 or 3. A mask known at
-build that is causal becomes the operator's `causal_mask`: kernels skip what it hides. Weights that are set to 0 where
-they are NaN, or where all scores of a row are -inf, are its `zero_rows`.
+two, the scale on the scores or on query and key, added and boolean masks, products of rank 4 or 3, the second one
+transposed or not. A mask known at build that is causal becomes the operator's `causal_mask`: kernels skip what it
+hides. Weights that are set to 0 where they are NaN, or where all scores of a row are -inf, are its `zero_rows`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Fuser(Rewriter):
     def call(self, call: Call, var: Var) -> Expr:
         new: Expr = call
         if call.op_name == "relax.matmul":
-            new = self.attention(call) or call
+            new = self.attention(*call.args) or self.transposed(*call.args) or call
         elif call.op_name == "relax.permute_dims":
             new = self.absorbed(call)
         if isinstance(new, Call):
@@ -80,25 +80,37 @@ class _Fuser(Rewriter):
 
     # --- the match --------------------------------------------------------------------------------------------------
 
-    def attention(self, product: Call) -> Expr | None:
-        """The attention that a product with a softmax computes."""
-        softmax, zero_rows = self.weights(product.args[0])
-        ndim = _ndim(product)
-        if softmax is None or ndim not in (3, 4) or softmax.attrs["axis"] not in (-1, ndim - 1):
+    def transposed(self, value: Expr, weights: Expr) -> Expr | None:
+        """The attention of value softmaxᵀ, as images have it: elements in front of tokens."""
+        turn = self.made_by(weights, "permute_dims")
+        if turn is None or self.weights(turn.args[0])[0] is None or not _is_known(value):
             return None
-        if not all(_is_known(x) and _ndim(x) == ndim for x in (*product.args, softmax)):
+        ndim = _ndim(value)
+        swap = [*range(ndim - 2), ndim - 1, ndim - 2]
+        if [a % ndim for a in turn.attrs["axes"] or reversed(range(ndim))] != swap:
+            return None
+        found = self.attention(turn.args[0], self.emit(op.permute_dims(value, swap)))
+        return None if found is None else op.permute_dims(self.emit(found), swap)
+
+    def attention(self, weights: Expr, value: Expr) -> Expr | None:
+        """The attention that a product with a softmax computes."""
+        softmax, zero_rows = self.weights(weights)
+        if softmax is None or not all(map(_is_known, (weights, value))):
+            return None
+        ndim = _ndim(value)
+        if ndim not in (3, 4) or softmax.attrs["axis"] not in (-1, ndim - 1) or _ndim(weights) != ndim:
             return None
         scores = self.scores(softmax.args[0], zero_rows)
         if scores is None or not all(_is_known(x) and _ndim(x) == ndim for x in (scores.query, scores.key)):
             return None
-        shapes = [_shape(x) for x in (scores.query, scores.key, product.args[1])]
+        shapes = [_shape(x) for x in (scores.query, scores.key, value)]
         if not all(same_dims(s[:-2], shapes[0][:-2]) for s in shapes):
             return None  # heads that share keys by broadcasting
         if ndim == 3:
-            return self.three_dimensions(scores, product)
+            return self.three_dimensions(scores, value)
         q = self.operand(scores.query, "BHSD")
         k = self.operand(scores.key, "BHDS")
-        v = self.operand(product.args[1], "BHSD")
+        v = self.operand(value, "BHSD")
         layouts = (q.layout, k.layout, v.layout, "BHSD")
         return scores.attention(q.value, k.value, v.value, scores.bias, layouts)
 
@@ -131,7 +143,7 @@ class _Fuser(Rewriter):
         axes = axes if isinstance(axes, tuple | list) else (axes,)
         return bool(found.attrs["keepdims"]) and axes in ((-1,), [-1], (_ndim(scores) - 1,), [_ndim(scores) - 1])
 
-    def three_dimensions(self, scores: _Scores, product: Call) -> Expr | None:
+    def three_dimensions(self, scores: _Scores, value: Expr) -> Expr | None:
         """[N, S, D]: N images of one head."""
         n, rows, _ = _shape(scores.query)
         bias = scores.bias
@@ -140,11 +152,11 @@ class _Fuser(Rewriter):
             bias = self.emit(op.reshape(bias, ShapeExpr((m, 1, r, c))))
         elif bias is not None and _ndim(bias) > 3:
             return None
-        values = [scores.query, scores.key, product.args[1]]
+        values = [scores.query, scores.key, value]
         q, k, v = (self.emit(op.reshape(x, ShapeExpr((n, 1, *_shape(x)[1:])))) for x in values)
         layouts = ("BHSD", "BHDS", "BHSD", "BHSD")
         out = self.emit(scores.attention(q, k, v, bias, layouts))
-        return op.reshape(out, ShapeExpr((n, rows, _shape(product)[-1])))
+        return op.reshape(out, ShapeExpr((n, rows, _shape(value)[-1])))
 
     def scores(self, x: Expr, zero_rows: str | None) -> _Scores | None:
         """Takes masks and scale off the argument of the softmax."""

@@ -138,11 +138,25 @@ def _relu(call: Call, rewriter: _Remover) -> Expr:
     return call.args[0] if rewriter.source(call.args[0], "nn.relu") else call
 
 
+def _conv2d(call: Call, rewriter: _Remover) -> Expr:
+    """Zeros in front of a convolution are its padding, as TensorFlow's networks have them for strides of two."""
+    pad, layout = rewriter.source(call.args[0], "nn.pad"), call.attrs["data_layout"]
+    if pad is None or pad.attrs["pad_mode"] != "constant" or call.attrs["pad_value"] or pad.attrs["pad_value"]:
+        return call
+    width = [int(w) for w in pad.attrs["pad_width"]]
+    widths = {axis: width[2 * n : 2 * n + 2] for n, axis in enumerate(layout)}
+    if len(width) != 8 or min(width) < 0 or any(widths["N"] + widths["C"]):
+        return call
+    more = (widths[axis][side] for side in (0, 1) for axis in "HW")
+    padding = tuple(a + b for a, b in zip(call.attrs["padding"], more, strict=True))
+    return remake(call, [pad.args[0], *call.args[1:]], {"padding": padding})
+
+
 RULES: dict[str, Rule] = {
     "identity": _first, "nn.dropout": _dropout, "permute_dims": _permute, "astype": _cast, "nn.relu": _relu,
     "add": _neutral(0.0, (0, 1)), "subtract": _neutral(0.0, (1,)), "multiply": _neutral(1.0, (0, 1)),
     "divide": _neutral(1.0, (1,)), "broadcast_to": _same_shape, "tile": _same_shape, "nn.pad": _same_shape,
-    "strided_slice": _slice, "concat": _concat,
+    "strided_slice": _slice, "concat": _concat, "nn.conv2d": _conv2d,
 }  # fmt: skip
 OF_SYMBOLS = ("permute_dims", "astype", "add", "subtract", "multiply", "divide")  # rules for shapes of symbols too
 

@@ -82,6 +82,20 @@ def test_three_dimensions():
     assert _fused(graph(shapes, build), expected) is not None
 
 
+@pytest.mark.parametrize("batch, made", [((B, H), []), ((6,), ["reshape"])])
+def test_elements_in_front_of_tokens(batch, made):
+    def build(bb, q, k, v):
+        swap = (*range(len(batch)), len(batch) + 1, len(batch))
+        scores = bb.emit(op.matmul(bb.emit(op.permute_dims(q, swap)), k))
+        weights = bb.emit(op.permute_dims(bb.emit(op.nn.softmax(scores)), swap))
+        return op.matmul(v, weights)
+
+    shapes = {"q": (*batch, D, S), "k": (*batch, D, S + 2), "v": (*batch, D - 1, S + 2)}
+    before = ["permute_dims"] * (1 + len(made)) + made * 3
+    call = _fused(graph(shapes, build), [*before, "nn.attention", *made, "permute_dims"])
+    assert call.attrs["layouts"][2] == "BHSD"  # the values are moved: they are read in vectors
+
+
 def _masked(rows, mask, shapes=None):
     """Attention of `rows` queries to S keys; mask(bb, scores, **parameters) hides scores."""
 

@@ -180,3 +180,25 @@ def test_equal_small_constants_count_as_one_argument():
 def test_outputs_that_are_constants():
     clean = _apply(graph({"x": (2,)}, lambda bb, x: (op.add(W(2), W(2)), x)), FoldConstant(), CanonicalizeBindings())
     assert isinstance(clean["main"].body.body.fields[0], Constant)
+
+
+@pytest.mark.parametrize(
+    "layout, width, attributes, folded",
+    [
+        ("NCHW", (0, 0, 0, 0, 0, 1, 2, 0), {}, True),
+        ("NHWC", (0, 0, 0, 1, 1, 1, 0, 0), {}, True),
+        ("NCHW", (0, 0, 1, 0, 0, 1, 2, 0), {}, False),  # a channel
+        ("NCHW", (0, 0, 0, 0, 0, 1, 2, 0), {"pad_value": 0.5}, False),
+        ("NCHW", (0, 0, 0, 0, 0, 1, 2, 0), {"pad_mode": "reflect"}, False),
+    ],
+)
+def test_zeros_in_front_of_a_convolution_are_its_padding(layout, width, attributes, folded):
+    shape = {"NCHW": (1, 3, 6, 5), "NHWC": (1, 6, 5, 3)}[layout]
+    kernel = W(4, 3 + sum(width[2:4]) * (layout == "NCHW"), 3, 3)
+
+    def build(bb, x):
+        padded = bb.emit(op.nn.pad(x, pad_width=width, **attributes))
+        return op.nn.conv2d(padded, kernel, strides=2, padding=(0, 1, 1, 0), data_layout=layout)
+
+    result = _apply(graph({"x": shape}, build), RemoveIdentity(), DeadCodeElimination())
+    assert calls(result) == ([] if folded else ["nn.pad"]) + ["nn.conv2d"]
