@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from autosched.codegen.cpu.cut import outside_vars
@@ -21,7 +21,7 @@ from autosched.ir.node import map_children, preorder
 from autosched.tir.access import is_own
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import BinaryOp, Call, FloorDiv, PrimExpr, Var, const, const_int, mul
+from autosched.tir.expr import BinaryOp, Call, FloorDiv, PrimExpr, Var, add, const, const_int, mul
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer, Linear
 from autosched.tir.stmt import BufferStore, For, LoopKind, Stmt
@@ -110,8 +110,10 @@ class _Parts:
     indices: dict[int, Indices]
 
 
-def _parts(buffer: Buffer, accesses: Iterable[Indices], outside: frozenset[Var], a: Analyzer) -> _Parts | None:
-    """A buffer from where the variables outside say; None where indices mix them with others, or accesses differ.
+def _parts(buffer: Buffer, accesses: Collection[Indices], outside: frozenset[Var], a: Analyzer) -> _Parts | None:
+    """A buffer from where the variables outside say; None where indices mix them with others.
+
+    What the accesses do not have in common stays in their indices.
 
     Extents may be symbols where no stride depends on them but those of dimensions that are always at place 0.
     """
@@ -119,24 +121,30 @@ def _parts(buffer: Buffer, accesses: Iterable[Indices], outside: frozenset[Var],
     if buffer.strides or not 0 < math.prod(n for n in shape if n is not None) < _MOST_ELEMENTS:
         return None
     strides = [_product(shape[dim + 1 :]) for dim in range(len(shape))]
-    found: dict[int, Indices] = {}
-    start: Linear | None = None
     has_rows = bool(shape) and shape[-1] is not None  # whose start lies where a row does
+    places: list[tuple[tuple[Linear, PrimExpr], ...]] = []
     for indices in accesses:
-        total, inner = Linear(), []
-        for index, stride in zip(indices, strides, strict=True):
-            split = _split(index, outside, a)
-            if split is None or (stride is None and const_int(index) != 0):
-                return None
-            total.add(split[0], stride or 0)
-            inner.append(split[1])
-            has_rows &= len(inner) < len(shape) or not (split[0].terms or split[0].const)
-        if start is not None and _coefficients(start) != _coefficients(total):
+        splits = [_split(index, outside, a) for index in indices]
+        place = tuple(split for split in splits if split is not None)
+        is_at = all(stride is not None or const_int(index) == 0 for index, stride in zip(indices, strides, strict=True))
+        if len(place) < len(splits) or not is_at:
             return None
-        start = total
-        found[id(indices)] = tuple(inner)
-    if start is None:
+        has_rows &= not place or not place[-1][0].terms
+        places.append(place)
+    if not places:
         return None
+    start, found = Linear(), dict[int, Indices]()
+    common = [_common([place[dim][0] for place in places]) for dim in range(len(shape))]
+    for shared, stride in zip(common, strides, strict=True):
+        start.add(shared, stride or 0)
+    for indices, place in zip(accesses, places, strict=True):
+        inner = []
+        for (outer, rest), shared, index in zip(place, common, indices, strict=True):
+            own = Linear()
+            own.add(outer)
+            own.add(shared, -1)
+            inner.append(add(own.build(index.dtype), rest) if own.terms else rest)
+        found[id(indices)] = tuple(inner)
     moves = [any(const_int(indices[dim]) != 0 for indices in found.values()) for dim in range(len(shape))]
     new = tuple(const(n if n is not None and moving else 0, "int64") for n, moving in zip(strides, moves, strict=True))
     # Where lanes are moved, rows of whole vectors are worth knowing; elsewhere sizes only tell equal code apart.
@@ -154,8 +162,13 @@ def _product(extents: Sequence[int | None]) -> int | None:
     return None if None in extents else math.prod(n for n in extents if n is not None)
 
 
-def _coefficients(x: Linear) -> dict[Hashable, int]:
-    return {key: coefficient for key, (coefficient, _) in x.terms.items()}
+def _common(places: Sequence[Linear]) -> Linear:
+    """The terms that several sums have."""
+    found = Linear()
+    for key, (coefficient, atom) in places[0].terms.items():
+        if all(key in x.terms and x.terms[key][0] == coefficient for x in places):
+            found.terms[key] = coefficient, atom
+    return found
 
 
 def _split(index: PrimExpr, outside: frozenset[Var], a: Analyzer) -> tuple[Linear, PrimExpr] | None:

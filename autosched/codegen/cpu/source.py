@@ -36,6 +36,7 @@ from autosched.tir.dtypes import is_int, item_bytes
 from autosched.tir.expr import (
     GE,
     LE,
+    Call,
     Cast,
     Max,
     Min,
@@ -279,6 +280,9 @@ class Writer:
 
     def stmt(self, stmt: Stmt, depth: int, a: Analyzer) -> None:
         if is_tile(stmt):
+            while isinstance(stmt, LetStmt) and self.is_outside(stmt):
+                self.line(depth, f"{self.name_of(stmt.var)} = {self.show(rewrite(stmt.value, _as_choice))}")
+                stmt = stmt.body
             self.tile(stmt, depth, a)
             return
         match stmt:
@@ -369,6 +373,11 @@ class Writer:
     def part(self, name: str, start: PrimExpr) -> str:
         """The address so many bytes from a buffer's begin."""
         return name if const_int(start) == 0 else f"offset({name}, {self.show(rewrite(start, _as_choice))})"
+
+    def is_outside(self, stmt: LetStmt) -> bool:
+        """Whether a tile is given a number that it begins with: one that is compiled apart, and may be shared."""
+        reads = any(isinstance(x, BufferLoad | Call) for x in preorder(stmt.value))
+        return not reads and self.configured is None and self.is_apart(stmt, bool(self.checks.of(stmt)))
 
     def is_apart(self, stmt: Stmt, has_checks: bool) -> bool:
         """Whether a tile is compiled apart from its kernel: a large one that reports nothing."""

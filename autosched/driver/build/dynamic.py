@@ -38,6 +38,7 @@ from autosched.relax.size_limits import MOST, size_limits
 from autosched.relax.struct_info import tensor_infos, to_dim
 from autosched.relax.to_graph_form import to_graph_form
 from autosched.relax.transform.bind_symbolic import BindSymbolicVars, symbolic_dims
+from autosched.relax.transform.name_extents import name_kernel_extents
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.graph_form import SizeLimit, SizeRange
 from autosched.runtime.memory import gathered
@@ -56,7 +57,7 @@ from autosched.tir.functor import free_vars, substitute
 from autosched.tir.merge_parts import leading, merged_parts
 from autosched.tir.separable import BLOCKS, PIECES_FIRST, NotSeparableError, Share, batch_size, part_extent, shares
 from autosched.tir.simplify import Analyzer
-from autosched.tir.size_expr import MAY_BE_EMPTY, WORK, call_sizes, named_sizes, to_size, with_named_sizes
+from autosched.tir.size_expr import MAY_BE_EMPTY, SIZES, WORK, call_sizes, named_sizes, to_size, with_named_sizes
 from autosched.version import __version__
 
 MOST_PARTS = 64  # in a block of a product: its rows meet a weight's panel while that is in the cache
@@ -123,7 +124,7 @@ def _refuse_unsaid(module: IRModule, symbols: Sequence[TirVar]) -> None:
 def _prepared(module: IRModule, target: Target, params: Mapping[str, object], layouts: TunedLayouts) -> IRModule:
     """The module of kernels. Raises NotSeparableError where a pass wants sizes that are not known."""
     try:
-        return prepare(module, target, params, layouts)
+        return name_kernel_extents(prepare(module, target, params, layouts))
     except (ShapeError, InvalidValueError, InvalidTypeError) as error:
         raise NotSeparableError(error.message) from None
 
@@ -312,7 +313,8 @@ class _Maker:
             return ()
         given = self._given(name)
         sizes = dict(zip((v.name for v in size_vars(given)), call_sizes(given, shapes), strict=True))
-        return tuple(sizes[v.name] for v in named_sizes(self.sized[name].func))  # scheduling may use fewer
+        names = self.sized[name].func.attrs.get(SIZES, ())  # scheduling may use fewer
+        return tuple(sizes[name] for name in names)
 
     def _given(self, name: str) -> PrimFunc:
         """A function over symbols with its arguments as they are given: some of them packed."""

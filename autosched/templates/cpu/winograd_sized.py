@@ -556,11 +556,16 @@ class _Writer:
         ahead = [(self.form.m - 1) * d + 1 for d in self.dilation]
 
         def blocks(p: Var, n: Var, y: Var, x: Var, guarded: bool) -> Stmt:
-            def block(ob: Var) -> Stmt:
-                stmt = self.outputs_of(p, n, begin, ob, y, x, products, guarded)
-                return IfThenElse(E.compare(E.LT, E.add(begin, ob), self.out_blocks), stmt) if is_ragged else stmt
+            # A test of each block would give the last chunk, products and all, code of its own.
+            held = E.minimum(E.const(per_chunk, INDEX), E.sub(self.out_blocks, begin))
+            count = held if is_ragged else E.const(per_chunk, INDEX)
 
-            return loop("ob", E.const(per_chunk, INDEX), block)
+            def block(ob: Var) -> Stmt:
+                channels = Var("out_block", INDEX)
+                stmt = self.outputs_of(p, n, channels, ob, y, x, products, guarded)
+                return LetStmt(channels, _kept_below(E.add(begin, ob), self.out_blocks), stmt)
+
+            return loop("ob", count, block)
 
         def tile(p: Var) -> Stmt:
             def placed(n: Var, y: Var, x: Var) -> Stmt:
@@ -574,9 +579,9 @@ class _Writer:
         return loop("p", count, tile)
 
     def outputs_of(
-        self, p: Var, n: Var, begin: PrimExpr, ob: Var, y: Var, x: Var, products: Buffer, guarded: bool
+        self, p: Var, n: Var, channels: Var, ob: Var, y: Var, x: Var, products: Buffer, guarded: bool
     ) -> Stmt:  # fmt: skip
-        """A tile's results of a block of channels; guarded: some of them may be beyond the image."""
+        """A tile's results of block `channels`, the chunk's `ob`; guarded: some of them may be beyond the image."""
         size, m, (dy, dx) = self.size, self.form.m, self.dilation
 
         def column(k: Var) -> Stmt:
@@ -595,7 +600,7 @@ class _Writer:
             def result(v: PrimExpr, k: int) -> Stmt:
                 terms = [load(self.half, i, j, v) for j in range(size)]
                 total = transform_outputs(self.filter, terms)[k]
-                place = (n, E.add(begin, ob), line, E.add(x, k * dx), E.cast(INDEX, v))
+                place = (n, channels, line, E.add(x, k * dx), E.cast(INDEX, v))
                 value = value_at(self.makers, self.out, place, {self.sums: lambda _: total})
                 return BufferStore(self.out, value, place)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from autosched.codegen.cpu.open_sizes import open_sizes
 from autosched.ir.node import preorder
 from autosched.ir.structural import structural_key
-from autosched.tir import BufferStore, Var, floordiv
+from autosched.tir import BufferLoad, BufferStore, Var, floordiv
 from autosched.tir.expr import const, const_int
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import For, SeqStmt
@@ -79,10 +79,14 @@ def test_a_buffer_stays_whole_where_a_place_is_not_a_sum():
     assert str(made.starts[1]) == "row * 160"
 
 
-def test_a_buffer_stays_whole_where_two_accesses_begin_elsewhere():
+def test_accesses_that_begin_elsewhere_keep_what_they_do_not_share():
     c = buffer("C", 64, 40)
-    stmt = loop("i", 40, lambda i: BufferStore(c, c[PANEL, i] + 1.0, (ROW, i)))
-    assert opened(stmt, c).buffers == (c,)
+    stmt = loop("i", 40, lambda i: BufferStore(c, c[ROW + PANEL, i] + 1.0, (ROW, i)))
+    made = opened(stmt, c)
+    assert str(made.starts[0]) == "row * 160" and made.buffers[0].strides[0].value == 40
+    loaded = next(n for n in preorder(made.stmt) if isinstance(n, BufferLoad))
+    stored = next(n for n in preorder(made.stmt) if isinstance(n, BufferStore))
+    assert (str(loaded.indices[0]), str(stored.indices[0])) == ("panel", "0")
 
 
 def test_a_buffer_stays_whole_whose_places_are_read():

@@ -1,0 +1,41 @@
+"""Kernels over a caller's long extents become kernels over symbols of their own, and equal ones are one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from autosched.ir.module import GlobalVar, IRModule
+from autosched.relax.block_builder import BlockBuilder
+from autosched.relax.expr import Call, Expr, Function, Var
+from autosched.relax.op.call import is_call_tir, tir_target
+from autosched.relax.rewrite import Rewriter
+from autosched.relax.transform.dead_code import remove_unused_functions
+from autosched.tir.function import PrimFunc
+from autosched.tir.named_extents import name_extents
+
+
+class _Caller(Rewriter):
+    def __init__(self, made: dict[GlobalVar, GlobalVar]):
+        super().__init__()
+        self.made = made
+
+    def call(self, call: Call, var: Var) -> Expr:
+        if not is_call_tir(call) or (made := self.made.get(tir_target(call))) is None:
+            return call
+        return dataclasses.replace(call, args=(made, *call.args[1:]))
+
+
+def name_kernel_extents(module: IRModule) -> IRModule:
+    """The module with kernels as `tir.named_extents.name_extents` makes them, those of one form shared."""
+    builder, made = BlockBuilder(module), dict[GlobalVar, GlobalVar]()
+    for gv, func in module.functions.items():
+        if isinstance(func, PrimFunc) and (named := name_extents(func)) is not func:
+            made[gv] = builder.add_func(named, gv.name)
+    if not made:
+        return module
+    result = builder.get()
+    for gv, function in module.functions.items():
+        if isinstance(function, Function):
+            result.update_func(gv, _Caller(made).rewrite(function))
+    kept = [gv.name for gv, f in module.functions.items() if isinstance(f, Function) or "global_symbol" in f.attrs]
+    return remove_unused_functions(result, kept)
