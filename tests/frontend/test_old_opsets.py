@@ -43,6 +43,7 @@ def test_second_operand_fits_from_an_axis_on() -> None:
 def test_prelu_has_a_slope_for_each_channel() -> None:
     slope = np.array([0.1, 0.2, 0.3], "f4")
     np.testing.assert_allclose(run("PRelu", 6, X, slope), np.where(X > 0, X, X * slope[:, None, None]))
+    assert run("PRelu", 16, np.zeros((1, 3), "f4"), np.full(3, np.inf, "f4")).tolist() == [[0, 0, 0]]  # not negative
 
 
 def test_sizes_and_types_that_were_attributes() -> None:

@@ -134,10 +134,11 @@ def with_edges(numbers: np.random.Generator, drawn: np.ndarray) -> np.ndarray:
     if drawn.dtype == bool:
         return drawn
     if drawn.dtype.kind == "f":
-        edges = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e4, -1e-4, np.finfo(drawn.dtype).tiny], drawn.dtype)
+        large, tiny = (60, 6e-5) if drawn.dtype == "float16" else (1e4, np.finfo(drawn.dtype).tiny)  # large² is finite
+        edges = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, large, -1e-4, tiny], drawn.dtype)
     else:
         ends = np.iinfo(drawn.dtype)
-        high = ends.max if ends.bits == 8 else 2 ** (ends.bits // 2) + 1  # sums of larger ones pass the range
+        high = ends.max if ends.bits == 8 else 2 ** (ends.bits // 2 - 4) + 1  # sums of squares stay in the range
         edges = np.array([high, ends.min if ends.bits == 8 else -high, high - 1, 0], drawn.dtype)
     return np.where(numbers.random(drawn.shape) < 0.1, numbers.choice(edges, drawn.shape), drawn)
 

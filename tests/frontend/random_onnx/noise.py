@@ -7,6 +7,7 @@ compiler.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,19 @@ ROUNDING = {
     TensorProto.DOUBLE: ("double", 1e-15),
 }
 DOMAIN = "noise"
-# ONNX does not say what they make of a NaN, or ONNX Runtime passes over it
+# ONNX does not say what they make of a NaN, or ONNX Runtime passes over it, at some places at least
 OPEN_FOR_NAN = (
     "Hardmax", "ArgMax", "ArgMin", "TopK", "Unique", "Softmax", "LogSoftmax", "ReduceLogSumExp",
-    "QuantizeLinear", "DynamicQuantizeLinear",
+    "QuantizeLinear", "DynamicQuantizeLinear", "ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool",
 )  # fmt: skip
+# of their arguments some are multiplied by weights that may be 0, or by others' sums of squares: the algorithm decides
+OPEN_FOR_INFINITY = {
+    "Resize": (0,), "Upsample": (0,), "GridSample": (0, 1), "AffineGrid": (0,), "RoiAlign": (0,), "Conv": (0,),
+    "ConvTranspose": (0,), "DeformConv": (0, 2), "FusedConv": (0,), "LRN": (0,), "Det": (0,), "DFT": (0,), "STFT": (0,),
+    "Gelu": (0,), "FastGelu": (0,), "BiasGelu": (0,), "LpNormalization": (0,), "LpPool": (0,), "GlobalLpPool": (0,),
+}  # fmt: skip
+OPEN = (*OPEN_FOR_NAN, *OPEN_FOR_INFINITY)
+OPEN_REDUCTIONS = ("max", "min")  # of ScatterElements and ScatterND, for NaN
 NAN_OF_NO_VARIANCE = ("MeanVarianceNormalization",)  # in ONNX Runtime; by ONNX's definition 0
 EXACT = {
     "QuantizeLinear": (1,), "DequantizeLinear": (1,), "QLinearConv": (1, 4, 6), "Resize": (1, 2), "OneHot": (2,),
@@ -39,9 +48,8 @@ DISTURB = """
 Disturb_{name} <part> (x, noise, salt) => (y)
 {{
     zero = Constant <value_int = 0> ()
-    one = Constant <value_int = 1> ()
     count = Size (x)
-    places = Range (zero, count, one)
+    {places}
     each = Cast <to = 11> (places)
     step = Constant <value = double {{12.9898}}> ()
     along = Mul (each, step)
@@ -69,11 +77,61 @@ Disturb_{name} <part> (x, noise, salt) => (y)
 """  # y = x * (1 + noise * rounding * u), with u of [-1, 1) from the element's place
 
 
+PLACES = "one = Constant <value_int = 1> () places = Range (zero, count, one)"
+OLD_PLACES = """
+    own_list = Constant <value = int64[1] {-1}> ()
+    length = Reshape (count, own_list)
+    ones = ConstantOfShape <value = int64[1] {1}> (length)
+    pairs = NonZero (ones)
+    places = Reshape (pairs, own_list)
+"""  # before Range
 COUNT_NANS = """
 <domain: "noise", opset_import: ["" : {opset}]>
 Count_nans (x) => (n)
 {{
     found = IsNaN (x)
+    each = Cast <to = 7> (found)
+    n = ReduceSum <keepdims = 0> (each)
+}}
+"""
+COUNT_INFINITIES = """
+<domain: "noise", opset_import: ["" : {opset}]>
+Count_infinities (x) => (n)
+{{
+    nothing = Sub (x, x)
+    found = IsNaN (nothing)
+    each = Cast <to = 7> (found)
+    n = ReduceSum <keepdims = 0> (each)
+}}
+"""
+COUNT_TINY = """
+<domain: "noise", opset_import: ["" : {opset}]>
+Count_tiny (x) => (n)
+{{
+    wide = Cast <to = 11> (x)
+    size = Abs (wide)
+    zero = Constant <value = double {{0.0}}> ()
+    least = Constant <value = double {{6.2e-5}}> ()
+    above = Greater (size, zero)
+    below = Less (size, least)
+    found = And (above, below)
+    each = Cast <to = 7> (found)
+    n = ReduceSum <keepdims = 0> (each)
+}}
+"""  # smaller than normal numbers of float16, whose casts ONNX Runtime leaves out where a cast back follows
+COUNT_OUTSIDE = """
+<domain: "noise", opset_import: ["" : {opset}]>
+Count_outside <low, high> (x) => (n)
+{{
+    wide = Cast <to = 11> (x)
+    first = Constant <value_float: float = @low> ()
+    last = Constant <value_float: float = @high> ()
+    least = Cast <to = 11> (first)
+    most = Cast <to = 11> (last)
+    above = Greater (wide, least)
+    below = Less (wide, most)
+    inside = And (above, below)
+    found = Not (inside)
     each = Cast <to = 7> (found)
     n = ReduceSum <keepdims = 0> (each)
 }}
@@ -116,7 +174,10 @@ class Reference:
         disturbance = {NOISE: np.array(noise, "float64"), SALT: np.array(salt, "float64")}
         found: list[np.ndarray] = self.session.run(None, {**feeds, **disturbance})
         if any(found[self.n_results :]):
-            raise Undefined(f"the mean of nothing, no variance, or NaN as an argument of {', '.join(OPEN_FOR_NAN)}")
+            raise Undefined(
+                "the mean of nothing, no variance, a cast of what the type has not, "
+                f"NaN or an infinity as an argument of {', '.join(OPEN)}"
+            )
         return found[: self.n_results]
 
 
@@ -150,9 +211,9 @@ def disturbed(model: onnx.ModelProto) -> onnx.ModelProto:
         if node.op_type == "Sub" and node.input[0] == node.input[1] and types.get(node.output[0]) in ROUNDING:
             node.input[1] = noisy(node.input[1], types[node.output[0]], f"{node.output[0]}_subtracted")
         nodes.append(node)
-        if node.op_type in OPEN_FOR_NAN and node.input[0].endswith("_disturbed"):
-            counts.append(f"nans_{len(nodes)}")
-            nodes.append(helper.make_node("Count_nans", node.input[:1], counts[-1:], domain=DOMAIN))
+        for count, name, limits in _unsure(node, types):
+            counts.append(f"unsure_{len(nodes)}")
+            nodes.append(helper.make_node(count, [name], counts[-1:], domain=DOMAIN, **limits))
         if node.op_type in NAN_OF_NO_VARIANCE:
             counts.append(f"nans_{len(nodes)}")
             nodes.append(helper.make_node("Count_nans", node.output[:1], counts[-1:], domain=DOMAIN))
@@ -169,14 +230,34 @@ def disturbed(model: onnx.ModelProto) -> onnx.ModelProto:
     graph.output.extend(helper.make_tensor_value_info(name, TensorProto.INT64, ()) for name in counts)
     graph.input.extend(helper.make_tensor_value_info(name, TensorProto.DOUBLE, ()) for name in (NOISE, SALT))
     opset = next(entry.version for entry in made.opset_import if not entry.domain)
+    places = PLACES if opset > 10 else OLD_PLACES
+    opset = max(opset, 13)  # of the functions
     zeros = " <allowzero = 1>" if opset > 13 else ""
     for dtype, (name, rounding) in ROUNDING.items():
-        text = DISTURB.format(name=name, twice=2 * rounding, dtype=dtype, opset=opset, zeros=zeros)
+        text = DISTURB.format(name=name, twice=2 * rounding, dtype=dtype, opset=opset, zeros=zeros, places=places)
         made.functions.append(onnx.parser.parse_function(text))
-    for text in (COUNT_NANS, COUNT_MEANS_OF_NOTHING):
+    for text in (COUNT_NANS, COUNT_INFINITIES, COUNT_TINY, COUNT_OUTSIDE, COUNT_MEANS_OF_NOTHING):
         made.functions.append(onnx.parser.parse_function(text.format(opset=opset)))
     made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     return made
+
+
+def _unsure(node: onnx.NodeProto, types: dict[str, int]) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """(function, argument, attributes) of what counts the elements for which a node's result is not defined."""
+    reductions = [a.s.decode() in OPEN_REDUCTIONS for a in node.attribute if a.name == "reduction"]
+    if node.op_type in OPEN_FOR_NAN or any(reductions):
+        read = (0, 2) if any(reductions) else (0,)
+        yield from (("Count_nans", node.input[k], {}) for k in read if node.input[k].endswith("_disturbed"))
+    for k in OPEN_FOR_INFINITY.get(node.op_type, ()):
+        if k < len(node.input) and node.input[k].endswith("_disturbed"):
+            yield "Count_infinities", node.input[k], {}
+    if node.op_type in ("Cast", "CastLike") and node.input[0].endswith("_disturbed"):
+        to = helper.tensor_dtype_to_np_dtype(types[node.output[0]]) if node.output[0] in types else np.dtype("f4")
+        if to == "float16":
+            yield "Count_tiny", node.input[0], {}
+        elif to.kind in "iu":
+            ends = np.iinfo(to)
+            yield "Count_outside", node.input[0], {"low": float(ends.min) - 1, "high": float(ends.max) + 1}
 
 
 def kept_exact(model: onnx.ModelProto) -> set[str]:

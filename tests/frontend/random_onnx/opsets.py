@@ -7,13 +7,16 @@ import random
 import onnx
 from onnx import helper, numpy_helper
 
-OPSETS = (12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)
+OPSETS = (9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)
 REDUCTIONS = ("Max", "Min", "Mean", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
 # before a version: the inputs from the second on are these attributes
 ATTRIBUTES = {
     "ReduceSum": (13, ("axes",)), "Squeeze": (13, ("axes",)), "Unsqueeze": (13, ("axes",)), "Split": (13, ("split",)),
+    "Pad": (11, ("pads", "value")), "Clip": (11, ("min", "max")), "Slice": (10, ("starts", "ends", "axes")),
+    "TopK": (10, ("k",)), "Dropout": (12, ("ratio",)),
     **{f"Reduce{name}": (18, ("axes",)) for name in REDUCTIONS},
 }  # fmt: skip
+NUMBERS = ("value", "min", "max", "k", "ratio")  # attributes that are no lists
 EARLIER = {
     "allowzero": 0,
     "select_last_index": 0,
@@ -54,11 +57,13 @@ def _at(model: onnx.ModelProto, opset: int) -> onnx.ModelProto | None:
             if len(given) > len(names) or any(n and n not in constants for n in given):
                 return None
             node.attribute.extend(
-                helper.make_attribute(name, constants[value].ravel().tolist())
+                helper.make_attribute(name, constants[value].item() if name in NUMBERS else constants[value].tolist())
                 for name, value in zip(names, given)
                 if value
             )
             del node.input[1:]
+        if node.op_type == "Dropout" and opset < 12 and len(node.output) > 1:
+            return None  # a mask that no version says anything of
         if not node.domain:
             try:
                 known = onnx.defs.get_schema(node.op_type, opset).attributes

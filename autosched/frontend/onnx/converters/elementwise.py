@@ -157,7 +157,7 @@ def leaky_relu(node: Node) -> Expr:
 @converter("PRelu")
 def prelu(node: Node) -> Expr:
     x, zero = node.input(0), constant(0, node.info(0).dtype)
-    return op.where(op.greater(x, zero), x, op.multiply(x, node.input(1)))
+    return op.where(op.less(x, zero), op.multiply(x, node.input(1)), x)
 
 
 @converter("Elu")
