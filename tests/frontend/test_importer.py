@@ -112,7 +112,6 @@ SINGLE: dict[str, Callable[[], onnx.ModelProto]] = {
     "hardmax 11": lambda: single("Hardmax", (2, 3, 4), opset=11, axis=1),
     "hardmax 11, first axis": lambda: single("Hardmax", (2, 3, 4), opset=11, axis=0),
     "hardmax 13": lambda: single("Hardmax", (2, 3, 4), opset=13, axis=1),
-    "hardmax of nothing": lambda: single("Hardmax", (3, 0), opset=13),
     "log softmax": lambda: single("LogSoftmax", (2, 5)),
     "lrn": lambda: single("LRN", (1, 7, 3, 3), size=5, alpha=0.01),
     "clip 6": lambda: single("Clip", (3, 4), opset=7, min=-0.5, max=0.5),
@@ -349,3 +348,8 @@ def test_a_node_has_no_more_inputs_than_its_operator() -> None:
     spare = node("Relu", "x", "y")
     spare.input.append("")  # an optional input that is left out
     from_onnx(make([spare], {"x": (2,)}, ["y"]))
+
+
+def test_hardmax_of_nothing_is_nothing() -> None:
+    nothing = np.zeros((3, 0), "f4")
+    assert autosched.build(single("Hardmax", nothing.shape, opset=13))(nothing).shape == nothing.shape
