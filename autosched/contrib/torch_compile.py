@@ -2,7 +2,7 @@
 
 A graph is imported and built for the sizes that it is called with, and again for others. Parameters and buffers are
 constants of the build until one of them changes. What cannot be built, and what needs gradients, runs in PyTorch, with
-a warning that says why.
+a warning that says why. Of a graph with operators that have no kernel the rest is compiled, in stages around them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from autosched.driver.build.entry import build
 from autosched.driver.build.staged import Build, StagedModel, Value
 from autosched.errors import AutoschedError, ImportModelError, ShapeError, UsageError
 from autosched.frontend.stages import DataNeededError, LibraryNeededError, OpenSizes, Stage
-from autosched.frontend.torch.aten_graph import Output, StagedGraph, decompositions, import_aten_graph
-from autosched.frontend.torch.graph import array_of, tensor_of
+from autosched.frontend.torch.aten_graph import Output, StagedGraph, decompositions, import_aten_graph, memory_orders
+from autosched.frontend.torch.graph import array_of, permuted_back, tensor_of
 from autosched.ir.node import Attrs
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime import Executable, NDArray
@@ -44,7 +44,7 @@ class Counters:
     builds     of graphs, one for each set of sizes
     runs       of built graphs
     rebuilds   because a parameter or buffer changed
-    fallbacks  graphs that run in PyTorch, by reason
+    fallbacks  graphs that run in PyTorch, or of which PyTorch computes a part, by reason
     """
 
     graphs: int = 0
@@ -95,9 +95,13 @@ def _in_pytorch(run: Callable[..., object], reason: str, strict: bool) -> Callab
     """What runs a graph in PyTorch, after a warning."""
     if strict:
         raise UsageError(f"a graph is not compiled by autosched: {reason}")
-    counters.fallbacks[reason] = counters.fallbacks.get(reason, 0) + 1
+    _count_fallback(reason)
     warnings.warn(f"autosched: a graph runs in PyTorch: {reason}", stacklevel=3)
     return run
+
+
+def _count_fallback(reason: str) -> None:
+    counters.fallbacks[reason] = counters.fallbacks.get(reason, 0) + 1
 
 
 def _constant_inputs(real: Sequence[object]) -> frozenset[int]:
@@ -162,12 +166,12 @@ class _Compiled:
             given = [self.described(i, x) for i, x in enumerate(inputs)]
             imported = import_aten_graph(self.graph, given)
             executable = None if imported.module is None else build(imported.module, **self.options)
-        except LibraryNeededError as error:
-            if self.strict:
-                raise
-            _in_pytorch(self.graph, error.line, strict=False)
-            return None
-        except DataNeededError:
+        except DataNeededError as error:
+            if isinstance(error, LibraryNeededError):
+                if self.strict:
+                    raise
+                _count_fallback(error.line)
+                warnings.warn(f"autosched: PyTorch computes a part of a graph: {error.line}", stacklevel=2)
             counters.builds += 1
             return _LateGraph(self.graph, given, lambda module: build(module, **self.options)).run_on
         except AutoschedError as error:
@@ -193,7 +197,7 @@ class _LateGraph(StagedModel):
     """A graph whose sizes follow from data; the sizes of its inputs are known."""
 
     def __init__(self, graph: torch.fx.GraphModule, given: Sequence[object], build: Build):
-        self._stages = StagedGraph(graph, given)
+        self._stages, self._orders = StagedGraph(graph, given), memory_orders(graph)
         super().__init__("a graph of torch.compile", self._stages.names, build)
 
     def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Value]:
@@ -209,7 +213,12 @@ class _LateGraph(StagedModel):
         """What the graph gives."""
         arrays = [_array(x) for x in inputs if hasattr(x, "shape")]
         found = self.results(dict(zip(self.input_names, arrays, strict=True)))
-        return tuple([x if isinstance(x, int | float | None) else _tensor(x) for x in found])
+        return tuple(
+            [
+                x if isinstance(x, int | float | None) else _tensor(x, order)
+                for x, order in zip(found, self._orders, strict=True)
+            ]
+        )
 
 
 def _run(
@@ -221,7 +230,7 @@ def _run(
         arrays = [_array(x) for x in inputs if hasattr(x, "shape")]
         made = executable.run(arrays) if isinstance(executable, Executable) else executable(*arrays)
         given = made if isinstance(made, tuple) else (made,)
-    return tuple([_tensor(given[r.index]) if isinstance(r, Output) else r for r in results])
+    return tuple([_tensor(given[r.index], r.order) if isinstance(r, Output) else r for r in results])
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
@@ -238,6 +247,7 @@ def _versions(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
     return [(t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors]
 
 
-def _tensor(array: object) -> torch.Tensor:
-    """A result as a tensor of PyTorch's, in the same memory."""
-    return tensor_of(array.view() if isinstance(array, NDArray) else np.asarray(array))
+def _tensor(array: object, order: Sequence[int] | None) -> torch.Tensor:
+    """A result as a tensor of PyTorch's, in the same memory, where its dimensions are in this order."""
+    tensor = tensor_of(array.view() if isinstance(array, NDArray) else np.asarray(array))
+    return tensor if order is None else permuted_back(tensor, order)

@@ -133,6 +133,42 @@ def test_what_cannot_be_built_runs_in_pytorch_and_says_so():
 
 
 @torch.no_grad()
+def test_pytorch_computes_the_part_of_a_graph_that_has_no_kernel():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 3)).train()
+    fast, x = compiled(model, strict=False), torch.randn(2, 4)
+    with pytest.warns(UserWarning, match="PyTorch computes a part of a graph: dropout"):
+        fast(x)
+    torch.manual_seed(1)
+    wanted = model(x)
+    torch.manual_seed(1)
+    agree(fast(x), wanted)
+    assert counters.builds == 1 and counters.runs == 2 and len(counters.fallbacks) == 1
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_layers_of_a_transformer_that_are_one_operator_of_pytorch(norm_first: bool):
+    layer = nn.TransformerEncoderLayer(
+        8, 2, 16, 0.0, "gelu" if norm_first else "relu", norm_first=norm_first, batch_first=True
+    )
+    x, hidden = torch.randn(2, 3, 8), torch.tensor([[False, False, True], [False, True, True]])
+    agree(compiled(layer.eval())(x, src_key_padding_mask=hidden), layer(x, src_key_padding_mask=hidden))
+    causal = torch.ones(3, 3).triu(1).bool()
+    agree(compiled(layer)(x, causal, hidden), layer(x, causal, hidden))
+
+
+@torch.no_grad()
+def test_results_lie_in_memory_as_pytorchs_do():
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x * 2).T, x.T + 1, x.as_strided((2, 2), (1, 2))
+
+    for x in (torch.randn(3, 4), torch.randn(4, 3).T):
+        for ours, theirs in zip(compiled(function)(x), function(x), strict=True):
+            agree(ours, theirs)
+            assert ours.stride() == theirs.stride()
+
+
+@torch.no_grad()
 def test_results_are_new_at_each_call():
     fast = compiled(lambda x: x + 1)
     first = fast(torch.zeros(3))

@@ -17,6 +17,7 @@ from autosched.frontend.torch.graph import (
     constant_of,
     fill_table,
     map_arguments,
+    memory_order,
     operator_name,
     refuse_complex,
 )  # fmt: skip
@@ -24,6 +25,7 @@ from autosched.frontend.torch.registry import CONVERTERS
 from autosched.frontend.torch.rules import all_rules
 from autosched.frontend.torch.stages import StageImporter
 from autosched.ir.module import IRModule
+from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
 
@@ -34,9 +36,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """A result of the module, by its number there."""
+    """A result of the module.
+
+    index  its number there
+    order  its dimensions as the module has them: in memory it is as PyTorch's would be
+    """
 
     index: int
+    order: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ class ImportedGraph:
 def decompositions() -> dict[object, Callable[..., object]]:
     """PyTorch's rules for operators that have no converter here."""
     fill_table()
-    return {op: rule for op, rule in all_rules().items() if operator_name(op) not in CONVERTERS}
+    return {target: rule for target, rule in all_rules().items() if operator_name(target) not in CONVERTERS}
 
 
 def import_aten_graph(graph_module: object, inputs: Sequence[object]) -> ImportedGraph:
@@ -82,8 +89,8 @@ class _GraphImporter(Importer):
                     if node.op == "call_function":
                         self.call(node)
                 tensors: list[Expr] = []
-                for value in _outputs(self):
-                    results.append(Output(len(tensors)) if isinstance(value, Expr) else value)
+                for value, order in zip(_outputs(self), memory_orders(self.program), strict=True):
+                    results.append(Output(len(tensors), order) if isinstance(value, Expr) else value)
                     tensors += [value] if isinstance(value, Expr) else []
                 outputs = tuple(builder.emit_output(t) for t in tensors or [Constant(np.zeros(1, np.float32))])
             builder.emit_func_output(Tuple(outputs), self.inputs)
@@ -145,13 +152,25 @@ def _fixed(importer: Importer, inputs: Sequence[object]) -> dict[fx.Node, Any]:
 
 
 def _outputs(importer: Importer) -> list[Any]:
-    """What the graph gives. Raises ImportModelError for complex numbers."""
-    (end,) = (n for n in importer.program.graph.nodes if n.op == "output")
-    values = map_arguments(end.args[0], importer.values.__getitem__)
-    found = list(values) if isinstance(values, tuple | list) else [values]
-    for value in found:
-        refuse_complex(importer.emitter, value)
+    """What the graph gives, with its dimensions in memory's order. Raises ImportModelError for complex numbers."""
+    found = [map_arguments(x, importer.values.__getitem__) for x in _ends(importer.program)]
+    for i, order in enumerate(memory_orders(importer.program)):
+        refuse_complex(importer.emitter, found[i])
+        if order and isinstance(found[i], Expr):
+            found[i] = importer.emitter(op.permute_dims(found[i], axes=order))
     return found
+
+
+def _ends(program: Any) -> list[Any]:
+    (end,) = (n for n in program.graph.nodes if n.op == "output")
+    return list(end.args[0]) if isinstance(end.args[0], tuple | list) else [end.args[0]]
+
+
+def memory_orders(program: Any) -> list[tuple[int, ...] | None]:
+    """For each of the graph's results the dimensions in memory's order; None where that is their own, or has gaps."""
+    noted = [x.meta.get("val") if hasattr(x, "meta") else None for x in _ends(program)]
+    orders = [memory_order(x) if hasattr(x, "stride") else None for x in noted]
+    return [None if order is None or order == tuple(range(len(order))) else order for order in orders]
 
 
 def attribute_of(program: object, path: str) -> Constant | Complex:

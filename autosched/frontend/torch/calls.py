@@ -10,10 +10,13 @@ import numpy as np
 
 from autosched.errors import ImportModelError, WrongInputError
 from autosched.frontend.torch.complex_values import PARTS
-from autosched.frontend.torch.graph import array_of, operator_name, tensor_of
+from autosched.frontend.torch.graph import array_of, memory_order, operator_name, permuted_back, tensor_of
 
 if TYPE_CHECKING:
+    import torch
     from torch import fx
+
+OF_MEMORY = "as_strided"  # operators that read memory, whatever tensor lies there
 
 
 def can_call(node: fx.Node) -> bool:
@@ -26,7 +29,23 @@ def can_call(node: fx.Node) -> bool:
     values = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
     tensors = [t for v in values for t in (v if isinstance(v, list | tuple) else (v,))]
     is_complex = any(str(getattr(t, "dtype", "")) in PARTS for t in tensors)
+    if operator_name(node.target).startswith(OF_MEMORY) and any(memory_order(x) is None for x in _noted(node).values()):
+        return False
     return bool(returns) and set(returns) <= {"Tensor", "List[Tensor]"} and not is_complex
+
+
+def _noted(node: fx.Node) -> dict[str, Any]:
+    """What PyTorch noted of the tensors that a node takes, by their names."""
+    found = {n.name: n.meta.get("val") for n in node.all_input_nodes}
+    return {name: x for name, x in found.items() if hasattr(x, "stride")}
+
+
+def _laid_out(tensor: torch.Tensor, noted: Any) -> torch.Tensor:
+    """The tensor with its dimensions in memory as PyTorch noted them, which `as_strided` sees."""
+    order = None if noted is None else memory_order(noted)
+    if order is None or order == tuple(range(len(order))):
+        return tensor
+    return permuted_back(tensor.permute(order).contiguous(), order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +93,8 @@ class TorchCall:
         import torch
 
         values = {n: tensor_of(x) if isinstance(x, np.ndarray) else x for n, x in zip(self.inputs, inputs, strict=True)}
+        if self.op_name.startswith(OF_MEMORY):
+            values |= {n: _laid_out(values[n], x) for n, x in _noted(self.node).items()}
         args, kwargs = torch.fx.node.map_arg((self.node.args, self.node.kwargs), lambda n: values[n.name])
         try:
             with torch.no_grad():

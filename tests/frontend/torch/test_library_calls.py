@@ -169,6 +169,16 @@ def test_numbers_of_open_sizes_are_no_calls():
         agree(executable, function, torch.rand(1, 2, *size))
 
 
+def test_memory_lies_as_it_did_in_the_export():
+    """Also for operators that PyTorch computes: `as_strided` reads memory, in whatever order a tensor lies there."""
+
+    def function(x: Any) -> Any:
+        return x.as_strided((2, 2), (1, 2)), torch.as_strided_scatter(x * 2, torch.ones(2, 2), (2, 2), (1, 2))
+
+    x = X.mT.contiguous().mT
+    agree(autosched.build(program_of(function, x)), function, x)
+
+
 def test_pytorch_draws_random_numbers():
     def function(x: Any) -> Any:
         noise = torch.randn(3, 4)

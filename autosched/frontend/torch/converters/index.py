@@ -10,6 +10,7 @@ import numpy as np
 from autosched.frontend.size_arithmetic import TO_THE_END, cut, is_same, plain, sliced, tiled
 from autosched.frontend.torch.converters.create import arange
 from autosched.frontend.torch.emitter import Emitter, Ints, constant, info_of, positive
+from autosched.frontend.torch.graph import memory_order
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
@@ -218,8 +219,11 @@ def as_strided(
 ) -> Expr:
     """Of a tensor that lies in memory without gaps; other memory is not known here."""
     value = t.source.args[0].meta.get("val") if t.source is not None and t.source.args else None
-    if value is None or not value.is_contiguous():
-        raise t.fail("as_strided of a tensor whose memory is not in order is not supported")
+    order = None if value is None else memory_order(value)
+    if order is None:
+        raise t.fail("as_strided of a tensor whose memory has gaps is not supported")
+    if order != tuple(range(len(order))):
+        input = t(op.permute_dims(input, axes=order))
     positions = np.full(tuple(size), storage_offset or 0, np.int64)
     for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
         positions += (np.arange(n) * step).reshape([-1 if d == axis else 1 for d in range(len(size))])
