@@ -22,7 +22,8 @@ from autosched.driver.build.staged import Build, StagedModel, Value
 from autosched.errors import AutoschedError, ImportModelError, ShapeError, UsageError
 from autosched.frontend.stages import DataNeededError, LibraryNeededError, OpenSizes, Stage
 from autosched.frontend.torch.aten_graph import Output, StagedGraph, decompositions, import_aten_graph, memory_orders
-from autosched.frontend.torch.graph import array_of, permuted_back, tensor_of
+from autosched.frontend.torch.graph import array_of, tensor_of
+from autosched.frontend.torch.memory import permuted_back
 from autosched.ir.node import Attrs
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime import Executable, NDArray

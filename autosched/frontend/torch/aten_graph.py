@@ -17,10 +17,10 @@ from autosched.frontend.torch.graph import (
     constant_of,
     fill_table,
     map_arguments,
-    memory_order,
     operator_name,
     refuse_complex,
 )  # fmt: skip
+from autosched.frontend.torch.memory import memory_order
 from autosched.frontend.torch.registry import CONVERTERS
 from autosched.frontend.torch.rules import all_rules
 from autosched.frontend.torch.stages import StageImporter

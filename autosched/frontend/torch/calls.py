@@ -10,7 +10,8 @@ import numpy as np
 
 from autosched.errors import ImportModelError, WrongInputError
 from autosched.frontend.torch.complex_values import PARTS
-from autosched.frontend.torch.graph import array_of, memory_order, operator_name, permuted_back, tensor_of
+from autosched.frontend.torch.graph import array_of, operator_name, tensor_of
+from autosched.frontend.torch.memory import memory_order, permuted_back
 
 if TYPE_CHECKING:
     import torch

@@ -10,7 +10,7 @@ import numpy as np
 from autosched.frontend.size_arithmetic import TO_THE_END, cut, is_same, plain, sliced, tiled
 from autosched.frontend.torch.converters.create import arange
 from autosched.frontend.torch.emitter import Emitter, Ints, constant, info_of, positive
-from autosched.frontend.torch.graph import memory_order
+from autosched.frontend.torch.memory import memory_order
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
