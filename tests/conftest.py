@@ -97,6 +97,17 @@ def small_tunings() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_nurseries() -> Iterator[None]:
+    """Let tunings of this process fork their workers from one nursery: each of its own takes half a second or more."""
+    from tests.nurseries import SharedNursery
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autosched.tuner.measure.local.Nursery", SharedNursery.borrow)
+        yield
+    SharedNursery.end_all()
+
+
 @pytest.fixture(scope="module")
 def helper() -> Iterator[None]:
     """Let builds of many kernels have a second process, as they have wherever there are two cores."""
