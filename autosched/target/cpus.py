@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import cache
 
 from autosched.errors import TargetError
 
@@ -94,6 +95,14 @@ def features_of(mcpu: str) -> frozenset[str]:
     raise TargetError(f"unknown CPU '{mcpu}' in -mcpu", hint=hint)
 
 
+@cache
+def llvm_names() -> frozenset[str]:
+    """LLVM's names of the instruction sets of this machine's architecture. Raises ImportError where llvmlite is not."""
+    import llvmlite.binding as llvm
+
+    return frozenset(llvm.get_host_cpu_features())  # a third of a millisecond, and each kernel asks
+
+
 def check_feature(name: str, mcpu: str) -> None:
     """Refuse an instruction set that LLVM does not know, which it would ignore with no more than a line on stderr.
 
@@ -102,11 +111,9 @@ def check_feature(name: str, mcpu: str) -> None:
     known = _ARM_FEATURES if mcpu in _ARM_NAMES else _X86_FEATURES
     if mcpu not in _ARM_NAMES:
         try:
-            import llvmlite.binding as llvm
+            known |= llvm_names()
         except ImportError:
             known |= NEVER_GENERATED | _OTHERS
-        else:
-            known |= set(llvm.get_host_cpu_features())
     if name not in known:
         close = difflib.get_close_matches(name, known, n=3)
         hint = f"did you mean {', '.join(close)}?" if close else "LLVM's names look like +avx512f or -fma"

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from autosched.errors import InvalidTypeError, TargetError
 from autosched.json_types import JsonObject
-from autosched.target.cpus import ARM_BASE, architecture_of, check_feature, features_of, level_of
+from autosched.target.cpus import ARM_BASE, architecture_of, check_feature, features_of, level_of, llvm_names
 from autosched.target.cuda_host import (
     cuda_attribute,
     cuda_capability,
@@ -265,9 +265,7 @@ class Target:
         """
         if not self.is_native or self.mcpu != host_cpu().mcpu:
             return ",".join(change if change[0] in "+-" else f"+{change}" for change in self.mattr)
-        import llvmlite.binding as llvm
-
-        wanted, known = self.features, {*llvm.get_host_cpu_features(), *self.features}
+        wanted, known = self.features, llvm_names() | self.features
         return ",".join(f"{'+' if name in wanted else '-'}{name}" for name in sorted(known))
 
     @property
