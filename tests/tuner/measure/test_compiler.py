@@ -24,7 +24,7 @@ from autosched.tir import PrimFunc
 from autosched.tuner.measure import MeasureOptions
 from autosched.tuner.measure.builder import LocalBuilder
 from autosched.tuner.measure.local import LocalMeasurer
-from autosched.tuner.measure.nursery import has_nurseries
+from autosched.tuner.measure.nursery import Nursery, has_nurseries
 
 pytestmark = pytest.mark.early
 
@@ -136,7 +136,8 @@ def parent_of(pid: int) -> int:
 
 
 @pytest.mark.skipif(not has_nurseries(), reason="workers are new processes on this system")
-def test_builders_for_a_cpu_are_forks_of_one_process_and_the_runner_is_not() -> None:
+def test_builders_for_a_cpu_are_forks_of_one_process_and_the_runner_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autosched.tuner.measure.local.Nursery", Nursery)  # one of its own, which ends with it
     with LocalMeasurer(TARGET, MeasureOptions(builders=2, run_timeout_s=5)) as measurer:
         builders = [worker.pid for worker in measurer.builder.pool.workers]
         (nursery,) = {parent_of(pid) for pid in builders}
