@@ -1,8 +1,10 @@
-"""A spread of a test's cases for every day; `make test-all` runs them all."""
+"""Some of a test's many cases for every day; `make test-all` runs them all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -18,3 +20,25 @@ def spread(step: int, names: str, cases: Iterable[Any], ids: Any = None, first: 
 
     chosen = [case if n % step == first else marked(case) for n, case in enumerate(cases)]
     return pytest.mark.parametrize(names, chosen, ids=ids)
+
+
+def cover(*axes: tuple[str, Sequence[Any]], together: int = 2) -> pytest.MarkDecorator:
+    """Parametrise by all combinations of the values of some axes; a covering array of them runs every day.
+
+    axes      names of parameters as pytest takes them, and the values that they take
+    together  so many axes have all combinations of their values in the cases of every day; 1: each value is in one
+    """
+    cases = [*product(*(range(len(values)) for _, values in axes))]
+    parts = {case: frozenset(combinations(enumerate(case), together)) for case in cases}
+    left, used, chosen = frozenset().union(*parts.values()), Counter[tuple[int, int]](), set[tuple[int, ...]]()
+    while left:  # the case that has most of what is left, of those with values that were used least
+        best = max(cases, key=lambda case: (len(parts[case] & left), -sum(used[value] for value in enumerate(case))))
+        left -= parts[best]
+        used.update(enumerate(best))
+        chosen.add(best)
+    made = []
+    for case in cases:
+        values = [(name, given[n]) for (name, given), n in zip(axes, case)]
+        flat = [value for name, given in values for value in (given if "," in name else (given,))]
+        made.append(pytest.param(*flat, marks=() if case in chosen else pytest.mark.slow))
+    return pytest.mark.parametrize(", ".join(name for name, _ in axes), made)

@@ -178,7 +178,7 @@ def test_logs_move_between_databases(folder: Path, tmp_path: Path, capsys: Captu
     assert document(capsys, *words)["kernels"][0]["trust"] in TUNED_HERE
 
 
-@pytest.mark.parametrize("script", ["file", "stdin"])
+@pytest.mark.parametrize("script", ["file", pytest.param("stdin", marks=pytest.mark.slow)])
 def test_a_script_without_a_main_guard(folder: Path, tmp_path: Path, script: str) -> None:
     """Workers do not run the caller's script again, and none is left when it ends."""
     code = f"""

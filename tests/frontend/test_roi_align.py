@@ -14,6 +14,7 @@ import autosched
 from autosched.driver.build.late import LateModel
 from autosched.runtime import Executable
 from autosched.runtime.cuda.devices import use_driver
+from tests.spread import cover
 
 RNG = np.random.default_rng(0)
 SCALE = 0.25
@@ -73,9 +74,11 @@ def corners(image: np.ndarray, y: float, x: float) -> list[np.ndarray]:
     ]
 
 
-@pytest.mark.parametrize("mode", ["avg", "max"])
-@pytest.mark.parametrize("samples", [0, 1, 2, 3])
-@pytest.mark.parametrize("opset, how", [(10, None), (16, None), (16, "output_half_pixel"), (22, "half_pixel")])
+@cover(
+    ("mode", ["avg", "max"]),
+    ("samples", [0, 1, 2, 3]),
+    ("opset, how", [(10, None), (16, None), (16, "output_half_pixel"), (22, "half_pixel")]),
+)
 def test_regions_are_sampled(mode: str, samples: int, opset: int, how: str | None) -> None:
     x = RNG.standard_normal((2, 5, 13, 17)).astype("f4")
     boxes, images = regions_of(x, 9)

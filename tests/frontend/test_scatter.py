@@ -16,6 +16,7 @@ from autosched.driver.build.late import LateModel
 from autosched.errors import AutoschedError, ImportModelError, IndexOutOfRangeError
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime import Executable
+from tests.spread import cover
 
 RNG = np.random.default_rng(0)
 
@@ -55,15 +56,18 @@ def numbers(dtype: str, *shape: int) -> np.ndarray:
 # --- TensorScatter ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "bool"])
-@pytest.mark.parametrize(
-    "shape, count, axis, mode, starts",
-    [
-        ((2, 3, 7, 5), 2, -2, "linear", [5, 0]), ((2, 3, 7, 5), 3, -2, "circular", [6, -15]),
-        ((3, 4, 2), 1, 1, "linear", [3, 1, 0]), ((3, 9), 4, 1, "circular", [8, 9, 1]),
-        ((2, 3, 5, 2), 5, 2, "linear", [0, 0]), ((2, 3, 5, 2), 5, 2, "circular", [1, 4]),
-        ((2, 3, 5), 2, -1, "linear", None), ((2, 3, 5), 0, -1, "linear", [0, 1]),
-    ],
+@cover(
+    (
+        "shape, count, axis, mode, starts",
+        [
+            ((2, 3, 7, 5), 2, -2, "linear", [5, 0]), ((2, 3, 7, 5), 3, -2, "circular", [6, -15]),
+            ((3, 4, 2), 1, 1, "linear", [3, 1, 0]), ((3, 9), 4, 1, "circular", [8, 9, 1]),
+            ((2, 3, 5, 2), 5, 2, "linear", [0, 0]), ((2, 3, 5, 2), 5, 2, "circular", [1, 4]),
+            ((2, 3, 5), 2, -1, "linear", None), ((2, 3, 5), 0, -1, "linear", [0, 1]),
+        ],
+    ),
+    ("dtype", ["float32", "float64", "float16", "int8", "bool"]),
+    together=1,
 )  # fmt: skip
 def test_updates_of_caches(
     shape: tuple[int, ...], count: int, axis: int, mode: str, starts: list[int] | None, dtype: str

@@ -13,7 +13,7 @@ from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.tir import PrimFunc
 from autosched.tir.evaluate import evaluate
-from tests.spread import spread
+from tests.spread import cover, spread
 
 from .cases import CASES
 
@@ -61,8 +61,11 @@ def test_random_configurations(name):
         check(func, config, threads=2)
 
 
-@pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3"])
-@pytest.mark.parametrize("name", ["dense", "conv3", "depthwise", "conv_plain1", "softmax", "chain"])
+@cover(
+    ("name", ["dense", "conv3", "depthwise", "conv_plain1", "softmax", "chain"]),
+    ("mcpu", ["x86-64", "x86-64-v3"]),
+    together=1,
+)
 def test_other_vector_widths(name, mcpu):
     target = Target(f"llvm -mcpu={mcpu}")
     if not target.features <= HOST.features:

@@ -10,6 +10,9 @@ from autosched.templates import apply_config, default_config
 from autosched.templates.kernel import form_of
 from autosched.tir import Schedule, cast
 from tests.codegen.programs import run
+from tests.spread import cover
+
+TARGETS = ["cpu", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"]
 
 
 @pytest.mark.parametrize("n", [5, 7, 9])
@@ -83,9 +86,7 @@ def test_an_open_dimension_behind_one_image_leaves_rows_that_lie_side_by_side(he
     assert "vaddps" in compiled.asm and "vinsertps" not in compiled.asm
 
 
-@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
-@pytest.mark.parametrize("times", [2, 4, 16, 3])
+@cover(("times", [2, 4, 16, 3]), ("dtype", ["float32", "float64", "int8"]), ("target", TARGETS))
 def test_elements_that_several_lanes_read(times, dtype, target):
     """The last vector reads the last elements of the buffer and nothing behind them."""
     x = te.placeholder((5, 16), dtype, "x")
@@ -98,16 +99,24 @@ def test_elements_that_several_lanes_read(times, dtype, target):
     np.testing.assert_array_equal(out.reshape(4, -1), np.repeat(data[1:], times, axis=1))
 
 
-@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16"])
-@pytest.mark.parametrize("n", [64, 37, 18, 3])
-@pytest.mark.parametrize(
-    "place",
-    [lambda i: 2 * i, lambda i: 2 * i + 1, lambda i: 79 - i, lambda i: 79 - 2 * i, lambda i: i + 1 - i % 2 * 2],
-    ids=["even", "odd", "backwards", "every other one backwards", "pairs turned around"],
+PLACES = {
+    "even": lambda i: 2 * i,
+    "odd": lambda i: 2 * i + 1,
+    "backwards": lambda i: 79 - i,
+    "every other one backwards": lambda i: 79 - 2 * i,
+    "pairs turned around": lambda i: i + 1 - i % 2 * 2,
+}
+
+
+@cover(
+    ("where", [*PLACES]),
+    ("n", [64, 37, 18, 3]),
+    ("dtype", ["float32", "float64", "int8", "float16"]),
+    ("target", TARGETS),
 )
-def test_elements_that_lie_near_each_other(place, n, dtype, target):
+def test_elements_that_lie_near_each_other(where, n, dtype, target):
     """They come from whole vectors, of which none reaches out of what is read: the buffer ends there."""
+    place = PLACES[where]
     places = [place(i) for i in range(n)]
     first, last = min(places), max(places)
     x = te.placeholder((5, last - first + 1), dtype, "x")

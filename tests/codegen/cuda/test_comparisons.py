@@ -11,6 +11,7 @@ from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.cuda.comparisons import KINDS, WORD, Comparisons
 from autosched.runtime.cuda.driver import Driver, Memory
 from autosched.target import Target
+from tests.spread import cover
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
@@ -63,14 +64,17 @@ def test_one_wrong_value_is_found_wherever_it_is(comparisons: Comparisons, dtype
         assert n_wrong(comparisons, dtype, found, expected) == 1
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(
-    ("found", "expected", "is_right"),
-    [
-        (NAN, 1.0, False), (INF, 1.0, False), (-INF, 1.0, False), (1.0, INF, False), (INF, INF, True),
-        (-INF, INF, False), (-INF, -INF, True), (NAN, INF, False), (NAN, NAN, True), (1.0, NAN, False),
-        (INF, NAN, False), (0.0, -0.0, True), (6e-8, 0.0, True),
-    ],
+@cover(
+    ("dtype", FLOATS),
+    (
+        "found, expected, is_right",
+        [
+            (NAN, 1.0, False), (INF, 1.0, False), (-INF, 1.0, False), (1.0, INF, False), (INF, INF, True),
+            (-INF, INF, False), (-INF, -INF, True), (NAN, INF, False), (NAN, NAN, True), (1.0, NAN, False),
+            (INF, NAN, False), (0.0, -0.0, True), (6e-8, 0.0, True),
+        ],
+    ),
+    together=1,
 )  # fmt: skip
 def test_what_is_not_finite_has_to_be_the_same(
     comparisons: Comparisons, dtype: str, found: float, expected: float, is_right: bool

@@ -10,6 +10,7 @@ from torch import nn
 
 import autosched
 from autosched.driver.build.torch_programs import LateProgram
+from tests.spread import cover
 
 SIZES = ({"size": (16, 20)}, {"size": (16, 80)}, {"size": (37, 7)}, {"size": (1, 90)}, {"scale_factor": 0.37},
          {"scale_factor": (0.5, 1.7)}, {"scale_factor": 0.3, "recompute_scale_factor": True})  # fmt: skip
@@ -32,9 +33,7 @@ def check(model: nn.Module, x: torch.Tensor, rtol: float) -> None:
     np.testing.assert_allclose(found, wanted.numpy(), rtol=0, atol=rtol)
 
 
-@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
-@pytest.mark.parametrize("align_corners", [False, True])
-@pytest.mark.parametrize("options", SIZES)
+@cover(("options", SIZES), ("align_corners", [False, True]), ("mode", ["bilinear", "bicubic"]))
 def test_sizes(mode, align_corners, options):
     x = torch.rand(2, 3, 37, 53, generator=torch.Generator().manual_seed(0))
     check(Resized(mode=mode, align_corners=align_corners, **options), x, 1e-6)

@@ -21,7 +21,7 @@ from autosched.templates.cpu.elementwise import _flat_axes, _period
 from autosched.tir import Block, FloorDiv, FloorMod, For, LoopKind, PrimFunc, as_int
 from autosched.tir import expr as E
 from autosched.tir.functor import free_vars
-from tests.spread import spread
+from tests.spread import cover, spread
 
 TREES = get_op("tree_levels")
 NODES, COLUMNS = 33, 11
@@ -149,9 +149,11 @@ def test_axes_of_which_an_operand_has_one_value_are_one_loop(
 
 
 @pytest.mark.host(runs=True)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "bool"])
-@pytest.mark.parametrize("shape", [(1, 64, 8, 8), (2, 33, 7, 7), (1, 16, 56, 56), (2, 512, 7, 9)])
-@pytest.mark.parametrize("order", [(0, 2, 3, 1), (0, 3, 1, 2), (3, 0, 1, 2)])
+@cover(
+    ("order", [(0, 2, 3, 1), (0, 3, 1, 2), (3, 0, 1, 2)]),
+    ("shape", [(1, 64, 8, 8), (2, 33, 7, 7), (1, 16, 56, 56), (2, 512, 7, 9)]),
+    ("dtype", ["float32", "float16", "uint8", "bool"]),
+)
 def test_axes_that_go_together_are_turned_as_one(dtype: str, shape: tuple[int, ...], order: tuple[int, ...]) -> None:
     x = te.placeholder(shape, dtype, name="x")
     func = te.create_prim_func([x, topi.transpose(x, order)], "int64")

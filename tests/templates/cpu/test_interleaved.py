@@ -8,6 +8,7 @@ import pytest
 from autosched import build, te, topi
 from autosched.te import Tensor
 from autosched.tir import PrimFunc
+from tests.spread import cover
 
 RNG = np.random.default_rng(0)
 
@@ -24,10 +25,12 @@ def _array(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return RNG.integers(0, 2 if dtype == "bool" else 99, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])
-@pytest.mark.parametrize("dtype", ["float32", "uint8", "int16", "float16", "float64", "bool"])
-@pytest.mark.parametrize("turns", [2, 3, 4])
-@pytest.mark.parametrize("columns", [4, 14, 16, 37, 131])
+@cover(
+    ("columns", [4, 14, 16, 37, 131]),
+    ("turns", [2, 3, 4]),
+    ("dtype", ["float32", "uint8", "int16", "float16", "float64", "bool"]),
+    ("target", ["cpu", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"]),
+)
 def test_blocks_of_depth_to_space(columns: int, turns: int, dtype: str, target: str) -> None:
     a = _array((3, 2, turns, 5, columns), dtype)
     x = te.placeholder(a.shape, dtype, name="x")

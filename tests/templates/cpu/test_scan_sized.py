@@ -11,6 +11,7 @@ from autosched.relax.block_builder import BlockBuilder
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.size_expr import size_at
 from autosched.tir.expr import Var
+from tests.spread import cover
 
 OP = relax.op
 Extent = int | str
@@ -39,13 +40,16 @@ def arrays(shape: tuple[Extent, ...], dtype: str) -> list[np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "float16"])
-@pytest.mark.parametrize(
-    ("shape", "axis"),
-    [
-        (("n",), 0), ((5, "n"), 1), (("n", 6), 0), (("n", 200), 0), ((3, "n", 64), 1), (("n", "m"), 0), (("n", "m"), 1),
-        ((4, "n"), 0), ((2, 5, "m"), 1), (("n", 3, "m"), 0),
-    ],
+@cover(
+    (
+        "shape, axis",
+        [
+            (("n",), 0), ((5, "n"), 1), (("n", 6), 0), (("n", 200), 0), ((3, "n", 64), 1), (("n", "m"), 0),
+            (("n", "m"), 1), ((4, "n"), 0), ((2, 5, "m"), 1), (("n", 3, "m"), 0),
+        ],
+    ),
+    ("dtype", ["float32", "float64", "int64", "float16"]),
+    together=1,
 )  # fmt: skip
 def test_sums_along_and_beside_open_axes(shape: tuple[Extent, ...], axis: int, dtype: str) -> None:
     made = built(shape, dtype, lambda emit, x: OP.cumsum(x, axis))

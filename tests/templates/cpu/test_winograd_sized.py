@@ -15,6 +15,7 @@ from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
 from autosched.tir.expr import Var
+from tests.spread import cover
 
 OP, NN = relax.op, relax.op.nn
 N, H, W = (Var(name, "int64") for name in "nhw")
@@ -75,10 +76,9 @@ def check(
     np.testing.assert_allclose(built(x).numpy(), expected, atol=2e-5 * max(np.abs(expected).max(), 1), rtol=0)
 
 
-@pytest.mark.parametrize("pads", PADS.values(), ids=PADS)
-@pytest.mark.parametrize("channels", [(16, 16), (40, 24), (24, 72)], ids=str)
-def test_results(channels: tuple[int, int], pads: tuple[int, ...]) -> None:
-    weight = weight_of(*channels[::-1])
+@cover(("channels", [(16, 16), (40, 24), (24, 72)]), ("where", [*PADS]), together=1)
+def test_results(channels: tuple[int, int], where: str) -> None:
+    weight, pads = weight_of(*channels[::-1]), PADS[where]
     built = made(weight, pads)
     assert "products" in kernel_of(built).source
     assert not kernel_of(built).checks  # accesses are proved to stay inside

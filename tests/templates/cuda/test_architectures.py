@@ -38,7 +38,7 @@ def test_every_default_is_in_its_space(arch: str) -> None:
         assert space_for(func, target).contains(default_config(func, target))
 
 
-@spread(12, "case", [*OPEN_CASES], first=10)
+@spread(15, "case", [*OPEN_CASES], first=9)
 def test_functions_over_open_sizes_become_machine_code(case: str) -> None:
     """With the registers that places and conditions take where lengths are not known."""
     assert not run_open_case(case, ("sm_75", "sm_80", "sm_90", "sm_120")).failures

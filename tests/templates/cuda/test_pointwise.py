@@ -13,6 +13,7 @@ from autosched.templates import apply_config, default_config
 from autosched.templates.cuda import warpgroup_matmul
 from autosched.templates.cuda.pointwise import find_pointwise
 from autosched.templates.registry import templates_for
+from tests.spread import cover
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
@@ -79,8 +80,7 @@ def test_blocks_of_short_sums_run_side_by_side(data, out, resident):
     assert gpu.gpu.blocks_per_sm(launch.threads, used.registers, used.shared_bytes) == resident
 
 
-@pytest.mark.parametrize("order", ["late", "ahead"])
-@pytest.mark.parametrize("fused", [False, True])
+@cover(("fused", [False, True]), ("order", ["late", "ahead"]), together=1)
 def test_blocks_go_through_tiles_of_all_images(fused, order, monkeypatch):
     """Twelve tiles of three images, of which a second one in each row of tiles ends within, for five blocks."""
     real = warpgroup_matmul._schedule

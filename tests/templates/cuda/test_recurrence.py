@@ -225,7 +225,7 @@ def test_a_row_that_depends_on_its_number_is_refused() -> None:
         schedule_sizes(create_prim_func([x, te.compute((n, 8), lambda t, i: rows[t + 1, i], name="out")]), TARGET)
 
 
-@spread(2, "kind, direction", [("LSTM", "bidirectional"), ("GRU", "forward"), ("RNN", "reverse")])
+@spread(3, "kind, direction", [("LSTM", "bidirectional"), ("GRU", "forward"), ("RNN", "reverse")], first=2)
 def test_a_model_over_any_number_of_steps(kind: str, direction: str, tmp_path: Any) -> None:
     model = layer(kind, 2 if direction == "bidirectional" else 1, direction=direction, hidden=5)
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "steps"

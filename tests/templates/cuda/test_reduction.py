@@ -18,6 +18,7 @@ from autosched.testing.gpu import run_serially
 from autosched.tir import PrimFunc
 from autosched.topi import reduction
 from autosched.tuner.measure.make_reference import make_reference
+from tests.spread import cover
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
@@ -76,8 +77,7 @@ CUT = {
 }
 
 
-@pytest.mark.parametrize("case", CUT)
-@pytest.mark.parametrize("knobs", [(32, 64, 4, 4), (8, 64, 1, 8)], ids=str)
+@cover(("case", [*CUT]), ("knobs", [(32, 64, 4, 4), (8, 64, 1, 8)]), together=1)
 def test_parts_of_long_sums_are_combined(case: str, knobs: tuple[int, ...]) -> None:
     func = reduced(*CUT[case])
     config = Config("reduction", dict(zip(("shared", "block_size", "vector", "sum_parts"), knobs, strict=True)))

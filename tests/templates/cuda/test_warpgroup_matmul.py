@@ -10,6 +10,7 @@ from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config, space_for
 from autosched.templates.cuda import warpgroup_matmul
+from tests.spread import cover
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
@@ -49,8 +50,7 @@ def test_float16(sizes, transposed, monkeypatch):
         np.testing.assert_allclose(out, expected, rtol=4e-3, atol=2e-2, err_msg=str(config))
 
 
-@pytest.mark.parametrize("order", ["late", "ahead"])
-@pytest.mark.parametrize("cluster", [1, 2])
+@cover(("cluster", [1, 2]), ("order", ["late", "ahead"]), together=1)
 def test_few_blocks_go_through_all_tiles(monkeypatch, cluster, order):
     """Each of two blocks, or clusters, has one tile more than the others, or ends with a turn without one."""
     monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)

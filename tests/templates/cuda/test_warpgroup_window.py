@@ -20,6 +20,7 @@ from autosched.templates import apply_config, default_config
 from autosched.templates.cuda import warpgroup_matmul, warpgroup_window
 from autosched.templates.cuda.warpgroup_window import WarpgroupWindow, find_window
 from autosched.templates.tf32 import with_tf32
+from tests.spread import spread
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
@@ -74,8 +75,9 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_convolutions(case, any_work):
+@spread(2, "name", CASES, first=1)
+def test_convolutions(name, any_work):
+    case = CASES[name]
     func, template = conv(**case), WarpgroupWindow()
     anchor = template.match(func, TARGET)
     config = default_config(func, TARGET)
