@@ -133,16 +133,26 @@ def test_affine_grid(size: tuple[int, ...], corners: int) -> None:
     check("AffineGrid", theta, np.array(size), align_corners=corners)
 
 
-def test_grid_sample_over_open_batches_and_places_is_one_build() -> None:
+@pytest.mark.parametrize(
+    ("image", "attrs"),
+    [
+        ((4, 5), {}),
+        (("h", "w"), {}),
+        (("h", "w"), {"align_corners": 1, "padding_mode": "border"}),
+        (("h", 5), {"mode": "nearest"}),
+    ],
+)
+def test_grid_sample_over_open_sizes_is_one_build(image: Any, attrs: dict[str, Any]) -> None:
     value = helper.make_tensor_value_info
-    inputs = [value("x", TensorProto.FLOAT, ["n", 3, 4, 5]), value("grid", TensorProto.FLOAT, ["n", "rows", 6, 2])]
-    node = helper.make_node("GridSample", ["x", "grid"], ["y"])
+    inputs = [value("x", TensorProto.FLOAT, ["n", 3, *image]), value("grid", TensorProto.FLOAT, ["n", "rows", 6, 2])]
+    node = helper.make_node("GridSample", ["x", "grid"], ["y"], **attrs)
     graph = helper.make_graph([node], "g", inputs, [value("y", TensorProto.FLOAT, None)])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=9)
     built = autosched.build(made, threads=1)
     assert isinstance(built, DynamicExecutable)
-    for n, rows in ((2, 3), (1, 7), (4, 1)):
-        x = RNG.standard_normal((n, 3, 4, 5)).astype("f4")
+    for n, rows, height, width in ((2, 3, 4, 5), (1, 7, 1, 9), (4, 1, 13, 2)):
+        size = [open_size if isinstance(d, str) else d for d, open_size in zip(image, (height, width))]
+        x = RNG.standard_normal((n, 3, *size)).astype("f4")
         grid = RNG.uniform(-1.4, 1.4, (n, rows, 6, 2)).astype("f4")
         (want,) = ReferenceEvaluator(made).run(None, {"x": x, "grid": grid})
         np.testing.assert_allclose(built(x, grid).numpy(), want, atol=1e-5)

@@ -270,19 +270,28 @@ def grid_sample(node: Node) -> Expr:
     if len(shape) != 4 or mode not in ("linear", "nearest") or padding not in ("zeros", "border") or 0 in shape:
         return _sampled(node, mode, padding, corners)
     n, c, h, w = shape
-    if not isinstance(h, int) or not isinstance(w, int):
-        raise node.no_kernel(f"images of {h} x {w} pixels")
     rows, columns = node.info(1).dims[1:3]
     grid = node.emit(op.reshape(node.input(1), ShapeExpr((n, rows * columns, 2))))
 
-    def places(i: int, size: int) -> Expr:
+    def number(d: Dim, dtype: str = dtype) -> Expr:
+        if isinstance(d, int):
+            return constant(d, dtype)
+        return node.emit(op.size_values(ShapeExpr((plain(d),)), is_scalar=True, dtype=dtype))
+
+    def held(x: Expr, size: Dim) -> Expr:
+        """Places as they are inside of the image, else those of border pixels."""
+        if isinstance(size, int):
+            return op.clip(x, 0.0, size - 1.0)
+        return op.maximum(op.minimum(x, number(size - 1)), constant(0, dtype))
+
+    def places(i: int, size: Dim) -> Expr:
         """Along x or y, counted in elements."""
         cut = node.emit(op.strided_slice(grid, axes=(2,), begin=(i,), end=(i + 1,), strides=(1,)))
         at = node.emit(op.astype(op.reshape(cut, ShapeExpr((n, 1, rows * columns))), dtype))
-        half, less = ((size - 1) / 2, 0.0) if corners else (size / 2, 0.5)
-        found: Expr = op.multiply(op.add(at, constant(1, dtype)), constant(half, dtype))
+        half, less = op.multiply(number(size - 1 if corners else size), constant(0.5, dtype)), 0.0 if corners else 0.5
+        found: Expr = op.multiply(op.add(at, constant(1, dtype)), node.emit(half))
         found = node.emit(op.subtract(found, constant(less, dtype)) if less else found)
-        return node.emit(op.clip(found, 0.0, size - 1.0)) if padding == "border" else found
+        return node.emit(held(found, size)) if padding == "border" else found
 
     x, y = places(0, w), places(1, h)
     flat = node.emit(op.reshape(node.input(0), ShapeExpr((n, c, h * w))))
@@ -290,13 +299,12 @@ def grid_sample(node: Node) -> Expr:
     def at(row: Expr, column: Expr) -> Expr:
         """[N, C, h * w]: the elements there, zero outside."""
         inside = op.logical_and(
-            op.logical_and(op.greater_equal(row, constant(0, dtype)), op.less_equal(row, constant(h - 1, dtype))),
-            op.logical_and(op.greater_equal(column, constant(0, dtype)), op.less_equal(column, constant(w - 1, dtype))),
+            op.logical_and(op.greater_equal(row, constant(0, dtype)), op.less_equal(row, number(h - 1))),
+            op.logical_and(op.greater_equal(column, constant(0, dtype)), op.less_equal(column, number(w - 1))),
         )
-        a, b = (op.astype(op.clip(v, 0.0, size - 1.0), "int64") for v, size in ((row, h), (column, w)))
-        place = node.emit(
-            op.where(node.emit(inside), op.add(op.multiply(a, constant(w, "int64")), b), constant(0, "int64"))
-        )
+        a, b = (op.astype(held(v, size), "int64") for v, size in ((row, h), (column, w)))
+        line = number(w, "int64")
+        place = node.emit(op.where(node.emit(inside), op.add(op.multiply(a, line), b), constant(0, "int64")))
         wide = node.emit(op.broadcast_to(place, ShapeExpr((n, c, rows * columns))))
         found = node.emit(op.gather_elements(flat, wide, axis=2, mode="clip"))
         return node.emit(op.where(inside, found, constant(0, dtype)))
