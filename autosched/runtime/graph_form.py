@@ -149,7 +149,7 @@ class GraphForm:
         return found
 
     def sizes_of(self, shapes: Mapping[int, tuple[int, ...]]) -> dict[str, int]:
-        """The sizes, by name, from the shapes of inputs, by value.
+        """The sizes, by name and in the order of `names`, from the shapes of inputs, by value.
 
         Raises ShapeError where a shape is not the input's, where two disagree, and where a size is out of bounds.
         """
@@ -170,7 +170,7 @@ class GraphForm:
             size.check(found[size.name], said[size.name])
         for limit in self.limits:
             limit.check(found)
-        return found
+        return {name: found[name] for name in self.names}
 
     def empty_outputs(self, shapes: Mapping[int, tuple[int, ...]]) -> tuple[tuple[int, ...], ...] | None:
         """The shapes of the outputs where a size is 0 and no output has elements, so that there is nothing to compute.
