@@ -12,7 +12,7 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.division import signed_division
 from autosched.codegen.cpu.types import I1, I32, I64, Isa, call_intrinsic, constant, element_of, lanes_of, splat, suffix
 from autosched.errors import CodegenError
-from autosched.ir.node import preorder
+from autosched.ir.node import Node, children
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
@@ -41,7 +41,7 @@ class IndexEmitter:
         self.mask: ir.Value | int | None = None
         self.scopes: list[dict[Hashable, object]] = [{}]
         self.count = 0
-        self.pure: dict[int, tuple[PrimExpr, bool]] = {}
+        self.pure: dict[int, tuple[Node, bool]] = {}
 
     # --- values that are made once ------------------------------------------------------------------------------
 
@@ -136,17 +136,17 @@ class IndexEmitter:
     def value(self, e: PrimExpr) -> ir.Value:
         raise NotImplementedError
 
-    def is_pure(self, e: PrimExpr) -> bool:
+    def is_pure(self, e: Node) -> bool:
         """Whether an integer expression is made of variables and constants alone: then it is exact in 64 bits."""
         found = self.pure.get(id(e))
         if found is None:
-            pure = not any(
-                isinstance(x, BufferLoad | E.Call | E.Let | E.Select)
-                or (isinstance(x, E.Cast) and not (is_int(x.value.dtype) and x.value.dtype != "bool"))
-                or (isinstance(x, Var) and not isinstance(self.env.get(x, Affine()), Affine))
-                for x in preorder(e)
-                if not isinstance(x, Buffer)
-            )
+            if isinstance(e, Var):
+                pure = isinstance(self.env.get(e, Affine()), Affine)
+            elif isinstance(e, E.Cast) and not (is_int(e.value.dtype) and e.value.dtype != "bool"):
+                pure = False
+            else:
+                opaque = isinstance(e, BufferLoad | E.Call | E.Let | E.Select)
+                pure = not opaque and all(map(self.is_pure, children(e)))
             found = self.pure[id(e)] = (e, pure)  # the expression is kept so that its id stays its own
         return found[1]
 
