@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import autosched
 from autosched.driver.build.late import LateModel
 from autosched.runtime import Executable
+from tests.spread import cover
 
 RNG = np.random.default_rng(0)
 
@@ -99,10 +100,13 @@ def expected_frames(x: np.ndarray, step: int, window: np.ndarray | None, length:
     return np.stack([found.real, found.imag], -1)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    "parts, step, windowed, length, onesided",
-    [(1, 7, True, 32, 1), (1, 1, False, 5, 0), (2, 16, True, 16, 0), (1, 40, True, 128, 1), (1, 9, False, 200, 1)],
+@cover(
+    (
+        "parts, step, windowed, length, onesided",
+        [(1, 7, True, 32, 1), (1, 1, False, 5, 0), (2, 16, True, 16, 0), (1, 40, True, 128, 1), (1, 9, False, 200, 1)],
+    ),
+    ("dtype", ["float32", "float64"]),
+    together=1,
 )
 def test_frames(parts: int, step: int, windowed: bool, length: int, onesided: int, dtype: str) -> None:
     x = RNG.standard_normal((2, 200, parts)).astype(dtype)

@@ -18,6 +18,7 @@ from autosched.target import Target, host_cpu
 from autosched.templates import apply_config, default_config
 from autosched.tir import PrimFunc
 from autosched.tir.schedule import Schedule
+from tests.spread import cover
 
 MCPUS = ["icelake-server", "znver4", "sapphirerapids"]
 CHANNELS, VALUE = 32, 77  # VALUE is what pads
@@ -46,18 +47,21 @@ def run(func: PrimFunc, target: Target, arrays: list[np.ndarray], **knobs: int) 
     return kernel.asm
 
 
-@pytest.mark.parametrize("mcpu", MCPUS)
-@pytest.mark.parametrize(
-    ("block", "size", "kernel", "stride", "dilation", "knobs"),
-    [
-        (16, (9, 13), (3, 3), 1, 1, {}),
-        (32, (9, 13), (3, 3), 2, 1, {"row_chunk": 2}),
-        (16, (12, 7), (5, 5), 1, 1, {"rows": 2}),
-        (32, (12, 11), (2, 4), 1, 1, {"copy_pad": True}),
-        (16, (15, 9), (7, 3), 2, 1, {"pixels": 3, "row_chunk": 1}),
-        (32, (12, 12), (3, 3), 1, 2, {"row_chunk": 4}),
-        (16, (12, 5), (4, 1), 1, 1, {}),
-    ],
+@cover(
+    (
+        "block, size, kernel, stride, dilation, knobs",
+        [
+            (16, (9, 13), (3, 3), 1, 1, {}),
+            (32, (9, 13), (3, 3), 2, 1, {"row_chunk": 2}),
+            (16, (12, 7), (5, 5), 1, 1, {"rows": 2}),
+            (32, (12, 11), (2, 4), 1, 1, {"copy_pad": True}),
+            (16, (15, 9), (7, 3), 2, 1, {"pixels": 3, "row_chunk": 1}),
+            (32, (12, 12), (3, 3), 1, 2, {"row_chunk": 4}),
+            (16, (12, 5), (4, 1), 1, 1, {}),
+        ],
+    ),
+    ("mcpu", MCPUS),
+    together=1,
 )
 def test_windows_of_bytes_are_exact(
     mcpu: str, block: int, size: tuple[int, int], kernel: tuple[int, int], stride: int, dilation: int,

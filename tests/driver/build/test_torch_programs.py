@@ -24,6 +24,7 @@ from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.library import module_of_contents
 from autosched.runtime.stateful import STATES, StatefulProgram
+from tests.spread import cover
 
 
 class Model(nn.Module):
@@ -323,8 +324,11 @@ def test_a_build_keeps_its_weights_where_the_model_is_trained_on():
     np.testing.assert_allclose(autosched.build(module)(ids.numpy()), first, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", ((4, 3), (2, 3, 5), (2, 3, 1, 4), (1, 3, 2, 2, 2)))
-@pytest.mark.parametrize("options", ({}, {"affine": False, "momentum": 0.5}, {"track_running_stats": False}))
+@cover(
+    ("options", [{}, {"affine": False, "momentum": 0.5}, {"track_running_stats": False}]),
+    ("shape", [(4, 3), (2, 3, 5), (2, 3, 1, 4), (1, 3, 2, 2, 2)]),
+    together=1,
+)
 def test_batch_norm_in_training(shape, options):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     kind = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}[len(shape)]

@@ -401,7 +401,7 @@ def test_windows_in_shared_memory_take_an_open_number_of_images() -> None:
     assert made.at((3,)).launches[0].grid[0] == 3 * made.at((1,)).launches[0].grid[0]
 
 
-@pytest.mark.parametrize("shape, axis", [("n", 0), ("m n", 1), ("n 3", 0)])
+@spread(2, "shape, axis", [("n", 0), ("m n", 1), ("n 3", 0)], first=1)
 def test_long_lines_of_running_sums_are_shared_by_blocks(shape: str, axis: int) -> None:
     """Short lines have one launch; the parts of long ones are as many as there are tiles, or as SMs want."""
     open_sizes = {"n": n(), "m": m()}

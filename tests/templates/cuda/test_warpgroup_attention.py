@@ -69,8 +69,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("order", ["late", "ahead"])
-@spread(3, "name", CASES)
+@spread(4, "name, order", [(name, order) for order in ("late", "ahead") for name in CASES])
 def test_values(name: str, order: str) -> None:
     of, knobs = CASES[name]
     out, expected = run(of, Config(NAME, knobs), order)
