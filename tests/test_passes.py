@@ -489,6 +489,11 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         lambda: graph({"x": (2, 3)}, lambda bb, x: op.concat(relax.Tuple((x,) * 300), axis=0)),
         lambda old, new: len(calls(new)) > len(calls(old)) == 1,
     ),
+    "SumConvolutions": (
+        R.SumConvolutions,
+        lambda: graph({"x": (1, 2, 3, 3)}, lambda bb, x: op.add(*(op.nn.conv2d(x, W(2, 2, 1, 1)) for _ in range(2)))),
+        lambda old, new: calls(new)[-1] == "nn.conv2d" != calls(old)[-1],
+    ),
     "ToMixedPrecision": (
         lambda: R.ToMixedPrecision("float16"), conv(), lambda old, new: "float16" in dtypes_in(new) - dtypes_in(old),
     ),
