@@ -28,7 +28,7 @@ from autosched.templates import apply_config, default_config
 from autosched.templates.cuda.last_wave import KNOB
 from autosched.templates.tf32 import allows_tf32
 from autosched.tir import PrimFunc
-from benchmarks.gpu_sections import (
+from benchmarks.gpu.workloads import (
     attention_func,
     conv_func,
     depthwise_func,

@@ -28,7 +28,8 @@ from autosched.errors import AutoschedError, DeviceError
 from autosched.runtime.cuda.devices import driver_of, use_driver
 from autosched.target import Target
 from autosched.target.gpus import device_named, usual_arch
-from benchmarks.gpu_sections import SECTIONS, Bench, Prepared, Row
+from benchmarks.gpu.bench import Bench, Prepared, Row
+from benchmarks.gpu.sections import SECTIONS
 from benchmarks.machine import RESULTS, Table, commit
 
 TOTAL_S = 540.0

@@ -13,7 +13,8 @@ pytest.importorskip("numba_cuda", reason="the CUDA packages are an extra")
 from autosched.errors import DeviceError
 from autosched.target.cuda_host import has_cuda_driver
 from benchmarks import gpu_check
-from benchmarks.gpu_sections import SECTIONS, Bench, Case, Row, Section
+from benchmarks.gpu.bench import Bench, Case, Row, Section
+from benchmarks.gpu.sections import SECTIONS
 
 QUICK = ("overhead", "small-m")
 
