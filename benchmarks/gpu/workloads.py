@@ -35,7 +35,7 @@ def of(shape: Sequence[int], compute: Callable[[Any], Any], dtype: str = "float3
 
 def take_func(rows: int, width: int, count: int) -> PrimFunc:
     x, at = te.placeholder((rows, width), "float16", name="x"), te.placeholder((count,), "int64", name="at")
-    return create_prim_func([x, at, topi.take(x, at, 0, "clip")])
+    return create_prim_func([x, at, topi.take(x, at, 0, mode="clip")])
 
 
 def scatter_func(rows: int, width: int, count: int) -> PrimFunc:

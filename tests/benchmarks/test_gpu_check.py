@@ -19,6 +19,12 @@ from benchmarks.gpu.sections import SECTIONS
 QUICK = ("overhead", "small-m")
 
 
+@pytest.mark.parametrize("is_tiny", [False, True])
+@pytest.mark.parametrize("section", list(SECTIONS))
+def test_every_case_can_be_stated(section: str, is_tiny: bool) -> None:
+    assert list(SECTIONS[section].cases(Bench("nvidia/nvidia-h200", is_tiny)))
+
+
 @pytest.mark.skipif(has_cuda_driver(), reason="a CUDA driver is here")
 def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu_check.main([]) == 2
