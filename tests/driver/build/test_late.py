@@ -15,9 +15,11 @@ import autosched
 from autosched.driver.build.late import LateModel
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError, WrongInputError
 from autosched.runtime import Executable
+from autosched.runtime.dynamic import DynamicExecutable
 
 FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
-X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("f4")
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((2, 3, 4)).astype("f4")
 
 
 def model(
@@ -150,10 +152,34 @@ def test_a_loop_may_have_no_step() -> None:
         np.testing.assert_array_equal(z, np.array([x * 2**k for k in range(steps)], "f4").reshape(steps, 2, 3))
 
 
-def test_branches_of_different_shapes() -> None:
-    def branch(name: str, *nodes: onnx.NodeProto) -> onnx.GraphProto:
-        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(f"{name}_y", FLOAT, None)])
+def branch(name: str, *nodes: onnx.NodeProto) -> onnx.GraphProto:
+    return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(f"{name}_y", FLOAT, None)])
 
+
+def test_branches_over_open_sizes_are_compiled_once_each() -> None:
+    """Decoders have one for the first call and one for those with keys and values of earlier calls."""
+    yes, no = branch("yes", node("Concat", "p x", "yes_y", axis=0)), branch("no", node("Relu", "x", "no_y"))
+    nodes = [helper.make_node("If", ["c"], ["y"], then_branch=yes, else_branch=no)]
+    built = late(nodes, {"x": (FLOAT, ["n"]), "p": (FLOAT, ["m"]), "c": (TensorProto.BOOL, [1])}, ["y"])
+    for i, (n, m, c) in enumerate([(2, 1, False), (4, 3, False), (5, 4, True), (6, 9, True), (7, 3, False)]):
+        if i == 3:
+            made = len(built.steps)
+        x, p = RNG.standard_normal(n).astype("f4"), RNG.standard_normal(m).astype("f4")
+        want = np.concatenate([p, x]) if c else np.maximum(x, 0)
+        np.testing.assert_array_equal(built(x, p, np.array([c])).numpy(), want)
+    assert len(built.steps) == made
+
+
+def test_a_choice_over_open_sizes_is_built_at_once() -> None:
+    yes, no = branch("yes", node("Neg", "x", "yes_y")), branch("no", node("Relu", "x", "no_y"))
+    nodes = [helper.make_node("If", ["c"], ["y"], then_branch=yes, else_branch=no)]
+    built = autosched.build(model(nodes, {"x": (FLOAT, ["n", 3]), "c": (TensorProto.BOOL, [1])}, ["y"]))
+    assert isinstance(built, DynamicExecutable)
+    for x, c in ((X[0, :, :3], True), (X[0, :2, :3], False)):
+        np.testing.assert_array_equal(built(x.copy(), np.array([c])).numpy(), -x if c else np.maximum(x, 0))
+
+
+def test_branches_of_different_shapes() -> None:
     yes = branch("yes", node("ReduceSum", "x", "yes_y", keepdims=0))
     no = branch("no", node("Relu", "x", "no_y"))
     nodes = [node("ReduceMax", "x", "m", keepdims=0), node("Greater", "m one", "c"),

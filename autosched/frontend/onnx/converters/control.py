@@ -9,6 +9,7 @@ import numpy as np
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx.node import Node, RunTimeError, info_of
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.size_arithmetic import is_same
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, Tuple
 from autosched.relax.struct_info import TensorStructInfo
@@ -35,7 +36,8 @@ def if_(node: Node) -> tuple[Expr, ...]:
         a, b = yes.struct_info, no.struct_info
         if not isinstance(a, TensorStructInfo) or not isinstance(b, TensorStructInfo):
             raise node.needs(condition, "branches that give other things than tensors need a known condition")
-        if a.static_shape != b.static_shape or a.dtype != b.dtype:
+        alike = a.ndim == b.ndim and all(map(is_same, a.dims, b.dims))
+        if not alike or a.dtype != b.dtype:
             raise node.needs(condition, f"its branches give {a} and {b}, and the condition is not known at import")
         scalar = node.emit(op.reshape(condition, ())) if info_of(condition).ndim else condition
         results.append(op.where(scalar, yes, no))
