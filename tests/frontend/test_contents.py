@@ -80,6 +80,7 @@ BAD: Mapping[str, tuple[Any, str]] = {
     "needed attribute": (model((4,), [node("Cast", "x")]), "'to' is missing"),
     "needed input": (model((4,), [node("Add", "x")]), "1 inputs, 2 needed"),
     "70 dimensions": (model([1] * 70, [node("Relu", "x")]), "70 dimensions"),
+    "an axis of none": (model((2, 3), [node("Hardmax", "x", axis=2)]), "axis 2 of 2 dimensions"),
     "70 dimensions made": (model((1,), [node("Unsqueeze", "x", "a")], a=ints(*range(70))), "71 dimensions"),
     "dimension of 0": (model((0, 3), [node("Relu", "x")]), "shape 0x3 has no elements"),
     "a shape that doubles": (

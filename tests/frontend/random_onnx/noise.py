@@ -29,7 +29,9 @@ OPEN_FOR_NAN = (
 # of their arguments some are multiplied by weights that may be 0, or by others' sums of squares: the algorithm decides
 OPEN_FOR_INFINITY = {
     "Resize": (0,), "Upsample": (0,), "GridSample": (0, 1), "AffineGrid": (0,), "RoiAlign": (0,), "Conv": (0,),
-    "ConvTranspose": (0,), "DeformConv": (0, 2), "FusedConv": (0,), "LRN": (0,), "Det": (0,), "DFT": (0,), "STFT": (0,),
+    "ConvTranspose": (0,), "DeformConv": (0, 2), "FusedConv": (0,),
+    "InstanceNormalization": (0, 1), "BatchNormalization": (0, 1), "GroupNormalization": (0, 1),
+    "LRN": (0,), "Det": (0,), "DFT": (0,), "STFT": (0,),
     "Gelu": (0,), "FastGelu": (0,), "BiasGelu": (0,), "LpNormalization": (0,), "LpPool": (0,), "GlobalLpPool": (0,),
 }  # fmt: skip
 OPEN = (*OPEN_FOR_NAN, *OPEN_FOR_INFINITY)

@@ -61,7 +61,7 @@ def _softmax(node: Node, definition: Callable[..., Expr]) -> Expr:
     if node.opset >= 13:
         return definition(x, axis=node.attr("axis", -1))  # type: ignore[no-any-return]
     dims = node.info(0).dims
-    axis = node.attr("axis", 1) % max(len(dims), 1)
+    axis = node.axis(node.attr("axis", 1)) if dims else 0
     if product_of(dims[axis + 1 :]) == 1:
         return definition(x, axis=axis)  # type: ignore[no-any-return]
     flat = node.emit(op.reshape(x, ShapeExpr((product_of(dims[:axis]), product_of(dims[axis:])))))
@@ -135,7 +135,7 @@ def hardmax(node: Node) -> Expr:
 
 def _is_first_of_largest(node: Node, x: Expr, axis: int) -> Expr:
     info = info_of(x)
-    axis %= info.ndim
+    axis = node.axis(axis, info.ndim)
     if is_empty(x):
         return x
     at = node.emit(op.argmax(x, axis=axis, keepdims=True))
