@@ -300,6 +300,7 @@ ALIASES: Mapping[str, str] = {
     "autosched.relay.expr_functor": "autosched.relay.functor",
     "autosched.relay.param_dict": "autosched.runtime.params",
     "autosched.relay.ty": "autosched.relay.types",
+    "autosched.relax.utils": "autosched.relax.copying",
     "autosched.relax.ty": "autosched.relax.struct_info",
     "autosched.relax.vm_build": "autosched.driver.vm.relax_build",
     "autosched.relax.frontend.nn.modules": "autosched.frontend.nn.layers",

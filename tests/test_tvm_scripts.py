@@ -13,7 +13,7 @@ import pytest
 from autosched.errors import AutoschedError
 
 FOLDER = Path(__file__).parent / "tvm_scripts"
-QUICK = {"fpass", "reg", "mutator1", "dpl2", "rtext", "script_err", "graphjson", "instruments"}
+QUICK = {"fpass", "reg", "mutator1", "dpl2", "rtext", "script_err", "graphjson", "instruments", "inplace_and_sizes"}
 NEEDS = {"p_grad": "torch", "torch1": "torch", "e2e2": "torch", "relay_pt": "torch", "ir_module_tutorial": "torch",
          "relay_onnx": "onnx", "cross": "torch"}  # fmt: skip
 

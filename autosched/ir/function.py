@@ -10,6 +10,11 @@ from autosched.ir.node import Attrs, FrozenDict, Node
 from autosched.ir.printing import Scripted
 
 
+def attribute_name(key: str) -> str:
+    """The name of an attribute: TVM says `tirx.` today for `tir.`."""
+    return f"tir.{key[5:]}" if key.startswith("tirx.") else key
+
+
 class BaseFunc(Scripted, Node):
     """Base of functions: a frozen dataclass with the field `attrs`."""
 
@@ -30,4 +35,5 @@ class BaseFunc(Scripted, Node):
         return self._with_attrs({k: v for k, v in self.attrs.items() if k != key})
 
     def _with_attrs(self, attrs: Mapping[str, object]) -> Self:
-        return dataclasses.replace(self, attrs=FrozenDict(attrs))  # type: ignore[type-var]
+        named = FrozenDict({attribute_name(k): v for k, v in attrs.items()})
+        return dataclasses.replace(self, attrs=named)  # type: ignore[type-var]

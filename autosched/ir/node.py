@@ -38,6 +38,11 @@ class FrozenDict(dict[Any, Any]):
 
     __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse  # type: ignore[assignment]
 
+    def __missing__(self, key: object) -> Any:
+        if isinstance(key, str) and key.startswith("tirx."):  # TVM's name of today for "tir."
+            return self[f"tir.{key[5:]}"]
+        raise KeyError(key)
+
     def __hash__(self) -> int:  # type: ignore[override]
         return id(self)
 

@@ -28,7 +28,7 @@ from autosched.relax.expr import (
     VarBinding,
     const,
 )
-from autosched.relax.op.call import call_dps_packed, call_packed, call_pure_packed, call_tir, shape_of
+from autosched.relax.op.call import call_dps_packed, call_packed, call_pure_packed, call_tir, call_tir_inplace, shape_of
 from autosched.relax.struct_info import (
     FuncStructInfo,
     FuncType,

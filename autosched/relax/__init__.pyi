@@ -44,6 +44,7 @@ from autosched.relax.op.call import call_dps_packed as call_dps_packed
 from autosched.relax.op.call import call_packed as call_packed
 from autosched.relax.op.call import call_pure_packed as call_pure_packed
 from autosched.relax.op.call import call_tir as call_tir
+from autosched.relax.op.call import call_tir_inplace as call_tir_inplace
 from autosched.relax.op.call import shape_of as _get_shape_of
 from autosched.relax.op.call import shape_of as shape_of
 from autosched.relax.pipeline import get_default_pipeline as get_default_pipeline

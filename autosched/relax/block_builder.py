@@ -119,6 +119,7 @@ class BlockBuilder:
         self._by_form: dict[type, dict[Hashable, list[_Known]]] = {}  # by the kind of function, and its sketch
         self._scopes: list[FunctionScope] = []
         self._values: dict[Var, Expr] = {}
+        self._free_names = UniqueNames()  # of variables outside of functions
 
     # --- scopes ----------------------------------------------------------------------------------------------------
 
@@ -157,6 +158,17 @@ class BlockBuilder:
         finally:
             self._scopes.remove(scope)
             BlockBuilder._stack.pop()
+
+    @contextmanager
+    def testing_scope(self, def_vars: Sequence[object]) -> Iterator[None]:
+        """Emit bindings outside of a function, as tests do: they are not kept."""
+        del def_vars  # every symbol is known
+        scope = FunctionScope("testing", (), FrozenDict(), True, True)
+        self._scopes.append(scope)
+        try:
+            yield
+        finally:
+            self._scopes.remove(scope)
 
     def _finish(self, scope: FunctionScope) -> None:
         if scope.output is None:
@@ -263,8 +275,8 @@ class BlockBuilder:
     def _argument(self, x: object, bound: dict[int, Var]) -> Any:
         if isinstance(x, LEAVES):
             return x
-        if isinstance(x, Tuple):
-            return self._normal(x, bound)
+        if isinstance(x, Tuple) or (isinstance(x, TupleGetItem) and not self._scopes):
+            return self._normal(x, bound)  # type: ignore[arg-type]
         if id(x) not in bound:  # whoever called `normalize` holds x
             bound[id(x)] = self._emit(self._normal(_value(x, "emit"), bound), "")
         return bound[id(x)]
@@ -333,7 +345,7 @@ class BlockBuilder:
 
     def get_unique_name(self, name_prefix: str) -> str:
         """A variable name that the function does not have yet."""
-        return self._scope.names(name_prefix)
+        return (self._scopes[-1].names if self._scopes else self._free_names)(name_prefix)
 
     def lookup_binding(self, var: Var) -> Expr | None:
         """What a variable was bound to."""

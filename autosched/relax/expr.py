@@ -246,6 +246,11 @@ class Call(Expr):
         return TupleGetItem(self, index)
 
     @property
+    def ty_args(self) -> tuple[StructInfo, ...]:
+        """TVM's newer spelling of `sinfo_args`."""
+        return self.sinfo_args
+
+    @property
     def op_name(self) -> str:
         """The operator's name; "" when a function is called."""
         return self.op.name if isinstance(self.op, Op) else ""
@@ -295,6 +300,11 @@ class MatchCast(Binding):
     var: Var = field(metadata=DEFINES)
     value: Expr
     struct_info: StructInfo
+
+    @property
+    def ty(self) -> StructInfo:
+        """TVM's newer spelling of `struct_info`."""
+        return self.struct_info
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -95,6 +95,12 @@ class Expr(Node):
     def __pow__(self, other: object) -> Expr:
         return _called("power", self, other)
 
+    def __mod__(self, other: object) -> Expr:
+        return _called("mod", self, other)
+
+    def __rmod__(self, other: object) -> Expr:
+        return _called("mod", other, self)
+
     def __neg__(self) -> Expr:
         return _called("negative", self)
 
@@ -262,13 +268,19 @@ class FuncStructInfo(StructInfo):
 
     params: tuple[StructInfo, ...] | None
     ret: StructInfo
+    purity: bool = True
+
+    @staticmethod
+    def opaque_func(ret: StructInfo | None = None, purity: bool = False) -> FuncStructInfo:
+        """The type of a function of which the parameters are not known."""
+        return FuncStructInfo(None, ObjectStructInfo() if ret is None else ret, purity)
 
 
 def _checked_dtype(dtype: object, what: str) -> str:
-    """The name of a dtype; "" is unknown, "object" and "void" and vectors are names of TVM's."""
-    if dtype is None or dtype == "":
+    """The name of a dtype; "" is unknown, for which TVM writes "void" too."""
+    if dtype in (None, "", "void"):
         return ""
-    return check_dtype(dtype, what, "void", "object", "handle", "string")
+    return check_dtype(dtype, what, "object", "handle", "string")
 
 
 def shape_of(shape: object) -> ShapeExpr:

@@ -42,7 +42,7 @@ from autosched.tir.expr import const_int
 from autosched.tir.function import PrimFunc
 
 LEAVES = (Var, Constant, ShapeExpr, PrimValue, StringImm, GlobalVar, ExternFunc)
-SPECIAL = {"relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed"}
+SPECIAL = {"relax.call_tir", "relax.call_tir_inplace", "relax.call_dps_packed", "relax.call_pure_packed"}
 
 
 Checked = dict[int, tuple[Call, object]]  # calls whose types agree, and the functions that they call, by id of the call

@@ -43,11 +43,45 @@ def _assert(condition: object, text: str, *values: object) -> None:
         raise AssertionError(_text(text, values, ", ") or "Assertion Failed")
 
 
+def _nonzero(data: NDArray) -> NDArray:
+    return _array(np.stack(np.nonzero(np.atleast_1d(data.numpy()))).astype("int64"))
+
+
+def _unique(
+    data: NDArray, index: int, inverse: int, counts: int, axis: int | None = None
+) -> NDArray | tuple[NDArray, ...]:
+    find: Callable[..., Any] = np.unique  # its overloads want literal truths
+    found = find(data.numpy(), bool(index), bool(inverse), bool(counts), axis)
+    if not isinstance(found, tuple):
+        return _array(found)
+    return tuple(_array(v if i == 0 else v.reshape(-1).astype("int64")) for i, v in enumerate(found))
+
+
+def _dynamic_strided_slice(data: NDArray, *bounds: NDArray) -> NDArray:
+    starts, ends, steps = (b.numpy().tolist() for b in bounds)
+    return _array(np.ascontiguousarray(data.numpy()[tuple(map(slice, starts, ends, steps))]))
+
+
+def _copy_into(target: NDArray, values: NDArray) -> NDArray:
+    target.copyfrom(values)
+    return target
+
+
+def _array(values: np.ndarray) -> NDArray:
+    from autosched.runtime.ndarray import array  # which needs this module
+
+    return array(values)
+
+
 PackedFunc: TypeAlias = Callable[..., Any]  # what is called by name, with any arguments
 BUILT_IN: dict[str, PackedFunc] = {
     **{f"tvm.contrib.{name}.matmul": _matmul for name in ("cblas", "mkl", "dnnl", "cublas")},
     **{f"tvm.contrib.{name}.batch_matmul": _matmul for name in ("cblas", "mkl", "cublas")},
     "relax.run.print": _print, "relax.run.assert_op": _assert,
+    "relax.run.copy_into": _copy_into, "relax.run.nonzero": _nonzero, "relax.run.unique": _unique,
+    "relax.run.dynamic_strided_slice": _dynamic_strided_slice,
+    "relax.run.shape_to_tensor": lambda shape: _array(np.asarray(tuple(shape), "int64")),
+    "relax.run.tensor_to_shape": lambda data: tuple(data.numpy().tolist()),
     "tvm.contrib.sort.sort": _sort, "tvm.contrib.sort.argsort": _argsort,
 }  # fmt: skip
 

@@ -402,7 +402,7 @@ def _match(value: object, name: str, shape: tuple[int, ...], dtype: str) -> None
     """See that a tensor is what match_cast says. Raises as `check`."""
     if not isinstance(value, NDArray):
         raise InvalidTypeError(f"match_cast of '{name}': a {type(value).__name__} is no tensor")
-    if value.dtype != dtype:
+    if dtype and value.dtype != dtype:
         raise InvalidTypeError(f"match_cast of '{name}': dtype {value.dtype} instead of {dtype}")
     if value.shape != shape:
         raise ShapeError(f"match_cast of '{name}': shape {list(value.shape)} instead of {list(shape)}")

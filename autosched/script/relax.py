@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import collections.abc
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from autosched.errors import AutoschedError, InvalidTypeError, refuse
@@ -18,7 +19,7 @@ Annotation: TypeAlias = Any  # a StructInfo; in a text that Python meets before 
 
 
 def function(
-    func: Callable[..., object] | None = None,
+    func: collections.abc.Callable[..., object] | None = None,
     *,
     pure: bool = True,
     private: bool = False,
@@ -35,7 +36,7 @@ def function(
 def Tensor(  # noqa: N802
     shape: Sequence[Dim] | None = None, dtype: str | None = None, vdevice: object = None, *, ndim: int = -1
 ) -> Annotation:
-    """A tensor's annotation; the dtype is float32 where none is given.
+    """A tensor's annotation; shape and dtype are unknown where none is given, as in a script's text.
 
     Raises TypeError for a shape that is a text or a number, and for a dtype that is no text.
     """
@@ -47,7 +48,7 @@ def Tensor(  # noqa: N802
     if dtype is not None and not isinstance(dtype, str | Inert):
         raise InvalidTypeError(f"R.Tensor: argument 'dtype' is {dtype!r}, not the name of a dtype")
     try:
-        return info.TensorStructInfo(None if shape is None else tuple(shape), dtype or "float32", ndim)
+        return info.TensorStructInfo(None if shape is None else tuple(shape), dtype or "", ndim)
     except (AutoschedError, TypeError):
         return Inert("R.Tensor(…)")
 
@@ -78,12 +79,23 @@ def Prim(dtype: str | None = None, value: PrimExpr | None = None) -> Annotation:
         return Inert("R.Prim(…)")
 
 
+def Callable(  # noqa: N802
+    params: Sequence[object] | None = None, ret: object = None, purity: bool = True
+) -> Annotation:
+    """The annotation of a function."""
+    made = None if params is None else Tuple(*params)
+    result = ret() if ret in (Object, Tensor, Shape) else Object() if ret is None else ret  # type: ignore[operator]
+    if isinstance(made, Inert) or not isinstance(result, info.StructInfo):
+        return Inert("R.Callable(…)")
+    return info.FuncStructInfo(None if made is None else made.fields, result, purity)
+
+
 def Object() -> Annotation:  # noqa: N802
     """The annotation of any value."""
     return info.ObjectStructInfo()
 
 
-OUTSIDE = ("const", "call_tir", "call_dps_packed", "call_packed", "call_pure_packed")
+OUTSIDE = ("const", "call_tir", "call_tir_inplace", "call_dps_packed", "call_packed", "call_pure_packed")
 
 
 def shape(values: Sequence[Dim]) -> info.ShapeExpr:

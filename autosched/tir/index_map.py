@@ -93,7 +93,7 @@ class IndexMap(Node):
     def map_indices(self, indices: Sequence[PrimExpr], analyzer: Analyzer | None = None) -> tuple[PrimExpr, ...]:
         """The new indices of an element."""
         self._check(indices)
-        values = dict(zip(self.initial_indices, indices, strict=True))
+        values = {v: E.to_expr(i, v.dtype) for v, i in zip(self.initial_indices, indices, strict=True)}
         analyzer = analyzer or Analyzer()
         return tuple(analyzer.simplify(substitute(x, values)) for x in self.final_indices)
 
@@ -154,6 +154,26 @@ class IndexMap(Node):
         except NotAffine as error:
             raise InvalidValueError(f"index map {self} has no inverse: {error}") from None
         return IndexMap(new, tuple(analyzer.simplify(x) for x in found))
+
+    def non_surjective_inverse(self, shape: Sequence[PrimExpr | int | Range]) -> tuple[IndexMap, PrimExpr]:
+        """The map back, and whether a position of the new shape is one that no old index has (padding).
+
+        Raises InvalidValueError where two old indices have one position.
+        """
+        back = self.inverse(shape)
+        sizes = [s.extent if isinstance(s, Range) else E.to_expr(s) for s in shape]
+        analyzer = Analyzer()
+        for v, n in zip(back.initial_indices, self.map_shape(sizes), strict=True):
+            analyzer.bind(v, (0, E.as_int(n)))
+        old = dict(zip(self.initial_indices, back.final_indices, strict=True))
+        there = [substitute(x, old) for x in self.final_indices]
+        misses = [
+            *(E.compare(E.LT, x, 0) for x in back.final_indices),
+            *(E.compare(E.GE, x, n) for x, n in zip(back.final_indices, sizes, strict=True)),
+            *(E.compare(E.NE, x, v) for x, v in zip(there, back.initial_indices, strict=True)),
+        ]
+        left = [m for m in map(analyzer.simplify, misses) if E.const_int(m) != 0]
+        return back, E.any_of(*left) if left else E.const(False, "bool")
 
     def map_ndarray(self, arr_src: object) -> NDArray:
         """An array in the new layout. Raises InvalidValueError where the map needs padding."""

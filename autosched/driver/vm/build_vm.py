@@ -36,6 +36,7 @@ from autosched.relax.rewrite import used_vars
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, tensor_infos
 from autosched.relax.transform import BindParams
 from autosched.relax.transform.infer_types import infer_types
+from autosched.relax.transform.inplace_calls import separate_inplace_calls
 from autosched.runtime.executable import Executable
 from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.vm_program import Instruction, Param, Program, VMFunction
@@ -66,7 +67,7 @@ def build_vm(
     """
     if not isinstance(mod, IRModule):
         raise InvalidTypeError(f"the VM runs an IRModule, not a {type(mod).__name__}")
-    mod = infer_types(mod)
+    mod = separate_inplace_calls(infer_types(mod))
     if params:
         mod = BindParams("main", {name: np.asarray(value) for name, value in params.items()})(mod)
     relax_functions = ((gv.name, f) for gv, f in mod.functions_items() if isinstance(f, Function))
@@ -355,7 +356,7 @@ def _python_value(x: ShapeExpr | PrimValue | StringImm) -> object:
     """A shape, number or text as the VM's code holds it."""
     if isinstance(x, ShapeExpr):
         return [as_int(v) for v in x.values]
-    return x.value if isinstance(x, StringImm) else x.value.value  # type: ignore[attr-defined]
+    return x.value if isinstance(x, StringImm) else as_int(x.value)
 
 
 def _param(name: str, info: StructInfo | None) -> Param:

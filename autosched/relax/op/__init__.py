@@ -26,10 +26,13 @@ from autosched.relax.op.binary import (
     where,
 )
 from autosched.relax.op.call import (
-    CALL_TIR, assert_op, call_dps_packed, call_packed, call_pure_packed, call_tir, is_call_tir, print, shape_of,
-    tir_inputs, tir_target,
+    CALL_TIR, assert_op, call_dps_packed, call_packed, call_pure_packed, call_tir, call_tir_inplace, is_call_tir, print,
+    shape_of, tir_inputs, tir_target,
 )  # fmt: skip
 from autosched.relax.op.create import arange, full, ones, size_range, size_values, zeros
+from autosched.relax.op.data_sizes import (
+    dynamic_strided_slice, nonzero, shape_to_tensor, tensor_to_shape, unique,
+)  # fmt: skip
 from autosched.relax.op.create_like import (
     eye, eye_like, full_like, one_hot, ones_like, tril, triu, zeros_like,
 )  # fmt: skip

@@ -34,6 +34,7 @@ from autosched.relax.op.call import call_dps_packed as call_dps_packed
 from autosched.relax.op.call import call_packed as call_packed
 from autosched.relax.op.call import call_pure_packed as call_pure_packed
 from autosched.relax.op.call import call_tir as call_tir
+from autosched.relax.op.call import call_tir_inplace as call_tir_inplace
 from autosched.relax.op.call import is_call_tir as is_call_tir
 from autosched.relax.op.call import print as print
 from autosched.relax.op.call import shape_of as shape_of
@@ -53,6 +54,11 @@ from autosched.relax.op.create_like import ones_like as ones_like
 from autosched.relax.op.create_like import tril as tril
 from autosched.relax.op.create_like import triu as triu
 from autosched.relax.op.create_like import zeros_like as zeros_like
+from autosched.relax.op.data_sizes import dynamic_strided_slice as dynamic_strided_slice
+from autosched.relax.op.data_sizes import nonzero as nonzero
+from autosched.relax.op.data_sizes import shape_to_tensor as shape_to_tensor
+from autosched.relax.op.data_sizes import tensor_to_shape as tensor_to_shape
+from autosched.relax.op.data_sizes import unique as unique
 from autosched.relax.op.functions import atan2 as atan2
 from autosched.relax.op.functions import copysign as copysign
 from autosched.relax.op.functions import digamma as digamma

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 
-from autosched.errors import InvalidTypeError
+from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import FrozenDict
 from autosched.relax.expr import Call, ExternFunc, Op, StringImm, Tuple, as_expr
@@ -16,9 +17,11 @@ from autosched.relax.struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    same_info,
 )
 
 CALL_TIR = Op("relax.call_tir")
+CALL_TIR_INPLACE = Op("relax.call_tir_inplace")
 CALL_DPS_PACKED = Op("relax.call_dps_packed")
 CALL_PURE_PACKED = Op("relax.call_pure_packed")
 
@@ -55,6 +58,37 @@ def call_tir(
     info = _out(out_sinfo if out_sinfo is not None else out_ty)
     extra = () if tir_vars is None else (tir_vars,)
     return Call(CALL_TIR, (gvar, inputs, *extra), sinfo_args=(info,), struct_info=info)
+
+
+def call_tir_inplace(
+    gvar: GlobalVar,
+    args: Expr | Iterable[object],
+    inplace_indices: int | Sequence[int],
+    out_sinfo: OutInfo = None,
+    tir_vars: Expr | None = None,
+    *,
+    out_ty: OutInfo = None,
+) -> Call:
+    """Run a PrimFunc that changes some of its arguments, which are results.
+
+    inplace_indices  for each result the argument that it is, or -1 for one that the caller allocates
+    """
+    made = call_tir(gvar, args, out_sinfo, tir_vars, out_ty=out_ty)
+    indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(map(int, inplace_indices))
+    inputs, info = tir_inputs(made), made.struct_info
+    results = info.fields if isinstance(info, TupleStructInfo) else (info,)
+    if len(indices) != len(results):
+        raise InvalidValueError(f"call_tir_inplace: {len(indices)} indices for {len(results)} results")
+    changed = [i for i in indices if i != -1]
+    if not changed or len(set(changed)) < len(changed) or not all(0 <= i < len(inputs) for i in changed):
+        raise InvalidValueError(
+            f"call_tir_inplace: inplace_indices {list(indices)} with {len(inputs)} arguments",
+            hint="each is -1 or another argument's position, and one at least is no -1",
+        )
+    for i, result in zip(indices, results, strict=True):
+        if i >= 0 and not same_info(inputs[i].struct_info, result):
+            raise InvalidTypeError(f"call_tir_inplace: argument {i} is {inputs[i].struct_info!r}, result {result!r}")
+    return dataclasses.replace(made, op=CALL_TIR_INPLACE, attrs=FrozenDict({"inplace_indices": indices}))
 
 
 def _extern(func: object) -> ExternFunc:

@@ -77,24 +77,27 @@ def refuse_constants(axis_of: Callable[[int, Attrs], int | None]) -> Validate:
 
 
 def along_axis(ndim: int, attrs: Attrs) -> int:
-    """The dimension that the attribute `axis` names."""
-    return axis_index(attrs["axis"], ndim)
+    """The dimension that the attribute `axis` names; the only one where it names none."""
+    return axis_index(attrs["axis"] or 0, ndim)
 
 
 def _count(indices: TensorStructInfo) -> int | None:
     return int(np.prod(indices.static_shape, dtype=np.int64)) if indices.is_static else None
 
 
-def _take_type(x: StructInfo, indices: StructInfo, axis: int, mode: str) -> TensorStructInfo:
+def _take_type(x: StructInfo, indices: StructInfo, axis: int | None, mode: str) -> TensorStructInfo:
     t, i = tensor(x), positions_type(indices)
-    a = axis_index(axis, t.ndim)
+    if axis is None and t.ndim != 1:
+        raise InvalidValueError(f"an axis is needed for a tensor of {t.ndim} dimensions")
+    a = axis_index(axis or 0, t.ndim)
     if mode == "nan" and not is_float(t.dtype):
         raise InvalidTypeError(f"mode 'nan' of {t.dtype}", hint="a float type")
     check_mode("clip" if mode == "nan" else mode, t.static_shape[a : a + 1] if t.is_static else (), _count(i))
     return TensorStructInfo((*t.dims[:a], *i.dims, *t.dims[a + 1 :]), t.dtype)
 
 
-def _take(x: Array, indices: Array, axis: int, mode: str) -> Array:
+def _take(x: Array, indices: Array, axis: int | None, mode: str) -> Array:
+    axis = axis or 0
     if mode != "nan":
         found: Array = np.take(x, resolve(indices, x.shape[axis], mode), axis)
         return found
@@ -108,19 +111,19 @@ def _take(x: Array, indices: Array, axis: int, mode: str) -> Array:
 take = define_op(
     "take",
     inputs=("x", "indices"),
-    attributes={"axis": 0, "mode": "raise"},
+    attributes={"axis": None, "mode": "raise"},
     infer_type=_take_type,
-    compute=lambda x, indices, axis, mode: indexing.take(x, indices, axis % x.ndim, mode),
+    compute=lambda x, indices, axis, mode: indexing.take(x, indices, (axis or 0) % x.ndim, mode),
     reference=_take,
     validate=refuse_constants(along_axis),
     samples=[
-        sample((4, 3), ((5,), "int64"), mode="nan", low=-3, high=7),
-        sample((4, 3), ((2,), "int64")),
+        sample((4, 3), ((5,), "int64"), axis=0, mode="nan", low=-3, high=7),
+        sample((4, 3), ((2,), "int64"), axis=0),
         sample((3, 4, 2), ((2, 2), "int32"), axis=1),
         sample((4,), ((), "int64")),
         sample((2, 4), ((3,), "int64"), axis=-1),
-        sample((4, 3), ((5,), "int64"), mode="clip", low=-9, high=9),
-        sample((4, 3), ((5,), "int64"), mode="wrap", low=-9, high=9),
+        sample((4, 3), ((5,), "int64"), axis=0, mode="clip", low=-9, high=9),
+        sample((4, 3), ((5,), "int64"), axis=0, mode="wrap", low=-9, high=9),
     ],
 )
 

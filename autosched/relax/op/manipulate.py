@@ -205,12 +205,14 @@ squeeze = define_op(
 )
 
 
-def _concat_type(tensors: StructInfo, axis: int) -> TensorStructInfo:
+def _concat_type(tensors: StructInfo, axis: int | None) -> TensorStructInfo:
     if not isinstance(tensors, TupleStructInfo) or not tensors.fields:
         raise InvalidTypeError("takes a tuple of tensors")
     parts = [tensor(f) for f in tensors.fields]
     dtype, first = common_dtype(*parts), parts[0]
-    a = axis_index(axis, first.ndim)
+    if axis is None and any(p.ndim != 1 for p in parts):
+        raise ShapeError("without an axis takes tensors of one dimension")
+    a = axis_index(axis or 0, first.ndim)
     for p in parts[1:]:
         if p.ndim != first.ndim or any(i != a and not same_dim(d, first.dims[i]) for i, d in enumerate(p.dims)):
             raise ShapeError(f"{p!r} and {first!r} differ elsewhere than in dimension {a}")
@@ -224,9 +226,14 @@ concat = define_op(
     attributes={"axis": 0},
     infer_type=_concat_type,
     legal_name="concatenate",
-    compute=lambda tensors, axis: topi.concatenate(tensors, axis % tensors[0].ndim),
-    reference=lambda tensors, axis: np.concatenate(tensors, axis),
-    samples=[sample([(2, 3), (2, 1), (2, 4)], axis=1), sample([(2, 3), (1, 3)], axis=-2), sample([(3,)], axis=0)],
+    compute=lambda tensors, axis: topi.concatenate(tensors, (axis or 0) % tensors[0].ndim),
+    reference=lambda tensors, axis: np.concatenate(tensors, axis or 0),
+    samples=[
+        sample([(2, 3), (2, 1), (2, 4)], axis=1),
+        sample([(2, 3), (1, 3)], axis=-2),
+        sample([(3,)], axis=0),
+        sample([(3,), (2,)], axis=None),
+    ],
 )
 
 

@@ -13,6 +13,7 @@ from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import Attrs, FrozenDict
 from autosched.relax import op_table
 from autosched.relax.expr import Call, Constant, Op, PrimValue, Tuple, TupleGetItem, Var, as_expr, const, shape_expr
+from autosched.relax.op.open_types import infer_open, is_open
 from autosched.relax.struct_info import (
     Expr,
     ObjectStructInfo,
@@ -153,6 +154,8 @@ class OpDef:
         if any(t is None or isinstance(t, ObjectStructInfo) for t in types):
             return ObjectStructInfo()
         try:
+            if any(map(is_open, types)):
+                return infer_open(self.infer_type, types, attrs)  # type: ignore[arg-type]
             return self.infer_type(*types, **attrs)
         except (InvalidTypeError, InvalidValueError) as error:
             raise type(error)(f"{self.name}: {error.message}", where=error.where, hint=error.hint) from None

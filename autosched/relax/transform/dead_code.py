@@ -72,16 +72,18 @@ def _called(function: object) -> Iterator[GlobalVar]:
 
 
 def _is_entry(function: BaseFunc) -> bool:
-    return "global_symbol" in function.attrs or (isinstance(function, Function) and not function.attrs.get("Primitive"))
+    return "global_symbol" in function.attrs
 
 
 def remove_unused_functions(module: IRModule, entries: Sequence[str] | None = None) -> IRModule:
     """The module with what the entry functions reach.
 
-    entries  their names; by default all public functions (with a global symbol), and PrimFuncs if there is nothing else
+    entries  their names; by default all with a global symbol; where none has one, all relax functions
     """
     if entries is None:
-        roots = [gv for gv, f in module.functions.items() if _is_entry(f)]
+        roots = [gv for gv, f in module.functions.items() if _is_entry(f)] or [
+            gv for gv, f in module.functions.items() if isinstance(f, Function) and not f.attrs.get("Primitive")
+        ]
     else:
         roots = [module.get_global_var(name) for name in entries]
     every = module.functions

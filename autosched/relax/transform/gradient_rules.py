@@ -289,7 +289,7 @@ _pool2d("avg")
 def _take(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:
     if call.attrs["mode"] not in ("raise", "fast"):
         raise InvalidValueError(f"the gradient of take with mode '{call.attrs['mode']}'")
-    return [op.grad.take_backward(g, *call.args, axis=call.attrs["axis"]), None]
+    return [op.grad.take_backward(g, *call.args, axis=call.attrs["axis"] or 0), None]
 
 
 def _no_gradient(call: Call, out: Var, g: Expr, emit: Emit) -> list[Expr | None]:

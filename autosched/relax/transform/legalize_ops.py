@@ -28,6 +28,12 @@ from autosched.tir.functor import rewrite
 from autosched.tir.stmt import Block
 
 _log = logging.getLogger("autosched.relax")
+# operators of one argument whose functions TVM calls tir_abs …
+PREFIXED = frozenset({
+    *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "clip", "cos", "cosh", "exp"),
+    *("floor", "isfinite", "isinf", "isnan", "log", "logical_not", "negative", "round", "rsqrt", "sigmoid", "sign"),
+    *("sin", "sinh", "sqrt", "square", "tan", "tanh"),
+})  # fmt: skip
 LegalizeRule = Callable[[BlockBuilder, Call], Expr]
 
 
@@ -113,10 +119,10 @@ class _CallForm:
 class _Legalizer(Rewriter):
     def __init__(
         self, builder: BlockBuilder, rules: Mapping[str, LegalizeRule], skip: Collection[str], leave: Collection[Var],
-        open_sizes: bool = False,
+        open_sizes: bool = False, tvm_names: bool = False,
     ):  # fmt: skip
         super().__init__()
-        self.open_sizes = open_sizes
+        self.open_sizes, self.tvm_names = open_sizes, tvm_names
         self.builder, self.rules, self.skip, self.leave = builder, rules, skip, leave
         self.made: dict[object, tuple[GlobalVar, tuple[int, ...]]] = {}  # by form: function, positions of its tensors
 
@@ -163,7 +169,8 @@ class _Legalizer(Rewriter):
             return call  # its loops can only be written for sizes that are known
         if not static and not _follow_from_inputs(made, self.open_sizes):
             return call
-        gvar = self.builder.add_func(made.func, definition.legal_name)
+        prefix = "tir_" if self.tvm_names and definition.legal_name in PREFIXED else ""
+        gvar = self.builder.add_func(made.func, prefix + definition.legal_name)
         if key is not None:
             self.made[key] = gvar, tuple(next(i for i, x in enumerate(form.tensors) if x is a) for a in made.args)
         return call_tir(gvar, Tuple(made.args), out)
@@ -186,6 +193,7 @@ def legalize_ops(
     skip_ops: Collection[str] = (),
     leave: Callable[[Function], Collection[Var]] = lambda _: (),
     open_sizes: bool = False,
+    tvm_names: bool = False,
 ) -> IRModule:
     """Replace operators by `call_tir` of private PrimFuncs, equal ones shared.
 
@@ -193,6 +201,7 @@ def legalize_ops(
     skip_ops  operators that stay
     leave     gives the variables of a function whose calls stay
     open_sizes  whether symbols are taken that are no dimension of an input: such kernels are not called alone
+    tvm_names   whether functions of one argument are called `tir_exp`, as in TVM, or `exp`
     """
     builder = BlockBuilder(module)
     if rules is not None and not isinstance(rules, Mapping):
@@ -202,7 +211,7 @@ def legalize_ops(
     legal: dict[GlobalVar, Function] = {}
     for gv, function in module.functions.items():
         if isinstance(function, Function):
-            legal[gv] = _Legalizer(builder, own, skip, leave(function), open_sizes).rewrite(function)
+            legal[gv] = _Legalizer(builder, own, skip, leave(function), open_sizes, tvm_names).rewrite(function)
     if all(module[gv] is f for gv, f in legal.items()):
         return module
     result = builder.get()
@@ -219,7 +228,7 @@ def LegalizeOps(  # noqa: N802
     """See `legalize_ops`; with `enable_warning` operators that stay are logged."""
 
     def legalize(module: IRModule) -> IRModule:
-        result = legalize_ops(module, customize_legalize_map, skip_ops or ())
+        result = legalize_ops(module, customize_legalize_map, skip_ops or (), tvm_names=True)
         if enable_warning:
             _warn_of_operators(result)
         return result

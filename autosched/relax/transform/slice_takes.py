@@ -26,7 +26,7 @@ class _Slicer(Rewriter):
             return call
         info, positions = call.args[0].struct_info, call.args[1].data
         assert isinstance(info, TensorStructInfo), "what is taken from is a tensor"
-        axis = axis_index(call.attrs["axis"], len(info.dims))
+        axis = axis_index(call.attrs["axis"] or 0, len(info.dims))
         size = info.dims[axis]
         if positions.ndim != 1 or not positions.size or not isinstance(size, int) or not size:
             return call

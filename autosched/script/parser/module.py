@@ -72,6 +72,8 @@ def _read(source: Source, extra_vars: Mapping[str, object]) -> ModuleOrFunction:
                 state.read_import(node)
             case ast.Assign(targets=[ast.Name(id="metadata")], value=ast.Call(args=[ast.Constant(value=str(data))])):
                 state.metadata = _metadata(state, node, data)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="TypeVar"))):
+                state.symbols.append(name)
             case ast.ClassDef() | ast.FunctionDef() if found is None:
                 found = _read_module(state, node) if isinstance(node, ast.ClassDef) else read_function(state, node)
             case _:
@@ -123,7 +125,8 @@ def _declare(state: State, node: ast.FunctionDef) -> None:
         if found == ("R", "function") and node.returns is not None:
             from autosched.script.parser.relax_func import read_signature
 
-            state.signatures[node.name] = read_signature(state, node)
+            with state.function_scope():
+                state.signatures[node.name] = read_signature(state, node)
 
 
 def _is_docstring(node: ast.stmt) -> bool:
@@ -137,12 +140,14 @@ def read_function(state: State, node: ast.FunctionDef) -> BaseFunc:
         words = {w.arg: w.value for w in decorator.keywords} if isinstance(decorator, ast.Call) else {}
         private = "private" in words and values.truth(state, words["private"])
         if found == ("T", "prim_func"):
-            return read_prim_func(state, node, private=private)
+            with state.function_scope():
+                return read_prim_func(state, node, private=private)
         if found == ("R", "function"):
             from autosched.script.parser.relax_func import read_relax_function
 
             pure = "pure" not in words or values.truth(state, words["pure"])
-            return read_relax_function(state, node, private=private, pure=pure)
+            with state.function_scope():
+                return read_relax_function(state, node, private=private, pure=pure)
     raise state.error(node, f"function '{node.name}' needs the decorator @T.prim_func or @R.function")
 
 

@@ -12,7 +12,7 @@ from autosched.ir.node import FrozenDict
 from autosched.relax import expr as R
 from autosched.relax import op
 from autosched.relax.call_result import call_result
-from autosched.relax.op.call import CALL_DPS_PACKED, assert_op, call_pure_packed, call_tir, shape_of
+from autosched.relax.op.call import CALL_DPS_PACKED, assert_op, call_pure_packed, call_tir, call_tir_inplace, shape_of
 from autosched.relax.op.call import print as print_values
 from autosched.relax.op.registry import OPERATORS
 from autosched.relax.struct_info import Expr, ObjectStructInfo, ShapeExpr, StructInfo, TupleStructInfo
@@ -223,6 +223,15 @@ class RelaxExprReader:
         tir_vars = self.expr(args["tir_vars"]) if "tir_vars" in args else None
         return call_tir(self.value(args["func"]), self._inputs(args.get("args")), self._out_info(args, node), tir_vars)
 
+    def _call_tir_inplace(self, node: ast.Call) -> R.Call:
+        args = arguments(
+            self.state, node, "func", "args", "inplace_indices", "out_sinfo", "tir_vars", "out_ty", required=1
+        )
+        tir_vars = self.expr(args["tir_vars"]) if "tir_vars" in args else None
+        indices = values.attribute(self.state, args["inplace_indices"]) if "inplace_indices" in args else ()
+        inputs, out = self._inputs(args.get("args")), self._out_info(args, node)
+        return call_tir_inplace(self.value(args["func"]), inputs, indices, out, tir_vars)
+
     def _call_dps_packed(self, node: ast.Call) -> R.Call:
         args = arguments(self.state, node, "func", "args", "out_sinfo", "out_ty", required=1)
         out = self._out_info(args, node)
@@ -270,7 +279,8 @@ class RelaxExprReader:
 _SPECIAL: dict[str, Callable[[RelaxExprReader, ast.Call], Meaning]] = {
     "const": RelaxExprReader._const, "shape": RelaxExprReader._shape, "prim_value": RelaxExprReader._prim_value,
     "str": RelaxExprReader._string, "ExternFunc": RelaxExprReader._extern, "tuple": RelaxExprReader._make_tuple,
-    "call_tir": RelaxExprReader._call_tir, "call_dps_packed": RelaxExprReader._call_dps_packed,
+    "call_tir": RelaxExprReader._call_tir,
+    "call_tir_inplace": RelaxExprReader._call_tir_inplace, "call_dps_packed": RelaxExprReader._call_dps_packed,
     "call_packed": RelaxExprReader._call_packed, "call_pure_packed": RelaxExprReader._call_pure_packed,
     "shape_of": RelaxExprReader._shape_of, "print": RelaxExprReader._print, "assert_op": RelaxExprReader._assert,
 }  # fmt: skip

@@ -110,7 +110,7 @@ class _Reader:
                 return
             case ast.Expr(value=ast.Call() as call) if self.state.called(call, "R") == "func_attr":
                 args = arguments(self.state, call, "attrs", required=1)
-                self.attrs |= values.attributes(self.state, args["attrs"])
+                self.attrs |= values.function_attributes(self.state, args["attrs"])
             case ast.Expr(value=ast.Call() as call):
                 self._bind("_", self.exprs.expr(call), None, node)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=value)) if value in self.state.module_names:

@@ -94,7 +94,8 @@ class InfoReader:
             if "dtype" in args:
                 raise self.state.error(shape, f"'{shape.value}' is no shape; a shape is a tuple of dimensions")
             args["dtype"] = args.pop("shape")  # R.Tensor("float32", ndim=2)
-        dtype = values.string(self.state, args["dtype"]) if "dtype" in args else "void"
+        given = args.get("dtype")
+        dtype = "" if given is None or _is_none(given) else values.string(self.state, given)
         ndim = values.integer(self.state, args["ndim"]) if "ndim" in args else -1
         shape = args.get("shape")
         if shape is None or _is_none(shape):
@@ -108,7 +109,8 @@ class InfoReader:
     def _function(self, call: ast.Call) -> S.FuncStructInfo:
         args = arguments(self.state, call, "params", "ret", "purity")
         params = self.infos(_items([args["params"]])) if "params" in args else None
-        return S.FuncStructInfo(params, self.info(args["ret"]) if "ret" in args else S.ObjectStructInfo())
+        purity = bool(values.attribute(self.state, args["purity"])) if "purity" in args else True
+        return S.FuncStructInfo(params, self.info(args["ret"]) if "ret" in args else S.ObjectStructInfo(), purity)
 
 
 def _items(nodes: Sequence[ast.expr]) -> Sequence[ast.expr]:

@@ -6,13 +6,14 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from autosched.ir.module import AnyFunction, GlobalVar
 from autosched.script.parser.source import Source
 from autosched.tir.buffer import Buffer
+from autosched.tir.expr import Var
 
 if TYPE_CHECKING:
     from autosched.relax.struct_info import StructInfo
@@ -38,6 +39,8 @@ class State:
         dialects = {n: v.DIALECT for n, v in extra_vars.items() if isinstance(v, ModuleType) and hasattr(v, "DIALECT")}
         self._scopes: list[dict[str, Meaning]] = [{n: v for n, v in extra_vars.items() if n not in dialects}]
         self.prefixes = {"I": "I", "T": "T", "R": "R", **dialects}
+        # symbols above the functions, `n = TypeVar("n")`: each function has its own ones of these names
+        self.symbols = [n for n, v in extra_vars.items() if isinstance(v, TypeVar)]
         self.functions: dict[str, GlobalVar] = {}
         self.signatures: dict[str, tuple[tuple[StructInfo | None, ...], StructInfo | None]] = {}
         self.module_names: set[str] = set()
@@ -60,6 +63,14 @@ class State:
             yield
         finally:
             self._scopes.pop()
+
+    @contextmanager
+    def function_scope(self) -> Iterator[None]:
+        """The scope of a function: the symbols above it are its own."""
+        with self.scope():
+            for name in self.symbols:
+                self.define(name, Var(name, "int64"))
+            yield
 
     def define(self, name: str, value: object) -> None:
         """Give a name a meaning in the current scope."""

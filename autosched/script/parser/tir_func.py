@@ -81,7 +81,7 @@ class _Reader:
                     return True  # a docstring
                 case ast.Expr(value=ast.Call() as call) if self.state.called(call, "T") == "func_attr":
                     args = arguments(self.state, call, "attrs", required=1)
-                    self.attrs |= values.attributes(self.state, args["attrs"])
+                    self.attrs |= values.function_attributes(self.state, args["attrs"])
                     return True
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
                     return self._definition(name, call)

@@ -196,6 +196,10 @@ class StmtReader:
         return thread
 
     def _let(self, name: str, value: ast.AST, rest: Sequence[ast.stmt], annotation: ast.AST | None = None) -> Stmt:
+        if isinstance(annotation, ast.Subscript) and self.state.dialect_name(annotation.value) == ("T", "let"):
+            annotation = annotation.slice  # T.let[T.int32]
+        elif annotation is not None and self.state.dialect_name(annotation) == ("T", "let"):
+            annotation = None
         found = self.state.dialect_name(annotation) if annotation is not None else None
         if annotation is not None and (found is None or found[0] != "T" or found[1] not in DTYPES):
             raise self.state.error(annotation, "expected a dtype such as T.float32")

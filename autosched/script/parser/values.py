@@ -7,6 +7,7 @@ import ast
 import numpy as np
 
 from autosched.errors import TargetError
+from autosched.ir.function import attribute_name
 from autosched.ir.node import FrozenDict
 from autosched.script.intrinsics import DTYPES
 from autosched.script.parser.state import Meaning, State
@@ -91,6 +92,11 @@ def attributes(state: State, node: ast.AST) -> FrozenDict:
     if not isinstance(node, ast.Dict):
         raise state.error(node, "expected a dict of attributes")
     return _dict(state, node)
+
+
+def function_attributes(state: State, node: ast.AST) -> FrozenDict:
+    """The attributes of a function, by their names here."""
+    return FrozenDict({attribute_name(k): v for k, v in attributes(state, node).items()})
 
 
 def _dict(state: State, node: ast.Dict) -> FrozenDict:

@@ -47,11 +47,12 @@ def struct_info(ctx: Context, node: object) -> str:
             return f"{ctx.r('Prim')}(value={dims(ctx, [value])[0]})"
         case info.TupleStructInfo(fields=fields):
             return f"{ctx.r('Tuple')}({', '.join(struct_info(ctx, f) for f in fields)})"
-        case info.FuncStructInfo(params=params, ret=ret):
+        case info.FuncStructInfo(params=params, ret=ret, purity=purity):
+            impure = "" if purity else ", purity=False"
             if params is None:
-                return f"{ctx.r('Callable')}(ret={struct_info(ctx, ret)})"
+                return f"{ctx.r('Callable')}(ret={struct_info(ctx, ret)}{impure})"
             inside = tuple_text([struct_info(ctx, p) for p in params])
-            return f"{ctx.r('Callable')}({inside}, {struct_info(ctx, ret)})"
+            return f"{ctx.r('Callable')}({inside}, {struct_info(ctx, ret)}{impure})"
     return ctx.r("Object")
 
 
@@ -60,7 +61,7 @@ def _tensor(ctx: Context, node: info.TensorStructInfo) -> str:
     if node.shape is not None:
         known = node.shape.values if isinstance(node.shape, info.ShapeExpr) else None
         parts.append(tuple_text(dims(ctx, known)) if known is not None else str(node.shape))
-    if node.dtype and node.dtype != "void":
+    if node.dtype:
         parts.append(f"dtype={string(node.dtype)}")
     if node.shape is None and node.ndim >= 0:
         parts.append(f"ndim={node.ndim}")

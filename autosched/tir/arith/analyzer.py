@@ -87,6 +87,8 @@ class Analyzer:
             if E.const_int(expr.extent) == 1:
                 self._values[var] = expr.min
             self._core.bind(var, expr)
+            if E.const_int(expr.extent) is None:
+                self._facts.append(E.compare(E.LT, var, self.simplify(E.add(expr.min, expr.extent))))
             return
         value = _expr("bind", expr)
         self._values[var] = self.simplify(value)
@@ -182,7 +184,7 @@ class Analyzer:
 
     def modular_set(self, expr: object) -> ModularSet:
         """What all values of an expression have in common: they are `coeff` times an integer, plus `base`."""
-        return ModularSet(*residue(self._core, self._known("modular_set", expr)))
+        return ModularSet(*residue(self._core, shifts_as_divisions(self._known("modular_set", expr))))
 
     def int_set(self, expr: object, dom_map: Mapping[Var, object] | None = None) -> IntervalSet:
         """The interval of an expression while variables run over intervals or ranges."""

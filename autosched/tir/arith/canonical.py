@@ -116,11 +116,13 @@ def _rank(term: tuple[int, PrimExpr]) -> tuple[float, float, float]:
 
 
 def shifts_as_divisions(x: PrimExpr) -> PrimExpr:
-    """`x >> 4` as `x // 16` and `x & 15` as `x % 16`, which have ranges."""
+    """`x >> 4` as `x // 16`, `x << 4` as `x * 16` and `x & 15` as `x % 16`, which have ranges."""
     new = map_children(x, lambda child: shifts_as_divisions(child) if isinstance(child, PrimExpr) else child)
     match new:
         case E.Call(op="shift_right", args=(a, IntImm(value=n))) if 0 <= n < 63:
             return E.floordiv(a, E.const(1 << n, a.dtype))
+        case E.Call(op="shift_left", args=(a, IntImm(value=n))) if 0 <= n < 31:
+            return E.mul(a, E.const(1 << n, a.dtype))
         case E.Call(op="bitwise_and", args=(a, IntImm(value=mask))) if mask >= 0 and mask & (mask + 1) == 0:
             return E.floormod(a, E.const(mask + 1, a.dtype))
     return new

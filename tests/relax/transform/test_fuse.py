@@ -4,7 +4,7 @@ from autosched import relax, te, tir
 from autosched.ir import IRModule, preorder
 from autosched.relax import BlockBuilder, TensorStructInfo, Var, op
 from autosched.relax.expr import Function
-from autosched.relax.transform import AnnotateTIROpPattern, FuseOps, FuseTIR, LegalizeOps
+from autosched.relax.transform import AnnotateTIROpPattern, FuseOps, FuseTIR, legalize_ops
 from autosched.tir import PrimFunc
 from autosched.tir.functor import blocks
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph, small_network
@@ -13,7 +13,7 @@ W = Weights()
 
 
 def _fused(module: IRModule) -> IRModule:
-    grouped = FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(module)))
+    grouped = FuseOps()(AnnotateTIROpPattern()(legalize_ops(module)))
     assert_same_results(module, grouped)
     fused = FuseTIR()(grouped)
     assert_same_results(module, fused)
@@ -45,7 +45,7 @@ def test_the_fused_function():
 
 
 def test_groups_are_functions_before_they_are_merged():
-    grouped = FuseOps()(LegalizeOps()(graph(MATRIX, lambda bb, x: op.nn.relu(op.matmul(x, W(6, 5))))))
+    grouped = FuseOps()(legalize_ops(graph(MATRIX, lambda bb, x: op.nn.relu(op.matmul(x, W(6, 5))))))
     group = grouped["fused_matmul_relu"]
     assert isinstance(group, Function) and group.attrs["Primitive"] is True
     assert calls(IRModule({**grouped.functions, grouped.get_global_var("main"): group})) == ["matmul", "relu"]
@@ -224,7 +224,7 @@ def test_two_thousand_calls_in_a_row():
             x = bb.emit(op.tanh(x))
         return x
 
-    module = FuseTIR()(FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(graph(MATRIX, build)))))
+    module = FuseTIR()(FuseOps()(AnnotateTIROpPattern()(legalize_ops(graph(MATRIX, build)))))
     assert len(calls(module)) == 32
 
 
