@@ -161,7 +161,14 @@ CASES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
     ),
     "strided": (lambda x: x.as_strided((2, 2), (2, 3), 1), (X,)),
     "pads": (
-        lambda x: [F.pad(x[None], (2, 1), mode=m) for m in ("reflect", "replicate", "circular")] + [F.pad(x, (-1, 2))],
+        lambda x: (
+            [F.pad(x[None], w, mode=m) for m in ("reflect", "replicate", "circular") for w in ((2, 1), (-1, 1))]
+            + [F.pad(x, (-1, 2))]
+        ),
+        (X,),
+    ),
+    "lerp": (
+        lambda x: (torch.lerp(x * 1e10, x, 1.0), torch.lerp(x, x * 2, 0.3), torch.lerp(x * 1e10, x, x.sign().relu())),
         (X,),
     ),
     "einsum": (

@@ -244,8 +244,14 @@ def addcdiv(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: obj
 
 @converter("lerp")
 def lerp(t: Emitter, input: Expr, end: Expr, weight: object) -> Expr:
-    step = t(mul(t, t(sub(t, end, input)), weight))
-    return add(t, input, step)
+    """From the nearer end, as PyTorch: at a weight of 1 it is the other one, whatever they are."""
+    gap = t(sub(t, end, input))
+    from_first = add(t, input, t(mul(t, gap, weight)))
+    from_last = sub(t, end, t(mul(t, gap, 1.0 - weight if isinstance(weight, int | float) else t(sub(t, 1.0, weight)))))
+    if isinstance(weight, int | float):
+        return from_first if abs(weight) < 0.5 else from_last
+    is_first = t(op.less(t(op.abs(weight)), constant(0.5, info_of(weight).dtype)))
+    return op.where(is_first, t(from_first), t(from_last))
 
 
 @converter("clamp", "clip")

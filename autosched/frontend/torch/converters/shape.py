@@ -218,7 +218,8 @@ def continued(t: Emitter, x: Expr, pad: Sequence[int], mode: str) -> Expr:
             at = np.where(at < 0, -at, at)
             at = np.where(at >= n, 2 * (n - 1) - at, at)
         elif mode == "circular":
-            at = at % n
+            first, kept = max(-before, 0), n + min(before, 0) + min(after, 0)  # what is cut off does not return
+            at = first + (at - first) % kept
         elif mode == "replicate":
             at = np.clip(at, 0, n - 1)
         else:
