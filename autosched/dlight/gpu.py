@@ -111,18 +111,17 @@ class Matmul(GPUScheduleRule):
         after = inline_all(sch, blocks[blocks.index(main) + 1 :])
         if len(after) > 1:
             return False
-        self.tiled(sch, main, after[0] if after else None)
+        self.tiled(sch, main, after[0] if after else _copy_out(sch, main))
         return True
 
-    def tiled(self, sch: Schedule, main: BlockInfo, last: BlockInfo | None) -> None:
-        """Tile the block that writes the result; with a block behind the product, this runs inside of its tile."""
-        spatial, reduce = ordered_loops(sch, main if last is None else last)
-        *batch, i, j = spatial
-        z = fused(sch, main if last is None else last, batch) if batch else None
+    def tiled(self, sch: Schedule, main: BlockInfo, last: BlockInfo) -> None:
+        """Tile the block that writes the result; each thread sums what it writes in its registers before."""
+        *batch, i, j = ordered_loops(sch, last)[0]
+        z = fused(sch, last, batch) if batch else None
         (ty, tx), (vi, vj) = self.tile, self.per_thread
         by, yi, y = sch.split(i, [None, ty, vi])
         bx, xi, x = sch.split(j, [None, tx, vj])
-        sch.reorder(*([] if z is None else [z]), by, bx, yi, xi, *reduce, y, x)
+        sch.reorder(*([] if z is None else [z]), by, bx, yi, xi, y, x)
         for loop, axis in (
             (z, "blockIdx.z"),
             (by, "blockIdx.y"),
@@ -132,14 +131,18 @@ class Matmul(GPUScheduleRule):
         ):
             if loop is not None:
                 sch.bind(loop, axis)
-        if last is not None:
-            sch.compute_at(main.rv, xi, preserve_unit_loops=True)
-            sch.set_scope(main.rv, 0, "local")
-            kinds = main.kinds
-            inner = sch.get_loops(main.rv)[-len(kinds) :]
-            reduce = [x for x, kind in zip(inner, kinds, strict=True) if kind == "R"]
-            sch.reorder(*reduce, *[x for x, kind in zip(inner, kinds, strict=True) if kind == "S"])
+        sch.compute_at(main.rv, xi, preserve_unit_loops=True)
+        sch.set_scope(main.rv, 0, "local")
+        inner = list(zip(sch.get_loops(main.rv)[-len(main.kinds) :], main.kinds, strict=True))
+        reduce = [x for x, kind in inner if kind == "R"]
+        sch.reorder(*reduce, *[x for x, kind in inner if kind == "S"])
         sch.decompose_reduction(main.rv, reduce[0])
+
+
+def _copy_out(sch: Schedule, main: BlockInfo) -> BlockInfo:
+    """A block that writes what a product leaves in registers: sums of halves are summed as float32 there."""
+    copy = sch.cache_write(main.rv, 0, "local")
+    return BlockInfo(sch.get(copy).name_hint, copy, "S" * len(sch.get(copy).iter_vars))
 
 
 class _CrossThread(GPUScheduleRule):

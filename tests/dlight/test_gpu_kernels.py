@@ -52,3 +52,18 @@ def test_rules_give_kernels(name: str) -> None:
     run_serially(func, *inputs, out)
     np.testing.assert_allclose(out, reference(*inputs), rtol=1e-4, atol=1e-5)
     assert compile_func(func, TARGET, name="main").kernel.images["sm_80"].startswith(b"\x7fELF")
+
+
+def test_a_product_is_summed_in_registers() -> None:
+    """Each result is written once, and sums of halves are rounded once."""
+    a, b = (te.placeholder(shape, "float16", name=n) for shape, n in (((64, 129), "a"), ((129, 32), "b")))
+    with TARGET:
+        module = dl.ApplyDefaultSchedule(*RULES)(IRModule({"main": create_prim_func([a, b, topi.matmul(a, b)])}))
+    x, y = (
+        np.random.default_rng(0).standard_normal(t.const_shape()).astype("float16") for t in module["main"].buffers[:2]
+    )
+    out, expected = np.zeros((64, 32), "float16"), x.astype("float64") @ y.astype("float64")
+    run_serially(module["main"], x, y, out)
+    assert np.abs(out - expected).max() <= 5e-4 * np.abs(expected).max()
+    kernel = compile_func(module["main"], TARGET, name="main").kernel
+    assert kernel.ptx.count("st.global") == dl.gpu.Matmul.per_thread[0] * dl.gpu.Matmul.per_thread[1]
