@@ -30,6 +30,7 @@ OPEN_FOR_NAN = (
 OPEN_FOR_INFINITY = {
     "Resize": (0,), "Upsample": (0,), "GridSample": (0, 1), "AffineGrid": (0,), "RoiAlign": (0,), "Conv": (0,),
     "ConvTranspose": (0,), "DeformConv": (0, 2), "FusedConv": (0,),
+    "Attention": (0, 1, 2), "MultiHeadAttention": (0, 1, 2), "GroupQueryAttention": (0, 1, 2),
     "InstanceNormalization": (0, 1), "BatchNormalization": (0, 1), "GroupNormalization": (0, 1),
     "LRN": (0,), "Det": (0,), "DFT": (0,), "STFT": (0,),
     "Gelu": (0,), "FastGelu": (0,), "BiasGelu": (0,), "LpNormalization": (0,), "LpPool": (0,), "GlobalLpPool": (0,),
