@@ -243,7 +243,7 @@ def addcdiv(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: obj
 
 
 @converter("lerp")
-def lerp(t: Emitter, input: Expr, end: Expr, weight: object) -> Expr:
+def lerp(t: Emitter, input: Expr, end: Expr, weight: Expr | float) -> Expr:
     """From the nearer end, as PyTorch: at a weight of 1 it is the other one, whatever they are."""
     gap = t(sub(t, end, input))
     from_first = add(t, input, t(mul(t, gap, weight)))
