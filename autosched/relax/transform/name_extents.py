@@ -9,7 +9,6 @@ from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Call, Expr, Function, Var
 from autosched.relax.op.call import is_call_tir, tir_target
 from autosched.relax.rewrite import Rewriter
-from autosched.relax.transform.dead_code import remove_unused_functions
 from autosched.tir.function import PrimFunc
 from autosched.tir.named_extents import name_extents
 
@@ -27,15 +26,14 @@ class _Caller(Rewriter):
 
 def name_kernel_extents(module: IRModule) -> IRModule:
     """The module with kernels as `tir.named_extents.name_extents` makes them, those of one form shared."""
-    builder, made = BlockBuilder(module), dict[GlobalVar, GlobalVar]()
-    for gv, func in module.functions.items():
-        if isinstance(func, PrimFunc) and (named := name_extents(func)) is not func:
-            made[gv] = builder.add_func(named, gv.name)
-    if not made:
+    named = {gv: name_extents(f) for gv, f in module.functions.items() if isinstance(f, PrimFunc)}
+    changed = {gv: func for gv, func in named.items() if func is not module[gv]}
+    if not changed:
         return module
+    builder = BlockBuilder(module.with_functions({gv: f for gv, f in module.functions.items() if gv not in changed}))
+    made = {gv: builder.add_func(func, gv.name) for gv, func in changed.items()}
     result = builder.get()
     for gv, function in module.functions.items():
         if isinstance(function, Function):
             result.update_func(gv, _Caller(made).rewrite(function))
-    kept = [gv.name for gv, f in module.functions.items() if isinstance(f, Function) or "global_symbol" in f.attrs]
-    return remove_unused_functions(result, kept)
+    return result

@@ -125,7 +125,11 @@ def test_constants_out_of_range_are_refused_when_the_call_is_made():
     with pytest.raises(IndexError, match=r"index 3 is out of range \[-3, 3\)"):
         op.gather_nd(x, relax.const(np.array([[0, 3]])))
     with pytest.raises(ValueError, match="dimension of size 0"):
-        op.take(relax.Var("x", relax.TensorStructInfo((0, 3))), relax.Var("i", relax.TensorStructInfo((2,), "int64")))
+        op.take(
+            relax.Var("x", relax.TensorStructInfo((0, 3))),
+            relax.Var("i", relax.TensorStructInfo((2,), "int64")),
+            axis=0,
+        )
 
 
 def onnx_gather(indices=None):
