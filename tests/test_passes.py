@@ -365,6 +365,13 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         )),
         has("nn.gelu"),
     ),
+    "FindNorms": (
+        R.FindNorms,
+        lambda: graph({"x": (2, 3)}, lambda bb, x: op.divide(x, bb.emit(op.sqrt(bb.emit(op.add(
+            bb.emit(op.mean(bb.emit(op.multiply(x, x)), axis=-1, keepdims=True)), relax.const(1e-5),
+        )))))),
+        has("nn.rms_norm"),
+    ),
     "FlattenMeans": (
         R.FlattenMeans, lambda: graph({"x": (2, 6, 5, 7)}, lambda bb, x: op.mean(x, axis=(2, 3))), has("reshape"),
     ),

@@ -24,6 +24,7 @@ from autosched.relax.transform import (
     EliminateCommonSubexpr,
     ExpandConvolutions,
     FindGelu,
+    FindNorms,
     FlattenMeans,
     FlattenRows,
     FoldBatchnormToConv2D,
@@ -107,7 +108,7 @@ def graph_passes(
     return (
         UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, *heads, ExpandConvolutions(), SliceInputs(),
         FoldConstant(),
-        RemoveIdentity(), FindGelu(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
+        RemoveIdentity(), FindGelu(), FindNorms(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
         FoldBatchnormToConv2D(), SumConvolutions(), DeadCodeElimination(), *planes, SplitConcats(),
         EliminateCommonSubexpr(),
         *attention, *narrow, *layouts, SliceSplits(), FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),

@@ -29,6 +29,7 @@ from autosched.relax.transform.dead_code import DeadCodeElimination, dead_code_e
 from autosched.relax.transform.decompose import DecomposeOpsForInference, DecomposeOpsForTraining, decompose_ops
 from autosched.relax.transform.expand_conv import ExpandConvolutions, expand_convolutions
 from autosched.relax.transform.find_gelu import FindGelu, find_gelu
+from autosched.relax.transform.find_norms import FindNorms, find_norms
 from autosched.relax.transform.flatten_means import FlattenMeans, flatten_means
 from autosched.relax.transform.flatten_rows import FlattenRows, flatten_rows
 from autosched.relax.transform.inline_calls import InlinePrivateFunctions

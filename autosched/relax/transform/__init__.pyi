@@ -47,6 +47,8 @@ from autosched.relax.transform.expand_conv import ExpandConvolutions as ExpandCo
 from autosched.relax.transform.expand_conv import expand_convolutions as expand_convolutions
 from autosched.relax.transform.find_gelu import FindGelu as FindGelu
 from autosched.relax.transform.find_gelu import find_gelu as find_gelu
+from autosched.relax.transform.find_norms import FindNorms as FindNorms
+from autosched.relax.transform.find_norms import find_norms as find_norms
 from autosched.relax.transform.flatten_means import FlattenMeans as FlattenMeans
 from autosched.relax.transform.flatten_means import flatten_means as flatten_means
 from autosched.relax.transform.flatten_rows import FlattenRows as FlattenRows
