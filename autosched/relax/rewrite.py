@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any
+
+import numpy as np
 
 from autosched.ir.module import IRModule
 from autosched.ir.node import PerType, Span
@@ -13,6 +15,7 @@ from autosched.relax.expr import (
     Binding,
     BindingBlock,
     Call,
+    Constant,
     DataflowBlock,
     DataflowVar,
     Expr,
@@ -91,6 +94,18 @@ def users(function: Function) -> dict[Var, list[Var | None]]:
     for v in used_vars(function.body.body):
         found.setdefault(v, []).append(None)
     return found
+
+
+def read_once(uses: Mapping[Var, Sequence[Var | None]]) -> set[Var]:
+    """Of `users`, the variables that one binding reads, and the result does not."""
+    return {v for v, readers in uses.items() if len(readers) == 1 and readers[0] is not None}
+
+
+def float_of(x: Expr) -> float | None:
+    """The one element of a constant of floats; None for anything else."""
+    if isinstance(x, Constant) and x.data.size == 1 and np.issubdtype(x.data.dtype, np.floating):
+        return float(x.data.reshape(()))
+    return None
 
 
 _MAY_NEST = PerType(lambda kind: issubclass(kind, Call | Tuple | TupleGetItem))  # others hold no calls

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
-from autosched.relax.expr import Call, Constant, Expr, Var
-from autosched.relax.rewrite import Rewriter, map_functions
+from autosched.relax.expr import Call, Expr, Var
+from autosched.relax.rewrite import Rewriter, float_of, map_functions
 from autosched.relax.struct_info import same_info
 
 CLOSE = 1e-3  # of the numbers as they were rounded, to 16 bits at most
@@ -40,7 +38,7 @@ class _Finder(Rewriter):
         """The product of the numbers of a product, and its other factors, two of which are told apart."""
         call = self.calls.get(x) if isinstance(x, Var) else x
         if isinstance(call, Call) and call.op_name == "relax.multiply":
-            parts = [(n, []) if (n := _number(a)) is not None else self.factors(a) for a in call.args]
+            parts = [(n, []) if (n := float_of(a)) is not None else self.factors(a) for a in call.args]
             others = [factor for _, found in parts for factor in found]
             if len(others) <= 2:
                 return math.prod(n for n, _ in parts), others
@@ -58,7 +56,7 @@ class _Finder(Rewriter):
         """Whether a value is argument / sqrt(2)."""
         call = self.calls.get(x) if isinstance(x, Var) else None
         if call is not None and call.op_name == "relax.divide":
-            by = _number(call.args[1])
+            by = float_of(call.args[1])
             return call.args[0] is argument and by is not None and math.isclose(by, math.sqrt(2), rel_tol=CLOSE)
         scales = (n for n, v in self.pairs(x, "relax.multiply") if v is argument)
         return any(math.isclose(n, math.sqrt(0.5), rel_tol=CLOSE) for n in scales)
@@ -69,14 +67,7 @@ class _Finder(Rewriter):
         if call is None or call.op_name != name:
             return []
         both = zip(call.args, reversed(call.args), strict=True)
-        return [(n, v) for a, v in both if (n := _number(a)) is not None and isinstance(v, Var)]
-
-
-def _number(x: Expr) -> float | None:
-    """The one element of a constant of floats; None for anything else."""
-    if isinstance(x, Constant) and x.data.size == 1 and np.issubdtype(x.data.dtype, np.floating):
-        return float(x.data.reshape(()))
-    return None
+        return [(n, v) for a, v in both if (n := float_of(a)) is not None and isinstance(v, Var)]
 
 
 def find_gelu(module: IRModule) -> IRModule:

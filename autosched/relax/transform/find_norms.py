@@ -18,7 +18,7 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, Var
 from autosched.relax.op.registry import remake
 from autosched.relax.op.types import axes_tuple
-from autosched.relax.rewrite import Rewriter, map_functions, users
+from autosched.relax.rewrite import Rewriter, float_of, map_functions, read_once, users
 from autosched.relax.struct_info import TensorStructInfo, same_info
 from autosched.tir.expr import const_int
 
@@ -39,7 +39,7 @@ class _Spread:
 class _Finder(Rewriter):
     def __init__(self, function: Function) -> None:
         super().__init__()
-        self.single = {v for v, readers in users(function).items() if len(readers) == 1}
+        self.single = read_once(users(function))
         self.calls: dict[Var, Call] = {}
 
     def call(self, call: Call, var: Var) -> Expr:
@@ -87,7 +87,7 @@ class _Finder(Rewriter):
     def inverse(self, x: Expr) -> Expr | None:
         """What x is one over the root of."""
         call = self.made(x)
-        if call is not None and call.op_name == "relax.divide" and _number(call.args[0]) == 1.0:
+        if call is not None and call.op_name == "relax.divide" and float_of(call.args[0]) == 1.0:
             return self.under(call.args[1], "relax.sqrt")
         return self.under(x, "relax.rsqrt")
 
@@ -97,7 +97,7 @@ class _Finder(Rewriter):
         if call is None or call.op_name != "relax.add":
             return None
         for mean, number in (call.args, call.args[::-1]):
-            epsilon, over = _number(number), self.made(mean)
+            epsilon, over = float_of(number), self.made(mean)
             if epsilon is None or epsilon < 0 or over is None or not over.attrs.get("keepdims"):
                 continue
             info = over.args[0].struct_info
@@ -124,7 +124,7 @@ class _Finder(Rewriter):
         is_square = (
             call.op_name == "relax.square"
             or (call.op_name == "relax.multiply" and others[0] is value)
-            or (call.op_name == "relax.power" and _number(others[0]) == 2.0)
+            or (call.op_name == "relax.power" and float_of(others[0]) == 2.0)
         )
         return value if is_square else None
 
@@ -164,13 +164,6 @@ class _Finder(Rewriter):
 
     def made(self, x: Expr) -> Call | None:
         return self.calls.get(x) if isinstance(x, Var) else None
-
-
-def _number(x: Expr) -> float | None:
-    """The one element of a constant of floats; None for anything else."""
-    if isinstance(x, Constant) and x.data.size == 1 and np.issubdtype(x.data.dtype, np.floating):
-        return float(x.data.reshape(()))
-    return None
 
 
 def find_norms(module: IRModule) -> IRModule:

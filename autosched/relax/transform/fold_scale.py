@@ -12,7 +12,7 @@ from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, Var
 from autosched.relax.op.registry import remake
-from autosched.relax.rewrite import Rewriter, map_functions, users
+from autosched.relax.rewrite import Rewriter, map_functions, read_once, users
 from autosched.relax.struct_info import TensorStructInfo, same_info
 from autosched.relax.transform.decompose import decompose_ops
 
@@ -36,8 +36,7 @@ def along(array: Array, ndim: int, axis: int, size: int) -> Array | None:
 class _Folder(Rewriter):
     def __init__(self, function: Function):
         super().__init__()
-        uses = users(function)
-        self.single = {v for v, readers in uses.items() if len(readers) == 1 and readers[0] is not None}
+        self.single = read_once(users(function))
         self.calls: dict[Var, Call] = {}
 
     def call(self, call: Call, var: Var) -> Expr:

@@ -19,7 +19,7 @@ from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
 from autosched.relax.op.registry import definition_of, is_constant, python_argument, remake
-from autosched.relax.rewrite import Rewriter, map_functions, users
+from autosched.relax.rewrite import Rewriter, map_functions, read_once, users
 from autosched.relax.struct_info import Dim, TensorStructInfo, same_dims
 from autosched.relax.transform.attention_masks import Mask, causal_kind
 from autosched.relax.transform.fold_constant import as_constants
@@ -59,7 +59,7 @@ class _Fuser(Rewriter):
     def __init__(self, function: Function):
         super().__init__()
         uses = self.uses = users(function)
-        self.single = {v for v, readers in uses.items() if len(readers) == 1 and readers[0] is not None}
+        self.single = read_once(uses)
         self.calls: dict[Var, Call] = {}
         self.constants: dict[Var, Constant | None] = {}  # what `known` was asked for
 
