@@ -212,3 +212,9 @@ class VerificationFailed(AutoschedError):
     """A result that does not agree with its reference."""
 
     exit_code = 4
+
+
+# TVM's names
+InternalError = OpError = TVMError
+DiagnosticError = ScriptError
+OpNotImplemented = ImportModelError

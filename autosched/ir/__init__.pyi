@@ -5,7 +5,11 @@ from autosched.ir.function import BaseFunc as BaseFunc
 from autosched.ir.module import GlobalVar as GlobalVar
 from autosched.ir.module import IRModule as IRModule
 from autosched.ir.node import FrozenDict as FrozenDict
+from autosched.ir.node import FrozenDict as _Attrs
+from autosched.ir.node import FrozenDict as _DictAttrs
+from autosched.ir.node import FrozenDict as _Map
 from autosched.ir.node import Node as Node
+from autosched.ir.node import Node as _Object
 from autosched.ir.node import Span as Span
 from autosched.ir.node import children as children
 from autosched.ir.node import map_children as map_children
@@ -14,10 +18,14 @@ from autosched.ir.structural import assert_structural_equal as assert_structural
 from autosched.ir.structural import structural_equal as structural_equal
 from autosched.ir.structural import structural_hash as structural_hash
 from autosched.ir.structural import structural_key as structural_key
+from autosched.ir.transform import Pass as _ModulePass
+from autosched.relax.expr import Call as Call
+from autosched.relax.expr import Expr as _RelaxExpr
 from autosched.relax.expr import Expr as _RelayExpr
 from autosched.relax.expr import Op as Op
 from autosched.relax.struct_info import FuncStructInfo as _FuncType
 from autosched.relax.struct_info import PrimStructInfo as _PrimType
+from autosched.relax.struct_info import StructInfo as _Type
 from autosched.relax.struct_info import TensorStructInfo as _TensorType
 from autosched.relax.struct_info import TupleStructInfo as _TupleType
 from autosched.script.json_text import load_json as load_json
@@ -26,9 +34,18 @@ from autosched.tir.construct import RangeConstructor as _Range
 from autosched.tir.custom import register_intrin_lowering as register_intrin_lowering
 from autosched.tir.custom import register_op_attr as register_op_attr
 from autosched.tir.expr import PrimExpr as PrimExpr
+from builtins import tuple as _Array
+Array = _Array
+Attrs = _Attrs
+DictAttrs = _DictAttrs
 FuncType = _FuncType
+Map = _Map
+ModulePass = _ModulePass
+Object = _Object
 PrimType = _PrimType
 Range = _Range
+RelaxExpr = _RelaxExpr
 RelayExpr = _RelayExpr
 TensorType = _TensorType
 TupleType = _TupleType
+Type = _Type

@@ -187,6 +187,9 @@ class Pass:
         return f"Pass({self.name!r})"
 
 
+ModulePass = Pass  # TVM's names of kinds of passes; here all rewrite modules
+
+
 def _ask(instrument: object, method: str, mod: IRModule, info: PassInfo) -> object:
     f = getattr(instrument, method, None)
     return True if f is None else f(mod, info)

@@ -10,8 +10,11 @@ def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
             B[v_i] = A[v_i] * T.float32(2)
 """
 
+from autosched.lazy_names import lazy_names
 from autosched.script.ir import ir_module
 from autosched.script.parser import from_source
 from autosched.script.printer import Options, load_json, script, text_with_mark
 
 __all__ = ["Options", "from_source", "ir_module", "load_json", "script", "text_with_mark"]
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from autosched.testing.tvm_names import (
-    device_enabled, enabled_targets, fixture, main, parameter, parameters, parametrize_targets, requires_cuda,
-    requires_gpu, requires_llvm, requires_metal, requires_opencl, requires_vulkan,
+from autosched.testing import env
+from autosched.testing.numbers import (
+    assert_prim_expr_equal, check_bool_expr_is_true, check_numerical_grads, generate_random_array, np_dtype_from_str,
 )  # fmt: skip
+from autosched.testing.tvm_names import *  # noqa: F403
 
 
 def assert_allclose(actual: object, desired: object, rtol: float = 1e-7, atol: float = 1e-7) -> None:

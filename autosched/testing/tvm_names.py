@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib.util
+import platform
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.runtime import Device, device, enabled
 from autosched.target import Target
+from autosched.testing import env
 
 if TYPE_CHECKING:
     import pytest
@@ -30,23 +35,98 @@ def enabled_targets() -> list[tuple[str, Device]]:
     return [(name, device(name)) for name in ("llvm", "cuda") if device_enabled(name)]
 
 
-def _mark(kind: str, reason: str) -> Callable[..., Marked]:
-    """A decorator of tests that are skipped where a kind of device is missing."""
+class Feature:
+    """A decorator of tests that are skipped where something is missing; TVM's tests ask for its `marks()` too."""
 
-    def mark(*functions: object) -> Marked:
+    def __init__(self, present: Callable[[], bool], reason: str):
+        self.present, self.reason = present, reason
+
+    def __call__(self, *functions: object) -> Marked:
+        return self.marks()[0](functions[0]) if functions else self.marks()
+
+    def marks(self) -> list[Marked]:
         import pytest
 
-        marker = pytest.mark.skipif(not device_enabled(kind), reason=reason)
-        return marker(functions[0]) if functions else [marker]
-
-    return mark
+        return [pytest.mark.skipif(not self.present(), reason=self.reason)]
 
 
-requires_llvm = _mark("llvm", "needs LLVM")
-requires_cuda = requires_gpu = _mark("cuda", "needs a CUDA device")
-requires_opencl = _mark("opencl", "needs OpenCL")
-requires_vulkan = _mark("vulkan", "needs Vulkan")
-requires_metal = _mark("metal", "needs Metal")
+uses_gpu = Feature(lambda: True, "")  # of tests that run on whatever device there is
+requires_llvm = Feature(env.has_llvm, "needs LLVM")
+requires_cuda = Feature(env.has_cuda, "needs a CUDA device")
+requires_gpu = Feature(env.has_gpu, "needs a GPU")
+requires_tensorcore = Feature(lambda: env.has_cuda_compute(7), "needs tensor cores")
+requires_x86 = Feature(lambda: platform.machine() in ("x86_64", "AMD64"), "needs an x86 CPU")
+requires_x86_vnni = requires_cascadelake = Feature(env.has_x86_vnni, "needs AVX-512 VNNI")
+requires_x86_avx512 = requires_skylake_avx512 = Feature(env.has_x86_avx512, "needs AVX-512")
+requires_rpc = Feature(lambda: True, "")
+(
+    requires_opencl, requires_vulkan, requires_metal, requires_rocm, requires_nvptx, requires_hexagon, requires_cudnn,
+    requires_cublas, requires_cutlass, requires_micro, requires_ethosn, requires_webgpu, requires_cudagraph,
+    requires_matrixcore, requires_arm_dot, requires_aarch64_sve,
+) = (
+    Feature(lambda: False, f"there is no {name}")
+    for name in (
+        "OpenCL", "Vulkan", "Metal", "ROCm", "NVPTX target", "Hexagon", "call of cuDNN", "call of cuBLAS",
+        "call of CUTLASS", "microTVM", "Ethos-N", "WebGPU", "CUDA graph of its own", "matrix core", "Arm dot product",
+        "SVE",
+    )
+)  # fmt: skip
+
+
+def requires_cuda_compute_version(major_version: int, minor_version: int = 0) -> Feature:
+    """A decorator of tests that need a compute capability."""
+    return Feature(
+        lambda: env.has_cuda_compute(major_version, minor_version), f"needs sm_{major_version}{minor_version}"
+    )
+
+
+def requires_nvcc_version(major_version: int, minor_version: int = 0, release_version: int = 0) -> Feature:
+    """A decorator of tests that need CUDA's compiler of a version, which are skipped: none is called here."""
+    return Feature(lambda: False, f"needs nvcc {major_version}.{minor_version}.{release_version}")
+
+
+def requires_package(*packages: str) -> Feature:
+    """A decorator of tests that need packages to be installed."""
+    absent = [name for name in packages if importlib.util.find_spec(name) is None]
+    return Feature(lambda: not absent, f"needs {' '.join(absent)}")
+
+
+def slow(function: object) -> Marked:
+    """Mark a test as slow; `-m "not slow"` leaves it out."""
+    import pytest
+
+    return pytest.mark.slow(function)
+
+
+def skip_if_32bit(reason: str) -> Callable[..., Marked]:
+    """A decorator of tests that are skipped where pointers have 32 bits."""
+    return Feature(lambda: sys.maxsize > 2**32, f"skipped on 32 bits: {reason}")
+
+
+def is_ampere_or_newer() -> bool:
+    """Whether the first CUDA device is at least of the Ampere family."""
+    return env.has_cuda_compute(8)
+
+
+def strtobool(val: str) -> int:
+    """1 for y, yes, t, true, on and 1; 0 for their opposites. Raises InvalidValueError for other texts."""
+    word = val.lower()
+    if word in ("y", "yes", "t", "true", "on", "1"):
+        return 1
+    if word in ("n", "no", "f", "false", "off", "0"):
+        return 0
+    raise InvalidValueError(f"invalid truth value {val!r}")
+
+
+def identity_after(x: T, sleep: float) -> T:
+    """Sleep, then give `x` back: for tests of timeouts."""
+    time.sleep(sleep)
+    return x
+
+
+def terminate_self() -> None:
+    """End this process with an error: for tests of workers that crash."""
+    sys.exit(-1)
 
 
 def parameter(
@@ -135,7 +215,6 @@ def parametrize_targets(*targets: object) -> Marked:
 def main() -> None:
     """Run the tests of the calling file and exit."""
     import inspect
-    import sys
 
     import pytest
 

@@ -19,7 +19,7 @@ from autosched.tir.stmt import Block, For, LetStmt, LoopKind, SeqStmt, Stmt, seq
 
 
 def loop_partition(tree: Tree, var: Var, sizes: Sequence[int | None]) -> tuple[Tree, list[Var]]:
-    """Cut a loop into consecutive ones; one size may be None (what is left).
+    """Cut a loop into consecutive ones; one size may be None (what is left), and what sizes leave is a last loop.
 
        for i in range(10): s(i)   with [2, None]
     -> for i_0 in range(2): s(i_0)
@@ -35,7 +35,9 @@ def loop_partition(tree: Tree, var: Var, sizes: Sequence[int | None]) -> tuple[T
     missing = sum(s is None for s in sizes)
     if missing > 1 or not sizes or any(s is not None and s <= 0 for s in sizes):
         raise ScheduleError(f"loop_partition: sizes {list(sizes)} are not positive, with at most one None", where=where)
-    if known > extent or (known == extent) == bool(missing):
+    if known < extent and not missing:
+        sizes = [*sizes, None]
+    if known > extent or (known == extent and missing):
         raise ScheduleError(f"loop_partition: sizes {list(sizes)} do not make up {extent}", where=where)
     for r in all_realizes(loop.body):
         for iv, value in zip(r.block.iter_vars, r.iter_values, strict=True):

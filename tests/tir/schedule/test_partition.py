@@ -44,7 +44,7 @@ def replays(func: PrimFunc, sch: Schedule) -> bool:
     return structural_equal(again.mod, sch.mod) and structural_equal(text.mod, sch.mod)
 
 
-@pytest.mark.parametrize("sizes", [[2, None], [None, 4], [1, 2, 7]])
+@pytest.mark.parametrize("sizes", [[2, None], [None, 4], [1, 2, 7], [2, 3]])
 def test_partition(sizes: list[int | None]) -> None:
     func = two_nests()
     sch = Schedule(func)
@@ -55,7 +55,7 @@ def test_partition(sizes: list[int | None]) -> None:
     assert replays(func, sch)
 
 
-@pytest.mark.parametrize("sizes", [[2, 3], [11], [None, None], [10, None], [0, None]])
+@pytest.mark.parametrize("sizes", [[2, 9], [11], [None, None], [10, None], [0, None]])
 def test_partition_refuses_sizes(sizes: Any) -> None:
     sch = Schedule(two_nests())
     before = sch.mod
