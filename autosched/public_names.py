@@ -127,7 +127,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "autosched.ir": {
         "PrimExpr": "autosched.tir.expr:PrimExpr",
         "Range": "autosched.tir.construct:RangeConstructor",
-        "Array": "builtins:tuple",
+        "Array": "autosched.ir.node:Array",
         "Map": "autosched.ir.node:FrozenDict",
         "Attrs": "autosched.ir.node:FrozenDict",
         "DictAttrs": "autosched.ir.node:FrozenDict",
@@ -336,7 +336,7 @@ ALIASES: Mapping[str, str] = {
     "autosched.meta_schedule.cost_model": "autosched.meta_schedule.options",
     "autosched.meta_schedule.search_strategy": "autosched.meta_schedule.options",
     "autosched.testing.utils": "autosched.testing",
-    **{f"autosched.ir.{name}": "autosched.ir" for name in ("base", "expr", "op", "attrs", "type", "global_info")},
+    **{f"autosched.ir.{name}": "autosched.ir" for name in ("base", "expr", "op", "attrs", "type")},
     "autosched.ir.container": "autosched.ir",
     "autosched.runtime.container": "autosched.ir",
     "autosched.runtime.object": "autosched.ir",

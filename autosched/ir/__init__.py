@@ -2,12 +2,14 @@
 
 from autosched.lazy_names import lazy_names
 from autosched.ir.function import BaseFunc
+from autosched.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict, Node, Span, children, map_children, preorder
 from autosched.ir.structural import assert_structural_equal, structural_equal, structural_hash, structural_key
 
 __all__ = [
-    "BaseFunc", "FrozenDict", "GlobalVar", "IRModule", "Node", "Span", "assert_structural_equal", "children",
+    "BaseFunc", "DummyGlobalInfo", "FrozenDict", "GlobalInfo", "VDevice",
+    "GlobalVar", "IRModule", "Node", "Span", "assert_structural_equal", "children",
     "map_children", "structural_equal", "structural_hash", "structural_key", "preorder",
 ]  # fmt: skip
 

@@ -2,8 +2,12 @@
 from autosched.ir import instrument as instrument
 from autosched.ir import transform as transform
 from autosched.ir.function import BaseFunc as BaseFunc
+from autosched.ir.global_info import DummyGlobalInfo as DummyGlobalInfo
+from autosched.ir.global_info import GlobalInfo as GlobalInfo
+from autosched.ir.global_info import VDevice as VDevice
 from autosched.ir.module import GlobalVar as GlobalVar
 from autosched.ir.module import IRModule as IRModule
+from autosched.ir.node import Array as Array
 from autosched.ir.node import FrozenDict as FrozenDict
 from autosched.ir.node import FrozenDict as _Attrs
 from autosched.ir.node import FrozenDict as _DictAttrs
@@ -34,8 +38,6 @@ from autosched.tir.construct import RangeConstructor as _Range
 from autosched.tir.custom import register_intrin_lowering as register_intrin_lowering
 from autosched.tir.custom import register_op_attr as register_op_attr
 from autosched.tir.expr import PrimExpr as PrimExpr
-from builtins import tuple as _Array
-Array = _Array
 Attrs = _Attrs
 DictAttrs = _DictAttrs
 FuncType = _FuncType

@@ -30,6 +30,9 @@ class Span:
     column: int = 1
 
 
+Array = tuple  # TVM's name of lists in nodes
+
+
 class FrozenDict(dict[Any, Any]):
     """A dict that refuses change; the default of every attribute mapping."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.ir import printing
+from autosched.ir.global_info import VDevice
 from autosched.ir.node import IGNORED, Node, Span
 from autosched.relax.op_table import get_op
 from autosched.tir.dtypes import DTYPES, check_dtype
@@ -190,15 +191,21 @@ class ShapeStructInfo(StructInfo):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorStructInfo(StructInfo):
-    """A tensor: `shape` as a ShapeExpr (None: unknown), dtype, number of dimensions (-1: unknown)."""
+    """A tensor: `shape` as a ShapeExpr (None: unknown), dtype, number of dimensions (-1: unknown).
+
+    With a `vdevice`, which TVM's programs give before `ndim`, it is a PlacedTensorStructInfo.
+    """
 
     shape: Any = None  # ShapeExpr or None; a sequence of dimensions is accepted
     dtype: str = "float32"
     ndim: int = -1
+    vdevice: VDevice | None = field(default=None, metadata=IGNORED)
     _dims: tuple[Dim, ...] | None = field(init=False, default=None, metadata=IGNORED)  # of `shape`
     is_static: bool = field(init=False, default=False, metadata=IGNORED)
 
     def __post_init__(self) -> None:
+        if self.vdevice is not None or isinstance(self.ndim, VDevice):
+            self._place()
         if self.shape is not None:
             if not isinstance(self.shape, ShapeExpr):
                 object.__setattr__(self, "shape", shape_of(self.shape))
@@ -212,6 +219,16 @@ class TensorStructInfo(StructInfo):
             object.__setattr__(self, "is_static", all([isinstance(d, int) for d in dims]))
         if self.dtype not in DTYPES:
             object.__setattr__(self, "dtype", _checked_dtype(self.dtype, "TensorStructInfo"))
+
+    def _place(self) -> None:
+        ndim, vdevice = self.ndim, self.vdevice
+        if isinstance(ndim, VDevice):
+            ndim, vdevice = -1 if vdevice is None else vdevice, ndim
+        if not isinstance(vdevice, VDevice):
+            raise InvalidTypeError(f"TensorStructInfo: vdevice is a {type(vdevice).__name__}, expected a VDevice")
+        object.__setattr__(self, "ndim", ndim)
+        object.__setattr__(self, "vdevice", vdevice)
+        object.__setattr__(self, "__class__", PlacedTensorStructInfo)
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -247,6 +264,29 @@ class TensorStructInfo(StructInfo):
             return f'Tensor(ndim={self.ndim}, dtype="{self.dtype}")'
         dims = ", ".join(str(getattr(d, "name", d)) for d in self.dims)
         return f'Tensor(({dims}{"," if self.ndim == 1 else ""}), "{self.dtype}")'
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedTensorStructInfo(TensorStructInfo):
+    """A tensor on a device that its annotation names."""
+
+    vdevice: VDevice | None = None
+
+
+def vdevice_of(info: StructInfo | None) -> VDevice | None:
+    """The device that an annotation, or the first of a tuple's, names."""
+    if isinstance(info, TupleStructInfo):
+        return next((found for f in info.fields if (found := vdevice_of(f)) is not None), None)
+    return info.vdevice if isinstance(info, TensorStructInfo) else None
+
+
+def placed(info: StructInfo, vdevice: VDevice | None) -> StructInfo:
+    """An annotation whose tensors lie on a device; None: on no named one."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple(placed(f, vdevice) for f in info.fields))
+    if not isinstance(info, TensorStructInfo) or info.vdevice is vdevice:
+        return info
+    return TensorStructInfo(info.shape, info.dtype, info.ndim, vdevice)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -313,6 +353,8 @@ def same_info(a: StructInfo | None, b: StructInfo | None) -> bool:
         return True
     if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
         if a.dtype != b.dtype or a.ndim != b.ndim or (a.shape is None) != (b.shape is None):
+            return False
+        if a.vdevice is not b.vdevice and not (a.vdevice and b.vdevice and a.vdevice.is_same(b.vdevice)):
             return False
         return a.shape is None or same_dims(a.dims, b.dims)
     if isinstance(a, TupleStructInfo) and isinstance(b, TupleStructInfo):

@@ -6,7 +6,8 @@ import collections.abc
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from autosched.errors import AutoschedError, InvalidTypeError, refuse
+from autosched.errors import AutoschedError, InvalidTypeError
+from autosched.ir.global_info import VDevice
 from autosched.relax import struct_info as info
 from autosched.relax.struct_info import Dim
 from autosched.script.decorate import function_decorator
@@ -40,7 +41,8 @@ def Tensor(  # noqa: N802
 
     Raises TypeError for a shape that is a text or a number, and for a dtype that is no text.
     """
-    refuse("R.Tensor", hint="there is one device", vdevice=vdevice is not None)
+    if isinstance(vdevice, str):  # the name of a device of the module that is being read
+        return Inert("R.Tensor(…)")
     if isinstance(shape, str) and dtype is None:  # R.Tensor("float32", ndim=2)
         shape, dtype = None, shape
     if isinstance(shape, str | int | float):
@@ -48,7 +50,8 @@ def Tensor(  # noqa: N802
     if dtype is not None and not isinstance(dtype, str | Inert):
         raise InvalidTypeError(f"R.Tensor: argument 'dtype' is {dtype!r}, not the name of a dtype")
     try:
-        return info.TensorStructInfo(None if shape is None else tuple(shape), dtype or "", ndim)
+        made = info.TensorStructInfo(None if shape is None else tuple(shape), dtype or "", ndim)
+        return info.placed(made, vdevice) if isinstance(vdevice, VDevice) else made
     except (AutoschedError, TypeError):
         return Inert("R.Tensor(…)")
 

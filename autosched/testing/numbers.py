@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from autosched.errors import InvalidTypeError
 from autosched.runtime.bfloat16 import know_dtype
-from autosched.tir import Range, Var, all_of, any_of, as_int, const_int, logical_not
+from autosched.tir import IntImm, Range, Var, all_of, any_of, as_int, const_int, logical_not
 from autosched.tir.arith import Analyzer
 from autosched.tir.functor import substitute
 
@@ -31,7 +31,8 @@ def check_bool_expr_is_true(bool_expr: Any, vranges: Mapping[Var, Range], cond: 
     analyzer = Analyzer()
     bounds = [(as_int(r.min), as_int(r.min) + as_int(r.extent)) for r in vranges.values()]
     for values in itertools.product(*(range(*bound) for bound in bounds)):
-        result = analyzer.simplify(substitute(claim, dict(zip(vranges, values, strict=True))))
+        given = {var: IntImm(value, var.dtype) for var, value in zip(vranges, values, strict=True)}
+        result = analyzer.simplify(substitute(claim, given))
         named = ", ".join(f"{var} = {value}" for var, value in zip(vranges, values, strict=True))
         assert const_int(result), f"{bool_expr} is not true where {named}: {result}"
 

@@ -10,9 +10,10 @@ import pytest
 
 from autosched import relax
 from autosched.errors import ShapeError
-from autosched.ir import structural_equal, structural_key
+from autosched.ir import IRModule, VDevice, assert_structural_equal, structural_equal, structural_key
 from autosched.relax import TensorStructInfo, Tuple, TupleGetItem, Var, op
-from autosched.relax.struct_info import same_info
+from autosched.relax.struct_info import same_info, vdevice_of
+from autosched.script import from_source
 from autosched.tir import Var as TirVar
 
 
@@ -68,3 +69,38 @@ def test_form_ignores_names() -> None:
     assert structural_key(function("a", 1.0)) == structural_key(function("b", 1.0))
     assert not structural_equal(function("a", 1.0), function("b", 2.0))
     assert structural_key(function("a", 1.0)) != structural_key(function("a", 2.0))
+
+
+def test_devices_are_carried_on() -> None:
+    host, gpu = VDevice("llvm"), VDevice("cuda", 0, "global")  # type: ignore[arg-type]
+    x = Var("x", TensorStructInfo((2, 3), "float32", host))  # type: ignore[arg-type]
+    y = Var("y", TensorStructInfo((1, 3), "float32"))
+    z = Var("z", TensorStructInfo((2, 3), "float32", vdevice=gpu))
+    assert_structural_equal(op.add(x, y).struct_info, TensorStructInfo((2, 3), "float32", vdevice=VDevice("llvm")))  # type: ignore[arg-type]
+    assert not structural_equal(op.add(x, y).struct_info, op.add(z, y).struct_info)
+    assert not structural_equal(x.struct_info, TensorStructInfo((2, 3), "float32"))
+    assert TensorStructInfo(None, "float32", host, 2).ndim == 2  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="different devices"):
+        op.add(x, z)
+    assert vdevice_of(op.add(op.to_vdevice(x, gpu), z).struct_info) is gpu
+    with pytest.raises(TypeError, match="vdevice is a str"):
+        TensorStructInfo((2,), "float32", vdevice="llvm")  # type: ignore[arg-type]
+
+
+def test_a_modules_devices_are_printed_and_read() -> None:
+    text = """
+@I.ir_module
+class Module:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda"), I.vdevice("llvm", 1, "shared")]})
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32", "llvm")):
+        y = R.to_vdevice(R.add(x, x), "llvm:1")
+        return y
+"""
+    module = from_source(text)
+    assert isinstance(module, IRModule)
+    assert module["main"].ret_struct_info.vdevice.memory_scope == "shared"
+    assert 'vdevice="llvm:1:shared"' in module.script()
+    assert_structural_equal(from_source(module.script()), module)
+    with pytest.raises(ValueError, match="no device 'metal'"):
+        from_source(text.replace('"llvm:1"', '"metal"'))

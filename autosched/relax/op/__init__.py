@@ -33,6 +33,7 @@ from autosched.relax.op.create import arange, full, ones, size_range, size_value
 from autosched.relax.op.data_sizes import (
     dynamic_strided_slice, nonzero, shape_to_tensor, tensor_to_shape, unique,
 )  # fmt: skip
+from autosched.relax.op.devices import to_vdevice
 from autosched.relax.op.create_like import (
     eye, eye_like, full_like, one_hot, ones_like, tril, triu, zeros_like,
 )  # fmt: skip

@@ -59,6 +59,7 @@ from autosched.relax.op.data_sizes import nonzero as nonzero
 from autosched.relax.op.data_sizes import shape_to_tensor as shape_to_tensor
 from autosched.relax.op.data_sizes import tensor_to_shape as tensor_to_shape
 from autosched.relax.op.data_sizes import unique as unique
+from autosched.relax.op.devices import to_vdevice as to_vdevice
 from autosched.relax.op.functions import atan2 as atan2
 from autosched.relax.op.functions import copysign as copysign
 from autosched.relax.op.functions import digamma as digamma

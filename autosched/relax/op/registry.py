@@ -22,6 +22,8 @@ from autosched.relax.struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    placed,
+    vdevice_of,
 )  # fmt: skip
 from autosched.tir.expr import PrimExpr
 
@@ -155,8 +157,10 @@ class OpDef:
             return ObjectStructInfo()
         try:
             if any(map(is_open, types)):
-                return infer_open(self.infer_type, types, attrs)  # type: ignore[arg-type]
-            return self.infer_type(*types, **attrs)
+                result = infer_open(self.infer_type, types, attrs)  # type: ignore[arg-type]
+            else:
+                result = self.infer_type(*types, **attrs)
+            return _carry_device(result, types)
         except (InvalidTypeError, InvalidValueError) as error:
             raise type(error)(f"{self.name}: {error.message}", where=error.where, hint=error.hint) from None
 
@@ -165,6 +169,16 @@ class OpDef:
         assert self.reference is not None, f"operator {self.name} has no reference"
         result = self.reference(*args, **attrs)
         return tuple(map(np.asarray, result)) if isinstance(result, tuple | list) else np.asarray(result)
+
+
+def _carry_device(result: StructInfo, types: Sequence[StructInfo | None]) -> StructInfo:
+    """A result lies where the arguments lie. Raises InvalidTypeError where they lie on several devices."""
+    devices = [found for t in types if (found := vdevice_of(t)) is not None]
+    if not devices or vdevice_of(result) is not None:
+        return result
+    if not all(devices[0].is_same(d) for d in devices):
+        raise InvalidTypeError("its arguments lie on different devices", hint="to_vdevice moves values")
+    return placed(result, devices[0])
 
 
 def _freeze(value: object) -> object:

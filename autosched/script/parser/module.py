@@ -98,8 +98,6 @@ def _read_module(state: State, node: ast.ClassDef) -> IRModule:
         if f.name in state.functions:
             raise state.error(f, f"function '{f.name}' is defined twice")
         state.functions[f.name] = GlobalVar(f.name)
-    for f in functions:
-        _declare(state, f)
     attrs: Attrs = {}
     infos: Attrs = {}
     for line in node.body:
@@ -110,6 +108,9 @@ def _read_module(state: State, node: ast.ClassDef) -> IRModule:
             infos = values.attributes(state, arguments(state, line.value, "infos", required=1)["infos"])
         elif not isinstance(line, ast.FunctionDef | ast.Pass) and not _is_docstring(line):
             raise state.error(line, "a module holds functions, I.module_attrs and I.module_global_infos")
+    state.vdevices = tuple(infos.get("vdevice", ()))
+    for f in functions:
+        _declare(state, f)
     module = IRModule({state.functions[f.name]: read_function(state, f) for f in functions}, attrs, infos)
     if all(isinstance(f, PrimFunc) for f in module.functions.values()):
         return module

@@ -120,9 +120,9 @@ class RelaxExprReader:
         name = self.state.called(node, "R")
         if not name:
             return self._call_function(node)
-        if name in OPERATORS:
-            return self._operator(node, name)
         special = _SPECIAL.get(name)
+        if name in OPERATORS and special is None:
+            return self._operator(node, name)
         if special is None and (made := self._op_function(node, name)) is not None:
             return made
         if special is None:
@@ -259,6 +259,12 @@ class RelaxExprReader:
         info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos)) if infos else ObjectStructInfo()
         return R.Call(callee, args, attrs, tuple(infos), info)
 
+    def _to_vdevice(self, node: ast.Call) -> R.Call:
+        args = arguments(self.state, node, "x", "dst_vdevice", required=2)
+        return self._apply(
+            node, "to_vdevice", [self.leaf(args["x"])], {"dst_vdevice": values.vdevice(self.state, args["dst_vdevice"])}
+        )
+
     def _format(self, node: ast.expr | None) -> Expr | str:
         return "" if node is None else R.StringImm(values.string(self.state, node))
 
@@ -279,7 +285,7 @@ class RelaxExprReader:
 _SPECIAL: dict[str, Callable[[RelaxExprReader, ast.Call], Meaning]] = {
     "const": RelaxExprReader._const, "shape": RelaxExprReader._shape, "prim_value": RelaxExprReader._prim_value,
     "str": RelaxExprReader._string, "ExternFunc": RelaxExprReader._extern, "tuple": RelaxExprReader._make_tuple,
-    "call_tir": RelaxExprReader._call_tir,
+    "call_tir": RelaxExprReader._call_tir, "to_vdevice": RelaxExprReader._to_vdevice,
     "call_tir_inplace": RelaxExprReader._call_tir_inplace, "call_dps_packed": RelaxExprReader._call_dps_packed,
     "call_packed": RelaxExprReader._call_packed, "call_pure_packed": RelaxExprReader._call_pure_packed,
     "shape_of": RelaxExprReader._shape_of, "print": RelaxExprReader._print, "assert_op": RelaxExprReader._assert,

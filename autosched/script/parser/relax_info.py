@@ -87,8 +87,14 @@ class InfoReader:
         """Several annotations."""
         return tuple(self.info(n) for n in nodes)
 
-    def _tensor(self, call: ast.Call) -> S.TensorStructInfo:
+    def _tensor(self, call: ast.Call) -> S.StructInfo:
         args = arguments(self.state, call, "shape", "dtype", "vdevice", "ndim")
+        info = self._unplaced(args)
+        if "vdevice" not in args or _is_none(args["vdevice"]):
+            return info
+        return S.placed(info, values.vdevice(self.state, args["vdevice"]))
+
+    def _unplaced(self, args: dict[str, ast.expr]) -> S.TensorStructInfo:
         shape = args.get("shape")
         if isinstance(shape, ast.Constant) and isinstance(shape.value, str):
             if "dtype" in args:

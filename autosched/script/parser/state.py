@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from autosched.ir.global_info import VDevice
 from autosched.ir.module import AnyFunction, GlobalVar
 from autosched.script.parser.source import Source
 from autosched.tir.buffer import Buffer
@@ -44,6 +45,7 @@ class State:
         self.functions: dict[str, GlobalVar] = {}
         self.signatures: dict[str, tuple[tuple[StructInfo | None, ...], StructInfo | None]] = {}
         self.module_names: set[str] = set()
+        self.vdevices: Sequence[VDevice] = ()  # of the module
         self.metadata: Mapping[str, Sequence[np.ndarray]] = {}
         self.evaluate: Callable[[ast.AST], Meaning] | None = None  # what an expression reader makes of a node
         # of either level; set by whoever begins a reading

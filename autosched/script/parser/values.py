@@ -8,9 +8,10 @@ import numpy as np
 
 from autosched.errors import TargetError
 from autosched.ir.function import attribute_name
+from autosched.ir.global_info import DummyGlobalInfo, VDevice
 from autosched.ir.node import FrozenDict
 from autosched.script.intrinsics import DTYPES
-from autosched.script.parser.state import Meaning, State
+from autosched.script.parser.state import Meaning, State, arguments
 from autosched.target import Target
 from autosched.tir.expr import FloatImm, IntImm
 
@@ -111,6 +112,15 @@ def _dict(state: State, node: ast.Dict) -> FrozenDict:
 def _call(state: State, node: ast.Call) -> Meaning:
     if isinstance(node.func, ast.Name) and node.func.id == "float" and len(node.args) == 1:
         return parse_float(state, node.args[0])
+    name = state.called(node, "I")
+    if name == "vdevice":
+        args = arguments(state, node, "target", "vdevice_id", "memory_scope")
+        try:
+            return VDevice(**{k: _plain(attribute(state, v)) for k, v in args.items()})
+        except TargetError as error:
+            raise state.error(node, str(error)) from error
+    if name == "dummy_global_info":
+        return DummyGlobalInfo()
     name = state.called(node, "T")
     if name == "bool" and len(node.args) == 1:
         return truth(state, node.args[0])
@@ -123,6 +133,25 @@ def _call(state: State, node: ast.Call) -> Meaning:
     if constant is None:
         raise state.error(node, "this cannot be the value of an attribute")
     return constant
+
+
+def vdevice(state: State, node: ast.AST) -> VDevice:
+    """A device by its name `kind:index:scope` in the module's `vdevice` infos, or one that a name stands for."""
+    if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+        found = state.evaluate(node) if state.evaluate is not None and not isinstance(node, ast.Name) else None
+        found = state.find(node) if isinstance(node, ast.Name) else found
+        if isinstance(found, VDevice):
+            return found
+        raise state.error(node, "expected a device: a VDevice or its name")
+    kind, *rest = node.value.split(":")
+    alike = [d for d in state.vdevices if d.target is not None and d.target.kind.name == kind]
+    index = int(rest[0]) if rest and rest[0].isdigit() else 0
+    if len(rest) > 1:
+        scoped = [d for d in alike if d.memory_scope == rest[1]]
+        alike = alike if index < len(alike) and alike[index] in scoped else scoped
+    if index >= len(alike):
+        raise state.error(node, f"the module has no device '{node.value}'; I.module_global_infos lists them")
+    return alike[index]
 
 
 def _plain(value: Meaning) -> Meaning:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from autosched.ir.global_info import VDevice
 from autosched.ir.node import Node
 from autosched.script.printer import marks
 from autosched.script.printer.names import Names
@@ -24,6 +25,7 @@ class Context:
         self.used: set[str] = set()
         self.metadata: dict[str, list[object]] = {}  # arrays that the text refers to, by kind
         self.declared: set[int] = set()  # symbols that have been written as `n = T.int64()`
+        self.vdevices: Sequence[VDevice] = ()  # of the module
         self.functions: dict[str, str] = {}  # how the module's functions are printed, where a name is not legal
         self.module_name = ""  # of the class around the function; "" outside a module
         self._marked = {id(node) for node in options.obj_to_underline}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from autosched.ir.global_info import DummyGlobalInfo, VDevice
 from autosched.ir.node import Node
 from autosched.script.printer.context import Context
 from autosched.target import Target
@@ -65,6 +66,11 @@ def attribute(ctx: Context, value: object, node_text: Callable[[Context, Node], 
         return attributes(ctx, value, node_text)
     if isinstance(value, Target):
         return f"{ctx.t('target')}({json.dumps(value.export())})"
+    if isinstance(value, VDevice):
+        target = "None" if value.target is None else json.dumps(value.target.export())
+        return f"{ctx.i('vdevice')}({target}, {value.vdevice_id}, {string(value.memory_scope)})"
+    if isinstance(value, DummyGlobalInfo):
+        return f"{ctx.i('dummy_global_info')}()"
     if isinstance(value, IntImm):  # not bare, as that is a Python integer here
         return int_node(ctx, value)
     if isinstance(value, Node):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from autosched.ir.global_info import VDevice
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import Node
 from autosched.relax import expr as R
@@ -13,7 +14,7 @@ from autosched.relax.struct_info import Expr, ShapeExpr, StructInfo, TupleStruct
 from autosched.script.printer.context import Context
 from autosched.script.printer.literals import attribute, number, string, tuple_text
 from autosched.script.printer.names import legal
-from autosched.script.printer.relax_info import dims, struct_info
+from autosched.script.printer.relax_info import dims, struct_info, vdevice_name
 from autosched.script.printer.tir_expr import expr as tir_expr
 
 # calls that say themselves what they give: their bindings need no annotation
@@ -88,6 +89,8 @@ def constant(ctx: Context, e: R.Constant) -> str:
 
 def relax_attribute(ctx: Context, value: object) -> str:
     """The value of an operator's or function's attribute; truths are Python's here."""
+    if isinstance(value, VDevice):
+        return string(vdevice_name(ctx, value))
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
     if isinstance(value, tuple | list):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from autosched.ir.global_info import VDevice
 from autosched.ir.node import Node, preorder
 from autosched.relax import struct_info as info
 from autosched.script.printer.context import Context
@@ -63,6 +64,16 @@ def _tensor(ctx: Context, node: info.TensorStructInfo) -> str:
         parts.append(tuple_text(dims(ctx, known)) if known is not None else str(node.shape))
     if node.dtype:
         parts.append(f"dtype={string(node.dtype)}")
+    if node.vdevice is not None:
+        parts.append(f"vdevice={string(vdevice_name(ctx, node.vdevice))}")
     if node.shape is None and node.ndim >= 0:
         parts.append(f"ndim={node.ndim}")
     return f"{ctx.r('Tensor')}({', '.join(parts)})"
+
+
+def vdevice_name(ctx: Context, device: VDevice) -> str:
+    """`kind:index:scope`, where the index counts the module's devices of this kind."""
+    assert device.target is not None, "a device that values lie on has a target"
+    alike = [d for d in ctx.vdevices if d.target is not None and d.target.kind.name == device.target.kind.name]
+    index = next((i for i, d in enumerate(alike) if d.is_same(device)), device.vdevice_id)
+    return f"{device.target.kind.name}:{index}:{device.memory_scope}"

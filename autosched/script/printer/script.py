@@ -130,6 +130,7 @@ def write_module(ctx: Context, module: IRModule) -> None:
     ctx.module_name = legal(ctx.options.name or "Module")
     ctx.names.reserve(ctx.module_name)
     ctx.functions = _function_names(module)
+    ctx.vdevices = tuple(module.global_infos.get("vdevice", ()))
     ctx.line(f"@{ctx.i('ir_module')}")
     ctx.line(f"class {ctx.module_name}:")
     with ctx.indented():
