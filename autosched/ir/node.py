@@ -30,7 +30,7 @@ class Span:
     column: int = 1
 
 
-Array = tuple  # TVM's name of lists in nodes
+Array = tuple  # type: ignore[type-arg]  # TVM's name of lists in nodes
 
 
 class FrozenDict(dict[Any, Any]):
