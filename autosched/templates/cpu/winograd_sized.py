@@ -1,9 +1,9 @@
-"""Winograd convolution F(2x2, 3x3) and F(4x4, 3x3) of images whose sizes come with the call, stride 1: see `winograd`.
+"""Winograd convolution F(2x2, 3x3) and F(4x4, 3x3) of images whose sizes come with the call: see `winograd`.
 
     for block of tiles in parallel:
         V = transformed inputs of the block's tiles                     # tests for borders in tiles at borders alone
         for chunk of output channels:
-            for x, y in (m + 2)²: for panel: for register tile of rows: # a matrix product each
+            for x, y: for panel: for register tile of rows:             # a matrix product each
                 M[x, y, tiles, panel] = V[x, y] @ weight_packed[chunk, x, y, panel]
             out = epilogue(transformed M)                               # outputs beyond the image are left out
 
@@ -37,6 +37,7 @@ from autosched.templates.winograd_form import factor_of, is_padding, is_sum
 from autosched.templates.winograd_pack import BothPacks, TapPack, WinogradPack
 from autosched.templates.winograd_transform import (
     TAPS,
+    filter_of,
     make_filter,
     transform_inputs,
     transform_outputs,
@@ -57,7 +58,9 @@ STEPS = 32, 64, 16  # input channels whose taps, inputs and sums the first-level
 FEW_ROWS = 1, 2, 4  # tiles that share weights transformed where they are read, as in `winograd_taps`
 MOST_FEW = 8  # tiles that are fewer
 MOST_WEIGHT_BYTES = 16 << 20  # transformed: small images take longer to meet more of them than a direct convolution
-MOST_INPUT_BYTES = 8 << 20  # of a block's transformed inputs, where weights come from further away
+# Of a block, and products of all its tiles for a channel: with 93 tiles, which the second-level cache holds, 56x56x64
+# takes 1.16 of the time, 56x56x128 with 409 1.25 (Emerald Rapids).
+MOST_TILES, MOST_PRODUCTS = 28, 1152
 LINE = 16  # floats of a cache line
 # Tiles of a dilated convolution have the pixels of every d-th row and column. More than two leave many tiles of small
 # images half empty: of 33 x 33 and a dilation of 4 tiles have 48 x 48 pixels.
@@ -68,7 +71,7 @@ At = Callable[..., PrimExpr]
 
 @dataclass(frozen=True)
 class Form:
-    """The numbers of a kernel: F(m, 3), the most rows and the vectors of a register tile, panels of a chunk.
+    """The numbers of a kernel: F(m, 3), its stride, most rows and vectors of a register tile, panels of a chunk.
 
     tiles    of a block at most
     threads  that blocks are divided among
@@ -79,6 +82,7 @@ class Form:
     """
 
     m: int
+    stride: int
     rows: int
     vectors: int
     panels: int
@@ -92,7 +96,12 @@ class Form:
     @property
     def points(self) -> int:
         """Products of a tile."""
-        return (self.m + TAPS - 1) ** 2
+        return filter_of(self.m, self.stride).inputs ** 2
+
+    @property
+    def weights(self) -> int:
+        """Transformed weights for each input and output channel."""
+        return filter_of(self.m, self.stride).rows ** 2
 
 
 def schedule_winograd(func: PrimFunc, target: Target) -> Applied | None:
@@ -102,11 +111,12 @@ def schedule_winograd(func: PrimFunc, target: Target) -> Applied | None:
         return None
     weight = conv.weight.buffer
     outputs, channels = weight.const_shape()[:2]
-    form = choose_form(outputs, channels, extents(spatial(conv.chain.anchor)[4:])[0], is_strict(func), target)
-    if not form.few and FLOAT_BYTES * form.points * outputs * channels > MOST_WEIGHT_BYTES:
+    block = extents(spatial(conv.chain.anchor)[4:])[0]
+    form = choose_form(outputs, channels, block, _stride(conv), is_strict(func), target)
+    if not form.few and FLOAT_BYTES * form.weights * outputs * channels > MOST_WEIGHT_BYTES:
         return None
     width = target.lanes("float32")
-    transformed = WinogradPack(weight.const_shape(), form.m, form.vectors * width, form.panels)
+    transformed = WinogradPack(weight.const_shape(), form.m, form.vectors * width, form.panels, stride=form.stride)
     pack = BothPacks(transformed, TapPack(weight.const_shape(), form.m, width)) if form.few else transformed
     packed = Buffer(f"{weight.name}_packed", tuple(E.const(n, INDEX) for n in pack.packed_shape), weight.dtype)
     writer = _Writer(conv, form, pack, packed, width)
@@ -117,9 +127,9 @@ def schedule_winograd(func: PrimFunc, target: Target) -> Applied | None:
 
 
 def _suits(conv: SizedConv) -> bool:
-    """Whether a convolution is 3x3 of stride 1 without groups, of blocked float32, padded by one block at most.
+    """Whether a convolution is 3x3 of stride 1 or 2 without groups, of blocked float32, padded by one block at most.
 
-    Its dilation is `MOST_DILATION` at most.
+    Its dilation is `MOST_DILATION` at most, and 1 where the stride is 2.
     """
     anchor, data, weight = conv.chain.anchor, conv.data, conv.weight
     loops, before = reduced(anchor), conv.chain.before
@@ -131,11 +141,13 @@ def _suits(conv: SizedConv) -> bool:
         return False
     (n, ob, oh, ow, oi), (ic, kh, kw, ci) = (iv.var for iv in spatial(anchor)), (iv.var for iv in loops)
     (out_block,), (blocks, _, _, block) = extents(spatial(anchor)[4:]), extents(loops)
-    dy, dx = _dilation(conv)
+    (dy, dx), stride = _dilation(conv), _stride(conv)
     if not (1 <= dy <= MOST_DILATION and 1 <= dx <= MOST_DILATION):
         return False
+    if stride not in (1, 2) or (stride == 2 and (dy, dx) != (1, 1)):
+        return False
     wanted: tuple[tuple[PrimExpr, Mapping[Var, int]], ...] = (
-        *zip(data.indices, ({n: 1}, {ic: 1}, {oh: 1, kh: dy}, {ow: 1, kw: dx}, {ci: 1}), strict=True),
+        *zip(data.indices, ({n: 1}, {ic: 1}, {oh: stride, kh: dy}, {ow: stride, kw: dx}, {ci: 1}), strict=True),
         *zip(weight.indices, ({ob: out_block, oi: 1}, {ic: block, ci: 1}, {kh: 1}, {kw: 1}), strict=True),
     )
     if not all(is_sum(index, terms) for index, terms in wanted):
@@ -147,6 +159,11 @@ def _dilation(conv: SizedConv) -> tuple[int, int]:
     """Rows and columns from one tap to the next."""
     _, kh, kw, _ = (iv.var for iv in reduced(conv.chain.anchor))
     return factor_of(conv.data.indices[2], kh), factor_of(conv.data.indices[3], kw)
+
+
+def _stride(conv: SizedConv) -> int:
+    """Rows of the data from one row of results to the next."""
+    return factor_of(conv.data.indices[2], spatial(conv.chain.anchor)[2].var)
 
 
 def _pads(block: Block) -> bool:
@@ -171,27 +188,34 @@ def _ends(condition: PrimExpr, axis: Var) -> bool:
     return isinstance(condition, E.GT | E.GE) and axis in free_vars(condition.b)
 
 
-def choose_form(outputs: int, channels: int, block: int, strict: bool, target: Target) -> Form:
-    """Register tiles of two vectors, and blocks whose inputs and products the second-level cache holds."""
+def choose_form(outputs: int, channels: int, block: int, stride: int, strict: bool, target: Target) -> Form:
+    """Register tiles of two vectors, and blocks whose inputs and products the second-level cache holds.
+
+    Weights that are far belong to layers of small images as a rule. With stride 2 these get F(2): it has 25 products
+    for 4 results and reads less than half as many weights; F(4) has 81 for 16, and 14 x 14 results leave much of it
+    unused.
+    """
     m, lanes, caches = 2 if strict else 4, target.lanes("float32"), target.cache
+    near = NEAR * caches.l2_bytes / FLOAT_BYTES
+    if stride > 1 and filter_of(m, stride).rows ** 2 * channels * outputs > near:
+        m = 2
     vectors = min(VECTORS, -(-outputs // lanes))
     rows = min(MOST_ROWS, (target.num_registers - vectors - 1) // vectors)
     panels = next(n for n in range(1, block + 1) if vectors * lanes * n % block == 0)
-    points, chunk = (m + TAPS - 1) ** 2, vectors * lanes * panels
-    weights, tile_floats = points * channels * outputs, points * (channels + chunk)
+    f, chunk = filter_of(m, stride), vectors * lanes * panels
+    points, weights = f.inputs**2, f.rows**2 * channels * outputs
+    tile_floats = points * (channels + chunk)
     room = L2_SHARE * caches.l2_bytes / FLOAT_BYTES
-    tiles = (room - weights) / tile_floats
-    is_far = FLOAT_BYTES * weights > NEAR * caches.l2_bytes
-    if is_far:  # few blocks meet them
-        tiles = min(room / (points * chunk), MOST_INPUT_BYTES / (FLOAT_BYTES * points * channels))
-    tiles = max(int(tiles), 1)
+    is_far = weights > near
+    most = min(MOST_TILES, MOST_PRODUCTS // points)
+    tiles = most if is_far else max(min(int((room - weights) / tile_floats), most), 1)
     threads = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS)
     is_cold = FLOAT_BYTES * weights > caches.l2_bytes / 2
     step = next((n for n in STEPS if channels % n == 0), 0)
-    has_few = is_far and step > 0 and m == OUTPUTS and lanes % block == 0 and tiles >= MOST_FEW
+    has_few = is_far and stride == 1 and step > 0 and m == OUTPUTS and lanes % block == 0 and tiles >= MOST_FEW
     has_few = has_few and SIZE * FEW_ROWS[-1] + SUMS <= target.num_registers
     few = MOST_FEW if has_few else 0
-    return Form(m, min(rows, tiles), vectors, panels, tiles, threads, is_far, is_cold, few, step)
+    return Form(m, stride, min(rows, tiles), vectors, panels, tiles, threads, is_far, is_cold, few, step)
 
 
 @dataclass(frozen=True)
@@ -204,11 +228,11 @@ class Split:
     more: Var
 
     def tiles_of(self, rows: int) -> tuple[PrimExpr, PrimExpr]:
-        """(the first row, how many) of the register tiles of so many rows."""
+        """(the number of the first, how many) of the register tiles of so many rows."""
         zero, is_even = E.const(0, INDEX), E.compare(E.EQ, self.even, rows)
         has_more = E.compare(E.EQ, self.even, rows - 1)
         times = E.Select(is_even, E.sub(self.n, self.more), E.Select(has_more, self.more, zero))
-        return E.Select(is_even, E.mul(self.more, rows + 1), zero), times
+        return E.Select(is_even, self.more, zero), times
 
 
 class _Writer:
@@ -226,7 +250,7 @@ class _Writer:
         self.sums = anchor.writes[0].buffer
         self.out = conv.chain.after[-1].writes[0].buffer if conv.chain.after else self.sums
         self.makers = {b.writes[0].buffer: b for b in (*conv.chain.before, *conv.chain.after)}
-        self.filter = make_filter(form.m)
+        self.filter = filter_of(form.m, form.stride)
         self.size = self.filter.inputs
         self.channels, self.chunk = self.data_blocks * self.data_block, self.transformed.width * self.transformed.panels
         points = form.points
@@ -315,6 +339,7 @@ class _Writer:
         """The products of `rows` tiles: for each row of points and block of input channels in a register tile."""
         assert isinstance(self.pack, BothPacks), "others have no taps"
         size, step, taps, begin = self.size, self.form.step, self.pack.taps, self.pack.start
+        f = make_filter(self.form.m)
         parts = one_of(f"parts_{rows}", "float32", size, rows, self.lanes)
         weights = one_of(f"weights_{rows}", "float32", size, self.lanes)
         self.buffers += [parts, weights]
@@ -336,8 +361,8 @@ class _Writer:
 
                 def weight(v: PrimExpr, y: int) -> Stmt:
                     columns = ([tap(at, i, k, v) for i in range(TAPS)] for k in range(TAPS))
-                    rows_of = [transform_taps(self.filter, column)[x] for column in columns]
-                    return store(weights, transform_taps(self.filter, rows_of)[y], y, v)
+                    rows_of = [transform_taps(f, column)[x] for column in columns]
+                    return store(weights, transform_taps(f, rows_of)[y], y, v)
 
                 def added(y: Var, r: Var, v: PrimExpr) -> Stmt:
                     tile = E.add(first, E.cast(INDEX, r))
@@ -407,7 +432,8 @@ class _Writer:
     def inputs_at(self, tile: PrimExpr, p: Var, into: Buffer, is_scaled: bool = False) -> Stmt:
         """The inputs of a tile, as row p of `into`; scaled ones are of few tiles, most of which are at borders."""
 
-        def placed(n: Var, y: Var, x: Var) -> Stmt:
+        def placed(n: Var, row: Var, column: Var) -> Stmt:
+            y, x = (E.mul(at, self.form.stride) for at in (row, column))
             last = (E.add(v, (self.size - 1) * d) for v, d in zip((y, x), self.dilation, strict=True))
             inside = all_of(*self.held(n, y, x), *self.held(n, *last))
 
@@ -431,8 +457,8 @@ class _Writer:
         return [*open_ended, *(substitute(g, values) for g in guards)]
 
     def inputs_of(
-        self, p: Var, n: Var, cb: Var, y: Var, x: Var, guarded: bool, into: Buffer, is_scaled: bool
-    ) -> Stmt:  # fmt: skip
+        self, p: Var, n: Var, cb: Var, y: PrimExpr, x: PrimExpr, guarded: bool, into: Buffer, is_scaled: bool
+    ) -> Stmt:
         """A tile's inputs of a block of channels, transformed; guarded: some of them may be beyond the data."""
         size, transform = self.size, partial(transform_inputs, self.filter, is_scaled=is_scaled)
 
@@ -487,8 +513,8 @@ class _Writer:
         def panel(i: Var, k: Var, panel: Var) -> Stmt:
             parts = []
             for rows in range(self.form.rows, 0, -1):
-                start, times = split.tiles_of(rows)
-                tile = partial(self.product, inputs, chunk, i, k, panel, start, rows, split.n)
+                number, times = split.tiles_of(rows)
+                tile = partial(self.product, inputs, chunk, i, k, panel, number, rows, split.n)
                 parts.append(loop("t", times, tile))
             return seq(*parts)
 
@@ -496,14 +522,15 @@ class _Writer:
         return nested("x y panel", sizes, panel)
 
     def product(
-        self, inputs: Buffer, chunk: Var, i: Var, k: Var, panel: Var, start: PrimExpr, rows: int, n: Var, t: Var
+        self, inputs: Buffer, chunk: Var, i: Var, k: Var, panel: Var, number: PrimExpr, rows: int, n: Var, t: Var
     ) -> Stmt:  # fmt: skip
-        """A register tile of rows over all input channels."""
+        """A register tile of rows over all input channels: the one behind `number` and t others, of n."""
         width = self.transformed.width
         sums = one_of(f"sums_{rows}", "float32", rows, width)
         self.buffers.append(sums)
         first, point = Var("first_row", INDEX), E.add(E.mul(i, self.size), k)
-        place = E.maximum(E.minimum(E.add(start, E.mul(t, rows)), self.form.tiles - rows), 0)  # says that it is inside
+        start = E.add(E.mul(number, rows + 1), E.mul(t, rows))
+        place = E.maximum(E.minimum(start, self.form.tiles - rows), 0)  # says that it is inside
 
         def over(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
             return loop("r", rows, lambda r: lanes(width, lambda v: body(r, v)), LoopKind.UNROLLED)
@@ -512,10 +539,10 @@ class _Writer:
             def added(r: Var, v: PrimExpr) -> Stmt:
                 row = E.mul(E.add(first, E.cast(INDEX, r)), self.input_row)
                 value = BufferLoad(inputs, (point, E.add(row, c)))
-                weight = self.weight_at(chunk, i, k, panel, c, E.cast(INDEX, v))
+                weight = self.weight_at(chunk, *self.weight_rows(i, k), panel, c, E.cast(INDEX, v))
                 return store(sums, E.add(load(sums, r, v), E.mul(value, weight)), r, v)
 
-            return seq(*self.asked_ahead(chunk, i, k, panel, t, n, c), over(added))
+            return seq(*self.asked_ahead(chunk, i, k, panel, E.add(number, t), n, c), over(added))
 
         def kept(r: Var, v: PrimExpr) -> Stmt:
             row = E.mul(E.add(first, E.cast(INDEX, r)), self.product_row)
@@ -525,6 +552,13 @@ class _Writer:
         start_values = over(lambda r, v: store(sums, E.const(0.0, "float32"), r, v))
         return LetStmt(first, place, seq(start_values, loop("c", E.const(self.channels, INDEX), step), over(kept)))
 
+    def weight_rows(self, i: PrimExpr, k: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        """Where the weights of a point's products are: those of inputs between two of a stride share theirs."""
+        if self.form.stride == 1:
+            return i, k
+        last = self.filter.rows - 1
+        return E.minimum(i, last), E.minimum(k, last)
+
     def weight_at(self, *indices: PrimExpr) -> BufferLoad:
         """A transformed weight."""
         if not isinstance(self.pack, BothPacks):
@@ -532,14 +566,14 @@ class _Writer:
         return BufferLoad(self.packed, (row_major(indices, self.transformed.packed_shape),))
 
     def asked_ahead(
-        self, chunk: Var, i: Var, k: Var, panel: Var, t: Var, n: Var, c: Var
+        self, chunk: Var, i: Var, k: Var, panel: Var, t: PrimExpr, n: Var, c: Var
     ) -> list[Stmt]:  # fmt: skip
-        """Requests for a step's share of the next panel: of n register tiles each asks for a line of a row in turn."""
+        """Requests for a step's share of the next panel: of n register tiles each asks for a part of it in turn."""
         if not self.form.prefetch:
             return []
         panel_floats, lines = self.channels * self.transformed.width, self.transformed.width // LINE
         share = E.add(E.mul(E.floormod(t, lines), self.channels), c)
-        place = (chunk, i, k, panel, E.const(0, INDEX))
+        place = (chunk, *self.weight_rows(i, k), panel, E.const(0, INDEX))
 
         def asked(line: PrimExpr) -> Stmt:
             at = self.weight_at(*place, E.add(E.mul(line, LINE), panel_floats))

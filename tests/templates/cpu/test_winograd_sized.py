@@ -14,7 +14,10 @@ from autosched.relax.block_builder import BlockBuilder
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
-from autosched.tir.expr import Var
+from autosched.templates.cpu.winograd_sized import Split
+from autosched.tir import expr as E
+from autosched.tir.expr import Var, const_int
+from autosched.tir.simplify import Analyzer
 from tests.spread import cover
 
 OP, NN = relax.op, relax.op.nn
@@ -25,7 +28,7 @@ PADS = {"same": (1, 1, 1, 1), "valid": (0, 0, 0, 0), "one side": (2, 0, 1, 2)}  
 
 def made(
     weight: np.ndarray, pads: tuple[int, ...], image: tuple[Any, ...] = (N, H, W), accuracy: str = "fast",
-    dilation: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1), stride: int = 1,
 ) -> DynamicExecutable:  # fmt: skip
     """relu(convolution + bias) + itself: what is behind the convolution is computed with its tiles."""
     outputs, channels = weight.shape[:2]
@@ -33,7 +36,7 @@ def made(
     builder, x = BlockBuilder(), relax.Var("x", relax.TensorStructInfo((n, channels, *sizes), "float32"))
     with builder.function("main", [x]):
         with builder.dataflow():
-            y = builder.emit(NN.conv2d(x, relax.const(weight), padding=pads, dilation=dilation))
+            y = builder.emit(NN.conv2d(x, relax.const(weight), padding=pads, dilation=dilation, strides=stride))
             y = builder.emit(OP.add(y, relax.const(bias_of(outputs))))
             out = builder.emit_output(builder.emit(NN.relu(y)))
         builder.emit_func_output(out)
@@ -52,12 +55,12 @@ def weight_of(outputs: int, channels: int) -> np.ndarray:
 
 
 def convolved(
-    x: np.ndarray, weight: np.ndarray, pads: tuple[int, ...], dilation: tuple[int, int] = (1, 1)
-) -> np.ndarray:  # fmt: skip
+    x: np.ndarray, weight: np.ndarray, pads: tuple[int, ...], dilation: tuple[int, int] = (1, 1), stride: int = 1
+) -> np.ndarray:
     dy, dx = dilation
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), pads[::2], pads[1::2]))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (2 * dy + 1, 2 * dx + 1), axis=(2, 3))
-    windows = windows[..., ::dy, ::dx]
+    windows = windows[:, :, ::stride, ::stride, ::dy, ::dx]
     sums = np.einsum("nchwij,ocij->nohw", windows, weight.astype(np.float64), optimize=True)
     return np.maximum(sums + bias_of(len(weight)), 0)
 
@@ -68,11 +71,11 @@ def kernel_of(built: DynamicExecutable) -> Kernel:
 
 def check(
     built: DynamicExecutable, weight: np.ndarray, pads: tuple[int, ...], shape: tuple[int, ...],
-    dilation: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1), stride: int = 1,
 ) -> None:  # fmt: skip
     n, h, w = shape
     x = np.random.default_rng(h).standard_normal((n, weight.shape[1], h, w)).astype("float32")
-    expected = convolved(x, weight, pads, dilation)
+    expected = convolved(x, weight, pads, dilation, stride)
     np.testing.assert_allclose(built(x).numpy(), expected, atol=2e-5 * max(np.abs(expected).max(), 1), rtol=0)
 
 
@@ -95,6 +98,28 @@ def test_dilated(dilation: tuple[int, int]) -> None:
     assert "products" in kernel_of(built).source and not kernel_of(built).checks
     for n, h, w in SIZES:
         check(built, weight, pads, (n, h + 1, w), dilation)
+
+
+@pytest.mark.parametrize("channels, where", [((16, 24), "same"), ((96, 128), "one side")])
+def test_every_second_pixel(channels: tuple[int, int], where: str) -> None:
+    weight, pads = weight_of(*channels[::-1]), PADS[where]
+    built = made(weight, pads, stride=2)
+    assert "products" in kernel_of(built).source and not kernel_of(built).checks
+    for n, h, w in SIZES:
+        check(built, weight, pads, (n, h, w + 1), stride=2)
+
+
+def test_register_tiles_of_a_block() -> None:
+    """They are numbered in turn: each asks for another part of the next weights."""
+    for count, most in ((1, 14), (25, 14), (28, 14), (27, 6), (5, 2)):
+        n = -(-count // most)
+        split = Split(*(E.const(v, "int64") for v in (count, n, count // n, count % n)))  # type: ignore[arg-type]
+        found = []
+        for rows in range(most, 0, -1):
+            first, times = (const_int(Analyzer().simplify(e)) or 0 for e in split.tiles_of(rows))
+            found += [(first + t, rows) for t in range(times)]
+        assert [number for number, _ in found] == [*range(n)]
+        assert sum(rows for _, rows in found) == count
 
 
 def test_many_weights() -> None:
