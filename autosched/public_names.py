@@ -204,6 +204,8 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "backend": "autosched.relax.backend",
         "dpl": "autosched.relax.dpl",
         "analysis": "autosched.relax.analysis",
+        "testing": "autosched.relax.testing",
+        "VDevice": "autosched.ir.global_info:VDevice",
     },
     "autosched.relax.transform": {
         "MetaScheduleApplyDatabase": "autosched.meta_schedule.relax_integration:MetaScheduleApplyDatabase",
@@ -324,7 +326,7 @@ ALIASES: Mapping[str, str] = {
     "autosched.relax.utils": "autosched.relax.copying",
     "autosched.relax.ty": "autosched.relax.struct_info",
     "autosched.relax.vm_build": "autosched.driver.vm.relax_build",
-    "autosched.relax.frontend.nn.modules": "autosched.frontend.nn.layers",
+    "autosched.relax.frontend.nn.modules": "autosched.frontend.nn",
     "autosched.contrib.util": "autosched.contrib.utils",
     "autosched.contrib.ndk": "autosched.contrib.cc",
     "autosched.contrib.debugger.debug_runtime": "autosched.contrib.debugger.debug_executor",

@@ -133,6 +133,8 @@ class IRModule(Scripted, Node):
     def remove(self, key: str | GlobalVar) -> None:
         del self._functions[self._key(key)]
 
+    __delitem__ = remove
+
     def clone(self) -> IRModule:
         """A module with the same functions that can be changed on its own."""
         return IRModule(self._functions, self.attrs, self.global_infos)

@@ -1,5 +1,6 @@
 # Made by `python -m tests.stubs` from the file beside it and autosched/public_names.py.
 from autosched.driver.vm.relax_build import build_relax as _build
+from autosched.ir.global_info import VDevice as VDevice
 from autosched.ir.module import GlobalVar as GlobalVar
 from autosched.ir.module import IRModule as IRModule
 from autosched.relax import analysis as analysis
@@ -8,6 +9,7 @@ from autosched.relax import dpl as dpl
 from autosched.relax import frontend as frontend
 from autosched.relax import functor as _expr_functor
 from autosched.relax import op as op
+from autosched.relax import testing as testing
 from autosched.relax import training as training
 from autosched.relax import transform as transform
 from autosched.relax.block_builder import BlockBuilder as BlockBuilder

@@ -95,6 +95,10 @@ class FunctionScope:
     bindings: list[Binding] = field(default_factory=list)
     in_dataflow: bool = False
     output: Expr | None = None
+    function: GlobalVar = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.function = GlobalVar(self.name)
 
 
 class BlockBuilder:
@@ -179,8 +183,8 @@ class BlockBuilder:
         function = Function(scope.params or (), body, scope.output.struct_info, scope.pure, attrs)
         if scope.name in self._module:
             raise InvalidValueError(f"the module has a function '{scope.name}' already")
-        self._function_names(scope.name)
-        self._module[scope.name] = function
+        self._function_names.taken.add(scope.name)
+        self._module[scope.function] = function
 
     def _end_block(self, scope: FunctionScope) -> None:
         if scope.bindings:
@@ -201,6 +205,10 @@ class BlockBuilder:
             self._end_block(scope)
         finally:
             scope.in_dataflow = False
+
+    def current_block_is_dataflow(self) -> bool:
+        """Whether what is emitted now joins a dataflow block."""
+        return self._scope.in_dataflow
 
     # --- emission --------------------------------------------------------------------------------------------------
 
@@ -227,8 +235,11 @@ class BlockBuilder:
             raise TVMError("emit_output belongs into a dataflow block", hint="use `with bb.dataflow():`")
         return self._bind(self.normalize(_value(output, "emit_output")), name_hint or "gv", False)
 
-    def emit_func_output(self, output: object, params: Var | Sequence[Var] | None = None) -> None:
-        """Say what the function returns (a sequence becomes a tuple), and its parameters where not said before."""
+    def emit_func_output(self, output: object, params: Var | Sequence[Var] | None = None) -> GlobalVar:
+        """Say what the function returns (a sequence becomes a tuple), and its parameters where not said before.
+
+        The function joins the module, under what this gives, where its scope ends.
+        """
         scope = self._scope
         if scope.in_dataflow:
             raise TVMError("emit_func_output belongs behind the dataflow block")
@@ -238,6 +249,7 @@ class BlockBuilder:
             scope.params = _params(params)
         value = self.normalize(_value(output, "emit_func_output"))
         scope.output = value if isinstance(value, LEAVES) or _is_leaf_tuple(value) else self._bind(value, "gv", False)
+        return scope.function
 
     def match_cast(self, value: object, struct_info: StructInfo, name_hint: str = "") -> Var:
         """Bind a value under a more exact annotation, checked at run time."""

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from autosched.errors import InvalidValueError
 from autosched.runtime.array import NDArray
+from autosched.runtime.key_value_cache import AttentionKVCache
 from autosched.runtime.ndarray import array
+from autosched.runtime.registered import FUNCTIONS
 
 
 def _matmul(a: object, b: object, c: NDArray, transa: object = False, transb: object = False, *_: object) -> None:
@@ -65,10 +68,29 @@ def _copy_into(target: NDArray, values: NDArray) -> NDArray:
     return target
 
 
+def _debug_print(place: str, value: object) -> None:
+    shown = value.numpy() if hasattr(value, "numpy") else value
+    kind = f"shape {shown.shape}, {shown.dtype}" if isinstance(shown, np.ndarray) else type(shown).__name__
+    print(f"{place}: {kind}\n{shown}")
+
+
+def _invoke_debug(state: object, name: str, place: str, *values: object) -> object:
+    known = FUNCTIONS.get(name) or BUILT_IN.get(name)
+    if known is None:
+        raise InvalidValueError(f"debug_func: no function '{name}' is registered")
+    known(place, *values)
+    return state
+
+
 BUILT_IN: dict[str, Callable[..., Any]] = {
     **{f"tvm.contrib.{name}.matmul": _matmul for name in ("cblas", "mkl", "dnnl", "cublas")},
     **{f"tvm.contrib.{name}.batch_matmul": _matmul for name in ("cblas", "mkl", "cublas")},
     "relax.run.print": _print, "relax.run.assert_op": _assert,
+    "relax.run.null_value": lambda: None, "vm.builtin.debug_print": _debug_print,
+    "vm.builtin.invoke_debug_func": _invoke_debug,
+    "vm.builtin.attention_kv_cache_create": AttentionKVCache,
+    "vm.builtin.attention_kv_cache_append": AttentionKVCache.append,
+    "vm.builtin.attention_kv_cache_view": AttentionKVCache.view,
     "relax.run.copy_into": _copy_into, "relax.run.nonzero": _nonzero, "relax.run.unique": _unique,
     "relax.run.dynamic_strided_slice": _dynamic_strided_slice,
     "relax.run.shape_to_tensor": lambda shape: array(np.asarray(tuple(shape), "int64")),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import TypeVar, overload
 
 from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.runtime.registered import FUNCTIONS, PackedFunc
 
-PackedFunc: TypeAlias = Callable[..., Any]  # what is called by name, with any arguments
-_functions: dict[str, PackedFunc] = {}
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -33,9 +32,9 @@ def register_func(func_name: str | F, f: F | None = None, override: bool = False
     def register(function: F) -> F:
         if not callable(function):
             raise InvalidTypeError(f"'{func_name}' is a {type(function).__name__}, no function")
-        if func_name in _functions and not override:
+        if func_name in FUNCTIONS and not override:
             raise InvalidValueError(f"Global PackedFunc {func_name} is already registered", hint="use override=True")
-        _functions[func_name] = function
+        FUNCTIONS[func_name] = function
         return function
 
     return register if f is None else register(f)
@@ -43,8 +42,8 @@ def register_func(func_name: str | F, f: F | None = None, override: bool = False
 
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
     """A registered function. Raises InvalidValueError if there is none of that name, unless that is allowed."""
-    if name in _functions:
-        return _functions[name]
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
     from autosched.runtime.built_in import BUILT_IN  # which needs arrays, and these this module
 
     if name in BUILT_IN:
@@ -56,9 +55,9 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
 
 def remove_global_func(name: str) -> None:
     """Forget a function."""
-    _functions.pop(name, None)
+    FUNCTIONS.pop(name, None)
 
 
 def list_global_func_names() -> list[str]:
     """The names of all registered functions."""
-    return sorted(_functions)
+    return sorted(FUNCTIONS)

@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from autosched.frontend.nn import core, op, spec
+from autosched.frontend.nn import core, effects, op, spec, subroutine, visitor
 from autosched.frontend.nn.conv import Conv1D, Conv2D, Conv3D, ConvTranspose1D
 from autosched.frontend.nn.core import (
+    Effect,
     Module,
     ModuleDict,
     ModuleList,
+    Object,
     Parameter,
     ParameterDict,
     ParameterList,
@@ -16,6 +18,7 @@ from autosched.frontend.nn.core import (
     set_default_dtype,
     wrap_nested,
 )
+from autosched.frontend.nn.effects import IOEffect, KVCache, debug_func, print_
 from autosched.frontend.nn.export import export_tvm
 from autosched.frontend.nn.layers import (
     GELU,
@@ -29,6 +32,7 @@ from autosched.frontend.nn.layers import (
     SiLU,
 )
 from autosched.frontend.nn.core import Sequential
+from autosched.frontend.nn.visitor import Mutator
 
 
 def __getattr__(name: str) -> Any:
@@ -39,8 +43,9 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "GELU", "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GroupNorm", "Identity", "LayerNorm",
-    "Linear", "Module", "ModuleDict", "ModuleList", "Parameter", "ParameterDict", "ParameterList", "RMSNorm", "ReLU",
-    "Sequential", "SiLU", "Tensor", "core", "export_tvm", "get_default_dtype", "op", "set_default_dtype", "spec",
-    "wrap_nested",
+    "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Effect", "Embedding", "GELU", "GroupNorm", "IOEffect",
+    "Identity", "KVCache", "LayerNorm", "Linear", "Module", "ModuleDict", "ModuleList", "Mutator", "Object",
+    "Parameter", "ParameterDict", "ParameterList", "RMSNorm", "ReLU", "Sequential", "SiLU", "Tensor", "core",
+    "debug_func", "effects", "export_tvm", "get_default_dtype", "op", "print_", "set_default_dtype", "spec",
+    "subroutine", "visitor", "wrap_nested",
 ]  # fmt: skip

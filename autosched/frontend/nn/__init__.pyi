@@ -1,14 +1,19 @@
 # Made by `python -m tests.stubs` from the file beside it and autosched/public_names.py.
 from autosched.frontend.nn import core as core
+from autosched.frontend.nn import effects as effects
 from autosched.frontend.nn import op as op
 from autosched.frontend.nn import spec as spec
+from autosched.frontend.nn import subroutine as subroutine
+from autosched.frontend.nn import visitor as visitor
 from autosched.frontend.nn.conv import Conv1D as Conv1D
 from autosched.frontend.nn.conv import Conv2D as Conv2D
 from autosched.frontend.nn.conv import Conv3D as Conv3D
 from autosched.frontend.nn.conv import ConvTranspose1D as ConvTranspose1D
+from autosched.frontend.nn.core import Effect as Effect
 from autosched.frontend.nn.core import Module as Module
 from autosched.frontend.nn.core import ModuleDict as ModuleDict
 from autosched.frontend.nn.core import ModuleList as ModuleList
+from autosched.frontend.nn.core import Object as Object
 from autosched.frontend.nn.core import Parameter as Parameter
 from autosched.frontend.nn.core import ParameterDict as ParameterDict
 from autosched.frontend.nn.core import ParameterList as ParameterList
@@ -17,6 +22,10 @@ from autosched.frontend.nn.core import Tensor as Tensor
 from autosched.frontend.nn.core import get_default_dtype as get_default_dtype
 from autosched.frontend.nn.core import set_default_dtype as set_default_dtype
 from autosched.frontend.nn.core import wrap_nested as wrap_nested
+from autosched.frontend.nn.effects import IOEffect as IOEffect
+from autosched.frontend.nn.effects import KVCache as KVCache
+from autosched.frontend.nn.effects import debug_func as debug_func
+from autosched.frontend.nn.effects import print_ as print_
 from autosched.frontend.nn.export import export_tvm as export_tvm
 from autosched.frontend.nn.layers import Embedding as Embedding
 from autosched.frontend.nn.layers import GELU as GELU
@@ -27,3 +36,4 @@ from autosched.frontend.nn.layers import Linear as Linear
 from autosched.frontend.nn.layers import RMSNorm as RMSNorm
 from autosched.frontend.nn.layers import ReLU as ReLU
 from autosched.frontend.nn.layers import SiLU as SiLU
+from autosched.frontend.nn.visitor import Mutator as Mutator

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, MissingKeyError, TVMError
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr, TupleGetItem, Var
-from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo
+from autosched.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from autosched.runtime.array import array as make_array
 from autosched.tir.expr import Var as Symbol
 
+P = TypeVar("P")
 _default_dtype = "float32"
 METHODS: dict[str, Callable[..., Any]] = {}  # of tensors and modules; `op` and `export`, made of these, add them
 
@@ -180,8 +182,60 @@ def dims(shape: Sequence[object], symbols: dict[str, object]) -> list[Any]:
     return [symbols.setdefault(d, Symbol(d, "int64")) if isinstance(d, str) else d for d in shape]
 
 
+class Object:
+    """A value of a model that is no tensor."""
+
+    def __init__(self, *, _expr: Expr, _name: str):
+        builder = BlockBuilder.current()
+        self._expr = builder.emit(_expr, _name) if not isinstance(_expr, Var) and builder is not None else _expr
+        if not isinstance(self._expr.struct_info, ObjectStructInfo):
+            raise InvalidTypeError(f"an Object stands for no {type(self._expr.struct_info).__name__}")
+
+
+class Effect:
+    """Base of states. A method's function takes what `create` gives and gives what `finalize` gives."""
+
+    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Var]:
+        """Bind the first values, in the function `_initialize_effect`."""
+        raise NotImplementedError(f"{type(self).__name__} has no method 'emit_init'")
+
+    def create(self, name_hint: str) -> list[Var]:
+        """The parameters of a method's function that stand for the state."""
+        raise NotImplementedError(f"{type(self).__name__} has no method 'create'")
+
+    def set_state(self, state_vars: list[Any]) -> None:
+        """Take the state that a method begins with."""
+        raise NotImplementedError(f"{type(self).__name__} has no method 'set_state'")
+
+    def finalize(self) -> list[Any]:
+        """The state that a method ends with; it is forgotten."""
+        raise NotImplementedError(f"{type(self).__name__} has no method 'finalize'")
+
+    def to(self, dtype: str | None = None) -> None:
+        """Change the dtype; a state without one stays."""
+
+
+def _as_subroutine(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, which calls a function of the module instead where its class says `define_subroutine`."""
+
+    @functools.wraps(forward)
+    def dispatch(self: Module, *args: object, **kwargs: object) -> Any:
+        if not self.define_subroutine:
+            return forward(self, *args, **kwargs)
+        return METHODS["subroutine"](self, forward, args, kwargs)
+
+    return dispatch
+
+
 class Module:
     """Base of models: attributes that are parameters or modules belong to it, in the order of their assignment."""
+
+    define_subroutine: bool = False  # whether `forward` becomes a function of its own, which methods call
+
+    def __init_subclass__(cls) -> None:
+        forward = cls.__dict__.get("forward")
+        if forward is not None:
+            cls.forward = _as_subroutine(forward)  # type: ignore[attr-defined]
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         if not hasattr(self, "forward"):
@@ -190,7 +244,7 @@ class Module:
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """Parameters with dotted names."""
-        yield from _parameters_below(self, prefix, set())
+        yield from named_parts(self, Parameter, prefix)
 
     def parameters(self) -> Iterator[Parameter]:
         for _, parameter in self.named_parameters():
@@ -220,7 +274,7 @@ class Module:
     def to(self, dtype: str | None = None) -> None:
         """Change the dtype of all parameters and parts."""
         for part in vars(self).values():
-            if isinstance(part, Module | Parameter):
+            if isinstance(part, Module | Parameter | Effect):
                 part.to(dtype)
         if dtype is not None and isinstance(getattr(self, "dtype", None), str):
             self.dtype = dtype
@@ -355,15 +409,20 @@ def _children(owner: object) -> Iterator[tuple[str, object]]:
         yield from vars(owner).items()
 
 
-def _parameters_below(owner: object, prefix: str, seen: set[int]) -> Iterator[tuple[str, Parameter]]:
+def named_parts(owner: object, kind: type[P], prefix: str = "") -> Iterator[tuple[str, P]]:
+    """What is of a kind below a module, each once, with dotted names."""
+    yield from _below(owner, kind, prefix, set())
+
+
+def _below(owner: object, kind: type[P], prefix: str, seen: set[int]) -> Iterator[tuple[str, P]]:
     for name, child in _children(owner):
         path = f"{prefix}.{name}" if prefix else name
-        if isinstance(child, Parameter):
+        if isinstance(child, kind):
             if id(child) not in seen:
                 seen.add(id(child))
                 yield path, child
         elif isinstance(child, Module | ParameterList | ParameterDict):
-            yield from _parameters_below(child, path, seen)
+            yield from _below(child, kind, path, seen)
 
 
 def wrap_nested(expr: Expr, name: str) -> Any:
@@ -380,12 +439,14 @@ def wrap_nested(expr: Expr, name: str) -> Any:
         return Tensor(_expr=bound)
     if isinstance(info, TupleStructInfo):
         return tuple(wrap_nested(TupleGetItem(bound, i), f"{name}.{i}") for i in range(len(info.fields)))
+    if isinstance(info, ObjectStructInfo):
+        return Object(_expr=bound, _name=name)
     raise InvalidTypeError(f"'{name}' gives {type(info).__name__}, which is no tensor")
 
 
 def unwrap(value: object) -> Any:
     """Tensors as expressions, in lists and tuples too."""
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor | Object):
         return value._expr
     if isinstance(value, list | tuple):
         return type(value)(unwrap(v) for v in value)

@@ -9,18 +9,20 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, refuse
 from autosched.frontend.nn import spec as S
-from autosched.frontend.nn.core import METHODS, Module, Parameter, Tensor, dims, unwrap
+from autosched.frontend.nn.core import METHODS, Module, Object, Parameter, Tensor, dims, named_parts
+from autosched.frontend.nn.effects import Effect, IOEffect, writing
 from autosched.ir.module import IRModule
 from autosched.lazy_names import hook
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Expr, PrimValue, Tuple, TupleGetItem, Var
 from autosched.relax.pipeline import get_pipeline
-from autosched.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from autosched.relax.struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 from autosched.relax.transform import BindParams
 from autosched.tir.expr import IntImm
 from autosched.tir.expr import Var as Symbol
 
 Parameters = list[tuple[str, Parameter]]
+Effects = list[tuple[str, Effect]]
 
 
 def export_tvm(
@@ -29,34 +31,57 @@ def export_tvm(
     """Export a module's methods.
 
     spec          {method: {argument: nn.spec.Tensor(shape, dtype) | nn.spec.Int() | …}}; a dimension may be a name
-    debug         accepted for TVM's sake; printing inside a model is not supported, so True is refused
+    debug         the methods may use `print_` and `debug_func`; the order of printing is one more state
     allow_extern  accepted for TVM's sake; there are no external modules
-    returns       the IRModule, whose functions take the inputs, then all parameters; and the parameters by dotted name
+    returns       the IRModule, whose functions take the inputs, then all parameters; and the parameters by dotted name.
+                  Where there are states (Effect), each function takes them behind the inputs and gives them behind its
+                  result, and a function `_initialize_effect` gives the first ones
     Raises        ValueError for unknown methods, TypeError for a spec or result that is no type or tensor.
     """
     refuse("export_tvm", allow_extern=allow_extern)
-    if debug:
-        raise InvalidValueError("debug=True is not supported: a model cannot print while it runs")
     parameters = list(module.named_parameters())
+    effects: Effects = [("", IOEffect())] if debug else []
+    effects += [(name, effect) for name, effect in named_parts(module, Effect)]
     builder = BlockBuilder()
+    if effects:
+        _export_first_states(builder, effects)
     for method in S.method_specs(module, spec):
-        _export_method(builder, module, method, parameters)
+        _export_method(builder, module, method, parameters, effects)
     return builder.get(), parameters
 
 
-def _export_method(builder: BlockBuilder, module: Module, method: S.MethodSpec, parameters: Parameters) -> None:
+def _export_first_states(builder: BlockBuilder, effects: Effects) -> None:
+    with builder.function("_initialize_effect", []):
+        with builder.dataflow():
+            states = [v for name, effect in effects for v in effect.emit_init(name, builder)]
+            output = builder.emit_output(builder.emit(Tuple(tuple(states))))
+        builder.emit_func_output(output)
+
+
+def _export_method(
+    builder: BlockBuilder, module: Module, method: S.MethodSpec, parameters: Parameters, effects: Effects
+) -> None:
     symbols: dict[str, Any] = {}
     inputs: list[Var] = []
     arguments = {name: _argument(name, kind, symbols, inputs) for name, kind in method.arguments}
     weights = [Var(name, p.struct_info) for name, p in parameters]
     before = [p._expr for _, p in parameters]
+    for name, effect in effects:
+        states = effect.create(name)
+        effect.set_state(states)
+        inputs += states
+    printing = next((effect for _, effect in effects if isinstance(effect, IOEffect)), None)
     with (
         builder.function(method.name, [*inputs, *weights], {"num_input": len(inputs)}),
         _Bound(parameters, weights, before),
+        writing(printing),
     ):
         with builder.dataflow():
             result = getattr(module, method.name)(**{k: _opened(v) for k, v in arguments.items()})
-            output = builder.emit_output(_result(result, method.name))
+            value = _result(result, method.name)
+            if effects:
+                value = Tuple((value, Tuple(tuple(v for _, effect in effects for v in effect.finalize()))))
+            output = builder.emit_output(value)
         builder.emit_func_output(output)
 
 
@@ -83,6 +108,9 @@ def _argument(name: str, kind: object, symbols: dict[str, Any], inputs: list[Var
     if isinstance(kind, S.Tensor):
         inputs.append(Var(name, TensorStructInfo(dims(kind.shape, symbols), kind.dtype)))
         return inputs[-1]
+    if isinstance(kind, S.Object):
+        inputs.append(Var(name, ObjectStructInfo()))
+        return inputs[-1]
     if isinstance(kind, S.Tuple):
         infos = tuple(_info(k, symbols, name) for k in kind.elements)
         inputs.append(Var(name, TupleStructInfo(infos)))
@@ -101,6 +129,8 @@ def _info(kind: object, symbols: dict[str, object], name: str) -> TensorStructIn
 def _opened(value: object) -> object:
     """What the method sees: tensors for variables, tuples of tensors for tuple variables."""
     if isinstance(value, Var | TupleGetItem):
+        if isinstance(value.struct_info, ObjectStructInfo):
+            return Object(_expr=value, _name="object")
         if isinstance(value.struct_info, TupleStructInfo):
             return tuple(_opened(TupleGetItem(value, i)) for i in range(len(value.struct_info.fields)))
         builder = BlockBuilder.current()
@@ -110,8 +140,8 @@ def _opened(value: object) -> object:
 
 
 def _result(value: object, method: str) -> Any:
-    if isinstance(value, Tensor):
-        return unwrap(value)
+    if isinstance(value, Tensor | Object):
+        return value._expr
     if isinstance(value, list | tuple):
         return Tuple(tuple(_result(v, method) for v in value))
     if isinstance(value, int):

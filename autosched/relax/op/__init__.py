@@ -26,8 +26,8 @@ from autosched.relax.op.binary import (
     where,
 )
 from autosched.relax.op.call import (
-    CALL_TIR, assert_op, call_dps_packed, call_packed, call_pure_packed, call_tir, call_tir_inplace, is_call_tir, print,
-    shape_of, tir_inputs, tir_target,
+    CALL_TIR, assert_op, call_dps_packed, call_inplace_packed, call_packed, call_pure_packed, call_tir,
+    call_tir_inplace, is_call_tir, null_value, print, shape_of, tir_inputs, tir_target,
 )  # fmt: skip
 from autosched.relax.op.create import arange, full, ones, size_range, size_values, zeros
 from autosched.relax.op.data_sizes import (

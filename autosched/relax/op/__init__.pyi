@@ -31,11 +31,13 @@ from autosched.relax.op.binary import where as where
 from autosched.relax.op.call import CALL_TIR as CALL_TIR
 from autosched.relax.op.call import assert_op as assert_op
 from autosched.relax.op.call import call_dps_packed as call_dps_packed
+from autosched.relax.op.call import call_inplace_packed as call_inplace_packed
 from autosched.relax.op.call import call_packed as call_packed
 from autosched.relax.op.call import call_pure_packed as call_pure_packed
 from autosched.relax.op.call import call_tir as call_tir
 from autosched.relax.op.call import call_tir_inplace as call_tir_inplace
 from autosched.relax.op.call import is_call_tir as is_call_tir
+from autosched.relax.op.call import null_value as null_value
 from autosched.relax.op.call import print as print
 from autosched.relax.op.call import shape_of as shape_of
 from autosched.relax.op.call import tir_inputs as tir_inputs

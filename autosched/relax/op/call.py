@@ -130,6 +130,26 @@ def call_packed(func: object, *args: object, sinfo_args: StructInfo | Sequence[S
     return Call(_extern(func), tuple(map(as_expr, args)), FrozenDict(), infos, info)
 
 
+def call_inplace_packed(
+    func: object, *args: object, inplace_indices: int | Sequence[int],
+    sinfo_args: StructInfo | Sequence[StructInfo] = (), ty_args: StructInfo | Sequence[StructInfo] = (),
+) -> Call:  # fmt: skip
+    """Run a registered function that changes the arguments at these places, which nobody else uses, and gives them.
+
+    Raises InvalidValueError for a place that no argument has.
+    """
+    places = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
+    if not places or any(not 0 <= place < len(args) for place in places):
+        raise InvalidValueError(f"call_inplace_packed: no arguments at {places}; there are {len(args)}")
+    call = call_pure_packed(func, *args, sinfo_args=sinfo_args or ty_args)
+    return dataclasses.replace(call, attrs=FrozenDict({"inplace_indices": places}))
+
+
+def null_value() -> Call:
+    """The value of nothing, of the type of any object."""
+    return call_pure_packed("relax.run.null_value", sinfo_args=ObjectStructInfo())
+
+
 NOTHING = TupleStructInfo(())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 
@@ -241,7 +242,19 @@ class RelaxExprReader:
 
     def _call_pure_packed(self, node: ast.Call) -> R.Call:
         call = self._call_packed(node)
-        return call_pure_packed(call.op, *call.args, sinfo_args=call.sinfo_args)
+        made = call_pure_packed(call.op, *call.args, sinfo_args=call.sinfo_args)
+        return dataclasses.replace(made, attrs=call.attrs)
+
+    def _call_inplace_packed(self, node: ast.Call) -> R.Call:
+        places = [w.value for w in node.keywords if w.arg == "inplace_indices"]
+        if not places:
+            raise self.state.error(node, "inplace_indices is missing")
+        found = values.attribute(self.state, places[0])
+        plain = ast.copy_location(
+            ast.Call(node.func, node.args, [w for w in node.keywords if w.arg != "inplace_indices"]), node
+        )
+        call = self._call_packed(plain)
+        return op.call_inplace_packed(call.op, *call.args, inplace_indices=found, sinfo_args=call.sinfo_args)
 
     def _shape_of(self, node: ast.Call) -> Expr:
         return shape_of(self.leaf(arguments(self.state, node, "expr", required=1)["expr"]))
@@ -288,5 +301,6 @@ _SPECIAL: dict[str, Callable[[RelaxExprReader, ast.Call], Meaning]] = {
     "call_tir": RelaxExprReader._call_tir, "to_vdevice": RelaxExprReader._to_vdevice,
     "call_tir_inplace": RelaxExprReader._call_tir_inplace, "call_dps_packed": RelaxExprReader._call_dps_packed,
     "call_packed": RelaxExprReader._call_packed, "call_pure_packed": RelaxExprReader._call_pure_packed,
+    "call_inplace_packed": RelaxExprReader._call_inplace_packed,
     "shape_of": RelaxExprReader._shape_of, "print": RelaxExprReader._print, "assert_op": RelaxExprReader._assert,
 }  # fmt: skip

@@ -79,7 +79,7 @@ class InfoReader:
                     return S.TupleStructInfo(self.infos(_items(call.args)))
                 case "Callable":
                     return self._function(call)
-                case "Object":
+                case "Object" | "Any":
                     return S.ObjectStructInfo()
         raise self.state.error(node, 'expected an annotation such as R.Tensor((1, 8), dtype="float32")')
 

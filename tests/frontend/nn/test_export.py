@@ -5,9 +5,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from autosched import cpu, relax
 from autosched.frontend import nn
 from autosched.frontend.nn import op, spec
+from autosched.ir import assert_structural_equal
 from autosched.relax import evaluate
+from autosched.script import from_source
 
 
 class Small(nn.Module):
@@ -156,3 +159,77 @@ def test_wrong_uses():
         Small().export_tvm({"forward": {"x": 3.5}})
     with pytest.raises(Exception, match="outside of a method"):
         op.relu(nn.Tensor.placeholder((2,), "float32"))
+
+
+class Decoder(nn.Module):
+    def __init__(self) -> None:
+        self.cache = nn.KVCache(2, [4])
+
+    def forward(self, x, n):
+        self.cache.append(x)
+        op.print_(x)
+        return self.cache.view(n)
+
+
+def test_states_are_inputs_and_results(capsys):
+    module, _ = Decoder().export_tvm({"forward": {"x": spec.Tensor((2, 4), "float32"), "n": int}}, debug=True)
+    assert [p.name for p in module["forward"].params] == ["x", "n", ".io", "cache"]
+    assert module["forward"].attrs["num_input"] == 4
+    assert_structural_equal(from_source(module.script()), module)
+    vm = relax.VirtualMachine(relax.build(module, "llvm"), cpu())
+    x = np.arange(8, dtype="float32").reshape(2, 4)
+    rows, states = vm["forward"](x, 2, *vm["_initialize_effect"]())
+    rows, states = vm["forward"](x + 8, 4, *states)
+    np.testing.assert_array_equal(rows.numpy(), np.arange(16, dtype="float32").reshape(4, 4))
+    assert "test_export.py" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="not \\(5, 4\\)"):
+        vm["forward"](x, 5, *states)
+
+
+def test_printing_takes_debug():
+    with pytest.raises(ValueError, match="debug mode"):
+        Decoder().export_tvm({"forward": {"x": spec.Tensor((2, 4), "float32"), "n": int}})
+
+
+class Part(nn.Module):
+    define_subroutine = True
+
+    def __init__(self, size: int) -> None:
+        self.fc = nn.Linear(size, 4)
+
+    def forward(self, x):
+        return op.relu(self.fc(x))
+
+
+def test_a_subroutine_is_one_function():
+    class Whole(nn.Module):
+        def __init__(self) -> None:
+            self.a, self.b, self.c = Part(8), Part(4), Part(4)
+
+        def forward(self, x):
+            return self.c(self.b(self.a(x)))
+
+    whole = Whole()
+    module, params = whole.export_tvm({"forward": {"x": spec.Tensor((1, 8), "float32")}})
+    assert sorted(gv.name for gv in module.get_global_vars()) == ["forward", "part", "part1"]
+    values = [np.random.default_rng(0).normal(size=p.shape).astype("float32") for _, p in params]
+    x = np.ones((1, 8), "float32")
+    vm = relax.VirtualMachine(relax.build(module, "llvm"), cpu())
+    y = x
+    for weight, bias in zip(values[::2], values[1::2], strict=True):
+        y = np.maximum(y @ weight.T + bias, 0)
+    np.testing.assert_allclose(vm["forward"](x, *values).numpy(), y, rtol=1e-5, atol=1e-5)
+
+
+def test_a_mutator_exchanges_parts():
+    class Wide(nn.Mutator):
+        def visit_module(self, name, node):
+            assert name in ("fc1", "relu", "fc2")
+            return nn.Linear(8, 16) if name == "fc1" else self.visit(name, node)
+
+        def visit_param(self, name, node):
+            return nn.Parameter((3, 16)) if name == "fc2.weight" else node
+
+    module = Wide().visit("", Small())
+    assert [(name, p.shape) for name, p in module.named_parameters()][0] == ("fc1.weight", [16, 8])
+    assert dict(module.named_parameters())["fc2.weight"].shape == [3, 16]

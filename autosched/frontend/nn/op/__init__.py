@@ -4,6 +4,7 @@ Each binds its result under the operator's name; numbers beside tensors become c
 """
 
 from autosched.frontend.nn.core import METHODS, wrap_nested
+from autosched.frontend.nn.effects import debug_func, print_
 from autosched.frontend.nn.op.convolutions import conv1d, conv1d_transpose, conv2d, conv3d, interpolate
 from autosched.frontend.nn.op.creation import arange, empty, full, ones, tril, triu, zeros
 from autosched.frontend.nn.op.elementwise import (
@@ -24,15 +25,15 @@ from autosched.frontend.nn.op.shapes import (
 )  # fmt: skip
 
 __all__ = [
-    "abs", "add", "arange", "argmax", "argmin", "argsort", "astype", "broadcast_to", "ceil", "chunk", "clip", "concat",
-    "conv1d", "conv1d_transpose", "conv2d", "conv3d", "cos", "cumsum", "divide", "empty", "equal", "erf", "exp",
-    "extern", "floor", "full", "gelu", "greater", "greater_equal", "group_norm", "interpolate", "layer_norm", "less",
-    "less_equal", "log", "matmul", "max", "maximum", "mean", "min", "minimum", "multinomial_from_uniform", "multiply",
-    "negative", "not_equal", "ones", "pad", "permute", "permute_dims", "prelu", "relu", "relu6",
-    "renormalize_top_p_top_k_prob", "repeat", "reshape", "rms_norm", "sample_top_p_top_k_from_sorted_prob",
-    "scaled_dot_product_attention", "sigmoid", "silu", "sin", "softmax", "softplus", "sort", "split", "sqrt", "square",
-    "squeeze", "stack", "subtract", "sum", "take", "tanh", "tensor_expr_op", "tensor_ir_op", "topk", "tril", "triu",
-    "unsqueeze", "where", "wrap_nested", "zeros",
+    "abs", "add", "arange", "argmax", "argmin", "argsort", "astype", "broadcast_to", "ceil", "chunk", "clip",
+    "concat", "conv1d", "conv1d_transpose", "conv2d", "conv3d", "cos", "cumsum", "debug_func", "divide", "empty",
+    "equal", "erf", "exp", "extern", "floor", "full", "gelu", "greater", "greater_equal", "group_norm", "interpolate",
+    "layer_norm", "less", "less_equal", "log", "matmul", "max", "maximum", "mean", "min", "minimum",
+    "multinomial_from_uniform", "multiply", "negative", "not_equal", "ones", "pad", "permute", "permute_dims",
+    "prelu", "print_", "relu", "relu6", "renormalize_top_p_top_k_prob", "repeat", "reshape", "rms_norm",
+    "sample_top_p_top_k_from_sorted_prob", "scaled_dot_product_attention", "sigmoid", "silu", "sin", "softmax",
+    "softplus", "sort", "split", "sqrt", "square", "squeeze", "stack", "subtract", "sum", "take", "tanh",
+    "tensor_expr_op", "tensor_ir_op", "topk", "tril", "triu", "unsqueeze", "where", "wrap_nested", "zeros",
 ]  # fmt: skip
 
 METHODS.update({name: globals()[name] for name in __all__})

@@ -1,6 +1,8 @@
 # Made by `python -m tests.stubs` from the file beside it and autosched/public_names.py.
 from autosched.frontend.nn.core import METHODS as METHODS
 from autosched.frontend.nn.core import wrap_nested as wrap_nested
+from autosched.frontend.nn.effects import debug_func as debug_func
+from autosched.frontend.nn.effects import print_ as print_
 from autosched.frontend.nn.op.convolutions import conv1d as conv1d
 from autosched.frontend.nn.op.convolutions import conv1d_transpose as conv1d_transpose
 from autosched.frontend.nn.op.convolutions import conv2d as conv2d
