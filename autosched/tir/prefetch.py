@@ -10,6 +10,8 @@ from autosched.tir.stmt import For, LoopKind
 
 PREFETCH_NEXT = "prefetch_next"  # {buffer: elements of its next panel}
 PREFETCH_WINDOW = "prefetch_window"  # {buffer: tiles ahead}
+PREFETCH_STEPS = "prefetch_steps"  # {buffer: steps ahead}, of those that each tile of the loop has
+STEPS_AHEAD = 2  # of 16 channels each, which take 75 ns: three displace more of what the present ones read
 PANEL = "panel"  # for elements: all below the buffer's first dimension, whatever their number
 
 

@@ -8,11 +8,19 @@ Before:  for y in 8: for x in 14: …data[y + ky, 8 * x + kx]…
 After:   for y in 8: for x in 14: prefetch(data[y + 2, 8 * (x + 3) + …]); …data[y + ky, 8 * x + kx]…
 
 Past the end of a row, the next row is asked for, which the loop around reads next where rows lie one after the other.
+
+A loop over tiles that each reduce many channels has "prefetch_steps": {buffer: steps ahead} instead. The steps of a
+tile ask for what is read a few steps later, in the last ones for the next tile's. A core reads a line that another one
+has just written in 8 ns, and computes with it in 5 (Emerald Rapids): all of them have to come while it computes.
+
+Before:  for tile in 7: for c in 12: …data[c, 14 * tile + p]…
+After:   for tile in 7: for c in 12: prefetch(data[(c + 2) % 12, 14 * (tile + (c + 2) // 12) + p]); …
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +30,9 @@ from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import PrimExpr, Var, const, const_int
+from autosched.tir.expr import PrimExpr, Var, add, cast, const, const_int, floordiv, floormod
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.prefetch import PREFETCH_WINDOW
+from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt, seq
 
@@ -39,27 +47,76 @@ def prefetch_windows(stmt: Stmt, outer: For | None = None) -> Stmt:
     """
     if not isinstance(stmt, For):
         return map_children(stmt, lambda c: prefetch_windows(c, outer) if isinstance(c, Stmt) else c)
-    if PREFETCH_WINDOW in stmt.annotations:
-        wanted: Mapping[object, int] = stmt.annotations[PREFETCH_WINDOW]
-        left = {k: v for k, v in stmt.annotations.items() if k != PREFETCH_WINDOW}
-        fetches = [
-            fetch
-            for name, ahead in wanted.items()
-            for fetch in _prefetches(stmt, outer, str(getattr(name, "value", name)), int(ahead))
-        ]
-        return dataclasses.replace(stmt, body=seq(*fetches, stmt.body), annotations=left)
+    left = {k: v for k, v in stmt.annotations.items() if k not in (PREFETCH_WINDOW, PREFETCH_STEPS)}
+    if len(left) < len(stmt.annotations):
+        made = dataclasses.replace(stmt, annotations=left)
+        for name, ahead in _wanted(stmt, PREFETCH_WINDOW):
+            made = _with_windows(made, outer, name, ahead)
+        for name, ahead in _wanted(stmt, PREFETCH_STEPS):
+            made = _with_steps(made, name, ahead)
+        return made
     around = stmt if stmt.kind == LoopKind.SERIAL else None
     return map_children(stmt, lambda c: prefetch_windows(c, around) if isinstance(c, Stmt) else c)
 
 
-def _prefetches(tiles: For, outer: For | None, name: str, ahead: int) -> list[Stmt]:
-    """Requests for the lines of the buffer that are new so many tiles ahead; none where they do not move evenly."""
+def _wanted(loop: For, annotation: str) -> list[tuple[str, int]]:
+    """(buffer, how far ahead) for each that a loop asks for."""
+    found = loop.annotations.get(annotation, {})
+    return [(str(getattr(name, "value", name)), int(ahead)) for name, ahead in found.items()]
+
+
+def _with_windows(tiles: For, outer: For | None, name: str, ahead: int) -> For:
+    """The loop with requests for the lines of the buffer that are new so many tiles ahead, if tiles move evenly."""
     found = next(_loads(tiles.body, name, ()), None)
     if found is None:
-        return []
+        return tiles
     load, inner = found
-    counts = {n.loop_var: const_int(n.extent) for n in inner}
     around = (tiles.loop_var,) if outer is None else (tiles.loop_var, outer.loop_var)
+    later = {tiles.loop_var: tiles.loop_var + const(ahead, tiles.loop_var.dtype)}
+    return _insert(tiles, tiles, _prefetches(load, inner, around, later))
+
+
+def _with_steps(tiles: For, name: str, ahead: int) -> For:
+    """The loop whose tiles ask for the lines of the buffer that are read so many steps later."""
+    found = next(_loads(tiles.body, name, ()), None)
+    if found is None:
+        return tiles
+    load, inner = found
+    at = next((n for n, loop in enumerate(inner) if loop.kind == LoopKind.SERIAL and const_int(loop.extent) != 1), None)
+    if at is None:
+        return tiles
+    step = inner[at]
+    later = step.loop_var - step.start + const(ahead, step.loop_var.dtype)
+    start: dict[Var, PrimExpr] = {
+        step.loop_var: step.start + floormod(later, step.extent),
+        tiles.loop_var: tiles.loop_var + floordiv(later, step.extent),
+    }
+    start |= {n.loop_var: n.start for n in inner[:at]}
+    return _insert(tiles, step, _prefetches(load, inner[at + 1 :], (), start))
+
+
+def _insert(stmt: For, place: For, first: Sequence[Stmt]) -> For:
+    """The loop in which the body of a loop inside of it, or of itself, begins with these statements."""
+
+    def visit(node: Stmt) -> Stmt:
+        if node is place:
+            return dataclasses.replace(place, body=seq(*first, place.body))
+        return map_children(node, lambda c: visit(c) if isinstance(c, Stmt) else c)
+
+    changed = visit(stmt)
+    assert isinstance(changed, For), "a loop stays one"
+    return changed
+
+
+def _prefetches(
+    load: BufferLoad, inner: Sequence[For], around: Sequence[Var], later: Mapping[Var, PrimExpr]
+) -> list[Stmt]:
+    """Requests for the lines that a load reads in some inner loops; none where they are too many or uneven.
+
+    around  variables of which the iteration before has read some of the lines
+    later   where variables are then
+    """
+    counts = {n.loop_var: const_int(n.extent) for n in inner}
     steps = _steps(load, (*counts, *around))
     if steps is None or any(count is None for count in counts.values()):
         return []
@@ -72,8 +129,7 @@ def _prefetches(tiles: For, outer: For | None, name: str, ahead: int) -> list[St
     lines = sorted({place // line * line for place in new})
     if len(lines) > MOST_LINES:
         return []
-    start: dict[Var, PrimExpr] = {n.loop_var: n.start for n in inner}
-    start[tiles.loop_var] = tiles.loop_var + const(ahead, tiles.loop_var.dtype)
+    start = {n.loop_var: n.start for n in inner} | dict(later)
     *first, last = (substitute(i, start) for i in load.indices)
     at = (BufferLoad(load.buffer, (*first, last + const(place, last.dtype))) for place in lines)
     return [Evaluate(E.Call("prefetch", (x,), "int32")) for x in at]
@@ -91,18 +147,21 @@ def _loads(node: Node, name: str, inner: tuple[For, ...]) -> Iterator[tuple[Buff
 
 def _steps(load: BufferLoad, moving: Sequence[Var]) -> dict[Var, int] | None:
     """How far the load moves in the buffer with each of some variables, in elements; None where it is not known."""
-    steps = dict.fromkeys(moving, 0)
+    strides = [1]
+    for extent in reversed(load.buffer.shape[1:]):
+        if (size := const_int(extent)) is None:
+            return None
+        strides.insert(0, strides[0] * size)
     analyzer = Analyzer()
-    stride: int | None = 1
-    for index, extent in zip(reversed(load.indices), reversed(load.buffer.shape), strict=True):
-        for factor, atom in analyzer.linear(index).terms.values():
-            if not free_vars(atom) & steps.keys():
-                continue
-            if not isinstance(atom, Var) or stride is None:
-                return None
-            steps[atom] += factor * stride
-        size = const_int(extent)
-        stride = None if stride is None or size is None else stride * size
+    parts = [cast(load.indices[-1].dtype, i) * stride for i, stride in zip(load.indices, strides, strict=True)]
+    flat = functools.reduce(add, parts)
+    steps = dict.fromkeys(moving, 0)
+    for factor, atom in analyzer.linear(analyzer.simplify(flat)).terms.values():  # i // 7 * 7 + i % 7 is i
+        if not free_vars(atom) & steps.keys():
+            continue
+        if not isinstance(atom, Var):
+            return None
+        steps[atom] += factor
     return steps
 
 

@@ -177,7 +177,8 @@ class Conv2dBlocked:
         oc_tile, oc_in = sch.split(oc, [None, config["oc_blocks"]])
         loops, image = (n, oc_tile, oh, ow, ob), (height, width)
         groups = _all_sizes(anchor)["G"]
-        task = schedule_tiles(sch, name, loops, config, image, buffer, within=(oc_in,), groups=groups)
+        ahead = conv.data.buffer.name if s["flat"] else ""
+        task = schedule_tiles(sch, name, loops, config, image, buffer, within=(oc_in,), groups=groups, ahead=ahead)
         if padding == "task" and s["flat"]:
             sch.compute_at(copy, task)
             sch.vectorize(sch.get_loops(copy)[-1])

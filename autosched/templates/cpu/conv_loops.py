@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from autosched.space import Config
 from autosched.tir import Buffer
-from autosched.tir.prefetch import PANEL, PREFETCH_NEXT
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, PREFETCH_STEPS, STEPS_AHEAD
 from autosched.tir.schedule import LoopRV, Schedule
 
 
@@ -19,6 +19,7 @@ def schedule_tiles(
     weight: Buffer,
     within: Sequence[LoopRV] = (),
     groups: int = 1,
+    ahead: str = "",
 ) -> LoopRV:
     """Cut the output into tiles, compute the anchor in each, and return the loop over pieces of work.
 
@@ -32,6 +33,7 @@ def schedule_tiles(
     image   rows and pixels of each; a chunk is one of rows of tiles, or of tiles in a single row
     within  loops over blocks of a panel
     groups  of channels
+    ahead   the data's name, where its lines are asked for a few steps before they are read
     """
     n, *panels, oh, ow, ob = loops
     height, width = image
@@ -54,6 +56,8 @@ def schedule_tiles(
     sch.compute_at(anchor, ow_tile, True)
     if config["prefetch"]:
         sch.annotate(ow_tile if height == 1 else oh_tile, PREFETCH_NEXT, {f"{weight.name}_packed": PANEL})
+    if ahead:
+        sch.annotate(ow_tile, PREFETCH_STEPS, {ahead: STEPS_AHEAD})
     return task
 
 

@@ -52,7 +52,7 @@ from autosched.tir import Block, Buffer, BufferLoad, PrimExpr, PrimFunc, Var
 from autosched.tir.expr import const_int
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
-from autosched.tir.prefetch import PANEL, PREFETCH_NEXT
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, PREFETCH_STEPS, STEPS_AHEAD
 from autosched.tir.schedule import Schedule
 from autosched.tir.simplify import Analyzer
 
@@ -294,6 +294,7 @@ class ExpandDepthwise:
         sch.unroll(pixel)
         sch.vectorize(lane)
         sch.compute_at(first, tile, True)
+        sch.annotate(tile, PREFETCH_STEPS, {found.expand[1].buffer.name: STEPS_AHEAD})
         if config["prefetch"]:
             sch.annotate(tile, PREFETCH_NEXT, {f"{expand.name}_packed": PANEL})
         unroll = choose_unroll(s["IB"], config["ow_tile"] * config["oc_blocks"] * -(-s["block"] // lanes), target)

@@ -1,6 +1,8 @@
-"""Requests for a window's lines: those that neither the tile before nor the row above has read."""
+"""Requests for a window's lines, those that neither the tile before nor the row above has read, and for a step's."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 
@@ -8,8 +10,8 @@ from autosched.codegen.lower.flops import evaluate_index
 from autosched.codegen.lower.prefetch_window import prefetch_windows
 from autosched.ir.node import preorder
 from autosched.tir import BufferStore, For, Stmt
-from autosched.tir.expr import Call, Var
-from autosched.tir.prefetch import PREFETCH_WINDOW
+from autosched.tir.expr import Call, Var, floordiv, floormod
+from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW
 from tests.codegen.programs import buffer, loop
 
 ROWS, TILES, PIXELS, LANES, TAPS, AHEAD = 6, 5, 4, 16, 3, 2
@@ -67,3 +69,38 @@ def test_elements_of_one_line_are_asked_for_once() -> None:
 @pytest.mark.parametrize("stride", [4, 5])
 def test_tiles_that_hardly_overlap_ask_for_nothing(stride: int) -> None:
     assert places(prefetch_windows(window(stride)), 0, 0) == []
+
+
+STEPS = 3  # of channels, in the sums of `product`
+
+
+def product(width: int) -> Stmt:
+    """Sums over channels in tiles of `PIXELS`, which go across the ends of rows that are `width` pixels long."""
+    x, out = buffer("X", STEPS, -(-TILES * PIXELS // width), width, LANES), buffer("OUT", TILES * PIXELS, LANES)
+
+    def update(c, b, p, lane):  # type: ignore[no-untyped-def]
+        return BufferStore(out, out[p, lane] + x[c, floordiv(p, width), floormod(p, width), b], (p, lane))
+
+    def tile(t: Var) -> Stmt:
+        def pixels(c: Var, b: Var) -> Stmt:
+            def lanes(i: Var) -> Stmt:
+                return loop("lane", LANES, lambda lane: update(c, b, t * PIXELS + i, lane), "vectorized")
+
+            return loop("i", PIXELS, lanes, "unrolled")
+
+        return loop("c", STEPS, lambda c: loop("b", LANES, lambda b: pixels(c, b)))
+
+    return loop("t", TILES, tile, annotations={PREFETCH_STEPS: {"X": AHEAD}})
+
+
+@pytest.mark.parametrize("width", [PIXELS, PIXELS - 1])
+def test_each_step_asks_for_the_lines_of_one_a_few_steps_later(width: int) -> None:
+    made = prefetch_windows(product(width))
+    tiles, steps = [n for n in preorder(made) if isinstance(n, For)][:2]
+    fetches = [n.args[0] for n in preorder(steps) if isinstance(n, Call) and n.op == "prefetch"]
+    strides = [math.prod(fetches[0].buffer.const_shape()[d:]) for d in range(1, 5)]
+    for number in range(TILES * STEPS):
+        values = {tiles.loop_var: number // STEPS, steps.loop_var: number % STEPS}
+        at = [sum(int(evaluate_index(i, values)) * s for i, s in zip(x.indices, strides, strict=True)) for x in fetches]
+        tile, step = divmod(number + AHEAD, STEPS)
+        assert at == [step * strides[0] + (tile * PIXELS + i) * LANES for i in range(PIXELS)]
