@@ -18,7 +18,7 @@ from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr, Var, const_int, mul
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import free_vars, rewrite
-from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, PREFETCH_WINDOW, loops_to, next_panels
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, PREFETCHES, loops_to, wanted_by
 from autosched.tir.size_expr import SIZES
 from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LoopKind
 
@@ -119,8 +119,8 @@ class _Classes:
                     self._values[x.loop_var] = self._extents[x.loop_var]
                     self._moving[x.loop_var] = x.kind != LoopKind.PARALLEL
                     is_outer = x.kind == LoopKind.PARALLEL or _holds_loops(x)
-                    self._is_closed |= bool(x.annotations.keys() - {PREFETCH_WINDOW, PREFETCH_NEXT})
-                    for name, elements in next_panels(x).items():
+                    self._is_closed |= bool(x.annotations.keys() - PREFETCHES)
+                    for name, elements in wanted_by(x, PREFETCH_NEXT).items():
                         self._is_closed |= elements != PANEL
                         self._panels.append((x, name))
                     if const_int(x.start) != 0 or not is_outer:

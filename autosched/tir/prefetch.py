@@ -11,14 +11,15 @@ from autosched.tir.stmt import For, LoopKind
 PREFETCH_NEXT = "prefetch_next"  # {buffer: elements of its next panel}
 PREFETCH_WINDOW = "prefetch_window"  # {buffer: tiles ahead}
 PREFETCH_STEPS = "prefetch_steps"  # {buffer: steps ahead}, of those that each tile of the loop has
+PREFETCH_STORES = "prefetch_stores"  # {stored buffer: the one that a piece reads before}
+PREFETCHES = frozenset({PREFETCH_NEXT, PREFETCH_WINDOW, PREFETCH_STEPS, PREFETCH_STORES})
 STEPS_AHEAD = 2  # of 16 channels each, which take 75 ns: three displace more of what the present ones read
 PANEL = "panel"  # for elements: all below the buffer's first dimension, whatever their number
 
 
-def next_panels(loop: For) -> dict[str, str | int]:
-    """The buffers whose next panel a loop asks for, by name, with its elements."""
-    wanted = loop.annotations.get(PREFETCH_NEXT, {})
-    return {str(_plain(name)): _plain(elements) for name, elements in wanted.items()}
+def wanted_by(loop: For, annotation: str) -> dict[str, str | int]:
+    """What a loop asks for of each buffer, by name."""
+    return {str(_plain(name)): _plain(what) for name, what in loop.annotations.get(annotation, {}).items()}
 
 
 def _plain(x: Any) -> Any:

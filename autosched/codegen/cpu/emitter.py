@@ -127,8 +127,8 @@ class Emitter(IndexEmitter):
         """Store a vector whose elements lie next to each other."""
         raise NotImplementedError
 
-    def prefetch(self, place: Place, at: Affine, level: int = 1) -> None:
-        """Ask for the cache line of an element, for reading, in this level of the caches and those behind it."""
+    def prefetch(self, place: Place, at: Affine, level: int = 1, writes: bool = False) -> None:
+        """Ask for the cache line of an element, to read or write it, in this level of the caches and those behind."""
         raise NotImplementedError
 
     def apply(self, op: str, args: list[ir.Value]) -> ir.Value:

@@ -519,9 +519,9 @@ class MemoryEmitter(Emitter):
             element = self.builder.extract_element(value, I32(lane))
             self.builder.store(element, self.lane_address(place, at, lane), align=align)
 
-    def prefetch(self, place: Place, at: Affine, level: int = 1) -> None:
+    def prefetch(self, place: Place, at: Affine, level: int = 1, writes: bool = False) -> None:
         pointer = self.builder.bitcast(self.address(place, at.without_lane()), I8.as_pointer())
-        call_intrinsic(self.builder, "llvm.prefetch.p0", VOID, [pointer, I32(0), I32(4 - level), I32(1)])
+        call_intrinsic(self.builder, "llvm.prefetch.p0", VOID, [pointer, I32(int(writes)), I32(4 - level), I32(1)])
 
 
 Coefficients = tuple[tuple[Var, int], ...]

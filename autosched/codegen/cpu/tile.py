@@ -222,7 +222,9 @@ class TileEmitter(ValueEmitter):
         self.builder.atomic_rmw(operation, self.address(place, at), self.value(value), "monotonic")
 
     def emit_effect(self, e: PrimExpr) -> None:
-        """`prefetch(buffer[…])` asks for a cache line, `assert_holds` reports; other expressions have no effect.
+        """`prefetch(buffer[…])` asks for a cache line, with a second argument to write to it; `assert_holds` reports.
+
+        Other expressions have no effect.
 
         Raises CodegenError for a call of code from outside.
         """
@@ -238,7 +240,7 @@ class TileEmitter(ValueEmitter):
             place = self.places[e.args[0].buffer]
             at = self.offset(place, e.args[0].indices)
             if isinstance(at, Affine):
-                self.prefetch(place, at)
+                self.prefetch(place, at, writes=len(e.args) > 1)
 
     # --- loops --------------------------------------------------------------------------------------------------
 

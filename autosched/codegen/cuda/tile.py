@@ -736,7 +736,7 @@ class DeviceEmitter(TileEmitter):
             return
         super().emit_effect(e)
 
-    def prefetch(self, place: Place, at: Affine, level: int = 1) -> None:
+    def prefetch(self, place: Place, at: Affine, level: int = 1, writes: bool = False) -> None:
         """Other threads hide the latency of memory."""
 
     def apply(self, op: str, args: list[ir.Value]) -> ir.Value:

@@ -23,7 +23,7 @@ from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, cast, const, floordiv, mul
 from autosched.tir.functor import substitute
-from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, loops_to, next_panels
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, loops_to, wanted_by
 from autosched.tir.separable import TURN, TURNS
 from autosched.tir.size_expr import polynomial
 from autosched.tir.stmt import Evaluate, For, Stmt, seq
@@ -37,7 +37,7 @@ def spread_prefetches(stmt: Stmt, takes_turns: bool = False) -> Stmt:
     takes_turns  whether it is one block's of several that read the same panel in turn
     """
     if isinstance(stmt, For) and PREFETCH_NEXT in stmt.annotations:
-        wanted = next_panels(stmt)
+        wanted = wanted_by(stmt, PREFETCH_NEXT)
         left = {k: v for k, v in stmt.annotations.items() if k != PREFETCH_NEXT}
         stmt = dataclasses.replace(stmt, annotations=left)
         for name, elements in wanted.items():
@@ -56,15 +56,18 @@ def _with_prefetch(passes: For, name: str, wanted: str | int, takes_turns: bool)
         path.pop()  # one line an iteration of the loop around is enough
     if (share := _share(elements, path)) is None:
         return passes
-    place = path[-1]
-    fetch = _prefetches(path, load, elements, share, line, takes_turns)
+    return insert_first(passes, path[-1], _prefetches(path, load, elements, share, line, takes_turns))
 
-    def visit(stmt: Stmt) -> Stmt:
-        if stmt is place:
-            return dataclasses.replace(place, body=seq(*fetch, place.body))
-        return map_children(stmt, lambda c: visit(c) if isinstance(c, Stmt) else c)
 
-    changed = visit(passes)
+def insert_first(stmt: For, place: For, first: Sequence[Stmt]) -> For:
+    """The loop in which the body of a loop inside of it, or of itself, begins with these statements."""
+
+    def visit(node: Stmt) -> Stmt:
+        if node is place:
+            return dataclasses.replace(place, body=seq(*first, place.body))
+        return map_children(node, lambda c: visit(c) if isinstance(c, Stmt) else c)
+
+    changed = visit(stmt)
     assert isinstance(changed, For), "a loop stays one"
     return changed
 

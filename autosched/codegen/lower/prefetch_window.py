@@ -14,7 +14,8 @@ tile ask for what is read a few steps later, in the last ones for the next tile'
 has just written in 8 ns, and computes with it in 5 (Emerald Rapids): all of them have to come while it computes.
 
 Before:  for tile in 7: for c in 12: …data[c, 14 * tile + p]…
-After:   for tile in 7: for c in 12: prefetch(data[(c + 2) % 12, 14 * (tile + (c + 2) // 12) + p]); …
+After:   for tile in 7: for c in 12: prefetch(data[c + 2, 14 * tile + p]); …data[c, 14 * tile + p]…
+                                     # where c < 10, else of data[c - 10, 14 * (tile + 1) + p]
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from autosched.codegen.lower.prefetch_next import LINE_BYTES
+from autosched.codegen.lower.prefetch_next import LINE_BYTES, insert_first
 from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
-from autosched.tir.buffer import BufferLoad
+from autosched.tir.buffer import BufferLoad, BufferStore
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import PrimExpr, Var, add, cast, const, const_int, floordiv, floormod
+from autosched.tir.expr import PrimExpr, Var, add, cast, const, const_int
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW
+from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW, wanted_by
 from autosched.tir.simplify import Analyzer
-from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt, seq
+from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt
 
 MOST_PLACES = 4096  # of a tile that are looked at
 MOST_LINES = 16  # an iteration: with more new lines than that, tiles hardly overlap
@@ -50,19 +51,13 @@ def prefetch_windows(stmt: Stmt, outer: For | None = None) -> Stmt:
     left = {k: v for k, v in stmt.annotations.items() if k not in (PREFETCH_WINDOW, PREFETCH_STEPS)}
     if len(left) < len(stmt.annotations):
         made = dataclasses.replace(stmt, annotations=left)
-        for name, ahead in _wanted(stmt, PREFETCH_WINDOW):
-            made = _with_windows(made, outer, name, ahead)
-        for name, ahead in _wanted(stmt, PREFETCH_STEPS):
-            made = _with_steps(made, name, ahead)
+        for name, ahead in wanted_by(stmt, PREFETCH_WINDOW).items():
+            made = _with_windows(made, outer, name, int(ahead))
+        for name, ahead in wanted_by(stmt, PREFETCH_STEPS).items():
+            made = _with_steps(made, name, int(ahead))
         return made
     around = stmt if stmt.kind == LoopKind.SERIAL else None
     return map_children(stmt, lambda c: prefetch_windows(c, around) if isinstance(c, Stmt) else c)
-
-
-def _wanted(loop: For, annotation: str) -> list[tuple[str, int]]:
-    """(buffer, how far ahead) for each that a loop asks for."""
-    found = loop.annotations.get(annotation, {})
-    return [(str(getattr(name, "value", name)), int(ahead)) for name, ahead in found.items()]
 
 
 def _with_windows(tiles: For, outer: For | None, name: str, ahead: int) -> For:
@@ -73,7 +68,7 @@ def _with_windows(tiles: For, outer: For | None, name: str, ahead: int) -> For:
     load, inner = found
     around = (tiles.loop_var,) if outer is None else (tiles.loop_var, outer.loop_var)
     later = {tiles.loop_var: tiles.loop_var + const(ahead, tiles.loop_var.dtype)}
-    return _insert(tiles, tiles, _prefetches(load, inner, around, later))
+    return insert_first(tiles, tiles, _prefetches(load, inner, around, later))
 
 
 def _with_steps(tiles: For, name: str, ahead: int) -> For:
@@ -87,25 +82,13 @@ def _with_steps(tiles: For, name: str, ahead: int) -> For:
         return tiles
     step = inner[at]
     later = step.loop_var - step.start + const(ahead, step.loop_var.dtype)
+    is_here = later < step.extent
     start: dict[Var, PrimExpr] = {
-        step.loop_var: step.start + floormod(later, step.extent),
-        tiles.loop_var: tiles.loop_var + floordiv(later, step.extent),
+        step.loop_var: step.start + E.Select(is_here, later, later - step.extent),
+        tiles.loop_var: tiles.loop_var + E.Select(is_here, const(0, later.dtype), const(1, later.dtype)),
     }
     start |= {n.loop_var: n.start for n in inner[:at]}
-    return _insert(tiles, step, _prefetches(load, inner[at + 1 :], (), start))
-
-
-def _insert(stmt: For, place: For, first: Sequence[Stmt]) -> For:
-    """The loop in which the body of a loop inside of it, or of itself, begins with these statements."""
-
-    def visit(node: Stmt) -> Stmt:
-        if node is place:
-            return dataclasses.replace(place, body=seq(*first, place.body))
-        return map_children(node, lambda c: visit(c) if isinstance(c, Stmt) else c)
-
-    changed = visit(stmt)
-    assert isinstance(changed, For), "a loop stays one"
-    return changed
+    return insert_first(tiles, step, _prefetches(load, inner[at + 1 :], (), start))
 
 
 def _prefetches(
@@ -117,7 +100,7 @@ def _prefetches(
     later   where variables are then
     """
     counts = {n.loop_var: const_int(n.extent) for n in inner}
-    steps = _steps(load, (*counts, *around))
+    steps = steps_of(load, (*counts, *around))
     if steps is None or any(count is None for count in counts.values()):
         return []
     moving = [(steps[v], count or 1) for v, count in counts.items() if steps[v]]
@@ -145,18 +128,21 @@ def _loads(node: Node, name: str, inner: tuple[For, ...]) -> Iterator[tuple[Buff
         yield from _loads(child, name, inner)
 
 
-def _steps(load: BufferLoad, moving: Sequence[Var]) -> dict[Var, int] | None:
-    """How far the load moves in the buffer with each of some variables, in elements; None where it is not known."""
-    strides = [1]
-    for extent in reversed(load.buffer.shape[1:]):
-        if (size := const_int(extent)) is None:
-            return None
-        strides.insert(0, strides[0] * size)
+def steps_of(access: BufferLoad | BufferStore, moving: Sequence[Var]) -> dict[Var, int] | None:
+    """How far an access moves in its buffer with each of some variables, in elements; None where it is not known."""
+    steps, stride = dict.fromkeys(moving, 0), 1
+    parts: list[PrimExpr] = []
+    for index, extent in zip(reversed(access.indices), reversed(access.buffer.shape), strict=True):
+        if free_vars(index) & steps.keys():
+            if not stride:
+                return None
+            parts.append(cast(access.indices[-1].dtype, index) * stride)
+        stride *= const_int(extent) or 0  # 0: not known
+    if not parts:
+        return steps
     analyzer = Analyzer()
-    parts = [cast(load.indices[-1].dtype, i) * stride for i, stride in zip(load.indices, strides, strict=True)]
-    flat = functools.reduce(add, parts)
-    steps = dict.fromkeys(moving, 0)
-    for factor, atom in analyzer.linear(analyzer.simplify(flat)).terms.values():  # i // 7 * 7 + i % 7 is i
+    flat = analyzer.simplify(functools.reduce(add, reversed(parts)))  # i // 7 * 7 + i % 7 is i
+    for factor, atom in analyzer.linear(flat).terms.values():
         if not free_vars(atom) & steps.keys():
             continue
         if not isinstance(atom, Var):
@@ -165,4 +151,4 @@ def _steps(load: BufferLoad, moving: Sequence[Var]) -> dict[Var, int] | None:
     return steps
 
 
-__all__ = ["prefetch_windows"]
+__all__ = ["prefetch_windows", "steps_of"]

@@ -52,7 +52,7 @@ from autosched.tir import Block, Buffer, BufferLoad, PrimExpr, PrimFunc, Var
 from autosched.tir.expr import const_int
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
-from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, PREFETCH_STEPS, STEPS_AHEAD
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, PREFETCH_STEPS, PREFETCH_STORES, STEPS_AHEAD
 from autosched.tir.schedule import Schedule
 from autosched.tir.simplify import Analyzer
 
@@ -294,6 +294,9 @@ class ExpandDepthwise:
         sch.unroll(pixel)
         sch.vectorize(lane)
         sch.compute_at(first, tile, True)
+        sch.annotate(
+            task, PREFETCH_STORES, {sch.get(sch.get_block(out)).writes[0].buffer.name: f"{expand.name}_packed"}
+        )
         sch.annotate(tile, PREFETCH_STEPS, {found.expand[1].buffer.name: STEPS_AHEAD})
         if config["prefetch"]:
             sch.annotate(tile, PREFETCH_NEXT, {f"{expand.name}_packed": PANEL})
