@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from autosched.codegen.lower.prefetch_next import LINE_BYTES, insert_first
 from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
-from autosched.tir.buffer import BufferLoad, BufferStore
+from autosched.tir.buffer import Buffer, BufferLoad, BufferStore
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, add, cast, const, const_int
 from autosched.tir.functor import free_vars, substitute
@@ -72,23 +72,31 @@ def _with_windows(tiles: For, outer: For | None, name: str, ahead: int) -> For:
 
 
 def _with_steps(tiles: For, name: str, ahead: int) -> For:
-    """The loop whose tiles ask for the lines of the buffer that are read so many steps later."""
+    """The loop whose tiles ask for the lines of the buffer that are read so many steps later.
+
+    Where a tile has no steps that read other lines each, it asks for those of the next one.
+    """
     found = next(_loads(tiles.body, name, ()), None)
     if found is None:
         return tiles
     load, inner = found
     at = next((n for n, loop in enumerate(inner) if loop.kind == LoopKind.SERIAL and const_int(loop.extent) != 1), None)
-    if at is None:
-        return tiles
-    step = inner[at]
-    later = step.loop_var - step.start + const(ahead, step.loop_var.dtype)
-    is_here = later < step.extent
-    start: dict[Var, PrimExpr] = {
-        step.loop_var: step.start + E.Select(is_here, later, later - step.extent),
-        tiles.loop_var: tiles.loop_var + E.Select(is_here, const(0, later.dtype), const(1, later.dtype)),
-    }
-    start |= {n.loop_var: n.start for n in inner[:at]}
+    step = None if at is None else inner[at]
+    distance = steps_of(load, [] if step is None else [step.loop_var])
+    if at is None or step is None or distance is None or distance[step.loop_var] < _line(load.buffer):
+        later = {tiles.loop_var: tiles.loop_var + const(1, tiles.loop_var.dtype)}
+        return insert_first(tiles, tiles, _prefetches(load, inner, (), later))
+    then = step.loop_var - step.start + const(ahead, step.loop_var.dtype)
+    is_here = then < step.extent
+    start: dict[Var, PrimExpr] = {n.loop_var: n.start for n in inner[:at]}
+    start[step.loop_var] = step.start + E.Select(is_here, then, then - step.extent)
+    start[tiles.loop_var] = tiles.loop_var + E.Select(is_here, const(0, then.dtype), const(1, then.dtype))
     return insert_first(tiles, step, _prefetches(load, inner[at + 1 :], (), start))
+
+
+def _line(buffer: Buffer) -> int:
+    """Elements of a cache line."""
+    return LINE_BYTES // item_bytes(buffer.dtype)
 
 
 def _prefetches(
@@ -108,7 +116,7 @@ def _prefetches(
         return []
     places = {sum(at) for at in itertools.product(*(range(0, step * n, step) for step, n in moving))}
     new = {place for place in places if not any(steps[v] and place + steps[v] in places for v in around)}
-    line = LINE_BYTES // item_bytes(load.buffer.dtype)
+    line = _line(load.buffer)
     lines = sorted({place // line * line for place in new})
     if len(lines) > MOST_LINES:
         return []

@@ -77,9 +77,9 @@ def test_tiles_that_hardly_overlap_ask_for_nothing(stride: int) -> None:
 STEPS = 3  # of channels, in the sums of `product`
 
 
-def product(width: int) -> Stmt:
+def product(width: int, channels: int = STEPS) -> Stmt:
     """Sums over channels in tiles of `PIXELS`, which go across the ends of rows that are `width` pixels long."""
-    x, out = buffer("X", STEPS, -(-TILES * PIXELS // width), width, LANES), buffer("OUT", TILES * PIXELS, LANES)
+    x, out = buffer("X", channels, -(-TILES * PIXELS // width), width, LANES), buffer("OUT", TILES * PIXELS, LANES)
 
     def update(c, b, p, lane):  # type: ignore[no-untyped-def]
         return BufferStore(out, out[p, lane] + x[c, floordiv(p, width), floormod(p, width), b], (p, lane))
@@ -91,7 +91,7 @@ def product(width: int) -> Stmt:
 
             return loop("i", PIXELS, lanes, "unrolled")
 
-        return loop("c", STEPS, lambda c: loop("b", LANES, lambda b: pixels(c, b)))
+        return loop("c", channels, lambda c: loop("b", LANES, lambda b: pixels(c, b)))
 
     return loop("t", TILES, tile, annotations={PREFETCH_STEPS: {"X": AHEAD}})
 
@@ -108,3 +108,10 @@ def test_each_step_asks_for_the_lines_of_one_a_few_steps_later(width: int) -> No
         tile, step = divmod(number + AHEAD, STEPS)
         first = step * strides[0] + tile * PIXELS * LANES
         assert [sum(map(mul, i, (*strides, 1))) for i in found] == [first + i * LANES for i in range(PIXELS)]
+
+
+def test_a_tile_of_one_step_asks_for_the_next_tile() -> None:
+    tiles, inner = [n for n in preorder(prefetch_windows(product(PIXELS, 1))) if isinstance(n, For)][:2]
+    assert not any(isinstance(n, Call) for n in preorder(inner))
+    fetches = [n.args[0] for n in preorder(tiles) if isinstance(n, Call)]
+    assert [const_int(simplify(x.indices[1] - tiles.loop_var)) for x in fetches] == [1] * PIXELS
