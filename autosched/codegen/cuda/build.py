@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -50,6 +51,7 @@ LEAST = {  # compute capability of instructions
     "mbarrier.arrive.expect_tx": (9, 0), "mbarrier.try_wait": (9, 0),
 }  # fmt: skip
 ONLY_SM_90A = ("wgmma.",)
+_WISHED_BLOCKS = re.compile(r"\.minnctapersm (?!1\b)\d+")  # in PTX: MIN_BLOCKS
 CLUSTERS = (9, 0)  # the first compute capability with clusters of blocks
 
 
@@ -252,7 +254,11 @@ def _require(texts: Sequence[str], gpu: GpuFacts, launches: Sequence[Launch]) ->
 def _machine_code(
     texts: Sequence[str], launches: Sequence[Launch], pointers: int, gpu: GpuFacts
 ) -> tuple[str, bytes, Resources]:
-    """(PTX, cubin, what the launches use). Raises CodegenError for registers that do not suffice."""
+    """(PTX, cubin, what the launches use).
+
+    As many blocks as MIN_BLOCKS fit a multiprocessor where that needs no spills.
+    Raises CodegenError for registers that do not suffice.
+    """
     from autosched.codegen.cuda.numba_cuda import to_ptx
 
     if not texts:
@@ -260,6 +266,8 @@ def _machine_code(
     _require(texts, gpu, launches)
     ptx = to_ptx(texts, gpu.arch.replace("sm_", "compute_"), _tensor_maps(launches, pointers))
     found = assemble(ptx, gpu.arch)
+    if any(found.spill_bytes.values()) and (freed := _WISHED_BLOCKS.sub(".minnctapersm 1", ptx)) != ptx:
+        ptx, found = freed, assemble(freed, gpu.arch)
     return ptx, found.cubin, Resources(tuple(_resources(launch, found, gpu) for launch in launches))
 
 

@@ -132,6 +132,16 @@ def test_what_a_norm_loads_early_takes_no_blocks_from_a_multiprocessor() -> None
     assert kernel.source.count("syncthreads()") == 3  # a sum is in every thread that took part in it
 
 
+def test_a_norm_with_more_behind_it_takes_the_registers_that_it_needs() -> None:
+    """Twelve blocks of 128 threads leave 40 registers to each, of which a division takes several."""
+    x, gamma, beta = (te.placeholder(s, name=n) for s, n in (((8, 1024), "X"), ((1024,), "G"), ((1024,), "B")))
+    y = topi.layer_norm(x, gamma, beta, (1,), 1e-5, True, True)
+    func = create_prim_func([x, gamma, beta, te.compute(y.shape, lambda i, j: y(i, j) * te.sigmoid(y(i, j)))])
+    kernel = compile_func(apply_config(func, held(func), TARGET).func, TARGET, name="kernel").kernel
+    assert isinstance(kernel, CudaKernel)
+    assert kernel.resources.stack_bytes == kernel.resources.spill_bytes == 0
+
+
 @pytest.mark.parametrize("knobs", [(64, 2, 4, True, False), (128, 1, 1, False, False), (32, 4, 2, True, True)], ids=str)
 def test_all_threads_have_the_sums_of_their_row(knobs: tuple[int, int, int, bool, bool]) -> None:
     names = ("block_size", "together", "vector", "keep", "held")
