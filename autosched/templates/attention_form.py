@@ -16,7 +16,7 @@ from autosched.templates.classify import (
     reduced,
     spatial,
 )  # fmt: skip
-from autosched.tir import Block, BufferLoad, BufferStore, FloatImm, PrimFunc, Select, Var
+from autosched.tir import Block, BufferLoad, BufferStore, FloatImm, IntImm, PrimFunc, Select, Var
 from autosched.tir import expr as E
 from autosched.tir.functor import loads
 from autosched.tir.simplify import Analyzer, split_conditions
@@ -48,8 +48,11 @@ class Attention:
     weights: Block | None = None
 
 
-def find_attention(func: PrimFunc) -> Attention | None:
-    """Two products with the rows' softmax between them, and element-wise blocks behind."""
+def find_attention(func: PrimFunc, shares_heads: bool = False) -> Attention | None:
+    """Two products with the rows' softmax between them, and element-wise blocks behind.
+
+    shares_heads  also where heads of queries share a head of keys
+    """
     blocks = blocks_of(func)
     products = [c for c in map(contraction, blocks) if c is not None]
     if len(products) != 2 or not all(isinstance(b.body, BufferStore) for b in blocks):
@@ -67,7 +70,7 @@ def find_attention(func: PrimFunc) -> Attention | None:
     weights = softmax[3] if len(softmax) == 4 else None
     if reductions[1] is not softmax[2]:
         return None
-    roles = _roles(first, second, weights or softmax[1])
+    roles = _roles(first, second, weights or softmax[1], shares_heads)
     if roles is None:
         return None
     chain = Chain((), second.block, tuple(behind))
@@ -94,14 +97,18 @@ def _reduces_rows(block: Block) -> bool:
     return len(k) == 1 and any(x.indices[-1] is k[0].var for x in reads)
 
 
-def _roles(first: Contraction, second: Contraction, power: Block) -> tuple[BufferLoad, int, int, int, int] | None:
+def _roles(
+    first: Contraction, second: Contraction, power: Block, shares_heads: bool
+) -> tuple[BufferLoad, int, int, int, int] | None:
     """(key, its columns, its inner dimension, rows of the result, columns of it)."""
     outer = [iv.var for iv in spatial(first.block)]
     if len(outer) != 4 or len(reduced(first.block)) != 1 or len(reduced(second.block)) != 1:
         return None
     key = next((x for x in (first.a, first.b) if _position(x, outer[3]) is not None), None)
     weights = next((x for x in (second.a, second.b) if x.buffer is power.writes[0].buffer), None)
-    if key is None or weights is None or index_vars(key) is None or index_vars(weights) is None:
+    if key is None or weights is None or index_vars(weights) is None:
+        return None
+    if index_vars(key) is None and not (shares_heads and _is_shared(key, outer[1])):
         return None
     column, inner = _position(key, outer[3]), _position(key, reduced(first.block)[0].var)
     out = [iv.var for iv in spatial(second.block)]
@@ -114,6 +121,12 @@ def _roles(first: Contraction, second: Contraction, power: Block) -> tuple[Buffe
     rows = taken[2]
     assert rows is not None, "the search looked"
     return (key, column, inner, rows, left) if left == 3 else None
+
+
+def _is_shared(key: BufferLoad, head: Var) -> bool:
+    """Whether heads in a row read one head of keys, and the indices are plain besides."""
+    plain = [i for i in key.indices if not (isinstance(i, E.FloorDiv) and i.a is head and isinstance(i.b, IntImm))]
+    return len(plain) == 3 and all(isinstance(i, Var) for i in plain)
 
 
 def _position(load: BufferLoad, v: Var) -> int | None:

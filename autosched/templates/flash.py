@@ -166,7 +166,7 @@ def find_flash(func: PrimFunc, stand_ins: Mapping[str, int] | None = None) -> Fl
 
     stand_ins   numbers for those of the sizes B, H, M and T that come with the call; without, all are known
     """
-    flash = find_parts(func, stand_ins)
+    flash = find_parts(func, stand_ins, shares_heads=True)
     if flash is not None and flash.found.weights is not None:
         return None
     return (
@@ -174,9 +174,9 @@ def find_flash(func: PrimFunc, stand_ins: Mapping[str, int] | None = None) -> Fl
     )
 
 
-def find_parts(func: PrimFunc, stand_ins: Mapping[str, int] | None = None) -> Flash | None:
+def find_parts(func: PrimFunc, stand_ins: Mapping[str, int] | None = None, shares_heads: bool = False) -> Flash | None:
     """Attention with what is element-wise in it written out, see `find_flash`; None for any other function."""
-    found = find_attention(func)
+    found = find_attention(func, shares_heads)
     if found is None or not _is_softmax(found) or too_large_to_inline(blocks_of(func)):
         return None
     outputs = [b for b in func.buffers if any(w.buffer is b for x in blocks_of(func) for w in x.writes)]

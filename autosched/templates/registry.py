@@ -137,6 +137,11 @@ def narrows_attention(target: Target, queries: int, keys: int) -> bool:
     return find is not None and bool(find(target, queries, keys))
 
 
+def shares_heads(target: Target) -> bool:
+    """Whether attention reads keys and values that heads of queries share as they are: its `SHARES_HEADS`."""
+    return bool(getattr(_package(target.backend), "SHARES_HEADS", False))
+
+
 def joins_convolutions(target: Target, first: PrimFunc, second: PrimFunc, read: Buffer, always: bool = False) -> bool:
     """Whether two convolutions are faster as one kernel: its `joins_convolutions`; on other back ends none are.
 

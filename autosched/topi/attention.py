@@ -76,10 +76,12 @@ def attention(
     out_dtype: str | None = None,
     softcap: float | None = None,
     cache: Cache | None = None,
+    shared: int = 1,
 ) -> Tensor:
     """softmax(query keyᵀ * scale + bias) value, a head for itself.
 
     query   [B, S, H, D], key [B, T, H, D], value [B, T, H, E], each with its dimensions in the order of its layout
+    shared  heads of queries that share a head of keys and values, which have so many times fewer
     bias    broadcast to [B, H, S, T]
     causal_mask  "TopLeft": query i sees keys up to i; "BottomRight": up to i + T - S
     window_size  a query sees at most so many keys, itself included, up to the last that it may see
@@ -98,7 +100,9 @@ def attention(
     dtype = out_dtype or query.dtype
 
     def product(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
-        return te.sum(E.cast(dtype, q(B=b, H=h, S=i, D=d)) * E.cast(dtype, k(B=b, H=h, S=j, D=d)), axis=d)
+        return te.sum(
+            E.cast(dtype, q(B=b, H=h, S=i, D=d)) * E.cast(dtype, k(B=b, H=_of_keys(h, shared), S=j, D=d)), axis=d
+        )
 
     names = ["b", "h", "i", "j"]
     scores = te.compute((batch, heads, rows, columns), product, name="attention_scores", varargs_names=names)
@@ -142,7 +146,7 @@ def attention(
         to = dict(zip(layouts[3], at, strict=True))
         k = over[2]
         weight = E.cast(query.dtype, power(to["B"], to["H"], to["S"], k))
-        value = v(B=to["B"], H=to["H"], S=k, D=to["D"])
+        value = v(B=to["B"], H=_of_keys(to["H"], shared), S=k, D=to["D"])
         return te.sum(E.cast(dtype, weight) * E.cast(dtype, value), axis=k)
 
     axes = [x.lower() for x in layouts[3]]
@@ -162,6 +166,11 @@ def attention(
         return mean if zero_rows == "masked" else E.select(E.compare(E.GE, weights, zero), mean, zero)
 
     return te.compute(shape, normalised, name="T_attention", varargs_names=axes)
+
+
+def _of_keys(head: PrimExpr, shared: int) -> PrimExpr:
+    """The head of keys of a head of queries."""
+    return head if shared == 1 else head // shared
 
 
 def _masked(

@@ -40,7 +40,7 @@ from autosched.tir.stmt import (
 AXES = ("x", "y", "z")
 LAUNCHED = "launched_each_time"  # annotation of a loop at the top: each iteration of it launches the nests inside
 TURN = "turn"
-MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: so many fit a multiprocessor, by few registers, unless they spill
+MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: so many fit a multiprocessor, unless registers spill
 _NAMES = {"blockIdx": "b", "threadIdx": "t", "clusterCtaIdx": "c"}
 
 

@@ -60,6 +60,7 @@ from autosched.templates import (
     multiplies_bytes,
     narrows_attention,
     narrows_convolution,
+    shares_heads,
     streams_bfloat16,
     sums_columns,
     tile_blocks,
@@ -86,7 +87,9 @@ def graph_passes(
     if blocks:
         images = ChooseLayouts(blocks, oracle, tile_blocks(target), change_weight)
         layouts = ConvolveRows(min(blocks)), DeadCodeElimination(), images
-    attention: tuple[Pass, ...] = (FuseAttention(), DeadCodeElimination()) if options.fuse_attention else ()
+    attention: tuple[Pass, ...] = (
+        (FuseAttention(shares_heads(target)), DeadCodeElimination()) if options.fuse_attention else ()
+    )
     halves = widened_dtypes(target)
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
     sums: tuple[Pass, ...] = (AddBytes(), DeadCodeElimination()) if multiplies_bytes(target) else ()

@@ -21,7 +21,7 @@ from autosched.topi.attention import LAYOUT
 
 ATTRIBUTES = {
     "scale": None, "causal_mask": None, "window_size": None, "layouts": (LAYOUT,) * 4, "zero_rows": None,
-    "out_dtype": None,
+    "out_dtype": None, "shared": 1,
 }  # fmt: skip
 
 
@@ -33,6 +33,7 @@ class _Masks(TypedDict):
     layouts: Sequence[str]
     zero_rows: str | None
     out_dtype: str | None
+    shared: int
 
 
 class _Attributes(_Masks):
@@ -51,25 +52,28 @@ def _dims(t: TensorStructInfo, layout: str, what: str) -> dict[str, Dim]:
 
 def _type(
     query: StructInfo, key: StructInfo, value: StructInfo, layouts: Sequence[str], causal_mask: str | None,
-    zero_rows: str | None, out_dtype: str | None, **_: object,
+    zero_rows: str | None, out_dtype: str | None, shared: int, **_: object,
 ) -> TensorStructInfo:  # fmt: skip
     if zero_rows not in (None, "masked", "nan"):
         raise InvalidValueError(f"zero_rows '{zero_rows}'", hint="None, 'masked' or 'nan'")
     if causal_mask not in (None, "TopLeft", "BottomRight"):
         raise InvalidValueError(f"causal_mask '{causal_mask}'", hint="None, 'TopLeft' or 'BottomRight'")
-    return heads_type(query, key, value, layouts, out_dtype)
+    if shared < 1:
+        raise InvalidValueError(f"{shared} heads of queries share a head of keys", hint="one or more")
+    return heads_type(query, key, value, layouts, out_dtype, shared)
 
 
 def heads_type(
-    query: StructInfo, key: StructInfo, value: StructInfo, layouts: Sequence[str], out_dtype: str | None
-) -> TensorStructInfo:
+    query: StructInfo, key: StructInfo, value: StructInfo, layouts: Sequence[str], out_dtype: str | None,
+    shared: int = 1,
+) -> TensorStructInfo:  # fmt: skip
     """The type of a result, a query's with a value's elements. Raises ShapeError for sizes that do not fit."""
     t = float_same(query)
     q = _dims(t, layouts[0], "query")
     k, v = _dims(tensor(key), layouts[1], "key"), _dims(tensor(value), layouts[2], "value")
     for what, mine, theirs in (
-        ("batch and heads of query and key", (q["B"], q["H"]), (k["B"], k["H"])),
-        ("batch and heads of query and value", (q["B"], q["H"]), (v["B"], v["H"])),
+        ("batch and heads of query and key", (q["B"], q["H"]), (k["B"], k["H"] * shared)),
+        ("batch and heads of query and value", (q["B"], q["H"]), (v["B"], v["H"] * shared)),
         ("elements of query and key", (q["D"],), (k["D"],)),
         ("lengths of key and value", (k["S"],), (v["S"],)),
     ):
@@ -96,9 +100,10 @@ def reordered(x: Array, source: str, target: str) -> Array:
 
 def _reference(
     query: Array, key: Array, value: Array, bias: Array | None, scale: float | None, causal_mask: str | None,
-    window_size: int | None, layouts: Sequence[str], zero_rows: str | None, out_dtype: str | None,
+    window_size: int | None, layouts: Sequence[str], zero_rows: str | None, out_dtype: str | None, shared: int,
 ) -> Array:  # fmt: skip
     q, k, v = (reordered(x.astype(np.float64), a, "BHSD") for x, a in zip((query, key, value), layouts, strict=False))
+    k, v = (x.repeat(shared, 1) for x in (k, v))
     scores = q @ k.swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     scores = scores if bias is None else scores + bias
     if causal_mask is not None:
@@ -138,6 +143,7 @@ _plain = define_op(
         sample((2, 3, 2, 4), (2, 7, 2, 4), (2, 7, 2, 6), scale=0.3, causal_mask="BottomRight"),
         sample((1, 2, 6, 4), (1, 2, 6, 4), (1, 2, 6, 4), causal_mask="TopLeft", window_size=2, layouts=_HEADS),
         sample((1, 2, 6, 4), (1, 2, 4, 6), (1, 6, 2, 4), layouts=("BHSD", "BHDS", "BSHD", "BSHD")),
+        sample((1, 3, 4, 4), (1, 5, 2, 4), (1, 5, 2, 6), shared=2),
     ],
 )
 attention_bias = define_op(
@@ -168,6 +174,7 @@ def attention(
     layouts: Sequence[str] = (LAYOUT,) * 4,
     zero_rows: str | None = None,
     out_dtype: str | None = None,
+    shared: int = 1,
 ) -> Call:
     """softmax(query keyᵀ * scale + bias) value, with TVM's signature.
 
@@ -178,11 +185,12 @@ def attention(
     zero_rows    the queries that give 0 and not NaN: None, "masked" (those that see no key: all scores are -inf) or
                  "nan" (all whose softmax is NaN; their 0 stands whatever the values are)
     out_dtype    the result's type, which sums and softmax are computed in; None: that of query, key and value
+    shared       heads of queries that share a head of keys and values, which have so many times fewer
     Raises ShapeError, ValueError
     """
     attrs: dict[str, object] = {"scale": scale, "causal_mask": causal_mask, "window_size": window_size}
     attrs |= {"layouts": tuple(layouts), "zero_rows": zero_rows}
-    attrs["out_dtype"] = out_dtype
+    attrs |= {"out_dtype": out_dtype, "shared": shared}
     return _plain(query, key, value, **attrs) if bias is None else attention_bias(query, key, value, bias, **attrs)
 
 

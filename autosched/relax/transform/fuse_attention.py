@@ -3,7 +3,8 @@
 The forms that exporters write are recognised: heads split by `permute_dims` or not, keys transposed in one step or in
 two, the scale on the scores or on query and key, added and boolean masks, products of rank 4 or 3, the second one
 transposed or not. A mask known at build that is causal becomes the operator's `causal_mask`: kernels skip what it
-hides. Weights that are set to 0 where they are NaN, or where all scores of a row are -inf, are its `zero_rows`.
+hides. Keys and values of heads that were repeated for several heads of queries are read as they were, where the target
+does that. Weights that are set to 0 where they are NaN, or where all scores of a row are -inf, are its `zero_rows`.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ class _Scores:
     causal: str | None
     zero_rows: str | None
 
-    def attention(self, query: Expr, key: Expr, value: Expr, bias: Expr | None, layouts: tuple[str, ...]) -> Call:
+    def attention(
+        self, query: Expr, key: Expr, value: Expr, bias: Expr | None, layouts: tuple[str, ...], shared: int = 1
+    ) -> Call:
         """The operator on these tensors."""
         return op.nn.attention(
-            query, key, value, bias, self.scale, self.causal, layouts=layouts, zero_rows=self.zero_rows
+            query, key, value, bias, self.scale, self.causal, layouts=layouts, zero_rows=self.zero_rows, shared=shared
         )
 
 
@@ -56,8 +59,9 @@ class _Operand:
 
 
 class _Fuser(Rewriter):
-    def __init__(self, function: Function):
+    def __init__(self, function: Function, shares_heads: bool):
         super().__init__()
+        self.shares_heads = shares_heads
         uses = self.uses = users(function)
         self.single = read_once(uses)
         self.calls: dict[Var, Call] = {}
@@ -112,6 +116,10 @@ class _Fuser(Rewriter):
         k = self.operand(scores.key, "BHDS")
         v = self.operand(value, "BHSD")
         layouts = (q.layout, k.layout, v.layout, "BHSD")
+        key_heads, value_heads = self.repeated(k), self.repeated(v)
+        if key_heads is not None and value_heads is not None and key_heads[1] == value_heads[1]:
+            few = key_heads[0], value_heads[0]
+            return scores.attention(q.value, *few, scores.bias, layouts, key_heads[1])
         return scores.attention(q.value, k.value, v.value, scores.bias, layouts)
 
     def weights(self, x: object) -> tuple[Call | None, str | None]:
@@ -261,6 +269,25 @@ class _Fuser(Rewriter):
             x, layout = call.args[0], "".join(below)
         return _Operand(x, layout)
 
+    def repeated(self, x: _Operand) -> tuple[Expr, int] | None:
+        """(the heads of which an operand has each several times in a row, how often)."""
+        flat = self.made_by(x.value, "reshape", alone=False) if self.shares_heads else None
+        wide = None if flat is None else self.made_by(flat.args[0], "broadcast_to", alone=False)
+        apart = None if wide is None else self.made_by(wide.args[0], "reshape", "expand_dims", alone=False)
+        if wide is None or apart is None or not _is_known(apart.args[0]):
+            return None
+        at, few, found = x.layout.index("H"), apart.args[0], _shape(wide)
+        own, count = _shape(few), const_int(found[at + 1]) if len(found) == 5 else None
+        if count is None or len(own) != 4:
+            return None
+        head, rest = own[: at + 1], own[at + 1 :]
+        fits = (
+            same_dims(_shape(apart), (*head, 1, *rest))
+            and same_dims(found, (*head, count, *rest))
+            and same_dims(_shape(x.value), (*own[:at], own[at] * count, *rest))
+        )
+        return (few, count) if fits else None
+
     def swapped_flat(self, call: Call) -> Expr | None:
         """The y of [B, H, S, D] whose last two dimensions are swapped as [B * H, S, D], where the call ends that."""
         swap = self.made_by(call.args[0], "permute_dims", alone=False)
@@ -318,11 +345,14 @@ def _broadcasts(mask: Expr, scores: Expr) -> bool:
     return len(own) <= len(full) and all(const_int(a) == 1 or same_dims((a,), (b,)) for a, b in pairs)
 
 
-def fuse_attention(module: IRModule) -> IRModule:
-    """Replace matmul, softmax, matmul by `nn.attention`, with scale, mask and transpositions taken in."""
-    return map_functions(module, lambda function: _Fuser(function).rewrite(function))
+def fuse_attention(module: IRModule, shares_heads: bool = False) -> IRModule:
+    """Replace matmul, softmax, matmul by `nn.attention`, with scale, mask and transpositions taken in.
+
+    shares_heads  read keys and values of heads that were repeated as they were before
+    """
+    return map_functions(module, lambda function: _Fuser(function, shares_heads).rewrite(function))
 
 
-def FuseAttention() -> Pass:  # noqa: N802
+def FuseAttention(shares_heads: bool = False) -> Pass:  # noqa: N802
     """See `fuse_attention`."""
-    return graph_pass("FuseAttention")(fuse_attention)
+    return graph_pass("FuseAttention")(lambda module: fuse_attention(module, shares_heads))

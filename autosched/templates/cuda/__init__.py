@@ -54,7 +54,8 @@ TEMPLATES: tuple[Template, ...] = (
 
 
 PRODUCT_TYPES = ("tf32",)
-__all__ = ["PRODUCT_TYPES", "TEMPLATES", "layout_blocks", "schedule_sizes"]
+SHARES_HEADS = True
+__all__ = ["PRODUCT_TYPES", "SHARES_HEADS", "TEMPLATES", "layout_blocks", "schedule_sizes"]
 
 
 def layout_blocks(target: Target) -> tuple[int, ...]:

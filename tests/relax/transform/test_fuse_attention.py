@@ -13,8 +13,8 @@ W = Weights()
 B, S, H, D = 2, 5, 3, 4
 
 
-def _fused(module, expected):
-    result = DeadCodeElimination()(FuseAttention()(module))
+def _fused(module, expected, shares_heads=False):
+    result = DeadCodeElimination()(FuseAttention(shares_heads)(module))
     assert_same_results(module, result)
     assert calls(result) == expected
     found = [b.value for b in result["main"].bindings() if isinstance(b.value, Call)]
@@ -70,6 +70,27 @@ def test_boolean_mask_and_transposition_in_two_steps():
     call = _fused(graph(SPLIT, build), ["reshape", "reshape", "reshape", "nn.attention"])
     assert call.attrs["layouts"] == ("BSHD", "BSHD", "BSHD", "BHSD")
     assert call.attrs["causal_mask"] == "TopLeft"
+
+
+@pytest.mark.parametrize("key, value, shared", [(2, 2, 2), (2, 4, 1), (1, 1, 4)])
+def test_heads_of_queries_that_share_keys(key, value, shared):
+    """Keys [B, heads, S, D], values [B, S, heads, D]: the two axes that heads may have."""
+
+    def repeated(bb, x, axis, count):
+        shape = list(x.struct_info.static_shape)
+        wide = bb.emit(op.expand_dims(x, axis + 1))
+        wide = bb.emit(op.broadcast_to(wide, (*shape[: axis + 1], count, *shape[axis + 1 :])))
+        return bb.emit(op.reshape(wide, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :])))
+
+    def build(bb, q, k, v):
+        k = bb.emit(op.permute_dims(repeated(bb, k, 1, 4 // key), (0, 1, 3, 2)))
+        v = bb.emit(op.permute_dims(repeated(bb, v, 2, 4 // value), (0, 2, 1, 3)))
+        return op.matmul(bb.emit(op.nn.softmax(bb.emit(op.matmul(q, k)))), v)
+
+    shapes = {"q": (B, 4, S, D), "k": (B, key, S, D), "v": (B, S, value, D)}
+    copies = [] if shared > 1 else ["expand_dims", "broadcast_to", "reshape"]
+    call = _fused(graph(shapes, build), [*copies, *copies, "nn.attention"], shares_heads=True)
+    assert call.attrs["shared"] == shared
 
 
 def test_three_dimensions():

@@ -43,20 +43,24 @@ class Case:
     layouts: Sequence[str] = ("BSHD",) * 4
     dtype: str = "float32"
     zero_rows: str | None = None
+    shared: int = 1
 
-    def shape(self, layout: str, length: int, width: int) -> tuple[int, ...]:
-        sizes = {"B": self.batch, "S": length, "H": self.heads, "D": width}
+    def shape(self, layout: str, length: int, heads: int, width: int) -> tuple[int, ...]:
+        sizes = {"B": self.batch, "S": length, "H": heads, "D": width}
         return tuple(sizes[a] for a in layout)
 
     def func(self) -> PrimFunc:
         e = self.e or self.d
-        lengths = ((self.m, self.d), (self.t, self.d), (self.t, e))
+        few = self.heads // self.shared
+        lengths = ((self.m, self.heads, self.d), (self.t, few, self.d), (self.t, few, e))
         q, k, v = (
             te.placeholder(self.shape(a, *size), self.dtype, name=name)
             for a, size, name in zip(self.layouts, lengths, "QKV", strict=False)
         )
         bias = None if self.bias is None else te.placeholder(self.bias, self.dtype, name="M")
-        out = attention(q, k, v, bias, SCALE, self.causal, self.window, self.layouts, self.zero_rows)
+        out = attention(
+            q, k, v, bias, SCALE, self.causal, self.window, self.layouts, self.zero_rows, shared=self.shared
+        )
         return create_prim_func([x for x in (q, k, v, bias, out) if x is not None])
 
     def expected(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
@@ -64,6 +68,7 @@ class Case:
             return x.transpose([source.index(a) for a in target])
 
         q, k, v = (order(x.astype("d"), a, "BHSD") for x, a in zip((q, k, v), self.layouts, strict=False))
+        k, v = (x.repeat(self.shared, 1) for x in (k, v))
         scores = q @ k.swapaxes(-1, -2) * SCALE
         scores = scores if bias is None else scores + bias.astype("d")
         if self.causal:
@@ -109,7 +114,7 @@ CASES = {
     "hidden rows of 0": Case(40, 9, 8, causal="BottomRight", zero_rows="nan"),
     "masked rows of 0": Case(40, 9, 8, causal="BottomRight", zero_rows="masked"),
     "window": Case(50, 50, 8, causal="TopLeft", window=7),
-    "layouts": Case(6, 33, 8, 12, layouts=("BHSD", "BHDS", "BSHD", "BHSD")),
+    "layouts": Case(6, 33, 8, 12, layouts=("BHSD", "BHDS", "BSHD", "BHSD"), shared=2),
     "one query": Case(1, 100, 24),
 }
 
@@ -162,7 +167,7 @@ QUERY_CASES = {
     "parts without keys": (Case(4, 300, 16, causal="TopLeft", dtype="float16"), (2, 1, 4)),
     "window": (Case(4, 130, 16, causal="BottomRight", window=7), (2, 1, 8)),
     "rows of 0": (Case(4, 130, 16, causal="TopLeft", window=7, zero_rows="nan"), (1, 2, 1)),
-    "bias": (Case(1, 200, 64, bias=(2, 1, 1, 200), batch=2, layouts=("BHSD",) * 4), (4, 4, 2)),
+    "bias": (Case(1, 200, 64, bias=(2, 1, 1, 200), batch=2, layouts=("BHSD",) * 4, shared=2), (4, 4, 2)),
     "wide": (Case(1, 200, 256, 200, layouts=("BHSD",) * 4), (4, 4, 1)),
     "many parts": (Case(1, 600, 8, layouts=("BHDS", "BHSD", "BSHD", "BSHD")), (1, 1, 64)),
 }
@@ -223,7 +228,7 @@ TENSOR_CASES = {
     "odd": (Case(19, 45, 20, 13, dtype="bfloat16"), {"rows": 16, "keys": 32, "warps": 1, "stages": 2}),
     "causal": (Case(40, 70, 16, causal="BottomRight", dtype="float16"), None),
     "bias": (
-        Case(33, 40, 32, bias=(1, 2, 1, 40), layouts=("BHSD",) * 4, dtype="float16"),
+        Case(33, 40, 32, bias=(1, 2, 1, 40), layouts=("BHSD",) * 4, dtype="float16", shared=2),
         {"rows": 32, "keys": 16, "warps": 1, "stages": 3},
     ),
     "hidden rows": (Case(40, 20, 16, causal="BottomRight", heads=1, dtype="float16"), None),

@@ -53,13 +53,13 @@ def run(of: Case, config: Config, order: str) -> tuple[np.ndarray, np.ndarray]:
 CASES = {
     "odd": (case(200, 300, 64), {"groups": 2, "keys": 64, "stages": 2}),
     "cache": (
-        case(200, 300, 64, heads=2, layouts=("BSHD",) * 4, causal="BottomRight"),
+        case(200, 300, 64, heads=2, layouts=("BSHD",) * 4, causal="BottomRight", shared=2),
         {"groups": 2, "keys": 48, "stages": 3},
     ),
     "causal": (case(192, 192, 64, causal="TopLeft"), {"groups": 3, "keys": 32, "stages": 1}),
     "turns": (case(140, 200, 64, causal="TopLeft"), {"groups": 2, "keys": 48, "stages": 2, "turns": 1}),
     "turns of three": (case(192, 128, 64), {"groups": 3, "keys": 32, "stages": 2, "turns": 1}),
-    "bfloat16": (case(100, 128, 128, heads=2, dtype="bfloat16"), {"groups": 2, "keys": 96, "stages": 2}),
+    "bfloat16": (case(100, 128, 128, heads=2, dtype="bfloat16", shared=2), {"groups": 2, "keys": 96, "stages": 2}),
     "hidden rows": (
         case(130, 70, 64, 128, causal="BottomRight", zero_rows="nan"), {"groups": 1, "keys": 32, "stages": 2},
     ),
