@@ -28,4 +28,5 @@ def test_a_model_of_layers() -> None:
 
 
 def test_registered_functions() -> None:
-    assert get_global_func("test.vm.add_scalar")(2, 3) == 5
+    found = get_global_func("test.vm.add_scalar")
+    assert found is not None and found(2, 3) == 5

@@ -13,6 +13,7 @@ from autosched.relax.transform.build_steps import (
     AttachGlobalSymbol,
     ConvertToDataflow,
     Normalize,
+    NormalizeGlobalVar,
     OptimizeLayoutTransform,
     RemovePurityChecking,
     ToNonDataflow,
@@ -27,6 +28,8 @@ from autosched.relax.transform.convolve_rows import ConvolveRows, convolve_rows
 from autosched.relax.transform.copy_outputs import CopyOutputs, copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination, dead_code_elimination
 from autosched.relax.transform.decompose import DecomposeOpsForInference, DecomposeOpsForTraining, decompose_ops
+from autosched.relax.transform.kernel_calls import FastMathTransform, FuseTransposeMatmul
+from autosched.relax.transform.reshape_calls import RemoveRedundantReshape, RewriteDataflowReshape
 from autosched.relax.transform.expand_conv import ExpandConvolutions, expand_convolutions
 from autosched.relax.transform.find_gelu import FindGelu, find_gelu
 from autosched.relax.transform.find_norms import FindNorms, find_norms

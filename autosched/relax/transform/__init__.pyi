@@ -19,6 +19,7 @@ from autosched.relax.transform.bind_symbolic import BindSymbolicVars as BindSymb
 from autosched.relax.transform.build_steps import AttachGlobalSymbol as AttachGlobalSymbol
 from autosched.relax.transform.build_steps import ConvertToDataflow as ConvertToDataflow
 from autosched.relax.transform.build_steps import Normalize as Normalize
+from autosched.relax.transform.build_steps import NormalizeGlobalVar as NormalizeGlobalVar
 from autosched.relax.transform.build_steps import OptimizeLayoutTransform as OptimizeLayoutTransform
 from autosched.relax.transform.build_steps import RemovePurityChecking as RemovePurityChecking
 from autosched.relax.transform.build_steps import ToNonDataflow as ToNonDataflow
@@ -76,6 +77,8 @@ from autosched.relax.transform.integer_products import IntegerProducts as Intege
 from autosched.relax.transform.integer_products import integer_products as integer_products
 from autosched.relax.transform.keep_bytes import KeepBytes as KeepBytes
 from autosched.relax.transform.keep_bytes import keep_bytes as keep_bytes
+from autosched.relax.transform.kernel_calls import FastMathTransform as FastMathTransform
+from autosched.relax.transform.kernel_calls import FuseTransposeMatmul as FuseTransposeMatmul
 from autosched.relax.transform.layout_costs import LayoutOracle as LayoutOracle
 from autosched.relax.transform.layout_example import layout_example as layout_example
 from autosched.relax.transform.layout_example import stored_shapes as stored_shapes
@@ -95,6 +98,8 @@ from autosched.relax.transform.reorder_products import AdjustMatmulOrder as Adju
 from autosched.relax.transform.reorder_products import ExpandMatmulOfSum as ExpandMatmulOfSum
 from autosched.relax.transform.reorder_products import ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat
 from autosched.relax.transform.reorder_products import ReorderTakeAfterMatmul as ReorderTakeAfterMatmul
+from autosched.relax.transform.reshape_calls import RemoveRedundantReshape as RemoveRedundantReshape
+from autosched.relax.transform.reshape_calls import RewriteDataflowReshape as RewriteDataflowReshape
 from autosched.relax.transform.run_codegen import RunCodegen as RunCodegen
 from autosched.relax.transform.share_positions import SharePositions as SharePositions
 from autosched.relax.transform.signatures import ExpandTupleArguments as ExpandTupleArguments

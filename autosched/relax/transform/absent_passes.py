@@ -10,18 +10,15 @@ _DEVICE = "there is one device: leave it out"
 
 ABSENT: Mapping[str, str] = {
     **dict.fromkeys((
-        "RewriteDataflowReshape", "StaticPlanBlockMemory", "DataflowUseInplaceCalls", "ComputePrimValue",
-        "SplitLayoutRewritePreproc", "AttachAttrLayoutFreeBuffers", "FuseTransposeMatmul",
+        "StaticPlanBlockMemory", "DataflowUseInplaceCalls", "ComputePrimValue",
+        "SplitLayoutRewritePreproc", "AttachAttrLayoutFreeBuffers",
     ), _BUILD),
     **dict.fromkeys((
         "CallTIRRewrite", "LowerAllocTensor", "KillAfterLastUse", "LowerRuntimeBuiltin", "VMShapeLower",
     ), _VM),
     **dict.fromkeys(("UpdateVDevice", "RealizeVDevice", "SpecializePrimFuncBasedOnCallSite"), _DEVICE),
-    "NormalizeGlobalVar": "AttachGlobalSymbol gives public functions their names",
-    "RemoveRedundantReshape": "RemoveIdentity takes away what computes nothing",
     "RewriteCUDAGraph": "a model that is built for a GPU runs as one CUDA graph: leave it out",
     "AllocateWorkspace": "functions of external libraries allocate their own workspace",
-    "FastMathTransform": "kernels compute exp, tanh and erf by vectorized polynomials already",
     "FewShotTuning": "autosched.tune, or MetaScheduleTuneIRMod, with few trials",
     "LazyTransformParams": "LiftTransformParams gives the function that transforms parameters",
     "LazyGetInput": "functions take their arguments when they are called",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from autosched.ir.module import IRModule
+from autosched.ir.module import GlobalVar, IRModule
+from autosched.ir.node import Node, map_children
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import Binding, BindingBlock, Call, DataflowBlock, Expr, Function, If, Op, SeqExpr, Var
+from autosched.relax.names import UniqueNames
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.struct_info import same_info
 from autosched.relax.transform.dead_code import remove_unused_bindings
@@ -80,6 +82,25 @@ def AttachGlobalSymbol() -> Pass:  # noqa: N802
         return module.with_functions(functions)
 
     return graph_pass("AttachGlobalSymbol")(attach)
+
+
+def NormalizeGlobalVar() -> Pass:  # noqa: N802
+    """Every function with a `global_symbol` is called by it; others that were called so get a number."""
+
+    def normalize(module: IRModule) -> IRModule:
+        symbols = {gv: f.attrs.get("global_symbol") for gv, f in module.functions.items() if hasattr(f, "attrs")}
+        if all(symbol in (None, gv.name) for gv, symbol in symbols.items()):
+            return module
+        names = UniqueNames(symbol for symbol in symbols.values() if symbol is not None)
+        new = {gv: GlobalVar(symbols.get(gv) or names(gv.name)) for gv in module.functions}
+
+        def step(x: object) -> object:
+            return new.get(x, x) if isinstance(x, GlobalVar) else map_children(x, step) if isinstance(x, Node) else x
+
+        functions = {new[gv]: step(f) if isinstance(f, Function) else f for gv, f in module.functions.items()}
+        return IRModule(functions, module.attrs, module.global_infos)
+
+    return graph_pass("NormalizeGlobalVar")(normalize)
 
 
 class _Unchecked(Rewriter):
