@@ -6,7 +6,8 @@ After:   for i_o in 21: for i in unroll(6): …
 A parallel loop, or one of several that make up a condition together, gets `if full: … else: …` in its body instead.
 With the annotation FULL_APART both are done where the limit comes with the call, too. If its value is a number of
 lanes, vectors of the rest are cut into such of so many, each below a test whether any of its lanes is needed, and
-whether any of those before it is.
+whether any of those before it is. With INSIDE_APART one test in the body says whether all conditions hold, as they do
+in tiles of an image that meet none of its borders.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.codegen.lower.loops import NOTHING, const_range, enter
@@ -43,6 +44,7 @@ from autosched.tir.stmt import (
 MOST_SPLITS, MOST_ON_DEVICES = 48, 12
 
 FULL_APART = "full_apart"  # the annotation of a loop that is split for sizes that come with the call too
+INSIDE_APART = "inside_apart"  # the annotation of a loop whose iterations without any condition are apart, likewise
 KEEP_WHOLE = "keep_whole"  # the annotation of a loop that is not to be split: its conditions are cheap where they are
 
 _SCALAR = (LoopKind.SERIAL, LoopKind.PARALLEL)
@@ -88,6 +90,8 @@ def _visit(stmt: Stmt, a: Analyzer, loops: tuple[For, ...], budget: _Budget) -> 
 def _split_loop(loop: For, a: Analyzer, loops: tuple[For, ...], budget: _Budget) -> Stmt | None:
     found = _conditions(loop.body, enter(a, loop), (*loops, loop), len(loops))
     found = [c for c in found if not budget.keep & free_vars(c.expr)]
+    if loop.annotations.get(INSIDE_APART):
+        return _by_tests(loop, found)
     for first in found:
         group = [c for c in found if _key(c.outer) == _key(first.outer)]
         new = _by_range(loop, group) if loop.kind == LoopKind.SERIAL else None
@@ -312,6 +316,21 @@ def _by_open_test(loop: For, group: list[_Condition], limit: int) -> Stmt:
     outside, stmt = _allocations(loop.body)
     ragged = _in_vectors(stmt, group, lanes)
     body: Stmt = IfThenElse(_at_most(group[0].outer, limit, loop.extent.dtype), _settle(stmt, group, True), ragged)
+    for allocation in outside:
+        body = dataclasses.replace(allocation, body=body)
+    return dataclasses.replace(loop, body=body)
+
+
+def _by_tests(loop: For, conditions: Sequence[_Condition]) -> Stmt:
+    """One test whether all conditions hold, each of which may be of another kind; elsewhere they are tested."""
+    notes = {name: value for name, value in loop.annotations.items() if name != INSIDE_APART}
+    loop = dataclasses.replace(loop, annotations=FrozenDict({**notes, KEEP_WHOLE: True}))
+    groups: dict[object, list[_Condition]] = {}
+    for c in conditions:
+        groups.setdefault(_key(c.outer), []).append(c)
+    tests = (_at_most(g[0].outer, -max(c.inner_high for c in g), loop.extent.dtype) for g in groups.values())
+    outside, stmt = _allocations(loop.body)
+    body: Stmt = IfThenElse(all_of(*tests), _settle(stmt, [*conditions], True), stmt) if groups else stmt
     for allocation in outside:
         body = dataclasses.replace(allocation, body=body)
     return dataclasses.replace(loop, body=body)

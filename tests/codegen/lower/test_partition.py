@@ -6,9 +6,9 @@ import pytest
 from autosched import te
 from autosched.codegen.cpu.text import loop_lines
 from autosched.codegen.lower import lower_func
-from autosched.codegen.lower.partition import FULL_APART
+from autosched.codegen.lower.partition import FULL_APART, INSIDE_APART
 from autosched.ir.node import preorder
-from autosched.tir import For, Var
+from autosched.tir import For, IfThenElse, Var
 from autosched.tir.functor import stores
 from autosched.tir.interpret import interpret
 from autosched.tir.schedule import Schedule
@@ -64,6 +64,28 @@ def test_full_tiles_of_an_open_length_are_apart_where_that_is_asked_for(apart):
         given, made = np.arange(length, dtype="f"), np.zeros(length, "f")
         interpret(lowered, [given, made])
         np.testing.assert_array_equal(made, given + 1)
+
+
+def test_tiles_at_no_border_are_apart_where_that_is_asked_for():
+    n, k = Var("n", "int64"), te.reduce_axis((0, 3), "k")
+    x = te.placeholder((n,), name="x")
+
+    def padded(i):
+        return te.if_then_else(te.all(i >= 1, i < n + 1), x[i - 1], 0.0)
+
+    s = Schedule(te.create_prim_func([x, te.compute((n,), lambda i: te.sum(padded(i + k.var), axis=k), name="y")]))
+    i, window = s.get_loops("y")
+    outer, inside = s.split(i, [None, 4])
+    s.unroll(inside)
+    s.unroll(window)
+    s.annotate(outer, INSIDE_APART, True)
+    lowered = lower_func(s.mod["main"])
+    tests = [node for node in preorder(lowered.body) if isinstance(node, IfThenElse) and node.else_case is not None]
+    assert len(tests) == 1 and not any(isinstance(node, IfThenElse) for node in preorder(tests[0].then_case))
+    for length in (1, 2, 5, 12, 14):
+        given, made = np.arange(1, length + 1, dtype="f"), np.zeros(length, "f")
+        interpret(lowered, [given, made])
+        np.testing.assert_array_equal(made, np.convolve(given, np.ones(3, "f"))[1:-1])
 
 
 @pytest.mark.parametrize("lanes", [1, 4])

@@ -104,6 +104,7 @@ CASES: dict[str, tuple[int, Body]] = {
     "residual": (16, residual),
     "branches": (16, branches),
     "mean of windows": conv(8, 16, 1, lambda e, y: e(NN.avg_pool2d(y, 3, strides=2, padding=1))),
+    "largest of wide windows": conv(8, 16, 1, lambda e, y: e(NN.max_pool2d(y, 5, padding=2))),
     "largest of windows": conv(8, 16, 1, lambda e, y: e(NN.max_pool2d(y, 3, strides=2, padding=1))),
     "window that ends outside": (
         3, lambda e, x: e(NN.max_pool2d(x, 2, strides=2, ceil_mode=True, padding=(0, 0, 1, 1))),
