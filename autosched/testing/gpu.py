@@ -32,7 +32,7 @@ def run_serially(func: PrimFunc, *arrays: Array) -> None:
     lowered = lower_device(func, instructions=False)
     before = [a.copy() for a in arrays]
     _run(serial_threads(func, lowered), arrays)
-    _run(serial_threads(func, lower_device(func, instructions=False), descending=True), before)
+    _run(serial_threads(func, lowered, descending=True), before)
     for array, other in zip(arrays, before, strict=True):
         if array.tobytes() != other.tobytes():
             np.testing.assert_array_equal(array, other, err_msg="the order of the threads shows")

@@ -1,11 +1,11 @@
-"""Numba's own compilation of generated source, to compare `codegen.cpu.front_end` with."""
+"""Numba's own compilation of generated source, of CPUs and GPUs, to compare `codegen.cpu.front_end` with."""
 
 from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 from numba import types
@@ -17,6 +17,9 @@ from numba.extending import intrinsic
 from autosched.codegen.cpu.front_end import Intrinsic
 from autosched.codegen.cpu.types import BYTES, I1, I32, I64, VOID
 from autosched.errors import CodegenError
+
+if TYPE_CHECKING:
+    from autosched.codegen.cuda.tile import DeviceTile
 
 _ARGUMENTS = (types.CPointer(types.voidptr), types.int64, types.int64, types.int64)
 _TYPES = {BYTES: types.voidptr, I64: types.int64, I1: types.boolean, VOID: types.void}
@@ -60,7 +63,22 @@ def lower_by_numba(
     return [_lower(scope[f], symbol) for f, symbol in zip(functions, symbols, strict=True)]
 
 
-def _numba_intrinsic(name: str, ours: Intrinsic) -> object:
+def launches_by_numba(
+    source: str, functions: Sequence[str], symbols: Sequence[str], pointers: Sequence[int],
+    bounds: Sequence[tuple[int, int]], tiles: Iterable[DeviceTile], n_numbers: int = 0,
+) -> list[str]:  # fmt: skip
+    """What `codegen.cuda.launch_code.lower_launches` gives, made by Numba."""
+    from numba.cuda.extending import intrinsic as cuda_intrinsic
+
+    from autosched.codegen.cuda.launch_code import CALLEES, run_tile
+    from autosched.codegen.cuda.numba_cuda import lower_kernels
+
+    callees = {"offset": CALLEES["offset"]} | {tile.name: run_tile(tile) for tile in tiles}
+    names = {name: _numba_intrinsic(name, x, cuda_intrinsic) for name, x in callees.items()}
+    return lower_kernels(source, functions, symbols, pointers, bounds, names, f"<{symbols[0]}>", n_numbers)
+
+
+def _numba_intrinsic(name: str, ours: Intrinsic, declare: Callable[..., object] = intrinsic) -> object:
     def codegen(context: Any, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
         result = ours.emit(builder, *args)
         return context.get_dummy_value() if ours.result == VOID else result
@@ -69,7 +87,7 @@ def _numba_intrinsic(name: str, ours: Intrinsic) -> object:
     scope: dict[str, Any] = {"signature": signature, "codegen": codegen}
     parameters = ", ".join(["typingctx", *(f"p{i}" for i in range(len(ours.arguments)))])  # Numba counts them
     exec(f"def {name}({parameters}):\n    return signature, codegen", scope)
-    return intrinsic(scope[name])
+    return declare(scope[name])
 
 
 def _lower(function: object, symbol: str) -> str:

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.division import signed_division
 from autosched.codegen.cpu.line_builder import LineBuilder
-from autosched.codegen.cpu.types import I1, I64, VOID
+from autosched.codegen.cpu.types import I1, I32, I64, VOID
 from autosched.errors import CodegenError
 
 _ORDER: dict[type[ast.cmpop], str] = {
@@ -55,8 +55,9 @@ class _Loop:
 class Compiler:
     """Adds functions of one source to an LLVM module.
 
-    intrinsics  what source may call, by name
-    numbers     the constants that it may read
+    intrinsics    what source may call, by name; it reads one with dots and without arguments as an attribute
+    numbers       the constants that it may read
+    make_builder  what adds instructions at the end of a block
     """
 
     source: str
@@ -65,6 +66,7 @@ class Compiler:
     numbers: Mapping[str, int] = field(default_factory=dict)
     definitions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     inlined: dict[str, ir.Function] = field(default_factory=dict)
+    make_builder: Callable[[ir.Block], ir.IRBuilder] = LineBuilder
 
     def __post_init__(self) -> None:
         for node in ast.parse(self.source).body:
@@ -96,19 +98,31 @@ def _result_type(definition: ast.FunctionDef) -> ir.Type:
     return {"int": I64, "bool": I1}[result.id] if isinstance(result, ast.Name) else VOID
 
 
+def _dotted(node: ast.expr) -> str:
+    """A name, or names with dots between; "" for another expression."""
+    if isinstance(node, ast.Attribute):
+        return f"{owner}.{node.attr}" if (owner := _dotted(node.value)) else ""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_free(node: ast.AST) -> bool:
+    """Whether a node does nothing that shows where its value is not used."""
+    return not isinstance(node, ast.Call) or _dotted(node.func) in ("min", "max", "int64")
+
+
 class _Body:
     """The code of one function. A variable is a slot on the stack, which LLVM's first pass turns into values."""
 
     def __init__(self, owner: Compiler, function: ir.Function, definition: ast.FunctionDef):
         self.owner, self.function, self.definition = owner, function, definition
-        self.entry = LineBuilder(function.append_basic_block("entry"))
-        self.builder = LineBuilder(function.append_basic_block("body"))
+        self.entry = owner.make_builder(function.append_basic_block("entry"))
+        self.builder = owner.make_builder(function.append_basic_block("body"))
         self.slots: dict[str, ir.Value] = {}
         self.loops: list[_Loop] = []
 
     def emit(self) -> None:
         for parameter, value in zip(self.definition.args.args, self.function.args, strict=True):
-            self.assign(parameter.arg, value)
+            self.assign(parameter.arg, self.builder.sext(value, I64) if value.type == I32 else value)
         self.statements(self.definition.body)
         if not self.builder.block.is_terminated:
             if isinstance(self.function.function_type.return_type, ir.VoidType):
@@ -252,7 +266,9 @@ class _Body:
                 return self.builder.icmp_signed(_ORDER[type(op)], self.value(a), self.value(b))
             case ast.BoolOp(op=op, values=values):
                 return self.logical(isinstance(op, ast.Or), values)
-            case ast.IfExp(test=test, body=a, orelse=b) if not any(isinstance(n, ast.Call) for n in ast.walk(node)):
+            case ast.Attribute() if (intrinsic := self.owner.intrinsics.get(_dotted(node))) is not None:
+                return intrinsic.emit(self.builder)
+            case ast.IfExp(test=test, body=a, orelse=b) if all(map(_is_free, ast.walk(node))):
                 return self.builder.select(self.truth(test), self.value(a), self.value(b))
             case ast.Subscript(value=array, slice=at):
                 return self.builder.load(self.builder.gep(self.value(array), [self.value(at)], inbounds=True))
@@ -305,9 +321,9 @@ class _Body:
 
     def call(self, node: ast.expr) -> ir.Value | None:
         """The value of a call; None for a function that has none."""
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords:
+        if not isinstance(node, ast.Call) or node.keywords or not (name := _dotted(node.func)):
             raise self.unknown(node)
-        name, arguments = node.func.id, [self.value(a) for a in node.args]
+        arguments = [self.value(a) for a in node.args]
         if name in ("min", "max"):
             found = arguments[0]
             for other in arguments[1:]:

@@ -92,7 +92,7 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     check   a device that the launches have to fit
     Raises  CodegenError for what no CUDA code exists for
     """
-    from autosched.codegen.cuda.numba_cuda import lower_kernels, offset, tile_intrinsic
+    from autosched.codegen.cuda.launch_code import lower_launches
 
     if len(func.buffers) != len(func.params):
         raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
@@ -120,12 +120,9 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     source = header + "\n" + body
     digest = code_digest(func, body, GENERATOR)
     symbols = [f"{python_name}_{digest}_l{i}" for i in range(len(functions))]
-    names = {tile.name: tile_intrinsic(tile) for tile in writer.device_tiles}
-    names["offset"] = offset
     bounds = [(launch.threads, int(func.attrs.get(MIN_BLOCKS, 0))) for launch in lowered.launches]
     pointers = [len(slots) + 1 + writer.reports + len(launch.tensor_maps) for launch in lowered.launches]
-    file_name = f"<autosched {name} {digest}>"
-    texts = lower_kernels(source, functions, symbols, pointers, bounds, names, file_name, lowered.n_numbers)
+    texts = lower_launches(source, functions, symbols, pointers, bounds, writer.device_tiles, lowered.n_numbers)
     sized = _sized(func, lowered, scratch_bytes) if lowered.sizes else None
     known_bytes = as_int(scratch_bytes) if sized is None else 0
     return Generated(lowered, source, tuple(texts), tuple(symbols), known_bytes, tuple(checks.numbers), sized)

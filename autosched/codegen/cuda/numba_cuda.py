@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from llvmlite import ir as llvm
 from numba import types
 
-from autosched.codegen.cuda.tile import DeviceTile, define_device_tile
 from autosched.errors import CodegenError, DeviceError
 
 try:  # Numba alone has an older `numba.cuda`, without what is used here
@@ -40,31 +39,21 @@ _FAST = {"ftz": True, "fma": True, "prec_div": False, "prec_sqrt": False}  # lib
 _WITHOUT_CALLS = {"prec_div": False, "prec_sqrt": False}
 
 
-def tile_intrinsic(tile: DeviceTile) -> Callable[..., None]:
-    """The function that generated source calls to run a tile: (buffers…, variables…) -> nothing."""
-    status = ["status"] if tile.checks else []
-    kinds = [types.voidptr] * len(tile.buffers) + [types.int32] * len(tile.variables) + [types.voidptr] * len(status)
-    signature = types.void(*kinds)
-
-    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
-        builder.call(define_device_tile(builder.module, tile), args)
-        return context.get_dummy_value()
-
-    parameters = [f"p{i}" for i in range(len(tile.buffers))] + [f"v{i}" for i in range(len(tile.variables))] + status
-    scope: dict[str, object] = {"signature": signature, "codegen": codegen}
-    exec(f"def {tile.name}({', '.join(['typingctx', *parameters])}):\n    return signature, codegen", scope)
-    made: Callable[..., None] = intrinsic(scope[tile.name])
-    return made
+def begin_module(name: str) -> llvm.Module:
+    """An empty module of NVVM IR."""
+    module = llvm.Module(name)
+    module.triple, module.data_layout = "nvptx64-nvidia-cuda", nvvm.NVVM().data_layout
+    nvvm.add_ir_version(module)
+    return module
 
 
-@intrinsic
-def offset(typingctx, pointer, count):  # type: ignore[no-untyped-def]
-    """The address `count` bytes after `pointer`."""
+def mark_kernel(entry: llvm.Function, bounds: Sequence[int]) -> None:
+    """Say of the module's only kernel that it is one.
 
-    def codegen(context: BaseContext, builder: ir.IRBuilder, signature: object, args: Sequence[ir.Value]) -> ir.Value:
-        return builder.gep(args[0], [args[1]], inbounds=True)
-
-    return types.voidptr(types.voidptr, types.int64), codegen
+    bounds   threads of a block, least number of blocks that a multiprocessor is to hold; 0 for none
+    """
+    nvvm.set_cuda_kernel(entry)
+    nvvm.set_launch_bounds(entry, tuple(b for b in bounds if b))
 
 
 def _access(name: str, result: types.Type, load: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> object:

@@ -6,21 +6,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autosched import te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.cuda.build import add_images
+from autosched.codegen.cuda.emulate.kernel import run_kernel
 from autosched.errors import CodegenError
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
-from autosched.templates import apply_config
+from autosched.templates import apply_config, schedule_sizes
 from tests.codegen.gpu_programs import elementwise, tensor_core_product, tiled_product
 from tests.codegen.lower.test_launches import bind, two_blocks
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
+
+from autosched.codegen.cuda import launch_code
+from autosched.testing.numba_front_end import launches_by_numba
 
 ARCHS = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"]
 
@@ -74,6 +79,29 @@ def test_source_is_readable_python():
     assert "syncthreads()" in made.source
     assert "D_8x4(A, B, " in made.source
     compile(made.source, "source", "exec")
+
+
+@pytest.mark.parametrize("made_of", ["two launches", "open sizes"])
+def test_numba_compiles_the_same_source_to_the_same_results(
+    made_of: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Target("cuda -arch=sm_90a")
+    if made_of == "two launches":
+        s = two_blocks()
+        bind(s, "B", 16)
+        bind(s, "C", 32)
+        func, shapes = s.func, [tuple(map(int, b.shape)) for b in s.func.buffers]
+    else:
+        x = te.placeholder((te.var("n"), 40), name="x")
+        func, shapes = schedule_sizes(create_prim_func([x, topi.softmax(x, -1)]), target).func, [(7, 40), (7, 40)]
+    inputs = [rng.standard_normal(shape).astype("f4") for shape in shapes[:-1]]
+    results = []
+    for lower in (launch_code.lower_launches, launches_by_numba):
+        monkeypatch.setattr(launch_code, "lower_launches", lower)
+        kernel = compile_func(func, target, name="main", use_cache=False).kernel
+        results.append(np.zeros(shapes[-1], "f4"))
+        run_kernel(kernel if made_of == "two launches" else kernel.at((7,)), [*inputs, results[-1]])
+    assert results[0].any() and results[0].tobytes() == results[1].tobytes()
 
 
 def test_equal_input_gives_equal_bytes():

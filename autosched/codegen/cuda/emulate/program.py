@@ -194,7 +194,7 @@ class Translator:
         self.shared.update(dict.fromkeys(dynamic, self.dynamic_offset))
 
     def program(self) -> Program:
-        header, *lines = self.function.strip().split("\n")
+        header, *lines = (line for line in self.function.strip().split("\n") if not line.startswith(";"))
         start = header.index(
             "(", header.index("@" + (f'"{self.symbol}"' if f'@"{self.symbol}"' in header else self.symbol))
         )
