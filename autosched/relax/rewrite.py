@@ -265,6 +265,24 @@ class Rewriter:
         self._bindings.append(VarBinding(var, new))
 
 
+class CallTracker(Rewriter):
+    """A rewriter that knows the call that each variable is bound to: what `call` returned, unless it noted another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict[Var, Call] = {}
+
+    def value(self, value: Expr, var: Var) -> Expr:
+        new = super().value(value, var)
+        if isinstance(value, Call) and isinstance(new, Call):
+            self.calls.setdefault(var, new)
+        return new
+
+    def call_of(self, x: object) -> Call | None:
+        """The call that a variable is bound to."""
+        return self.calls.get(x) if isinstance(x, Var) else None
+
+
 def map_functions(module: IRModule, f: Callable[[Function], Function], skip: Iterable[str] = ()) -> IRModule:
     """The module with `f` applied to its graph functions; the same object when none changed."""
     left = set(skip)
@@ -278,6 +296,7 @@ def map_functions(module: IRModule, f: Callable[[Function], Function], skip: Ite
 
 __all__ = [
     "BindingBlock",
+    "CallTracker",
     "Rewriter",
     "bindings_of",
     "map_functions",

@@ -38,12 +38,13 @@ ABI_VERSION = 2
 
 def pack_text(text: str) -> str:
     """Compress a long text for a manifest."""
-    return base64.b85encode(zlib.compress(text.encode(), 6)).decode() if text else ""
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode() if text else ""
 
 
 def unpack_text(packed: str) -> str:
-    """Give back what `pack_text` compressed."""
-    return zlib.decompress(base64.b85decode(packed)).decode() if packed else ""
+    """Give back what `pack_text` compressed. Files of older versions have it in base 85, where it begins with a "c"."""
+    decode = base64.b85decode if packed.startswith("c") else base64.b64decode
+    return zlib.decompress(decode(packed)).decode() if packed else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,12 @@
+import base64
 import json
+import zlib
 
 import pytest
 
 from autosched.errors import ArtifactError
 from autosched.runtime import CpuKernel, Kernel
+from autosched.runtime.kernel import pack_text, unpack_text
 from tests.runtime.kernels import normalize_kernel
 
 
@@ -37,3 +40,9 @@ def test_an_unknown_back_end_is_refused():
     entry = {**normalize_kernel().to_manifest(), "backend": "abacus"}
     with pytest.raises(ArtifactError, match="unknown back end 'abacus'"):
         Kernel.from_manifest(entry, b"")
+
+
+@pytest.mark.parametrize("text", ["", "x", "define void @main()\n" * 99])
+def test_texts_are_packed_and_those_of_older_files_are_read(text: str) -> None:
+    older = base64.b85encode(zlib.compress(text.encode(), 6)).decode() if text else ""
+    assert unpack_text(pack_text(text)) == unpack_text(older) == text

@@ -29,7 +29,7 @@ from autosched.frontend.torch.graph import (
 )
 from autosched.frontend.torch.in_place import is_plain_write, updates_statistics, writes
 from autosched.frontend.torch.registry import CONVERTERS
-from autosched.frontend.torch.rules import all_rules
+from autosched.frontend.torch.rules import all_rules, core_rules
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
@@ -254,7 +254,6 @@ def decomposed(program: ExportedProgram, without_writes: bool = False) -> Export
 
     without_writes  also where tensors are changed in place and nobody else shows their memory
     """
-    import torch
 
     def is_fine(node: fx.Node) -> bool:
         is_kept = not writes(node) or (is_plain_write(node) and not without_writes)
@@ -262,7 +261,7 @@ def decomposed(program: ExportedProgram, without_writes: bool = False) -> Export
 
     if all(map(is_fine, all_nodes(program))):
         return program
-    table = torch.export.default_decompositions()
+    table = core_rules()
     shares_memory = any(writes(n) and not is_plain_write(n) for n in all_nodes(program))
     for op in list(table.keys()):
         name = operator_name(op)

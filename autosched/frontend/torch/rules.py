@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +23,21 @@ def all_rules() -> dict[object, Callable[..., object]]:
         **decomposition_table, aten.grid_sampler_2d.default: _grid_sampler_2d,
         aten.grid_sampler_3d.default: _grid_sampler_3d,
     }  # fmt: skip
+
+
+def core_rules() -> dict[Any, Callable[..., object]]:
+    """PyTorch's rules that bring programs down to its core operators, those of operators registered by now."""
+    import torch
+
+    return dict(_core_rules(len(torch._C._dispatch_get_all_op_names())))
+
+
+@functools.lru_cache(1)
+def _core_rules(n_operators: int) -> dict[Any, Callable[..., object]]:
+    """Kept until there are more operators: PyTorch asks each of them, which takes as long as a small model's export."""
+    import torch
+
+    return dict(torch.export.default_decompositions().items())
 
 
 def _grid_sampler_2d(

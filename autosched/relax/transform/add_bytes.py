@@ -40,7 +40,7 @@ class _Adder(QuantisedRewriter):
             definition is not None and (is_elementwise(definition) or is_broadcast(definition))
         )
         before = (self.kernel.get(a, -1) for a in call.args if isinstance(a, Var))
-        self.calls[var], self.kernel[var] = new, max(before, default=-1) if joins else len(self.kernel)
+        self.kernel[var] = max(before, default=-1) if joins else len(self.kernel)
         return new
 
     def moved(self, call: Call) -> Call | None:

@@ -8,19 +8,15 @@ from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Expr, Var
-from autosched.relax.rewrite import Rewriter, float_of, map_functions
+from autosched.relax.rewrite import CallTracker, float_of, map_functions
 from autosched.relax.struct_info import same_info
 
 CLOSE = 1e-3  # of the numbers as they were rounded, to 16 bits at most
 
 
-class _Finder(Rewriter):
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: dict[Var, Call] = {}
-
+class _Finder(CallTracker):
     def call(self, call: Call, var: Var) -> Expr:
-        self.calls[var] = call
+        self.calls[var] = call  # what it was
         x = self.argument(call) if call.op_name == "relax.multiply" else None
         return call if x is None else op.nn.gelu(x)
 
@@ -36,7 +32,7 @@ class _Finder(Rewriter):
 
     def factors(self, x: Expr) -> tuple[float, list[Expr]]:
         """The product of the numbers of a product, and its other factors, two of which are told apart."""
-        call = self.calls.get(x) if isinstance(x, Var) else x
+        call = self.call_of(x) if isinstance(x, Var) else x
         if isinstance(call, Call) and call.op_name == "relax.multiply":
             parts = [(n, []) if (n := float_of(a)) is not None else self.factors(a) for a in call.args]
             others = [factor for _, found in parts for factor in found]
@@ -47,14 +43,14 @@ class _Finder(Rewriter):
     def is_sum_of(self, x: Expr, argument: Var) -> bool:
         """Whether a value is 1 + erf(argument / sqrt(2))."""
         for one, call in self.pairs(x, "relax.add"):
-            inner = self.calls.get(call)
+            inner = self.call_of(call)
             if one == 1.0 and inner is not None and inner.op_name == "relax.erf":
                 return self.is_scaled(inner.args[0], argument)
         return False
 
     def is_scaled(self, x: Expr, argument: Var) -> bool:
         """Whether a value is argument / sqrt(2)."""
-        call = self.calls.get(x) if isinstance(x, Var) else None
+        call = self.call_of(x)
         if call is not None and call.op_name == "relax.divide":
             by = float_of(call.args[1])
             return call.args[0] is argument and by is not None and math.isclose(by, math.sqrt(2), rel_tol=CLOSE)
@@ -63,7 +59,7 @@ class _Finder(Rewriter):
 
     def pairs(self, x: Expr, name: str) -> list[tuple[float, Var]]:
         """(number, other argument) of a call of that name, where one argument is a number."""
-        call = self.calls.get(x) if isinstance(x, Var) else None
+        call = self.call_of(x)
         if call is None or call.op_name != name:
             return []
         both = zip(call.args, reversed(call.args), strict=True)

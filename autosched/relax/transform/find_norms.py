@@ -18,7 +18,7 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, Var
 from autosched.relax.op.registry import remake
 from autosched.relax.op.types import axes_tuple
-from autosched.relax.rewrite import Rewriter, float_of, map_functions, read_once, users
+from autosched.relax.rewrite import CallTracker, float_of, map_functions, read_once, users
 from autosched.relax.struct_info import TensorStructInfo, same_info
 from autosched.tir.expr import const_int
 
@@ -36,16 +36,13 @@ class _Spread:
     epsilon: float
 
 
-class _Finder(Rewriter):
+class _Finder(CallTracker):
     def __init__(self, function: Function) -> None:
         super().__init__()
         self.single = read_once(users(function))
-        self.calls: dict[Var, Call] = {}
 
     def call(self, call: Call, var: Var) -> Expr:
-        new = self.found(call) or call
-        self.calls[var] = new
-        return new
+        return self.found(call) or call
 
     def found(self, call: Call) -> Call | None:
         """The norm that a call is, or is a norm's scale or bias; None for others."""
@@ -86,18 +83,18 @@ class _Finder(Rewriter):
 
     def inverse(self, x: Expr) -> Expr | None:
         """What x is one over the root of."""
-        call = self.made(x)
+        call = self.call_of(x)
         if call is not None and call.op_name == "relax.divide" and float_of(call.args[0]) == 1.0:
             return self.under(call.args[1], "relax.sqrt")
         return self.under(x, "relax.rsqrt")
 
     def spread(self, total: Expr) -> _Spread | None:
         """What a total of a mean and a number is."""
-        call = self.made(total)
+        call = self.call_of(total)
         if call is None or call.op_name != "relax.add":
             return None
         for mean, number in (call.args, call.args[::-1]):
-            epsilon, over = float_of(number), self.made(mean)
+            epsilon, over = float_of(number), self.call_of(mean)
             if epsilon is None or epsilon < 0 or over is None or not over.attrs.get("keepdims"):
                 continue
             info = over.args[0].struct_info
@@ -109,7 +106,7 @@ class _Finder(Rewriter):
             x = self.squared(over.args[0]) if over.op_name == "relax.mean" else None
             if x is None:
                 continue
-            inner = self.made(x)
+            inner = self.call_of(x)
             if inner is not None and inner.op_name == "relax.subtract" and self.is_centred(x, inner.args[0], axes):
                 return _Spread(inner.args[0], True, axes, epsilon)
             return _Spread(x, False, axes, epsilon)
@@ -117,7 +114,7 @@ class _Finder(Rewriter):
 
     def squared(self, x: Expr) -> Expr | None:
         """What x is the square of."""
-        call = self.made(x)
+        call = self.call_of(x)
         if call is None:
             return None
         value, *others = call.args
@@ -130,10 +127,10 @@ class _Finder(Rewriter):
 
     def is_centred(self, x: Expr, source: Expr, axes: tuple[int, ...]) -> bool:
         """Whether x is the source less its mean."""
-        call = self.made(x)
+        call = self.call_of(x)
         if call is None or call.op_name != "relax.subtract" or call.args[0] is not source:
             return False
-        mean = self.made(call.args[1])
+        mean = self.call_of(call.args[1])
         if mean is None or mean.op_name != "relax.mean" or mean.args[0] is not source or not mean.attrs["keepdims"]:
             return False
         info = source.struct_info
@@ -141,7 +138,7 @@ class _Finder(Rewriter):
 
     def with_parameter(self, call: Call, x: Expr, parameter: Expr, role: str) -> Call | None:
         """The norm x with its scale, or its bias; None where it is no norm that nobody else reads, or has one."""
-        norm = self.made(x) if x in self.single else None
+        norm = self.call_of(x) if x in self.single else None
         info = parameter.struct_info
         if norm is None or norm.op_name not in NORMS or not isinstance(info, TensorStructInfo):
             return None
@@ -159,11 +156,8 @@ class _Finder(Rewriter):
         return op.nn.layer_norm(*args, *(attrs[k] for k in ("axes", "epsilon", "center", "scale")))
 
     def under(self, x: Expr, name: str) -> Expr | None:
-        call = self.made(x)
+        call = self.call_of(x)
         return call.args[0] if call is not None and call.op_name == name else None
-
-    def made(self, x: Expr) -> Call | None:
-        return self.calls.get(x) if isinstance(x, Var) else None
 
 
 def find_norms(module: IRModule) -> IRModule:

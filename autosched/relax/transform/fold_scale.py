@@ -12,7 +12,7 @@ from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, Var
 from autosched.relax.op.registry import remake
-from autosched.relax.rewrite import Rewriter, map_functions, read_once, users
+from autosched.relax.rewrite import CallTracker, map_functions, read_once, users
 from autosched.relax.struct_info import TensorStructInfo, same_info
 from autosched.relax.transform.decompose import decompose_ops
 
@@ -33,24 +33,19 @@ def along(array: Array, ndim: int, axis: int, size: int) -> Array | None:
     return np.broadcast_to(array.reshape(-1), (size,)) if array.size in (1, size) else None
 
 
-class _Folder(Rewriter):
+class _Folder(CallTracker):
     def __init__(self, function: Function):
         super().__init__()
         self.single = read_once(users(function))
-        self.calls: dict[Var, Call] = {}
 
     def call(self, call: Call, var: Var) -> Expr:
-        new = call
         if call.op_name in ("relax.multiply", "relax.divide"):
-            new = self.scale(call)
-        elif call.op_name in ("relax.add", "relax.subtract"):
-            new = self.shift(call)
-        self.calls[var] = new
-        return new
+            return self.scale(call)
+        return self.shift(call) if call.op_name in ("relax.add", "relax.subtract") else call
 
     def inner(self, x: object, names: tuple[str, ...]) -> Call | None:
         """The call that computed `x`, where nobody else reads it."""
-        found = self.calls.get(x) if isinstance(x, Var) and x in self.single else None
+        found = self.call_of(x) if x in self.single else None
         return found if found is not None and found.op_name in names else None
 
     def scale(self, call: Call) -> Call:

@@ -20,7 +20,7 @@ from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
 from autosched.relax.op.registry import definition_of, is_constant, python_argument, remake
-from autosched.relax.rewrite import Rewriter, map_functions, read_once, users
+from autosched.relax.rewrite import CallTracker, map_functions, read_once, users
 from autosched.relax.struct_info import Dim, TensorStructInfo, same_dims
 from autosched.relax.transform.attention_masks import Mask, causal_kind
 from autosched.relax.transform.fold_constant import as_constants
@@ -58,28 +58,22 @@ class _Operand:
     layout: str
 
 
-class _Fuser(Rewriter):
+class _Fuser(CallTracker):
     def __init__(self, function: Function, shares_heads: bool):
         super().__init__()
         self.shares_heads = shares_heads
         uses = self.uses = users(function)
         self.single = read_once(uses)
-        self.calls: dict[Var, Call] = {}
         self.constants: dict[Var, Constant | None] = {}  # what `known` was asked for
 
     def call(self, call: Call, var: Var) -> Expr:
-        new: Expr = call
         if call.op_name == "relax.matmul":
-            new = self.attention(*call.args) or self.transposed(*call.args) or call
-        elif call.op_name == "relax.permute_dims":
-            new = self.absorbed(call)
-        if isinstance(new, Call):
-            self.calls[var] = new
-        return new
+            return self.attention(*call.args) or self.transposed(*call.args) or call
+        return self.absorbed(call) if call.op_name == "relax.permute_dims" else call
 
     def made_by(self, x: object, *names: str, alone: bool = True) -> Call | None:
         """The call that computed `x`, where nobody else reads it (or no matter who)."""
-        found = self.calls.get(x) if isinstance(x, Var) and (x in self.single or not alone) else None
+        found = self.call_of(x) if x in self.single or not alone else None
         return found if found is not None and found.op_name.removeprefix("relax.") in names else None
 
     # --- the match --------------------------------------------------------------------------------------------------
@@ -195,7 +189,7 @@ class _Fuser(Rewriter):
         """What is computed from constants alone, up to the size of a mask; such as are large are not folded."""
         if isinstance(x, Constant):
             return x
-        if not isinstance(x, Var) or (call := self.calls.get(x)) is None:
+        if not isinstance(x, Var) or (call := self.call_of(x)) is None:
             return None
         if x not in self.constants:
             self.constants[x] = None
@@ -302,7 +296,7 @@ class _Fuser(Rewriter):
 
     def absorbed(self, call: Call) -> Expr:
         """A permutation of an attention's result becomes its layout."""
-        attention = self.calls.get(call.args[0]) if isinstance(call.args[0], Var) else None
+        attention = self.call_of(call.args[0])
         if attention is None or attention.op_name not in ATTENTION or call.args[0] not in self.single:
             return call
         layouts, axes = attention.attrs["layouts"], call.attrs["axes"]

@@ -52,9 +52,7 @@ class _Fuser(QuantisedRewriter):
         self.single = {v for v, who in readers.items() if len(who) == 1 and who[0] is not None}
 
     def call(self, call: Call, var: Var) -> Expr:
-        new = (self.attention(call) if call.op_name == "relax.matmul" else None) or call
-        self.calls[var] = new
-        return new
+        return (self.attention(call) if call.op_name == "relax.matmul" else None) or call
 
     def attention(self, product: Call) -> Call | None:
         """The operator that a product with quantised weights is; None for any other product."""

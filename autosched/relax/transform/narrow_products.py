@@ -29,7 +29,7 @@ from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Binding, Call, Constant, Expr, Function, Tuple, Var
 from autosched.relax.op.registry import definition_of, remake
-from autosched.relax.rewrite import Rewriter, bindings_of, map_functions, users
+from autosched.relax.rewrite import CallTracker, bindings_of, map_functions, users
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.relax.transform.blocked import shape_of
@@ -46,7 +46,7 @@ Attends = Callable[[int, int], bool]  # queries, keys -> whether such an attenti
 MOVES = ("relax.nn.max_pool2d", "relax.concat")  # give values that they are given
 
 
-class _Narrower(Rewriter):
+class _Narrower(CallTracker):
     def __init__(
         self, function: Function, constants: Mapping[Var, Constant], narrows: Narrows | None, streams: Streams,
         attends: Attends | None,
@@ -55,14 +55,13 @@ class _Narrower(Rewriter):
         self.attends = attends
         self.constants, self.narrows, self.readers, self.streams = constants, narrows, users(function), streams
         self.made = {b.var: b.value for b in function.bindings() if isinstance(b.value, Call)}
-        self.calls: dict[Var, Call] = {}
         self.weights: dict[tuple[int, str], Constant] = {}
         self.rows: dict[Expr, Expr] = {}
         self.rounded: dict[Expr, Expr] = {}  # rows, as float32
         self.images: dict[Expr, Expr] = {}  # of the rows those that convolutions read
 
     def call(self, call: Call, var: Var) -> Expr:
-        self.calls[var] = call
+        self.calls[var] = call  # what it was
         definition = definition_of(call)
         if definition is None or not _is_wide(call) or not call.args or not _is_wide(call.args[0]):
             return call
@@ -111,7 +110,7 @@ class _Narrower(Rewriter):
         """An image as bfloat16; one that is made of others' values is made of those."""
         if x in self.images:
             return self.images[x]
-        made = self.calls.get(x) if isinstance(x, Var) else None
+        made = self.call_of(x)
         if made is not None and made.op_name in MOVES and self.is_narrow(x):  # type: ignore[arg-type]
             first = made.args[0]
             parts = Tuple(tuple(map(self.image, first.fields))) if isinstance(first, Tuple) else self.image(first)

@@ -10,7 +10,7 @@ import numpy as np
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Var, const
 from autosched.relax.op.registry import definition_of, is_constant, python_argument
-from autosched.relax.rewrite import Rewriter
+from autosched.relax.rewrite import CallTracker
 from autosched.relax.struct_info import TensorStructInfo
 
 Array = np.ndarray
@@ -40,12 +40,11 @@ def is_one(x: Expr) -> bool:
     return isinstance(info, TensorStructInfo) and info.is_static and math.prod(info.static_shape) == 1
 
 
-class QuantisedRewriter(Rewriter):
-    """A rewriter that knows the calls that variables are bound to, and the values of those that are constant."""
+class QuantisedRewriter(CallTracker):
+    """A rewriter that knows the calls of variables, emitted ones too, and the values of those that are constant."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: dict[Var, Call] = {}
         self.arrays: dict[Var, Array | None] = {}
 
     def emit(self, value: Expr, name: str = "lv") -> Expr:
@@ -60,10 +59,6 @@ class QuantisedRewriter(Rewriter):
         centred = self.emit(op.subtract(whole, const(by.zero, "int32"))) if by.zero else whole
         call: Call = op.multiply(self.emit(op.astype(centred, "float32")), const(by.scale, "float32"))
         return call
-
-    def call_of(self, x: object) -> Call | None:
-        """The call that a variable is bound to."""
-        return self.calls.get(x) if isinstance(x, Var) else None
 
     def shift(self, x: Expr) -> int | Expr | None:
         """A zero point for all values."""

@@ -12,7 +12,7 @@ from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, Var
 from autosched.relax.op.registry import definition_of, remake
-from autosched.relax.rewrite import Rewriter, map_functions
+from autosched.relax.rewrite import CallTracker, map_functions
 from autosched.relax.struct_info import Dim, TensorStructInfo, same_dims, same_info
 from autosched.relax.transform.views import VIEWS, is_view
 from autosched.tir.expr import const_int
@@ -28,11 +28,7 @@ def _is_filled(x: object, value: float) -> bool:
     return isinstance(x, Constant) and x.data.size > 0 and x.data.dtype.kind == "f" and bool(np.all(x.data == value))
 
 
-class _Remover(Rewriter):
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: dict[Var, Call] = {}  # what variables are bound to, for moves of moves
-
+class _Remover(CallTracker):
     def call(self, call: Call, var: Var) -> Expr:
         name = call.op_name.removeprefix("relax.")
         rule = RULES.get(name) or (_view if name in VIEWS else None)
@@ -40,18 +36,15 @@ class _Remover(Rewriter):
         is_known = isinstance(info, TensorStructInfo) and info.shape is not None
         is_static = isinstance(info, TensorStructInfo) and info.is_static
         ready = is_static or (is_known and (name in VIEWS or name in OF_SYMBOLS))
-        new = rule(call, self) if rule is not None and (ready or name == "nn.dropout") else call
-        if isinstance(new, Call):
-            self.calls[var] = new
-        return new
+        return rule(call, self) if rule is not None and (ready or name == "nn.dropout") else call
 
     def source(self, x: object, name: str) -> Call | None:
         """The call of operator `name` that computed `x`."""
-        found = self.calls.get(x) if isinstance(x, Var) else None
+        found = self.call_of(x)
         return found if found is not None and found.op_name == f"relax.{name}" else None
 
     def view_source(self, x: object) -> Call | None:
-        found = self.calls.get(x) if isinstance(x, Var) else None
+        found = self.call_of(x)
         return found if is_view(found) else None
 
 

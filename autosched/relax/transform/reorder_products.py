@@ -9,27 +9,23 @@ from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.analysis import computable_at_compile_time
 from autosched.relax.expr import Call, Constant, Expr, Function, Tuple, Var
-from autosched.relax.rewrite import Rewriter, map_functions
+from autosched.relax.rewrite import CallTracker, map_functions
 from autosched.relax.struct_info import Dim, TensorStructInfo, same_dims
 from autosched.relax.transform.dead_code import remove_unused_bindings
 from autosched.tir import expr as E
 from autosched.tir.arith import products
 
 
-class _Reorderer(Rewriter):
+class _Reorderer(CallTracker):
     """Knows which call each variable is bound to, and what is known before a model's inputs are."""
 
     def __init__(self, function: Function):
         super().__init__()
-        self.calls: dict[Var, Call] = {}
         n_inputs = function.attrs.get("num_input", len(function.params))
         self.early = {*function.params[n_inputs:], *computable_at_compile_time(function)}
 
     def call(self, call: Call, var: Var) -> Expr:
-        new = self.reordered(call) or call
-        if isinstance(new, Call):
-            self.calls[var] = new
-        return new
+        return self.reordered(call) or call
 
     def reordered(self, call: Call) -> Expr | None:
         """The call in another order, None where it stays."""
@@ -37,7 +33,7 @@ class _Reorderer(Rewriter):
 
     def source(self, x: object, name: str) -> Call | None:
         """The call of operator `name` that computes `x`."""
-        found = x if isinstance(x, Call) else self.calls.get(x) if isinstance(x, Var) else None
+        found = x if isinstance(x, Call) else self.call_of(x)
         return found if found is not None and found.op_name == f"relax.{name}" else None
 
     def is_early(self, *values: Expr) -> bool:

@@ -14,7 +14,7 @@ from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, Var
 from autosched.relax.op.registry import remake
-from autosched.relax.rewrite import Rewriter, map_functions, read_once, users
+from autosched.relax.rewrite import CallTracker, map_functions, read_once, users
 from autosched.relax.struct_info import TensorStructInfo, same_info
 from autosched.relax.transform.fold_scale import Array, along
 
@@ -34,16 +34,13 @@ class _Term:
     bias: Array | None
 
 
-class _Summer(Rewriter):
+class _Summer(CallTracker):
     def __init__(self, function: Function):
         super().__init__()
         self.single = read_once(users(function))
-        self.calls: dict[Var, Call] = {}
 
     def call(self, call: Call, var: Var) -> Expr:
-        new = (self.summed(call) if call.op_name == "relax.add" else None) or call
-        self.calls[var] = new
-        return new
+        return (self.summed(call) if call.op_name == "relax.add" else None) or call
 
     def summed(self, call: Call) -> Call | None:
         """One convolution, with its bias, for a sum of two terms; None where they are no such terms."""
@@ -92,7 +89,7 @@ class _Summer(Rewriter):
         return None if factors is None or not same_info(data.struct_info, info) else _Term(found, data, factors, bias)
 
     def inner(self, x: object) -> Call | None:
-        return self.calls.get(x) if isinstance(x, Var) and x in self.single else None
+        return self.call_of(x) if x in self.single else None
 
 
 def _is_convolution(term: _Term) -> bool:
