@@ -122,10 +122,11 @@ def plain_loggers() -> None:
 
     Not restored behind a test: a fixture of a whole file may have run the command before this one.
     """
-    logging.getLogger().setLevel(logging.WARNING)
     ours = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "autosched"]
-    for logger in map(logging.getLogger, ours):
-        logger.setLevel(logging.NOTSET)
+    levels = {logging.getLogger(): logging.WARNING} | {logging.getLogger(name): logging.NOTSET for name in ours}
+    for logger, level in levels.items():
+        if logger.level != level:  # setting one makes all loggers forget what they know
+            logger.setLevel(level)
 
 
 @pytest.fixture
