@@ -26,6 +26,7 @@ from autosched.errors import TargetError, UsageError, refuse, refuse_too_deep
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols
 from autosched.lazy_names import hook
+from autosched.records import RecordReader
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
@@ -155,38 +156,52 @@ def build(
         return build_variants(what, args, target, name=name, shapes=shapes, **options)
     if target_host is not None:
         target, _ = Target.canon_target_and_host(target, target_host)
+    return _build_module(what, args, target, name, shapes, options)
+
+
+def _build_module(
+    what: object, args: Sequence[te.Tensor] | None, target: TargetLike | Sequence[TargetLike] | None, name: str | None,
+    shapes: Ranges | None, options: BuildOptions,
+) -> object:  # fmt: skip
+    """Build what is one module, or becomes one at once, for one target; `options` are all but `pin`."""
+    accuracy, params = options["accuracy"], options["params"] or {}
     if accuracy not in ACCURACIES:
         raise UsageError(f"accuracy '{accuracy}'", hint=f"use one of {ACCURACIES}")
     fixed, ranged = split_ranges(shapes)
-    module = with_positions(open_model(what, args, name, fixed, symbolic=True), indices)
+    module = with_positions(open_model(what, args, name, fixed, symbolic=True), options["indices"])
     check_symbols(module, unnamed="main")
-    chosen_target = resolve_target(target)
-    module = with_precision(module, precision, chosen_target)
-    n_threads = resolve_threads(threads, chosen_target)
-    if checks and not codegen_backend(chosen_target.backend).CHECKS:
-        raise TargetError(
-            f"checks=True: kernels for {chosen_target.kind.name} have none", hint="build for the target cpu"
-        )
-    if run_as not in RUN_AS:
-        raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
-    reader = resolve_records(records, like=like, run_as="" if run_as == RUN_AS[0] else run_as, strict=strict)
-    if has_graph(module) and has_control_flow(module):
-        if ranged or symbolic_dims(module["main"]):
-            raise UsageError("a model with branches or loops has known sizes", hint="give shapes without bounds")
-        options_of_vm = (reader, n_threads, params or {}, accuracy, checks)
-        return hook("build for the VM")(module, chosen_target, *options_of_vm)
-    if has_graph(module) and (ranged or symbolic_dims(module["main"])):
-        module, bounds = with_bounds(module, ranged)
-        if symbolic_dims(module["main"]):
-            return build_sized(module, chosen_target, reader, n_threads, params or {}, accuracy, checks, bounds)
-    with refuse_too_deep("build"):
-        if has_graph(module):
-            return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy, checks)
+    chosen = resolve_target(target)
+    module = with_precision(module, options["precision"], chosen)
+    n_threads, how = resolve_threads(options["threads"], chosen), (accuracy, options["checks"])
+    common = (_reader(options, chosen), n_threads)
+    if not has_graph(module):
         if params:
             raise UsageError("params bind the parameters of a relax function", hint="this module has none")
         from autosched.driver.build.functions import FunctionBuilder  # with passes that models do not need
 
-        return FunctionBuilder(what, args or (), chosen_target, reader, n_threads, accuracy, checks).build(module)
+        with refuse_too_deep("build"):
+            return FunctionBuilder(what, args or (), chosen, *common, *how).build(module)
+    is_open = ranged or symbolic_dims(module["main"])
+    if has_control_flow(module):
+        if is_open:
+            raise UsageError("a model with branches or loops has known sizes", hint="give shapes without bounds")
+        return hook("build for the VM")(module, chosen, *common, params, *how)
+    if is_open:
+        module, bounds = with_bounds(module, ranged)
+        if symbolic_dims(module["main"]):
+            return build_sized(module, chosen, *common, params, *how, bounds)
+    with refuse_too_deep("build"):
+        return build_graph(module, chosen, *common, params, *how)
+
+
+def _reader(options: BuildOptions, target: Target) -> RecordReader:
+    """What a build for a target looks records up in. Raises for options that it cannot keep to."""
+    if options["checks"] and not codegen_backend(target.backend).CHECKS:
+        raise TargetError(f"checks=True: kernels for {target.kind.name} have none", hint="build for the target cpu")
+    if (run_as := options["run_as"]) not in RUN_AS:
+        raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
+    at_once = "" if run_as == RUN_AS[0] else run_as
+    return resolve_records(options["records"], like=options["like"], run_as=at_once, strict=options["strict"])
 
 
 def build_variants(
