@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo      tune, build and run SqueezeNet and compare it with ONNX Runtime (about three minutes)"
-	@echo "make test      the tests for every day (about ten minutes on two cores)"
+	@echo "make test      the tests for every day (about a quarter of an hour on two cores)"
 	@echo "make test-all  all tests"
 	@echo "make check-avx512  runs code for AVX-512 on an emulated CPU (Debian with bochs; half an hour)"
 	@echo "make check-arm  runs code for AArch64 in emulated processes (Debian with qemu-user-static; half an hour)"
