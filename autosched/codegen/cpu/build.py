@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autosched.codegen.backends import GENERATOR
@@ -40,12 +40,6 @@ from autosched.tir.stmt import BufferStore
 
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledCpuKernel:
     """Compile without looking into the cache. Raises CodegenError for what no CPU code exists for."""
-    import llvmlite.binding as llvm
-
-    from autosched.codegen.cpu.intrinsics import intrinsics
-    from autosched.codegen.cpu.machine import Machine, lower_source, optimise
-    from autosched.codegen.cpu.tile_object import compile_tile
-
     if len(func.buffers) != len(func.params):
         raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
     isa = Isa.of(target)
@@ -79,19 +73,8 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     source = source_header(name, args, machine_text, trace, config, shapes) + "\n" + body.rstrip() + "\n"
     digest = code_digest(func, body, target.to_json(), GENERATOR)
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
-    machine = Machine.of(target)
-    apart = {n: compile_tile(tile, isa, machine) for n, tile in writer.tiles.items() if tile.is_apart}
-    callees = intrinsics(writer.tiles, writer.palettes, isa, apart)
-    texts = lower_source(source, symbols, unique, callees) if phases else []
-    object_code, text = b"", ""
-    if texts:
-        module = optimise(texts, machine)
-        object_code = machine.llvm.emit_object(module)
-        if apart:
-            object_code = join_objects([object_code, *(tile.object_code for tile in apart.values())], unique)
-            for tile in apart.values():
-                module.link_in(llvm.parse_bitcode(tile.bitcode))
-        text = str(module)
+    object_code, text = _machine_code(source, dict(zip(symbols, unique, strict=True)), writer, isa, target)
+    if object_code:
         check_object(object_code, name)
     sized = None
     if sizes:
@@ -118,6 +101,33 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         llvm_packed=pack_text(text),
     )
     return CompiledCpuKernel(kernel)
+
+
+def _machine_code(
+    source: str, symbols: Mapping[str, str], writer: Writer, isa: Isa, target: Target
+) -> tuple[bytes, str]:
+    """An object of the phases and the tiles that they call, and its optimised LLVM text; nothing without phases.
+
+    symbols   what each phase's function in the source is called from outside
+    """
+    import llvmlite.binding as llvm
+
+    from autosched.codegen.cpu.intrinsics import intrinsics
+    from autosched.codegen.cpu.machine import Machine, lower_source, optimise
+    from autosched.codegen.cpu.tile_object import compile_tile
+
+    if not symbols:
+        return b"", ""
+    machine, unique = Machine.of(target), [*symbols.values()]
+    apart = {n: compile_tile(tile, isa, machine) for n, tile in writer.tiles.items() if tile.is_apart}
+    callees = intrinsics(writer.tiles, writer.palettes, isa, apart)
+    module = optimise(lower_source(source, [*symbols], unique, callees), machine)
+    object_code = machine.llvm.emit_object(module)
+    if apart:
+        object_code = join_objects([object_code, *(tile.object_code for tile in apart.values())], unique)
+        for tile in apart.values():
+            module.link_in(llvm.parse_bitcode(tile.bitcode))
+    return object_code, str(module)
 
 
 def sized_of(func: PrimFunc, sizes: Sequence[Var], phases: Sequence[LoweredPhase], shared: Bytes, own: Bytes) -> Sized:

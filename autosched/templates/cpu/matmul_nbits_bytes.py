@@ -286,122 +286,142 @@ class _Writer:
         m = self.s["M"]
         tiles = [(first, min(self.rows, m - first)) for first in range(0, m, self.rows)]
         return loop("panel", self.panels // self.streams, lambda panel: seq(
-            *(self.one_tile(panel, first, rows) for first, rows in tiles)), LoopKind.PARALLEL)  # fmt: skip
+            *(_Tile(self, panel, first, rows).stmt() for first, rows in tiles)), LoopKind.PARALLEL)  # fmt: skip
 
-    def one_tile(self, panel: Var, first: int, rows: int) -> Stmt:
-        """Some rows times the panels side by side."""
 
-        def over(body: Callable[[Var, Var, Var], Stmt]) -> Stmt:
-            def row(i: Var) -> Stmt:
-                return unrolled("stream", (self.streams,), lambda s: self.columns(lambda lane: body(i, s, lane)))
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Tile:
+    """Some rows times the panels side by side."""
 
-            # Of many rows at once LLVM keeps more on its way than there are registers, on the stack.
-            return loop("i", rows, row, LoopKind.SERIAL if self.many else LoopKind.UNROLLED)
+    of: _Writer  # of all tiles
+    panel: Var
+    first: int
+    rows: int
 
-        def at(stream: Var) -> PrimExpr:
-            """Each stream has panels one behind the other: it goes on from one tile to the next."""
-            return E.add(E.mul(stream, index(self.panels // self.streams)), panel)
-
-        def starts(g: Var, i: Var, s: Var, lane: Var) -> list[PrimExpr]:
-            row = E.add(i, index(first))
-            lower: list[PrimExpr] = [load(self.starts, g, row, n) for n in range(self.n_starts)]
-            if self.points:
-                point = E.cast("int32", load(self.points[0], at(s), g, lane))
-                lower = [E.mul(point, x) for x in lower]
-            return lower
-
-        def sum_at(i: Var, s: Var, n: PrimExpr | int, lane: Var) -> tuple[PrimExpr, ...]:
-            digit = index(n) if isinstance(n, int) else n
-            return E.add(E.mul(digit, index(self.rows)), i), s, lane
-
-        def start(g: Var, i: Var, s: Var, lane: Var) -> Stmt:
-            values = [*starts(g, i, s, lane), *[const(0, "int32")] * (self.n_digits - self.n_starts)]
-            return seq(*(store(self.sums, x, *sum_at(i, s, n, lane)) for n, x in enumerate(values)))
-
-        def unpacked(g: Var, w: Var, s: Var, f: Var, lane: Var) -> Stmt:
-            word: PrimExpr = load(self.weight, at(s), E.add(E.mul(g, index(self.words)), w), lane)
-            if self.fields > 1:
-                moved = E.bitwise("shift_right", word, E.cast("uint32", E.mul(f, index(self.found.bits))))
-                ones = ((1 << self.found.bits) - 1) * 0x01010101
-                word = E.bitwise("bitwise_and", moved, _word(ones))
-            place = E.add(E.mul(f, index(self.words)), w) if self.in_tiles else f
-            return store(self.bytes, word, s, place, lane)
-
-        def added(g: Var, w: Var, i: Var, s: Var, f: Var, n: Var) -> Stmt:
-            digits = load(self.digits, g, *self.place(n, E.add(i, index(first)), self.s["M"], f, w))
-
-            def body(lane: Var) -> Stmt:
-                place = sum_at(i, s, n, lane)
-                value = Call(DOT_BYTES, (load(self.sums, *place), load(self.bytes, s, f, lane), digits), "int32")
-                return store(self.sums, value, *place)
-
-            return self.columns(body)
-
-        def word(g: Var, w: Var) -> Stmt:
-            unpack = unrolled("stream field", (self.streams, self.fields),
-                              lambda s, f: self.columns(lambda lane: unpacked(g, w, s, f, lane)))  # fmt: skip
-            return unpack if self.in_tiles else seq(
-                unpack,
-                unrolled("field i digit stream", (self.fields, rows, self.n_digits, self.streams),
-                         lambda f, i, n, s: added(g, w, i, s, f, n)),
-            )  # fmt: skip
-
-        def scaled(g: Var, i: Var, s: Var, lane: Var) -> Stmt:
-            sums: list[PrimExpr] = [load(self.sums, *sum_at(i, s, n, lane)) for n in range(self.n_digits)]
-            if self.in_tiles:
-                sums[: self.n_starts] = [E.add(x, y) for x, y in zip(sums, starts(g, i, s, lane), strict=False)]
-            whole = E.cast("float32", sums[0])
-            if self.n_digits > 1:
-                upper = E.add(E.bitwise("shift_left", sums[2], const(8, "int32")), sums[1])
-                whole = E.add(E.mul(E.cast("float32", upper), const(256.0, "float32")), whole)
-            real = E.mul(whole, load(self.units, g, E.add(i, index(first))))
-            scale = E.cast("float32", load(self.scales, at(s), g, lane))
-            return store(self.tile, E.add(load(self.tile, i, s, lane), E.mul(real, scale)), i, s, lane)
-
-        def written(i: Var, s: Var, lane: Var) -> Stmt:
-            n = E.add(E.mul(at(s), index(self.width)), lane)
-            done = BufferStore(
-                self.out, load(self.tile, i, s, lane), typed(self.out, (E.add(i, index(first)), n))
-            )  # fmt: skip
-            return IfThenElse(E.compare(E.LT, n, index(self.s["N"])), done) if self.s["N"] % self.width else done
-
+    def stmt(self) -> Stmt:
         of_words, of_groups = {}, {}
-        for annotation, kib in ((PREFETCH, self.ahead), (PREFETCH_L2, self.far)):
-            words = kib * 1024 // (WORD_BYTES * self.streams * self.width)
+        for annotation, kib in ((PREFETCH, self.of.ahead), (PREFETCH_L2, self.of.far)):
+            words = kib * 1024 // (WORD_BYTES * self.of.streams * self.of.width)
             if kib:
-                of_words[annotation] = {self.weight.name: max(1, words)}
-                of_groups[annotation] = {b.name: max(1, words // self.words) for b in (*self.points, self.scales)}
+                of_words[annotation] = {self.of.weight.name: max(1, words)}
+                of_groups[annotation] = {
+                    b.name: max(1, words // self.of.words) for b in (*self.of.points, self.of.scales)
+                }
         # The sums are memory of all groups, not of one: they are named before the loop.
-        first_sums = [store(self.sums, const(0, "int32"), 0, 0, 0)]
+        first_sums = [store(self.of.sums, const(0, "int32"), 0, 0, 0)]
         return seq(
-            *(first_sums if self.in_tiles else ()),
-            over(lambda i, s, lane: store(self.tile, const(0.0, "float32"), i, s, lane)),
-            loop("g", self.groups, lambda g: seq(
-                *([] if self.in_tiles else [over(lambda i, s, lane: start(g, i, s, lane))]),
-                loop("word", self.words, lambda w: word(g, w), annotations=of_words),
-                *(self.in_registers(g) if self.in_tiles else ()),
-                over(lambda i, s, lane: scaled(g, i, s, lane)),
+            *(first_sums if self.of.in_tiles else ()),
+            self.over(lambda i, s, lane: store(self.of.tile, const(0.0, "float32"), i, s, lane)),
+            loop("g", self.of.groups, lambda g: seq(
+                *([] if self.of.in_tiles else [self.over(lambda i, s, lane: self.start(g, i, s, lane))]),
+                loop("word", self.of.words, lambda w: self.word(g, w), annotations=of_words),
+                *(self.in_registers(g) if self.of.in_tiles else ()),
+                self.over(lambda i, s, lane: self.scaled(g, i, s, lane)),
             ), annotations={WHOLE_TILE: 1, **of_groups}),
-            over(written),
+            self.over(self.written),
         )  # fmt: skip
+
+    def over(self, body: Callable[[Var, Var, Var], Stmt]) -> Stmt:
+        """What `body` makes for each row, stream and lane."""
+
+        def row(i: Var) -> Stmt:
+            return unrolled("stream", (self.of.streams,), lambda s: self.of.columns(lambda lane: body(i, s, lane)))
+
+        # Of many rows at once LLVM keeps more on its way than there are registers, on the stack.
+        return loop("i", self.rows, row, LoopKind.SERIAL if self.of.many else LoopKind.UNROLLED)
+
+    def at(self, stream: Var) -> PrimExpr:
+        """Each stream has panels one behind the other: it goes on from one tile to the next."""
+        return E.add(E.mul(stream, index(self.of.panels // self.of.streams)), self.panel)
+
+    def starts_of(self, g: Var, i: Var, s: Var, lane: Var) -> list[PrimExpr]:
+        """What the sums of a group's digits begin with, where it is known before."""
+        row = E.add(i, index(self.first))
+        lower: list[PrimExpr] = [load(self.of.starts, g, row, n) for n in range(self.of.n_starts)]
+        if self.of.points:
+            point = E.cast("int32", load(self.of.points[0], self.at(s), g, lane))
+            lower = [E.mul(point, x) for x in lower]
+        return lower
+
+    def sum_at(self, i: Var, s: Var, n: PrimExpr | int, lane: Var) -> tuple[PrimExpr, ...]:
+        digit = index(n) if isinstance(n, int) else n
+        return E.add(E.mul(digit, index(self.of.rows)), i), s, lane
+
+    def start(self, g: Var, i: Var, s: Var, lane: Var) -> Stmt:
+        values = [*self.starts_of(g, i, s, lane), *[const(0, "int32")] * (self.of.n_digits - self.of.n_starts)]
+        return seq(*(store(self.of.sums, x, *self.sum_at(i, s, n, lane)) for n, x in enumerate(values)))
+
+    def unpacked(self, g: Var, w: Var, s: Var, f: Var, lane: Var) -> Stmt:
+        """A field of a word of weights as bytes."""
+        word: PrimExpr = load(self.of.weight, self.at(s), E.add(E.mul(g, index(self.of.words)), w), lane)
+        if self.of.fields > 1:
+            moved = E.bitwise("shift_right", word, E.cast("uint32", E.mul(f, index(self.of.found.bits))))
+            ones = ((1 << self.of.found.bits) - 1) * 0x01010101
+            word = E.bitwise("bitwise_and", moved, _word(ones))
+        place = E.add(E.mul(f, index(self.of.words)), w) if self.of.in_tiles else f
+        return store(self.of.bytes, word, s, place, lane)
+
+    def added(self, g: Var, w: Var, i: Var, s: Var, f: Var, n: Var) -> Stmt:
+        """A field times four bytes of a row, added to the sums of a digit."""
+        digits = load(self.of.digits, g, *self.of.place(n, E.add(i, index(self.first)), self.of.s["M"], f, w))
+
+        def body(lane: Var) -> Stmt:
+            place = self.sum_at(i, s, n, lane)
+            value = Call(DOT_BYTES, (load(self.of.sums, *place), load(self.of.bytes, s, f, lane), digits), "int32")
+            return store(self.of.sums, value, *place)
+
+        return self.of.columns(body)
+
+    def word(self, g: Var, w: Var) -> Stmt:
+        """A word of weights: its fields, and their products where no tile registers are used."""
+        unpack = unrolled("stream field", (self.of.streams, self.of.fields),
+                          lambda s, f: self.of.columns(lambda lane: self.unpacked(g, w, s, f, lane)))  # fmt: skip
+        return unpack if self.of.in_tiles else seq(
+            unpack,
+            unrolled("field i digit stream", (self.of.fields, self.rows, self.of.n_digits, self.of.streams),
+                     lambda f, i, n, s: self.added(g, w, i, s, f, n)),
+        )  # fmt: skip
+
+    def scaled(self, g: Var, i: Var, s: Var, lane: Var) -> Stmt:
+        """The sums of a group in float32, added to the tile."""
+        sums: list[PrimExpr] = [load(self.of.sums, *self.sum_at(i, s, n, lane)) for n in range(self.of.n_digits)]
+        if self.of.in_tiles:
+            sums[: self.of.n_starts] = [E.add(x, y) for x, y in zip(sums, self.starts_of(g, i, s, lane), strict=False)]
+        whole = E.cast("float32", sums[0])
+        if self.of.n_digits > 1:
+            upper = E.add(E.bitwise("shift_left", sums[2], const(8, "int32")), sums[1])
+            whole = E.add(E.mul(E.cast("float32", upper), const(256.0, "float32")), whole)
+        real = E.mul(whole, load(self.of.units, g, E.add(i, index(self.first))))
+        scale = E.cast("float32", load(self.of.scales, self.at(s), g, lane))
+        return store(self.of.tile, E.add(load(self.of.tile, i, s, lane), E.mul(real, scale)), i, s, lane)
+
+    def written(self, i: Var, s: Var, lane: Var) -> Stmt:
+        """An element of the result, inside of it."""
+        n = E.add(E.mul(self.at(s), index(self.of.width)), lane)
+        done = BufferStore(
+            self.of.out, load(self.of.tile, i, s, lane), typed(self.of.out, (E.add(i, index(self.first)), n))
+        )  # fmt: skip
+        return IfThenElse(E.compare(E.LT, n, index(self.of.s["N"])), done) if self.of.s["N"] % self.of.width else done
 
     def in_registers(self, g: Var) -> Iterator[Stmt]:
         """The sums of a group's fields and all digits, in tile registers."""
-        rows, words = self.n_digits * self.rows, self.tile_words
-        each = rows if rows <= ROWS else self.rows
+        rows, words = self.of.n_digits * self.of.rows, self.of.tile_words
+        each = rows if rows <= ROWS else self.of.rows
 
         def over(first: int, body: Callable[[PrimExpr, Var, Var], Stmt]) -> Stmt:
-            return loop("row", each, lambda r: loop("stream", self.streams, lambda s: self.columns(
+            return loop("row", each, lambda r: loop("stream", self.of.streams, lambda s: self.of.columns(
                 lambda lane: body(E.add(r, index(first)), s, lane)), LoopKind.UNROLLED), LoopKind.UNROLLED)  # fmt: skip
 
         def added(step: Var, row: PrimExpr, s: Var, word: Var, lane: Var) -> Stmt:
             at = E.add(E.mul(step, index(words)), word)
-            factors = load(self.bytes, s, at, lane), load(self.digits, g, row, at)
-            return store(self.sums, Call(DOT_BYTES, (load(self.sums, row, s, lane), *factors), "int32"), row, s, lane)
+            factors = load(self.of.bytes, s, at, lane), load(self.of.digits, g, row, at)
+            return store(
+                self.of.sums, Call(DOT_BYTES, (load(self.of.sums, row, s, lane), *factors), "int32"), row, s, lane
+            )
 
         for first in range(0, rows, each):
-            yield over(first, lambda row, s, lane: store(self.sums, const(0, "int32"), row, s, lane))
-            yield loop("step", self.s["block"] // GROUP // words, lambda step, first=first: over(
+            yield over(first, lambda row, s, lane: store(self.of.sums, const(0, "int32"), row, s, lane))
+            yield loop("step", self.of.s["block"] // GROUP // words, lambda step, first=first: over(
                 first, lambda row, s, lane: loop("word", words, lambda word: added(step, row, s, word, lane),
                 LoopKind.UNROLLED, annotations={AMX: 1})))  # type: ignore[misc]  # fmt: skip
 
