@@ -75,43 +75,39 @@ def autotune(
             from autosched.own.gpu.decorate import make_kernel
 
             options = {} if not is_cuda(func) else options
-            judged = OwnCheck(check, rtol, atol)
             return make_kernel(
                 inner, options, space, constraints, LaunchRule(grid, threads, shared), target,
-                key=key, check=judged, example=example, records=records,
+                key=key, check=OwnCheck(check, rtol, atol), example=example, records=records,
             )  # fmt: skip
         if given := [part for part, rule in (("grid", grid), ("threads", threads), ("shared", shared)) if rule]:
             raise UsageError(f"{given[0]}= is for CUDA kernels", where=name, hint='decorate one, or say target="cuda"')
-        if isinstance(space, str):
-            from autosched.own.propose import propose
-
-            fixed = options if UfuncForm.of(func) is None else {"error_model": "numpy", **options}
-            knobs: Any = propose(inner, fixed, space)
-        else:
-            knobs = space
-        names = [k.name for k in knobs.knobs] if isinstance(knobs, ConfigSpace) else list(knobs)
         form = UfuncForm.of(func)
+        knobs = _knobs(space, inner, options, form)
+        names = [k.name for k in knobs.knobs] if isinstance(knobs, ConfigSpace) else list(knobs)
         whole = None if form is None else form.signature(inner, set(names))
         signature = Signature.of(inner, names, name, whole)
         check_key(key, signature, name)
         limits: dict[str, Any] = {} if form is None else {"known": UFUNC_KNOBS, "others": (), "host_knobs": ()}
         made = make_space(name, knobs, constraints, signature, options, **limits)
-        judged = OwnCheck(check, rtol, atol)
         return AutotunedFunction(
-            inner,
-            options,
-            made,
-            signature,
-            key=key,
-            check=judged,
-            example=example,
-            records=records,
-            form=form,
-            work=Work(flops, bytes),
+            inner, options, made, signature, key=key, check=OwnCheck(check, rtol, atol), example=example,
+            records=records, form=form, work=Work(flops, bytes),
             metrics=Metrics.of(metric, (*signature.arguments, *names), name),
-        )
+        )  # fmt: skip
 
     return decorate
+
+
+def _knobs(
+    space: Mapping[str, Sequence[object]] | ConfigSpace | str, inner: Callable[..., object],
+    options: Mapping[str, object], form: UfuncForm | None,
+) -> Any:  # fmt: skip
+    """The candidates that the caller gave, or those that the function's source suggests."""
+    if not isinstance(space, str):
+        return space
+    from autosched.own.propose import propose
+
+    return propose(inner, options if form is None else {"error_model": "numpy", **options}, space)
 
 
 def is_cuda_target(target: str | None) -> bool:
