@@ -339,6 +339,24 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         R.EliminateCommonSubexpr,
         lambda: graph({"x": (2, 3)}, lambda bb, x: op.add(bb.emit(op.exp(x)), bb.emit(op.exp(x)))), fewer("exp"),
     ),
+    "FastMathTransform": (R.FastMathTransform, exp_relu, lacks("exp")),
+    "FuseTransposeMatmul": (
+        R.FuseTransposeMatmul,
+        lambda: graph({"x": (4, 5)}, lambda bb, x: op.matmul(x, bb.emit(op.permute_dims(W(3, 5))))), lacks("matmul"),
+    ),
+    "NormalizeGlobalVar": (
+        R.NormalizeGlobalVar, lambda: IRModule({"other": exp_relu()["main"]}),
+        lambda old, new: "main" not in old and "main" in new,
+    ),
+    "RemoveRedundantReshape": (
+        R.RemoveRedundantReshape,
+        lambda: graph({"x": (2, 3)}, lambda bb, x: op.reshape(bb.emit(op.reshape(x, (6,))), (3, 2))), fewer("reshape"),
+    ),
+    "RewriteDataflowReshape": (
+        R.RewriteDataflowReshape,
+        lambda: R.LegalizeOps()(graph({"x": (2, 3)}, lambda bb, x: op.exp(bb.emit(op.reshape(x, (6,)))))),
+        lambda old, new: "R.reshape" not in old.script() and "R.reshape" in new.script(),
+    ),
     "ConvolvePlanes": (
         R.ConvolvePlanes, lambda: graph({"x": (1, 4, 3, 5, 5)}, lambda bb, x: op.nn.conv3d(x, W(4, 4, 1, 3, 3))),
         lacks("nn.conv3d"),

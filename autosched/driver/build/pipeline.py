@@ -113,7 +113,7 @@ def graph_passes(
         FoldConstant(),
         RemoveIdentity(), FindGelu(), FindNorms(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
         FoldBatchnormToConv2D(), SumConvolutions(), DeadCodeElimination(), *planes, SplitConcats(),
-        EliminateCommonSubexpr(),
+        EliminateCommonSubexpr(keep_names=False),
         *attention, *narrow, *layouts, SliceSplits(), FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(), *sums,
         SliceTakes(), SharePositions(), DeadCodeElimination(), LegalizeKernels(), AnnotateTIROpPattern(),

@@ -46,8 +46,11 @@ def _load_pattern(load: BufferLoad, variables: list[Var], extents: list[int | No
     return OpPattern.ELEMENTWISE if exact else OpPattern.BROADCAST
 
 
-def block_pattern(block: Block) -> OpPattern:
-    """The pattern of a block without reduction."""
+def block_pattern(block: Block, exact_is_enough: bool = False) -> OpPattern:
+    """The pattern of a block without reduction.
+
+    exact_is_enough  TVM's rule: with one input element by element, others may lack dimensions in ELEMENTWISE
+    """
     body = block.body
     variables = [iv.var for iv in block.iter_vars]
     if block.init is not None or not isinstance(body, BufferStore):
@@ -55,7 +58,11 @@ def block_pattern(block: Block) -> OpPattern:
     if len(body.indices) != len(variables) or any(i is not v for i, v in zip(body.indices, variables, strict=True)):
         return OpPattern.OPAQUE
     extents = [const_int(iv.dom.extent) for iv in block.iter_vars]
-    return max((_load_pattern(x, variables, extents) for x in loads(body.value)), default=OpPattern.ELEMENTWISE)
+    patterns = [_load_pattern(x, variables, extents) for x in loads(body.value)]
+    found = max(patterns, default=OpPattern.ELEMENTWISE)
+    if exact_is_enough and found is OpPattern.BROADCAST and OpPattern.ELEMENTWISE in patterns:
+        return OpPattern.ELEMENTWISE
+    return found
 
 
 def _strip_casts(x: PrimExpr) -> PrimExpr:
@@ -76,7 +83,7 @@ def _is_contraction(block: Block) -> bool:
     return isinstance(a, BufferLoad) and isinstance(b, BufferLoad) and a.buffer is not b.buffer
 
 
-def pattern_of(func: PrimFunc) -> OpPattern:
+def pattern_of(func: PrimFunc, exact_is_enough: bool = False) -> OpPattern:
     """The pattern of a whole function: OUT_FUSABLE where it ends in a contraction, else the least regular block's."""
     every = blocks(func.body)[1:]
     if not every or any(not isinstance(b.body, BufferStore) for b in every):
@@ -85,7 +92,9 @@ def pattern_of(func: PrimFunc) -> OpPattern:
     if sum(buffer in written for buffer in func.buffers) != 1:
         return OpPattern.OPAQUE
     reductions = [b for b in every if _is_reduction(b)]
-    others = max((block_pattern(b) for b in every if not _is_reduction(b)), default=OpPattern.ELEMENTWISE)
+    others = max(
+        (block_pattern(b, exact_is_enough) for b in every if not _is_reduction(b)), default=OpPattern.ELEMENTWISE
+    )
     if others is OpPattern.OPAQUE or not reductions:
         return others
     if len(reductions) == 1 and reductions[0] is every[-1] and _is_contraction(every[-1]):
@@ -96,7 +105,7 @@ def pattern_of(func: PrimFunc) -> OpPattern:
 def annotate_patterns(module: IRModule) -> IRModule:
     """Give every PrimFunc without one the attribute `op_pattern`."""
     functions = {
-        gv: f.with_attr("op_pattern", int(pattern_of(f)))
+        gv: f.with_attr("op_pattern", int(pattern_of(f, exact_is_enough=True)))
         if isinstance(f, PrimFunc) and "op_pattern" not in f.attrs
         else f
         for gv, f in module.functions.items()

@@ -7,9 +7,21 @@ import dataclasses
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import Node, map_children
 from autosched.ir.transform import Pass, graph_pass
-from autosched.relax.expr import Binding, BindingBlock, Call, DataflowBlock, Expr, Function, If, Op, SeqExpr, Var
+from autosched.relax.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    If,
+    Op,
+    SeqExpr,
+    Var,
+)
 from autosched.relax.names import UniqueNames
-from autosched.relax.rewrite import Rewriter, map_functions
+from autosched.relax.rewrite import Rewriter, map_functions, used_vars
 from autosched.relax.struct_info import same_info
 from autosched.relax.transform.dead_code import remove_unused_bindings
 from autosched.tir.function import PrimFunc
@@ -53,7 +65,20 @@ def ToNonDataflow() -> Pass:  # noqa: N802
 
 
 def ConvertToDataflow(min_size: int = 2) -> Pass:  # noqa: N802
-    """Plain blocks of at least `min_size` bindings without branches become dataflow blocks."""
+    """Plain blocks of at least `min_size` bindings without branches become dataflow blocks.
+
+    Variables that nobody reads behind such a block become dataflow variables.
+    """
+
+    class Renamer(Rewriter):
+        inner: frozenset[Var] = frozenset()
+
+        def _binding(self, b: Binding) -> None:
+            if b.var in self.inner:
+                new = DataflowVar(b.var.name, b.var.struct_info)
+                self.replaced[b.var], self._changed = new, True
+                b = dataclasses.replace(b, var=new)  # type: ignore[type-var]
+            super()._binding(b)
 
     def change(function: Function) -> Function:
         blocks = tuple(
@@ -65,7 +90,16 @@ def ConvertToDataflow(min_size: int = 2) -> Pass:  # noqa: N802
         )  # fmt: skip
         if all(a is b for a, b in zip(blocks, function.body.blocks, strict=True)):
             return function
-        return dataclasses.replace(function, body=dataclasses.replace(function.body, blocks=blocks))
+        renamer = Renamer()
+        shown = set(used_vars(function.body.body))
+        inner: list[Var] = []
+        for before, block in reversed([*zip(function.body.blocks, blocks, strict=True)]):
+            if block is not before:
+                inner += (b.var for b in block.bindings if b.var not in shown)
+            shown.update(v for b in block.bindings for v in used_vars(b.value))
+        renamer.inner = frozenset(inner)
+        changed = dataclasses.replace(function, body=dataclasses.replace(function.body, blocks=blocks))
+        return renamer.rewrite(changed) if inner else changed
 
     return graph_pass("ConvertToDataflow")(lambda module: map_functions(module, change))
 

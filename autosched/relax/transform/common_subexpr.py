@@ -12,6 +12,7 @@ from autosched.relax.expr import (
     Binding,
     Call,
     Constant,
+    DataflowVar,
     Expr,
     Function,
     If,
@@ -22,6 +23,7 @@ from autosched.relax.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    VarBinding,
 )  # fmt: skip
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.tir.simplify import form_key
@@ -53,8 +55,9 @@ def expression_key(x: object) -> object:
 
 
 class _Unifier(Rewriter):
-    def __init__(self, call_only: bool, skip: Callable[[Call], bool] | None):
+    def __init__(self, call_only: bool, skip: Callable[[Call], bool] | None, keep_names: bool):
         super().__init__()
+        self.keep_names = keep_names
         self.call_only = call_only
         self.skip = skip or (lambda call: False)
         self.known: dict[object, Var] = {}
@@ -72,6 +75,8 @@ class _Unifier(Rewriter):
             self.block, self.known = self._bindings, {}
         key = expression_key(value)
         if key in self.known:
+            if self.keep_names and not (self._dataflow and not isinstance(var, DataflowVar)):
+                self._bindings.append(VarBinding(var, self.known[key]))
             return self.known[key]
         self.known[key] = var
         return value
@@ -84,23 +89,26 @@ def _constant_key(array: np.ndarray) -> object:
 
 
 def eliminate_common_subexpr(
-    module: IRModule, call_only: bool = False, skip: Callable[[Call], bool] | None = None
+    module: IRModule, call_only: bool = False, skip: Callable[[Call], bool] | None = None, keep_names: bool = False
 ) -> IRModule:
     """Bind equal calls once, but not those that `skip` holds for.
 
+    keep_names  the variables that are not read any more stay, as other names
     Functions with branches, whose scopes differ, are left as they are.
     """
 
     def unify(function: Function) -> Function:
         if any(isinstance(b.value, If) for b in function.bindings()):
             return function
-        return _Unifier(call_only, skip).rewrite(function)
+        return _Unifier(call_only, skip, keep_names).rewrite(function)
 
     return map_functions(module, unify)
 
 
 def EliminateCommonSubexpr(  # noqa: N802
-    call_only: bool = False, skip: Callable[[Call], bool] | None = None
+    call_only: bool = False, skip: Callable[[Call], bool] | None = None, keep_names: bool = True
 ) -> Pass:
     """See `eliminate_common_subexpr`."""
-    return graph_pass("EliminateCommonSubexpr")(lambda module: eliminate_common_subexpr(module, call_only, skip))
+    return graph_pass("EliminateCommonSubexpr")(
+        lambda module: eliminate_common_subexpr(module, call_only, skip, keep_names)
+    )

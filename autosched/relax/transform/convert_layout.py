@@ -25,6 +25,10 @@ POOLS = {"relax.nn.max_pool2d", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_po
 
 LayoutChoice = Callable[[Call], Mapping[str, Sequence[str]]]
 
+REDUCTIONS = frozenset(
+    f"relax.{name}" for name in ("sum", "mean", "max", "min", "prod", "variance", "std", "nn.softmax")
+)
+
 
 class _Converter(Rewriter):
     """Keeps for each variable its value in the wanted layout, where it has one."""
@@ -39,6 +43,8 @@ class _Converter(Rewriter):
             return self.convolution(call, var)
         if call.op_name in POOLS:
             return self.pool(call, var)
+        if call.op_name in REDUCTIONS and call.args[0] in self.moved:
+            return self.reduction(call, var)
         return self.follow(call, var) if call.op_name in FOLLOW else call
 
     def convolution(self, call: Call, var: Var) -> Expr:
@@ -49,14 +55,27 @@ class _Converter(Rewriter):
         if call.attrs["data_layout"] != PLAIN or call.attrs["kernel_layout"] != KERNEL or data == PLAIN:
             return call
         order = order_of(kernel, KERNEL)
+        images = self.in_layout(call.args[0], data)
         weight = self.emit(op.permute_dims(call.args[1], inverse(order))) if order else call.args[1]
-        return self.result(remake(call, [self.in_layout(call.args[0], data), weight], attrs), data, var)
+        return self.result(remake(call, [images, weight], attrs), data, var)
 
     def pool(self, call: Call, var: Var) -> Expr:
         if call.args[0] not in self.moved or call.attrs["layout"] != PLAIN:
             return call
         layout, value = self.moved[call.args[0]]
         return self.result(remake(call, [value], {"layout": layout, "out_layout": layout}), layout, var)
+
+    def reduction(self, call: Call, var: Var) -> Expr:
+        """The axes where the layout has them; the result is as before where the axes that stay keep their order."""
+        layout, value = self.moved[call.args[0]]
+        axis = call.attrs["axis"]
+        axes = [PLAIN[a] for a in ((axis,) if isinstance(axis, int) else range(4) if axis is None else axis)]
+        places = tuple(layout.index(a) for a in axes)
+        moved = remake(call, [value], {"axis": places[0] if isinstance(axis, int) else places if axis else axis})
+        if call.attrs.get("keepdims", True):
+            return self.result(moved, layout, var)
+        stay = [[a for a in order if a not in axes] for order in (PLAIN, layout)]
+        return moved if stay[0] == stay[1] else call
 
     def follow(self, call: Call, var: Var) -> Expr:
         layouts = {self.moved[a][0] for a in call.args if isinstance(a, Var) and a in self.moved}

@@ -14,6 +14,7 @@ from autosched.relax.op.registry import definition_of, is_constant, python_argum
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, tensor_infos
 from autosched.relax.transform.common_subexpr import expression_key
+from autosched.relax.transform.dead_code import remove_unused_bindings
 
 SMALL_BYTES = 1 << 16  # results up to this size are always kept; larger ones only where they replace as much
 # Elements that are gathered take several times as long to find as to read: biases of an attention's relative positions.
@@ -99,5 +100,5 @@ def fold_constant(module: IRModule) -> IRModule:
 
 
 def FoldConstant() -> Pass:  # noqa: N802
-    """See `fold_constant`."""
-    return graph_pass("FoldConstant")(fold_constant)
+    """See `fold_constant`; what nobody reads goes."""
+    return graph_pass("FoldConstant")(lambda module: map_functions(fold_constant(module), remove_unused_bindings))

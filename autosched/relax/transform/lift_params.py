@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 
 from autosched.errors import InvalidValueError
 from autosched.ir.function import BaseFunc
@@ -15,6 +16,7 @@ from autosched.relax.expr import (
     Call,
     DataflowBlock,
     DataflowVar,
+    Expr,
     Function,
     SeqExpr,
     Tuple,
@@ -75,17 +77,26 @@ def _without(function: Function, made: set[Var], results: list[Var], new: dict[V
 def _transformer(weights: tuple[Var, ...], lifted: list[Binding], results: list[Var], name: str) -> Function:
     params = Var("params", TupleStructInfo(tuple(w.struct_info for w in weights)))  # type: ignore[misc]
     inside: dict[Var, Var] = {}
-    bindings = []
+    bindings: list[VarBinding] = []
     rewriter = Rewriter()
-    for i, w in enumerate(weights):
-        inside[w] = (Var if w in results else DataflowVar)(w.name, w.struct_info)
-        bindings.append(VarBinding(inside[w], TupleGetItem(params, i)))
+
+    def bind(var: Var, value: Expr) -> None:
+        inside[var] = DataflowVar(var.name, var.struct_info)
+        bindings.append(VarBinding(inside[var], value))
+
+    def open_items(reads: Iterable[Var]) -> None:  # where they are read first, as TVM has them
+        for v in reads:
+            if v in weights and v not in inside:
+                bind(v, TupleGetItem(params, weights.index(v)))
+
     for b in lifted:
+        open_items(used_vars(b.value))
         rewriter.replaced = dict(inside)
-        inside[b.var] = (Var if b.var in results else DataflowVar)(b.var.name, b.var.struct_info)
-        bindings.append(VarBinding(inside[b.var], rewriter.substitute(b.value)))
-    out = Tuple(tuple(inside[v] for v in results))
-    body = SeqExpr((DataflowBlock(tuple(bindings)),) if bindings else (), out)
+        bind(b.var, rewriter.substitute(b.value))
+    open_items(results)
+    found = Tuple(tuple(inside[v] for v in results))
+    out = Var("output_tuple", found.struct_info)
+    body = SeqExpr((DataflowBlock((*bindings, VarBinding(out, found))),), out)
     return Function(
         (params,), body, out.struct_info, True, FrozenDict({"global_symbol": name, "num_input": 0})
     )  # fmt: skip
@@ -119,22 +130,32 @@ def LiftTransformParams(shared_transform: object = False) -> Pass:  # noqa: N802
     return graph_pass("LiftTransformParams")(lambda module: lift_transform_params(module, shared_transform))
 
 
+class _Unbundled(Rewriter):
+    """Takes a weight out of the tuple in front of each binding that reads it."""
+
+    def __init__(self, places: Mapping[Var, int], bundle: Var):
+        super().__init__()
+        self.places, self.bundle = places, bundle
+
+    def _binding(self, b: Binding) -> None:
+        for w in dict.fromkeys(used_vars(b.value)):
+            if w in self.places:
+                self.replaced[w] = self.emit(TupleGetItem(self.bundle, self.places[w]), w.name)
+        super()._binding(b)
+
+
 def bundle_function(function: Function, name: str) -> Function:
     """The function with its weights as one tuple."""
-    weights = _weights(function)
     if "num_input" not in function.attrs:
         return function
+    weights = _weights(function)
     bundle = Var(name, TupleStructInfo(tuple(w.struct_info for w in weights)))  # type: ignore[misc]
-    body = function.body
-    first = body.blocks[0] if body.blocks else None
-    kind = DataflowBlock if isinstance(first, DataflowBlock) else BindingBlock
-    used = {v for block in body.blocks for b in block.bindings for v in used_vars(b.value)} | set(used_vars(body.body))
-    items = tuple(VarBinding(w, TupleGetItem(bundle, i)) for i, w in enumerate(weights) if w in used)
-    blocks = (kind((*items, *first.bindings)), *body.blocks[1:]) if first is not None else (BindingBlock(items),)
-    n = function.attrs["num_input"]
-    return dataclasses.replace(
-        function, params=(*function.params[:n], bundle), body=SeqExpr(blocks if items else body.blocks, body.body)
-    )
+    shown = set(used_vars(function.body.body))  # as results: seen behind all blocks
+    first = tuple(VarBinding(w, TupleGetItem(bundle, i)) for i, w in enumerate(weights) if w in shown)
+    blocks = (BindingBlock(first), *function.body.blocks) if first else function.body.blocks
+    params = (*function.params[: function.attrs["num_input"]], bundle)
+    opened = dataclasses.replace(function, params=params, body=SeqExpr(blocks, function.body.body))
+    return _Unbundled({w: i for i, w in enumerate(weights) if w not in shown}, bundle).rewrite(opened)
 
 
 def BundleModelParams(param_tuple_name: str | None = None) -> Pass:  # noqa: N802

@@ -13,6 +13,7 @@ from autosched.relax.analysis import tir_vars_in_struct_info
 from autosched.relax.expr import Call, Expr, Function, Tuple, TupleGetItem, Var, VarBinding
 from autosched.relax.rewrite import Rewriter, map_functions, used_vars
 from autosched.relax.struct_info import StructInfo, TupleStructInfo
+from autosched.relax.transform.canonicalize_bindings import canonicalize_bindings
 from autosched.relax.transform.dead_code import remove_unused_bindings
 from autosched.tir.expr import Var as TirVar
 
@@ -267,14 +268,18 @@ def RemoveUnusedParameters() -> Pass:  # noqa: N802
     return graph_pass("RemoveUnusedParameters")(remove_unused_parameters)
 
 
+def _tidied(module: IRModule) -> IRModule:
+    return map_functions(canonicalize_bindings(module), remove_unused_bindings)
+
+
 def RemoveUnusedOutputs() -> Pass:  # noqa: N802
-    """See `remove_unused_outputs`."""
-    return graph_pass("RemoveUnusedOutputs")(remove_unused_outputs)
+    """See `remove_unused_outputs`; names of names and what nobody reads go too."""
+    return graph_pass("RemoveUnusedOutputs")(lambda module: _tidied(remove_unused_outputs(module)))
 
 
 def ExpandTupleArguments() -> Pass:  # noqa: N802
-    """See `expand_tuple_arguments`."""
-    return graph_pass("ExpandTupleArguments")(expand_tuple_arguments)
+    """See `expand_tuple_arguments`; names of names and what nobody reads go too."""
+    return graph_pass("ExpandTupleArguments")(lambda module: _tidied(expand_tuple_arguments(module)))
 
 
 def UpdateParamStructInfo(sinfo_func: Callable[[Var], StructInfo | None]) -> Pass:  # noqa: N802

@@ -111,7 +111,13 @@ def _read_module(state: State, node: ast.ClassDef) -> IRModule:
     state.vdevices = tuple(infos.get("vdevice", ()))
     for f in functions:
         _declare(state, f)
-    module = IRModule({state.functions[f.name]: read_function(state, f) for f in functions}, attrs, infos)
+    read = {}
+    for f in functions:
+        function = read[state.functions[f.name]] = read_function(state, f)
+        if f.name not in state.signatures and not isinstance(function, PrimFunc):  # it said no result: it has one now
+            params: tuple[Any, ...] = getattr(function, "params", ())
+            state.signatures[f.name] = tuple(p.struct_info for p in params), getattr(function, "ret_struct_info", None)
+    module = IRModule(read, attrs, infos)
     if all(isinstance(f, PrimFunc) for f in module.functions.values()):
         return module
     from autosched.relax.transform.infer_types import infer_types

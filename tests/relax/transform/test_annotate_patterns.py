@@ -10,8 +10,8 @@ SHAPES = {"x": (2, 4, 6, 6)}
 PATTERNS = {
     "relu": (0, lambda bb, x: op.nn.relu(x)),
     "add": (0, lambda bb, x: op.add(x, W(2, 4, 6, 6))),
-    "add of a vector": (1, lambda bb, x: op.add(x, W(6))),
-    "add of channels": (1, lambda bb, x: op.add(x, W(1, 4, 1, 1))),
+    "add of a vector": (0, lambda bb, x: op.add(x, W(6))),
+    "add of channels": (0, lambda bb, x: op.add(x, W(1, 4, 1, 1))),
     "transpose": (2, lambda bb, x: op.permute_dims(x, axes=(0, 1, 3, 2))),
     "concat": (2, lambda bb, x: op.concat([x, W(2, 4, 6, 6)], axis=0)),
     "pad": (2, lambda bb, x: op.nn.pad(x, pad_width=(0, 0, 0, 0, 1, 1, 1, 1))),

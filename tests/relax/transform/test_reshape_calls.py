@@ -86,3 +86,19 @@ def test_functions_are_called_by_their_symbols() -> None:
     renamed = IRModule({"other": mod["main"], "main": mod["main"].without_attr("global_symbol")})
     assert sorted(gv.name for gv in RT.NormalizeGlobalVar()(renamed).get_global_vars()) == ["main", "main1"]
     assert RT.NormalizeGlobalVar()(mod) is mod
+
+
+def test_a_function_that_says_no_result_has_one_for_its_callers() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def pair(a: R.Tensor((2,), "float32")):
+        return (a, a)
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        z = Module.pair(x)
+        return z[1]
+"""
+    read = from_source(text)
+    assert isinstance(read, IRModule) and read["main"].ret_struct_info.ndim == 1
