@@ -31,6 +31,7 @@ from autosched.driver.build.schedules import (
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, ScheduleError, ShapeError, SpaceError
 from autosched.ir import IRModule
+from autosched.ir.node import FrozenDict
 from autosched.records import RecordReader, Trust
 from autosched.relax.expr import Call
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
@@ -318,8 +319,13 @@ class _Maker:
 
     def _given(self, name: str) -> PrimFunc:
         """A function over symbols with its arguments as they are given: some of them packed."""
-        applied = self.sized[name]
-        return applied.func if any(applied.packs) else self.functions[name]
+        func, applied = self.functions[name], self.sized[name]
+        packed = {
+            p: applied.func.buffer_map[own]
+            for p, own, pack in zip(func.params, applied.func.params, applied.packs, strict=True)
+            if pack is not None
+        }
+        return replace(func, buffer_map=FrozenDict({**func.buffer_map, **packed})) if packed else func
 
     def with_least(self, size: SizeRange) -> SizeRange:
         """A size that may be 0, if all kernels' code is for that; else it is 1 at least."""

@@ -11,6 +11,9 @@
 An image is one line of OH * OW pixels: a tile goes across rows, so that only the last pixels of an image are not a
 whole one. They get tiles of half as many pixels, and of one. Depthwise and grouped convolutions are computed so too.
 
+Each pixel of such a tile has a pointer of its own, so that there are few. Where they lie side by side, tiles have more:
+those of 1x1 convolutions, whose data are such lines too, and those in the rows of plain images, which are first layers.
+
 A depthwise convolution has so little to compute that a padded image would take longest: its tasks are some rows of one
 block of channels, and pad what they read for themselves, where the first caches keep it.
 """
@@ -19,8 +22,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from autosched.ir.node import FrozenDict, preorder
 from autosched.target import Target
 from autosched.templates.base import Applied
 from autosched.templates.chain import Chain, chain_around
@@ -30,16 +34,19 @@ from autosched.templates.cpu.register_tile import LOAD_COST, cycles, fits
 from autosched.templates.cpu.sized import sized
 from autosched.templates.nests import lanes, loop, value_at
 from autosched.templates.pack import Pack, packed_params, repack
+from autosched.templates.winograd_form import is_sum
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.function import make_root
-from autosched.tir.functor import free_vars, rewrite, substitute
+from autosched.tir.functor import free_vars, loads, rewrite, substitute
 from autosched.tir.simplify import Analyzer, split_conditions
+from autosched.tir.size_expr import same_extent
 from autosched.tir.stmt import Block, BufferStore, IfThenElse, LetStmt, LoopKind, Stmt, seq
 
 MOST_PIXELS = 8  # of a tile: each has a pointer of its own
+MOST_PIXELS_IN_ROW = 16
 MOST_BLOCKS = 4  # of output channels in a tile
 MANY_PIXELS = 1 << 10  # of an image, for which tiles are chosen
 CHUNK_PIXELS = 96  # of a piece of work
@@ -58,9 +65,45 @@ class SizedConv:
     chain: Chain
 
     @property
-    def has_groups(self) -> bool:
-        """Whether the channels that are read depend on those that are computed."""
-        return spatial(self.chain.anchor)[1].var in {v for i in self.data.indices for v in free_vars(i)}
+    def group_blocks(self) -> int:
+        """Blocks of output channels that read the same input channels: all of them, where there are no groups."""
+        channels = spatial(self.chain.anchor)[1]
+        n_blocks = extents((channels,))[0]
+        if channels.var not in {v for i in self.data.indices for v in free_vars(i)}:
+            return n_blocks
+        steps, read = reduced(self.chain.anchor), const_int(self.data.buffer.shape[1])
+        if len(steps) != 4 or read is None:
+            return 1
+        return max(n_blocks * extents(steps)[0] // read, 1)
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether each pixel is computed from what is in its place."""
+        anchor = self.chain.anchor
+        steps, axes = reduced(anchor), [iv.var for iv in spatial(anchor)[2:4]]
+        if len(steps) != 4 or extents(steps)[1:3] != (1, 1) or self.chain.before:
+            return False
+        taps = [iv.var for iv in steps[1:3]]
+        if not all(is_sum(i, {v: 1, k: 1}) for i, v, k in zip(self.data.indices[2:4], axes, taps, strict=True)):
+            return False
+        shape = anchor.writes[0].buffer.shape
+        return has_pixels(self.data.buffer, shape) and all(_stays_in_place(b, shape) for b in self.chain.after)
+
+
+def has_pixels(buffer: Buffer, shape: Sequence[PrimExpr]) -> bool:
+    """Whether a buffer has blocks of channels of as many rows and columns as one of that shape."""
+    return len(buffer.shape) == 5 and all(map(same_extent, buffer.shape[2:4], shape[2:4]))
+
+
+def _stays_in_place(block: Block, shape: Sequence[PrimExpr]) -> bool:
+    """Whether rows and columns of an element-wise block say only where images of a shape are read and written."""
+    if len(block.iter_vars) != 5 or not isinstance(block.body, BufferStore):
+        return False
+    row, column = (iv.var for iv in block.iter_vars[2:4])
+    accesses: list[BufferLoad | BufferStore] = [block.body, *loads(block.body.value)]
+    in_place = [x for x in accesses if has_pixels(x.buffer, shape) and x.indices[2] is row and x.indices[3] is column]
+    used = sum(x is row or x is column for x in preorder(block.body))
+    return used == 2 * len(in_place) and all(x in in_place for x in accesses if has_pixels(x.buffer, shape))
 
 
 def find_conv(func: PrimFunc) -> SizedConv | None:
@@ -83,10 +126,11 @@ def find_conv(func: PrimFunc) -> SizedConv | None:
 
 @dataclass(frozen=True)
 class Tile:
-    """So many pixels, and blocks of output channels for each."""
+    """So many pixels, and blocks of output channels for each; in_row: pixels lie side by side in a row."""
 
     pixels: int
     blocks: int
+    in_row: bool = False
 
 
 def schedule_conv(func: PrimFunc, target: Target) -> Applied | None:
@@ -98,28 +142,30 @@ def schedule_conv(func: PrimFunc, target: Target) -> Applied | None:
     steps, (panels, block) = extents(reduced(conv.chain.anchor)), extents((channels, lane))
     weight = conv.weight.buffer
     shape = weight.const_shape()
-    tile = choose_tile(panels, block, math.prod(steps), conv.has_groups, target)
     inner = steps[3] if len(steps) == 4 else 0
+    in_row = conv.is_pointwise or len(steps) == 3 and not inner
+    tile = choose_tile(panels, block, math.prod(steps), conv.group_blocks, in_row, target)
     pack = Pack(shape, (tile.blocks * block, inner, 0, 0), (0, 2, 4, 5, 3, 1) if inner else (0, 2, 3, 4, 1))
     packed = repack(func, weight, pack)
     order_by_weight = 4 * math.prod(shape) > target.cache.l2_bytes / 2
-    body, buffers = _Writer(packed, tile, target.lanes("float32"), order_by_weight).function()
-    made = sized(func, packed.with_body(make_root(body, tuple(buffers))))
+    writer = _Writer(packed, tile, conv.is_pointwise, target.lanes("float32"), order_by_weight)
+    made = sized(func, writer.written())
     return Applied(made.func, packed_params(func, weight, pack))
 
 
-def choose_tile(n_blocks: int, block: int, steps: int, has_groups: bool, target: Target) -> Tile:
+def choose_tile(n_blocks: int, block: int, steps: int, group_blocks: int, in_row: bool, target: Target) -> Tile:
     """The tile of least estimated time for a large image; panels are whole, and of one group."""
+    most = MOST_PIXELS_IN_ROW if in_row else MOST_PIXELS
     per_block = -(-block // target.lanes("float32"))
     times: dict[Tile, float] = {}
-    for blocks in range(1, 2 if has_groups else min(n_blocks, MOST_BLOCKS) + 1):
+    for blocks in range(1, min(group_blocks, MOST_BLOCKS) + 1):
         vectors = blocks * per_block
-        for pixels in range(1, MOST_PIXELS + 1):
-            if n_blocks % blocks == 0 and fits(pixels, vectors, target.num_registers):
+        for pixels in range(1, most + 1):
+            if group_blocks % blocks == 0 and fits(pixels, vectors, target.num_registers):
                 count = MANY_PIXELS // pixels
                 time = cycles([(pixels, count)], vectors, n_blocks * per_block, steps, target) / (count * pixels)
-                times[Tile(pixels, blocks)] = time * (1 + LOAD_COST * (pixels + vectors) / (pixels * vectors))
-    return min(times, key=times.__getitem__, default=Tile(1, 1))
+                times[Tile(pixels, blocks, in_row)] = time * (1 + LOAD_COST * (pixels + vectors) / (pixels * vectors))
+    return min(times, key=times.__getitem__, default=Tile(1, 1, in_row))
 
 
 @dataclass(frozen=True)
@@ -173,12 +219,12 @@ def _borders(pad: Block) -> tuple[PrimExpr, PrimExpr, tuple[PrimExpr, PrimExpr],
 class _Writer:
     """The statements of one function, whose weight is packed."""
 
-    def __init__(self, func: PrimFunc, tile: Tile, width: int, by_weight: bool):
+    def __init__(self, func: PrimFunc, tile: Tile, is_flat: bool, width: int, by_weight: bool):
         c = find_contraction(func)
         assert c is not None, "packing keeps the convolution"
         chain = chain_around(func, c.block)
         assert chain is not None and isinstance(c.block.body, BufferStore), "find_conv looked"
-        self.tile, self.width, self.by_weight = tile, width, by_weight
+        self.func, self.tile, self.is_flat, self.width, self.by_weight = func, tile, is_flat, width, by_weight
         self.block, self.chain = c.block, chain
         self.images, self.channels, self.rows, self.columns, _ = (iv.dom.extent for iv in spatial(c.block))
         self.lanes = extents(spatial(c.block)[4:])[0]
@@ -209,6 +255,27 @@ class _Writer:
         shape = (E.const((TASK_ROWS - 1) * stride + last + 1, INDEX), *data.buffer.shape[3:])
         own = Buffer(f"{data.buffer.name}_rows", shape, data.buffer.dtype)
         return _PaddedRows(data, pad, own, stride, last + 1, *borders)
+
+    def written(self) -> PrimFunc:
+        """The function with its loops; where it is flat, images are lines of pixels for its arguments too."""
+        body, buffers = self.function()
+        made = self.func.with_body(make_root(body, tuple(buffers)))
+        if not self.is_flat:
+            return made
+        lines = {
+            b: Buffer(b.name, (*b.shape[:2], E.mul(*b.shape[2:4]), b.shape[4]), b.dtype)
+            for b in made.buffers
+            if has_pixels(b, self.sums.shape)
+        }
+
+        def step(x: object) -> object:
+            if isinstance(x, BufferLoad | BufferStore) and x.buffer in lines:
+                n, channel, _, pixel, lane = x.indices
+                return replace(x, buffer=lines[x.buffer], indices=(n, channel, pixel, lane))
+            return x
+
+        buffer_map = FrozenDict({p: lines.get(b, b) for p, b in made.buffer_map.items()})
+        return replace(made, buffer_map=buffer_map, body=rewrite(made.body, step))
 
     def function(self) -> tuple[Stmt, list[Buffer]]:
         """(the loops, the buffers between)."""
@@ -292,16 +359,25 @@ class _Writer:
         return IfThenElse(inside, seq(*(fill(*part) for part in parts)), fill(zero, width, padded.border))
 
     def convolved(self) -> Stmt:
+        by_row = self.tile.in_row and not self.is_flat
         pixels = E.mul(self.rows, self.columns)
         per_chunk = max(CHUNK_PIXELS // self.tile.pixels, 1) * self.tile.pixels
-        panels, chunks = const_int(self.channels) or 1, _ceil(pixels, per_chunk)
+        panels, chunks = const_int(self.channels) or 1, self.rows if by_row else _ceil(pixels, per_chunk)
         panels //= self.tile.blocks
 
         def task(n: Var, first: Var, second: Var) -> Stmt:
             panel, chunk = (first, second) if self.by_weight else (second, first)
+
+            def tile(first: PrimExpr, size: int) -> Stmt:
+                if not self.tile.in_row:
+                    return self.tile_of_line(n, panel, first, size)
+                row = chunk if by_row else E.const(0, INDEX)
+                return self.tile_at(n, panel, [(row, E.add(first, E.const(j, INDEX))) for j in range(size)])
+
+            if by_row:
+                return seq(*self.pieces(tile, E.const(0, INDEX), self.columns))
             start = E.mul(chunk, per_chunk)
-            count = E.minimum(per_chunk, E.sub(pixels, start))
-            return seq(*self.pieces(lambda first, size: self.tile_of_line(n, panel, first, size), start, count))
+            return seq(*self.pieces(tile, start, E.minimum(per_chunk, E.sub(pixels, start))))
 
         order = (E.const(panels, INDEX), chunks) if self.by_weight else (chunks, E.const(panels, INDEX))
         return _nested((self.images, *order), task, 3)
@@ -309,7 +385,9 @@ class _Writer:
     def pieces(self, tile_at: Callable[[PrimExpr, int], Stmt], start: PrimExpr, count: PrimExpr) -> list[Stmt]:
         """Tiles over `count` pixels from `start` on: whole ones, then smaller ones for what is left."""
         found = []
-        halves = (4, 2) if self.padded is not None and self.tile.pixels == MOST_PIXELS else (self.tile.pixels // 2,)
+        halves: tuple[int, ...] = (self.tile.pixels // 2,)
+        if self.tile.in_row or (self.padded is not None and self.tile.pixels == MOST_PIXELS):
+            halves = tuple(size for size in (8, 4, 2) if size < self.tile.pixels)
         for size in dict.fromkeys((self.tile.pixels, *(max(size, 1) for size in halves), 1)):
             first = start
 
@@ -347,13 +425,13 @@ class _Writer:
     def over(self, places: Sequence[Place], body: Callable[[Var, int, PrimExpr, Place], Stmt]) -> Stmt:
         """All elements of a tile."""
 
-        def block(b: Var) -> Stmt:
-            return seq(*(
-                lanes(self.lanes, lambda lane, j=j, at=at: body(b, j, lane, at))  # type: ignore[misc]
-                for j, at in enumerate(places)
-            ))  # fmt: skip
+        def pixel(j: int, at: Place) -> Stmt:  # what all blocks multiply is loaded once, for all of them
+            def block(b: Var) -> Stmt:
+                return lanes(self.lanes, lambda lane: body(b, j, lane, at))
 
-        return loop("b", self.tile.blocks, block, LoopKind.UNROLLED)
+            return loop("b", self.tile.blocks, block, LoopKind.UNROLLED)
+
+        return seq(*(pixel(j, at) for j, at in enumerate(places)))
 
     def start(self) -> PrimExpr:
         assert isinstance(self.block.init, BufferStore), "sums begin somewhere"
