@@ -16,6 +16,7 @@ from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for
 from autosched.tir import For, IfThenElse, PrimFunc
 from autosched.tir.evaluate import evaluate
+from autosched.tir.expr import Call
 from tests.spread import spread
 from tests.templates.cases import dense, relu
 
@@ -108,6 +109,16 @@ def test_each_line_of_a_step_is_asked_for_once() -> None:
     default = default_config(func, V4).with_knobs(rows=4, vectors=4, streams=2, chunk=1, unroll_k=2, prefetch=False)
     kernels = [compile_func(apply_config(func, default.with_knobs(ahead=n), V4).func, V4, name="k") for n in (0, 4)]
     assert [kernel.asm.count("prefetcht0") for kernel in kernels] == [0, 8]  # two vectors of two panels, twice
+
+
+@spread(2, "m", [47, 12])
+@pytest.mark.parametrize(("k", "asks"), [(48, True), (47, False), (16, False)])
+def test_each_line_of_a_tile_of_rows_is_asked_for_once(m: int, k: int, asks: bool) -> None:
+    func, knobs = dense(m, k, RAGGED), {"rows": 6, "vectors": 2, "chunk": 2, "unroll_k": 1}
+    applied = apply_config(func, default_config(func, HOST).with_knobs(**knobs), HOST)
+    requests = [x for x in preorder(lower_func(applied.func, partition=False).body) if isinstance(x, Call)]
+    assert sum(x.op == "prefetch" for x in requests) == (6 if asks else 0)
+    check(func, **knobs)
 
 
 def test_a_record_without_the_knob_has_one_panel() -> None:
