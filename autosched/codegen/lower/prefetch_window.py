@@ -31,9 +31,9 @@ from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad, BufferStore
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import PrimExpr, Var, add, cast, const, const_int
+from autosched.tir.expr import PrimExpr, Var, add, cast, const, const_int, minimum
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW, wanted_by
+from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WITHIN, wanted_by
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt
 
@@ -48,13 +48,15 @@ def prefetch_windows(stmt: Stmt, outer: For | None = None) -> Stmt:
     """
     if not isinstance(stmt, For):
         return map_children(stmt, lambda c: prefetch_windows(c, outer) if isinstance(c, Stmt) else c)
-    left = {k: v for k, v in stmt.annotations.items() if k not in (PREFETCH_WINDOW, PREFETCH_STEPS)}
+    left = {k: v for k, v in stmt.annotations.items() if k not in (PREFETCH_WINDOW, PREFETCH_STEPS, PREFETCH_WITHIN)}
     if len(left) < len(stmt.annotations):
         made = dataclasses.replace(stmt, annotations=left)
         for name, ahead in wanted_by(stmt, PREFETCH_WINDOW).items():
             made = _with_windows(made, outer, name, int(ahead))
         for name, ahead in wanted_by(stmt, PREFETCH_STEPS).items():
             made = _with_steps(made, name, int(ahead))
+        for name, ahead in wanted_by(stmt, PREFETCH_WITHIN).items():
+            made = _with_steps(made, name, int(ahead), within=True)
         return made
     around = stmt if stmt.kind == LoopKind.SERIAL else None
     return map_children(stmt, lambda c: prefetch_windows(c, around) if isinstance(c, Stmt) else c)
@@ -71,10 +73,11 @@ def _with_windows(tiles: For, outer: For | None, name: str, ahead: int) -> For:
     return insert_first(tiles, tiles, _prefetches(load, inner, around, later))
 
 
-def _with_steps(tiles: For, name: str, ahead: int) -> For:
+def _with_steps(tiles: For, name: str, ahead: int, within: bool = False) -> For:
     """The loop whose tiles ask for the lines of the buffer that are read so many steps later.
 
     Where a tile has no steps that read other lines each, it asks for those of the next one.
+    within  no tile asks for what the next one reads
     """
     found = next(_loads(tiles.body, name, ()), None)
     if found is None:
@@ -83,12 +86,15 @@ def _with_steps(tiles: For, name: str, ahead: int) -> For:
     at = next((n for n, loop in enumerate(inner) if loop.kind == LoopKind.SERIAL and const_int(loop.extent) != 1), None)
     step = None if at is None else inner[at]
     distance = steps_of(load, [] if step is None else [step.loop_var])
-    if at is None or step is None or distance is None or distance[step.loop_var] < _line(load.buffer):
+    then = None if step is None else step.loop_var - step.start + const(ahead, step.loop_var.dtype)
+    if at is None or step is None or then is None or distance is None or distance[step.loop_var] < _line(load.buffer):
         later = {tiles.loop_var: tiles.loop_var + const(1, tiles.loop_var.dtype)}
-        return insert_first(tiles, tiles, _prefetches(load, inner, (), later))
-    then = step.loop_var - step.start + const(ahead, step.loop_var.dtype)
+        return tiles if within else insert_first(tiles, tiles, _prefetches(load, inner, (), later))
     is_here = then < step.extent
     start: dict[Var, PrimExpr] = {n.loop_var: n.start for n in inner[:at]}
+    if within:
+        start[step.loop_var] = step.start + minimum(then, step.extent - 1)
+        return insert_first(tiles, step, _prefetches(load, inner[at + 1 :], (), start))
     start[step.loop_var] = step.start + E.Select(is_here, then, then - step.extent)
     start[tiles.loop_var] = tiles.loop_var + E.Select(is_here, const(0, then.dtype), const(1, then.dtype))
     return insert_first(tiles, step, _prefetches(load, inner[at + 1 :], (), start))
@@ -111,19 +117,23 @@ def _prefetches(
     steps = steps_of(load, (*counts, *around))
     if steps is None or any(count is None for count in counts.values()):
         return []
-    moving = [(steps[v], count or 1) for v, count in counts.items() if steps[v]]
-    if math.prod(count for _, count in moving) > MOST_PLACES:
+    moving = [v for v in counts if steps[v]]
+    if math.prod(counts[v] or 1 for v in moving) > MOST_PLACES:
         return []
-    places = {sum(at) for at in itertools.product(*(range(0, step * n, step) for step, n in moving))}
-    new = {place for place in places if not any(steps[v] and place + steps[v] in places for v in around)}
+    combinations = itertools.product(*(range(counts[v] or 1) for v in moving))
+    places = {sum(steps[v] * i for v, i in zip(moving, values, strict=True)): values for values in combinations}
+    new = [place for place in sorted(places) if not any(steps[v] and place + steps[v] in places for v in around)]
     line = _line(load.buffer)
-    lines = sorted({place // line * line for place in new})
+    lines = {place // line: places[place] for place in reversed(new)}  # the first place of each
     if len(lines) > MOST_LINES:
         return []
     start = {n.loop_var: n.start for n in inner} | dict(later)
-    *first, last = (substitute(i, start) for i in load.indices)
-    at = (BufferLoad(load.buffer, (*first, last + const(place, last.dtype))) for place in lines)
-    return [Evaluate(E.Call("prefetch", (x,), "int32")) for x in at]
+    requests: list[Stmt] = []
+    for _, values in sorted(lines.items()):
+        at = start | {v: start[v] + const(i, v.dtype) for v, i in zip(moving, values, strict=True)}
+        there = BufferLoad(load.buffer, tuple(substitute(i, at) for i in load.indices))
+        requests.append(Evaluate(E.Call("prefetch", (there,), "int32")))
+    return requests
 
 
 def _loads(node: Node, name: str, inner: tuple[For, ...]) -> Iterator[tuple[BufferLoad, tuple[For, ...]]]:

@@ -45,7 +45,7 @@ from autosched.templates.winograd_pack import WinogradPack
 from autosched.templates.winograd_transform import TAPS
 from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.prefetch import PREFETCH_NEXT
+from autosched.tir.prefetch import PREFETCH_NEXT, PREFETCH_WITHIN, STEPS_AHEAD
 from autosched.tir.schedule import LoopRV, Schedule
 
 LINE_BYTES = 64  # of a cache line
@@ -270,9 +270,14 @@ def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, weight:
         c, last = sch.split(c, [None, pack.group])
         at_once.append(last)
     steps = [c]
+    line = LINE_BYTES // FLOAT_BYTES
     if config["unroll_c"] > 1:
         steps = list(sch.split(c, [None, config["unroll_c"]]))
         sch.unroll(steps[1])
+    elif config["tasks"] == "channels" and pack.group == 1 and channels % line == 0 and channels > line:
+        steps = list(sch.split(c, [None, line]))  # half of the inputs were transformed on another core
+        inputs = sch.get(sch.get_block(INPUTS)).writes[0].buffer.name
+        sch.annotate(row_tile, PREFETCH_WITHIN, {inputs: STEPS_AHEAD})
     sch.reorder(*steps, p_in, o_in, *at_once)
     for loop in (p_in, *at_once):
         sch.unroll(loop)

@@ -13,7 +13,7 @@ from autosched.ir.node import preorder
 from autosched.tir import BufferStore, For, Stmt
 from autosched.tir.expr import Call, Var, const, const_int, floordiv, floormod
 from autosched.tir.functor import substitute
-from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW
+from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WITHIN
 from autosched.tir.simplify import simplify
 from tests.codegen.programs import buffer, loop
 
@@ -77,7 +77,7 @@ def test_tiles_that_hardly_overlap_ask_for_nothing(stride: int) -> None:
 STEPS = 3  # of channels, in the sums of `product`
 
 
-def product(width: int, channels: int = STEPS) -> Stmt:
+def product(width: int, channels: int = STEPS, annotation: str = PREFETCH_STEPS) -> Stmt:
     """Sums over channels in tiles of `PIXELS`, which go across the ends of rows that are `width` pixels long."""
     x, out = buffer("X", channels, -(-TILES * PIXELS // width), width, LANES), buffer("OUT", TILES * PIXELS, LANES)
 
@@ -93,7 +93,7 @@ def product(width: int, channels: int = STEPS) -> Stmt:
 
         return loop("c", channels, lambda c: loop("b", LANES, lambda b: pixels(c, b)))
 
-    return loop("t", TILES, tile, annotations={PREFETCH_STEPS: {"X": AHEAD}})
+    return loop("t", TILES, tile, annotations={annotation: {"X": AHEAD}})
 
 
 @pytest.mark.parametrize("width", [PIXELS, PIXELS - 1])
@@ -115,3 +115,13 @@ def test_a_tile_of_one_step_asks_for_the_next_tile() -> None:
     assert not any(isinstance(n, Call) for n in preorder(inner))
     fetches = [n.args[0] for n in preorder(tiles) if isinstance(n, Call)]
     assert [const_int(simplify(x.indices[1] - tiles.loop_var)) for x in fetches] == [1] * PIXELS
+
+
+def test_no_step_asks_for_what_is_beyond_its_tile() -> None:
+    made = prefetch_windows(product(PIXELS, annotation=PREFETCH_WITHIN))
+    tiles, steps = [n for n in preorder(made) if isinstance(n, For)][:2]
+    fetches = [n.args[0] for n in preorder(steps) if isinstance(n, Call)]
+    for step in range(STEPS):
+        place = {tiles.loop_var: const(1, "int64"), steps.loop_var: const(step, "int64")}
+        found = [[const_int(simplify(substitute(i, place))) for i in x.indices] for x in fetches]
+        assert found == [[min(step + AHEAD, STEPS - 1), 1, i, 0] for i in range(PIXELS)]
