@@ -106,6 +106,12 @@ def test_sizes_and_padding(case):
     assert error(conv(*CASES[case]), config()) < LIMIT
 
 
+def test_chunks_of_channels_ask_for_inputs_ahead():
+    func, chosen = conv(1, 48, 7, 9, 32, (1, 1, 1, 1)), config(m=2, rows=3, tasks="channels")
+    assert "prefetch_within" in apply_config(func, chosen, HOST).trace
+    assert error(func, chosen, threads=2) < LIMIT / 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_sizes_and_padding_of_small_tiles(case):
