@@ -74,11 +74,12 @@ def ConvertToDataflow(min_size: int = 2) -> Pass:  # noqa: N802
         inner: frozenset[Var] = frozenset()
 
         def _binding(self, b: Binding) -> None:
-            if b.var in self.inner:
-                new = DataflowVar(b.var.name, b.var.struct_info)
-                self.replaced[b.var], self._changed = new, True
-                b = dataclasses.replace(b, var=new)  # type: ignore[type-var]
-            super()._binding(b)
+            if b.var not in self.inner:
+                super()._binding(b)
+                return
+            new, value = DataflowVar(b.var.name, b.var.struct_info), self.substitute(b.value)
+            self.replaced[b.var], self._changed = new, True
+            self._bindings.append(dataclasses.replace(b, var=new, value=value))  # type: ignore[type-var]
 
     def change(function: Function) -> Function:
         blocks = tuple(

@@ -102,3 +102,12 @@ class Module:
 """
     read = from_source(text)
     assert isinstance(read, IRModule) and read["main"].ret_struct_info.ndim == 1
+
+
+def test_plain_blocks_become_dataflow_blocks_with_all_their_bindings() -> None:
+    lines = ["a = R.add(x, y)", "d = a", "t = (d, x)", "f = t[0]", "c = R.multiply(f, t[1])"]
+    head = TEXT.split("        with")[0]
+    plain = from_source(head + "".join(f"        {line}\n" for line in lines) + "        return c\n")
+    inside = "".join(f"            {line}\n" for line in [*lines, "R.output(c)"])
+    wanted = from_source(f"{head}        with R.dataflow():\n{inside}        return c\n")
+    assert_structural_equal(RT.ConvertToDataflow()(plain), wanted)
