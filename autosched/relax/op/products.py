@@ -8,6 +8,7 @@ import numpy as np
 
 from autosched import topi
 from autosched.errors import InvalidTypeError, ShapeError
+from autosched.relax.expr import Call
 from autosched.relax.op.binary import add
 from autosched.relax.op.manipulate import permute_dims
 from autosched.relax.op.registry import define_op, sample
@@ -36,6 +37,12 @@ def _matmul_reference(x: np.ndarray, y: np.ndarray, out_dtype: str | None) -> np
     kind = np.dtype(np.float32) if str(dtype) == "bfloat16" else dtype  # NumPy has no product of bfloat16
     product: np.ndarray = np.matmul(x.astype(kind, copy=False), y.astype(kind, copy=False), dtype=kind)
     return product.astype(dtype, copy=False)
+
+
+def keeps_dtype(product: Call) -> bool:
+    """Whether the result of a product has the type of both factors, said or not."""
+    infos = [x.struct_info for x in (product, *product.args)]
+    return len({i.dtype for i in infos if isinstance(i, TensorStructInfo)}) == 1
 
 
 matmul = define_op(

@@ -19,6 +19,7 @@ from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
+from autosched.relax.op.products import keeps_dtype
 from autosched.relax.op.registry import definition_of, is_constant, python_argument, remake
 from autosched.relax.rewrite import CallTracker, map_functions, read_once, users
 from autosched.relax.struct_info import Dim, TensorStructInfo, same_dims
@@ -65,9 +66,10 @@ class _Fuser(CallTracker):
         uses = self.uses = users(function)
         self.single = read_once(uses)
         self.constants: dict[Var, Constant | None] = {}  # what `known` was asked for
+        self.biases: dict[tuple[object, ...], Expr] = {}  # of masks, which layers have in common
 
     def call(self, call: Call, var: Var) -> Expr:
-        if call.op_name == "relax.matmul":
+        if call.op_name == "relax.matmul" and keeps_dtype(call):
             return self.attention(*call.args) or self.transposed(*call.args) or call
         return self.absorbed(call) if call.op_name == "relax.permute_dims" else call
 
@@ -169,7 +171,7 @@ class _Fuser(CallTracker):
         dtype = _info(x).dtype
         x, scale = self.without_scale(x, 1.0, alone=True)
         product = self.made_by(x, "matmul")
-        if product is None or product.attrs["out_dtype"] is not None:
+        if product is None or not keeps_dtype(product):
             return None
         query, scale = self.without_scale(product.args[0], scale, alone=False)
         key, scale = self.without_scale(product.args[1], scale, alone=False)
@@ -182,7 +184,7 @@ class _Fuser(CallTracker):
                 causal = kind
                 continue
             added = self.added(mask, dtype)
-            bias = added if bias is None else self.emit(op.add(bias, added))
+            bias = added if bias is None else self.shared((bias, added), op.add(bias, added))
         return _Scores(query, key, scale, bias, causal, zero_rows)
 
     def known(self, x: object) -> Constant | None:
@@ -230,7 +232,14 @@ class _Fuser(CallTracker):
         if known is not None:
             return known
         zero, low = (Constant(np.asarray(v, dtype)) for v in (0.0, mask.low))
-        return self.emit(op.where(mask.value, *((zero, low) if mask.inverted else (low, zero))))
+        made = op.where(mask.value, *((zero, low) if mask.inverted else (low, zero)))
+        return self.shared((mask.value, mask.low, mask.inverted, dtype), made)
+
+    def shared(self, key: tuple[object, ...], call: Call) -> Expr:
+        """What a call gives, computed once for equal keys."""
+        if key not in self.biases:
+            self.biases[key] = self.emit(call)
+        return self.biases[key]
 
     def without_scale(self, x: Expr, scale: float, alone: bool) -> tuple[Expr, float]:
         """Takes factors that are numbers off a value."""

@@ -18,6 +18,7 @@ from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, Var
+from autosched.relax.op.products import keeps_dtype
 from autosched.relax.rewrite import map_functions, users
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.narrow_products import NARROW, Attends
@@ -57,7 +58,7 @@ class _Fuser(QuantisedRewriter):
     def attention(self, product: Call) -> Call | None:
         """The operator that a product with quantised weights is; None for any other product."""
         shares = self.dequantised(product.args[0])
-        if shares is None or product.attrs["out_dtype"] not in (None, "void") or _rank(product.args[1]) != 4:
+        if shares is None or not keeps_dtype(product) or _rank(product.args[1]) != 4:
             return None
         made = self.call_of(shares[0])
         quantiser = None if made is None else self.quantiser(made)
@@ -102,7 +103,7 @@ class _Fuser(QuantisedRewriter):
             if call is None:
                 return None
             if call.op_name == "relax.matmul":
-                known = call.attrs["out_dtype"] in (None, "void") and _rank(call.args[0]) == 4 == _rank(call.args[1])
+                known = keeps_dtype(call) and _rank(call.args[0]) == 4 == _rank(call.args[1])
                 return (call, found[::-1], bias) if known else None
             byte = self.dequantised(x)
             quantiser = None if byte is None or (made := self.call_of(byte[0])) is None else self.quantiser(made)

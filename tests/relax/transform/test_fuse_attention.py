@@ -34,8 +34,8 @@ def test_split_heads_with_the_scale_on_the_scores():
         q, k, v = (
             _heads(bb, a, axes) for a, axes in ((x, (0, 2, 1, 3)), (y, (0, 2, 3, 1)), (z, (0, 2, 1, 3)))
         )  # fmt: skip
-        scores = bb.emit(op.divide(bb.emit(op.matmul(q, k)), relax.const(2.0)))
-        out = bb.emit(op.matmul(bb.emit(op.nn.softmax(scores)), v))
+        scores = bb.emit(op.divide(bb.emit(op.matmul(q, k, "float32")), relax.const(2.0)))
+        out = bb.emit(op.matmul(bb.emit(op.nn.softmax(scores)), v, "float32"))
         return op.reshape(bb.emit(op.permute_dims(out, (0, 2, 1, 3))), (B, S, H * D))
 
     call = _fused(graph(SPLIT, build), ["reshape", "reshape", "reshape", "nn.attention", "reshape"])
@@ -208,6 +208,20 @@ def test_a_causal_mask_beside_one_of_the_input(low, kind):
     assert call.attrs["causal_mask"] == kind
 
 
+def test_layers_have_what_a_mask_adds_in_common():
+    def build(bb, q, k, v, padding):
+        seen = bb.emit(op.equal(padding, relax.const(np.float32(0))))
+        for _ in range(2):
+            scores = bb.emit(op.matmul(q, bb.emit(op.permute_dims(k, (0, 1, 3, 2)))))
+            scores = bb.emit(op.where(seen, scores, relax.const(np.float32(-np.inf))))
+            q = bb.emit(op.matmul(bb.emit(op.nn.softmax(scores)), v))
+        return op.abs(q)
+
+    module = graph({**PLAIN, "padding": (B, 1, 1, S)}, build)
+    result = DeadCodeElimination()(FuseAttention()(module))
+    assert calls(result) == ["equal", "where", "nn.attention_bias", "nn.attention_bias", "abs"]
+
+
 def test_keys_transposed_with_batch_and_heads_as_one():
     def build(bb, x, y, z):
         q, k, v = (_heads(bb, a, (0, 2, 1, 3)) for a in (x, y, z))
@@ -219,7 +233,7 @@ def test_keys_transposed_with_batch_and_heads_as_one():
     assert call.attrs["layouts"] == ("BSHD", "BSHD", "BSHD", "BHSD")
 
 
-@pytest.mark.parametrize("what", ["axis", "shared", "broadcast", "mask before scale"])
+@pytest.mark.parametrize("what", ["axis", "shared", "broadcast", "mask before scale", "type"])
 def test_what_is_no_attention_stays(what):
     def build(bb, q, k, v):
         keys = bb.emit(op.permute_dims(k, (0, 1, 3, 2)))
@@ -227,7 +241,8 @@ def test_what_is_no_attention_stays(what):
         if what == "mask before scale":
             scores = bb.emit(op.multiply(bb.emit(op.add(scores, W(S, S))), relax.const(0.5)))
         weights = bb.emit(op.nn.softmax(scores, axis=2 if what == "axis" else -1))
-        out = op.matmul(weights, W(1, 1, S, D) if what == "broadcast" else v)
+        factor = W(1, 1, S, D) if what == "broadcast" else v
+        out = op.matmul(weights, factor, "float64" if what == "type" else None)
         return (weights, bb.emit(out)) if what == "shared" else out
 
     assert _fused_or_none(graph(PLAIN, build)) is None
