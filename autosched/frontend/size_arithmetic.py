@@ -156,6 +156,12 @@ class _Factors:
         return plain(result)
 
 
+def exact_quotient(whole: Dim, part: Dim) -> Dim | None:
+    """A product of sizes without some of its factors; None where they are not seen to be that, or may be 0."""
+    rest = _Factors.of([whole]).without(_Factors.of([part])) if is_at_least(part, 1) else None
+    return None if rest is None else rest.product()
+
+
 def new_shape(old: Sequence[Dim], target: Sequence[Dim]) -> tuple[Dim, ...] | None:
     """A shape, one dimension of which may be -1, for the elements of another; None where it fits one size alone.
 
@@ -163,7 +169,7 @@ def new_shape(old: Sequence[Dim], target: Sequence[Dim]) -> tuple[Dim, ...] | No
     """
     places = [i for i, d in enumerate(target) if isinstance(d, int) and d == -1]
     known = [d for i, d in enumerate(target) if i not in places]
-    if len(places) > 1 or not all(map(is_natural, known)):
+    if len(places) > 1 or not all(is_natural(d) or any(is_same(d, o) for o in old) for d in known):
         return None
     rest = _Factors.of(old).without(_Factors.of(known))
     if rest is not None and (places or is_same(rest.product(), 1)):

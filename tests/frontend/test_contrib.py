@@ -555,6 +555,35 @@ def test_group_norm_of_diffusion_models(skips: bool) -> None:
         np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5)
 
 
+def test_norms_of_open_sizes() -> None:
+    """Embeddings of any batch and length, images of any batch: one build, which gives what known sizes give."""
+    weights = {"words": draw(11, 8), "places": draw(6, 8), "gamma": draw(8), "beta": draw(8)}
+    nodes = [
+        helper.make_node(
+            "EmbedLayerNormalization", ["ids", "", "words", "places", "", "gamma", "beta"], ["y", "count"],
+            domain="com.microsoft", epsilon=1e-5,
+        ),
+        helper.make_node(
+            "SkipGroupNorm", ["x", "gamma", "beta", "skip"], ["z"], domain="com.microsoft", groups=2, epsilon=1e-5
+        ),
+    ]  # fmt: skip
+    shapes = {"ids": ["b", "s"], "x": ["n", 3, 3, 8], "skip": ["n", 8]}
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(k, 6 if k == "ids" else 1, v) for k, v in shapes.items()],
+        [onnx.ValueInfoProto(name=n) for n in ("y", "count", "z")],
+        [numpy_helper.from_array(v, k) for k, v in weights.items()],
+    )  # fmt: skip
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    made = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    built = autosched.build(made)
+    assert isinstance(built, DynamicExecutable)
+    for b, s, n in ((2, 4, 3), (1, 1, 1)):
+        feeds = {"ids": RNG.integers(0, 11, (b, s)).astype("i4"), "x": draw(n, 3, 3, 8), "skip": draw(n, 8)}
+        wanted = relax.evaluate(from_onnx(made, {k: v.shape for k, v in feeds.items()}), feeds)
+        for found, w in zip(built(**feeds), wanted, strict=True):
+            np.testing.assert_allclose(found.numpy(), w, rtol=1e-4, atol=1e-5)
+
+
 def test_a_bias_of_positions_by_t5s_buckets() -> None:
     table, size = draw(32, 2), np.array([150])
     found = relax.evaluate(

@@ -95,9 +95,52 @@ def test_sizes_are_numbers_to_compute_with() -> None:
         *length_of("x", "one", "first"), node("Cast", "length", "n", to=1), node("Div", "x n", "mean"),
         node("Sqrt", "n", "root"), node("Mul", "mean root", "y"), node("Range", "one length one", "r"),
         node("Cast", "r", "rf", to=1), node("ReduceSum", "rf", "total", keepdims=0),
+        node("Range", "none n unit", "steps"), node("Range", "half n unit", "halves"),
+        node("Add", "steps halves", "sum"), node("Neg", "length", "below"), node("Range", "length below below1", "d"),
+        node("Cast", "d", "distances", to=1),
     ]  # fmt: skip
     calls = [{"x": (b, s)} for b, s in ((1, 2), (5, 3), (2, 50))]
-    once(nodes, {"x": ("b", "s")}, COUNTS, calls, outputs=("y", "total"))
+    weights = {**COUNTS, "none": np.array(0, "f4"), "half": np.array(0.5, "f4"), "unit": np.array(1, "f4")}
+    weights["below1"] = np.array(-1)
+    once(nodes, {"x": ("b", "s")}, weights, calls, outputs=("y", "total", "sum", "distances"))
+
+
+def test_groups_of_channels_behind_a_window_without_padding() -> None:
+    """Its result keeps its shape, although nothing says that the input is as long as the window."""
+    weights = {"w": np.random.default_rng(0).standard_normal((2, 1, 10)).astype("f4"), "groups": np.array([0, 2, -1])}
+    weights |= {"ones": np.ones(2, "f4"), "zeros": np.zeros(2, "f4")}
+    nodes = [
+        node("Conv", "x w", "c", strides=[5]), node("Shape", "c", "shape"), node("Reshape", "c groups", "g"),
+        node("InstanceNormalization", "g ones zeros", "i"), node("Reshape", "i shape", "y"),
+    ]  # fmt: skip
+    once(nodes, {"x": ("b", 1, "s")}, weights, [{"x": (b, 1, s)} for b, s in ((1, 20), (2, 31), (2, 10 + 5 * 40))])
+
+
+def test_images_are_padded_to_whole_windows() -> None:
+    """By (4 - h % 4) % 4 zeros, then one in front, as many behind as the image has columns."""
+    weights = {**COUNTS, "n4": np.array([4]), "none": np.array([0]), "unit": np.array([1])}
+    nodes = [
+        *length_of("x", "one", "first"), node("Mod", "length1 n4", "over"), node("Sub", "n4 over", "under"),
+        node("Mod", "under n4", "more"), node("Concat", "none none none more", "pads", axis=0),
+        node("Pad", "x pads", "p"), node("Concat", "none unit none length1", "wide", axis=0),
+        node("Pad", "p wide", "y"),
+    ]  # fmt: skip
+    once(nodes, {"x": ("b", "s")}, weights, [{"x": (b, s)} for b, s in ((1, 1), (2, 4), (3, 7), (1, 10))], ("p", "y"))
+
+
+def test_sizes_less_than_numbers_are_divided_towards_zero() -> None:
+    rules = {"Div": lambda n, by: int(n / by), "Mod": lambda n, by: n % by}
+    weights = {**COUNTS, **{f"n{i}": np.array(i) for i in (2, 4, 11)}}
+    outputs = [f"{rule}{less}{by}" for rule in rules for less, by in ((2, 4), (11, 4))]
+    nodes = [
+        *length_of("x", "zero", "first"), node("Sub", "length n2", "l2"), node("Sub", "length n11", "l11"),
+        *(node(o[:3], f"l{o[3:-1]} n4", f"{o}_") for o in outputs), *(node("Cast", f"{o}_", o, to=1) for o in outputs),
+    ]  # fmt: skip
+    built = autosched.build(make(nodes, {"x": ("n",)}, outputs, weights))
+    assert isinstance(built, DynamicExecutable)
+    for n in (1, 2, 6, 7, 11, 12, 30):
+        wanted = [rules[o[:3]](n - int(o[3:-1]), 4) for o in outputs]
+        assert [float(y.numpy()) for y in built(np.zeros(n, "f4"))] == wanted
 
 
 def test_equal_code_over_other_sizes_is_code_of_its_own() -> None:

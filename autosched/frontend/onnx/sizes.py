@@ -5,6 +5,7 @@ They are known at import as expressions of the sizes, so `Reshape` and `Expand` 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -17,6 +18,7 @@ from autosched.frontend.onnx.node import Held, Node, info_of
 from autosched.frontend.size_arithmetic import (
     agreeing,
     common_size,
+    exact_quotient,
     is_at_least,
     is_natural,
     is_same,
@@ -76,7 +78,14 @@ def dims_of(x: object) -> tuple[tuple[Dim, ...], bool] | None:
 def of_sizes(node: Node) -> Expr | Held | None:
     """What a node gives that has sizes among its inputs; None for an operator that has no rule for them."""
     rule = _RULES.get(node.op_type)
-    return None if rule is None else rule(node)
+    if rule is None or (node.op_type != "Range" and any(_is_real(x) for x in node.inputs)):
+        return None
+    return rule(node)
+
+
+def _is_real(x: object) -> bool:
+    """Whether sizes were cast to real numbers, with which tensors compute."""
+    return isinstance(x, Sizes) and x.dtype.startswith("float")
 
 
 def _dtype_of(x: object) -> str:
@@ -88,8 +97,15 @@ def _same(node: Node) -> Held | None:
     return x if isinstance(x, Sizes) else None
 
 
+def _negative(node: Node) -> Held | None:
+    x = node.inputs[0]
+    if not isinstance(x, Sizes):
+        return None
+    return Sizes(None, False, tuple(plain(0 - d) for d in x.dims), x.is_scalar, x.dtype)
+
+
 def _cast(node: Node) -> Expr | Held | None:
-    x, dtype = node.inputs[0], {6: "int32", 7: "int64"}.get(node.attr("to", 7))
+    x, dtype = node.inputs[0], {1: "float32", 6: "int32", 7: "int64", 11: "float64"}.get(node.attr("to", 7))
     return sizes(x.dims, x.is_scalar, dtype) if isinstance(x, Sizes) and dtype else None
 
 
@@ -181,12 +197,20 @@ def _clip(node: Node) -> Expr | Held | None:
 
 
 def _quotient(a: Dim, b: Dim) -> Dim | None:
-    """Rounded down, which is towards zero, as ONNX has it, where nothing is negative."""
-    return a // b if isinstance(b, int) and b > 0 and is_natural(a) else None
+    """Rounded towards zero, as ONNX has it."""
+    if not isinstance(b, int) or b < 1:
+        return exact_quotient(a, b)
+    positive = larger(a, 0) // b
+    return positive if is_at_least(a, 1 - b) else positive - larger(0 - a, 0) // b
 
 
-def _remainder(a: Dim, b: Dim) -> Dim | None:
-    return a % b if isinstance(b, int) and b > 0 and is_natural(a) else None
+def _modulo(node: Node) -> Expr | Held | None:
+    """With the sign of the divisor, or with `fmod` that of the dividend, where neither is negative."""
+
+    def remainder(a: Dim, b: Dim) -> Dim | None:
+        return a % b if isinstance(b, int) and b > 0 and (not node.attr("fmod", 0) or is_natural(a)) else None
+
+    return _arithmetic(remainder)(node)
 
 
 def _comparison(yes: Callable[[Dim, Dim], bool], no: Callable[[Dim, Dim], bool]) -> Callable[[Node], Expr | None]:
@@ -237,8 +261,11 @@ def _total(combine: Callable[[Dim, Dim], Dim]) -> Callable[[Node], Expr | Held |
 
 
 def _range(node: Node) -> Expr | None:
-    """Numbers up to a size: there is one at least."""
-    begin, end, step = (dims_of(x) for x in node.inputs)
+    """Numbers up to a size, real ones too: there is one at least."""
+    start = node.inputs[0]
+    if isinstance(start, Constant) and _whole(start) is start and start.data.dtype.kind == "f":
+        return _range_from_between(node, start)
+    begin, end, step = (dims_of(_whole(x)) for x in node.inputs)
     if begin is None or end is None or step is None or not isinstance(step[0][0], int) or not step[0][0]:
         return None
     (first,), (last,), (by,) = begin[0], end[0], step[0]
@@ -247,6 +274,23 @@ def _range(node: Node) -> Expr | None:
     count = distance if abs(by) == 1 else (distance + (abs(by) - 1)) // abs(by)
     dtype = _dtype_of(next(x for x in node.inputs if isinstance(x, Sizes)))
     return op.size_range(ShapeExpr((plain(first), plain(count))), step=by, dtype=dtype)
+
+
+def _range_from_between(node: Node, start: Constant) -> Expr | None:
+    """start, start + 1 and so on, where start has a fraction: as many as there are integers between."""
+    end, step = (dims_of(_whole(x)) for x in node.inputs[1:])
+    if end is None or step is None or not is_same(step[0][0], 1) or not np.isfinite(start.data):
+        return None
+    count = ShapeExpr((0, plain(end[0][0] - math.floor(start.data))))
+    steps = node.emit(op.size_range(count, dtype=str(start.data.dtype)))
+    return op.add(steps, start)
+
+
+def _whole(x: object) -> object:
+    """Real numbers without fractions as integers."""
+    if isinstance(x, Constant) and x.data.dtype.kind == "f" and np.all(x.data == np.rint(x.data)):
+        return Constant(x.data.astype(np.int64))
+    return x
 
 
 def _constant_of_shape(node: Node) -> Expr | None:
@@ -311,6 +355,7 @@ def alike(node: Node) -> list[Expr] | None:
 _RULES: dict[str, Callable[[Node], Expr | Held | None]] = {
     "Identity": _same,
     "Cast": _cast,
+    "Neg": _negative,
     "Gather": _gather,
     "Slice": _slice,
     "Concat": _concat,
@@ -320,7 +365,7 @@ _RULES: dict[str, Callable[[Node], Expr | Held | None]] = {
     "Sub": _arithmetic(lambda a, b: a - b),
     "Mul": _arithmetic(lambda a, b: a * b),
     "Div": _arithmetic(_quotient),
-    "Mod": _arithmetic(_remainder),
+    "Mod": _modulo,
     "Min": _arithmetic(smaller),
     "Max": _arithmetic(larger),
     "Clip": _clip,

@@ -8,12 +8,13 @@ from typing import cast
 import numpy as np
 
 from autosched.frontend.onnx.converters.conv import require_images
-from autosched.frontend.onnx.node import Node, info_of, is_empty
+from autosched.frontend.onnx.node import Node, constant, info_of, is_empty
 from autosched.frontend.onnx.registry import converter
 from autosched.frontend.size_arithmetic import (
     TO_THE_END,
     beside,
     cut,
+    is_natural,
     is_same,
     plain,
     reversed_cut,
@@ -185,12 +186,17 @@ def pad(node: Node) -> Expr:
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise node.fail(f"there is no mode '{mode}'")
     rank = len(dims)
-    widths = node.attr("pads") if node.opset < 11 else node.integers(1)
+    sizes = node.attr("pads") if node.opset < 11 else node.sizes_of(1)
     value = node.attr("value", 0.0) if node.opset < 11 else node.number(2) if node.has(2) else 0.0
     axes = [node.axis(int(a)) for a in node.integers(3)] if node.has(3) else list(range(rank))
-    if len(widths) != 2 * len(axes) or len(set(axes)) != len(axes):
-        raise node.fail(f"{len(widths)} widths for axes {axes}")
+    if len(sizes) != 2 * len(axes) or len(set(axes)) != len(axes):
+        raise node.fail(f"{len(sizes)} widths for axes {axes}")
     x = node.input(0)
+    if mode == "constant" and not all(isinstance(n, int) for n in sizes) and all(map(is_natural, sizes)):
+        for n, a in enumerate(axes):
+            x = _padded(node, x, a, sizes[n], sizes[len(axes) + n], value)
+        return x
+    widths = node.attr("pads") if node.opset < 11 else node.integers(1)
     pairs = [0] * 2 * rank
     for n, a in enumerate(axes):
         pairs[2 * a : 2 * a + 2] = [max(widths[n], 0), max(widths[len(axes) + n], 0)]
@@ -218,6 +224,18 @@ def pad(node: Node) -> Expr:
             kept = {"begin": (max(-before, 0),), "end": (size + min(after, 0),)}
             x = node.emit(op.strided_slice(x, axes=(a,), strides=(1,), **kept))
     return x if mode != "constant" or not any(pairs) else op.nn.pad(x, pad_width=pairs, pad_value=value)
+
+
+def _padded(node: Node, x: Expr, axis: int, before: Dim, after: Dim, value: float) -> Expr:
+    """A value around a dimension, in so many places as sizes say, maybe none: they are copies of one on each side."""
+    if is_same(before, 0) and is_same(after, 0):
+        return x
+    size = info_of(x).dims[axis]
+    wide = node.emit(op.nn.pad(x, pad_width=[int(d // 2 == axis) for d in range(2 * info_of(x).ndim)], pad_value=value))
+    count = plain(size + before + after)
+    at = node.emit(op.size_range(ShapeExpr((plain(1 - before), count))))
+    last = node.emit(op.size_values(ShapeExpr((plain(size + 1),)), is_scalar=True))
+    return node.emit(op.take(wide, op.minimum(op.maximum(at, constant(0, "int64")), last), axis=axis))
 
 
 PAD_MODES = {"edge": "replicate", "reflect": "reflect", "wrap": "circular"}

@@ -166,16 +166,17 @@ def _with_sum(node: Node, result: Expr, total: Expr) -> tuple[Expr | None, ...]:
 @converter(DOMAIN + "EmbedLayerNormalization")
 def embed_layer_norm(node: Node) -> tuple[Expr | None, ...]:
     """Word, position and segment embeddings, their sum normalised; how many positions the mask leaves."""
-    only(node, [0, 1, 2, 3, 4, 5, 6, 7, 8], ["epsilon"])
-    batch, length = node.shape(0)
+    only(node, [0, 1, 2, 3, 4, 5, 6, 7, 8], ["epsilon", "mask_index_type"])
+    batch, length = node.info(0).dims
     total = node.emit(op.take(node.input(2), node.input(0), axis=0))
-    where = node.input(8) if node.has(8) else Constant(np.arange(length, dtype=np.int64).reshape(1, -1))
+    where = node.input(8) if node.has(8) else node.counted(length, 1, 2)
     total = node.emit(op.add(total, op.take(node.input(3), where, axis=0)))
     if node.has(1):
         total = node.emit(op.add(total, op.take(node.input(4), node.input(1), axis=0)))
     result = _normed(node, total, node.input(5), node.input(6), node.attr("epsilon", 1e-12))
-    count: Expr = Constant(np.zeros(batch, np.int32))
-    if node.has(7):
+    if not node.has(7):
+        count = op.broadcast_to(constant(0, "int32"), ShapeExpr((batch,)))
+    else:
         count = op.sum(node.emit(op.astype(node.input(7), "int32")), axis=1)
     return result, count, total
 

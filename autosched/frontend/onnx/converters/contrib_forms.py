@@ -152,18 +152,28 @@ def group_norm(node: Node) -> tuple[Expr, ...]:
         raise node.fail("a skip with channels first is not supported")
     dtype = info_of(x).dtype
     real = x if dtype == "float32" else node.emit(op.astype(x, "float32"))
-    sides = [
+    scale, bias = (
         node.emit(op.astype(v, "float32")) if info_of(v).dtype != "float32" else v for v in map(node.input, (1, 2))
-    ]
-    result = node.emit(
-        op.nn.group_norm(
-            real, *sides, num_groups=node.attr("groups"), channel_axis=axis,
-            axes=tuple(d for d in range(1, rank) if d != axis), epsilon=node.attr("epsilon", 1e-5),
-        )
-    )  # fmt: skip
+    )
+    result = node.emit(_grouped_norm(node, real, scale, bias, axis))
     result = node.emit(op.nn.silu(result)) if node.attr("activation", 0) else result
     result = result if dtype == "float32" else op.astype(result, dtype)
     return (result, x) if skips else (result,)
+
+
+def _grouped_norm(node: Node, x: Expr, gamma: Expr, beta: Expr, axis: int) -> Expr:
+    """Each image's groups of channels brought to mean 0 and variance 1; times gamma of the channel, plus beta."""
+    dims, (channels,), groups = info_of(x).dims, node.sizes_from(1, 0), node.attr("groups")
+    if channels % groups or dims[axis] != channels:
+        raise node.fail(f"{channels} scales and {groups} groups for data of {list(dims)}")
+    apart = node.emit(op.reshape(x, ShapeExpr((*dims[:axis], groups, channels // groups, *dims[axis + 1 :]))))
+    over = tuple(d for d in range(1, len(dims) + 1) if d != axis)
+    centred = node.emit(op.subtract(apart, op.mean(apart, axis=over, keepdims=True)))
+    variance = op.add(op.variance(apart, axis=over, keepdims=True), constant(node.attr("epsilon", 1e-5), "float32"))
+    normal = node.emit(op.reshape(op.multiply(centred, op.rsqrt(variance)), ShapeExpr(dims)))
+    wide = ShapeExpr(tuple(channels if d == axis else 1 for d in range(len(dims))))
+    scale, bias = (node.emit(op.reshape(v, wide)) for v in (gamma, beta))
+    return op.add(op.multiply(normal, scale), bias)
 
 
 # --- quantised -----------------------------------------------------------------------------------------------------
