@@ -55,7 +55,7 @@ def static_shape_tuning_pipeline(
 ) -> Sequential:  # fmt: skip
     """The zero pipeline, then tuning of its kernels into `work_dir`; without trials only what stands there is used."""
     refuse("static_shape_tuning", hint="relax.build packs weights by itself", cpu_weight_prepack=cpu_weight_prepack)
-    steps: list[Pass] = [DecomposeOpsForInference(), CanonicalizeBindings(), zero_pipeline()]
+    steps: list[Pass] = [DecomposeOpsForInference(), CanonicalizeBindings(keep_tuples=False), zero_pipeline()]
     if total_trials > 0:
         steps.append(transform.MetaScheduleTuneIRMod({}, work_dir, total_trials, max_trials_per_task))
     steps.append(transform.MetaScheduleApplyDatabase(work_dir))

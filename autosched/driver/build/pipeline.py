@@ -109,13 +109,13 @@ def graph_passes(
     )
     planes: tuple[Pass, ...] = (ConvolvePlanes(), DeadCodeElimination()) if convolves_planes(target) else ()
     return (
-        UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, *heads, ExpandConvolutions(), SliceInputs(),
-        FoldConstant(),
+        UnpackResult(), CanonicalizeBindings(keep_tuples=False), *bytes_, *wide, *heads, ExpandConvolutions(),
+        SliceInputs(), FoldConstant(),
         RemoveIdentity(), FindGelu(), FindNorms(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
         FoldBatchnormToConv2D(), SumConvolutions(), DeadCodeElimination(), *planes, SplitConcats(),
         EliminateCommonSubexpr(keep_names=False),
         *attention, *narrow, *layouts, SliceSplits(), FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
-        RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(), *sums,
+        RemoveIdentity(), CanonicalizeBindings(keep_tuples=False), DeadCodeElimination(), *sums,
         SliceTakes(), SharePositions(), DeadCodeElimination(), LegalizeKernels(), AnnotateTIROpPattern(),
         FuseOps(with_sums=options.fuse_sums, joins=joins), FuseTIR(),
         CopyOutputs(), DeadCodeElimination(),

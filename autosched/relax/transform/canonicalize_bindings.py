@@ -27,9 +27,10 @@ from autosched.relax.struct_info import same_info
 class _Canonicalizer(Rewriter):
     """Replaces `y = x` by x everywhere, and items of known tuples by the items."""
 
-    def __init__(self, promoted: dict[Var, Var]):
+    def __init__(self, promoted: dict[Var, Var], keep_tuples: bool):
         super().__init__()
-        self.promoted = promoted
+        self.promoted, self.keep_tuples = promoted, keep_tuples
+        self.tuples: dict[Var, Tuple] = {}  # what variables are bound to
         self.replaced = dict(promoted)
 
     def _binding(self, b: Binding) -> None:
@@ -47,6 +48,15 @@ class _Canonicalizer(Rewriter):
                 self._changed = True
                 self.replaced[b.var] = value
                 return
+        if self.keep_tuples and isinstance(b, VarBinding) and isinstance(value, Tuple):
+            self._changed = self._changed or value is not b.value
+            self.tuples[b.var] = value
+            self._bindings.append(dataclasses.replace(b, value=value))
+            return
+        item = value.tuple_value if isinstance(value, TupleGetItem) else None
+        if isinstance(item, Var) and item in self.tuples and isinstance(b, VarBinding):
+            field = self.tuples[item].fields[value.index]
+            return self._binding(dataclasses.replace(b, value=field))
         super()._binding(b)
 
     @staticmethod
@@ -79,23 +89,26 @@ def _promotions(block: BindingBlock) -> dict[Var, Var]:
     return result
 
 
-def canonicalize_function(function: Function, renamed: Mapping[Var, Var] | None = None) -> Function:
+def canonicalize_function(
+    function: Function, renamed: Mapping[Var, Var] | None = None, keep_tuples: bool = False
+) -> Function:
     """The function without bindings that only give another name; outputs are bound to what computes them.
 
-    renamed  variables that get another name, where an output's name does not come first
+    renamed      variables that get another name, where an output's name does not come first
+    keep_tuples  tuples stay bound, as in TVM, though their items are known
     """
     promoted: dict[Var, Var] = dict(renamed or {})
     for block in function.body.blocks:
         if isinstance(block, DataflowBlock):
             promoted |= _promotions(block)
-    return _Canonicalizer(promoted).rewrite(function)
+    return _Canonicalizer(promoted, keep_tuples).rewrite(function)
 
 
-def canonicalize_bindings(module: IRModule) -> IRModule:
+def canonicalize_bindings(module: IRModule, keep_tuples: bool = False) -> IRModule:
     """Remove renaming bindings and items of tuples that are known."""
-    return map_functions(module, canonicalize_function)
+    return map_functions(module, lambda function: canonicalize_function(function, keep_tuples=keep_tuples))
 
 
-def CanonicalizeBindings() -> Pass:  # noqa: N802
-    """See `canonicalize_bindings`."""
-    return graph_pass("CanonicalizeBindings")(canonicalize_bindings)
+def CanonicalizeBindings(keep_tuples: bool = True) -> Pass:  # noqa: N802
+    """See `canonicalize_bindings` and `canonicalize_function`."""
+    return graph_pass("CanonicalizeBindings")(lambda module: canonicalize_bindings(module, keep_tuples))

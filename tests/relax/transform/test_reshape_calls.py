@@ -111,3 +111,10 @@ def test_plain_blocks_become_dataflow_blocks_with_all_their_bindings() -> None:
     inside = "".join(f"            {line}\n" for line in [*lines, "R.output(c)"])
     wanted = from_source(f"{head}        with R.dataflow():\n{inside}        return c\n")
     assert_structural_equal(RT.ConvertToDataflow()(plain), wanted)
+
+
+def test_canonical_bindings_keep_tuples() -> None:
+    head = TEXT.split("        with")[0]
+    before = from_source(f"{head}        t = (x, y)\n        a = t[0]\n        b = R.add(a, t[1])\n        return b\n")
+    after = from_source(f"{head}        t = (x, y)\n        b = R.add(x, y)\n        return b\n")
+    assert_structural_equal(RT.CanonicalizeBindings()(before), after)
