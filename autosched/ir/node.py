@@ -46,8 +46,7 @@ class FrozenDict(dict[Any, Any]):
             return self[f"tir.{key[5:]}"]
         raise KeyError(key)
 
-    def __hash__(self) -> int:  # type: ignore[override]
-        return id(self)
+    __hash__ = object.__hash__  # type: ignore[assignment]  # as of nodes: by identity
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return FrozenDict, (dict(self),)

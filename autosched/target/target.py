@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -33,6 +34,12 @@ _BITS = {"bool": 8, "bfloat16": 16}
 
 
 TargetLike: TypeAlias = "str | Mapping[str, object] | Target"  # what stands for a target: its text, its parts, itself
+
+
+@lru_cache(8)
+def _every_feature(wanted: frozenset[str], others: frozenset[str]) -> str:
+    """All features for LLVM, each with whether it is wanted: each kernel asks."""
+    return ",".join(f"{'+' if name in wanted else '-'}{name}" for name in sorted(wanted | others))
 
 
 class Target:
@@ -265,8 +272,7 @@ class Target:
         """
         if not self.is_native or self.mcpu != host_cpu().mcpu:
             return ",".join(change if change[0] in "+-" else f"+{change}" for change in self.mattr)
-        wanted, known = self.features, llvm_names() | self.features
-        return ",".join(f"{'+' if name in wanted else '-'}{name}" for name in sorted(known))
+        return _every_feature(self.features, llvm_names())
 
     @property
     def mattr(self) -> tuple[str, ...]:

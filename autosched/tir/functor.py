@@ -94,7 +94,7 @@ def loads(node: Node) -> list[BufferLoad]:
 
 
 def stores(node: Node) -> list[BufferStore]:
-    return [x for x in preorder(node) if isinstance(x, BufferStore)]
+    return [x for x in statements(node) if isinstance(x, BufferStore)]
 
 
 def _statement_fields(kind: type) -> tuple[str, ...]:

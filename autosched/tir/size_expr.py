@@ -198,8 +198,10 @@ def named_sizes(func: PrimFunc) -> list[Var]:
 
     One that the code does not use any more has a variable of its own.
     """
+    if not (names := func.attrs.get(SIZES, ())):
+        return []
     found = {v.name: v for v in size_vars(func)}
-    return [found[name] if name in found else Var(name, "int64") for name in func.attrs.get(SIZES, ())]
+    return [found[name] if name in found else Var(name, "int64") for name in names]
 
 
 def with_named_sizes(func: PrimFunc) -> PrimFunc:
