@@ -1,8 +1,9 @@
 """`torch.compile(model, backend="autosched")`: the graphs that PyTorch captures, built as models are.
 
 A graph is imported and built for the sizes that it is called with, and again for others. Parameters and buffers are
-constants of the build until one of them changes. What cannot be built, and what needs gradients, runs in PyTorch, with
-a warning that says why. Of a graph with operators that have no kernel the rest is compiled, in stages around them.
+constants of the build until one of them changes. Where gradients are needed there are two graphs, forward and backward.
+What cannot be built runs in PyTorch, with a warning that says why. Of a graph with operators that have no kernel the
+rest is compiled, in stages around them.
 """
 
 from __future__ import annotations
@@ -71,24 +72,30 @@ def autosched_backend(
     """
     import torch
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     chosen = dict(options or {})
     if unknown := sorted(set(chosen) - set(OPTIONS)):
         raise UsageError(f"the backend has no option '{unknown[0]}'", hint=f"there are {', '.join(OPTIONS)}")
     strict = bool(chosen.pop("strict", False))
     counters.graphs += 1
-    if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in example_inputs):
-        return _in_pytorch(graph_module.forward, "it may need gradients: call it under torch.no_grad()", strict)
     if any(isinstance(x, torch.Tensor) and x.device.type != "cpu" for x in example_inputs):
         return _in_pytorch(graph_module.forward, "its tensors are not on the CPU", strict)
     real = list(example_inputs)
 
     def compile_graph(aten: torch.fx.GraphModule, fake_inputs: Sequence[object]) -> _Compiled:
-        return _Compiled(aten, _constant_inputs(real), chosen, strict)
+        return _Compiled(aten, _constant_inputs(real, learn=False), chosen, strict)
 
-    compiled: Callable[..., object] = aot_autograd(fw_compiler=compile_graph, decompositions=decompositions())(
-        graph_module, example_inputs
-    )
+    def compile_forward(aten: torch.fx.GraphModule, fake_inputs: Sequence[object]) -> _Compiled:
+        return _Compiled(aten, _constant_inputs(real, learn=True), chosen, strict)
+
+    def compile_backward(aten: torch.fx.GraphModule, fake_inputs: Sequence[object]) -> _Compiled:
+        return _Compiled(aten, frozenset(), chosen, strict)
+
+    compiled: Callable[..., object] = aot_autograd(
+        fw_compiler=compile_forward, bw_compiler=compile_backward, inference_compiler=compile_graph,
+        partition_fn=min_cut_rematerialization_partition, decompositions=decompositions(),
+    )(graph_module, example_inputs)  # fmt: skip
     return compiled
 
 
@@ -105,8 +112,11 @@ def _count_fallback(reason: str) -> None:
     counters.fallbacks[reason] = counters.fallbacks.get(reason, 0) + 1
 
 
-def _constant_inputs(real: Sequence[object]) -> frozenset[int]:
-    """Which inputs of the graph that is being compiled are parameters and buffers that it does not change."""
+def _constant_inputs(real: Sequence[object], learn: bool) -> frozenset[int]:
+    """Which inputs of the graph that is being compiled are parameters and buffers that it does not change.
+
+    learn  parameters that get gradients change between calls
+    """
     from torch._guards import TracingContext
 
     context = TracingContext.try_get()
@@ -114,21 +124,26 @@ def _constant_inputs(real: Sequence[object]) -> frozenset[int]:
     if metadata is None or len(metadata.input_info) != len(real):
         return frozenset()
     static = metadata.static_input_indices or ()
-    return frozenset(i for i in static if not metadata.input_info[i].mutates_data)
+    info = metadata.input_info
+    return frozenset(i for i in static if not (info[i].mutates_data or (learn and info[i].requires_grad)))
 
 
 class _Compiled:
-    """A graph of ATen operators, built for each set of sizes at its first call."""
+    """A graph of ATen operators, built for each set of sizes at its first call.
 
-    _boxed_call = False
+    It empties the list of inputs that it is called with: so values that wait for a gradient are freed by it.
+    """
 
     def __init__(self, graph: torch.fx.GraphModule, constants: frozenset[int], options: Attrs, strict: bool):
         self.graph, self.constants, self.options, self.strict = graph, constants, dict(options), strict
         self.versions: list[tuple[int, int]] | None = None
         self.built: dict[object, Callable[[Sequence[Input]], tuple[Input, ...]] | None] = {}
         self.lock = threading.Lock()
+        self._boxed_call = True  # PyTorch looks for it among an object's own attributes
 
-    def __call__(self, *inputs: Input) -> tuple[Input, ...]:
+    def __call__(self, boxed: list[Input]) -> tuple[Input, ...]:
+        inputs = tuple(boxed)
+        boxed.clear()
         with self.lock:
             self.see_changes(inputs)
             given = [x for i, x in enumerate(inputs) if i not in self.constants]

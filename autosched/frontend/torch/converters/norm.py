@@ -74,23 +74,33 @@ def training_batch_norm(
     if running and not training:
         center, spread = running
         return (batch_norm(t, input, weight, bias, center, spread, eps=eps), None, None)
-    found = _normed_batch(t, input, weight, bias, eps)
-    return (*found, *_updated(t, input, found[1], running, momentum)) if running else found
+    found: tuple[Expr, ...] = _normed_batch(t, input, weight, bias, eps)
+    if running:
+        found = (*found, *_updated(t, input, found[1], running, momentum))
+    if t.source is not None and (noted := t.source.meta.get("val")):  # of halves some are float32
+        found = tuple(t.cast(x, t.dtype(like.dtype)) for x, like in zip(found, noted, strict=True))
+    return found
 
 
 def _normed_batch(
     t: Emitter, x: Expr, weight: Expr | None, bias: Expr | None, eps: float
 ) -> tuple[Expr, Expr, Expr]:  # fmt: skip
-    """(result, mean, 1 / deviation) by the batch's own statistics."""
+    """(result, mean, 1 / deviation) by the batch's own statistics, which are float32 of halves."""
     shape, dtype = t.shape(x), info_of(x).dtype
     wide = (1, shape[1], *(1,) * (len(shape) - 2))
+    x = _single(t, x)
     center, inverse = _statistics(t, x, _all_but_channels(t, x), eps)
     result = t(op.multiply(t(op.subtract(x, center)), inverse))
     if weight is not None:
-        result = t(op.multiply(result, t.cast(t.reshape(weight, wide), dtype)))
+        result = t(op.multiply(result, t.cast(t.reshape(weight, wide), info_of(x).dtype)))
     if bias is not None:
-        result = t(op.add(result, t.cast(t.reshape(bias, wide), dtype)))
-    return (result, t.reshape(center, (shape[1],)), t.reshape(inverse, (shape[1],)))
+        result = t(op.add(result, t.cast(t.reshape(bias, wide), info_of(x).dtype)))
+    return (t.cast(result, dtype), t.reshape(center, (shape[1],)), t.reshape(inverse, (shape[1],)))
+
+
+def _single(t: Emitter, x: Expr) -> Expr:
+    """Halves as float32, in which PyTorch computes with them."""
+    return t.cast(x, "float32") if info_of(x).dtype in ("float16", "bfloat16") else x
 
 
 def _all_but_channels(t: Emitter, x: Expr) -> tuple[int, ...]:
@@ -103,11 +113,12 @@ def _updated(t: Emitter, x: Expr, center: Expr, running: Sequence[Expr], momentu
     count = plain(product_of([t.shape(x)[d] for d in axes]))
     if count == 1:
         raise t.fail("batch_norm of a single value per channel has no variance to learn from")
-    dtype = info_of(running[0]).dtype
-    spread = t.cast(t(op.variance(x, axis=axes, keepdims=False)), dtype)
-    unbiased = t(op.multiply(spread, t(op.divide(t.as_dtype(count, dtype), t.as_dtype(plain(count - 1), dtype)))))
-    new = (t.cast(center, dtype), unbiased)
-    kept, added = constant(1 - momentum, dtype), constant(momentum, dtype)
+    running = [_single(t, x) for x in running]
+    wide = info_of(running[0]).dtype
+    spread = t.cast(t(op.variance(_single(t, x), axis=axes, keepdims=False)), wide)
+    unbiased = t(op.multiply(spread, t(op.divide(t.as_dtype(count, wide), t.as_dtype(plain(count - 1), wide)))))
+    new = (t.cast(center, wide), unbiased)
+    kept, added = constant(1 - momentum, wide), constant(momentum, wide)
     pairs = ((t(op.multiply(old, kept)), t(op.multiply(x, added))) for old, x in zip(running, new, strict=True))
     return tuple(t(op.add(a, b)) for a, b in pairs)
 

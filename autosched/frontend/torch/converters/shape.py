@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.frontend.size_arithmetic import are_same, is_same, new_shape, plain, sliced, tiled, with_ends
+from autosched.frontend.size_arithmetic import are_same, beside, is_same, new_shape, plain, sliced, tiled, with_ends
 from autosched.frontend.torch.converters.index import slice_
 from autosched.frontend.torch.emitter import Emitter, Ints, common_dtype, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
@@ -121,7 +121,9 @@ def repeat(
 def cat(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Expr:
     dtype = common_dtype(*tensors)
     parts = [x for x in tensors if not are_same(t.shape(x), (0,))] or list(tensors[:1])  # empty ones go with any shape
-    return op.concat([t.cast(x, dtype) for x in parts], axis=dim) if len(parts) > 1 else t.cast(parts[0], dtype)
+    if len(parts) == 1:
+        return t.cast(parts[0], dtype)
+    return op.concat(beside([t.cast(x, dtype) for x in parts], dim, t), axis=dim)
 
 
 @converter("stack")

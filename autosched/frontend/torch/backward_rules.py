@@ -1,0 +1,86 @@
+"""Gradients of operators that PyTorch's rules leave whole, as operators that have converters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def backward_rules() -> dict[object, Callable[..., object]]:
+    """For each such operator how it is taken apart."""
+    import torch
+
+    aten = torch.ops.aten
+    return {
+        aten.convolution_backward.default: _convolution_backward,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _attention_backward,
+    }
+
+
+def _convolution_backward(
+    grad_output: torch.Tensor, input: torch.Tensor, weight: torch.Tensor, bias_sizes: Sequence[int] | None,
+    stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], transposed: bool,
+    output_padding: Sequence[int], groups: int, output_mask: Sequence[bool],
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:  # fmt: skip
+    """(of the data by a convolution the other way, of the weight by one over the batch, of the bias by a sum)."""
+    import torch
+
+    dims = weight.dim() - 2
+    stride, padding, dilation = (list(v) * (dims if len(v) == 1 else 1) for v in (stride, padding, dilation))
+    of_data = of_weight = of_bias = None
+    if output_mask[0]:
+        extra = [0] * dims
+        if not transposed:  # elements behind the last window
+            extra = [
+                n + 2 * p - d * (k - 1) - 1 - (m - 1) * s
+                for n, m, k, s, p, d in zip(
+                    input.shape[2:], grad_output.shape[2:], weight.shape[2:], stride, padding, dilation
+                )
+            ]
+        of_data = torch.ops.aten.convolution(
+            grad_output, weight, None, stride, padding, dilation, not transposed, extra, groups
+        )
+    if output_mask[1]:
+        wide, small = (grad_output, input) if transposed else (input, grad_output)
+        n = wide.shape[0]
+        data = wide.unflatten(1, (groups, -1)).transpose(0, 2).flatten(1, 2)  # [channels of a group, groups * N, …]
+        taps = small.transpose(0, 1)
+        found = torch.ops.aten.convolution(data, taps, None, dilation, padding, stride, False, [0] * dims, groups)
+        assert data.shape[1] == groups * n, "the batch is what the groups share"
+        for d, k in enumerate(weight.shape[2:]):
+            found = found.narrow(2 + d, 0, k)
+        of_weight = found.transpose(0, 1)
+    if output_mask[2]:
+        of_bias = grad_output.sum([0, *range(2, grad_output.dim())])
+    return of_data, of_weight, of_bias
+
+
+def _attention_backward(
+    grad_out: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, out: torch.Tensor,
+    logsumexp: torch.Tensor, dropout_p: float, is_causal: bool, *, attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    """Of queries, keys and values; the weights are computed anew, as PyTorch's operator does.
+
+    Source: Dao et al. 2022, section 3, by whole matrices.
+    """
+    import torch
+
+    dtype = query.dtype
+    q, k, v, g = (x.to(torch.promote_types(dtype, torch.float32)) for x in (query, key, value, grad_out))
+    factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = q @ k.mT * factor
+    if is_causal:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(hidden, -math.inf)
+    if attn_mask is not None:  # of numbers
+        scores = scores + attn_mask
+    weights = torch.ops.aten._safe_softmax(scores, -1)
+    of_weights = g @ v.mT
+    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True)) * factor
+    of_query, of_key, of_value = of_scores @ k, of_scores.mT @ q, weights.mT @ g
+    return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype)

@@ -1,0 +1,55 @@
+"""Rules for gradients, compared with PyTorch's operators."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from autosched.frontend.torch.backward_rules import backward_rules
+
+ATEN = torch.ops.aten
+CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {  # data, weight, arguments
+    "lines": ((2, 3, 9), (4, 3, 3), {"stride": [2], "padding": [1]}),
+    "elements behind the last window": ((2, 4, 8, 9), (4, 2, 3, 2), {"stride": [3, 2], "groups": 2}),
+    "apart": ((1, 2, 9, 8), (3, 2, 3, 3), {"dilation": [2, 1], "padding": [2, 0]}),
+    "depthwise": ((2, 3, 6, 6), (6, 1, 3, 3), {"groups": 3, "padding": [1]}),
+    "volumes": ((1, 2, 5, 4, 6), (3, 2, 2, 3, 3), {"stride": [2, 1, 2], "padding": [0, 1, 1]}),
+    "transposed": ((2, 4, 5, 4), (4, 3, 3, 3), {"transposed": True, "stride": [2, 2], "output_padding": [1, 0]}),
+    "transposed in groups": ((2, 4, 5), (4, 3, 3), {"transposed": True, "groups": 2, "padding": [1], "stride": [2]}),
+}
+
+
+def agree(op: Any, *args: Any, **kwargs: Any) -> None:
+    for ours, theirs in zip(backward_rules()[op](*args, **kwargs), op(*args, **kwargs), strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(name):
+    torch.manual_seed(0)
+    shape, of_weight, given = CONVOLUTIONS[name]
+    dims = len(shape) - 2
+    zeros = [0] * dims
+    wanted = {"stride": [1] * dims, "padding": zeros, "dilation": [1] * dims, "transposed": False}
+    args = (*{**wanted, "output_padding": zeros, "groups": 1, **given}.values(),)
+    data, weight = torch.randn(shape), torch.randn(of_weight)
+    grad = torch.randn_like(ATEN.convolution(data, weight, None, *args))
+    for mask in ([True] * 3, [False, True, False], [True, False, False]):
+        sizes = [grad.shape[1]] if mask[2] else None
+        agree(ATEN.convolution_backward.default, grad, data, weight, sizes, *args, mask)
+
+
+@pytest.mark.parametrize("kind", ["plain", "causal", "masked"])
+def test_attention(kind):
+    torch.manual_seed(0)
+    query, key, value, grad = (torch.randn(2, 3, n, 8) for n in (5, 7, 7, 5))
+    seen = torch.rand(2, 1, 5, 7) > 0.4
+    seen[0, 0, 1] = False  # a query that sees no key
+    mask = torch.where(seen, torch.randn(2, 1, 5, 7), -torch.inf)
+    options = {"attn_mask": mask if kind == "masked" else None, "scale": 0.3}
+    forward = ATEN._scaled_dot_product_flash_attention_for_cpu.default
+    found = forward(query, key, value, 0.0, kind == "causal", **options)
+    op = ATEN._scaled_dot_product_flash_attention_for_cpu_backward.default
+    agree(op, grad, query, key, value, *found, 0.0, kind == "causal", **options)
