@@ -384,7 +384,21 @@ def _sampled(x: torch.Tensor) -> torch.Tensor:
     return F.grid_sample(x, torch.tensor([[[[-0.7, 0.3], [0.1, -2.0]], [[0.9, 1.0], [-0.2, 0.4]]]] * 2))
 
 
-@pytest.mark.parametrize("function", [_pools, _resized, _sampled])
+def _arranged(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    height, width = x.shape[2:]
+    places = (x[0, 0, :, 0].abs() * 9).long()[:, None].expand(-1, width).clamp(max=7)
+    base = torch.zeros(8, x.shape[3])
+    return (
+        x.var(2), torch.var_mean(x, (2, 3), correction=0)[0], x.std(), *x.median(3), x.kthvalue(2, 3).values,
+        *(x * 2).round().mode(3), x.roll((2, -1), (2, 3)), x.roll(height // 2, 2), *x.chunk(3, 2), x.quantile(0.5, 2),
+        F.pad(x, (0, -width % 4, 1, 0), value=2.5), torch.diagonal(x @ x.mT, 1, 2, 3),
+        x[0, 0].view(height, width, -1, 1), base.scatter_reduce(0, places, x[0, 0], "mean", include_self=False),
+        base.scatter_reduce(0, places, x[0, 1], "amax"),
+        torch.cat([x, F.interpolate(F.max_pool2d(x, 2, ceil_mode=True), scale_factor=2.0)[..., :height, :width]], 1),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("function", [_pools, _resized, _sampled, _arranged])
 def test_images_of_open_sizes(function):
     class Model(nn.Module):
         def forward(self, x: torch.Tensor) -> Any:

@@ -147,6 +147,10 @@ CASES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
         ],
         (X, AT),
     ),
+    "extrema of what is no number": (
+        lambda x, i: [x.scatter_reduce(1, i, x, r, include_self=s) for r in ("amax", "amin") for s in (True, False)],
+        (torch.tensor([[torch.nan, 1.0, 3.0, -torch.inf], [2.0, torch.nan, torch.inf, -1.0]]), AT),
+    ),
     "running extrema": (
         lambda x: (*torch.cummax(x, 1), *torch.cummin(x, 0), *torch.cummax(x > 0, -1), *torch.cummin((x > 2).int(), 1)),
         (torch.tensor([[1.0, 3, 3, torch.nan, 2, torch.nan, 7], [2, -torch.inf, 5, 5, 4, 9, 9]]),),

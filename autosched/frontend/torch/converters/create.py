@@ -92,6 +92,8 @@ def ones_like(t: Emitter, input: Expr, size: Sequence[int] | None = None, *, dty
 @converter("scalar_tensor", "tensor")
 def scalar_tensor(t: Emitter, value: object, *, dtype: object = None, **_: object) -> Expr:
     kind = "float32" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int64"
+    if isinstance(value, Expr):
+        return t.cast(value, info_of(value).dtype if dtype is None else t.dtype(dtype))
     return filled(t, (), value, _dtype(t, dtype, kind))
 
 

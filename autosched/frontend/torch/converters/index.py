@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.frontend.size_arithmetic import TO_THE_END, cut, is_same, plain, sliced, tiled
+from autosched.frontend.size_arithmetic import TO_THE_END, cut, is_same, plain, product_of, sliced, smaller, tiled
 from autosched.frontend.torch.converters.create import arange
 from autosched.frontend.torch.emitter import Emitter, Ints, constant, info_of, positive
 from autosched.frontend.torch.memory import memory_order
@@ -206,11 +206,29 @@ def diagonal(t: Emitter, input: Expr, offset: int = 0, dim1: int = 0, dim2: int 
     first, second = positive(dim1, len(shape)), positive(dim2, len(shape))
     rest = [a for a in range(len(shape)) if a not in (first, second)]
     n, m = shape[first], shape[second]
+    if not (isinstance(n, int) and isinstance(m, int)):
+        return _open_diagonal(t, input, offset, first, second)
     flat = t.reshape(
         t(op.permute_dims(input, axes=[*rest, first, second])), (*(shape[a] for a in rest), n * m)
     )  # fmt: skip
     rows = np.arange(max(0, -offset), min(n, m - offset))
     return chosen(t, flat, len(rest), rows * m + rows + offset)
+
+
+def _open_diagonal(t: Emitter, x: Expr, offset: int, first: int, second: int) -> Expr:
+    """Of a matrix of an open size that is seen to be square, or whose shorter side is known."""
+    shape = t.shape(x)
+    rows, columns = plain(shape[first] - max(0, -offset)), plain(shape[second] - max(0, offset))
+    count = smaller(rows, columns)
+    rest = [a for a in range(len(shape)) if a not in (first, second)]
+    flat = t.reshape(
+        t(op.permute_dims(x, axes=[*rest, first, second])),
+        (*(shape[a] for a in rest), plain(shape[first] * shape[second])),
+    )
+    line = t(op.size_range(ShapeExpr((0, count))))
+    begin = plain(shape[second] * max(0, -offset) + max(0, offset))
+    step = t.as_dtype(plain(shape[second] + 1), "int64")
+    return t(op.take(flat, t(op.add(t(op.multiply(line, step)), t.as_dtype(begin, "int64"))), axis=len(rest)))
 
 
 @converter("as_strided", "as_strided_copy")
@@ -259,11 +277,15 @@ def flip(t: Emitter, input: Expr, dims: Sequence[int]) -> Expr:
 def roll(t: Emitter, input: Expr, shifts: Ints, dims: Ints = ()) -> Expr:
     shifts, dims = ([v] if isinstance(v, int) else list(v) for v in (shifts, dims))
     shape = t.shape(input)
-    x = input if dims else t.reshape(input, (-1,))
+    x = input if dims else t.reshape(input, (plain(product_of(shape)),))
     for shift, dim in zip(shifts, dims or [0], strict=True):
         axis = positive(dim, len(t.shape(x)))
         n = t.shape(x)[axis]
-        x = chosen(t, x, axis, (np.arange(n) - shift) % n)
+        if isinstance(n, int) and isinstance(shift, int):
+            x = chosen(t, x, axis, (np.arange(n) - shift) % n)
+            continue
+        place = t(op.subtract(t(op.size_range(ShapeExpr((0, n)))), t.as_dtype(shift, "int64")))
+        x = t(op.take(x, t(op.floor_mod(place, t.as_dtype(n, "int64"))), axis=axis))
     return t.reshape(x, shape)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.frontend.size_arithmetic import plain, product_of
 from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
@@ -137,7 +138,11 @@ def var(
         dim, correction = None, dim
     correction = 1 if correction is None else float(correction)
     axes, shape, dtype = axes_of(t, input, dim), t.shape(input), info_of(input).dtype
-    count = math.prod(shape[d] for d in axes)
+    count = plain(product_of([shape[d] for d in axes]))
+    if not isinstance(count, int):
+        result = op.variance(input, axis=axes, keepdims=keepdim)
+        n = t.as_dtype(count, dtype)
+        return op.multiply(t(result), t(op.divide(n, t(op.subtract(n, constant(correction, dtype))))))
     if not axes or count - correction <= 0:
         whole = tuple(1 if d in axes else s for d, s in enumerate(shape) if keepdim or d not in axes)
         if axes and count != 1:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.frontend.size_arithmetic import TO_THE_END
+from autosched.frontend.size_arithmetic import TO_THE_END, are_same, sliced
 from autosched.frontend.torch.converters.index import chosen, integer_positions, stacked_positions
 from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
@@ -30,9 +30,9 @@ def _placed(t: Emitter, data: Expr, dim: int, index: Expr, values: Expr, reducti
     wanted = t.shape(index)
     if len(t.shape(values)) != len(wanted):
         values = t.reshape(values, wanted)
-    if t.shape(values) != wanted:
-        ndim = len(wanted)
-        values = t(op.strided_slice(values, axes=list(range(ndim)), begin=[0] * ndim, end=list(wanted)))
+    if not are_same(t.shape(values), wanted):
+        for axis, n in enumerate(wanted):
+            values = t(sliced(values, axis, (0, n)))
     if dtype == "bool":
         data, values = t.cast(data, "int8"), t.cast(values, "int8")
     result = t(
@@ -70,13 +70,17 @@ def scatter_reduce(
     kind = "add" if reduce == "mean" else REDUCTIONS[reduce]
     counts = None
     if reduce == "mean" or not include_self:
-        zeros, ones = constant(np.zeros(t.shape(input)), "int64"), constant(np.ones(t.shape(index)), "int64")
-        counts = t(_placed(t, zeros, dim, index, ones, "add"))
+        zero, one = constant(0, "int64"), constant(1, "int64")
+        counts = _placed(t, t.broadcast(zero, t.shape(input)), dim, index, t.broadcast(one, t.shape(index)), "add")
     base = input
     if not include_self:
         hit = t(op.greater(counts, constant(0, "int64")))
         base = t(op.where(hit, constant(_neutral(kind, dtype), dtype), input))
     result = _placed(t, base, dim, index, src, kind)
+    if is_float(dtype) and kind in ("max", "min"):  # the kernels pass over a NaN
+        none = t.broadcast(constant(0, "int32"), t.shape(input))
+        lost = _placed(t, none, dim, index, t.cast(t(op.isnan(src)), "int32"), "max")
+        return op.where(t(op.greater(lost, constant(0, "int32"))), constant(np.nan, dtype), result)
     if reduce != "mean":
         return result
     total = t(op.add(counts, constant(1, "int64"))) if include_self else counts

@@ -8,12 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from autosched.frontend.size_arithmetic import are_same, beside, is_same, new_shape, plain, sliced, tiled, with_ends
+from autosched.frontend.size_arithmetic import (
+    are_same,
+    beside,
+    is_natural,
+    is_same,
+    new_shape,
+    plain,
+    sliced,
+    tiled,
+    with_ends,
+)  # fmt: skip
 from autosched.frontend.torch.converters.index import slice_
 from autosched.frontend.torch.emitter import Emitter, Ints, common_dtype, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr, TupleGetItem
+from autosched.relax.expr import Expr, ShapeExpr, TupleGetItem
 from autosched.relax.op.manipulate import split_sizes
 from autosched.relax.struct_info import Dim
 from autosched.tir.expr import PrimExpr
@@ -133,11 +143,15 @@ def stack(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Expr:
 
 
 @converter("split", "split_with_sizes", "split_copy", "split_with_sizes_copy")
-def split(t: Emitter, input: Expr, split_size: Ints | None = None, dim: int = 0, **kwargs: Ints) -> tuple[Expr, ...]:
+def split(t: Emitter, input: Expr, split_size: Ints | Dim | None = None, dim: int = 0, **kwargs: Ints) -> tuple[Expr, ...]:
     """In pieces of one size (the last may be smaller), or of the sizes given."""
     sizes = kwargs.get("split_size_or_sections", kwargs.get("split_sizes", split_size))
     assert sizes is not None, "an argument of the operator"
     extent, axis = t.shape(input)[dim], positive(dim, len(t.shape(input)))
+    if isinstance(sizes, PrimExpr) or (isinstance(sizes, int) and not isinstance(extent, int)):
+        count = _noted_count(t)
+        before = [sizes] * (count - 1)
+        return _open_pieces(t, input, [*before, plain(extent - sizes * (count - 1))], axis)
     if not isinstance(sizes, int) and not all(isinstance(n, int) for n in (extent, *sizes)):
         return _open_pieces(t, input, sizes, axis)
     if isinstance(sizes, int):
@@ -157,6 +171,14 @@ def split(t: Emitter, input: Expr, split_size: Ints | None = None, dim: int = 0,
     return tuple(TupleGetItem(pieces, i) for i in range(len(cuts) + 1))
 
 
+def _noted_count(t: Emitter) -> int:
+    """How many pieces the operator at work gave when the program was exported: it is for sizes that give as many."""
+    noted = None if t.source is None else t.source.meta.get("val")
+    if noted is None:
+        raise t.fail("pieces of an open size")
+    return len(noted)
+
+
 def _open_pieces(t: Emitter, x: Expr, sizes: Sequence[Dim], axis: int) -> tuple[Expr, ...]:
     """Pieces of sizes that are not known."""
     pieces: list[Expr] = []
@@ -169,7 +191,7 @@ def _open_pieces(t: Emitter, x: Expr, sizes: Sequence[Dim], axis: int) -> tuple[
 
 @converter("chunk")
 def chunk(t: Emitter, input: Expr, chunks: int, dim: int = 0) -> tuple[Expr, ...]:
-    return split(t, input, -(-t.shape(input)[dim] // chunks), dim)
+    return split(t, input, plain((t.shape(input)[dim] + (chunks - 1)) // chunks), dim)
 
 
 @converter("unbind")
@@ -191,6 +213,9 @@ def pad(t: Emitter, input: Expr, pad: Sequence[int], mode: str = "constant", val
     widths = [0] * (2 * ndim)
     for i in range(len(pad) // 2):
         d, before, after = ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
+        if isinstance(before, PrimExpr) or isinstance(after, PrimExpr):
+            x = _open_border(t, x, d, before, after, value or 0)
+            continue
         widths[2 * d], widths[2 * d + 1] = max(before, 0), max(after, 0)
         if before < 0 or after < 0:
             x = t(slice_(t, x, d, max(-before, 0), after if after < 0 else None))
@@ -201,6 +226,19 @@ def pad(t: Emitter, input: Expr, pad: Sequence[int], mode: str = "constant", val
         padded = t(op.nn.pad(t.cast(x, "int8"), pad_width=widths, pad_value=float(bool(value))))
         return t.cast(padded, "bool")
     return op.nn.pad(x, pad_width=widths, pad_value=float(value or 0.0))
+
+
+def _open_border(t: Emitter, x: Expr, axis: int, before: Dim, after: Dim, value: float) -> Expr:
+    """A dimension with a border of an open width, which may be 0."""
+    if not (is_natural(before) and is_natural(after)):
+        raise t.fail(f"a border of {before} and {after}: whether it is cut off depends on open sizes")
+    shape, dtype = t.shape(x), info_of(x).dtype
+    wide = plain(shape[axis] + before + after)
+    place = t(op.subtract(t(op.size_range(ShapeExpr((0, wide)))), t.as_dtype(before, "int64")))
+    zero, last = constant(0, "int64"), t.as_dtype(plain(shape[axis] - 1), "int64")
+    nearest = t(op.minimum(t(op.maximum(place, zero)), last))
+    inside = t.reshape(t(op.equal(place, nearest)), [wide if a == axis else 1 for a in range(len(shape))])
+    return t(op.where(inside, t(op.take(x, nearest, axis=axis)), constant(value, dtype)))
 
 
 OPEN_MODES = {"reflect": "reflect", "circular": "wrap", "replicate": "edge"}  # as `with_ends` calls them

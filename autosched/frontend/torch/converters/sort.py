@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from autosched.frontend.size_arithmetic import plain, product_of
+from autosched.frontend.size_arithmetic import plain, product_of, sliced
+from autosched.frontend.torch.converters.create import arange
 from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
@@ -48,7 +47,7 @@ def kthvalue(t: Emitter, input: Expr, k: int, dim: int = -1, keepdim: bool = Fal
     if not t.shape(input):
         return (input, constant(0, "int64"))
     axis = positive(dim, len(t.shape(input)))
-    return _picked(t, input, axis, t(_slice(_order(t, input, axis), axis, k - 1)), keepdim)
+    return _picked(t, input, axis, t(sliced(_order(t, input, axis), axis, (k - 1, 1))), keepdim)
 
 
 @converter("median")
@@ -56,10 +55,8 @@ def median(t: Emitter, input: Expr, dim: int | None = None, keepdim: bool = Fals
     """The lower one of two in the middle, with its position where an axis is given; NaN where one element is NaN."""
     x, axis = _lined_up(t, input, dim)
     size = t.shape(x)[axis]
-    if not isinstance(size, int):
-        raise t.fail("the median along an open size")
     order = _order(t, x, axis)
-    middle, last = (t(_slice(order, axis, k)) for k in ((size - 1) // 2, size - 1))
+    middle, last = (t(sliced(order, axis, (plain(k), 1))) for k in ((size - 1) // 2, size - 1))
     if is_float(info_of(x).dtype):
         has_nan = t(op.isnan(t(op.gather_elements(x, last, axis=axis))))
         middle = t(op.where(has_nan, last, middle))
@@ -87,15 +84,14 @@ def mode(t: Emitter, input: Expr, dim: int = -1, keepdim: bool = False) -> tuple
         return (input, constant(0, "int64"))
     axis, shape = positive(dim, len(t.shape(input))), t.shape(input)
     size = shape[axis]
-    if not isinstance(size, int):
-        raise t.fail("the mode along an open size")
     x = _comparable(t, input)
     pairs = t(op.equal(t(op.expand_dims(x, axis=axis + 1)), t(op.expand_dims(x, axis=axis))))
     counts = t(op.sum(t.cast(pairs, "int32"), axis=axis + 1))
     is_most = t(op.equal(counts, t(op.max(counts, axis=axis, keepdims=True))))
-    places = constant(np.arange(size).reshape([-1 if d == axis else 1 for d in range(len(shape))]), "int64")
+    line = t(arange(t, size, dtype="int64"))
+    places = t.reshape(line, [size if d == axis else 1 for d in range(len(shape))])
     rank = t(op.argsort(t(_order(t, x, axis)), axis=axis, descending=False, dtype="int64"))
-    first = t(op.argmin(t(op.where(is_most, rank, constant(size, "int64"))), axis=axis, keepdims=True))
+    first = t(op.argmin(t(op.where(is_most, rank, t.as_dtype(size, "int64"))), axis=axis, keepdims=True))
     is_mode = t(op.equal(x, t(op.gather_elements(x, first, axis=axis))))
     last = t(op.max(t(op.where(is_mode, places, t(op.zeros_like(places)))), axis=axis, keepdims=True))
     return _picked(t, input, axis, t(op.maximum(last, first)), keepdim)
@@ -110,10 +106,6 @@ def _lined_up(t: Emitter, x: Expr, dim: int | None) -> tuple[Expr, int]:
 
 def _order(t: Emitter, x: Expr, axis: int) -> Expr:
     return t(op.argsort(_comparable(t, x), axis=axis, descending=False, dtype="int64"))
-
-
-def _slice(x: Expr, axis: int, at: int) -> Expr:
-    return op.strided_slice(x, axes=[axis], begin=[at], end=[at + 1])
 
 
 def _picked(t: Emitter, x: Expr, axis: int, positions: Expr, keepdim: bool) -> tuple[Expr, Expr]:
