@@ -143,7 +143,9 @@ def stack(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Expr:
 
 
 @converter("split", "split_with_sizes", "split_copy", "split_with_sizes_copy")
-def split(t: Emitter, input: Expr, split_size: Ints | Dim | None = None, dim: int = 0, **kwargs: Ints) -> tuple[Expr, ...]:
+def split(
+    t: Emitter, input: Expr, split_size: Ints | Dim | None = None, dim: int = 0, **kwargs: Ints
+) -> tuple[Expr, ...]:
     """In pieces of one size (the last may be smaller), or of the sizes given."""
     sizes = kwargs.get("split_size_or_sections", kwargs.get("split_sizes", split_size))
     assert sizes is not None, "an argument of the operator"
