@@ -204,6 +204,8 @@ class _Compiled:
         if not hasattr(value, "shape"):
             return value
         array = array_of(value, f"input {index}")
+        if array.dtype.kind == "c":
+            raise ImportModelError(f"input {index} is of complex numbers")
         if index in self.constants:
             return np.array(array)
         return TensorStructInfo(array.shape, str(array.dtype))

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from autosched.contrib.torch_compile import autosched_backend, counters
+from autosched.errors import ImportModelError
+from autosched.frontend.torch.graph import array_of
 from autosched.records import FallbackContext
 
 OPTIONS = {"records": FallbackContext(), "threads": 1}
@@ -207,6 +210,26 @@ def test_inputs_that_are_views_of_other_memory():
     assert negative.is_neg()
     for x in (turned, negative, turned.contiguous()):
         agree(fast(x), x * 2 + 1)
+
+
+@torch.no_grad()
+def test_kinds_of_tensors():
+    class Named(torch.Tensor):
+        """A class of a user's own."""
+
+    x = torch.randn(3, 4)
+    ours, theirs = compiled(lambda x: x * 2 + 1)(x.as_subclass(Named)), x.as_subclass(Named) * 2 + 1
+    assert type(ours) is type(theirs)
+    agree(ours.as_subclass(torch.Tensor), theirs.as_subclass(torch.Tensor))
+    for odd, message in (
+        (x.to(torch.cfloat), "is of complex numbers"),
+        (x.to(torch.float8_e4m3fn), "torch.float8_e4m3fn"),
+    ):
+        with pytest.raises(Exception, match=f"input 0.* {message}"):
+            compiled(lambda x: x.to(torch.float32) * 2)(odd)
+    for odd, message in ((TwoTensor(x, x), "a TwoTensor"), (x.to_sparse(), r"a torch\.sparse_coo")):
+        with pytest.raises(ImportModelError, match=message):
+            array_of(odd, "w")
 
 
 def test_unknown_options():

@@ -54,7 +54,15 @@ def make_emitter() -> Emitter:
 def array_of(tensor: torch.Tensor, name: str) -> np.ndarray:
     """A tensor's values. Raises ImportModelError for a dtype that NumPy lacks, and for a size that no memory has."""
     import torch
+    from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
+    if is_traceable_wrapper_subclass(tensor) or tensor.layout is not torch.strided:
+        kind = type(tensor).__name__ if tensor.layout is torch.strided else str(tensor.layout)
+        hint = "give tensors of numbers: torchao's unwrap_tensor_subclass(model) before the export, or to_dense()"
+        raise ImportModelError(f"tensor '{name}' is a {kind}, which is not supported", hint=hint)
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):  # a class of the user's own, which modes do not know
+        with _disable_current_modes(), torch._C.DisableTorchFunctionSubclass():
+            tensor = tensor.as_subclass(torch.Tensor)
     try:
         plain = tensor.detach().cpu().resolve_conj().resolve_neg()
         if plain.dtype is torch.bfloat16:  # NumPy takes its bits

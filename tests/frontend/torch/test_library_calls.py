@@ -155,6 +155,17 @@ def test_dropout_in_training_is_drawn_by_pytorch_beside_running_statistics():
         np.testing.assert_allclose(found, value, rtol=1e-4)
 
 
+def test_running_statistics_of_halves():
+    model, x = torch.nn.BatchNorm1d(4).half().train(), (X * 3 + 1).half()
+    executable = autosched.build(torch.export.export(model, (x,)))
+    for _ in range(2):
+        with torch.no_grad():
+            np.testing.assert_allclose(executable(x.numpy()).numpy(), model(x).numpy(), rtol=4e-3, atol=2e-3)
+    states = (executable.states[f"b_{name}"] for name in ("running_mean", "running_var"))
+    for found, wanted in zip(states, (model.running_mean, model.running_var), strict=True):
+        np.testing.assert_allclose(found, wanted.numpy(), rtol=2e-3)
+
+
 def test_numbers_of_open_sizes_are_no_calls():
     """`sym_float` of a size has no kernel: the program is built for each set of sizes, without PyTorch."""
     height, width = torch.export.Dim("height", max=20), torch.export.Dim("width", max=20)
