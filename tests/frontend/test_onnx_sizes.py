@@ -11,6 +11,7 @@ import pytest
 import autosched
 from autosched.codegen import counters
 from autosched.errors import IndexOutOfRangeError, ShapeError
+from autosched.frontend.onnx import from_onnx
 from autosched.runtime.dynamic import DynamicExecutable
 from tests.frontend.onnx_models import make, node
 from tests.spread import spread
@@ -103,6 +104,19 @@ def test_sizes_are_numbers_to_compute_with() -> None:
     weights = {**COUNTS, "none": np.array(0, "f4"), "half": np.array(0.5, "f4"), "unit": np.array(1, "f4")}
     weights["below1"] = np.array(-1)
     once(nodes, {"x": ("b", "s")}, weights, calls, outputs=("y", "total", "sum", "distances"))
+
+
+def test_tokens_in_front_of_those_of_an_image() -> None:
+    """They are what is left of all without the image's, in whichever order its rows and columns are multiplied."""
+    nodes = [
+        node("Shape", "x", "shape"), node("Div", "shape two", "patches"), node("Gather", "patches first", "h"),
+        node("Gather", "patches second", "w"), node("Mul", "h w", "many"), node("ConstantOfShape", "many", "image"),
+        node("Concat", "token image", "all", axis=0), node("Shape", "all", "whole"), node("Mul", "w h", "area"),
+        node("Sub", "whole area", "count"), node("Slice", "all start count", "y"),
+    ]  # fmt: skip
+    weights = {**COUNTS, "token": np.ones(1, "f4")}
+    module = from_onnx(make(nodes, {"x": ("h", "w")}, ["y"], weights))
+    assert module["main"].body.struct_info.static_shape == (1,)
 
 
 def test_groups_of_channels_behind_a_window_without_padding() -> None:

@@ -31,6 +31,7 @@ from autosched.frontend.size_arithmetic import (
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import Dim
+from autosched.tir.expr import Add
 
 if TYPE_CHECKING:
     import onnx
@@ -194,6 +195,13 @@ def _clip(node: Node) -> Expr | Held | None:
             return None
         made = tuple(choose(d, limit[0][0]) for d in made)
     return sizes(made, found[1], _dtype_of(node.inputs[0]))
+
+
+def _difference(a: Dim, b: Dim) -> Dim:
+    """Without what is seen to be in both: h * w + 1 less w * h is 1."""
+    if is_same(a, b):
+        return 0
+    return plain(a.b) if isinstance(a, Add) and is_same(a.a, b) else a - b
 
 
 def _quotient(a: Dim, b: Dim) -> Dim | None:
@@ -362,7 +370,7 @@ _RULES: dict[str, Callable[[Node], Expr | Held | None]] = {
     "Unsqueeze": _turned(is_scalar=False),
     "Squeeze": _turned(is_scalar=True),
     "Add": _arithmetic(lambda a, b: a + b),
-    "Sub": _arithmetic(lambda a, b: a - b),
+    "Sub": _arithmetic(_difference),
     "Mul": _arithmetic(lambda a, b: a * b),
     "Div": _arithmetic(_quotient),
     "Mod": _modulo,
