@@ -28,6 +28,7 @@ class _Reader:
         self.state = state
         self.stmts = StmtReader(state)
         self.matched: dict[Var, Buffer] = {}
+        self.sizes: dict[str, Var] = {}  # symbols that shapes name before they are declared
         self.allocated: list[Buffer] = []
         self.attrs: dict[str, Meaning] = {}
 
@@ -37,6 +38,7 @@ class _Reader:
         spec = node.args
         if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs or spec.defaults:
             raise self.state.error(node, "a PrimFunc has plain parameters only")
+        self._declare_sizes(node)
         params = tuple(self._param(a) for a in spec.args)
         n_header = 0
         while n_header < len(node.body) and self._header_line(node.body[n_header]):
@@ -70,8 +72,45 @@ class _Reader:
         var = symbol(self.state, annotation, node.arg)
         if var is None:
             raise self.state.error(annotation, "expected T.Buffer(…), T.handle or a dtype such as T.int32")
+        var = self.sizes.get(node.arg, var)
         self.state.define(node.arg, var)
         return var
+
+    def _declare_sizes(self, node: ast.FunctionDef) -> None:
+        """Read sizes in quotes, `T.Buffer(("n * 4",), …)`: their symbols are declared behind them, or nowhere."""
+        quoted = [arg.annotation for arg in node.args.args if isinstance(arg.annotation, ast.Call)]
+        shapes = [c.args[0] for c in quoted if c.args and isinstance(c.args[0], ast.Tuple | ast.List)]
+        names: dict[str, Var | None] = {}
+        for shape in shapes:
+            for i, dim in enumerate(shape.elts):
+                if isinstance(dim, ast.Constant) and isinstance(dim.value, str):
+                    shape.elts[i] = self._unquoted(dim)
+                    found = (x.id for x in ast.walk(shape.elts[i]) if isinstance(x, ast.Name))
+                    names.update((name, None) for name in found if name not in self.state.prefixes)
+        if not names:
+            return
+        pairs = [(a.arg, a.annotation) for a in node.args.args if a.annotation is not None]
+        for line in node.body:
+            if isinstance(line, ast.Assign) and isinstance(target := line.targets[0], ast.Tuple | ast.Name):
+                many = isinstance(target, ast.Tuple) and isinstance(line.value, ast.Tuple)
+                both = (target.elts, line.value.elts) if many else ([target], [line.value])  # type: ignore[union-attr, attr-defined]
+                pairs += [(t.id, v) for t, v in zip(*both, strict=False) if isinstance(t, ast.Name)]
+        for name, value in pairs:
+            if name in names and names[name] is None:
+                names[name] = symbol(self.state, value, name)
+        for name, var in names.items():
+            if var is not None or not self.state.knows(name):
+                self.sizes[name] = var if var is not None else Var(name, "int64")
+                self.state.define(name, self.sizes[name])
+
+    def _unquoted(self, node: ast.Constant) -> ast.expr:
+        try:
+            inside = ast.parse(str(node.value), mode="eval").body
+        except (SyntaxError, ValueError):
+            raise self.state.error(node, f"{node.value!r} is no expression") from None
+        for part in ast.walk(inside):
+            ast.copy_location(part, node)
+        return inside
 
     def _header_line(self, node: ast.stmt) -> bool:
         """Read attributes, matched buffers, symbols and allocations; whether the line was one of them."""
@@ -96,7 +135,7 @@ class _Reader:
         if not len(targets) == len(calls) == len(made) or None in made:
             return False
         for name, var in zip(names, made, strict=True):
-            self.state.define(name, var)
+            self.state.define(name, self.sizes.get(name, var))
         return True
 
     def _definition(self, name: str, call: ast.Call) -> bool:
@@ -113,6 +152,7 @@ class _Reader:
             self.allocated.append(made)
         else:
             made = symbol(self.state, call, name)
+            made = made if made is None else self.sizes.get(name, made)
         if made is not None:
             self.state.define(name, made)
         return made is not None

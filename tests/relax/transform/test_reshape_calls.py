@@ -14,6 +14,8 @@ from autosched.ir.transform import Pass
 from autosched.relax import transform as RT
 from autosched.relax.analysis import has_reshape_pattern
 from autosched.script import from_source
+from autosched.tir import PrimFunc
+from autosched.tir.functor import free_vars
 
 TEXT = """
 @I.ir_module
@@ -118,3 +120,34 @@ def test_canonical_bindings_keep_tuples() -> None:
     before = from_source(f"{head}        t = (x, y)\n        a = t[0]\n        b = R.add(a, t[1])\n        return b\n")
     after = from_source(f"{head}        t = (x, y)\n        b = R.add(x, y)\n        return b\n")
     assert_structural_equal(RT.CanonicalizeBindings()(before), after)
+
+
+def test_a_parameter_gives_the_size_that_shapes_before_it_name() -> None:
+    text = """
+@T.prim_func(private=True)
+def double(a: T.Buffer(("n * T.int64(4)",), "float32"), n: T.int64, b: T.Buffer((n * T.int64(4),), "float32")):
+    for i in range(n * T.int64(4)):
+        with T.block("b"):
+            v = T.axis.spatial(n * T.int64(4), i)
+            b[v] = a[v] * T.float32(2)
+"""
+    read = from_source(text)
+    assert isinstance(read, PrimFunc) and read.params[1] in set(free_vars(read.buffers[0].shape[0]))
+    assert_structural_equal(from_source(read.script()), read)
+
+
+def test_sizes_in_quotes_are_declared_behind_them() -> None:
+    text = """
+@T.prim_func
+def copied(a: T.Buffer(("n", "m"), "float32"), b: T.Buffer((n, m), "float32")):
+    n, m = T.int32(), T.int32()
+    for i, j in T.grid(n, m):
+        with T.block("b"):
+            v, w = T.axis.remap("SS", [i, j])
+            b[v, w] = a[v, w]
+"""
+    read = from_source(text)
+    assert isinstance(read, PrimFunc) and [d.dtype for d in read.buffers[0].shape] == ["int32", "int32"]
+    assert_structural_equal(from_source(read.script()), read)
+    with pytest.raises(ValueError, match="no expression"):
+        from_source(text.replace('"n"', '"n +"'))
