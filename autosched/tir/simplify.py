@@ -406,11 +406,10 @@ class Analyzer:
         if coarse is not None:
             g, big, _ = coarse
             return q.add(self._floordiv(big, c // g, dtype)) if c // g > 1 else q.add(big)
-        if len(r.terms) == 1:  # (x // b + n) // c is (x + n * b) // (b * c)
+        if r.const == 0 and len(r.terms) == 1:
             ((k, atom),) = r.terms.values()
             if k == 1 and isinstance(atom, E.FloorDiv) and isinstance(atom.b, IntImm) and atom.b.value > 0:
-                b = atom.b.value
-                return q.add(self._floordiv(self.linear(atom.a).add(Linear(r.const * b)), c * b, dtype))
+                return q.add(self._floordiv(self.linear(atom.a), c * atom.b.value, dtype))
         return q.add(Linear.of(E.FloorDiv(r.build(dtype), IntImm(c, dtype))))
 
     def _floormod(self, x: Linear, c: int, dtype: str) -> Linear:
