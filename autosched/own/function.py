@@ -253,6 +253,10 @@ class AutotunedFunction:
     @functools.cached_property
     def version(self) -> str:
         """The digest of what it computes: records of another one are misses."""
+        return self._version_now()
+
+    def _version_now(self) -> str:
+        """The digest with the values that globals have at this moment."""
         more = {} if self.form is None else {"ufunc": str(self.form)}
         return digest(self.py_func, self.options, {**more, **self.metrics.functions})
 
@@ -378,7 +382,7 @@ class AutotunedFunction:
         if config.key not in self._dispatchers:
             made = self._sent(()).dispatcher(config)
             if self.form is None:
-                made._cache = KeptCode(f"{self.space.name} {self.version} {config.key}")
+                made._cache = KeptCode(lambda: f"{self.space.name} {self._version_now()} {config.key}")
             self._dispatchers[config.key] = made
         return self._dispatchers[config.key]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -15,12 +16,13 @@ _log = logging.getLogger("autosched.own")
 class KeptCode:
     """What a Numba dispatcher asks for compiled code, and gives it to: Numba's own cache needs a file of the source.
 
-    of  names all that the code depends on, but for the types of the arguments, the CPU and Numba's version
+    of  says all that the code depends on at this moment, as globals may change between two compilations, but for the
+        types of the arguments, the CPU and Numba's version
     """
 
     cache_path = None
 
-    def __init__(self, of: str):
+    def __init__(self, of: Callable[[], str]):
         self._of = of
 
     def load_overload(self, signature: object, target_context: Any) -> Any:
@@ -34,7 +36,7 @@ class KeptCode:
         try:
             return CompileResult._rebuild(target_context, *pickle.loads(payload))
         except (pickle.PickleError, ImportError, AttributeError, TypeError) as error:  # what it names has moved
-            _log.debug("kept code of %s is not used: %s", self._of, error)
+            _log.debug("kept code of %s is not used: %s", self._of(), error)
             return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
@@ -49,7 +51,7 @@ class KeptCode:
         try:
             cache.put(self._key(signature, result.target_context), bytes(serialize.dumps(result._reduce())))
         except (pickle.PickleError, TypeError, AttributeError) as error:
-            _log.debug("the code of %s cannot be kept: %s", self._of, error)
+            _log.debug("the code of %s cannot be kept: %s", self._of(), error)
 
     def enable(self) -> None:
         """Nothing is to be switched."""
@@ -62,4 +64,4 @@ class KeptCode:
 
     def _key(self, signature: object, target_context: Any) -> str:
         cpu = target_context.codegen().magic_tuple()
-        return f"own {self._of} {signature} {cpu} {version('numba')} {version('llvmlite')}"
+        return f"own {self._of()} {signature} {cpu} {version('numba')} {version('llvmlite')}"

@@ -1,8 +1,10 @@
 """Makes knobs constants: the text of a function with the values of its knobs written in, and that function."""
 
 from __future__ import annotations
+import __future__
 
 import ast
+import functools
 import inspect
 import linecache
 import textwrap
@@ -12,15 +14,47 @@ from typing import Any
 
 from autosched.errors import CodegenError
 
+_FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
+
 
 def read_source(func: Callable[..., object]) -> str | None:
-    """The text of a function's definition from its first column on; None where there is none to be had."""
+    """The text of a function's definition from its first column on; None where there is none to be had.
+
+    None too where its file has changed since it was imported: the text there is of another function.
+    """
     try:
         text = textwrap.dedent(inspect.getsource(func))
         definition(text)
+        code = func.__code__
+        whole = "".join(inspect.findsource(code)[0])
+        place = (code.co_name, code.co_firstlineno)
+        return text if code_form(code) in _codes(whole, code.co_flags & _FUTURE).get(place, ()) else None
     except (OSError, TypeError, SyntaxError, ValueError):
         return None
-    return text
+
+
+@functools.lru_cache(maxsize=8)
+def _codes(text: str, flags: int) -> Mapping[tuple[str, int], list[str]]:
+    """The functions of a file by name and line, as `code_form` has them. Imports around a function are a part of it."""
+    found: dict[tuple[str, int], list[str]] = {}
+
+    def visit(code: types.CodeType) -> None:
+        found.setdefault((code.co_name, code.co_firstlineno), []).append(code_form(code))
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                visit(constant)
+
+    visit(compile(text, "<file>", "exec", flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True))
+    return found
+
+
+def code_form(code: types.CodeType) -> str:
+    """What code does; how far the lines of texts in it are indented does not count."""
+    constants = [
+        code_form(c) if isinstance(c, types.CodeType) else repr(c.split() if isinstance(c, str) else c)
+        for c in code.co_consts
+    ]
+    return f"{code.co_varnames} {code.co_names} {code.co_code.hex()} {constants}"
 
 
 def definition(text: str) -> ast.FunctionDef:
