@@ -15,14 +15,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from autosched.ir.node import Node, map_children
+from autosched.ir.node import Node, map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import Range
 from autosched.tir.buffer import BufferLoad
-from autosched.tir.dtypes import is_int
+from autosched.tir.dtypes import fits, is_int
 from autosched.tir.expr import IntImm, PrimExpr, Var
 
 T = TypeVar("T")
+INDEX_DTYPES = ("int32", "int64")  # arithmetic of indices never wraps; that of other integers, which are data, may
 Bound = tuple[int | None, int | None]  # inclusive; None is unbounded
 
 _FOLD: dict[type, Callable[[Any], PrimExpr]] = {
@@ -197,6 +198,7 @@ class Analyzer:
         self.bounds: dict[Var, Bound] = {}
         self.below: dict[Var, PrimExpr] = {}  # expressions that variables stay below: symbolic extents of loops
         self.trust_checks = trust_checks  # `check_index` is in range: for proofs; folding would drop it
+        self.data_wraps = False  # whether arithmetic on what buffers hold may wrap: not in an index
         self.keep_units = keep_units  # a variable of one value stays a variable (its value is still known to proofs)
         self._known: dict[tuple[str, int], tuple[PrimExpr, object]] | None = None  # while a question is being answered
         for var, r in (ranges or {}).items():
@@ -204,7 +206,7 @@ class Analyzer:
 
     def copy(self) -> Analyzer:
         other = Analyzer(keep_units=self.keep_units, trust_checks=self.trust_checks)
-        other.bounds, other.below = dict(self.bounds), dict(self.below)
+        other.bounds, other.below, other.data_wraps = dict(self.bounds), dict(self.below), self.data_wraps
         return other
 
     def bind(self, var: Var, r: Range | tuple[int, int] | PrimExpr) -> None:
@@ -320,12 +322,12 @@ class Analyzer:
             case E.Mul():
                 pairs = [self.bound(x.a), self.bound(x.b)]
                 if any(v is None for p in pairs for v in p):
-                    nonnegative = all(p[0] is not None and p[0] >= 0 for p in pairs)
+                    nonnegative = x.dtype in INDEX_DTYPES and all(p[0] is not None and p[0] >= 0 for p in pairs)
                     return (0 if nonnegative else None), None
                 products = [p * q for p in pairs[0] for q in pairs[1]]  # type: ignore[operator]
-                return min(products), max(products)
+                return _unless_wrapped(x.dtype, (min(products), max(products)))
             case E.Cast() if is_int(x.value.dtype):
-                return self.bound(x.value)
+                return _unless_wrapped(x.dtype, self.bound(x.value))
             case _:
                 return (0, 1) if x.dtype == "bool" else (None, None)
 
@@ -345,26 +347,49 @@ class Analyzer:
             case Var():
                 low, high = self.bounds.get(x, (None, None))
                 return Linear(low) if low is not None and low == high and not self.keep_units else Linear.of(x)
-            case E.Add():
-                return self._recombine(self.linear(x.a).add(self.linear(x.b)))
-            case E.Sub():
-                return self._recombine(self.linear(x.a).add(self.linear(x.b), -1))
-            case E.Mul():
-                left, right = self.linear(x.a), self.linear(x.b)
-                if not right.terms:
-                    return left.scaled(right.const)
-                if not left.terms:
-                    return right.scaled(left.const)
-                return Linear.of(E.mul(left.build(x.dtype), right.build(x.dtype)))
+            case E.Add() | E.Sub() | E.Mul():
+                found = self._arithmetic(x)
+                if not self._may_wrap(x.dtype, found):
+                    return found
+                folded = fold(map_children(x, self._simplified_child))
+                return Linear(folded.value) if isinstance(folded, IntImm) else Linear.of(folded)
             case E.FloorDiv(b=IntImm(value=c)) if c > 0:
                 return self._floordiv(self.linear(x.a), c, x.dtype)
             case E.FloorMod(b=IntImm(value=c)) if c > 0:
                 return self._floormod(self.linear(x.a), c, x.dtype)
             case E.Min() | E.Max():
                 return self._extremum(x)
+            case BufferLoad() if self.data_wraps:
+                return Linear.of(self._simplified_load(x))
             case _:
                 folded = fold(map_children(x, self._simplified_child))
                 return Linear(folded.value) if isinstance(folded, IntImm) else Linear.of(folded)
+
+    def _may_wrap(self, dtype: str, result: Linear) -> bool:
+        """Whether a sum or product of operands that have not wrapped may leave its type."""
+        if dtype in INDEX_DTYPES and not (self.data_wraps and any(_reads(atom) for _, atom in result.terms.values())):
+            return False
+        low, high = self._linear_bound(result)
+        return low is None or high is None or not (fits(low, dtype) and fits(high, dtype))
+
+    def _simplified_load(self, x: BufferLoad) -> PrimExpr:
+        """A load whose indices are simplified as such."""
+        known, self._known, self.data_wraps = self._known, None, False
+        try:
+            return fold(map_children(x, self._simplified_child))
+        finally:
+            self._known, self.data_wraps = known, True
+
+    def _arithmetic(self, x: E.Add | E.Sub | E.Mul) -> Linear:
+        """A sum, difference or product that does not wrap."""
+        left, right = self.linear(x.a), self.linear(x.b)
+        if not isinstance(x, E.Mul):
+            return self._recombine(left.add(right, 1 if isinstance(x, E.Add) else -1))
+        if not right.terms:
+            return left.scaled(right.const)
+        if not left.terms:
+            return right.scaled(left.const)
+        return Linear.of(E.mul(left.build(x.dtype), right.build(x.dtype)))
 
     def _extremum(self, x: E.Min | E.Max) -> Linear:
         a, b = self.linear(x.a), self.linear(x.b)
@@ -509,6 +534,8 @@ class Analyzer:
         if (dtype := x.dtype) != "bool" and is_int(dtype):
             new = E.cast(dtype, self.linear(x).build(dtype))
             return x if form_key(new) == form_key(x) else new
+        if isinstance(x, BufferLoad) and self.data_wraps:
+            return self._simplified_load(x)
         return fold(map_children(x, self._simplified_child))
 
     def _simplified_child(self, x: Node) -> Node:
@@ -535,6 +562,12 @@ class Analyzer:
             else:
                 found.add(self.linear(end), scale).const -= scale
         return found
+
+    def for_values(self) -> Analyzer:
+        """What simplifies values that are stored: sums of what buffers hold may wrap there, not so in indices."""
+        other = self.copy()
+        other.data_wraps = True
+        return other
 
     def can_prove(self, condition: PrimExpr) -> bool:
         """Whether the condition holds for all values in the known ranges (False: not proven)."""
@@ -572,6 +605,19 @@ def _decide(x: E.CmpOp, low: int | None, high: int | None) -> bool | None:
             return True if not_above and not_below else False if below or above else None
         case _:
             return False if not_above and not_below else True if below or above else None
+
+
+def _reads(x: PrimExpr) -> bool:
+    """Whether an expression depends on what a buffer holds."""
+    return any(isinstance(node, BufferLoad) for node in preorder(x))
+
+
+def _unless_wrapped(dtype: str, bound: Bound) -> Bound:
+    """The bound of what arithmetic or a cast gives; nothing is known of it where the type may not have all of it."""
+    if dtype in INDEX_DTYPES or dtype == "bool":
+        return bound
+    low, high = bound
+    return bound if low is not None and high is not None and fits(low, dtype) and fits(high, dtype) else (None, None)
 
 
 def _both(f: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:

@@ -55,6 +55,25 @@ def test_proofs(condition: PrimExpr, holds: bool) -> None:
     assert Analyzer(RANGES).can_prove(condition) is holds
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64"])
+def test_what_buffers_hold_may_wrap(dtype: str) -> None:
+    """Comparisons, extrema and remainders of a sum do not follow from those of its terms."""
+    data = tir.decl_buffer((8,), dtype, name="data")
+    held, large = data[X], const(100, dtype)
+    values = [
+        tir.GT(held + large, held),
+        tir.maximum(held + large, held),
+        tir.maximum(tir.maximum(held, large) + large, large),
+        floormod(held * large, const(7, dtype)),
+    ]
+    known = Analyzer(RANGES).for_values()
+    assert [form_key(known.simplify(x)) for x in values] == [form_key(x) for x in values]
+    inside = data[floordiv(X * 4 + Y, 4)] + large
+    assert form_key(known.simplify(inside)) == form_key(held + large)
+    if dtype in ("int32", "int64"):  # as indices
+        assert Analyzer(RANGES).can_prove(tir.GT(held + large, held))
+
+
 def test_units_can_be_kept() -> None:
     unit = {X: (0, 1)}
     assert isinstance(Analyzer(unit).simplify(X + Y), Var)

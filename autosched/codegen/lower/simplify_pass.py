@@ -15,7 +15,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite_down
 from autosched.tir.schedule.tree import bind_loop
 from autosched.tir.simplify import Analyzer, form_key, split_conditions
-from autosched.tir.stmt import AssertStmt, Block, Evaluate, For, IfThenElse, Stmt
+from autosched.tir.stmt import AssertStmt, Block, BufferStore, Evaluate, For, IfThenElse, Stmt
 
 _NEGATED: dict[type, type[E.CmpOp]] = {
     E.LT: E.GE, E.GE: E.LT, E.LE: E.GT, E.GT: E.LE, E.EQ: E.NE, E.NE: E.EQ,
@@ -100,6 +100,9 @@ class _Known:
                     inner.analyzer.bind(iv.var, iv.dom)
             case IfThenElse():
                 return self._branch(x)
+            case BufferStore():
+                inner = _Known(self.analyzer.for_values(), dict(self.truths))
+                return dataclasses.replace(x, value=inner.stmt(x.value), indices=tuple(map(self.stmt, x.indices)))
             case AssertStmt():
                 condition = self.expr(x.condition)
                 body = self.where(condition, True).stmt(x.body)

@@ -43,7 +43,7 @@ def tidy(stmt: Stmt, analyzer: Analyzer | None = None) -> Stmt:
             return _branch(stmt, a)
         case BufferStore():
             indices = tuple(a.simplify(i) for i in stmt.indices)
-            return BufferStore(stmt.buffer, a.simplify(stmt.value), indices)
+            return BufferStore(stmt.buffer, a.for_values().simplify(stmt.value), indices)
         case Allocate() | AssertStmt():
             body = tidy(stmt.body, a)
             if is_nothing(body):
