@@ -218,8 +218,9 @@ class Node:
         return value.known_sizes() or self.integers(index) if isinstance(value, Held) else self.integers(index)
 
     def number(self, index: int) -> float:
-        """A constant input as a number."""
-        return float(self.array(index).reshape(-1)[0])
+        """A constant input as a number, of an integer type as an integer: float64 does not hold all of int64."""
+        first = self.array(index).reshape(-1)[0]
+        return int(first) if first.dtype.kind in "biu" else float(first)
 
 
 def constant(value: object, dtype: str) -> Constant:

@@ -120,8 +120,8 @@ def pad(
     """Elements around a tensor: per axis (before, after)."""
     if pad_mode != "constant":
         raise InvalidValueError(f"pad: pad_mode '{pad_mode}' is not available", hint='use "constant"')
-    value = pad_value.data if isinstance(pad_value, Constant) else pad_value
-    return op.nn.pad(unwrap(data), tuple(n for pair in pad_width for n in pair), pad_value=float(value))
+    value = pad_value.data.item() if isinstance(pad_value, Constant) else pad_value
+    return op.nn.pad(unwrap(data), tuple(n for pair in pad_width for n in pair), pad_value=value)
 
 
 def gelu(data: object) -> Expr:

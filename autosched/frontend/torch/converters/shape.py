@@ -227,7 +227,7 @@ def pad(t: Emitter, input: Expr, pad: Sequence[int], mode: str = "constant", val
     if dtype == "bool":
         padded = t(op.nn.pad(t.cast(x, "int8"), pad_width=widths, pad_value=float(bool(value))))
         return t.cast(padded, "bool")
-    return op.nn.pad(x, pad_width=widths, pad_value=float(value or 0.0))
+    return op.nn.pad(x, pad_width=widths, pad_value=value or 0.0)
 
 
 def _open_border(t: Emitter, x: Expr, axis: int, before: Dim, after: Dim, value: float) -> Expr:
