@@ -284,7 +284,6 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "parse": "autosched.script.parser:from_source",
     },
     "autosched.tir.schedule": {
-        "testing": "autosched.testing.schedules",
         "ScheduleError": "autosched.errors:ScheduleError",
         "BlockRV": "autosched.tir.schedule.rv:BlockRV",
         "SBlockRV": "autosched.tir.schedule.rv:BlockRV",

@@ -22,9 +22,9 @@ from autosched.relax.rewrite import bindings_of, used_vars, users
 from autosched.relax.struct_info import StructInfo, covers
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.relax.transform.dead_code import remove_unused_bindings
-from autosched.relax.transform.reshape_calls import has_reshape_pattern as has_reshape_pattern
 from autosched.relax.verify import well_formed as well_formed
 from autosched.tir.expr import Var as TirVar
+from autosched.tir.reshape_pattern import has_reshape_pattern as has_reshape_pattern
 
 
 def _body(x: Expr | Function) -> Expr:

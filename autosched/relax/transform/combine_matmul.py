@@ -40,7 +40,7 @@ class _Combiner(Rewriter):
         """One product, and its pieces."""
         columns = [c.args[1].struct_info.static_shape[1] for _, c in group]
         weight = self.emit(op.concat(Tuple(tuple(c.args[1] for _, c in group)), axis=1))
-        product = self.emit(op.matmul(call.args[0], weight, call.struct_info.dtype))
+        product = self.emit(op.matmul(call.args[0], weight, call.struct_info.dtype))  # type: ignore[union-attr]
         cuts = [sum(columns[: i + 1]) for i in range(len(columns) - 1)]
         ndim = product.struct_info.ndim  # type: ignore[union-attr]
         parts = self.emit(op.split(product, tuple(cuts), axis=ndim - 1))
