@@ -94,7 +94,7 @@ def wanted(case: Case, values: list[np.ndarray]) -> np.ndarray:
     bias = values[3] if case.bias else np.zeros((1, 1), "f4")
     wide = [x.astype("f8") for x in (*values[:3], bias)]
     masks = {"causal_mask": case.causal_mask, "window_size": case.window_size, "zero_rows": case.zero_rows}
-    attrs = {"scale": 0.125, **masks, "layouts": case.layouts, "out_dtype": None}
+    attrs = {"scale": 0.125, **masks, "layouts": case.layouts, "out_dtype": None, "shared": 1}
     found: np.ndarray = attention_bias.reference(*wide, **attrs)
     return found
 
