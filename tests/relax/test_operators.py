@@ -89,3 +89,9 @@ def test_kernels_round_halves_to_even() -> None:
     given, out = np.array([0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5], "float32"), np.zeros(7, "float32")
     kernel(given, out)
     np.testing.assert_array_equal(out, np.round(given))
+
+
+def test_what_all_pools_take_does_not_change_a_maximum() -> None:
+    x = relax.Var("x", relax.TensorStructInfo((1, 2, 6, 6), "float32"))
+    pools = [relax.op.nn.max_pool2d(x, 3, padding=1, count_include_pad=counted) for counted in (False, True)]
+    autosched.ir.assert_structural_equal(*pools)

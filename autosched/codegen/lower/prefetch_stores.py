@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 
 from autosched.codegen.lower.prefetch_next import LINE_BYTES, insert_first
-from autosched.codegen.lower.prefetch_window import steps_of
-from autosched.ir.node import Node, children, map_children
+from autosched.codegen.lower.prefetch_window import accesses, steps_of
+from autosched.ir.node import map_children
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad, BufferStore
 from autosched.tir.dtypes import item_bytes
@@ -43,7 +42,7 @@ def prefetch_stores(stmt: Stmt) -> Stmt:
 
 def _with_requests(pieces: For, stored: str, read: str) -> For:
     """The loop whose pieces ask for all lines from the first that they store to the last, if there are none between."""
-    found = next(_stores(pieces.body, stored, ()), None)
+    found = next(accesses(pieces.body, BufferStore, stored), None)
     path = [n for n in loops_to(pieces, read)[0][1:] if const_int(n.extent) != 1]
     if found is None or len(path) < 2 or (tiles := const_int(path[0].extent)) is None:
         return pieces
@@ -63,16 +62,6 @@ def _with_requests(pieces: For, stored: str, read: str) -> For:
     at = (last + (cast(last.dtype, first) + const(n, last.dtype)) * line for n in range(of_step))
     requests = [E.Call("prefetch", (BufferLoad(store.buffer, (*outer, i)), const(1)), "int32") for i in at]
     return insert_first(pieces, path[1], [Evaluate(x) for x in requests])
-
-
-def _stores(node: Node, name: str, inner: tuple[For, ...]) -> Iterator[tuple[BufferStore, tuple[For, ...]]]:
-    """Stores to the buffer, each with the loops around it."""
-    if isinstance(node, BufferStore) and node.buffer.name == name:
-        yield node, inner
-    if isinstance(node, For):
-        inner = (*inner, node)
-    for child in children(node):
-        yield from _stores(child, name, inner)
 
 
 __all__ = ["prefetch_stores"]

@@ -25,6 +25,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from autosched.codegen.lower.prefetch_next import LINE_BYTES, insert_first
 from autosched.ir.node import Node, children, map_children
@@ -37,6 +38,7 @@ from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WIT
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt
 
+Access = TypeVar("Access", BufferLoad, BufferStore)
 MOST_PLACES = 4096  # of a tile that are looked at
 MOST_LINES = 16  # an iteration: with more new lines than that, tiles hardly overlap
 
@@ -64,7 +66,7 @@ def prefetch_windows(stmt: Stmt, outer: For | None = None) -> Stmt:
 
 def _with_windows(tiles: For, outer: For | None, name: str, ahead: int) -> For:
     """The loop with requests for the lines of the buffer that are new so many tiles ahead, if tiles move evenly."""
-    found = next(_loads(tiles.body, name, ()), None)
+    found = next(accesses(tiles.body, BufferLoad, name), None)
     if found is None:
         return tiles
     load, inner = found
@@ -79,7 +81,7 @@ def _with_steps(tiles: For, name: str, ahead: int, within: bool = False) -> For:
     Where a tile has no steps that read other lines each, it asks for those of the next one.
     within  no tile asks for what the next one reads
     """
-    found = next(_loads(tiles.body, name, ()), None)
+    found = next(accesses(tiles.body, BufferLoad, name), None)
     if found is None:
         return tiles
     load, inner = found
@@ -136,14 +138,16 @@ def _prefetches(
     return requests
 
 
-def _loads(node: Node, name: str, inner: tuple[For, ...]) -> Iterator[tuple[BufferLoad, tuple[For, ...]]]:
-    """Loads of the buffer, each with the loops around it."""
-    if isinstance(node, BufferLoad) and node.buffer.name == name:
+def accesses(
+    node: Node, kind: type[Access], name: str, inner: tuple[For, ...] = ()
+) -> Iterator[tuple[Access, tuple[For, ...]]]:
+    """Loads of a buffer, or stores to it, each with the loops around it."""
+    if isinstance(node, kind) and node.buffer.name == name:
         yield node, inner
     if isinstance(node, For):
         inner = (*inner, node)
     for child in children(node):
-        yield from _loads(child, name, inner)
+        yield from accesses(child, kind, name, inner)
 
 
 def steps_of(access: BufferLoad | BufferStore, moving: Sequence[Var]) -> dict[Var, int] | None:
@@ -169,4 +173,4 @@ def steps_of(access: BufferLoad | BufferStore, moving: Sequence[Var]) -> dict[Va
     return steps
 
 
-__all__ = ["prefetch_windows", "steps_of"]
+__all__ = ["accesses", "prefetch_windows", "steps_of"]

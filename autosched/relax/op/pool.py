@@ -141,11 +141,16 @@ def _max_compute(
     return topi.max_pool2d(x, pool_size, strides, padding, dilation, ceil_mode, keep_nan)
 
 
+def _max_canonical(attrs: dict[str, object]) -> dict[str, object]:
+    """TVM's pools have all options in common; padding is never a maximum, whether it counts or not."""
+    return {k: v for k, v in _canonical(attrs).items() if k != "count_include_pad"}
+
+
 max_pool2d = define_op(
     "nn.max_pool2d",
     inputs=("data",),
-    attributes={**WINDOW, **LAYOUT, "keep_nan": False},
-    canonical=_canonical,
+    attributes={**WINDOW, "count_include_pad": False, **LAYOUT, "keep_nan": False},
+    canonical=_max_canonical,
     **any_layout("layout", _type, _max_compute, _max, _fits),
     samples=[
         sample((1, 6, 6, 2), pool_size=2, strides=2, layout="NHWC"),

@@ -108,8 +108,6 @@ class OpDef:
         )
 
     def __call__(self, *args: object, **kwargs: object) -> Call:
-        if self.name.startswith("nn.max_pool"):  # TVM's pools have all options in common: padding is no maximum
-            kwargs.pop("count_include_pad", None)
         try:
             bound = self.__signature__.bind(*args, **kwargs)
         except TypeError as error:
