@@ -16,10 +16,10 @@ from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import const_int
 from autosched.tir.functor import uses
+from autosched.tir.prefetch import LINE_BYTES
 from autosched.tir.stmt import For, Stmt
 
 PREFETCH, PREFETCH_L2 = "prefetch", "prefetch_l2"  # annotations
-_LINE_BYTES = 64
 _MOST_LINES = 64  # prefetched at once
 _MOST_OFFSETS = 4096
 
@@ -52,7 +52,7 @@ def _prefetch_lines(emitter: Emitter, load: BufferLoad, body: Stmt, level: int) 
         count = const_int(n.extent) or 1
         if isinstance(step, Affine) and step.is_const and len(offsets) * count <= _MOST_OFFSETS:
             offsets = {o + step.const * i for o in offsets for i in range(count)}
-    line = _LINE_BYTES // item_bytes(load.buffer.dtype)
+    line = LINE_BYTES // item_bytes(load.buffer.dtype)
     if isinstance(start, Affine):
         for at in sorted({o // line for o in offsets})[:_MOST_LINES]:
             emitter.prefetch(place, start.plus(Affine(at * line)), level)

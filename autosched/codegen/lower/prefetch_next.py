@@ -23,12 +23,10 @@ from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, cast, const, floordiv, mul
 from autosched.tir.functor import substitute
-from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, loops_to, wanted_by
+from autosched.tir.prefetch import LINE_BYTES, PANEL, PREFETCH_NEXT, loops_to, wanted_by
 from autosched.tir.separable import TURN, TURNS
 from autosched.tir.size_expr import polynomial
 from autosched.tir.stmt import Evaluate, For, Stmt, seq
-
-LINE_BYTES = 64  # of a cache line
 
 
 def spread_prefetches(stmt: Stmt, takes_turns: bool = False) -> Stmt:

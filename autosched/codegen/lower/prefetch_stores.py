@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from autosched.codegen.lower.prefetch_next import LINE_BYTES, insert_first
+from autosched.codegen.lower.prefetch_next import insert_first
 from autosched.codegen.lower.prefetch_window import accesses, steps_of
 from autosched.ir.node import map_children
 from autosched.tir import expr as E
@@ -21,7 +21,7 @@ from autosched.tir.buffer import BufferLoad, BufferStore
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import cast, const, const_int, minimum
 from autosched.tir.functor import substitute
-from autosched.tir.prefetch import PREFETCH_STORES, loops_to, wanted_by
+from autosched.tir.prefetch import LINE_BYTES, PREFETCH_STORES, loops_to, wanted_by
 from autosched.tir.stmt import Evaluate, For, Stmt
 
 LINES_AT_ONCE = 6  # by each step, which takes 75 ns

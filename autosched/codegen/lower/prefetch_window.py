@@ -27,14 +27,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from autosched.codegen.lower.prefetch_next import LINE_BYTES, insert_first
+from autosched.codegen.lower.prefetch_next import insert_first
 from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
-from autosched.tir.buffer import Buffer, BufferLoad, BufferStore
+from autosched.tir.buffer import BufferLoad, BufferStore
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, add, cast, const, const_int, minimum
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WITHIN, wanted_by
+from autosched.tir.prefetch import LINE_BYTES, PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WITHIN, wanted_by
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt
 
@@ -86,12 +86,12 @@ def _with_steps(tiles: For, name: str, ahead: int, within: bool = False) -> For:
         return tiles
     load, inner = found
     at = next((n for n, loop in enumerate(inner) if loop.kind == LoopKind.SERIAL and const_int(loop.extent) != 1), None)
-    step = None if at is None else inner[at]
-    distance = steps_of(load, [] if step is None else [step.loop_var])
-    then = None if step is None else step.loop_var - step.start + const(ahead, step.loop_var.dtype)
-    if at is None or step is None or then is None or distance is None or distance[step.loop_var] < _line(load.buffer):
+    distance = None if at is None else steps_of(load, [inner[at].loop_var])
+    if at is None or distance is None or distance[inner[at].loop_var] < LINE_BYTES // item_bytes(load.buffer.dtype):
         later = {tiles.loop_var: tiles.loop_var + const(1, tiles.loop_var.dtype)}
         return tiles if within else insert_first(tiles, tiles, _prefetches(load, inner, (), later))
+    step = inner[at]
+    then = step.loop_var - step.start + const(ahead, step.loop_var.dtype)
     is_here = then < step.extent
     start: dict[Var, PrimExpr] = {n.loop_var: n.start for n in inner[:at]}
     if within:
@@ -100,11 +100,6 @@ def _with_steps(tiles: For, name: str, ahead: int, within: bool = False) -> For:
     start[step.loop_var] = step.start + E.Select(is_here, then, then - step.extent)
     start[tiles.loop_var] = tiles.loop_var + E.Select(is_here, const(0, then.dtype), const(1, then.dtype))
     return insert_first(tiles, step, _prefetches(load, inner[at + 1 :], (), start))
-
-
-def _line(buffer: Buffer) -> int:
-    """Elements of a cache line."""
-    return LINE_BYTES // item_bytes(buffer.dtype)
 
 
 def _prefetches(
@@ -125,7 +120,7 @@ def _prefetches(
     combinations = itertools.product(*(range(counts[v] or 1) for v in moving))
     places = {sum(steps[v] * i for v, i in zip(moving, values, strict=True)): values for values in combinations}
     new = [place for place in sorted(places) if not any(steps[v] and place + steps[v] in places for v in around)]
-    line = _line(load.buffer)
+    line = LINE_BYTES // item_bytes(load.buffer.dtype)
     lines = {place // line: places[place] for place in reversed(new)}  # the first place of each
     if len(lines) > MOST_LINES:
         return []

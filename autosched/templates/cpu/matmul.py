@@ -31,7 +31,7 @@ from autosched.templates.pack import Pack, packed_params, repack
 from autosched.templates.product import BYTE_GROUP, PAIR, Operands, find_operands, lane_group
 from autosched.tir import PrimExpr, PrimFunc, Var, as_int
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.prefetch import PREFETCH_NEXT, PREFETCH_STEPS, STEPS_AHEAD
+from autosched.tir.prefetch import LINE_BYTES, PREFETCH_NEXT, PREFETCH_STEPS, STEPS_AHEAD
 from autosched.tir.schedule import LoopRV, Schedule
 
 # Rows that meet a weight from memory in one pass, in streams, of which lines are asked for so far ahead: 12 rows take
@@ -58,7 +58,6 @@ STREAMS = 4  # panels side by side where few rows meet a weight that comes from 
 # With more rows the products take longer than the way from memory, which one stream is enough for: 12 and 14 rows times
 # 768x3072 to 2048x2048 take .84 to 1.03 of the time in one (Zen 5).
 MOST_SIDE_BY_SIDE = 8
-LINE_BYTES = 64  # of a cache line
 
 
 class Matmul:

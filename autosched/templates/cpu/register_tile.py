@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from autosched.target import CacheSizes, Target
+from autosched.tir.prefetch import LINE_BYTES
 
 FLOAT_BYTES = 4
 FMA_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2, 2, 4  # of the cores seen: Intel since Haswell, AMD since Zen 2
@@ -19,7 +20,7 @@ LEAST_ACCUMULATORS, LATENCY_CYCLES = 12, 0.5
 LEAST_COLD = 2**18
 UNHIDDEN = 0.12  # of the time that a panel's vectors take to come from the caches beyond the first
 # Of first-level caches: lines so far apart share a set; the ways of a set left to what passes by.
-LINE_BYTES, WAY_BYTES, PASSING_WAYS = 64, 4096, 2
+WAY_BYTES, PASSING_WAYS = 4096, 2
 
 Pieces = list[tuple[int, int]]  # (size, how many)
 

@@ -45,10 +45,9 @@ from autosched.templates.winograd_pack import WinogradPack
 from autosched.templates.winograd_transform import TAPS
 from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.prefetch import PREFETCH_NEXT, PREFETCH_WITHIN, STEPS_AHEAD
+from autosched.tir.prefetch import LINE_BYTES, PREFETCH_NEXT, PREFETCH_WITHIN, STEPS_AHEAD
 from autosched.tir.schedule import LoopRV, Schedule
 
-LINE_BYTES = 64  # of a cache line
 LEAST_CHANNELS = 8  # with fewer the transforms cost more than they save
 FLOATS, BYTES = ("float32",) * 3, ("uint8", "int8", "int32")  # of data, weight and result
 MOST_BYTES = (2**31 - 1) // (4 * TAPS * TAPS * 255 * 128)  # channels of which int32 holds four times the sums
