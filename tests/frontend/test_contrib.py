@@ -624,6 +624,7 @@ def test_gated_delta_net(lead: tuple[int, ...], packed: bool, wide: bool, attrs:
     check("GatedDeltaNet", inputs, 2, tolerance=1e-3, **attrs)
 
 
+CROPS = np.array([[0, 0, 1, 1], [0.1, 0.7, 0.9, 0.2], [-0.3, 0.2, 0.6, 1.4], [0.5, 0.5, 0.5, 0.5]], "f4")
 TEXTS = np.array(["hello world", "a b  ccc", "", "été"], object)
 
 
@@ -631,6 +632,9 @@ TEXTS = np.array(["hello world", "a b  ccc", "", "été"], object)
     ("op", "inputs", "outputs", "attrs"),
     [("Inverse", [draw(2, 4, 4)], 1, {}), ("Unique", [np.array([3, 1, 3, 2, 1, 7], "f4")], 3, {}),
      ("NGramRepeatBlock", [np.array([[1, 2, 3, 1, 2], [5, 5, 5, 5, 5]]), draw(2, 8)], 1, {"ngram_size": 3}),
+     *(("CropAndResize", [draw(2, 3, 7, 6), CROPS, np.array([0, 1, 1, 0], "i4"), np.array(size, "i4")], 1,
+        {"mode": mode, "extrapolation_value": 0.5})
+       for mode, size in (("bilinear", (4, 5)), ("bilinear", (1, 3)), ("nearest", (4, 5)))),
      ("DynamicTimeWarping", [draw(5, 7)], 1, {}), ("MurmurHash3", [TEXTS], 1, {"seed": 7}),
      ("MurmurHash3", [np.array([3, 1 << 40])], 1, {"positive": 0}), ("MurmurHash3", [TEXTS], 1, {"seed": -7}),
      ("Tokenizer", [TEXTS], 1, {"mark": 1, "pad_value": "#", "mincharnum": 2, "separators": [" ", "l"]}),

@@ -283,3 +283,24 @@ def test_a_range_that_is_seen_at_run_time(x: list[float], scale: float, zero: in
     np.testing.assert_allclose(s, np.float32(scale), rtol=1e-6)
     assert z == zero and z.dtype == y.dtype == np.uint8
     assert whole is None or y.tolist() == whole
+
+
+def test_integers_of_4_bits_in_the_domain_of_onnx_runtime() -> None:
+    """Its quantiser writes them so where the opset is older than 21."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    constants = [
+        helper.make_tensor("w", TensorProto.INT4, (4, 6), rng.integers(-8, 8, 24)),
+        numpy_helper.from_array(rng.random(6, "f4") + 0.1, "s"),
+        helper.make_tensor("z", TensorProto.INT4, (6,), rng.integers(-8, 8, 6)),
+    ]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["real"], domain="com.microsoft", axis=1),
+        helper.make_node("Add", ["x", "real"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, (4, 6)) for n in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y], constants)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model, given = helper.make_model(graph, opset_imports=imports, ir_version=10), np.ones((4, 6), "f4")
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": given})
+    np.testing.assert_allclose(autosched.build(model)(given).numpy(), wanted, rtol=1e-6)

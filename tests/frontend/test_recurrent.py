@@ -82,7 +82,8 @@ def test_reset_behind_the_product() -> None:
     "attrs",
     [
         {"activations": ["Relu"]}, {"activations": ["Affine"], "activation_alpha": [0.5], "activation_beta": [0.1]},
-        {"activations": ["LeakyRelu"], "activation_alpha": [0.3]},
+        {"activations": ["LeakyRelu"], "activation_alpha": [0.3]}, {"activations": ["Softsign"]},
+        {"activations": ["Softplus"]},
         {"activations": ["ScaledTanh"], "activation_alpha": [0.7], "activation_beta": [0.4]},
     ],
 )  # fmt: skip

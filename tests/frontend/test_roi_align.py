@@ -118,3 +118,18 @@ def test_on_an_emulated_gpu() -> None:
     with use_driver(EmulatorDriver):
         found = built(x, boxes, images).numpy()
     np.testing.assert_allclose(found, expected(x, boxes, images, "avg", 1, True), atol=1e-5)
+
+
+def test_max_roi_pool() -> None:
+    """Boxes that leave the image, whose corners lie between pixels, without an area, of an image that is not first."""
+    x = RNG.standard_normal((2, 3, 9, 7)).astype("f4")
+    boxes = np.array([[0, 0, 0, 6, 8], [1, 3, 5, 9.2, 30], [1, 5, 5, 1, 1], [0, 1, -7, 17, 11]], "f4")
+    node = helper.make_node("MaxRoiPool", ["x", "boxes"], ["y"], pooled_shape=[3, 2], spatial_scale=0.5)
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info(n, 1, v.shape) for n, v in (("x", x), ("boxes", boxes))],
+        [helper.make_tensor_value_info("y", 1, None)],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x, "boxes": boxes})
+    np.testing.assert_array_equal(autosched.build(made)(x=x, boxes=boxes).numpy(), wanted)

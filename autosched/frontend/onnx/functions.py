@@ -16,6 +16,8 @@ CLASSIFIERS = ("LinearClassifier", "TreeEnsembleClassifier")
 OWN_DOMAIN = "autosched"  # of nodes that others are divided into
 DIVIDED = ("NonMaxSuppression",)  # into one for kernels and one for a library
 TWINS: Mapping[str, tuple[int, Mapping[str, int]]] = {
+    "QuantizeLinear": (21, {}),
+    "DequantizeLinear": (21, {}),
     "LinearAttention": (27, {"state_window": 0}),
     "CausalConvWithState": (
         27,

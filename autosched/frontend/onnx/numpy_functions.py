@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 
@@ -218,8 +219,7 @@ def roi_align(call: LibraryCall, x: Array, boxes: Array, images: Array) -> Array
     default = "half_pixel" if call.opset >= 16 else "output_half_pixel"
     from_corners = given.get("coordinate_transformation_mode", default) == "half_pixel"
     corners = boxes.astype(real) * float(given.get("spatial_scale", 1.0)) - (0.5 if from_corners else 0.0)
-    for image in images[(images < 0) | (images >= len(x))]:
-        raise WrongInputError(f"index {image} is out of range [0, {len(x)}) of images", where=f"node '{call.name}'")
+    _check_images(call, images, len(x))
     result = np.zeros((len(boxes), x.shape[1], high, wide), x.dtype)
     for (x1, y1, x2, y2), image, part in zip(corners, images, result, strict=True):
         extents = (y2 - y1, x2 - x1) if from_corners else (max(y2 - y1, 1.0), max(x2 - x1, 1.0))
@@ -263,6 +263,70 @@ def _window(places: Array, weights: Array, parts: int) -> tuple[int, Array]:
     owner = np.broadcast_to(np.arange(places.shape[1]) // count, places.shape)
     np.add.at(table, (owner, places - first), weights)
     return first, table
+
+
+@library("MaxRoiPool")
+def max_roi_pool(call: LibraryCall, x: Array, boxes: Array) -> Array:
+    """[R, C, high, wide]: the largest pixel of each part of a box (image, x1, y1, x2, y2); 0 where it has none."""
+    high, wide = call.attributes["pooled_shape"]
+    images = boxes[:, 0].astype(np.int64)
+    _check_images(call, images, len(x))
+    corners = boxes[:, 1:] * boxes.dtype.type(call.attributes.get("spatial_scale", 1.0))
+    result = np.zeros((len(boxes), x.shape[1], high, wide), x.dtype)
+    for (x1, y1, x2, y2), image, part in zip(_rounded(corners), images, result, strict=True):
+        rows, columns = _parts(y1, y2, high, x.shape[2]), _parts(x1, x2, wide, x.shape[3])
+        for (i, (top, bottom)), (j, (left, right)) in product(enumerate(rows), enumerate(columns)):
+            if top < bottom and left < right:
+                part[:, i, j] = x[image, :, top:bottom, left:right].max(axis=(1, 2))
+    return result
+
+
+def _parts(first: int, last: int, parts: int, size: int) -> list[tuple[int, int]]:
+    """The pixels [begin, end) of each part of those from `first` to `last`; neighbours may share some."""
+    step = np.float32(max(last - first + 1, 1)) / np.float32(parts)
+    ends = ((math.floor(i * step), math.ceil((i + 1) * step)) for i in range(parts))
+    return [(min(max(first + a, 0), size), min(max(first + b, 0), size)) for a, b in ends]
+
+
+@library("com.microsoft.CropAndResize")
+def crop_and_resize(call: LibraryCall, x: Array, boxes: Array, images: Array, size: Array) -> Array:
+    """[R, C, *size]: boxes (y1, x1, y2, x2), in shares of an image, resized with corners on corners."""
+    _check_images(call, images, len(x))
+    nearest = call.attributes.get("mode", "bilinear") == "nearest"
+    high, wide = map(int, size)
+    result = np.full((len(boxes), x.shape[1], high, wide), call.attributes.get("extrapolation_value", 0.0), x.dtype)
+    for (y1, x1, y2, x2), image, part in zip(boxes, images, result, strict=True):
+        (r, rows), (c, columns) = _places(y1, y2, high, x.shape[2]), _places(x1, x2, wide, x.shape[3])
+        if nearest:
+            values = x[image][:, _rounded(rows)[:, None], _rounded(columns)]
+        else:
+            left, right = np.floor(columns).astype(np.int64), np.ceil(columns).astype(np.int64)
+            top, bottom = np.floor(rows).astype(np.int64), np.ceil(rows).astype(np.int64)
+            across = x[image][..., left] + (x[image][..., right] - x[image][..., left]) * (columns - left)
+            values = across[:, top] + (across[:, bottom] - across[:, top]) * (rows - top)[:, None]
+        part[:, r[:, None], c] = values
+    return result
+
+
+def _places(first: np.floating, last: np.floating, count: int, size: int) -> tuple[Array, Array]:
+    """(which of `count` samples from `first` to `last`, in shares of an axis, lie inside it, at which pixels)."""
+    end = first.dtype.type(size - 1)
+    step = (last - first) * end / first.dtype.type(max(count - 1, 1))
+    start = first * end if count > 1 else (first + last) * end / 2
+    at = start + np.arange(count, dtype=first.dtype) * step
+    inside = np.flatnonzero((at >= 0) & (at <= end))
+    return inside, at[inside]
+
+
+def _rounded(at: Array) -> Array:
+    """Whole numbers, halves away from 0."""
+    whole: Array = np.trunc(at + np.copysign(at.dtype.type(0.5), at)).astype(np.int64)
+    return whole
+
+
+def _check_images(call: LibraryCall, images: Array, count: int) -> None:
+    for image in images[(images < 0) | (images >= count)]:
+        raise WrongInputError(f"index {image} is out of range [0, {count}) of images", where=f"node '{call.name}'")
 
 
 @library("com.microsoft.Inverse")

@@ -17,10 +17,8 @@ from autosched.frontend.onnx.converters.quantize import (
     by_range,
     check_count,
     check_scale,
-    dequantize_linear,
     dequantized,
     matmul_integer,
-    quantize_linear,
     quantized,
 )
 from autosched.frontend.onnx.node import Held, Node, constant, info_of
@@ -179,9 +177,6 @@ def embed_layer_norm(node: Node) -> tuple[Expr | None, ...]:
     else:
         count = op.sum(node.emit(op.astype(node.input(7), "int32")), axis=1)
     return result, count, total
-
-
-CONVERTERS.update({DOMAIN + "QuantizeLinear": quantize_linear, DOMAIN + "DequantizeLinear": dequantize_linear})
 
 
 def _real(node: Node, first: int) -> Expr:
