@@ -25,6 +25,7 @@ from autosched.frontend.stages import DataNeededError, LibraryNeededError, OpenS
 from autosched.frontend.torch.aten_graph import Output, StagedGraph, decompositions, import_aten_graph, memory_orders
 from autosched.frontend.torch.graph import array_of, tensor_of
 from autosched.frontend.torch.memory import permuted_back
+from autosched.frontend.torch.views import without_views
 from autosched.ir.node import Attrs
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime import Executable, NDArray
@@ -84,10 +85,10 @@ def autosched_backend(
     real = list(example_inputs)
 
     def compile_graph(aten: torch.fx.GraphModule, fake_inputs: Sequence[object]) -> _Compiled:
-        return _Compiled(aten, _constant_inputs(real, learn=False), chosen, strict)
+        return _Compiled(aten, _constant_inputs(real, learn=False), chosen, strict, _user_results())
 
     def compile_forward(aten: torch.fx.GraphModule, fake_inputs: Sequence[object]) -> _Compiled:
-        return _Compiled(aten, _constant_inputs(real, learn=True), chosen, strict)
+        return _Compiled(aten, _constant_inputs(real, learn=True), chosen, strict, _user_results())
 
     def compile_backward(aten: torch.fx.GraphModule, fake_inputs: Sequence[object]) -> _Compiled:
         return _Compiled(aten, frozenset(), chosen, strict)
@@ -128,14 +129,32 @@ def _constant_inputs(real: Sequence[object], learn: bool) -> frozenset[int]:
     return frozenset(i for i in static if not (info[i].mutates_data or (learn and info[i].requires_grad)))
 
 
+def _user_results() -> range:
+    """Which results of the forward graph that is being compiled the user gets, and tensors that these are views of.
+
+    New values of inputs are before them, and behind them is what is kept for gradients.
+    """
+    from torch._guards import TracingContext
+
+    metadata = getattr(TracingContext.try_get(), "fw_metadata", None)
+    if metadata is None:
+        return range(0)
+    n_tokens = len(metadata.tokens)
+    return range(n_tokens + metadata.num_mutated_inp_runtime_indices, n_tokens + metadata.num_forward_returns)
+
+
 class _Compiled:
     """A graph of ATen operators, built for each set of sizes at its first call.
 
     It empties the list of inputs that it is called with: so values that wait for a gradient are freed by it.
     """
 
-    def __init__(self, graph: torch.fx.GraphModule, constants: frozenset[int], options: Attrs, strict: bool):
-        self.graph, self.constants, self.options, self.strict = graph, constants, dict(options), strict
+    def __init__(
+        self, graph: torch.fx.GraphModule, constants: frozenset[int], options: Attrs, strict: bool,
+        may_be_views: range = range(0),
+    ):  # fmt: skip
+        self.graph, self.views = without_views(graph, may_be_views.start, may_be_views.stop)
+        self.constants, self.options, self.strict = constants, dict(options), strict
         self.versions: list[tuple[int, int]] | None = None
         self.built: dict[object, Callable[[Sequence[Input]], tuple[Input, ...]] | None] = {}
         self.lock = threading.Lock()
@@ -144,6 +163,11 @@ class _Compiled:
     def __call__(self, boxed: list[Input]) -> tuple[Input, ...]:
         inputs = tuple(boxed)
         boxed.clear()
+        results = self.results(inputs)
+        return results if self.views is None else self.views.complete(inputs, results)
+
+    def results(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
+        """What the graph gives, without views."""
         with self.lock:
             self.see_changes(inputs)
             given = [x for i, x in enumerate(inputs) if i not in self.constants]
