@@ -5,8 +5,8 @@ python -m benchmarks.conformance --json cases.json && python -m benchmarks.onnx_
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ HEAD = """# ONNX
 `autosched build model.onnx`, `autosched.build("model.onnx")` and `autosched.onnx.InferenceSession` take models of
 opsets 1 to 28 as they are. Where all sizes and shapes are known, the model is compiled at once, and the artifact needs
 no compiler. A model in which only dimensions of inputs (batch, sequence, height) are open is compiled once for all
-sizes too, where every kernel allows that; dimensions of the same name are equal in each call, and those without a name
+sizes too, where every kernel allows that. Dimensions of the same name are equal in each call. Those without a name
 are taken for different ones. Where two names meet in an element-wise operator, each may be 1 in a call.
 A part that depends on more (axes and sizes that are inputs, loops that end by data, sizes that follow from
 data) is compiled at the call, for the call's sizes and values, and kept
@@ -132,7 +132,9 @@ def main() -> None:
     """Print the document for a file that `benchmarks.conformance --json` wrote."""
     import onnx
 
-    print(page(json.loads(Path(sys.argv[1]).read_text()), onnx.__version__))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", type=Path, help="what `benchmarks.conformance --json` wrote")
+    print(page(json.loads(parser.parse_args().cases.read_text()), onnx.__version__))
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ class _Compiled:
         self, graph: torch.fx.GraphModule, constants: frozenset[int], options: Attrs, strict: bool,
         may_be_views: range = range(0),
     ):  # fmt: skip
-        self.graph, self.views = without_views(graph, may_be_views.start, may_be_views.stop)
+        self.graph, self.views = without_views(graph, may_be_views)
         self.constants, self.options, self.strict = constants, dict(options), strict
         self.versions: list[tuple[int, int]] | None = None
         self.built: dict[object, Callable[[Sequence[Input]], tuple[Input, ...]] | None] = {}

@@ -39,8 +39,8 @@ class Views:
         return tuple(found)
 
 
-def without_views(whole: fx.GraphModule, first: int, end: int) -> tuple[fx.GraphModule, Views | None]:
-    """A graph with None for those of its results [first, end) that are views of inputs or other results.
+def without_views(whole: fx.GraphModule, places: range) -> tuple[fx.GraphModule, Views | None]:
+    """A graph with None for those of its results at `places` that are views of inputs or other results.
 
     PyTorch takes from such a result where it lies in the memory of the other tensor, so a copy would not do.
     """
@@ -50,7 +50,7 @@ def without_views(whole: fx.GraphModule, first: int, end: int) -> tuple[fx.Graph
     copied: dict[fx.Node, fx.Node] = {}
     results = list(rest.graph_copy(whole.graph, copied) or ())
     own = list(next(n for n in whole.graph.nodes if n.op == "output").args[0])
-    chains = {i: _chain(own[i]) for i in range(first, min(end, len(own))) if hasattr(own[i], "op")}
+    chains = {i: _chain(own[i]) for i in places if i < len(own) and hasattr(own[i], "op")}
     chains = {i: c for i, c in chains.items() if len(c) > 1 and (c[0].op == "placeholder" or c[0] in own)}
     if not chains:
         return whole, None

@@ -117,8 +117,6 @@ def _activated(node: Node, value: Expr, attrs: Mapping[str, float]) -> Expr:
         raise node.fail(f"activation '{kind}' is not supported")
     if kind == "Clip":
         return op.clip(value, attrs.get("min", -np.inf), attrs.get("max", np.inf))
-    if kind == "Softsign":
-        return op.divide(value, op.add(constant(1, dtype), op.abs(value)))
     if kind == "ThresholdedRelu":
         over = op.greater(value, constant(attrs.get("alpha", 1.0), dtype))
         return op.where(over, value, constant(0, dtype))

@@ -7,18 +7,24 @@ from functools import reduce
 
 import numpy as np
 
-from autosched.frontend.onnx.node import Node, constant
+from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import CONVERTERS, converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.tir.dtypes import INT_RANGES, is_float, largest_finite
 
-UNARY = {
+
+def softsign(x: Expr) -> Expr:
+    """x / (1 + |x|)."""
+    return op.divide(x, op.add(constant(1, info_of(x).dtype), op.abs(x)))
+
+
+UNARY: dict[str, Callable[..., Expr]] = {
     "Relu": op.nn.relu, "Sigmoid": op.sigmoid, "Tanh": op.tanh, "Exp": op.exp, "Log": op.log, "Sqrt": op.sqrt,
     "Neg": op.negative, "Abs": op.abs, "Erf": op.erf, "Floor": op.floor, "Ceil": op.ceil, "Round": op.round,
     "Sin": op.sin, "Cos": op.cos, "Tan": op.tan, "Asin": op.asin, "Acos": op.acos, "Atan": op.atan,
     "Sinh": op.sinh, "Cosh": op.cosh, "Asinh": op.asinh, "Acosh": op.acosh, "Atanh": op.atanh,
-    "Sign": op.sign, "IsNaN": op.isnan, "BitwiseNot": op.bitwise_not,
+    "Sign": op.sign, "IsNaN": op.isnan, "BitwiseNot": op.bitwise_not, "Softsign": softsign,
 }  # fmt: skip
 BINARY = {
     "Add": op.add, "Sub": op.subtract, "Mul": op.multiply,

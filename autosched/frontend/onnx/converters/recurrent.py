@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from autosched.frontend.onnx.converters.elementwise import softsign
 from autosched.frontend.onnx.converters.quantize import check_scale
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
@@ -32,7 +33,7 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Expr], tuple[float, ...]]] = {
     "leakyrelu": (lambda x, alpha: op.nn.leakyrelu(x, alpha=alpha), (0.01,)),
     "affine": (lambda x, alpha, beta: _affine(x, alpha, beta), (1.0, 0.0)),
     "scaledtanh": (lambda x, alpha, beta: _affine(op.tanh(_affine(x, beta, 0.0)), alpha, 0.0), (1.0, 1.0)),
-    "softsign": (lambda x: op.divide(x, _affine(op.abs(x), 1.0, 1.0)), ()),
+    "softsign": (softsign, ()),
     "softplus": (op.nn.softplus, ()),
     "hardsigmoid": (lambda x, alpha, beta: op.clip(_affine(x, alpha, beta), min=0.0, max=1.0), (0.2, 0.5)),
 }
