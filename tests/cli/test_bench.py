@@ -48,6 +48,7 @@ def test_csv_and_markdown(models: tuple[str, str], capsys: pytest.CaptureFixture
     assert lines[4].startswith("| short.asx | 1 |")
 
 
+@pytest.mark.alone
 def test_files_and_the_gate(models: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, table, markdown = tmp_path / "old.json", tmp_path / "t.csv", tmp_path / "t.md"
     files = ["--export-json", str(old), "--export-csv", str(table), "--export-markdown", str(markdown)]
