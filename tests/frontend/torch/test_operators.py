@@ -128,6 +128,10 @@ CASES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
             torch.rand(1, 2, 2, 3, 3, generator=torch.Generator().manual_seed(2)) * 3 - 1.5,
         ),
     ),
+    "means of windows of integers": (
+        lambda n: (F.avg_pool3d(n, 2), F.avg_pool3d(n[0], 3, 2, 1, count_include_pad=False), F.avg_pool2d(n[0], 2)),
+        (torch.arange(-30, 90).reshape(1, 2, 3, 4, 5) ** 3 % 17 - 8,),
+    ),
     "functions of integers": (lambda n: (n.exp(), n.abs().sqrt(), n.ceil(), n.sigmoid(), n.isnan()), (N,)),
     "halves to even": (
         lambda x: (x.round(), torch.round(x, decimals=1)),

@@ -19,10 +19,10 @@ SIZES = ({"size": (16, 20)}, {"size": (16, 80)}, {"size": (37, 7)}, {"size": (1,
 class Resized(nn.Module):
     def __init__(self, **options: object):
         super().__init__()
-        self.options = options
+        self.options = {"antialias": True, **options}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.interpolate(x, antialias=True, **self.options)
+        return F.interpolate(x, **self.options)
 
 
 def check(model: nn.Module, x: torch.Tensor, rtol: float) -> None:
@@ -50,9 +50,10 @@ def test_dtypes(mode):
     np.testing.assert_allclose(found, model(x.half().float()).numpy(), rtol=0, atol=1e-3)
 
 
-def test_bytes_are_resized_by_pytorch():
+@pytest.mark.parametrize("antialias", [True, False])
+def test_bytes_are_resized_by_pytorch(antialias):
     x = torch.randint(0, 256, (1, 3, 37, 53), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
-    model = Resized(mode="bilinear", size=(16, 20))
+    model = Resized(mode="bilinear", size=(16, 20), antialias=antialias)
     executable = autosched.build(torch.export.export(model, (x,)), target="cpu")
     np.testing.assert_array_equal(executable(x.numpy()), model(x))
 

@@ -186,6 +186,16 @@ def _avg_pool(
             t, input, several(kernel_size, dims), several(stride or kernel_size, dims), several(padding, dims),
             ceil_mode, divisor_override,
         )  # fmt: skip
+    if dims == 3 and not is_float(info_of(input).dtype):  # a mean of means would be rounded twice
+        shape = t.shape(input)
+        found = t(
+            op.nn.avg_pool3d(
+                t.reshape(input, (product_of(shape[:-4]), *shape[-4:])), pool_size=kernel_size,
+                strides=stride or kernel_size, padding=padding, ceil_mode=ceil_mode,
+                count_include_pad=count_include_pad,
+            )
+        )  # fmt: skip
+        return t.reshape(found, (*shape[:-3], *t.shape(found)[-3:]))
     return _in_planes(
         t, input, dims, lambda image, axes: op.nn.avg_pool2d(
             image, **_window(axes, kernel_size, stride, padding), ceil_mode=ceil_mode,

@@ -138,6 +138,7 @@ def linear(
     t: Emitter, input: Expr, output_size: Sequence[int] | None, align_corners: bool, *scales: object, **kwargs: object
 ) -> Expr:
     shape = t.shape(input)
+    _refuse_bytes(t, input)
     flat = len(shape) == 3
     x = t.reshape(input, (*shape[:2], 1, shape[2])) if flat else input
     old, factors = t.shape(x)[2:], _factors(scales, kwargs)
@@ -153,6 +154,12 @@ def linear(
     return t.reshape(t(result), (*shape[:2], new[1])) if flat else result
 
 
+def _refuse_bytes(t: Emitter, x: Expr) -> None:
+    """Raise LibraryNeededError for bytes, for which PyTorch rounds its weights."""
+    if info_of(x).dtype == "uint8":
+        raise t.needs_library("bytes are resized in 16-bit integers")
+
+
 @converter("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
 def antialiased(
     t: Emitter, input: Expr, output_size: Sequence[int] | None, align_corners: bool, *scales: object, **kwargs: object
@@ -161,8 +168,7 @@ def antialiased(
     shape, dtype = t.shape(input), info_of(input).dtype
     new, factors = _sizes(shape[2:], output_size, _factors(scales, kwargs))
     factors = factors or _factors(scales, kwargs)
-    if dtype == "uint8":
-        raise t.needs_library("bytes are resized in 16-bit integers")
+    _refuse_bytes(t, input)
     if not all(isinstance(d, int) for d in (*shape[2:], *new)):
         raise t.fail(f"images of {list(shape[2:])} as {list(new)}: the weights depend on open sizes")
     is_cubic = "bicubic" in str(getattr(t.source, "target", ""))
