@@ -304,8 +304,8 @@ def _written_here(buffer: Buffer, accesses: list[_Access], outer: set[Var]) -> b
         if loaded.base is None:
             if any(not a.is_store for a in accesses) and stored.base is not None:
                 size = const_int(buffer.shape[axis])
-                if size is None or stored.high - stored.low + 1 < size:
-                    return False
+                if size is None or stored.high - stored.low + 1 < size or free_vars(stored.base):
+                    return False  # not the whole dimension, or each a part of its own
             continue
         both = _dim(buffer, axis, accesses, outer)
         if both.base is None or both.low < stored.low or both.high > stored.high:

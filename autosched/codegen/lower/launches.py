@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from autosched.codegen.lower.asserts import ASSERT
 from autosched.errors import CodegenError
-from autosched.ir.node import map_children, preorder
+from autosched.ir.node import FrozenDict, map_children, preorder
 from autosched.runtime.cuda.kernel import MOST_CLUSTER, TensorMap
 from autosched.tir import expr as E
 from autosched.tir.atomic import added
@@ -376,17 +376,25 @@ def _name(tag: str) -> str:
     return _NAMES[kind] + axis
 
 
-def _bound(stmt: Stmt, axes: Mapping[str, ThreadAxis]) -> Stmt:
+def _bound(stmt: Stmt, axes: Mapping[str, ThreadAxis], around: Mapping[str, int] = FrozenDict()) -> Stmt:
+    """The statement with axes for bound loops. around: how many threads of each axis come to it."""
     if isinstance(stmt, For) and stmt.thread in axes:
-        axis = axes[stmt.thread]
+        axis, extent = axes[stmt.thread], const_int(stmt.extent)
         if uses(stmt.body, {axis.var}):
             raise CodegenError(
                 f"a statement depends on two loops, one inside of the other, that are bound to {stmt.thread}",
                 hint='one of them is to have another axis, or what is copied is to be needed by all threads ("shared")',
             )
+        if extent is not None and extent > around.get(stmt.thread, extent):
+            raise CodegenError(
+                f"the loop '{stmt.loop_var.name}' gives work to {extent} threads along {stmt.thread} and stands in a "
+                f"loop that {around[stmt.thread]} of them run",
+                hint="split it by the number of these, or compute_at its block above that loop",
+            )
         value: PrimExpr = E.add(E.cast(stmt.loop_var.dtype, axis.var), stmt.start)
-        body = _bound(substitute(stmt.body, {stmt.loop_var: value}), axes)
-        if const_int(stmt.extent) == axis.extent or axis.size is not None:
+        inside = around if extent is None else {**around, stmt.thread: extent}
+        body = _bound(substitute(stmt.body, {stmt.loop_var: value}), axes, inside)
+        if extent == axis.extent or axis.size is not None:
             return body
         return IfThenElse(E.compare(E.LT, axis.var, E.cast(axis.var.dtype, stmt.extent)), body)
-    return map_children(stmt, lambda c: _bound(c, axes) if isinstance(c, Stmt) else c)
+    return map_children(stmt, lambda c: _bound(c, axes, around) if isinstance(c, Stmt) else c)

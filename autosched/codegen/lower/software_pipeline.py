@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from autosched.codegen.lower.instructions import COMMIT, COPY, COPY_BYTES, WAIT
 from autosched.codegen.lower.loops import guarded
@@ -68,6 +68,7 @@ def _pipelined(loop: For, item_bytes: Mapping[str, int], can_wait: bool) -> Stmt
         )
     if const_int(loop.start) != 0 or any(isinstance(x, BufferLoad) for x in preorder(count)):
         raise CodegenError(f"the pipelined loop '{loop.loop_var.name}' does not begin at 0, or ends where data say")
+    _check_order(loop, parts, stages, order, {b for b in buffers if is_shared(b)})
     last = max(stages)
     versions = {b: n for b in buffers if is_shared(b) and (n := _versions(b, parts, stages)) > 1}
     wide = {b: _with_versions(b, n) for b, n in versions.items()}
@@ -98,6 +99,39 @@ def _pipelined(loop: For, item_bytes: Mapping[str, int], can_wait: bool) -> Stmt
     for buffer in reversed(buffers):
         result = Allocate(wide.get(buffer, buffer), result)
     return result
+
+
+def _check_order(
+    loop: For, parts: Sequence[Stmt], stages: Sequence[int], order: Sequence[int], versioned: Set[Buffer]
+) -> None:
+    """Refuse stages and orders by which a statement reads other values than it reads in the loop as it stands."""
+    places = list(zip(stages, order, strict=True))
+    for i, later in enumerate(parts):
+        for j, earlier in enumerate(parts[:i]):
+            shared = {b for b in _stored(earlier) if _uses(later, b, BufferLoad)}
+            if shared and places[j] > places[i]:
+                raise CodegenError(
+                    f"the pipeline of loop '{loop.loop_var.name}' reads '{_name(shared)}' before it is written"
+                )
+            shared |= {b for b in _stored(later) if _uses(earlier, b, BufferLoad) or b in _stored(earlier)}
+            if stages[j] != stages[i] and shared - versioned:
+                raise CodegenError(
+                    f"statements in two stages of the pipeline of loop '{loop.loop_var.name}' use "
+                    f"'{_name(shared - versioned)}', which has no versions",
+                    hint='only buffers of scope "shared" that each iteration writes anew have versions',
+                )
+            if shared and places[j] > places[i]:
+                raise CodegenError(
+                    f"the pipeline of loop '{loop.loop_var.name}' writes '{_name(shared)}' before it is read"
+                )
+
+
+def _stored(stmt: Stmt) -> set[Buffer]:
+    return {n.buffer for n in preorder(stmt) if isinstance(n, BufferStore)}
+
+
+def _name(buffers: Set[Buffer]) -> str:
+    return min(b.name for b in buffers)
 
 
 def _evaluate(op: str, *numbers: int) -> Stmt:

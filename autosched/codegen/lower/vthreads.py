@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeGuard, TypeVar
 
-from autosched.ir.node import map_children, preorder
+from autosched.ir.node import children, map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, as_int
@@ -28,12 +28,21 @@ def lower_vthreads(
     """(the statement without loops bound to virtual threads, its buffers, those of them in registers).
 
     A register buffer gets a leading dimension for each virtual thread that its indices depend on, and is addressed
-    relative to it: what the virtual threads of one thread hold need not lie side by side.
+    relative to it: what the virtual threads of one thread hold need not lie side by side. So does one whose contents
+    alone depend on it.
     """
-    loops = [n for n in preorder(stmt) if _is_virtual(n)]
-    extents = {n.loop_var: as_int(n.extent) for n in loops if as_int(n.extent) > 1}
+    loops = {n.loop_var: n for n in preorder(stmt) if _is_virtual(n) and as_int(n.extent) > 1}
+    extents = {v: as_int(loop.extent) for v, loop in loops.items()}
     new = {buffer: own for buffer in local if (own := _private(buffer, stmt, extents)) is not None}
+    stmt, buffers, local = _replaced(stmt, buffers, local, new)
+    while apart := {b: own for b in local if (own := _by_contents(b, stmt, loops)) is not None}:
+        stmt, buffers, local = _replaced(stmt, buffers, local, apart)
+    return _lowered(stmt), buffers, local
 
+
+def _replaced(
+    stmt: Stmt, buffers: list[Buffer], local: frozenset[Buffer], new: Mapping[Buffer, _Private]
+) -> tuple[Stmt, list[Buffer], frozenset[Buffer]]:
     def expression(x: object) -> object:
         return BufferLoad(new[x.buffer].buffer, new[x.buffer].at(x.indices)) if _uses(x, new, BufferLoad) else x
 
@@ -45,7 +54,7 @@ def lower_vthreads(
 
     kept = [new[b].buffer if b in new else b for b in buffers]
     registers = frozenset(new[b].buffer if b in new else b for b in local)
-    return _lowered(rewrite(stmt, step) if new else stmt), kept, registers
+    return rewrite(stmt, step) if new else stmt, kept, registers
 
 
 def _is_virtual(node: object) -> TypeGuard[For]:
@@ -100,6 +109,32 @@ def _private(buffer: Buffer, stmt: Stmt, extents: Mapping[Var, int]) -> _Private
         return None
     sizes = tuple(E.const(extents[v], v.dtype) for v in used)
     return _Private(replace(buffer, shape=(*sizes, *buffer.shape), strides=()), tuple(used), tuple(shifts or ()))
+
+
+def _by_contents(buffer: Buffer, stmt: Stmt, loops: Mapping[Var, For]) -> _Private | None:
+    """The buffer with a copy for each virtual thread that alone decides what is in it; None where there is none."""
+    for var, loop in loops.items():
+        if _accesses(stmt, buffer) == _accesses(loop.body, buffer) and _depends(loop.body, buffer, var):
+            shape = (E.const(as_int(loop.extent), var.dtype), *buffer.shape)
+            return _Private(replace(buffer, shape=shape, strides=()), (var,), ({},) * buffer.ndim)
+    return None
+
+
+def _accesses(stmt: Stmt, buffer: Buffer) -> int:
+    return sum(isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer for n in preorder(stmt))
+
+
+def _depends(stmt: Stmt, buffer: Buffer, var: Var, by_place: bool = False) -> bool:
+    """Whether a store to the buffer, at an index without the variable, depends on it by its value or by its place."""
+    match stmt:
+        case BufferStore() if stmt.buffer is buffer:
+            by_index = any(var in free_vars(i) for i in stmt.indices)
+            return not by_index and (by_place or var in free_vars(stmt.value))
+        case IfThenElse():
+            by_place = by_place or var in free_vars(stmt.condition)
+        case For():
+            by_place = by_place or bool({var} & (free_vars(stmt.start) | free_vars(stmt.extent)))
+    return any(isinstance(c, Stmt) and _depends(c, buffer, var, by_place) for c in children(stmt))
 
 
 def _lowered(stmt: Stmt) -> Stmt:

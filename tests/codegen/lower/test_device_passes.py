@@ -48,7 +48,7 @@ def tiled(*, pipelined: bool = False, virtual: bool = False) -> PrimFunc:
     sch.compute_at(copy, ko)
     first, second = sch.get_loops(copy)[-2:]
     half, inner = sch.split(second, [2, None])
-    sch.bind(first, "threadIdx.y")
+    sch.bind(sch.split(first, [None, 8])[1], "threadIdx.y")
     sch.bind(half, "threadIdx.x")
     if pipelined:
         sch.annotate(ko, "software_pipeline_stage", [0, 1])

@@ -184,3 +184,26 @@ def test_the_number_of_threads_is_known():
         s.bind(s.get_loops(block)[0], "threadIdx.x")
     with pytest.raises(CodegenError, match="its extent is no constant"):
         lower_device(s.func)
+
+
+def with_rows_shared_out(scope, threads):
+    """`threads` threads of a block compute B, whose elements 4 threads read, two each."""
+    a = te.placeholder((5,), name="A")
+    b = te.compute((5,), lambda i: a[i] * 2.0, name="B")
+    s = Schedule(te.create_prim_func([a, te.compute((40,), lambda i: b[i * 3 % 5] + 1.0, name="C")]))
+    grid, thread, _ = s.split(s.get_loops("C")[0], [None, 4, 2])
+    s.bind(grid, "blockIdx.x")
+    s.bind(thread, "threadIdx.x")
+    s.set_scope("B", 0, scope)
+    s.compute_at("B", thread if threads > 4 else grid)
+    s.bind(s.split(s.get_loops("B")[-1], [None, threads])[1], "threadIdx.x")
+    return s.func
+
+
+@pytest.mark.parametrize(
+    "scope, threads, message",
+    [("shared", 8, "in a loop that 4 of them run"), ("global", 4, "written and read by different threads")],
+)
+def test_what_threads_do_not_have_of_each_other_is_refused(scope, threads, message):
+    with pytest.raises(CodegenError, match=message):
+        lower_device(with_rows_shared_out(scope, threads))

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.codegen.lower.barriers import is_barrier
 from autosched.codegen.lower.device import lower_device
 from autosched.errors import CodegenError
 from autosched.ir.node import preorder
 from autosched.testing.gpu import run_serially
 from autosched.tir import Call, For, Stmt
+from autosched.tir.schedule import Schedule
 from tests.codegen.gpu_programs import tensor_core_product
 
 
@@ -69,4 +71,18 @@ def test_a_reader_before_its_writer_is_refused():
     outer = s.get_loops("A_shared")[4]
     s.annotate(outer, "software_pipeline_stage", [1, 0, 0])
     with pytest.raises(CodegenError, match="before it is written"):
+        lower_device(s.func)
+
+
+def test_a_register_buffer_of_two_stages_is_refused():
+    a = te.placeholder((8, 32), name="A")
+    b = te.compute((8, 32), lambda i, j: a[i, j] * 2.0, name="B")
+    s = Schedule(te.create_prim_func([a, te.compute((8, 32), lambda i, j: b[i, j] + 1.0, name="C")]))
+    i, j = s.get_loops("C")
+    s.reorder(j, i)
+    s.bind(j, "threadIdx.x")
+    s.set_scope("B", 0, "local")
+    s.compute_at("B", i)
+    s.annotate(i, "software_pipeline_stage", [0, 1])
+    with pytest.raises(CodegenError, match="'B', which has no versions"):
         lower_device(s.func)

@@ -41,3 +41,15 @@ def test_results_where_the_tile_does_not_divide() -> None:
         x, out = np.arange(n, dtype=np.float32), np.full(n, np.nan, np.float32)
         run_serially(strided(n, 4).func, x, out)
         np.testing.assert_array_equal(out, 2 * x + 1)
+
+
+def test_sums_that_threads_share_are_kept_for_each_virtual_thread() -> None:
+    a, k = te.placeholder((7, 8), name="A"), te.reduce_axis((0, 8), "k")
+    sch = Schedule(create_prim_func([a, te.compute((7,), lambda i: te.sum(a[i, k], axis=k), name="B")]))
+    i, along = sch.get_loops("B")
+    for loop, axis in zip(sch.split(i, [2, None]), ("vthread.x", "threadIdx.y"), strict=True):
+        sch.bind(loop, axis)
+    sch.bind(sch.split(along, [None, 4])[1], "threadIdx.x")
+    x, out = np.arange(56, dtype="f").reshape(7, 8), np.zeros(7, "f")
+    run_serially(sch.func, x, out)
+    np.testing.assert_array_equal(out, x.sum(1))
