@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import enum
 import hashlib
+import re
 import types
 from collections.abc import Callable, Mapping
 from operator import attrgetter
@@ -94,8 +95,9 @@ class _Digest:
             self.parts.append(f"{name}: class {value.__module__}.{value.__qualname__}")
             self._add_attributes(name, value, {n: getattr(value, n) for n in names if hasattr(value, n)}, names)
             self._add_jitclass(name, value)
-        else:
-            self.parts.append(f"{name}: {type(value).__name__}")
+        else:  # types of Numba's, ranges, functions of C: what they print, without places in memory
+            said = re.sub("0x[0-9a-f]+", "", repr(value))
+            self.parts.append(f"{name}: {type(value).__name__} {getattr(value, '__name__', '')} {said}")
 
     def _add_attributes(self, name: str, owner: Any, found: Mapping[str, object], names: frozenset[str]) -> None:
         """What a function may read of a module or a class: attributes of any name that its code has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import linecache
 import sys
 import types
@@ -104,6 +105,9 @@ def long_tuple(k: int) -> Any:
         (jit_class, "{}().a"),
         (long_tuple, "{}[0][4999]"),
         (lambda k: (with_default(k),), "{}[0](x)"),
+        (lambda k: (numba.int32, numba.int64)[k - 2], "{}(x)"),
+        (lambda k: np.dtype([("a", "f4", k)]), "{}"),
+        (lambda k: (ctypes.pythonapi.PyOS_strtol, ctypes.pythonapi.PyOS_strtoul)[k - 2], "{}(x)"),
     ],
 )
 def test_what_is_read_through_other_values_counts(make: Any, read: str, monkeypatch: Any) -> None:
