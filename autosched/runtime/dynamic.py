@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.errors import ArtifactError, InvalidTypeError, OutOfMemoryError, ShapeError
+from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, OutOfMemoryError, ShapeError
 from autosched.runtime.array import NDArray, as_numpy, from_dlpack
 from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
 from autosched.runtime.artifact_check import check_tensor
@@ -31,11 +31,13 @@ from autosched.runtime.memory import aligned_copy, as_aligned, dtype_name, empty
 from autosched.runtime.names import given_by_name
 from autosched.runtime.program import Memory, Program, naming_the_largest
 from autosched.runtime.size_expr import Shape, shape_at, size_at, symbols_of
+from autosched.runtime.sizes_executor import SizesGraphExecutor
 from autosched.runtime.team import DEFAULT_LANES
 from autosched.target import choose_threads
 
 if TYPE_CHECKING:
     from autosched.json_types import Json
+    from autosched.runtime.device import Device
 
 MOST_ROUNDED = 64  # rows: a batch of more gets an eighth more at most
 MOST_SHAPES = 4096  # of inputs whose sizes an executor keeps
@@ -223,11 +225,21 @@ class DynamicExecutable:
             arrays[number] = data
         return arrays
 
-    def create_executor(self, threads: int | None = None) -> DynamicExecutor | DeviceSizesExecutor:
-        """Make an executor with memory of its own: on a CPU, or on the first device that the kernels are for."""
+    def create_executor(
+        self, threads: int | None = None, device: Device | None = None
+    ) -> DynamicExecutor | DeviceSizesExecutor:
+        """Make an executor with memory of its own: on a CPU, or on a device that the kernels are for, the first one."""
         if self.backend != "cpu":
-            return DeviceSizesExecutor(self.form, self.plan, self.constants, self.backend)
+            return DeviceSizesExecutor(self.form, self.plan, self.constants, self.backend, device)
         return DynamicExecutor(self, choose_threads(threads))
+
+    def __getitem__(self, name: str) -> Callable[..., SizesGraphExecutor]:
+        """Give TVM's factory: `lib["default"](device)` makes a graph executor, whose inputs may be of any size."""
+        if name != "default":
+            raise NameNotFoundError(f"a model over open sizes has no function '{name}'", hint="it has default")
+        return lambda device=None: SizesGraphExecutor(self, device)
+
+    get_function = __getitem__
 
     @property
     def source(self) -> str:

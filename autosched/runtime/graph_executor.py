@@ -140,17 +140,8 @@ class GraphExecutor:
     # Inputs
 
     def _position(self, key: int | str, action: str) -> int:
-        if isinstance(key, str):
-            key = known_name(key, self._index)
-            if key not in self._index:
-                names = ", ".join(value.name for value in self.executable.inputs)
-                raise TVMError(f"{action}: could not find '{key}' in graph's inputs", hint=f"inputs are {names}")
-            return self._index[key]
-        if isinstance(key, bool) or not hasattr(key, "__index__"):
-            raise InvalidTypeError(f"{action}: an input is known by name or position, not by {type(key).__name__}")
-        if not 0 <= key < len(self._args):
-            raise IndexOutOfRangeError(f"{action}: input {key} of {len(self._args)}")
-        return key
+        names = [value.name for value in self.executable.inputs]
+        return input_position(key, self._index, len(self._args), names, action)
 
     def set_input(self, key: int | str, value: object) -> None:
         """Copy a value into an input, converting its dtype.
@@ -255,7 +246,7 @@ class GraphExecutor:
         if out is None:
             self._own(number)  # what the caller gets may be written
         found = self.program.array(number)
-        return found if out is None else _copy_into(out, found, f"input '{self._graph.values[number].name}'")
+        return found if out is None else copy_into(out, found, f"input '{self._graph.values[number].name}'")
 
     def get_num_inputs(self) -> int:
         """Count the inputs, parameters included."""
@@ -319,11 +310,7 @@ class GraphExecutor:
     # Outputs
 
     def _output(self, index: int, action: str) -> int:
-        if isinstance(index, bool) or not hasattr(index, "__index__"):
-            raise InvalidTypeError(f"{action}: an output is known by position, not by {type(index).__name__}")
-        if not 0 <= index < len(self._graph.outputs):
-            raise IndexOutOfRangeError(f"{action}: output {index} of {len(self._graph.outputs)}")
-        return self._graph.outputs[index]
+        return self._graph.outputs[output_position(index, len(self._graph.outputs), action)]
 
     def get_num_outputs(self) -> int:
         """Count the outputs."""
@@ -332,7 +319,7 @@ class GraphExecutor:
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
         """Give an output's own array, which the next run overwrites, or copy it into `out`."""
         found = self.program.array(self._output(index, "get_output"))
-        return found if out is None else _copy_into(out, found, f"output {index}")
+        return found if out is None else copy_into(out, found, f"output {index}")
 
     def time_evaluator(
         self, func_name: str, dev: Device | None = None, **options: Unpack[MeasureOptions]
@@ -353,7 +340,35 @@ class GraphExecutor:
         return evaluate
 
 
-def _copy_into(out: NDArray, found: NDArray, what: str) -> NDArray:
+def input_position(key: int | str, index: Mapping[str, int], n: int, names: Sequence[str], action: str) -> int:
+    """The position of an input, of which there are n, that is given by name or position.
+
+    names   those that a message lists
+    Raises  TVMError (RuntimeError) on an unknown name, InvalidTypeError (TypeError), IndexOutOfRangeError.
+    """
+    if isinstance(key, str):
+        key = known_name(key, index)
+        if key not in index:
+            raise TVMError(f"{action}: could not find '{key}' in graph's inputs", hint=f"inputs are {', '.join(names)}")
+        return index[key]
+    if isinstance(key, bool) or not hasattr(key, "__index__"):
+        raise InvalidTypeError(f"{action}: an input is known by name or position, not by {type(key).__name__}")
+    if not 0 <= key < n:
+        raise IndexOutOfRangeError(f"{action}: input {key} of {n}")
+    return key
+
+
+def output_position(index: int, n: int, action: str) -> int:
+    """The position of an output, of which there are n. Raises InvalidTypeError (TypeError), IndexOutOfRangeError."""
+    if isinstance(index, bool) or not hasattr(index, "__index__"):
+        raise InvalidTypeError(f"{action}: an output is known by position, not by {type(index).__name__}")
+    if not 0 <= index < n:
+        raise IndexOutOfRangeError(f"{action}: output {index} of {n}")
+    return index
+
+
+def copy_into(out: NDArray, found: NDArray, what: str) -> NDArray:
+    """Copy an array into a given one and give that. Raises InvalidTypeError (TypeError), ShapeError (ValueError)."""
     if not isinstance(out, NDArray):
         raise InvalidTypeError(f"{what} is copied into an array, not into a {type(out).__name__}")
     if out.shape != found.shape:

@@ -10,11 +10,13 @@ import numpy as np
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.runtime.array import NDArray
 from autosched.runtime.device import RPC_SESS_MASK, Device
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable
 from autosched.runtime.executor_pool import Seat, ThreadExecutors
 from autosched.runtime.graph_executor import GraphExecutor, NodeTime
 from autosched.runtime.graph_json import read_graph
 from autosched.runtime.module import Module
+from autosched.runtime.sizes_executor import SizesGraphExecutor
 from autosched.runtime.timing import BenchmarkResult, MeasureOptions
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class GraphModule:
     """TVM's graph executor: `set_input`, `run`, `get_output`, …
 
     module   what `lib["default"](device)` or `create` gives, or anything with its functions by name; an Executable
-             gets memory of its own
+             gets memory of its own. Inputs of a model over open sizes are of any size, and each run gives new outputs
     threads  most threads to run on, for an Executable
 
     Several threads may use it at once, each for requests of its own: a thread that sets inputs gets an executor with
@@ -92,6 +94,8 @@ class GraphModule:
     def __init__(self, module: Any, device: Device | None = None, *, threads: int | None = None):
         if isinstance(module, Executable):
             module = module.create_executor(device, threads)
+        elif isinstance(module, DynamicExecutable):
+            module = SizesGraphExecutor(module, device, threads=threads)
         self.module = module
         self._threads: ThreadExecutors | None = None
         try:
@@ -102,7 +106,7 @@ class GraphModule:
             raise InvalidTypeError(
                 f"GraphModule takes an executor of one size, not {type(module).__name__}", hint=hint
             ) from None
-        if self._executor_per_thread and type(module) is GraphExecutor:
+        if self._executor_per_thread and type(module) in (GraphExecutor, SizesGraphExecutor):
             self._threads = ThreadExecutors(module, _NEEDED)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 import autosched
-from autosched.errors import InvalidTypeError
+from autosched.errors import InvalidTypeError, ShapeError, TVMError
 from autosched.runtime import GraphModule, cpu
 from tests.driver.build.test_dynamic import mlp, model, n
 from tests.runtime.kernels import chain
@@ -81,6 +82,51 @@ def test_wrong_keys() -> None:
         module["fly"]
 
 
-def test_a_model_of_open_sizes_is_called_itself() -> None:
-    with pytest.raises(InvalidTypeError, match="an executor of one size, not DynamicExecutable; call it itself"):
-        GraphModule(autosched.build(model((n(), 50), mlp)))
+def test_a_model_of_open_sizes_takes_inputs_of_any_size() -> None:
+    built = autosched.build(model((n(), 50), mlp))
+    module = GraphModule(built["default"](cpu()))
+    with pytest.raises(TVMError, match="before a run"):
+        module.get_output(0)
+    with pytest.raises(TVMError, match="input 'x' is not set"):
+        module.run()
+    assert module.get_input_info() == ({"x": (-1, 50)}, {"x": "float32"}) and module.get_input_index("x") == 0
+    for size in (3, 70, 3, 1):
+        x = np.random.default_rng(size).standard_normal((size, 50))
+        module.run(x=x)
+        np.testing.assert_array_equal(module.get_output(0).numpy(), built(x.astype("float32")).numpy())
+        np.testing.assert_array_equal(module.get_input("x").numpy(), x.astype("float32"))  # type: ignore[union-attr]
+    assert len(module.benchmark(cpu(), repeat=2, number=1, end_to_end=True, x=np.ones((5, 50))).results) == 2
+    assert module.get_output(0, autosched.runtime.empty((5, 10))).shape == (5, 10)
+    assert module.benchmark(cpu(), repeat=1, number=1).min > 0 and len(module.profile(1)) > 1
+    for wrong in (np.ones(50), np.ones((2, 49))):
+        with pytest.raises(ShapeError, match="instead of"):
+            module.set_input("x", wrong)
+    with pytest.raises(AttributeError, match="open sizes has no function 'fly'"):
+        module["fly"]
+    with pytest.raises(InvalidTypeError, match="float64 on cpu"):
+        module.set_input_zero_copy("x", autosched.runtime.empty((2, 50), "float64"))
+    with pytest.raises(TVMError, match="cannot run on cuda"):
+        built["default"](autosched.cuda())
+
+
+def test_threads_have_inputs_of_their_own_over_open_sizes() -> None:
+    built = autosched.build(model((n(), 50), mlp))
+    module, x = GraphModule(built), np.ones((4, 50), "float32")
+    module.set_input("x", x)
+
+    def other() -> tuple[int, ...]:
+        module.set_input("x", x[:2])
+        module.run()
+        return module.get_output(0).shape
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(other).result() == (2, 10)
+    module.run()
+    assert module.get_output(0).shape == (4, 10)
+    data = autosched.runtime.save_param_dict({"x": x[:1], "unknown": x})
+    module.load_params(data)
+    assert module.get_input_info() == ({}, {})
+    second = GraphModule(built)
+    second.share_params(module, data)
+    second.run()
+    np.testing.assert_array_equal(second.get_output(0).numpy(), built(x[:1]).numpy())
