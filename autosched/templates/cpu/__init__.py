@@ -34,6 +34,7 @@ from autosched.templates.cpu.sort import Sort, schedule_sort
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
 from autosched.templates.cpu.window_sized import schedule_windows
+from autosched.templates.cpu.winograd_rows_sized import schedule_winograd_rows
 from autosched.templates.cpu.winograd_sized import schedule_winograd
 from autosched.templates.cpu.winograd_rows import WinogradRows
 from autosched.templates.cpu.winograd_taps import WinogradTaps
@@ -92,8 +93,8 @@ def tile_blocks(target: Target) -> Mapping[str, int]:
 def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
     """A function over symbols, as attention, a product, a convolution, scans, sorts or scatters where it is that."""
     special = (
-        schedule_attention, schedule_product, schedule_winograd, schedule_conv, schedule_windows, schedule_scans,
-        schedule_sort, schedule_scatter,
+        schedule_attention, schedule_product, schedule_winograd, schedule_winograd_rows, schedule_conv,
+        schedule_windows, schedule_scans, schedule_sort, schedule_scatter,
     )  # fmt: skip
     found = next((applied for schedule in special if (applied := schedule(func, target)) is not None), None)
     return found or schedule_sized(func, target)

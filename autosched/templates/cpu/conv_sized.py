@@ -169,35 +169,40 @@ def choose_tile(n_blocks: int, block: int, steps: int, group_blocks: int, in_row
 
 
 @dataclass(frozen=True)
-class _PaddedRows:
-    """What each task of a depthwise convolution keeps of its input.
+class Padding:
+    """What a block copies in the rows and columns between two limits, and what stands elsewhere."""
 
-    data     what the convolution reads, made by the block `pad`
-    own      the rows of it that a task needs [row, column, lane]
-    stride   rows between those that two rows of results begin at
-    window   rows that a row of results reads from first to last
-    inside   what stands in the rows and columns between those limits
-    border   what stands elsewhere
-    """
-
-    data: BufferLoad
-    pad: Block
-    own: Buffer
-    stride: int
-    window: int
+    block: Block
     inside: PrimExpr
     border: PrimExpr
     rows: tuple[PrimExpr, PrimExpr]
     columns: tuple[PrimExpr, PrimExpr]
 
 
-def _borders(pad: Block) -> tuple[PrimExpr, PrimExpr, tuple[PrimExpr, PrimExpr], tuple[PrimExpr, PrimExpr]] | None:
-    """(what a block pads, with what, the limits of its rows and of its columns); None for what is no padding."""
-    value = pad.body.value if isinstance(pad.body, BufferStore) else None
-    if not isinstance(value, E.Call) or value.op != "if_then_else" or len(pad.iter_vars) != 5:
+@dataclass(frozen=True)
+class _PaddedRows:
+    """What each task of a depthwise convolution keeps of its input.
+
+    data     what the convolution reads, made by the block of `pad`
+    own      the rows of it that a task needs [row, column, lane]
+    stride   rows between those that two rows of results begin at
+    window   rows that a row of results reads from first to last
+    """
+
+    data: BufferLoad
+    pad: Padding
+    own: Buffer
+    stride: int
+    window: int
+
+
+def padding_of(block: Block) -> Padding | None:
+    """What a block pads, of images [n, c, y, x] or of blocks of channels; None for what is no padding."""
+    value = block.body.value if isinstance(block.body, BufferStore) else None
+    if not isinstance(value, E.Call) or value.op != "if_then_else" or len(block.iter_vars) not in (4, 5):
         return None
     condition, inside, border = value.args
-    axes = {iv.var: iv.dom.extent for iv in pad.iter_vars[2:4]}
+    axes = {iv.var: iv.dom.extent for iv in block.iter_vars[2:4]}
     low: dict[Var, PrimExpr] = dict.fromkeys(axes, E.const(0, INDEX))
     high: dict[Var, PrimExpr] = dict(axes)
     for test in split_conditions(condition):
@@ -208,12 +213,12 @@ def _borders(pad: Block) -> tuple[PrimExpr, PrimExpr, tuple[PrimExpr, PrimExpr],
                 high[axis] = end
             case _:
                 return None
-        if free_vars(end) & {iv.var for iv in pad.iter_vars}:
+        if free_vars(end) & {iv.var for iv in block.iter_vars}:
             return None
-    rows, columns = ((low[v], high[v]) for v in axes)
     if not isinstance(border, E.FloatImm | E.IntImm):
         return None
-    return inside, border, rows, columns
+    rows, columns = ((low[v], high[v]) for v in axes)
+    return Padding(block, inside, border, rows, columns)
 
 
 class _Writer:
@@ -249,12 +254,12 @@ class _Writer:
             for row, tap in ((0, 0), (1, 0), (0, extents(steps)[0] - 1))
         ]
         first, stride, last = (const_int(Analyzer().simplify(x)) for x in ends)
-        borders = _borders(pad)
-        if borders is None or first != 0 or stride is None or last is None:
+        padding = padding_of(pad)
+        if padding is None or first != 0 or stride is None or last is None:
             return None
         shape = (E.const((TASK_ROWS - 1) * stride + last + 1, INDEX), *data.buffer.shape[3:])
         own = Buffer(f"{data.buffer.name}_rows", shape, data.buffer.dtype)
-        return _PaddedRows(data, pad, own, stride, last + 1, *borders)
+        return _PaddedRows(data, padding, own, stride, last + 1)
 
     def written(self) -> PrimFunc:
         """The function with its loops; where it is flat, images are lines of pixels for its arguments too."""
@@ -336,7 +341,7 @@ class _Writer:
 
     def padded_row(self, padded: _PaddedRows, n: Var, panel: Var, first: PrimExpr, row: Var) -> Stmt:
         """A row of what a task reads: what the data have of it between borders."""
-        own, y = padded.own, E.add(first, row)
+        own, pad, y = padded.own, padded.pad, E.add(first, row)
         channel = substitute(padded.data.indices[1], {spatial(self.block)[1].var: panel})
 
         def fill(start: PrimExpr, stop: PrimExpr, value: PrimExpr) -> Stmt:
@@ -345,7 +350,7 @@ class _Writer:
 
                 def element(lane: PrimExpr) -> Stmt:
                     place = (n, channel, y, at, E.cast(INDEX, lane))
-                    axes = {iv.var: v for iv, v in zip(padded.pad.iter_vars, place, strict=True)}
+                    axes = {iv.var: v for iv, v in zip(pad.block.iter_vars, place, strict=True)}
                     return BufferStore(own, self.inlined(substitute(value, axes)), (row, at, place[-1]))
 
                 return lanes(self.lanes, element)
@@ -353,10 +358,10 @@ class _Writer:
             return loop("column", E.sub(stop, start), column)
 
         zero, width = E.const(0, INDEX), own.shape[1]
-        (top, bottom), (left, right) = padded.rows, padded.columns
-        parts = [(zero, left, padded.border), (left, right, padded.inside), (right, width, padded.border)]
+        (top, bottom), (left, right) = pad.rows, pad.columns
+        parts = [(zero, left, pad.border), (left, right, pad.inside), (right, width, pad.border)]
         inside = E.all_of(E.compare(E.LE, top, y), E.compare(E.LT, y, bottom))
-        return IfThenElse(inside, seq(*(fill(*part) for part in parts)), fill(zero, width, padded.border))
+        return IfThenElse(inside, seq(*(fill(*part) for part in parts)), fill(zero, width, pad.border))
 
     def convolved(self) -> Stmt:
         by_row = self.tile.in_row and not self.is_flat

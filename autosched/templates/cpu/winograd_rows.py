@@ -28,14 +28,15 @@ from autosched.te import Tensor
 from autosched.templates.accuracy import is_strict
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain
-from autosched.templates.classify import Contraction, extents, is_injective, reduced, spatial
+from autosched.templates.classify import extents, is_injective, reduced, spatial
 from autosched.templates.cpu.conv2d import match_blocked_conv
 from autosched.templates.cpu.winograd_cost import Core
 from autosched.templates.cpu.winograd_rows_cost import RowLayer, RowPlan, Units, best_row_plan, row_cycles
 from autosched.templates.winograd_form import Convolution, is_padding, is_sum, reader_beyond, with_stages
 from autosched.templates.winograd_row_filter import OUTPUTS, RowFilter, RowPack, row_filter
 from autosched.templates.winograd_transform import pick
-from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int, floordiv, floormod
+from autosched.tir import Block, BufferLoad, PrimExpr, PrimFunc, Var, as_int, floordiv, floormod
+from autosched.tir.expr import const_int
 from autosched.tir.schedule import LoopRV, Schedule
 from autosched.tir.simplify import Analyzer
 
@@ -73,7 +74,7 @@ class WinogradRows:
         found = match_blocked_conv(func)
         if found is None or is_strict(func):
             return None
-        conv = _convolution(found[0], found[1].data, found[1].weight, found[1].chain)
+        conv = find_row_conv(found[0].block, found[1].data, found[1].weight, found[1].chain)
         if conv is None:
             return None
         n, ob, oh, ow, block = conv.conv.out.const_shape()
@@ -117,29 +118,30 @@ def _units(conv: RowConv, lanes: int) -> Units:
     return Units.of(conv.filter, conv.layer.tiles, lanes)
 
 
-def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Chain) -> RowConv | None:
-    loops = reduced(c.block)
+def find_row_conv(anchor: Block, data: BufferLoad, weight: BufferLoad, chain: Chain) -> RowConv | None:
+    """A convolution of plain images and its steps; None for others. Its images may be of any sizes."""
+    loops = reduced(anchor)
     if len(loops) != 3 or len(data.indices) != 4:
         return None
     if len(chain.before) > 1 or not all(is_injective(b) and is_padding(b) for b in chain.before):
         return None
-    if any(b.dtype != "float32" for b in (data.buffer, weight.buffer, c.block.writes[0].buffer)):
+    if any(b.dtype != "float32" for b in (data.buffer, weight.buffer, anchor.writes[0].buffer)):
         return None
-    n, ob, oh, ow, oi = (iv.var for iv in spatial(c.block))
+    n, ob, oh, ow, oi = (iv.var for iv in spatial(anchor))
     ic, kh, kw = (iv.var for iv in loops)
     row, column = (_steps(index) for index in data.indices[2:])
     row_stride, stride, dilation = row.get(oh, 1), column.get(ow, 1), row.get(kh, 1)
-    block = extents(spatial(c.block))[4]
+    (block,) = extents(spatial(anchor)[4:])
     wanted: tuple[tuple[PrimExpr, Mapping[Var, int]], ...] = (
         *zip(data.indices, ({n: 1}, {ic: 1}, {oh: row_stride, kh: dilation}, {ow: stride, kw: 1}), strict=True),
         *zip(weight.indices, ({ob: block, oi: 1}, {ic: 1}, {kh: 1}, {kw: 1}), strict=True),
     )
     if min(row_stride, stride, dilation) < 1 or not all(is_sum(index, terms) for index, terms in wanted):
         return None
-    shapes = c.block.writes[0].buffer.const_shape(), weight.buffer.const_shape()
-    if 0 in shapes[0] or shapes[1][1:] != extents(loops) or not stride < shapes[1][3] <= MOST_COLUMNS:
+    shape, is_empty = weight.buffer.const_shape(), 0 in map(const_int, anchor.writes[0].buffer.shape)
+    if is_empty or shape[1:] != extents(loops) or not stride < shape[3] <= MOST_COLUMNS:
         return None
-    conv = Convolution(data.buffer, chain.before[0] if chain.before else None, weight.buffer, c.block, stride)
+    conv = Convolution(data.buffer, chain.before[0] if chain.before else None, weight.buffer, anchor, stride)
     return RowConv(conv, chain, row_stride, stride, dilation)
 
 
