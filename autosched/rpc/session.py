@@ -40,6 +40,7 @@ from autosched.runtime.module import Function
 from autosched.runtime.profiling import Report
 from autosched.runtime.registry import get_global_func
 from autosched.runtime.relax_vm import VirtualMachine, VMExecutable
+from autosched.runtime.sizes_executor import SizesGraphExecutor
 from autosched.runtime.timing import BenchmarkResult
 from autosched.target import Target, host_cpu
 
@@ -273,14 +274,14 @@ class Session:
                 return thing
             case Module():
                 return thing[str(name)]
-            case Executable() if name in ("default", "debug_create"):
+            case Executable() | DynamicExecutable() if name in ("default", "debug_create"):
                 found = thing[name]
                 return found
             case Executable() | DynamicExecutable() if name == "":
                 return thing
-            case GraphExecutor() if name == "profile":
+            case GraphExecutor() | SizesGraphExecutor() if name == "profile":
                 return thing.profile
-            case GraphExecutor():
+            case GraphExecutor() | SizesGraphExecutor():
                 return thing[str(name)]
             case VirtualMachine() if name == "call":
                 return lambda function, *args: thing[str(function)](*args)
@@ -295,7 +296,7 @@ class Session:
     def _time(self, request: Mapping[str, Json], n_raw: int) -> list[float]:
         """Time a function where it runs, as `time_evaluator` does here."""
         thing, options = self._things.get(request["object"]), dict(request["options"])
-        if not isinstance(thing, Module | GraphExecutor | VirtualMachine):
+        if not isinstance(thing, Module | GraphExecutor | SizesGraphExecutor | VirtualMachine):
             raise InvalidTypeError(f"a {type(thing).__name__} has no time_evaluator")
         args = [self._decode(arg) for arg in request.get("args", ())]
         timed = thing.time_evaluator(str(request["name"]), _device(request["device"]), **options)
@@ -386,8 +387,8 @@ def _facts(value: object) -> JsonObject:
                     "outputs": [[v.name, v.dtype, list(v.shape)] for v in value.outputs],
                     "ranges": {str(k): int(v) for k, v in value.manifest.get("input_ranges", {}).items()}}  # fmt: skip
         case DynamicExecutable():
-            return {"kind": "dynamic", "names": [], "entry": ""}
-        case GraphExecutor():
+            return {"kind": "dynamic", "names": ["default"], "entry": ""}
+        case GraphExecutor() | SizesGraphExecutor():
             return {"kind": "executor", "device": [value.device.device_type, value.device.device_id]}
         case VMExecutable():
             return {"kind": "vm module"}
