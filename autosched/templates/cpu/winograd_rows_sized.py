@@ -187,10 +187,11 @@ class _Writer:
         """So many units of a row of the padded data, from unit `begin` on."""
         height, width = self.padded.shape[2:]
         (top, bottom), (left, right), pad = (E.const(0, INDEX), height), (E.const(0, INDEX), width), None
+        border: PrimExpr = E.const(0.0, "float32")
         if self.conv.conv.source is not None:
             pad = padding_of(self.conv.conv.source)
             assert pad is not None, "schedule_winograd_rows looked"
-            (top, bottom), (left, right) = pad.rows, pad.columns
+            (top, bottom), (left, right), border = pad.rows, pad.columns, pad.border
         is_row = all_of(E.compare(E.LE, top, y), E.compare(E.LT, y, bottom))
 
         def value(x: PrimExpr) -> PrimExpr:
@@ -208,7 +209,7 @@ class _Writer:
                 found = value(here)
                 if not is_inside:
                     held = all_of(is_row, E.compare(E.LE, left, here), E.compare(E.LT, here, right))
-                    found = E.if_then_else(held, found, E.const(0.0, "float32"))
+                    found = E.if_then_else(held, found, border)
                 return BufferStore(self.line, found, (E.add(at, E.cast(INDEX, lane)),))
 
             ends = E.compare(E.LE, left, x), E.compare(E.LE, E.add(x, self.lanes), right)
