@@ -90,7 +90,7 @@ def _of_our_own(emitter: Emitter, op: str, x: ir.Value) -> ir.Value:
         function.linkage = "internal"
         function.attributes.add("alwaysinline")
         inner = ir.IRBuilder(function.append_basic_block("entry"))
-        maker = vector_math.Maker(inner, x.type, emitter.isa.has_fma)
+        maker = vector_math.Maker(inner, x.type, emitter.isa.has_fma, emitter.isa.estimates)
         inner.ret(_functions(emitter, x.type)[op](maker, function.args[0]))
     return builder.call(function, [x])
 

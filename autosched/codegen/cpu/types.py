@@ -172,6 +172,7 @@ class Isa:
     rounds_bytes    whether one instruction rounds floats to the nearest integers
     permutes_bytes  whether one instruction puts the bytes of 512 bits into any order
     gathers         whether one instruction loads elements from places of their own in less time than several do
+    estimates       whether one instruction gives reciprocals of float32 with 14 bits
     has_byte_tiles, has_bfloat_tiles  whether products of whole tiles are
     """
 
@@ -184,6 +185,7 @@ class Isa:
     rounds_bytes: bool = False
     permutes_bytes: bool = False
     gathers: bool = False
+    estimates: bool = False
     has_byte_tiles: bool = False
     has_bfloat_tiles: bool = False
 
@@ -196,7 +198,7 @@ class Isa:
         tiles = ("amx-int8" in features, "amx-bf16" in features) if "amx-tile" in features else ()
         rounds, permutes = target.architecture == "x86_64", "avx512vbmi" in features
         gathers = "avx512vl" in features and not target.mcpu.startswith("znver")  # there one takes as long as loads
-        known = has_dots, pairs, has_bfloat_dot, rounds, permutes, gathers, *tiles
+        known = has_dots, pairs, has_bfloat_dot, rounds, permutes, gathers, "avx512vl" in features, *tiles
         return Isa(target.vector_bits, target.has_fma, target.num_registers, *known)
 
     def lanes(self, dtype: str) -> int:
