@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from autosched.ir.node import Node, children
 from autosched.tir.buffer import BufferLoad
-from autosched.tir.stmt import For, LoopKind
+from autosched.tir.expr import Call, const, const_int
+from autosched.tir.stmt import Evaluate, For, LoopKind
 
 PREFETCH_NEXT = "prefetch_next"  # {buffer: elements of its next panel}
 PREFETCH_WINDOW = "prefetch_window"  # {buffer: tiles ahead}
@@ -17,6 +19,21 @@ PREFETCHES = frozenset({PREFETCH_NEXT, PREFETCH_WINDOW, PREFETCH_STEPS, PREFETCH
 LINE_BYTES = 64  # of a cache line
 STEPS_AHEAD = 2  # of 16 channels each, which take 75 ns: three displace more of what the present ones read
 PANEL = "panel"  # for elements: all below the buffer's first dimension, whatever their number
+
+
+def request(first: BufferLoad, offsets: Iterable[int] = (0,), writes: bool = False) -> Evaluate:
+    """Asks for the lines of the elements that lie so far behind one.
+
+    writes  whether they are to be written to
+    """
+    return Evaluate(Call("prefetch", (first, const(int(writes)), *map(const, offsets)), "int32"))
+
+
+def requested(call: Call) -> tuple[BufferLoad, list[int], bool]:
+    """What `request` was given."""
+    first, writes, *offsets = call.args
+    assert isinstance(first, BufferLoad)
+    return first, [const_int(x) or 0 for x in offsets], bool(const_int(writes))
 
 
 def wanted_by(loop: For, annotation: str) -> dict[str, str | int]:

@@ -33,10 +33,11 @@ from autosched.ir.node import preorder
 from autosched.runtime.kernel import Check
 from autosched.tir import expr as E
 from autosched.tir.atomic import added
-from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import is_float, item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.functor import statements
+from autosched.tir.prefetch import requested
 from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import (
     Allocate,
@@ -222,7 +223,7 @@ class TileEmitter(ValueEmitter):
         self.builder.atomic_rmw(operation, self.address(place, at), self.value(value), "monotonic")
 
     def emit_effect(self, e: PrimExpr) -> None:
-        """`prefetch(buffer[…])` asks for a cache line, with a second argument to write to it; `assert_holds` reports.
+        """`prefetch(buffer[…], …)` asks for cache lines; `assert_holds` reports.
 
         Other expressions have no effect.
 
@@ -236,11 +237,12 @@ class TileEmitter(ValueEmitter):
             emit_assert(self, e)
         if isinstance(e, E.Call) and e.op == "ret":
             raise CodegenError("T.ret in a kernel", hint="only a function that is called by itself returns a number")
-        if isinstance(e, E.Call) and e.op == "prefetch" and isinstance(e.args[0], BufferLoad):
-            place = self.places[e.args[0].buffer]
-            at = self.offset(place, e.args[0].indices)
-            if isinstance(at, Affine):
-                self.prefetch(place, at, writes=len(e.args) > 1)
+        if isinstance(e, E.Call) and e.op == "prefetch":
+            first, offsets, writes = requested(e)
+            place = self.places[first.buffer]
+            at = self.offset(place, first.indices)
+            for offset in offsets if isinstance(at, Affine) else ():
+                self.prefetch(place, at.plus(Affine(offset)), writes=writes)
 
     # --- loops --------------------------------------------------------------------------------------------------
 

@@ -18,15 +18,14 @@ import functools
 from collections.abc import Iterable, Sequence
 
 from autosched.ir.node import map_children, preorder
-from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, cast, const, floordiv, mul
 from autosched.tir.functor import substitute
-from autosched.tir.prefetch import LINE_BYTES, PANEL, PREFETCH_NEXT, loops_to, wanted_by
+from autosched.tir.prefetch import LINE_BYTES, PANEL, PREFETCH_NEXT, loops_to, request, wanted_by
 from autosched.tir.separable import TURN, TURNS
 from autosched.tir.size_expr import polynomial
-from autosched.tir.stmt import Evaluate, For, Stmt, seq
+from autosched.tir.stmt import For, Stmt, seq
 
 
 def spread_prefetches(stmt: Stmt, takes_turns: bool = False) -> Stmt:
@@ -102,6 +101,4 @@ def _prefetches(
         step = floordiv(TURNS + (share - 1), TURNS)  # at least share / TURNS
         place = floordiv(TURN * whole, TURNS) + cast("int64", done) * step
     first = last + cast(last.dtype, elements) + cast(last.dtype, place)
-    lines = range(0, share, line)
-    at = (BufferLoad(load.buffer, (*outer, first + const(n, last.dtype))) for n in lines)
-    return [Evaluate(E.Call("prefetch", (x,), "int32")) for x in at]
+    return [request(BufferLoad(load.buffer, (*outer, first)), range(0, share, line))]

@@ -5,7 +5,7 @@ buffer, then one that stores the first. Another core may have read or written th
 each takes 5 to 8 ns to become this core's own (Emerald Rapids), longer than a window of 3x3 takes to compute.
 
 Before:  for piece: {for tile in 14: for c in 6: …weight[…]…}; {for row in 14: out[…] = …}
-After:   for piece: {for tile in 14: for c in 6: prefetch(out[…], 1); …weight[…]…}; {for row in 14: out[…] = …}
+After:   for piece: {for tile in 14: for c in 6: prefetch(out[…], 1, …); …weight[…]…}; {for row in 14: out[…] = …}
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import math
 from autosched.codegen.lower.prefetch_next import insert_first
 from autosched.codegen.lower.prefetch_window import accesses, steps_of
 from autosched.ir.node import map_children
-from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad, BufferStore
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import cast, const, const_int, minimum
 from autosched.tir.functor import substitute
-from autosched.tir.prefetch import LINE_BYTES, PREFETCH_STORES, loops_to, wanted_by
-from autosched.tir.stmt import Evaluate, For, Stmt
+from autosched.tir.prefetch import LINE_BYTES, PREFETCH_STORES, loops_to, request, wanted_by
+from autosched.tir.stmt import For, Stmt
 
 LINES_AT_ONCE = 6  # by each step, which takes 75 ns
 
@@ -59,9 +58,8 @@ def _with_requests(pieces: For, stored: str, read: str) -> For:
     tile, step = (n.loop_var - n.start for n in path[:2])
     *outer, last = (substitute(i, {n.loop_var: n.start for n in inner}) for i in store.indices)
     first = tile * of_tile + minimum(step * of_step, const(of_tile - of_step, step.dtype))  # the last ones again
-    at = (last + (cast(last.dtype, first) + const(n, last.dtype)) * line for n in range(of_step))
-    requests = [E.Call("prefetch", (BufferLoad(store.buffer, (*outer, i)), const(1)), "int32") for i in at]
-    return insert_first(pieces, path[1], [Evaluate(x) for x in requests])
+    at = BufferLoad(store.buffer, (*outer, last + cast(last.dtype, first) * line))
+    return insert_first(pieces, path[1], [request(at, range(0, of_step * line, line), writes=True)])
 
 
 __all__ = ["prefetch_stores"]

@@ -5,7 +5,7 @@ tile's lines are those of the tile before, or of the tile above it, which the lo
 prefetches runs along one row at a time. So each iteration asks for the lines that are new a few tiles ahead.
 
 Before:  for y in 8: for x in 14: …data[y + ky, 8 * x + kx]…
-After:   for y in 8: for x in 14: prefetch(data[y + 2, 8 * (x + 3) + …]); …data[y + ky, 8 * x + kx]…
+After:   for y in 8: for x in 14: prefetch(data[y + 2, 8 * (x + 3)], …); …data[y + ky, 8 * x + kx]…
 
 Past the end of a row, the next row is asked for, which the loop around reads next where rows lie one after the other.
 
@@ -14,8 +14,8 @@ tile ask for what is read a few steps later, in the last ones for the next tile'
 has just written in 8 ns, and computes with it in 5 (Emerald Rapids): all of them have to come while it computes.
 
 Before:  for tile in 7: for c in 12: …data[c, 14 * tile + p]…
-After:   for tile in 7: for c in 12: prefetch(data[c + 2, 14 * tile + p]); …data[c, 14 * tile + p]…
-                                     # where c < 10, else of data[c - 10, 14 * (tile + 1) + p]
+After:   for tile in 7: for c in 12: prefetch(data[c + 2, 14 * tile], …); …data[c, 14 * tile + p]…
+                                     # where c < 10, else of data[c - 10, 14 * (tile + 1)]
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from autosched.tir.buffer import BufferLoad, BufferStore
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, add, cast, const, const_int, minimum
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.prefetch import LINE_BYTES, PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WITHIN, wanted_by
+from autosched.tir.prefetch import LINE_BYTES, PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WITHIN, request, wanted_by
 from autosched.tir.simplify import Analyzer
-from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt
+from autosched.tir.stmt import For, LoopKind, Stmt
 
 Access = TypeVar("Access", BufferLoad, BufferStore)
 MOST_PLACES = 4096  # of a tile that are looked at
@@ -118,19 +118,15 @@ def _prefetches(
     if math.prod(counts[v] or 1 for v in moving) > MOST_PLACES:
         return []
     combinations = itertools.product(*(range(counts[v] or 1) for v in moving))
-    places = {sum(steps[v] * i for v, i in zip(moving, values, strict=True)): values for values in combinations}
+    places = {sum(steps[v] * i for v, i in zip(moving, values, strict=True)) for values in combinations}
     new = [place for place in sorted(places) if not any(steps[v] and place + steps[v] in places for v in around)]
     line = LINE_BYTES // item_bytes(load.buffer.dtype)
-    lines = {place // line: places[place] for place in reversed(new)}  # the first place of each
-    if len(lines) > MOST_LINES:
+    lines = {place // line: place for place in reversed(new)}  # the first place of each
+    if not lines or len(lines) > MOST_LINES:
         return []
     start = {n.loop_var: n.start for n in inner} | dict(later)
-    requests: list[Stmt] = []
-    for _, values in sorted(lines.items()):
-        at = start | {v: start[v] + const(i, v.dtype) for v, i in zip(moving, values, strict=True)}
-        there = BufferLoad(load.buffer, tuple(substitute(i, at) for i in load.indices))
-        requests.append(Evaluate(E.Call("prefetch", (there,), "int32")))
-    return requests
+    first = BufferLoad(load.buffer, tuple(substitute(i, start) for i in load.indices))
+    return [request(first, reversed(lines.values()))]
 
 
 def accesses(

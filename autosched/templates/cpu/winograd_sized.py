@@ -49,8 +49,9 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, all_of, const_int
 from autosched.tir.function import make_root
 from autosched.tir.functor import free_vars, substitute
+from autosched.tir.prefetch import request
 from autosched.tir.simplify import split_conditions
-from autosched.tir.stmt import Block, BufferStore, Evaluate, IfThenElse, LetStmt, LoopKind, Stmt, seq
+from autosched.tir.stmt import Block, BufferStore, IfThenElse, LetStmt, LoopKind, Stmt, seq
 
 VECTORS = 2  # of a register tile
 NEAR = 5 / 8  # of the second-level cache, for weights that each block reads again
@@ -352,7 +353,7 @@ class _Writer:
             return E.add(E.cast(INDEX, y), x * size), at
 
         def row(b: Var, x: int) -> Stmt:
-            def tap(c: PrimExpr, i: int, k: int, v: PrimExpr) -> PrimExpr:
+            def tap(c: PrimExpr, i: int, k: int, v: PrimExpr) -> BufferLoad:
                 at = (panel, c, E.const(i, INDEX), E.const(k, INDEX), E.cast(INDEX, v))
                 return BufferLoad(self.packed, (E.add(row_major(at, taps.packed_shape), begin),))
 
@@ -390,7 +391,7 @@ class _Writer:
         blocks = E.const(self.channels // step, INDEX)
         return seq(*map(start, range(size)), loop("b", blocks, lambda b: seq(*(row(b, x) for x in range(size)))))
 
-    def taps_ahead(self, panel: Var, b: Var, x: int, c: Var, tap: Callable[..., PrimExpr]) -> list[Stmt]:
+    def taps_ahead(self, panel: Var, b: Var, x: int, c: Var, tap: Callable[..., BufferLoad]) -> list[Stmt]:
         """Requests for a step's share of the next block of taps, in all rows of points but the last."""
         if x + 1 == self.size:
             return []
@@ -398,8 +399,7 @@ class _Writer:
         share = -(-TAPS * TAPS * lines // (self.size - 1))
         zero = E.const(0, INDEX)
         start = E.add(E.mul(E.add(b, 1), step * TAPS**2 * self.lanes), E.mul(E.add(c, x * step), share * LINE))
-        at = (tap(zero, 0, 0, E.add(start, n * LINE)) for n in range(share))
-        return [Evaluate(E.Call("prefetch", (place,), "int32")) for place in at]
+        return [request(tap(zero, 0, 0, start), range(0, share * LINE, LINE))]
 
     def split(self, count: PrimExpr, body: Callable[[Split], Stmt]) -> Stmt:
         """What is done for so many tiles, which are a block at most."""
@@ -575,14 +575,11 @@ class _Writer:
         share = E.add(E.mul(E.floormod(t, lines), self.channels), c)
         place = (chunk, *self.weight_rows(i, k), panel, E.const(0, INDEX))
 
-        def asked(line: PrimExpr) -> Stmt:
-            at = self.weight_at(*place, E.add(E.mul(line, LINE), panel_floats))
-            return Evaluate(E.Call("prefetch", (at,), "int32"))
-
+        at = self.weight_at(*place, E.add(E.mul(share, LINE), panel_floats))
         if lines == 1:
-            return [asked(share)]
-        others = (asked(E.add(share, E.const(n * self.channels, INDEX))) for n in range(1, lines))
-        return [asked(share), IfThenElse(E.compare(E.EQ, n, 1), seq(*others))]
+            return [request(at)]
+        others = request(at, (n * self.channels * LINE for n in range(1, lines)))
+        return [request(at), IfThenElse(E.compare(E.EQ, n, 1), others)]
 
     def results(self, begin: PrimExpr, per_chunk: int, first: PrimExpr, count: PrimExpr, products: Buffer) -> Stmt:
         """The results of `per_chunk` blocks of channels from `begin` on, of the tiles from `first` on."""

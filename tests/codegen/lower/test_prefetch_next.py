@@ -10,7 +10,7 @@ from autosched.codegen.lower.prefetch_next import spread_prefetches
 from autosched.ir.node import preorder
 from autosched.tir import BufferStore, For, LoopKind
 from autosched.tir.expr import Call, const_int
-from autosched.tir.prefetch import PANEL, PREFETCH_NEXT
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, requested
 from autosched.tir.separable import TURN, TURNS
 from tests.codegen.programs import buffer, loop
 
@@ -56,12 +56,13 @@ def _places(made, panel, turns=None):
     serial = (n for n in preorder(made) if isinstance(n, For) and n.kind == LoopKind.SERIAL)
     loops = {n.loop_var: const_int(n.extent) for n in serial}
     for fetch in _prefetches(made):
-        first, *rest = fetch.args[0].indices
+        load, offsets, _ = requested(fetch)
         for values in itertools.product(*(range(n) for v, n in loops.items() if v.name != "p")):
             at = dict(zip((v for v in loops if v.name != "p"), values, strict=True))
             at |= {v: panel for v in loops if v.name == "p"} | (turns or {})
-            numbers = [int(evaluate_index(i, at)) for i in (first, *rest)]
-            found.append((numbers[0] * STEPS + numbers[1]) * WIDTH + numbers[2])
+            numbers = [int(evaluate_index(i, at)) for i in load.indices]
+            place = (numbers[0] * STEPS + numbers[1]) * WIDTH + numbers[2]
+            found += [place + offset for offset in offsets]
     return found
 
 

@@ -8,8 +8,8 @@ from autosched.codegen.lower.flops import evaluate_index
 from autosched.codegen.lower.prefetch_stores import LINES_AT_ONCE, prefetch_stores
 from autosched.ir.node import preorder
 from autosched.tir import BufferStore, For, Stmt
-from autosched.tir.expr import Call, Var, const_int
-from autosched.tir.prefetch import PREFETCH_STORES
+from autosched.tir.expr import Call, Var
+from autosched.tir.prefetch import PREFETCH_STORES, requested
 from autosched.tir.stmt import seq
 from tests.codegen.programs import buffer, loop
 
@@ -36,11 +36,11 @@ def requests(made: Stmt, piece: int, tile: int, step: int) -> list[int]:
     """The lines that a step asks for, counted from the first of its piece."""
     loops = [n for n in preorder(made) if isinstance(n, For)][:3]
     values = dict(zip((n.loop_var for n in loops), (piece, tile, step), strict=True))
-    found = [n for n in preorder(loops[2]) if isinstance(n, Call) and n.op == "prefetch"]
-    assert all(const_int(x.args[1]) == 1 for x in found), "to write to them"
-    at = [[int(evaluate_index(i, values)) for i in x.args[0].indices] for x in found]
-    assert all(p == piece and lane % LANES == 0 for p, _, lane in at)
-    return [row + lane // LANES for _, row, lane in at]
+    ((first, offsets, writes),) = [requested(n) for n in preorder(loops[2]) if isinstance(n, Call)]
+    assert writes, "to write to them"
+    p, row, lane = (int(evaluate_index(i, values)) for i in first.indices)
+    assert p == piece and all((lane + offset) % LANES == 0 for offset in offsets)
+    return [row + (lane + offset) // LANES for offset in offsets]
 
 
 @pytest.mark.parametrize("rows", [TILES, 10 * TILES, 10 * TILES + 1])

@@ -13,7 +13,7 @@ from autosched.ir.node import preorder
 from autosched.tir import BufferStore, For, Stmt
 from autosched.tir.expr import Call, Var, const, const_int, floordiv, floormod
 from autosched.tir.functor import substitute
-from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WITHIN
+from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WITHIN, requested
 from autosched.tir.simplify import simplify
 from tests.codegen.programs import buffer, loop
 
@@ -45,12 +45,12 @@ def places(made: Stmt, y: int, t: int) -> list[tuple[int, ...]]:
     """(row, first element within it) of each line that the tile `t` of the row `y` asks for."""
     loops = [n for n in preorder(made) if isinstance(n, For)][:2]
     values = dict(zip((n.loop_var for n in loops), (y, t), strict=True))
-    fetches = [n for n in preorder(made) if isinstance(n, Call) and n.op == "prefetch"]
-    found = []
-    for fetch in fetches:
-        (row, pixel, lane) = (int(evaluate_index(i, values)) for i in fetch.args[0].indices)
+    found: list[tuple[int, ...]] = []
+    for fetch in (n for n in preorder(made) if isinstance(n, Call)):
+        first, offsets, _ = requested(fetch)
+        (row, pixel, lane) = (int(evaluate_index(i, values)) for i in first.indices)
         at = row * WIDTH * LANES + pixel * LANES + lane
-        found.append(divmod(at, WIDTH * LANES))
+        found += [divmod(at + offset, WIDTH * LANES) for offset in offsets]
     return found
 
 
@@ -100,28 +100,30 @@ def product(width: int, channels: int = STEPS, annotation: str = PREFETCH_STEPS)
 def test_each_step_asks_for_the_lines_of_one_a_few_steps_later(width: int) -> None:
     made = prefetch_windows(product(width))
     tiles, steps = [n for n in preorder(made) if isinstance(n, For)][:2]
-    fetches = [n.args[0] for n in preorder(steps) if isinstance(n, Call) and n.op == "prefetch"]
-    strides = [math.prod(fetches[0].buffer.const_shape()[d:]) for d in range(1, 4)]
+    ((fetch, offsets, _),) = [requested(n) for n in preorder(steps) if isinstance(n, Call)]
+    strides = [math.prod(fetch.buffer.const_shape()[d:]) for d in range(1, 4)]
     for number in range(TILES * STEPS):
         place = {tiles.loop_var: const(number // STEPS, "int64"), steps.loop_var: const(number % STEPS, "int64")}
-        found = [[const_int(simplify(substitute(i, place))) or 0 for i in x.indices] for x in fetches]
+        at = sum(map(mul, (const_int(simplify(substitute(i, place))) or 0 for i in fetch.indices), (*strides, 1)))
         tile, step = divmod(number + AHEAD, STEPS)
         first = step * strides[0] + tile * PIXELS * LANES
-        assert [sum(map(mul, i, (*strides, 1))) for i in found] == [first + i * LANES for i in range(PIXELS)]
+        assert [at + offset for offset in offsets] == [first + i * LANES for i in range(PIXELS)]
 
 
 def test_a_tile_of_one_step_asks_for_the_next_tile() -> None:
     tiles, inner = [n for n in preorder(prefetch_windows(product(PIXELS, 1))) if isinstance(n, For)][:2]
     assert not any(isinstance(n, Call) for n in preorder(inner))
-    fetches = [n.args[0] for n in preorder(tiles) if isinstance(n, Call)]
-    assert [const_int(simplify(x.indices[1] - tiles.loop_var)) for x in fetches] == [1] * PIXELS
+    ((fetch, offsets, _),) = [requested(n) for n in preorder(tiles) if isinstance(n, Call)]
+    assert const_int(simplify(fetch.indices[1] - tiles.loop_var)) == 1
+    assert offsets == [i * LANES for i in range(PIXELS)]
 
 
 def test_no_step_asks_for_what_is_beyond_its_tile() -> None:
     made = prefetch_windows(product(PIXELS, annotation=PREFETCH_WITHIN))
     tiles, steps = [n for n in preorder(made) if isinstance(n, For)][:2]
-    fetches = [n.args[0] for n in preorder(steps) if isinstance(n, Call)]
+    ((fetch, offsets, _),) = [requested(n) for n in preorder(steps) if isinstance(n, Call)]
+    assert offsets == [i * LANES for i in range(PIXELS)]
     for step in range(STEPS):
         place = {tiles.loop_var: const(1, "int64"), steps.loop_var: const(step, "int64")}
-        found = [[const_int(simplify(substitute(i, place))) for i in x.indices] for x in fetches]
-        assert found == [[min(step + AHEAD, STEPS - 1), 1, i, 0] for i in range(PIXELS)]
+        found = [const_int(simplify(substitute(i, place))) for i in fetch.indices]
+        assert found == [min(step + AHEAD, STEPS - 1), 1, 0, 0]
