@@ -284,6 +284,7 @@ def _by_test(loop: For, group: list[_Condition], a: Analyzer) -> Stmt | None:
         rest = replace_conditions(stmt, {form_key(c.expr): _in_rest(c, ragged) for c in group}) if ragged else stmt
         if last < over[-1]:
             none = _settle(stmt, group, False)
+            none = NOTHING if _only_prefetches(none) else none
             rest = IfThenElse(_at_most(outer, last, dtype), rest, none) if ragged else none
         if len(over) == 1:
             rest = _with_value(rest, outer, over[0])

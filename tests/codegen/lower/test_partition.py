@@ -9,17 +9,21 @@ from autosched.codegen.lower import lower_func
 from autosched.codegen.lower.partition import FULL_APART, INSIDE_APART
 from autosched.ir.node import preorder
 from autosched.tir import For, IfThenElse, Var
+from autosched.tir.expr import Call
 from autosched.tir.functor import stores
 from autosched.tir.interpret import interpret
+from autosched.tir.prefetch import PREFETCH_WINDOW
 from autosched.tir.schedule import Schedule
 
 
-def tiled(n: int, chunk: int, tile: int, parallel: bool):
+def tiled(n: int, chunk: int, tile: int, parallel: bool, asks: bool = False):
     x = te.placeholder((n,), name="x")
     y = te.compute((n,), lambda i: x[i] + 1.0, name="y")
     s = Schedule(te.create_prim_func([x, y]))
     (i,) = s.get_loops("y")
-    outer, _, inside = s.split(i, [None, chunk, tile])
+    outer, middle, inside = s.split(i, [None, chunk, tile])
+    if asks:
+        s.annotate(middle, PREFETCH_WINDOW, {"x": 2})
     if parallel:
         s.parallel(outer)
     s.unroll(inside)
@@ -37,6 +41,11 @@ def test_tiles_beyond_the_end_of_the_last_chunk_are_skipped():
     lines = loop_lines(tiled(49, 5, 6, True).body)
     assert any("if" in line for line in lines)
     assert not any("unroll(6)" in line and "if" in line for line in lines)  # no test for each element
+
+
+def test_tiles_beyond_the_end_ask_for_no_cache_lines():
+    body = tiled(49, 5, 6, True, asks=True).body
+    assert len(stores(body)) == sum(isinstance(n, Call) for n in preorder(body)) == 2
 
 
 @pytest.mark.parametrize(
