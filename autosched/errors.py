@@ -105,6 +105,10 @@ class ShapeError(InvalidValueError):
     """Shapes that do not fit each other or the operator."""
 
 
+class SizeError(ShapeError):
+    """Sizes that fit each other and what was built not: code that is compiled for them alone may take them."""
+
+
 class IndexOutOfRangeError(TVMError, IndexError):
     """A position outside the range."""
 

@@ -19,6 +19,7 @@ from autosched.runtime import Executable, Module
 from autosched.runtime.artifact import Contents
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.kernel import LARGEST
+from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.stateful import StatefulProgram, without_states
 from autosched.script.parser import from_source
 from autosched.target import Target
@@ -47,12 +48,13 @@ def rebuild(contents: Contents, *, checks: bool = False) -> Any:
         if missing := sorted(set(contents.kernels) - set(functions)):
             raise ArtifactError(f"the artifact carries nothing to build kernel '{missing[0]}' from")
         target = _target_here(manifest)
-        scheduled = IRModule({name: from_json(functions[name]) for name in contents.kernels})
+        scheduled = IRModule({_in_code(name): from_json(functions[name]) for name in contents.kernels})
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         if isinstance(error, AutoschedError):
             raise
         raise ArtifactError(f"what the artifact carries to build its kernels again is damaged ({error})") from error
-    kernels = compile_functions(with_checks(scheduled, checks), target)
+    built = compile_functions(with_checks(scheduled, checks), target)
+    kernels = {name: built[_in_code(name)] for name in contents.kernels}
     manifest["target"] = target.to_json()
     if contents.kind == "graph":
         params = tuple(contents.info["params"])
@@ -62,14 +64,21 @@ def rebuild(contents: Contents, *, checks: bool = False) -> Any:
             contents, kernels=kernels, native=native_for(target), info={**contents.info, "manifest": manifest}
         )
         return DynamicExecutable.from_contents(again)
-    return Module(
+    module = Module(
         kernels,
         native_for(target),
         functions=contents.graphs,
         constants=contents.constants,
         entry=str(contents.info["entry"]),
+        only_functions="vm" in manifest,
         manifest=manifest,
     )
+    return VMExecutable.of(module) if "vm" in manifest else module
+
+
+def _in_code(name: str) -> str:
+    """The name of a kernel's function: those of the VM's parts begin with their number, "3.add"."""
+    return name if name.isidentifier() else f"part_{name.replace('.', '_')}"
 
 
 def _target_here(manifest: Mapping[str, object]) -> Target:

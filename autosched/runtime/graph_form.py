@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from autosched.errors import InvalidTypeError, ShapeError
+from autosched.errors import InvalidTypeError, ShapeError, SizeError
 from autosched.runtime.graph import Graph, Node, Storage, Value
 from autosched.runtime.memory_plan import Lifetime, plan_memory
 from autosched.runtime.size_expr import (
@@ -21,6 +21,7 @@ from autosched.runtime.size_expr import (
     show_shape,
     show_size,
     size_at,
+    solve_sizes,
     solved,
     symbols_of,
 )  # fmt: skip
@@ -38,10 +39,10 @@ class SizeRange:
     high: int | None = None
 
     def check(self, value: int, what: str) -> None:
-        """Raises ShapeError naming the size and its bounds."""
+        """Raises SizeError naming the size and its bounds."""
         if not self.low <= value or (self.high is not None and value > self.high):
             bounds = f"{self.low} to {self.high}" if self.high is not None else f"at least {self.low}"
-            raise ShapeError(f"{what}: '{self.name}' is {value}, and the model is built for {bounds}")
+            raise SizeError(f"{what}: '{self.name}' is {value}, and the model is built for {bounds}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,11 @@ class SizeLimit:
         return self.low <= value and (self.high is None or value <= self.high)
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        """Raises ShapeError naming the node, the sizes, and what does not hold."""
+        """Raises SizeError naming the node, the sizes, and what does not hold."""
         if self.holds(sizes):
             return
         given = ", ".join(f"{name} {sizes[name]}" for name in sorted(symbols_of(self.size)))
-        raise ShapeError(f"{self.what} needs {show_limit(self.size, self.low, self.high)}, and gets {given}")
+        raise SizeError(f"{self.what} needs {show_limit(self.size, self.low, self.high)}, and gets {given}")
 
 
 @dataclass(frozen=True)
@@ -153,16 +154,8 @@ class GraphForm:
 
         Raises ShapeError where a shape is not the input's, where two disagree, and where a size is out of bounds.
         """
-        found: dict[str, int] = {}
-        said: dict[str, str] = {}  # which input said it
-        open_values = list(shapes)
-        while open_values:
-            left = [value for value in open_values if self._solve(value, shapes[value], found, said)]
-            if len(left) == len(open_values):
-                break
-            open_values = left
-        for value, shape in shapes.items():
-            self._compare(value, shape, found, said)
+        given = [(f"input '{self.values[value].name}'", self.shapes[value], shape) for value, shape in shapes.items()]
+        found, said = solve_sizes(given)
         for size in self.sizes:
             if size.name not in found:
                 found[size.name] = size.low
@@ -187,40 +180,6 @@ class GraphForm:
         except ZeroDivisionError:
             return None
         return found if all(min(shape, default=1) == 0 for shape in found) else None
-
-    def _what(self, value: int) -> str:
-        return f"input '{self.values[value].name}'"
-
-    def _solve(self, value: int, given: tuple[int, ...], found: dict[str, int], said: dict[str, str]) -> bool:
-        """Take the symbols that follow from one input's shape; whether some are left."""
-        wanted, is_left = self.shapes[value], False
-        if len(wanted) != len(given):
-            raise ShapeError(f"{self._what(value)} has shape {list(given)} instead of {self.describe(value)}")
-        for size, number in zip(wanted, given, strict=True):
-            if (one := solved(size, number, found)) is not None:
-                found[one[0]], said[one[0]] = one[1], self._what(value)
-            elif not isinstance(size, int | str):
-                is_left = True
-        return is_left
-
-    def _compare(self, value: int, given: tuple[int, ...], found: Mapping[str, int], said: Mapping[str, str]) -> None:
-        """Raises ShapeError where an input's shape is not what the sizes make it."""
-        for size, number in zip(self.shapes[value], given, strict=True):
-            try:
-                fits = size_at(size, found) == number
-            except KeyError as missing:
-                raise ShapeError(f"the size {missing} does not follow from the inputs") from None
-            if fits:
-                continue
-            other = solved(size, number, {})
-            if (
-                other is not None
-                and size_at(size, {other[0]: other[1]}) == number
-                and said[other[0]] != self._what(value)
-            ):
-                name, n = other
-                raise ShapeError(f"'{name}' is {found[name]} for {said[name]} and {n} for {self._what(value)}")
-            raise ShapeError(f"{self._what(value)} has shape {list(given)} instead of {self.describe(value)}")
 
     def describe(self, value: int) -> str:
         """A value's shape with its symbols: [n, 784]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, refuse
+from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, NameNotFoundError, SizeError, refuse
 from autosched.runtime.array import NDArray
 from autosched.runtime.artifact import Contents, export_path, from_source, save_contents, source_contents
 from autosched.runtime.backends import default_device
@@ -43,16 +44,16 @@ class LateBuild(Protocol):
 
     def __call__(self, name: str, args: Sequence[object]) -> Program: ...
 
-    def call(self, name: str, args: Sequence[object]) -> Value:
-        """Run a function."""
+    def for_sizes(self, name: str, args: Sequence[object]) -> Program:
+        """The program for the sizes of the arguments alone."""
 
 
 class VMExecutable:
     """What `relax.build` gives: functions by name.
 
-    program  the functions whose shapes are known
+    program  the functions that were built
     late     makes the program of a function with symbolic shapes from its arguments
-    symbolic the names and parameters of those functions
+    symbolic the names and parameters of those that were not built
     """
 
     def __init__(
@@ -92,10 +93,15 @@ class VMExecutable:
 
     def call(self, name: str, args: Sequence[object]) -> Value:
         """Run a function on converted values. Raises as `Program.call`."""
-        if name in self.symbolic:
-            assert self.late is not None, "symbolic functions come with their maker"
-            return self.late.call(name, args)
-        return self.program_for(name, args).call(name, args)
+        program = self.program_for(name, args)
+        try:
+            return program.call(name, args)
+        except SizeError:  # of no elements, or of one that is broadcast
+            if self.late is None or program.has_effects(name):
+                raise
+            with contextlib.suppress(AutoschedError):
+                program = self.late.for_sizes(name, args)
+        return program.call(name, args)
 
     def program_for(self, name: str, args: Sequence[object]) -> Program:
         """The program that runs a function on such values. Raises AttributeError for an unknown name."""
@@ -146,12 +152,12 @@ class VMExecutable:
     def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: object) -> None:
         """Write the artifact, whatever the extension; `load_module` reads it.
 
-        With functions whose shapes are not known yet all are written as text, and compiled when they are called.
+        With functions that have to be built for each set of sizes all are written as text, and compiled when called.
         Raises as `export_path`, and ArtifactError if the file cannot be written.
         """
         refuse("export_library", addons=addons)
         path = export_path(path)
-        if self.late is not None:
+        if self.late is not None and self.symbolic:
             save_contents(source_contents(*self.late.source, "vm"), path)
             return
         lib = self.program.library()
@@ -161,8 +167,8 @@ class VMExecutable:
     save = export_library
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the program; functions whose shapes are not known yet go as text, with all others."""
-        if self.late is None:
+        """Pickle the program; functions that have to be built for each set of sizes go as text, with all others."""
+        if self.late is None or not self.symbolic:
             return VMExecutable, (self.program,)
         return from_source, (*self.late.source, "vm")
 
@@ -240,7 +246,9 @@ class VirtualMachine(Machine):
         function = self.executable.program.functions.get(func_name)
         if function is None or func_name in self.executable.symbolic:
             return values
-        return [check(value, param, function) for value, param in zip(values, function.params, strict=True)]
+        checked = [check(value, param, function) for value, param in zip(values, function.params, strict=True)]
+        function.sizes_of(checked)
+        return checked
 
     def _arguments(self, func_name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> list[Value]:
         params = self.executable.params(func_name)

@@ -9,6 +9,8 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from autosched.errors import ShapeError
+
 if TYPE_CHECKING:
     from autosched.json_types import Json
 
@@ -144,3 +146,61 @@ def solved(size: Size, value: int, known: Mapping[str, int]) -> tuple[str, int] 
     if not scale or at[2] - at[1] != scale:
         return None
     return name, (value - at[0]) // scale
+
+
+def solve_sizes(
+    given: Sequence[tuple[str, Shape, Sequence[int]]], known: Mapping[str, int] | None = None, where: str = ""
+) -> tuple[dict[str, int], dict[str, str]]:
+    """The symbols that follow from shapes, and which of these said each.
+
+    given  of each of them what it is, for messages, how it is declared, and its extents
+    known  symbols that have values already
+    Raises ShapeError where a shape is not the declared one, and where two disagree.
+    """
+    found, said = dict(known or {}), dict.fromkeys(known or {}, "")
+    left = list(given)
+    while left:
+        rest = [one for one in left if _solve(*one, found, said, where)]
+        if len(rest) == len(left):
+            break
+        left = rest
+    for what, shape, extents in given:
+        _compare(what, shape, extents, found, said, where)
+    return found, said
+
+
+def _solve(
+    what: str, shape: Shape, extents: Sequence[int], found: dict[str, int], said: dict[str, str], where: str
+) -> bool:
+    """Take the symbols that follow from one shape; whether some are left."""
+    is_left = False
+    if len(shape) != len(extents):
+        raise ShapeError(f"{what} has shape {list(extents)} instead of {show_shape(shape)}", where=where)
+    for size, number in zip(shape, extents, strict=True):
+        if isinstance(size, int):
+            continue
+        if isinstance(size, str):
+            if size not in found:
+                found[size], said[size] = number, what
+        elif (one := solved(size, number, found)) is not None:
+            found[one[0]], said[one[0]] = one[1], what
+        else:
+            is_left = True
+    return is_left
+
+
+def _compare(
+    what: str, shape: Shape, extents: Sequence[int], found: Mapping[str, int], said: Mapping[str, str], where: str
+) -> None:
+    """Raises ShapeError where a shape is not what the sizes make it."""
+    for size, number in zip(shape, extents, strict=True):
+        try:
+            if size_at(size, found) == number:
+                continue
+        except KeyError as missing:
+            raise ShapeError(f"the size {missing} does not follow from the inputs", where=where) from None
+        other = solved(size, number, {})
+        if other is not None and size_at(size, {other[0]: other[1]}) == number and said[other[0]] not in ("", what):
+            name, n = other
+            raise ShapeError(f"'{name}' is {found[name]} for {said[name]} and {n} for {what}", where=where)
+        raise ShapeError(f"{what} has shape {list(extents)} instead of {show_shape(shape)}", where=where)

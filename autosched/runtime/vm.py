@@ -11,11 +11,12 @@ import numpy as np
 from autosched.errors import ArgumentCountError, InvalidTypeError, InvalidValueError, TVMError
 from autosched.runtime.array import NDArray, array
 from autosched.runtime.device import CPU, Device, cpu
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable as GraphExecutable
 from autosched.runtime.module import Module
 from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.timing import BenchmarkResult, MeasureOptions, measure
-from autosched.runtime.vm_program import Param, Program, VMFunction
+from autosched.runtime.vm_program import Param, Program, Segment, VMFunction
 
 if TYPE_CHECKING:
     from autosched.runtime.registry import PackedFunc
@@ -183,7 +184,12 @@ class Executable:
         return f"<autosched.runtime.vm.Executable of {', '.join(self._program.functions)}>"
 
 
-def _with_constants(segment: GraphExecutable, constants: tuple[np.ndarray, ...]) -> GraphExecutable:
+def _with_constants(segment: Segment, constants: tuple[np.ndarray, ...]) -> Segment:
+    if isinstance(segment, DynamicExecutable):
+        return DynamicExecutable(
+            segment.kernels, segment.forms, segment.form, constants, segment.native, segment.manifest,
+            segment.param_names,
+        )  # fmt: skip
     return GraphExecutable(
         segment.kernels, segment.graph, constants, segment.native, segment.manifest, segment.param_names
     )

@@ -10,7 +10,7 @@ import base64
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,9 +19,11 @@ import numpy as np
 from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError, TVMError
 from autosched.json_types import Json
 from autosched.runtime.array import NDArray, array, as_numpy, empty
+from autosched.runtime.artifact import Contents
 from autosched.runtime.artifact_check import check_read_graph, check_tensor
 from autosched.runtime.backends import default_device
 from autosched.runtime.device import Device
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import Kernel, check_count
@@ -29,11 +31,25 @@ from autosched.runtime.memory import machine_bytes
 from autosched.runtime.module import Module
 from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.registry import get_global_func
+from autosched.runtime.size_expr import (
+    Shape,
+    Size,
+    read_shape,
+    read_size,
+    shape_at,
+    show_shape,
+    size_at,
+    solve_sizes,
+    symbols_of,
+)
 
 if TYPE_CHECKING:
     from autosched.runtime.registry import PackedFunc
     from autosched.runtime.values import Value
 
+Segment: TypeAlias = Executable | DynamicExecutable
+SHAPE = "shape"  # where a tensor has its dtype
+_FUNCTIONS = "functions"  # of the manifest: what kernels are built again from; the library has it
 _MOST_REGISTERS = 1 << 24
 _MAGIC = b"ASVM\x01\0\0\0"
 MOST_CALLS = 5000  # functions inside of each other
@@ -41,40 +57,67 @@ MOST_CALLS = 5000  # functions inside of each other
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter: `shape` and `dtype` of a tensor, None where any value goes; `fields` of a tuple."""
+    """A parameter: `shape` and `dtype` of a tensor, None where any value goes; `fields` of a tuple.
+
+    sizes  of a shape, or of a number the one that it is
+    """
 
     name: str
-    shape: tuple[int, ...] | None = None
+    shape: Shape | None = None
     dtype: str | None = None
     fields: tuple[Param, ...] | None = None
+    sizes: Shape | None = None
 
     def __str__(self) -> str:
         if self.fields is not None:
             return f"{self.name}: Tuple({', '.join(str(f).partition(': ')[2] for f in self.fields)})"
+        if self.sizes is not None:
+            return f"{self.name}: Shape({show_shape(self.sizes)})"
         if self.shape is None:
             return f"{self.name}: Object"
-        return f"{self.name}: Tensor({list(self.shape)}, {self.dtype})"
+        return f"{self.name}: Tensor({show_shape(self.shape)}, {self.dtype})"
+
+    @property
+    def symbols(self) -> Set[str]:
+        """The symbols of which it says what they are."""
+        own = (*(self.shape or ()), *(self.sizes or ()))
+        return frozenset[str]().union(*map(symbols_of, own), *(field.symbols for field in self.fields or ()))
+
+    def given(self, value: Value) -> Iterator[tuple[str, Shape, Sequence[int]]]:
+        """The shapes that a value gives, as `solve_sizes` takes them. Raises InvalidTypeError for another kind."""
+        what = f"argument '{self.name}'"
+        if self.fields is not None and isinstance(value, tuple):
+            for field, own in zip(self.fields, value, strict=False):
+                yield from field.given(own)
+        elif self.shape is not None:
+            yield what, self.shape, value.shape
+        elif self.sizes is not None:
+            yield what, self.sizes, _extents(value, what)
 
     def to_json(self) -> list[Json]:
         """The parameter as JSON values."""
         fields = None if self.fields is None else [f.to_json() for f in self.fields]
-        return [self.name, None if self.shape is None else list(self.shape), self.dtype, fields]
+        kinds = [None if shape is None else list(shape) for shape in (self.shape, self.sizes)]
+        return [self.name, kinds[0], self.dtype, fields, kinds[1]]
 
     @staticmethod
-    def from_json(entry: Sequence[Json]) -> Param:
-        """Read what `to_json` gave."""
-        name, shape, dtype, fields = entry
-        inner = None if fields is None else tuple(map(Param.from_json, fields))
-        return Param(str(name), None if shape is None else tuple(map(int, shape)), dtype, inner)
+    def from_json(entry: Sequence[Json], names: Collection[str] = ()) -> Param:
+        """Read what `to_json` gave, with the symbols of its function."""
+        name, shape, dtype, fields, *sizes = entry  # files of before have no sizes
+        inner = None if fields is None else tuple(Param.from_json(field, names) for field in fields)
+        kinds = [None if kind is None else read_shape(kind, names) for kind in (shape, *(sizes or [None]))]
+        return Param(str(name), kinds[0], dtype, inner, kinds[1])
 
 
+# Extents of shapes may be expressions of the function's symbols (`runtime.size_expr`), which have values in each call.
 # Instructions are lists, so that they are JSON as they stand; registers are numbers, parameters the first of them:
 #   ["run", segment, [arguments], [results]]    ["call", result, function, [arguments]]
 #   ["tail", function, [arguments]]             (a call whose result is that of the function itself: nothing follows)
 #   ["tuple", result, [fields]]                 ["item", result, tuple, index]
 #   ["const", result, constant]                 ["move", result, source]
 #   ["if", condition, [instructions], [instructions]]                    ["value", result, number, text or shape]
-#   ["check", register, name, shape, dtype]
+#   ["check", register, name, shape, dtype]     (of a tensor, or with the dtype "shape": symbols get their values)
+#   ["number", result, size]                    ["blank", result, size]    (so many bytes that nobody reads)
 #   ["packed", result, registered function, [arguments]]
 #   ["packed_dps", [results], [[shape, dtype]], registered function, [arguments]]
 Instruction: TypeAlias = list[Json]  # an operation and its operands
@@ -89,6 +132,14 @@ class VMFunction:
     n_registers: int
     code: tuple[Instruction, ...]
     result: int
+    symbols: tuple[str, ...] = ()  # sizes that a call knows
+
+    def sizes_of(self, args: Sequence[Value]) -> dict[str, int]:
+        """What a call's arguments say of the symbols. Raises ShapeError where they contradict each other."""
+        if not self.symbols:
+            return {}
+        given = [one for param, value in zip(self.params, args, strict=True) for one in param.given(value)]
+        return solve_sizes(given, where=self.signature)[0]
 
     @property
     def signature(self) -> str:
@@ -101,7 +152,7 @@ class Program:
     """Functions, the segments that they run, and their constants."""
 
     functions: Mapping[str, VMFunction]
-    segments: tuple[Executable, ...]
+    segments: tuple[Segment, ...]
     constants: tuple[np.ndarray, ...] = ()
     manifest: Mapping[str, Json] = field(default_factory=dict)
 
@@ -121,6 +172,18 @@ class Program:
             raise InvalidTypeError(f"{len(args)} arguments instead of {len(function.params)}", where=function.signature)
         values = [check(value, param, function) for value, param in zip(args, function.params, strict=True)]
         return _run(self, function, values)
+
+    def has_effects(self, name: str) -> bool:
+        """Whether a function calls registered ones, itself or in functions that it calls: it may not run twice."""
+        found, left = set[str](), [name]
+        while left:
+            found.add(one := left.pop())
+            for kind, *operands in _instructions(self.functions[one].code):
+                if kind in ("packed", "packed_dps"):
+                    return True
+                if kind in ("call", "tail") and (callee := operands[-2]) not in found:
+                    left.append(callee)
+        return False
 
     # As bytes
 
@@ -145,20 +208,25 @@ class Program:
         arrays: dict[str, np.ndarray] = {f"c{i}": constant for i, constant in enumerate(self.constants)}
         for number, segment in enumerate(self.segments):
             entry = {
-                "graph": segment.graph.to_manifest(), "kernels": list(segment.kernels),
-                "params": list(segment.param_names), "n_constants": len(segment.constants),
+                "kernels": list(segment.kernels), "params": list(segment.param_names),
+                "n_constants": len(segment.constants),
             }  # fmt: skip
+            if isinstance(segment, DynamicExecutable):
+                entry |= {"form": segment.form.to_manifest(), "forms": {n: list(b) for n, b in segment.forms.items()}}
+                entry["manifest"] = {key: segment.manifest[key] for key in ("lanes",) if key in segment.manifest}
+            else:
+                entry["graph"] = segment.graph.to_manifest()
             segments.append(entry)
             arrays |= {f"s{number}.{i}": constant for i, constant in enumerate(segment.constants)}
         left_out = {name: arrays.pop(name) for name in self.manifest.get("late", ())}
         late = {name: [list(array.shape), str(array.dtype)] for name, array in left_out.items()}
         functions = [
-            [f.name, [p.to_json() for p in f.params], f.n_registers, list(f.code), f.result]
+            [f.name, [p.to_json() for p in f.params], f.n_registers, list(f.code), f.result, list(f.symbols)]
             for f in self.functions.values()
         ]
         text = json.dumps(
             {"functions": functions, "segments": segments, "n_constants": len(self.constants),
-             "manifest": dict(self.manifest), "late": late}
+             "manifest": {k: v for k, v in self.manifest.items() if k != _FUNCTIONS}, "late": late}
         ).encode()  # fmt: skip
         return _MAGIC + struct.pack("<Q", len(text)) + text + save_param_dict(arrays)
 
@@ -175,23 +243,13 @@ class Program:
             arrays |= _late_arrays(content.get("late", {}))
             kernels = {} if lib is None else lib.kernels
             segments = tuple(
-                Executable(
-                    {key: kernels[f"{number}.{key}"] for key in entry["kernels"]},
-                    Graph.from_manifest(entry["graph"]),
-                    tuple(arrays[f"s{number}.{i}"] for i in range(entry["n_constants"])),
-                    b"" if lib is None else lib.native,
-                    params=tuple(entry["params"]),
-                )
+                _read_segment(number, entry, kernels, arrays, b"" if lib is None else lib.native)
                 for number, entry in enumerate(content["segments"])
             )
-            functions = {
-                str(name): VMFunction(str(name), tuple(map(Param.from_json, params)), n_registers, tuple(code), result)
-                for name, params, n_registers, code, result in content["functions"]
-            }
+            functions = {str(entry[0]): _read_function(*entry) for entry in content["functions"]}
             constants = tuple(arrays[f"c{i}"] for i in range(content["n_constants"]))
-            made = Program(functions, segments, constants, dict(content["manifest"]))
-            for number, segment in enumerate(segments):
-                check_read_graph(f"segment {number}", segment.graph, segment.kernels, segment.constants)
+            kept = {} if lib is None else {k: v for k, v in lib.manifest.items() if k == _FUNCTIONS}
+            made = Program(functions, segments, constants, {**content["manifest"], **kept})
             for function in functions.values():
                 _check_function(made, function)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as error:
@@ -212,6 +270,56 @@ class Program:
         except ValueError as error:
             raise ArtifactError(f"the VM program is damaged ({error})") from error
         return Program.from_bytes(data, lib)
+
+
+def _read_segment(
+    number: int, entry: Mapping[str, Json], kernels: Mapping[str, Kernel], arrays: Mapping[str, np.ndarray],
+    native: bytes,
+) -> Segment:  # fmt: skip
+    """A segment of what `to_bytes` has written of it. Raises ArtifactError, and ValueError for what cannot be run."""
+    own = {key: kernels[f"{number}.{key}"] for key in entry["kernels"]}
+    constants = tuple(arrays[f"s{number}.{i}"] for i in range(entry["n_constants"]))
+    if "form" in entry:
+        info = {key: entry[key] for key in ("form", "forms", "manifest", "params")}
+        return DynamicExecutable.from_contents(Contents("dynamic", own, native, {}, constants, info))
+    found = Executable(own, Graph.from_manifest(entry["graph"]), constants, native, params=tuple(entry["params"]))
+    check_read_graph(f"segment {number}", found.graph, found.kernels, found.constants)
+    return found
+
+
+def _read_function(
+    name: Json, params: Json, n_registers: int, code: Json, result: int, symbols: Json = ()
+) -> VMFunction:
+    names = tuple(map(str, symbols))
+    read = tuple(Param.from_json(param, names) for param in params)
+    return VMFunction(str(name), read, n_registers, tuple(_read_code(code, names)), result, names)
+
+
+def _read_code(code: Sequence[Json], names: Collection[str]) -> Iterator[Instruction]:
+    """Instructions with their sizes as `size_expr` has them. Raises ValueError for what is no size."""
+    for instruction in code:
+        match instruction:
+            case ["if", condition, list() as then, list() as otherwise]:
+                yield ["if", condition, list(_read_code(then, names)), list(_read_code(otherwise, names))]
+            case ["check", register, name, list() as shape, dtype]:
+                yield ["check", register, name, list(read_shape(shape, names)), dtype]
+            case ["value", result, list() as shape]:
+                yield ["value", result, list(read_shape(shape, names))]
+            case ["number" | "blank" as kind, result, size]:
+                yield [kind, result, read_size(size, names)]
+            case ["packed_dps", results, list() as outs, name, args]:
+                yield ["packed_dps", results, [[list(read_shape(s, names)), d] for s, d in outs], name, args]
+            case _:
+                yield instruction
+
+
+def _instructions(code: Sequence[Instruction]) -> Iterator[Instruction]:
+    """All instructions, those of branches too."""
+    for instruction in code:
+        yield instruction
+        if instruction[0] == "if":
+            yield from _instructions(instruction[2])
+            yield from _instructions(instruction[3])
 
 
 def _late_arrays(late: Mapping[str, Json]) -> dict[str, np.ndarray]:
@@ -240,8 +348,11 @@ def _check_function(program: Program, function: VMFunction) -> None:
     if len(function.params) > function.n_registers:
         raise ValueError(f"'{function.name}' has more parameters than registers")
 
-    def check(code: Sequence[Instruction], before: Set[int]) -> Set[int]:
-        """The registers that hold something after code, and those before. Raises ValueError for one read too early."""
+    def check(code: Sequence[Instruction], before: Set[int | str]) -> Set[int | str]:
+        """The registers that hold something after code, those before, and symbols with values.
+
+        Raises ValueError for one read too early.
+        """
         written = {*before}
 
         def are_read(*numbers: int) -> None:
@@ -249,13 +360,18 @@ def _check_function(program: Program, function: VMFunction) -> None:
             if early := [number for number in numbers if number not in written]:
                 raise ValueError(f"'{function.name}' reads register {early[0]}, in which nothing is")
 
+        def are_known(*sizes: Size) -> None:
+            if early := [name for size in sizes for name in symbols_of(size) if name not in written]:
+                raise ValueError(f"'{function.name}' computes with '{early[0]}', which nothing has said")
+
         for instruction in code:
             results: Sequence[int] = ()
             match instruction:
                 case ["run", segment, args, results]:
                     check_count("segment", segment, len(program.segments) - 1)
                     found = program.segments[segment]
-                    if (len(args), len(results)) != (len(found.inputs), len(found.outputs)):
+                    ends = found.form if isinstance(found, DynamicExecutable) else found.graph
+                    if (len(args), len(results)) != (len(ends.inputs), len(ends.outputs)):
                         raise ValueError(f"segment {segment} has other inputs or outputs")
                     are_read(*args)
                 case ["call", result, name, args]:
@@ -267,7 +383,7 @@ def _check_function(program: Program, function: VMFunction) -> None:
                     if len(args) != len(program.functions[name].params):
                         raise ValueError(f"a call of '{name}' has {len(args)} arguments")
                     are_read(*args)
-                    return {*range(function.n_registers)}  # nothing is read after it
+                    return {*range(function.n_registers), *function.symbols}  # nothing is read after it
                 case ["tuple", result, fields]:
                     are_read(*fields)
                     results = (result,)
@@ -286,8 +402,12 @@ def _check_function(program: Program, function: VMFunction) -> None:
                     written |= check(then, written) & check(otherwise, written)
                 case ["check", register, str(), list() as shape, str()]:
                     are_read(register)
-                    tuple(map(int, shape))
-                case ["value", result, int() | float() | str() | list() | None]:
+                    written |= {name for size in shape for name in symbols_of(size)}
+                case ["number" | "blank", result, int() | str() | tuple() as size]:
+                    are_known(size)
+                    results = (result,)
+                case ["value", result, int() | float() | str() | list() | None as value]:
+                    are_known(*(value if isinstance(value, list) else ()))
                     results = (result,)
                 case ["packed", result, str(), args]:
                     are_read(*args)
@@ -297,24 +417,27 @@ def _check_function(program: Program, function: VMFunction) -> None:
                     if len(outs) != len(results):
                         raise ValueError("a call has other results")
                     for shape, dtype in outs:
-                        check_tensor("a result", dtype, shape)
+                        are_known(*shape)
+                        check_tensor("a result", dtype, [size for size in shape if isinstance(size, int)])
                 case _:
                     raise ValueError(f"unknown instruction {str(instruction)[:80]}")
             are_registers(*results)
             written.update(results)
         return written
 
-    if function.result not in check(function.code, {*range(len(function.params))}):
+    said = {name for param in function.params for name in param.symbols}
+    if function.result not in check(function.code, {*range(len(function.params)), *said}):
         raise ValueError(f"'{function.name}' gives register {function.result}, in which nothing is")
 
 
 class _Frame:
     """A function that is being run: its registers, and what is left of its code and of the branches that it is in."""
 
-    __slots__ = ("args", "function", "registers", "result", "todo")
+    __slots__ = ("args", "function", "registers", "result", "sizes", "todo")
 
     def __init__(self, function: VMFunction, args: Sequence[object], result: int):
         self.function, self.args, self.result = function, args, result  # result: the caller's register
+        self.sizes = function.sizes_of(args)
         self.registers: list[Value] = [*args, *[None] * (function.n_registers - len(args))]
         self.todo: list[Iterator[Instruction]] = [iter(function.code)]
 
@@ -375,19 +498,32 @@ def _step(program: Program, frame: _Frame, instruction: Instruction) -> _Frame |
         case ["if", condition, then, otherwise]:
             frame.todo.append(iter(then if _truth(registers[condition]) else otherwise))
         case ["check", register, name, shape, dtype]:
-            _match(registers[register], name, tuple(shape), dtype)
+            given = _match(registers[register], name, tuple(shape), dtype)
+            frame.sizes = solve_sizes([given], frame.sizes)[0]
         case ["value", result, value]:
-            registers[result] = tuple(value) if isinstance(value, list) else value
+            registers[result] = shape_at(tuple(value), frame.sizes) if isinstance(value, list) else value
+        case ["number", result, size]:
+            registers[result] = size_at(size, frame.sizes)
+        case ["blank", result, size]:
+            registers[result] = empty(_shape((size,), frame), "bool")
         case ["packed", result, name, args]:
             registers[result] = _value(_registered(name)(*(registers[r] for r in args)))
         case ["packed_dps", results, outs, name, args]:
-            made = [empty(tuple(shape), dtype) for shape, dtype in outs]
+            made = [empty(_shape(tuple(shape), frame), dtype) for shape, dtype in outs]
             _registered(name)(*(registers[r] for r in args), *made)
             for register, out in zip(results, made, strict=True):
                 registers[register] = out
         case _:
             raise ArtifactError(f"unknown VM instruction {instruction!r}")
     return None
+
+
+def _shape(shape: Shape, frame: _Frame) -> tuple[int, ...]:
+    """The shape of an array that is made. Raises ShapeError for what is none."""
+    found = shape_at(shape, frame.sizes)
+    if min(found, default=0) < 0:
+        raise ShapeError(f"{show_shape(shape)} is {list(found)}, no shape", where=frame.function.signature)
+    return found
 
 
 def _truth(value: object) -> bool:
@@ -398,14 +534,24 @@ def _truth(value: object) -> bool:
     return bool(found.item())
 
 
-def _match(value: object, name: str, shape: tuple[int, ...], dtype: str) -> None:
-    """See that a tensor is what match_cast says. Raises as `check`."""
+def _extents(value: Value, what: str) -> tuple[int, ...]:
+    """The extents that a shape is; a number is one. Raises InvalidTypeError for other values."""
+    found = value if isinstance(value, tuple | list) else (value,)
+    if not all(hasattr(size, "__index__") and np.ndim(size) == 0 for size in found):
+        raise InvalidTypeError(f"{what} is a {type(value).__name__}, no shape or size")
+    return tuple(map(int, found))
+
+
+def _match(value: object, name: str, shape: Shape, dtype: str) -> tuple[str, Shape, Sequence[int]]:
+    """The shape of what match_cast is told of, as `solve_sizes` takes it. Raises InvalidTypeError."""
+    what = f"'{name}' of match_cast"
+    if dtype == SHAPE:
+        return what, shape, _extents(value, what)
     if not isinstance(value, NDArray):
-        raise InvalidTypeError(f"match_cast of '{name}': a {type(value).__name__} is no tensor")
+        raise InvalidTypeError(f"{what} is a {type(value).__name__}, no tensor")
     if dtype and value.dtype != dtype:
-        raise InvalidTypeError(f"match_cast of '{name}': dtype {value.dtype} instead of {dtype}")
-    if value.shape != shape:
-        raise ShapeError(f"match_cast of '{name}': shape {list(value.shape)} instead of {list(shape)}")
+        raise InvalidTypeError(f"{what} has dtype {value.dtype} instead of {dtype}")
+    return what, shape, value.shape
 
 
 def _registered(name: str) -> PackedFunc:
@@ -459,8 +605,8 @@ def check(value: Value, param: Param, function: VMFunction) -> Value:
             raise InvalidTypeError(f"{what} is a {type(value).__name__}, no array", where=function.signature) from None
     if value.dtype != param.dtype:
         raise InvalidTypeError(f"{what} has dtype {value.dtype} instead of {param.dtype}", where=function.signature)
-    if value.shape != param.shape:
+    if value.shape != param.shape and not param.symbols:
         raise ShapeError(
-            f"{what} has shape {list(value.shape)} instead of {list(param.shape)}", where=function.signature
+            f"{what} has shape {list(value.shape)} instead of {show_shape(param.shape)}", where=function.signature
         )
     return value

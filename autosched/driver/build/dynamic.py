@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from autosched.codegen.compile import patient_collector
@@ -33,17 +33,25 @@ from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, 
 from autosched.ir import IRModule
 from autosched.ir.node import FrozenDict
 from autosched.records import RecordReader, Trust
-from autosched.relax.expr import Call
+from autosched.relax.expr import Call, Var
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.size_limits import MOST, size_limits
-from autosched.relax.struct_info import tensor_infos, to_dim
+from autosched.relax.struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    tensor_infos,
+    to_dim,
+)  # fmt: skip
 from autosched.relax.to_graph_form import to_graph_form
 from autosched.relax.transform.bind_symbolic import BindSymbolicVars, symbolic_dims
 from autosched.relax.transform.name_extents import name_kernel_extents
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.graph_form import SizeLimit, SizeRange
 from autosched.runtime.memory import gathered
-from autosched.runtime.size_expr import solved
+from autosched.runtime.size_expr import Size, solved
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import Applied, apply_config, default_config, schedule_attrs, schedule_sizes, space_for
@@ -114,12 +122,31 @@ def build_dynamic(
 
 def _refuse_unsaid(module: IRModule, symbols: Sequence[TirVar]) -> None:
     """Raises NotSeparableError naming a symbol that the shapes of inputs do not say."""
-    said: dict[str, int] = {}
-    dims = [to_size(d) for p in module["main"].params for d in getattr(p.struct_info, "dims", ())]
-    while found := next((one for size in dims if (one := solved(size, 1, said)) is not None), None):
-        said[found[0]] = 1
+    said = said_sizes(module["main"].params)
     if missing := [v.name for v in symbols if v.name not in said]:
         raise NotSeparableError(f"the size '{missing[0]}' does not follow from the shapes of inputs")
+
+
+def said_sizes(params: Sequence[Var]) -> Set[str]:
+    """The names of the symbols that follow from the sizes of parameters."""
+    said: dict[str, int] = {}
+    sizes = [size for p in params for size in _sizes_of(p.struct_info)]
+    while found := next((one for size in sizes if (one := solved(size, 1, said)) is not None), None):
+        said[found[0]] = 1
+    return said.keys()
+
+
+def _sizes_of(info: StructInfo | None) -> list[Size]:
+    match info:
+        case TupleStructInfo():
+            return [size for field in info.fields for size in _sizes_of(field)]
+        case TensorStructInfo() if info.shape is not None:
+            return [to_size(d) for d in info.dims]
+        case ShapeStructInfo() if info.values is not None:
+            return [to_size(d) for d in info.values]
+        case PrimStructInfo() if info.value is not None:
+            return [to_size(info.value)]
+    return []
 
 
 def _prepared(module: IRModule, target: Target, params: Mapping[str, object], layouts: TunedLayouts) -> IRModule:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosched.driver.build.dynamic import build_dynamic, said_sizes
 from autosched.driver.build.graph import build_graph
+from autosched.driver.build.sized import Bounds
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
-from autosched.errors import InvalidTypeError, InvalidValueError, UsageError
-from autosched.ir import GlobalVar, IRModule
+from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, UsageError
+from autosched.ir import GlobalVar, IRModule, preorder
+from autosched.ir.node import Node
 from autosched.records import RecordReader
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import (
@@ -31,18 +34,30 @@ from autosched.relax.expr import (
     Var,
     VarBinding,
 )  # fmt: skip
+from autosched.relax.names import UniqueNames
 from autosched.relax.op.call import CALL_DPS_PACKED, is_packed
-from autosched.relax.rewrite import used_vars
-from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, tensor_infos
+from autosched.relax.rewrite import bindings_of, used_vars
+from autosched.relax.struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    tensor_infos,
+)  # fmt: skip
 from autosched.relax.transform import BindParams
+from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.relax.transform.infer_types import infer_types
 from autosched.relax.transform.inplace_calls import separate_inplace_calls
-from autosched.runtime.executable import Executable
 from autosched.runtime.relax_vm import VMExecutable
-from autosched.runtime.vm_program import Instruction, Param, Program, VMFunction
+from autosched.runtime.size_expr import Size
+from autosched.runtime.vm_program import SHAPE, Instruction, Param, Program, Segment, VMFunction
 from autosched.target import Target
 from autosched.tir import PrimFunc
-from autosched.tir.expr import as_int
+from autosched.tir.expr import PrimExpr, as_int
+from autosched.tir.expr import Var as TirVar
+from autosched.tir.separable import NotSeparableError
+from autosched.tir.size_expr import MAY_BE_EMPTY, to_size
 
 if TYPE_CHECKING:
     from autosched.driver.settings import Records
@@ -59,11 +74,35 @@ def build_vm(
     accuracy: str = "fast",
     checks: bool = False,
 ) -> Program:
-    """Build every relax function of a module for the VM.
+    """Build every relax function of a module for the VM, those with symbolic sizes once for all of them.
 
     params  arrays bound to parameters of `main`
     accuracy, checks  as in `autosched.build`
-    Raises  TargetError, RecordError; InvalidTypeError for what the VM has no instruction for
+    Raises  TargetError, RecordError; InvalidTypeError for what the VM has no instruction for; NotSeparableError where
+            a kernel has to be compiled for each size
+    """
+    program, errors = build_parts(
+        mod, target, params=params, records=records, threads=threads, accuracy=accuracy, checks=checks
+    )
+    for error in errors.values():
+        raise error
+    return program
+
+
+def build_parts(
+    mod: IRModule,
+    target: object = None,
+    *,
+    params: Mapping[str, object] | None = None,
+    records: Records | None = None,
+    threads: int | None = None,
+    accuracy: str = "fast",
+    checks: bool = False,
+    bounds: Bounds | None = None,
+) -> tuple[Program, dict[str, AutoschedError]]:
+    """(what `build_vm` gives, for the functions that can be built once, what is wrong with the others).
+
+    bounds  the least and the largest size of symbols of `main`, by name
     """
     if not isinstance(mod, IRModule):
         raise InvalidTypeError(f"the VM runs an IRModule, not a {type(mod).__name__}")
@@ -75,10 +114,51 @@ def build_vm(
     if not functions:
         raise UsageError("the module has no relax function", hint="build PrimFuncs with autosched.build")
     chosen = resolve_target(target)
-    maker = _Maker(mod, chosen, resolve_records(records), resolve_threads(threads, chosen), accuracy, checks)
-    made = {name: maker.function(name, function) for name, function in functions.items()}
-    manifest = {"target": maker.target.to_json()}
-    return Program(made, tuple(maker.segments), tuple(maker.constants), manifest)
+    how = (resolve_records(records), resolve_threads(threads, chosen), accuracy, checks)
+    maker = _Maker(mod, chosen, *how, bounds or {})
+    made: dict[str, VMFunction] = {}
+    errors: dict[str, AutoschedError] = {}
+    for name, function in functions.items():
+        try:
+            made[name] = maker.function(name, function)
+        except AutoschedError as error:
+            if not is_symbolic(function):
+                raise
+            errors[name] = error
+    while late := {name: callee for name, f in made.items() if (callee := _missing(f.code, made)) is not None}:
+        for name, callee in late.items():
+            del made[name]
+            errors[name] = errors.get(name) or NotSeparableError(f"it calls '{callee}'")
+    manifest = {"target": maker.target.to_json(), "functions": maker.stored_functions()}
+    return Program(made, tuple(maker.segments), tuple(maker.constants), manifest), errors
+
+
+def is_symbolic(function: object) -> bool:
+    """Whether a function of the graph level has sizes that a call knows."""
+    return isinstance(function, Function) and not function.attrs.get("Primitive") and bool(_symbols(function))
+
+
+def _symbols(function: Function) -> list[TirVar]:
+    """The symbols of a function: those in types of parameters and in what match_cast says."""
+    cast = [b.struct_info for b in bindings_of(function.body) if isinstance(b, MatchCast)]
+    return list(dict.fromkeys([*symbolic_dims(function), *_symbols_in(*cast)]))
+
+
+def _symbols_in(*nodes: object) -> list[TirVar]:
+    found = (x for node in nodes if isinstance(node, Node) for x in preorder(node))
+    return list(dict.fromkeys(x for x in found if isinstance(x, TirVar)))
+
+
+def _missing(code: Sequence[Instruction], made: Collection[str]) -> str | None:
+    """A function that code calls, and that there is not."""
+    for instruction in code:
+        match instruction:
+            case ["call", _, name, _] | ["tail", name, _] if name not in made:
+                return str(name)
+            case ["if", _, then, otherwise]:
+                if (found := _missing(then, made) or _missing(otherwise, made)) is not None:
+                    return found
+    return None
 
 
 def build_executable(
@@ -94,47 +174,104 @@ class _Maker:
     """Collects what functions share."""
 
     def __init__(
-        self, module: IRModule, target: Target, records: RecordReader | None, threads: int, accuracy: str, checks: bool
-    ):
+        self, module: IRModule, target: Target, records: RecordReader | None, threads: int, accuracy: str, checks: bool,
+        bounds: Bounds,
+    ):  # fmt: skip
         self.module, self.target, self.records, self.threads = module, target, records, threads
-        self.accuracy, self.checks = accuracy, checks
-        self.segments: list[Executable] = []
+        self.accuracy, self.checks, self.bounds = accuracy, checks, bounds
+        self.segments: list[Segment] = []
         self.constants: list[np.ndarray] = []
 
+    def stored_functions(self) -> dict[str, str]:
+        """What to build the kernels again from, by the names that `Program.kernels` gives them."""
+        parts = [(number, segment.manifest["functions"]) for number, segment in enumerate(self.segments)]
+        return {f"{number}.{key}": text for number, functions in parts for key, text in functions.items()}
+
     def function(self, name: str, function: Function) -> VMFunction:
-        body = _Body(self, function)
-        result = body.register(body.sequence(function.body, body.code), body.code)
+        """A function's code. Raises NotSeparableError where it cannot be built for all its sizes."""
+        before = len(self.segments), len(self.constants)
+        try:
+            body = _Body(self, function, self.bounds if name == "main" else {})
+            result = body.register(body.sequence(function.body, body.code), body.code)
+        except AutoschedError:
+            del self.segments[before[0] :], self.constants[before[1] :]
+            raise
         _end_in_calls(body.code, result)
         params = tuple(_param(p.name, p.struct_info) for p in function.params)
-        return VMFunction(name, params, body.n_registers, tuple(body.code), result)
+        return VMFunction(name, params, body.n_registers, tuple(body.code), result, tuple(body.names))
 
-    def build(self, params: Sequence[Var], bindings: Sequence[Binding], outputs: Sequence[Var]) -> int:
-        """Build a straight part; gives the segment's number."""
+    def build(
+        self, params: Sequence[Var], bindings: Sequence[Binding], outputs: Sequence[Var], bounds: Bounds
+    ) -> tuple[int, list[TirVar]]:
+        """Build a straight part; gives the segment's number, and the sizes that follow its parameters' values."""
+        symbols = _symbols_in(*(p.struct_info for p in params), *(n for b in bindings for n in (b.value, b.var)))
+        said = said_sizes(params)
+        hidden = [v for v in symbols if v.name not in said]  # each is an array of so many bytes that nobody reads
         builder = BlockBuilder()
-        known: dict[Var, Expr] = {p: Var(f"{p.name}", p.struct_info) for p in params}
-        with builder.function("main", [known[p] for p in params]):  # type: ignore[misc]
+        names = UniqueNames()
+        known: dict[Var, Expr] = {p: Var(names(p.name), p.struct_info) for p in params}
+        blanks = [Var(names(f"size_{v.name}"), TensorStructInfo((v,), "bool")) for v in hidden]
+        with builder.function("main", [*(known[p] for p in params), *blanks]):  # type: ignore[list-item]
             with builder.dataflow():
                 for b in bindings:
                     known[b.var] = builder.emit(_renamed(b.value, known), b.var.name)
                 shown = [builder.emit_output(known[v]) for v in outputs]
             builder.emit_func_output(shown[0] if len(shown) == 1 else shown)
         module = builder.get()
+        called = {x for b in bindings for x in preorder(b.value) if isinstance(x, GlobalVar)}
         for gv, f in self.module.functions_items():
-            if isinstance(f, PrimFunc):
+            if isinstance(f, PrimFunc) and gv in called:
                 module[gv] = f
-        built = build_graph(module, self.target, self.records, self.threads, {}, self.accuracy, self.checks)
+        how = (self.target, self.records, self.threads, dict[str, object](), self.accuracy, self.checks)
+        built: Segment
+        if symbols:
+            module["main"] = module["main"].with_attr(MAY_BE_EMPTY, tuple(v.name for v in symbols))
+            built = build_dynamic(module, *how, bounds)
+        else:
+            built = build_graph(module, *how)
         self.segments.append(built)
-        return len(self.segments) - 1
+        return len(self.segments) - 1, hidden
 
 
 class _Body:
-    """One function's registers and code. A value is a register, or a tuple of values that no instruction made."""
+    """One function's registers and code. A value is a register, or a tuple of values that no instruction made.
 
-    def __init__(self, maker: _Maker, function: Function):
-        self.maker = maker
+    bounds  of symbols, by name
+    names   of the symbols, which have values of their own in each call
+    known   those that have them where code is made
+    Raises  NotSeparableError for two symbols of one name, and one that does not follow from parameters.
+    """
+
+    def __init__(self, maker: _Maker, function: Function, bounds: Bounds):
+        self.maker, self.bounds = maker, bounds
+        self.names: dict[str, TirVar] = {}
+        self.known: set[TirVar] = set()
+        self.name_symbols(*(p.struct_info for p in function.params))
+        said = said_sizes(function.params)
+        if unsaid := [name for name in self.names if name not in said]:
+            raise NotSeparableError(f"the size '{unsaid[0]}' does not follow from the arguments")
+        self.known |= {*self.names.values()}
         self.code: list[Instruction] = []
         self.values: dict[Var, Json] = {p: i for i, p in enumerate(function.params)}
         self.n_registers = len(function.params)
+
+    def name_symbols(self, *nodes: object) -> list[TirVar]:
+        """The symbols of nodes. Raises NotSeparableError for one whose name another one has."""
+        found = _symbols_in(*nodes)
+        for v in found:
+            if self.names.setdefault(v.name, v) is not v:
+                raise NotSeparableError(f"two sizes have the name '{v.name}'")
+        return found
+
+    def size(self, x: object) -> Size:
+        """An extent as instructions have it. Raises NotSeparableError where a call does not know it."""
+        for v in self.name_symbols(x):
+            if v not in self.known:
+                raise NotSeparableError(f"nothing says how large '{v.name}' is")
+        return to_size(x)
+
+    def shape(self, dims: Iterable[object]) -> list[Json]:
+        return [self.size(d) for d in dims]
 
     def new(self) -> int:
         self.n_registers += 1
@@ -150,24 +287,42 @@ class _Body:
                 continue
             self.flush(straight, bindings[position:], body.body, code)
             straight = []
-            self.values[b.var] = self.value(b.value, code)
             if isinstance(b, MatchCast):
-                self.check(b, code)
+                self.values[b.var] = self.cast(b, code)
+                continue
+            self.values[b.var] = self.value(b.value, code)
+            if any(v not in self.known for v in self.name_symbols(b.var.struct_info)):  # its annotation says them
+                self.values[b.var] = self.check(self.values[b.var], b.var.name, b.var.struct_info, code)
         self.flush(straight, [], body.body, code)
         return self.value(body.body, code)
 
-    def check(self, b: MatchCast, code: list[Instruction]) -> None:
-        """Compare a tensor with what it is said to be."""
-        info = b.struct_info
-        if isinstance(info, TensorStructInfo) and info.is_static:
-            code.append(
-                ["check", self.register(self.values[b.var], code), b.var.name, list(info.static_shape), info.dtype]
-            )
+    def cast(self, b: MatchCast, code: list[Instruction]) -> Json:
+        """A value that is compared with what it is said to be."""
+        return self.check(self.value(b.value, code), b.var.name, b.struct_info, code)
+
+    def check(self, value: Json, name: str, info: StructInfo | None, code: list[Instruction]) -> Json:
+        """Compare a value with its annotation, whose symbols get their values; gives it in registers."""
+        dims, dtype = None, SHAPE
+        match info:
+            case TensorStructInfo() if info.shape is not None:
+                dims, dtype = info.dims, info.dtype
+            case ShapeStructInfo() if info.values is not None:
+                dims = info.values
+            case PrimStructInfo() if info.value is not None:
+                dims = (info.value,)
+            case TupleStructInfo() if _symbols_in(info):
+                fields = [self.item(value, i, code) for i in range(len(info.fields))]
+                return tuple(self.check(v, f"{name}_{i}", f, code) for i, (v, f) in enumerate(zip(fields, info.fields)))
+        if dims is not None:
+            self.known |= {*self.name_symbols(info)}
+            value = self.register(value, code)
+            code.append(["check", value, name, self.shape(dims), dtype])
+        return value
 
     def is_straight(self, b: Binding, straight: Sequence[Binding]) -> bool:
         """Whether a binding can be part of a built graph: an operator, or glue between operators of the same part."""
         value = b.value
-        if isinstance(b, MatchCast):
+        if isinstance(b, MatchCast) or is_size(b.var):
             return False
         if isinstance(value, Call):
             return not isinstance(value.op, GlobalVar | Var | Function) and not is_packed(value)
@@ -188,15 +343,22 @@ class _Body:
         for b in straight:
             if b.var in wanted:
                 shapes.append((b.var, self.outputs_of(b.var, b.var.struct_info, outputs, extra)))
-        params = list(dict.fromkeys(v for b in straight for v in used_vars(b.value) if v not in inside))
+        used = dict.fromkeys(v for b in straight for v in used_vars(b.value) if v not in inside)
+        params = [v for v in used if not is_size(v)]
         args = [self.tensor_registers(p, code) for p in params]
         flat_params, renames = self.flatten(params)
         bindings = [*renames, *straight, *extra]
         if not outputs:
             return
-        segment = self.maker.build(flat_params, bindings, outputs)
+        self.name_symbols(*(b.var for b in bindings))
+        segment, hidden = self.maker.build(flat_params, bindings, outputs, self.bounds)
+        blanks = []
+        for size in hidden:
+            blanks.append(self.new())
+            code.append(["blank", blanks[-1], self.size(size)])
         registers = {v: self.new() for v in outputs}
-        code.append(["run", segment, [r for group in args for r in group], [registers[v] for v in outputs]])
+        taken = [*(r for group in args for r in group), *blanks]
+        code.append(["run", segment, taken, [registers[v] for v in outputs]])
         for v, form in shapes:
             self.values[v] = _filled(form, registers)
 
@@ -263,6 +425,8 @@ class _Body:
         """The value of an expression outside of straight parts."""
         match x:
             case Var():
+                if x not in self.values and (found := size_of(x)) is not None:
+                    self.values[x] = self.value(found, code)
                 return self.values[x]
             case Constant():
                 self.maker.constants.append(x.data)
@@ -284,9 +448,17 @@ class _Body:
                 return self.packed(x, code)
             case ShapeExpr() | PrimValue() | StringImm():
                 result = self.new()
-                code.append(["value", result, _python_value(x)])
+                code.append(self.constant(x, result))
                 return result
         raise InvalidTypeError(f"the VM has no instruction for {type(x).__name__}")
+
+    def constant(self, x: ShapeExpr | PrimValue | StringImm, result: int) -> Instruction:
+        """The instruction that gives a shape, number or text."""
+        if isinstance(x, ShapeExpr):
+            return ["value", result, self.shape(x.values)]
+        if isinstance(x, PrimValue) and _symbols_in(x.value):
+            return ["number", result, self.size(x.value)]
+        return ["value", result, x.value if isinstance(x, StringImm) else as_int(x.value)]
 
     def packed(self, x: Call, code: list[Instruction]) -> int | tuple[int, ...]:
         """A call of a registered function: the caller allocates the results where it says what they are."""
@@ -297,7 +469,7 @@ class _Body:
             code.append(["packed", result, callee.global_symbol, registers])
             return result
         registers = [self.register(self.value(a, code), code) for a in x.args[1].fields]
-        outs = [[list(t.static_shape), t.dtype] for t in tensor_infos(x.struct_info)]
+        outs = [[self.shape(t.dims), t.dtype] for t in tensor_infos(x.struct_info)]
         results = [self.new() for _ in outs]
         code.append(["packed_dps", results, outs, x.args[0].global_symbol, registers])
         return tuple(results) if isinstance(x.struct_info, TupleStructInfo) else results[0]
@@ -305,11 +477,14 @@ class _Body:
     def branch(self, x: If, code: list[Instruction]) -> int:
         condition, result = self.register(self.value(x.cond, code), code), self.new()
         cases: list[list[Instruction]] = []
+        known, values = self.known, self.values
         for side in (x.true_branch, x.false_branch):
             inner: list[Instruction] = []
+            self.known, self.values = {*known}, {**values}
             value = self.register(self.sequence(side, inner), inner)
             inner.append(["move", result, value])
             cases.append(inner)
+        self.known, self.values = known, values
         code.append(["if", condition, *cases])
         return result
 
@@ -337,8 +512,27 @@ def _filled(form: Json, registers: Mapping[Var, int]) -> Json:
     return tuple(_filled(f, registers) for f in form) if isinstance(form, tuple) else registers[form]
 
 
+def is_size(x: Var) -> bool:
+    """Whether a variable holds a shape, or a number that is a size: parts have these in their types."""
+    return isinstance(x.struct_info, ShapeStructInfo | PrimStructInfo)
+
+
+def size_of(x: Var) -> Expr | None:
+    """The shape or number that a variable is by its annotation."""
+    match x.struct_info:
+        case ShapeStructInfo(values=tuple() as values):
+            return ShapeExpr(values)
+        case PrimStructInfo(value=PrimExpr() as value):
+            return PrimValue(value)
+    return None
+
+
 def _renamed(x: object, known: Mapping[Var, Expr]) -> Any:
     match x:
+        case Var() if is_size(x):
+            if (found := size_of(x)) is None:
+                raise NotSeparableError(f"nothing says what '{x.name}' is")
+            return found
         case Var():
             return known[x]
         case Tuple():
@@ -352,16 +546,14 @@ def _renamed(x: object, known: Mapping[Var, Expr]) -> Any:
     return x
 
 
-def _python_value(x: ShapeExpr | PrimValue | StringImm) -> object:
-    """A shape, number or text as the VM's code holds it."""
-    if isinstance(x, ShapeExpr):
-        return [as_int(v) for v in x.values]
-    return x.value if isinstance(x, StringImm) else as_int(x.value)
-
-
 def _param(name: str, info: StructInfo | None) -> Param:
-    if isinstance(info, TensorStructInfo) and info.is_static:
-        return Param(name, info.static_shape, info.dtype)
-    if isinstance(info, TupleStructInfo):
-        return Param(name, fields=tuple(_param(f"{name}[{i}]", f) for i, f in enumerate(info.fields)))
+    match info:
+        case TensorStructInfo() if info.shape is not None:
+            return Param(name, tuple(map(to_size, info.dims)), info.dtype)
+        case TupleStructInfo():
+            return Param(name, fields=tuple(_param(f"{name}[{i}]", f) for i, f in enumerate(info.fields)))
+        case ShapeStructInfo() if info.values is not None:
+            return Param(name, sizes=tuple(map(to_size, info.values)))
+        case PrimStructInfo() if info.value is not None:
+            return Param(name, sizes=(to_size(info.value),))
     return Param(name)

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from autosched.driver.build.dynamic import build_dynamic
 from autosched.driver.build.entry import build
 from autosched.driver.build.positions import with_positions
 from autosched.driver.build.symbolic import refuse_to_compile
-from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
-from autosched.driver.vm.build_vm import build_vm
-from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, ShapeError, UsageError, refuse
+from autosched.driver.settings import resolve_target
+from autosched.driver.vm.build_vm import build_parts, build_vm, is_symbolic
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, UsageError, refuse
 from autosched.ir import GlobalVar, IRModule, preorder
 from autosched.ir.module import check_symbols
 from autosched.ir.transform import Pass
 from autosched.relax.expr import Call, Function, MatchCast
 from autosched.relax.pipeline import get_pipeline
 from autosched.relax.rewrite import bindings_of
-from autosched.relax.struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from autosched.relax.struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
 from autosched.relax.transform.specialize_kernels import specialize_kernels
-from autosched.runtime.array import NDArray
 from autosched.runtime.built_sizes import BuiltSizes
-from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.vm_program import Param, Program
 from autosched.target import Target
 from autosched.tir import PrimFunc
 from autosched.tir.expr import Var as TirVar
-from autosched.tir.separable import NotSeparableError
 
 if TYPE_CHECKING:
     from autosched.driver.settings import Records
-    from autosched.runtime.values import Value
 
 OWN_PIPELINES = ("default", "default_build")  # what every build does anyway
 MODES = ("bytecode", "compiled")
@@ -80,19 +75,33 @@ def build_relax(
         mod = _run(pipeline, mod)
     check_symbols(mod)
     mod = with_positions(mod, indices)
-    symbolic = {gv.name: dims for gv, f in mod.functions_items() if (dims := _symbols(f))}
-    if not symbolic:
-        return VMExecutable(build_vm(mod, chosen, records=records, threads=threads, checks=checks))
-    late = _Late(mod, chosen, records, threads, checks)
-    for name in symbolic if at_once else ():
-        late.for_all_sizes(name)
-    fixed = [gv.name for gv, f in mod.functions_items() if isinstance(f, Function) and gv.name not in symbolic]
-    plain = (
-        build_vm(_without(mod, symbolic), chosen, records=records, threads=threads, checks=checks)
-        if fixed
-        else Program({}, ())
-    )
-    return VMExecutable(plain, late, {name: _params(mod[name]) for name in symbolic})
+    relax_functions = {gv.name: f for gv, f in mod.functions_items() if isinstance(f, Function)}
+    how: BuildOptions = {"records": records, "threads": threads, "checks": checks}
+    left = {} if at_once else dict.fromkeys(_open_functions(relax_functions), "")
+    parts = _without(mod, left)
+    if relax_functions.keys() - left:
+        program, errors = build_parts(parts, chosen, **how)
+        left |= {name: error.message for name, error in errors.items()}
+    else:
+        program = Program({}, ())
+    if not any(map(is_symbolic, relax_functions.values())):
+        return VMExecutable(program)
+    late = _Late(mod, chosen, how, {name: reason for name, reason in left.items() if reason})
+    return VMExecutable(program, late, {name: _params(relax_functions[name]) for name in left})
+
+
+def _open_functions(functions: Mapping[str, Function]) -> list[str]:
+    """Those with symbolic sizes, and those that call one of them."""
+    found = [name for name, f in functions.items() if is_symbolic(f)]
+    while more := [n for n, f in functions.items() if n not in found and not _called_by(f).isdisjoint(found)]:
+        found += more
+    return found
+
+
+def _called_by(function: Function) -> set[str]:
+    """The names of the functions of the module that one calls."""
+    values = (b.value for b in bindings_of(function.body))
+    return {x.name for v in values if isinstance(v, Call) for x in (v.op, *v.args) if isinstance(x, GlobalVar)}
 
 
 def compile_any(
@@ -112,9 +121,8 @@ def compile_any(
     return build(mod, target=target, **options)
 
 
-def _symbols(function: object) -> list[TirVar]:
-    if not isinstance(function, Function) or function.attrs.get("Primitive"):
-        return []
+def _symbols(function: Function) -> list[TirVar]:
+    """The symbols that arguments say."""
     cast = [v for b in _casts(function) for v in preorder(b.struct_info) if isinstance(v, TirVar)]
     return list(dict.fromkeys([*symbolic_dims(function), *cast]))
 
@@ -135,7 +143,7 @@ def _run(pipeline: object, mod: IRModule) -> IRModule:
     return result
 
 
-def _without(mod: IRModule, names: Mapping[str, object]) -> IRModule:
+def _without(mod: IRModule, names: Collection[str]) -> IRModule:
     return mod.with_functions({gv: f for gv, f in mod.functions.items() if gv.name not in names})
 
 
@@ -143,56 +151,56 @@ def _params(function: Function) -> tuple[Param, ...]:
     return tuple(Param(p.name) for p in function.params)
 
 
+class BuildOptions(TypedDict):
+    """The keyword arguments of `build_vm` that functions which are built when they are called keep."""
+
+    records: Records | None
+    threads: int | None
+    checks: bool
+
+
 class _Late:
-    """Builds functions with symbolic shapes once for all sizes, or for the shapes that they are called with.
+    """Builds functions with symbolic shapes when they are called: once for all sizes, or for the sizes at hand.
 
     reasons  why functions are built for each set of sizes, by name
     """
 
-    def __init__(
-        self, mod: IRModule, target: Target, records: Records | None, threads: int | None, checks: bool = False
-    ):
-        self.mod, self.target, self.records, self.threads, self.checks = mod, target, records, threads, checks
+    def __init__(self, mod: IRModule, target: Target, how: BuildOptions, reasons: Mapping[str, str]):
+        self.mod, self.target, self.how, self.reasons = mod, target, how, dict(reasons)
         self.built: BuiltSizes[Program] = BuiltSizes()
-        self.reasons: dict[str, str] = {}
-        self._whole: BuiltSizes[DynamicExecutable | None] = BuiltSizes()
+        self._whole: BuiltSizes[Program | None] = BuiltSizes()
 
     @property
     def source(self) -> tuple[str, str]:
         """The module as text, and its target as JSON."""
         return self.mod.script(show_meta=True), self.target.to_json()
 
-    def call(self, name: str, args: Sequence[object]) -> Value:
-        """Run a function on values."""
-        if all(isinstance(a, np.ndarray | NDArray) and 0 not in a.shape for a in args):
-            sizes = _sizes(name, self.mod[name], args)  # refuses what does not fit in the words of a function
-            if (whole := self.for_all_sizes(name, sizes)) is not None:
-                return whole(*args)
-        return self(name, args).call(name, args)
+    def whole(self, name: str) -> Program | None:
+        """A function, with those that it calls, compiled for all sizes; None where it cannot be."""
+        return None if name in self.reasons else self._whole.get(name, lambda: self._built_whole(name))
 
-    def for_all_sizes(self, name: str, called: Mapping[TirVar, int] | None = None) -> DynamicExecutable | None:
-        """A function compiled for all sizes; None where it takes or gives other things than arrays, or cannot be.
-
-        called  the sizes of a call that asks for it
-        """
-        return self._whole.get(name, lambda: self._built_for_all(name, called))
-
-    def _built_for_all(self, name: str, called: Mapping[TirVar, int] | None) -> DynamicExecutable | None:
-        function = self.mod[name]
-        if called is not None:
-            refuse_to_compile(name, {v.name: size for v, size in called.items()})
-        try:
-            if not _is_of_arrays(function):
-                raise NotSeparableError("it takes or gives other things than arrays of known kinds")
-            whole = IRModule(self._called(function))
-            whole["main"] = function
-            threads = resolve_threads(self.threads, self.target)
-            return build_dynamic(whole, self.target, resolve_records(self.records), threads, {}, checks=self.checks)
-        except AutoschedError as error:  # what is wrong with it is said where it is built for its sizes
-            self.reasons[name] = error.message
+    def _built_whole(self, name: str) -> Program | None:
+        refuse_to_compile(name, {})
+        program, errors = build_parts(self._with_called(name), self.target, **self.how)
+        if name in errors:
+            self.reasons[name] = errors[name].message
             return None
+        return program
+
+    def _with_called(self, name: str) -> IRModule:
+        """The part of the module that a function needs."""
+        needed, found = {name}, set[str]()
+        while needed - found:
+            found |= needed
+            needed |= {callee for n in needed if isinstance(f := self.mod[n], Function) for callee in _called_by(f)}
+        return _without(self.mod, {gv.name for gv in self.mod.get_global_vars()} - found)
 
     def __call__(self, name: str, args: Sequence[object]) -> Program:
+        whole = self.whole(name)
+        return self.for_sizes(name, args) if whole is None else whole
+
+    def for_sizes(self, name: str, args: Sequence[object]) -> Program:
+        """A function for the sizes of its arguments alone."""
         function = self.mod[name]
         values = _sizes(name, function, args)
         missing = [v.name for v in _symbols(function) if v not in values]
@@ -203,13 +211,7 @@ class _Late:
             refuse_to_compile(name, {v.name: size for v, size in values.items()})
             whole = IRModule(self._called(function))
             whole[name] = bind_function(function, values)
-            return build_vm(
-                specialize_kernels(whole),
-                self.target,
-                records=self.records,
-                threads=self.threads,
-                checks=self.checks,
-            )
+            return build_vm(specialize_kernels(whole), self.target, **self.how)
 
         return self.built.get((name, *values.values()), build_program)
 
@@ -220,21 +222,13 @@ class _Late:
             if isinstance(b.value, Call):
                 for x in (b.value.op, *b.value.args):
                     if isinstance(x, GlobalVar) and x in self.mod:
-                        if isinstance(self.mod[x], Function) and symbolic_dims(self.mod[x]):
+                        if is_symbolic(self.mod[x]):
                             raise UsageError(
                                 f"'{x.name}' has symbolic shapes and is called by another function",
                                 hint="give the shapes with relax.transform.BindSymbolicVars",
                             )
                         called[x] = self.mod[x]
         return called
-
-
-def _is_of_arrays(function: Function) -> bool:
-    """Whether a function takes arrays of as many dimensions as its type says, and gives one or a flat tuple of some."""
-    found = function.ret_struct_info
-    results = found.fields if isinstance(found, TupleStructInfo) and len(found.fields) > 1 else (found,)
-    infos = [*(p.struct_info for p in function.params), *results]
-    return all(isinstance(i, TensorStructInfo) and i.shape is not None for i in infos) and not _casts(function)
 
 
 def _sizes(name: str, function: Function, args: Sequence[Any]) -> dict[TirVar, int]:

@@ -84,7 +84,7 @@ def test_symbolic_shapes_are_built_once_for_all_sizes(monkeypatch: pytest.Monkey
     for n in (2, 5, 70):
         assert np.allclose(vm["main"](np.zeros((n, 4), "float32")).numpy(), 0.25)
     assert counters.COMPILES.value == before
-    with pytest.raises(ValueError, match="3 dimensions instead of 2"):
+    with pytest.raises(ValueError, match=r"shape \[2, 2, 4\] instead of \[n, 4\]"):
         vm["main"](np.zeros((2, 2, 4), "float32"))
 
 
@@ -158,7 +158,7 @@ def test_files(tmp_path: Path) -> None:
     assert np.array_equal(result.numpy(), (X + 1) ** 2)
 
 
-def test_functions_with_symbols_are_saved_as_text(tmp_path: Path) -> None:
+def test_functions_with_symbols_are_saved(tmp_path: Path) -> None:
     relax.build(Symbolic, "llvm").export_library(tmp_path / "symbolic.so")
     vm = relax.VirtualMachine(autosched.runtime.load_module(tmp_path / "symbolic.so"), autosched.cpu())
     for n in (2, 5):
