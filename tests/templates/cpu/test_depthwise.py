@@ -68,3 +68,11 @@ def test_several_outputs_of_each_channel(channels: int, each: int, size: int, ke
     config = default_config(func, Target("cpu"))
     assert config.template == "depthwise"
     assert error(func, config, threads=2) < LIMIT
+
+
+@pytest.mark.parametrize(("block", "size", "stride"), [(192, 9, 1), (48, 13, 2), (80, 6, 1), (20, 7, 1)])
+def test_vectors_of_a_wide_block_take_turns(block: int, size: int, stride: int) -> None:
+    func = conv(2, 2 * block, size, 2 * block, 3, stride, 1, groups=2 * block, block=block)
+    config = default_config(func, Target("cpu"))
+    assert config.template == "depthwise"
+    assert error(func, config, threads=2) < LIMIT
