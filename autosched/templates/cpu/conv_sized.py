@@ -15,7 +15,7 @@ Each pixel of such a tile has a pointer of its own, so that there are few. Where
 those of 1x1 convolutions, whose data are such lines too, and those in the rows of plain images, which are first layers.
 
 A depthwise convolution has so little to compute that a padded image would take longest: its tasks are some rows of one
-block of channels, and pad what they read for themselves, where the first caches keep it.
+block of channels, whose windows leave out what they do not have. Pixels that meet the first or last columns are alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from autosched.ir.node import FrozenDict, preorder
 from autosched.target import Target
@@ -34,7 +35,7 @@ from autosched.templates.cpu.register_tile import LOAD_COST, cycles, fits
 from autosched.templates.cpu.sized import sized
 from autosched.templates.nests import lanes, loop, value_at
 from autosched.templates.pack import Pack, packed_params, repack
-from autosched.templates.winograd_form import is_sum
+from autosched.templates.winograd_form import factor_of, is_sum
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -51,7 +52,7 @@ MOST_BLOCKS = 4  # of output channels in a tile
 MANY_PIXELS = 1 << 10  # of an image, for which tiles are chosen
 CHUNK_PIXELS = 96  # of a piece of work
 UNROLLED_TAPS = 9  # of a window without input channels
-TASK_ROWS = 2  # of a depthwise convolution's results: what they read is in the first cache, up to 160 pixels wide
+TASK_ROWS = 8  # of a depthwise convolution's results
 INDEX = "int64"
 Place = tuple[PrimExpr, PrimExpr]  # the row and the column of a pixel
 
@@ -180,20 +181,25 @@ class Padding:
 
 
 @dataclass(frozen=True)
-class _PaddedRows:
-    """What each task of a depthwise convolution keeps of its input.
+class _Windows:
+    """How a depthwise convolution of blocks of channels reads its data.
 
-    data     what the convolution reads, made by the block of `pad`
-    own      the rows of it that a task needs [row, column, lane]
-    stride   rows between those that two rows of results begin at
-    window   rows that a row of results reads from first to last
+    pad      what makes the data, if anything
+    strides  between rows and columns of results
+    reaches  rows and columns from the first of a window to its last
     """
 
     data: BufferLoad
-    pad: Padding
-    own: Buffer
-    stride: int
-    window: int
+    pad: Padding | None
+    strides: Sequence[int]
+    reaches: Sequence[int]
+
+    @property
+    def limits(self) -> tuple[tuple[PrimExpr, PrimExpr], ...]:
+        """The rows and the columns of what is read that are no border."""
+        if self.pad is not None:
+            return self.pad.rows, self.pad.columns
+        return tuple((E.const(0, INDEX), extent) for extent in self.data.buffer.shape[2:4])
 
 
 def padding_of(block: Block) -> Padding | None:
@@ -240,26 +246,23 @@ class _Writer:
         copied = [b for b in chain.before if b.writes[0].buffer in read and not _picks(b)]
         self.copies = {b.writes[0].buffer: self.makers.pop(b.writes[0].buffer) for b in copied}
         self.tiles: dict[int, Buffer] = {}
-        self.first_row: PrimExpr = E.const(0, INDEX)  # of what the task at hand has padded
-        self.padded = next((p for x in (c.a, c.b) if (p := self.padded_rows(x)) is not None), None)
+        self.windows = next((w for x in (c.a, c.b) if (w := self.windows_of(x)) is not None), None)
 
-    def padded_rows(self, data: BufferLoad) -> _PaddedRows | None:
-        """What the tasks of a depthwise convolution pad for themselves; None for anything else."""
+    def windows_of(self, data: BufferLoad) -> _Windows | None:
+        """How a depthwise convolution reads its data; None for anything else."""
         steps, axes = reduced(self.block), [iv.var for iv in spatial(self.block)]
-        pad = self.copies.get(data.buffer)
-        if pad is None or len(steps) != 2 or self.tile.blocks != 1 or data.indices[4] is not axes[4]:
+        if len(steps) != 2 or self.tile.blocks != 1 or len(data.indices) != 5 or data.indices[4] is not axes[4]:
             return None
-        ends = [
-            substitute(data.indices[2], {axes[2]: E.const(row, INDEX), steps[0].var: E.const(tap, INDEX)})
-            for row, tap in ((0, 0), (1, 0), (0, extents(steps)[0] - 1))
-        ]
-        first, stride, last = (const_int(Analyzer().simplify(x)) for x in ends)
-        padding = padding_of(pad)
-        if padding is None or first != 0 or stride is None or last is None:
-            return None
-        shape = (E.const((TASK_ROWS - 1) * stride + last + 1, INDEX), *data.buffer.shape[3:])
-        own = Buffer(f"{data.buffer.name}_rows", shape, data.buffer.dtype)
-        return _PaddedRows(data, padding, own, stride, last + 1)
+        strides, reaches = [], []
+        for index, axis, step in zip(data.indices[2:4], axes[2:4], steps, strict=True):
+            stride, dilation = factor_of(index, axis), factor_of(index, step.var)
+            if not is_sum(index, {axis: stride, step.var: dilation}) or stride < 0 or dilation < 0:
+                return None
+            strides.append(max(stride, 1))  # where there is one row, it is left out
+            reaches.append(dilation * (extents((step,))[0] - 1))
+        made = self.copies.get(data.buffer)
+        pad = None if made is None else padding_of(made)
+        return None if made is not None and pad is None else _Windows(data, pad, strides, reaches)
 
     def written(self) -> PrimFunc:
         """The function with its loops; where it is flat, images are lines of pixels for its arguments too."""
@@ -284,8 +287,8 @@ class _Writer:
 
     def function(self) -> tuple[Stmt, list[Buffer]]:
         """(the loops, the buffers between)."""
-        if self.padded is not None:
-            return self.depthwise(self.padded), [self.padded.own, *self.tiles.values()]
+        if self.windows is not None:
+            return self.depthwise(self.windows), [*self.tiles.values()]
         copies = [self.copied(buffer, block) for buffer, block in self.copies.items()]
         return seq(*copies, self.convolved()), [*self.copies, *self.tiles.values()]
 
@@ -314,54 +317,39 @@ class _Writer:
 
         return _nested(outer, row, min(len(outer), 3))
 
-    def depthwise(self, padded: _PaddedRows) -> Stmt:
-        """The convolution by rows of a block of channels, each task's input rows padded beforehand."""
+    def depthwise(self, windows: _Windows) -> Stmt:
+        """The convolution by rows of a block of channels; pixels whose windows meet a border are alone."""
+        stride, reach = windows.strides[1], windows.reaches[1]
+        left, right = windows.limits[1]
+        last = E.floordiv(E.add(E.sub(right, reach + 1), stride), stride)  # the windows before it end inside
+        first = E.maximum(E.minimum(_ceil(left, stride), self.columns), 0)
+
+        def row(n: Var, panel: Var, y: PrimExpr) -> Stmt:
+            def pixel(x: PrimExpr) -> Stmt:
+                return self.tile_at(n, panel, [(y, x)])
+
+            def tile(column: PrimExpr, pixels: int) -> Stmt:
+                begin = E.mul(column, stride)
+                end = E.add(begin, (pixels - 1) * stride + reach)
+                inside = E.compare(E.LE, left, begin), E.compare(E.LT, end, right)
+                places = [(y, E.add(column, E.const(j, INDEX))) for j in range(pixels)]
+                is_all = E.all_of(*inside, E.compare(E.LE, E.add(column, pixels), self.columns))
+                return IfThenElse(is_all, self.tile_at(n, panel, places, inside=True))
+
+            count = E.maximum(E.sub(E.minimum(last, self.columns), first), 0)
+            rest = E.add(first, count)
+            return seq(
+                loop("column", first, pixel),
+                *self.pieces(tile, first, count),
+                loop("column", E.sub(self.columns, rest), lambda x: pixel(E.add(rest, x))),
+            )
 
         def task(n: Var, panel: Var, chunk: Var) -> Stmt:
             start = E.mul(chunk, TASK_ROWS)
             rows = E.minimum(E.const(TASK_ROWS, INDEX), E.sub(self.rows, start))
-            first = E.mul(start, padded.stride)
-            count = E.add(E.mul(E.sub(rows, 1), padded.stride), padded.window)
-            self.first_row = first
-
-            def results(row: Var) -> Stmt:
-                def tile(column: PrimExpr, pixels: int) -> Stmt:
-                    return self.tile_at(
-                        n, panel, [(E.add(start, row), E.add(column, E.const(j, INDEX))) for j in range(pixels)]
-                    )
-
-                return seq(*self.pieces(tile, E.const(0, INDEX), self.columns))
-
-            return seq(
-                loop("row", count, lambda row: self.padded_row(padded, n, panel, first, row)),
-                loop("row", rows, results),
-            )
+            return loop("row", rows, lambda r: row(n, panel, E.add(start, r)))
 
         return _nested((self.images, self.channels, _ceil(self.rows, TASK_ROWS)), task, 3)
-
-    def padded_row(self, padded: _PaddedRows, n: Var, panel: Var, first: PrimExpr, row: Var) -> Stmt:
-        """A row of what a task reads: what the data have of it between borders."""
-        own, pad, y = padded.own, padded.pad, E.add(first, row)
-        channel = substitute(padded.data.indices[1], {spatial(self.block)[1].var: panel})
-
-        def fill(start: PrimExpr, stop: PrimExpr, value: PrimExpr) -> Stmt:
-            def column(x: Var) -> Stmt:
-                at = E.add(start, x)
-
-                def element(lane: PrimExpr) -> Stmt:
-                    place = (n, channel, y, at, E.cast(INDEX, lane))
-                    axes = {iv.var: v for iv, v in zip(pad.block.iter_vars, place, strict=True)}
-                    return BufferStore(own, self.inlined(substitute(value, axes)), (row, at, place[-1]))
-
-                return lanes(self.lanes, element)
-
-            return loop("column", E.sub(stop, start), column)
-
-        zero, width = E.const(0, INDEX), own.shape[1]
-        (top, bottom), (left, right) = pad.rows, pad.columns
-        parts = [(zero, left, pad.border), (left, right, pad.inside), (right, width, pad.border)]
-        inside = E.all_of(E.compare(E.LE, top, y), E.compare(E.LT, y, bottom))
-        return IfThenElse(inside, seq(*(fill(*part) for part in parts)), fill(zero, width, pad.border))
 
     def convolved(self) -> Stmt:
         by_row = self.tile.in_row and not self.is_flat
@@ -391,7 +379,7 @@ class _Writer:
         """Tiles over `count` pixels from `start` on: whole ones, then smaller ones for what is left."""
         found = []
         halves: tuple[int, ...] = (self.tile.pixels // 2,)
-        if self.tile.in_row or (self.padded is not None and self.tile.pixels == MOST_PIXELS):
+        if self.tile.in_row or self.windows is not None:
             halves = tuple(size for size in (8, 4, 2) if size < self.tile.pixels)
         for size in dict.fromkeys((self.tile.pixels, *(max(size, 1) for size in halves), 1)):
             first = start
@@ -417,13 +405,13 @@ class _Writer:
             body = LetStmt(rows[j], row, LetStmt(columns[j], column, body))
         return body
 
-    def tile_at(self, n: Var, panel: Var, places: Sequence[Place]) -> Stmt:
-        """The tile of some pixels: sums, then results."""
+    def tile_at(self, n: Var, panel: Var, places: Sequence[Place], inside: bool = False) -> Stmt:
+        """The tile of some pixels: sums, then results; inside: columns of their windows are no border."""
         sums = one_of(f"sums_{len(places)}", self.sums.dtype, self.tile.blocks, len(places), self.lanes)
         sums = self.tiles.setdefault(len(places), sums)
         return seq(
             self.over(places, lambda b, j, lane, at: store(sums, self.start(), b, j, lane)),
-            self.summed(n, panel, places, sums),
+            self.summed(n, panel, places, sums, inside),
             self.over(places, lambda b, j, lane, at: self.result(n, panel, b, j, lane, at, sums)),
         )
 
@@ -442,16 +430,14 @@ class _Writer:
         assert isinstance(self.block.init, BufferStore), "sums begin somewhere"
         return self.block.init.value
 
-    def summed(self, n: Var, panel: Var, places: Sequence[Place], sums: Buffer) -> Stmt:
+    def summed(self, n: Var, panel: Var, places: Sequence[Place], sums: Buffer, inside: bool) -> Stmt:
         """The sums over input channels and the window."""
         steps = reduced(self.block)
         counts = extents(steps)
-        is_short = len(steps) == 2 and math.prod(counts) <= UNROLLED_TAPS
-        kind = LoopKind.UNROLLED if is_short else LoopKind.SERIAL
         assert isinstance(self.block.body, BufferStore), "find_conv looked"
         term = self.block.body.value.b  # type: ignore[attr-defined]
 
-        def step(*ks: Var) -> Stmt:
+        def step(*ks: Var, beyond: bool = False) -> Stmt:
             def added(b: Var, j: int, lane: PrimExpr, at: Place) -> Stmt:
                 values = [n, E.add(E.mul(panel, self.tile.blocks), E.cast(INDEX, b)), *at, E.cast(INDEX, lane), *ks]
                 axes = (*spatial(self.block), *steps)
@@ -460,21 +446,53 @@ class _Writer:
                 if isinstance(lane, Var):
                     known.bind(lane, (0, self.lanes))
                 value = substitute(term, {iv.var: E.cast(iv.var.dtype, v) for iv, v in zip(axes, values, strict=True)})
-                value = _simplified(self.inlined(value), known)
+                value = _simplified(self.inlined(value, beyond), known)
                 return store(sums, E.add(load(sums, b, j, lane), value), b, j, lane)
 
             return self.over(places, added)
 
+        if self.windows is not None:
+            return self.in_window(self.windows, places[0], step, inside)
+        kind = LoopKind.UNROLLED if len(steps) == 2 and math.prod(counts) <= UNROLLED_TAPS else LoopKind.SERIAL
         return _nested([E.const(count, INDEX) for count in counts], step, len(steps), kind)
 
-    def inlined(self, value: PrimExpr) -> PrimExpr:
-        """A value in terms of buffers that exist."""
+    def in_window(self, windows: _Windows, at: Place, step: Callable[..., Stmt], inside: bool) -> Stmt:
+        """The steps of windows in the row of a pixel; each tests for borders, but not in columns that are `inside`."""
+        steps, axes = reduced(self.block), spatial(self.block)[2:4]
+        is_zero = windows.pad is None or getattr(windows.pad.border, "value", None) == 0
+        unrolled = LoopKind.UNROLLED
+        by_row = unrolled if math.prod(extents(steps)) <= UNROLLED_TAPS else LoopKind.SERIAL
+
+        def within(d: int, k: Var, known: bool, then: Stmt, beyond: Callable[[], Stmt]) -> Stmt:
+            if known or windows.pad is None:
+                return then
+            index = substitute(windows.data.indices[2 + d], {axes[d].var: at[d], steps[d].var: k})
+            low, high = windows.limits[d]
+            test = E.all_of(E.compare(E.LE, low, index), E.compare(E.LT, index, high))
+            return IfThenElse(test, then, None if is_zero else beyond())
+
+        def row(ky: Var) -> Stmt:
+            def along(body: Callable[[Var], Stmt]) -> Stmt:
+                return loop("kx", extents(steps)[1], body, unrolled)
+
+            def outside(kx: Var) -> Stmt:
+                return step(ky, kx, beyond=True)
+
+            taps = along(lambda kx: within(1, kx, inside, step(ky, kx), partial(outside, kx)))
+            return within(0, ky, False, taps, partial(along, outside))
+
+        return loop("ky", extents(steps)[0], row, by_row)
+
+    def inlined(self, value: PrimExpr, beyond: bool = False) -> PrimExpr:
+        """A value in terms of buffers that exist; beyond: what is read is a border."""
+        pad = self.windows.pad if self.windows is not None else None
 
         def inline(x: object) -> object:
             if not isinstance(x, BufferLoad):
                 return x
-            if self.padded is not None and x.buffer is self.padded.data.buffer:
-                return BufferLoad(self.padded.own, (E.sub(x.indices[2], self.first_row), *x.indices[3:]))
+            if pad is not None and x.buffer is pad.block.writes[0].buffer:
+                axes = {iv.var: v for iv, v in zip(pad.block.iter_vars, x.indices, strict=True)}
+                return pad.border if beyond else self.inlined(substitute(pad.inside, axes))
             return value_at(self.makers, x.buffer, x.indices, {})
 
         found: PrimExpr = rewrite(value, inline)
