@@ -146,6 +146,26 @@ def test_training():
     assert counters.graphs == 1 and counters.builds == 2 and counters.runs == 4 and not counters.rebuilds
 
 
+def test_a_step_of_an_optimizer():
+    def learned(step: Any) -> torch.Tensor:
+        weight = nn.Parameter(torch.ones(5))
+        optimizer = torch.optim.Adam([weight], 0.1)
+        for n in range(2):
+            weight.grad = torch.arange(5.0) - n
+            step(optimizer.step)
+        return weight.detach()
+
+    agree(learned(lambda update: compiled(update)()), learned(lambda update: update()))
+    assert counters.graphs and not counters.fallbacks
+
+
+def test_gradients_that_need_results_which_we_leave_out():
+    bag, indices = nn.EmbeddingBag(5, 2), torch.tensor([[0, 2, 2], [4, 1, 0]])
+    with pytest.warns(UserWarning, match="gradients need more of its results"):
+        ours = compiled(bag, strict=False)(indices)
+        agree(*(torch.autograd.grad(y.square().sum(), bag.weight)[0] for y in (ours, bag(indices))))
+
+
 @torch.no_grad()
 def test_what_cannot_be_built_runs_in_pytorch_and_says_so():
     def function(x: torch.Tensor) -> torch.Tensor:

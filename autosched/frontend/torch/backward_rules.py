@@ -72,6 +72,9 @@ def _attention_backward(
 
     dtype = query.dtype
     q, k, v, g = (x.to(torch.promote_types(dtype, torch.float32)) for x in (query, key, value, grad_out))
+    sharing = q.shape[1] // k.shape[1]  # queries' heads for one of the keys
+    if sharing > 1:
+        k, v = k.repeat_interleave(sharing, 1), v.repeat_interleave(sharing, 1)
     factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = q @ k.mT * factor
     if is_causal:
@@ -83,4 +86,6 @@ def _attention_backward(
     of_weights = g @ v.mT
     of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True)) * factor
     of_query, of_key, of_value = of_scores @ k, of_scores.mT @ q, weights.mT @ g
+    if sharing > 1:
+        of_key, of_value = of_key.unflatten(1, (-1, sharing)).sum(2), of_value.unflatten(1, (-1, sharing)).sum(2)
     return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype)

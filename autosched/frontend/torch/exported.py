@@ -524,6 +524,8 @@ class Importer:
             hint = f"its sizes {', '.join(self.symbols)} are dynamic: give shapes of inputs (--shapes)"
             raise ImportModelError(error.message, where=error.where, hint=hint) from error
         self.agrees(node, value)
+        if _reads_what_is_left_out(node, value) and can_call(node):
+            raise LibraryNeededError(f"{node.target}: gradients need more of its results", where=f"node '{node.name}'")
         self.values[node] = value
         if writes(node):
             self.rebind(node, value)
@@ -591,6 +593,15 @@ class Importer:
 
 def name_of_module(function: object) -> str:
     return getattr(function, "__module__", None) or ""
+
+
+def _reads_what_is_left_out(node: fx.Node, value: Value) -> bool:
+    """Whether the program reads one of several results that its converter gives no value."""
+    if not isinstance(value, tuple) or None not in value:
+        return False
+    noted = node.meta.get("val")
+    items = [u for u in node.users if operator_name(u.target) == "getitem" and u.users]
+    return any(value[u.args[1]] is None and hasattr(noted[u.args[1]], "dtype") for u in items)
 
 
 def _without_devices(kwargs: Mapping[str, object]) -> dict[str, object]:

@@ -41,10 +41,11 @@ def test_convolutions(name):
         agree(ATEN.convolution_backward.default, grad, data, weight, sizes, *args, mask)
 
 
-@pytest.mark.parametrize("kind", ["plain", "causal", "masked"])
+@pytest.mark.parametrize("kind", ["plain", "causal", "masked", "shared heads"])
 def test_attention(kind):
     torch.manual_seed(0)
-    query, key, value, grad = (torch.randn(2, 3, n, 8) for n in (5, 7, 7, 5))
+    heads = 6 if kind == "shared heads" else 3
+    query, key, value, grad = (torch.randn(2, h, n, 8) for h, n in ((heads, 5), (3, 7), (3, 7), (heads, 5)))
     seen = torch.rand(2, 1, 5, 7) > 0.4
     seen[0, 0, 1] = False  # a query that sees no key
     mask = torch.where(seen, torch.randn(2, 1, 5, 7), -torch.inf)

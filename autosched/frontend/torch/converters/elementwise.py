@@ -236,6 +236,11 @@ def addcmul(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: obj
     return add(t, input, product, alpha=value)
 
 
+@converter("fma")
+def fma(t: Emitter, self: Expr, other: Expr, third: Expr) -> Expr:
+    return add(t, t(mul(t, self, other)), third)
+
+
 @converter("addcdiv")
 def addcdiv(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: object = 1) -> Expr:
     quotient = t(div(t, tensor1, tensor2))
