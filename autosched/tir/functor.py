@@ -81,7 +81,7 @@ def replace_buffers(node: N, buffers: Mapping[Buffer, Buffer]) -> N:
 
 def free_vars(expr: Node) -> set[Var]:
     """All variables that occur in an expression (or, bound ones included, in a statement)."""
-    return {x for x in preorder(expr) if isinstance(x, Var)}
+    return {expr} if isinstance(expr, Var) else {x for x in preorder(expr) if isinstance(x, Var)}
 
 
 def uses(node: Node, variables: set[Var] | frozenset[Var]) -> bool:

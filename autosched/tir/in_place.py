@@ -11,7 +11,7 @@ from autosched.ir.node import Node, children, preorder
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, add, const_int, mul
 from autosched.tir.function import PrimFunc
-from autosched.tir.functor import substitute
+from autosched.tir.functor import statements, substitute
 from autosched.tir.simplify import Analyzer, Linear, form_key
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, While
 
@@ -76,7 +76,7 @@ def overwritable(func: PrimFunc) -> frozenset[tuple[int, int]]:
     """
     if IN_PLACE in func.attrs:
         return frozenset((int(i), int(o)) for i, o in func.attrs[IN_PLACE])
-    written = {n.buffer for n in preorder(func.body) if isinstance(n, BufferStore)}
+    written = {n.buffer for n in statements(func.body) if isinstance(n, BufferStore)}
     inputs = [(i, b) for i, b in enumerate(func.buffers) if b not in written]
     outputs = [(i, b) for i, b in enumerate(func.buffers) if b in written]
     pairs = [(i, a, o, b) for i, a in inputs for o, b in outputs if _alike(a, b)]

@@ -269,6 +269,10 @@ class Analyzer:
         """Inclusive lower and upper bound of an integer expression, None where unknown."""
         if isinstance(x, int):
             return x, x
+        if isinstance(x, IntImm):
+            return x.value, x.value
+        if isinstance(x, Var):
+            return self._atom_bound(x)
         result: Bound = self._once("bound", x, lambda x: self._linear_bound(self.linear(x)))
         return result
 

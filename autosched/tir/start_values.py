@@ -10,7 +10,7 @@ from autosched.ir.node import Node, preorder
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import largest_finite
 from autosched.tir.expr import Call, FloatImm, Max, Min, PrimExpr
-from autosched.tir.functor import rewrite
+from autosched.tir.functor import rewrite, statements
 from autosched.tir.stmt import BufferStore
 
 N = TypeVar("N", bound=Node)
@@ -35,7 +35,7 @@ def start_at_infinity(body: N) -> N:
     if any(isinstance(n, Call) and n.op in ("exp", "exp2") for n in preorder(body)):
         return body
     updates: dict[Buffer, list[PrimExpr]] = {}
-    for store in (n for n in preorder(body) if isinstance(n, BufferStore)):
+    for store in (n for n in statements(body) if isinstance(n, BufferStore)):
         updates.setdefault(store.buffer, []).append(store.value)
     found: dict[Buffer, PrimExpr] = {}
     for buffer, values in updates.items():

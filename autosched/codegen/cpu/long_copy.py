@@ -46,10 +46,9 @@ def long_copy(emitter: Emitter, loop: For) -> LongCopy | None:
     """What a nest of loops copies, if that is one long run; None where it does anything else."""
     if emitter.lanes != 1 or emitter.mask is not None:
         return None
-    loops, analyzer = [loop], emitter.analyzer
+    loops = [loop]
     while isinstance(inner := loops[-1].body, For):
         loops.append(inner)
-        analyzer = enter(analyzer, inner)
     counts = [const_int(x.extent) for x in loops]
     sizes = [n for n in counts if n is not None]
     store = loops[-1].body
@@ -67,6 +66,7 @@ def long_copy(emitter: Emitter, loop: For) -> LongCopy | None:
     if reads is None or any(x.buffer is store.buffer or x.dtype != store.buffer.dtype for x in reads):
         return None
     accesses: list[BufferStore | BufferLoad] = [store, *reads]
+    analyzer = functools.reduce(enter, loops[1:], emitter.analyzer)
     if all(_runs_along(emitter, analyzer, x, wanted) for x in accesses):
         return LongCopy(store, variables, size_bytes)
     return None

@@ -35,6 +35,13 @@ class _Access:
     is_store: bool
     analyzer: Analyzer  # of loops
     guarded: Analyzer  # and of the conditions on threads around it
+    _forms: dict[int, Linear] = field(default_factory=dict)
+
+    def form(self, axis: int) -> Linear:
+        """The index in one dimension, not to be changed."""
+        if axis not in self._forms:
+            self._forms[axis] = self.analyzer.linear(self.indices[axis])
+        return self._forms[axis]
 
 
 @dataclass(slots=True)
@@ -199,7 +206,7 @@ def _reach(buffer: Buffer, axis: int, accesses: list[_Access]) -> tuple[int, int
     """The least and the largest index of accesses without conditions. Raises CodegenError where that is not known."""
     lows, highs = list[int](), list[int]()
     for access in (a for a in accesses if _may_leave(buffer, a)):
-        low, high = access.guarded._linear_bound(access.analyzer.linear(access.indices[axis]))
+        low, high = access.guarded._linear_bound(access.form(axis))
         if low is None or high is None:
             raise CodegenError(
                 f"reads of '{buffer.name}' may leave it by no known number of elements",
@@ -264,11 +271,11 @@ def _dim(
     chosen = [access for access in accesses if only in (None, access.is_store)]
 
     def may_leave(access: _Access) -> bool:
-        return _may_leave(buffer, access) and bool(free_vars(access.indices[axis]) & loose)
+        return bool(loose) and _may_leave(buffer, access) and bool(free_vars(access.indices[axis]) & loose)
 
     unknown = _Dim(None, is_loose=any(map(may_leave, chosen)))
     for access in chosen:
-        parts = _split(access.analyzer.linear(access.indices[axis]), outer)
+        parts = _split(access.form(axis), outer)
         if parts is None:
             return unknown
         fixed, inner = parts

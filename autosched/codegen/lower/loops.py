@@ -20,8 +20,7 @@ def is_nothing(stmt: Stmt) -> bool:
 def enter(analyzer: Analyzer, loop: For) -> Analyzer:
     """What is known inside a loop: the analyzer's facts and the range of the loop's variable."""
     inner = analyzer.copy()
-    low, _ = analyzer.bound(loop.start)
-    _, high = analyzer.bound(loop.start)
+    low, high = analyzer.bound(loop.start)
     _, extent = analyzer.bound(loop.extent)
     inner.bounds[loop.loop_var] = (low, None if high is None or extent is None else high + extent - 1)
     return inner

@@ -70,9 +70,15 @@ class _Budget:
 def partition_loops(
     stmt: Stmt, analyzer: Analyzer | None = None, keep: frozenset[Var] = frozenset(), most: int = MOST_SPLITS
 ) -> Stmt:
-    """The statement with ragged loops split, `most` times, but not for conditions with variables of `keep`."""
+    """The statement with ragged loops split, `most` times, but not for conditions with variables of `keep`; tidied."""
     a = analyzer or Analyzer()
     return tidy(_visit(stmt, a, (), _Budget(most, keep)), a)
+
+
+def partition_tidy(stmt: Stmt) -> Stmt:
+    """The same of a statement that is tidy: itself where no loop is split."""
+    split = _visit(stmt, Analyzer(), (), _Budget(MOST_SPLITS, frozenset()))
+    return stmt if split is stmt else tidy(split)
 
 
 def _visit(stmt: Stmt, a: Analyzer, loops: tuple[For, ...], budget: _Budget) -> Stmt:
@@ -82,8 +88,8 @@ def _visit(stmt: Stmt, a: Analyzer, loops: tuple[For, ...], budget: _Budget) -> 
             if split is not None:
                 budget.left -= 1
                 return _visit(tidy(split, a), a, loops, budget)
-        inner = enter(a, stmt)
-        return dataclasses.replace(stmt, body=_visit(stmt.body, inner, (*loops, stmt), budget))
+        body = _visit(stmt.body, enter(a, stmt), (*loops, stmt), budget)
+        return stmt if body is stmt.body else dataclasses.replace(stmt, body=body)
     return map_children(stmt, lambda c: _visit(c, a, loops, budget) if isinstance(c, Stmt) else c)
 
 

@@ -7,7 +7,7 @@ from autosched.codegen.lower.compact import compact_buffers
 from autosched.codegen.lower.dissolve import dissolve_blocks
 from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.inits import lower_inits
-from autosched.codegen.lower.partition import partition_loops
+from autosched.codegen.lower.partition import partition_tidy
 from autosched.codegen.lower.prefetch_next import spread_prefetches
 from autosched.codegen.lower.prefetch_stores import prefetch_stores
 from autosched.codegen.lower.prefetch_window import prefetch_windows
@@ -37,4 +37,4 @@ def lower_func(func: PrimFunc, *, partition: bool = True) -> PrimFunc:
     body = prefetch_windows(prefetch_stores(body))
     body = compact_buffers(tidy(guard_reductions(body)), buffers, buffer_alignments(func.body))
     body = tidy(body)
-    return func.with_body(partition_loops(body) if partition else body)
+    return func.with_body(partition_tidy(body) if partition else body)

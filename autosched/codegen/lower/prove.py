@@ -22,6 +22,7 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
 from autosched.tir.expr import PrimExpr, Var, const, const_int, to_expr
 from autosched.tir.function import PrimFunc, specialize
+from autosched.tir.functor import statements
 from autosched.tir.simplify import Analyzer, Linear, split_conditions
 from autosched.tir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt
 
@@ -273,7 +274,7 @@ def may_be_empty(func: PrimFunc, size: Var) -> bool:
 
 def unproved(phases: Sequence[LoweredPhase]) -> list[Access]:
     """The accesses of a kernel that may leave their buffers, in program order."""
-    written = {n.buffer for phase in phases for n in preorder(phase.body) if isinstance(n, BufferStore)}
+    written = {n.buffer for phase in phases for n in statements(phase.body) if isinstance(n, BufferStore)}
     read = {n.buffer for phase in phases for n in preorder(phase.body) if isinstance(n, BufferLoad)}
     prover = _Prover(frozenset(read - written))
     for phase in phases:
