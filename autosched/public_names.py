@@ -377,7 +377,7 @@ HOOKS: Mapping[str, str] = {
     "lowering passes": "autosched.codegen.lower.tvm_passes",
     "default GPU schedule": "autosched.dlight.gpu:default_schedule",
     "build": "autosched.driver:build",
-    "build for the VM": "autosched.driver.vm.build_vm:build_executable",
+    "build for the VM": "autosched.driver.vm.relax_build:build_executable",
     "rebuild": "autosched.driver.rebuild:rebuild",
     "tophub": "autosched.autotvm.tophub:context",
     "measuring": "autosched.tuner.measure.remote.far:MeasuringRole",

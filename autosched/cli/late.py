@@ -109,7 +109,7 @@ def run_late(
     from autosched.runtime.relax_vm import VMExecutable
 
     if isinstance(late, VMExecutable):
-        return _run_branching(late, archive, files, fill, seed)
+        return _run_branching(late, archive, files, fill, seed, shapes or {})
     if isinstance(late, DynamicExecutable):
         return _run_dynamic(late, archive, files, fill, seed, shapes or {})
     if isinstance(late, SizedModel):
@@ -139,12 +139,23 @@ def _read(names: Iterable[str], archive: Path | None, files: Sequence[str]) -> d
 
 
 def _run_branching(
-    model: VMExecutable, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
+    model: VMExecutable, archive: Path | None, files: Sequence[str], fill: str | None, seed: int, asked: Shapes
 ) -> dict[str, np.ndarray]:
-    """Run the `main` of a model with branches or loops."""
-    wanted = {p.name: (p.shape, p.dtype) for p in model.params("main") if p.shape is not None and p.dtype is not None}
-    if len(wanted) < len(model.params("main")):
-        raise UsageError("the model takes other things than arrays of known sizes", hint="call it from Python")
+    """Run the `main` of a model with branches or loops, at the sizes of files and of `asked`."""
+    from autosched.runtime.size_expr import shape_at, solve_sizes
+
+    params = model.params("main")
+    open_shapes = {p.name: (p.shape, p.dtype) for p in params if p.shape is not None and p.dtype is not None}
+    if len(open_shapes) < len(params):
+        raise UsageError("the model takes other things than arrays of known dimensions", hint="call it from Python")
+    read = _read(open_shapes, archive, files) if model.symbols("main") else {}
+    known = {**asked, **{name: np.shape(array) for name, array in read.items()}}
+    pairs = [(f"input '{name}'", open_shapes[name][0], shape) for name, shape in known.items() if name in open_shapes]
+    sizes = solve_sizes(pairs)[0]
+    if unclear := sorted(model.symbols("main") - sizes.keys()):
+        hint = "give --shapes, or arrays with -i"
+        raise UsageError(f"the size '{unclear[0]}' of the inputs is not known", hint=hint)
+    wanted = {name: (shape_at(shape, sizes), dtype) for name, (shape, dtype) in open_shapes.items()}
     given = inputs.collect_inputs(wanted, archive=archive, files=files, fill=fill, seed=seed)
     results = model(**given)
     outputs = results if isinstance(results, tuple) else (results,)

@@ -131,7 +131,10 @@ def open_executable(
             names = ", ".join(loaded.variants)
             say(f"{path}: kernels for {loaded.variant}, of {names}", quiet=common.verbosity < 1)
         is_late = hasattr(loaded, "check_inputs") and not isinstance(loaded, Executable)
-        if shapes and not is_late:
+        branching: VMExecutable | None = None
+        if isinstance(loaded, VMExecutable) and "main" in loaded.names():
+            branching = loaded
+        if shapes and not is_late and not (branching is not None and branching.symbols("main")):
             raise UsageError(
                 "--shapes is for models, and for artifacts of open sizes",
                 hint=f"{path} is none; build it again",
@@ -142,10 +145,10 @@ def open_executable(
         if hasattr(loaded, "values_of"):
             sized: SizedModel = loaded
             return sized
-        if isinstance(loaded, VMExecutable) and "main" in loaded.names():
+        if branching is not None:
             if checks:
                 raise UsageError("--checks builds a model of one graph again", hint="give the model's file")
-            return loaded
+            return branching
         if not isinstance(loaded, Executable):
             raise UsageError(f"{path} holds functions and no model", hint="call them from Python: autosched.load")
         if checks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -119,6 +119,10 @@ class VMExecutable:
         if name not in self.program.functions:
             raise NameNotFoundError(f"no function '{name}'", hint=f"there are {', '.join(self.names())}")
         return self.program.functions[name].params
+
+    def symbols(self, name: str) -> Set[str]:
+        """The sizes that a function's arguments say, by name. Raises AttributeError for an unknown name."""
+        return frozenset[str]().union(*(param.symbols for param in self.params(name)))
 
     def __getitem__(self, name: str) -> PackedFunc:
         return VirtualMachine(self)[name]

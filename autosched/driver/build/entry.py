@@ -181,15 +181,11 @@ def _build_module(
 
         with refuse_too_deep("build"):
             return FunctionBuilder(what, args or (), chosen, *common, *how).build(module)
-    is_open = ranged or symbolic_dims(module["main"])
+    module, bounds = with_bounds(module, ranged)
     if has_control_flow(module):
-        if is_open:
-            raise UsageError("a model with branches or loops has known sizes", hint="give shapes without bounds")
-        return hook("build for the VM")(module, chosen, *common, params, *how)
-    if is_open:
-        module, bounds = with_bounds(module, ranged)
-        if symbolic_dims(module["main"]):
-            return build_sized(module, chosen, *common, params, *how, bounds)
+        return hook("build for the VM")(module, chosen, *common, params, *how, bounds)
+    if symbolic_dims(module["main"]):
+        return build_sized(module, chosen, *common, params, *how, bounds)
     with refuse_too_deep("build"):
         return build_graph(module, chosen, *common, params, *how)
 

@@ -19,6 +19,7 @@ from autosched.runtime import Executable
 from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.locks import renew_after_fork
+from autosched.runtime.relax_vm import VMExecutable
 from autosched.tir.expr import SizeVar
 
 MOST_OPEN = 16  # integers of one value
@@ -54,7 +55,7 @@ class Step:
     """
 
     stage: Stage
-    executable: Executable | DynamicExecutable | None
+    executable: Executable | DynamicExecutable | VMExecutable | None
     known: tuple[str, ...] = ()
     open: OpenSizes = field(default_factory=OpenSizes)
     following: BuiltSizes[Following] = field(default_factory=BuiltSizes)

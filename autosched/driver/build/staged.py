@@ -26,11 +26,12 @@ from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, array
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.memory import dtype_name
+from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.size_expr import size_at
 from autosched.tir.expr import SizeVar
 from autosched.tir.size_expr import to_size
 
-Build = Callable[[IRModule], "Executable | DynamicExecutable | SizedModel"]
+Build = Callable[[IRModule], "Executable | DynamicExecutable | SizedModel | VMExecutable"]
 # Of a tensor, a sequence, a map, a number.
 Value: TypeAlias = "np.ndarray | NDArray | list[Value] | dict[object, object] | int | float | None"
 MOST_STAGES = 10_000  # of one call: a loop whose condition stays true
@@ -97,6 +98,8 @@ class StagedModel(ABC):
         step = self._next(self._start, there, list(there), {})
         forms, executable = step.stage.results, step.executable
         if forms is None or executable is None or len(args) != len(self.input_names) or step.stage.sizes:
+            return
+        if isinstance(executable, VMExecutable):
             return
         run: Callable[[Sequence[Any]], tuple[NDArray, ...]]
         if isinstance(executable, DynamicExecutable):
@@ -179,7 +182,7 @@ class StagedModel(ABC):
         match step.executable:
             case Executable() as executable:
                 return executable.run(given)
-            case DynamicExecutable() as executable:
+            case DynamicExecutable() | VMExecutable() as executable:
                 hidden = (np.empty((symbols or {})[s], np.bool_) for s in step.stage.sizes)
                 return _as_tuple(executable(*given, *hidden))
         return ()
@@ -210,7 +213,7 @@ class StagedModel(ABC):
         return tuple({(c.name, c.op_name): c for step in self.steps for c, _ in step.stage.calls}.values())
 
     @property
-    def executables(self) -> tuple[Executable | DynamicExecutable, ...]:
+    def executables(self) -> tuple[Executable | DynamicExecutable | VMExecutable, ...]:
         """What was compiled, in order."""
         return tuple(step.executable for step in self.steps if step.executable is not None)
 

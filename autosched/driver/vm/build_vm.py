@@ -49,7 +49,6 @@ from autosched.relax.transform import BindParams
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.relax.transform.infer_types import infer_types
 from autosched.relax.transform.inplace_calls import separate_inplace_calls
-from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.size_expr import Size
 from autosched.runtime.vm_program import SHAPE, Instruction, Param, Program, Segment, VMFunction
 from autosched.target import Target
@@ -159,15 +158,6 @@ def _missing(code: Sequence[Instruction], made: Collection[str]) -> str | None:
                 if (found := _missing(then, made) or _missing(otherwise, made)) is not None:
                     return found
     return None
-
-
-def build_executable(
-    mod: IRModule, target: Target, records: RecordReader, threads: int, params: Mapping[str, object], accuracy: str,
-    checks: bool,
-) -> VMExecutable:  # fmt: skip
-    """A model with branches or loops as what is called: `autosched.build` of it."""
-    program = build_vm(mod, target, params=params, records=records, threads=threads, accuracy=accuracy, checks=checks)
-    return VMExecutable(program)
 
 
 class _Maker:

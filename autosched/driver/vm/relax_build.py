@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.driver.build.entry import build
 from autosched.driver.build.positions import with_positions
+from autosched.driver.build.sized import Bounds
 from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.driver.settings import resolve_target
 from autosched.driver.vm.build_vm import build_parts, build_vm, is_symbolic
@@ -16,13 +17,16 @@ from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, Us
 from autosched.ir import GlobalVar, IRModule, preorder
 from autosched.ir.module import check_symbols
 from autosched.ir.transform import Pass
+from autosched.records import RecordReader
 from autosched.relax.expr import Call, Function, MatchCast
 from autosched.relax.pipeline import get_pipeline
 from autosched.relax.rewrite import bindings_of
 from autosched.relax.struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
+from autosched.relax.transform import BindParams
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
 from autosched.relax.transform.specialize_kernels import specialize_kernels
 from autosched.runtime.built_sizes import BuiltSizes
+from autosched.runtime.graph_form import SizeRange
 from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.vm_program import Param, Program
 from autosched.target import Target
@@ -75,18 +79,39 @@ def build_relax(
         mod = _run(pipeline, mod)
     check_symbols(mod)
     mod = with_positions(mod, indices)
+    how: BuildOptions = {"records": records, "threads": threads, "accuracy": "fast", "checks": checks}
+    return _built(mod, chosen, how, {}, at_once)
+
+
+def build_executable(
+    mod: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, object],
+    accuracy: str, checks: bool, bounds: Bounds,
+) -> VMExecutable:  # fmt: skip
+    """A model with branches or loops as what is called: `autosched.build` of it.
+
+    bounds  the least and the largest size of symbols of `main`, by name
+    """
+    if params:
+        mod = BindParams("main", {name: np.asarray(value) for name, value in params.items()})(mod)
+    how: BuildOptions = {"records": records, "threads": threads, "accuracy": accuracy, "checks": checks}
+    return _built(mod, target, how, bounds)
+
+
+def _built(
+    mod: IRModule, chosen: Target, how: BuildOptions, bounds: Bounds, at_once: bool = True
+) -> VMExecutable:  # fmt: skip
+    """The functions of a module, those of symbolic sizes as `build_relax` says."""
     relax_functions = {gv.name: f for gv, f in mod.functions_items() if isinstance(f, Function)}
-    how: BuildOptions = {"records": records, "threads": threads, "checks": checks}
     left = {} if at_once else dict.fromkeys(_open_functions(relax_functions), "")
     parts = _without(mod, left)
     if relax_functions.keys() - left:
-        program, errors = build_parts(parts, chosen, **how)
+        program, errors = build_parts(parts, chosen, **how, bounds=bounds)
         left |= {name: error.message for name, error in errors.items()}
     else:
         program = Program({}, ())
     if not any(map(is_symbolic, relax_functions.values())):
         return VMExecutable(program)
-    late = _Late(mod, chosen, how, {name: reason for name, reason in left.items() if reason})
+    late = _Late(mod, chosen, how, bounds, {name: reason for name, reason in left.items() if reason})
     return VMExecutable(program, late, {name: _params(relax_functions[name]) for name in left})
 
 
@@ -156,6 +181,7 @@ class BuildOptions(TypedDict):
 
     records: Records | None
     threads: int | None
+    accuracy: str
     checks: bool
 
 
@@ -165,8 +191,10 @@ class _Late:
     reasons  why functions are built for each set of sizes, by name
     """
 
-    def __init__(self, mod: IRModule, target: Target, how: BuildOptions, reasons: Mapping[str, str]):
-        self.mod, self.target, self.how, self.reasons = mod, target, how, dict(reasons)
+    def __init__(
+        self, mod: IRModule, target: Target, how: BuildOptions, bounds: Bounds, reasons: Mapping[str, str]
+    ):  # fmt: skip
+        self.mod, self.target, self.how, self.bounds, self.reasons = mod, target, how, bounds, dict(reasons)
         self.built: BuiltSizes[Program] = BuiltSizes()
         self._whole: BuiltSizes[Program | None] = BuiltSizes()
 
@@ -181,7 +209,7 @@ class _Late:
 
     def _built_whole(self, name: str) -> Program | None:
         refuse_to_compile(name, {})
-        program, errors = build_parts(self._with_called(name), self.target, **self.how)
+        program, errors = build_parts(self._with_called(name), self.target, **self.how, bounds=self.bounds)
         if name in errors:
             self.reasons[name] = errors[name].message
             return None
@@ -206,6 +234,9 @@ class _Late:
         missing = [v.name for v in _symbols(function) if v not in values]
         if missing:
             raise ShapeError(f"the size of {missing[0]} does not follow from the arguments", where=f"function {name}")
+        for v, value in values.items():
+            if name == "main" and v.name in self.bounds:
+                SizeRange(v.name, *self.bounds[v.name]).check(value, "argument")
 
         def build_program() -> Program:
             refuse_to_compile(name, {v.name: size for v, size in values.items()})

@@ -23,7 +23,7 @@ from autosched.relax.expr import (
     Var,
     VarBinding,
 )
-from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo
+from autosched.relax.struct_info import ShapeExpr, StructInfo, TensorStructInfo, TupleStructInfo
 
 if TYPE_CHECKING:
     from torch import fx
@@ -120,11 +120,14 @@ def _loop(importer: Importer, test: object, step: object, state: Sequence[object
     t, name = importer.emitter, importer.emitter.node
     tensors = [x for x in state if isinstance(x, Expr)]
     n, forms = len(state), [_form(x) for x in tensors]
-    if importer.symbols or len(tensors) < n:
-        raise t.fail("how often the loop runs is known only when the model runs, and sizes or numbers are open")
+    if len(tensors) < n:
+        raise t.fail("how often the loop runs is known only when the model runs, and numbers are open")
     moving = [x for x in extra if isinstance(x, Expr) and not isinstance(x, Constant)]
-    types = [info_of(x) for x in (*tensors, *moving)]
+    types: list[StructInfo] = [info_of(x) for x in (*tensors, *moving)]
     carried = TupleStructInfo(tuple(types[:n]))
+    if importer.symbols:  # functions know those that they are given
+        sizes = ShapeExpr(tuple(importer.symbols.values()))
+        moving, types = [*moving, sizes], [*types, sizes.struct_info]
 
     def written(kind: str, graph: object) -> GlobalVar:
         params = _variables(types)
@@ -146,7 +149,7 @@ def _loop(importer: Importer, test: object, step: object, state: Sequence[object
 
 
 def _looping(
-    loop: GlobalVar, going: GlobalVar, taken: GlobalVar, types: Sequence[TensorStructInfo], carried: TupleStructInfo
+    loop: GlobalVar, going: GlobalVar, taken: GlobalVar, types: Sequence[StructInfo], carried: TupleStructInfo
 ) -> Function:
     """`loop(state, more)`: `loop(taken(state, more), more)` if `going(state, more)`, else the state."""
     params, n = _variables(types), len(carried.fields)
@@ -164,7 +167,7 @@ def _looping(
     return Function(tuple(params), SeqExpr((BindingBlock(body),), result), carried)
 
 
-def _variables(types: Sequence[TensorStructInfo]) -> list[Var]:
+def _variables(types: Sequence[StructInfo]) -> list[Var]:
     return [Var(f"x{i}", info) for i, info in enumerate(types)]
 
 

@@ -9,11 +9,13 @@ from torch._higher_order_ops import scan, while_loop
 import autosched
 from autosched import relax, tir
 from autosched.cli import main
-from autosched.errors import ImportModelError, UsageError
+from autosched.codegen import counters
+from autosched.errors import ImportModelError, ShapeError, UsageError
 from autosched.frontend.torch import from_exported_program, load_program_file
 from autosched.records import FallbackContext
 from autosched.relax.evaluate import evaluate
 from autosched.runtime.dynamic import DynamicExecutable
+from autosched.runtime.relax_vm import VMExecutable
 from benchmarks.torch_models import EncoderLayer
 from tests.cli.models import refuse
 
@@ -158,14 +160,39 @@ def test_a_loop_of_data_is_built_for_one_target(tmp_path, capsys):
     assert main(["build", str(path), "--mcpu", cpus[0]]) == 0
 
 
-def test_a_loop_of_data_over_open_sizes_is_refused():
-    class Growing(nn.Module):
-        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return while_loop(lambda y: y.sum() < 100, lambda y: (y * 2,), (x,))
+def test_a_loop_of_data_over_open_sizes(tmp_path, monkeypatch, capsys):
+    """Built once: sizes of inputs in one artifact, sizes of data in a later stage."""
 
-    sizes = ({0: torch.export.Dim("n", min=2, max=9)},)
-    with pytest.raises(ImportModelError, match="how often the loop runs"):
-        from_exported_program(torch.export.export(Growing(), (torch.ones(3),), dynamic_shapes=sizes))
+    class Growing(nn.Module):
+        def forward(self, x: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
+            (y,) = while_loop(lambda y: y.sum() < bound, lambda y: (y * 2 + y.mean(0),), (x,))
+            return y + 1
+
+    class Picked(Growing):
+        def forward(self, x: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
+            return super().forward(x[x > 0], bound)
+
+    start, sizes = (torch.rand(3, 2), torch.tensor(50.0)), ({0: torch.export.Dim("n", min=2, max=64)}, None)
+    built = autosched.build(torch.export.export(Growing(), start, dynamic_shapes=sizes))
+    assert isinstance(built, VMExecutable) and not built.symbolic
+    built.save(tmp_path / "loop.asx")
+    later = autosched.build(torch.export.export(Picked(), start))
+    before = counters.COMPILES.value
+    loaded = autosched.load(tmp_path / "loop.asx")
+    for n in (2, 64, 5):
+        x, bound = torch.rand(n, 2), torch.tensor(70.0)
+        for model in (built, loaded):
+            np.testing.assert_allclose(model(x.numpy(), bound.numpy()).numpy(), Growing()(x, bound), rtol=1e-5)
+    assert counters.COMPILES.value == before
+    with pytest.raises(ShapeError, match="is 65, and the model is built for"):
+        built(np.ones((65, 2), "float32"), np.float32(0))
+    np.savez(tmp_path / "in.npz", x=np.ones((5, 2), "float32"), bound=np.float32(0))
+    assert main(["run", str(tmp_path / "loop.asx"), "-i", str(tmp_path / "in.npz")]) == 0
+    assert main(["run", str(tmp_path / "loop.asx"), "--shapes", "x:4x2", "--fill", "ones"]) == 0
+    refuse(capsys, ["run", str(tmp_path / "loop.asx"), "--fill", "ones"], "of the inputs is not known", "--shapes")
+    for n in (3, 2, 5):
+        x = torch.tensor([0.5] * n + [-1.0] * (6 - n)).reshape(3, 2)
+        np.testing.assert_allclose(later(x.numpy(), bound.numpy()).numpy(), Picked()(x, bound), rtol=1e-5)
 
 
 class Sized(nn.Module):
