@@ -385,7 +385,8 @@ class _Writer:
             first = start
 
             def tile(t: Var, size: int = size, first: PrimExpr = first) -> Stmt:
-                return tile_at(E.add(first, E.mul(t, size)), size)
+                at = Var("at", INDEX)
+                return LetStmt(at, E.add(first, E.mul(t, size)), tile_at(at, size))
 
             found.append(loop("tile", E.floordiv(count, size), tile))
             start, count = E.add(start, E.mul(E.floordiv(count, size), size)), E.floormod(count, size)
