@@ -242,7 +242,17 @@ class _Fuser(CallTracker):
         return self.biases[key]
 
     def without_scale(self, x: Expr, scale: float, alone: bool) -> tuple[Expr, float]:
-        """Takes factors that are numbers off a value."""
+        """Takes factors that are numbers off a value, below a reshape too."""
+        view = None if alone else self.made_by(x, "reshape", alone=False)
+        if view is not None:
+            below, scaled = self.without_scale(view.args[0], scale, alone)
+            if below is view.args[0]:
+                return x, scale
+            made = remake(view, [below, *view.args[1:]])
+            bound = self.emit(made)
+            assert isinstance(bound, Var), "a call is bound to a variable"
+            self.calls[bound] = made
+            return bound, scaled
         while (call := self.made_by(x, "multiply", "divide", alone=alone)) is not None:
             a, b = call.args
             if (number := _number(b)) is not None and number != 0.0:

@@ -43,6 +43,16 @@ def test_split_heads_with_the_scale_on_the_scores():
     assert call.attrs["scale"] == 0.5
 
 
+def test_a_scale_below_a_reshape():
+    def build(bb, q, k, v):
+        q = bb.emit(op.reshape(bb.emit(op.multiply(q, relax.const(0.5))), (B, H, S, D)))
+        k = bb.emit(op.permute_dims(k, (0, 1, 3, 2)))
+        return op.matmul(bb.emit(op.nn.softmax(bb.emit(op.matmul(q, k)))), v)
+
+    call = _fused(graph({**PLAIN, "q": (1, B, H, S, D)}, build), ["reshape", "nn.attention"])
+    assert call.attrs["scale"] == 0.5
+
+
 def test_scale_on_query_and_key_and_an_added_mask():
     mask = relax.const(np.where(np.tri(S), 0, -np.inf).astype(np.float32))
 
