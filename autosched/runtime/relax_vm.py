@@ -256,11 +256,11 @@ class VirtualMachine(Machine):
 
     def _arguments(self, func_name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> list[Value]:
         params = self.executable.params(func_name)
-        shown = f"{func_name}({', '.join(map(str, params))})"
-        names = [p.name for p in params]
-        if unknown := [name for name in kwargs if name not in names]:
-            raise InvalidTypeError(f"'{unknown[0]}' is no parameter", where=shown)
-        if len(args) + len(kwargs) != len(params):
+        unknown = [name for name in kwargs if name not in {p.name for p in params}]
+        if unknown or len(args) + len(kwargs) != len(params):
+            shown = f"{func_name}({', '.join(map(str, params))})"
+            if unknown:
+                raise InvalidTypeError(f"'{unknown[0]}' is no parameter", where=shown)
             raise InvalidTypeError(f"{len(args) + len(kwargs)} arguments instead of {len(params)}", where=shown)
         rest = iter(args)
         return [_value(kwargs[p.name] if p.name in kwargs else next(rest), p) for p in params]

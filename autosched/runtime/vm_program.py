@@ -138,6 +138,8 @@ class VMFunction:
         """What a call's arguments say of the symbols. Raises ShapeError where they contradict each other."""
         if not self.symbols:
             return {}
+        if (found := _plain_sizes(self.params, args)) is not None:
+            return found
         given = [one for param, value in zip(self.params, args, strict=True) for one in param.given(value)]
         return solve_sizes(given, where=self.signature)[0]
 
@@ -270,6 +272,22 @@ class Program:
         except ValueError as error:
             raise ArtifactError(f"the VM program is damaged ({error})") from error
         return Program.from_bytes(data, lib)
+
+
+def _plain_sizes(params: Sequence[Param], args: Sequence[Value]) -> dict[str, int] | None:
+    """The symbols where each is a dimension of an array, and all fit; None where there is more to see."""
+    found: dict[str, int] = {}
+    for param, value in zip(params, args, strict=True):
+        if param.shape is None:
+            if param.fields is not None or param.sizes is not None:
+                return None
+            continue
+        if len(value.shape) != len(param.shape):
+            return None
+        for size, extent in zip(param.shape, value.shape):
+            if (found.setdefault(size, extent) if isinstance(size, str) else size) != extent:
+                return None
+    return found
 
 
 def _read_segment(
@@ -605,7 +623,7 @@ def check(value: Value, param: Param, function: VMFunction) -> Value:
             raise InvalidTypeError(f"{what} is a {type(value).__name__}, no array", where=function.signature) from None
     if value.dtype != param.dtype:
         raise InvalidTypeError(f"{what} has dtype {value.dtype} instead of {param.dtype}", where=function.signature)
-    if value.shape != param.shape and not param.symbols:
+    if value.shape != param.shape and not function.symbols:  # else all are compared at once
         raise ShapeError(
             f"{what} has shape {list(value.shape)} instead of {show_shape(param.shape)}", where=function.signature
         )

@@ -23,7 +23,7 @@ from autosched.relax.expr import (
     Var,
     VarBinding,
 )
-from autosched.relax.struct_info import ShapeExpr, StructInfo, TensorStructInfo, TupleStructInfo
+from autosched.relax.struct_info import ShapeExpr, StructInfo, TensorStructInfo, TupleStructInfo, same_dims
 
 if TYPE_CHECKING:
     from torch import fx
@@ -89,7 +89,7 @@ def _chosen(t: Emitter, condition: Expr, a: object, b: object) -> object:
             return a
         raise t.fail(f"the branches give {a} and {b}, and which is taken is known only when the model runs")
     first, second = info_of(a), info_of(b)
-    if first.dtype != second.dtype or first.static_shape != second.static_shape:
+    if first.dtype != second.dtype or not same_dims(first.dims, second.dims):
         raise t.fail(f"the branches give {first} and {second}, and which is taken is known only when the model runs")
     return t(op.where(condition, a, b))
 

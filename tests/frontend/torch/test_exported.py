@@ -166,7 +166,8 @@ def test_a_loop_of_data_over_open_sizes(tmp_path, monkeypatch, capsys):
     class Growing(nn.Module):
         def forward(self, x: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
             (y,) = while_loop(lambda y: y.sum() < bound, lambda y: (y * 2 + y.mean(0),), (x,))
-            return y + 1
+            (y,) = torch.cond(y.sum() > 80, lambda y: (y + 1,), lambda y: (y - 1,), (y,))
+            return y
 
     class Picked(Growing):
         def forward(self, x: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
