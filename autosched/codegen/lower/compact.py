@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,8 +20,9 @@ from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import IntImm, PrimExpr, Var, const_int
+from autosched.tir.expr import CmpOp, IntImm, PrimExpr, Var, const_int
 from autosched.tir.functor import free_vars, rewrite, statements
+from autosched.tir.schedule.iter_map import is_injective
 from autosched.tir.simplify import Analyzer, Linear, split_conditions
 from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, LoopKind, Stmt
 
@@ -104,6 +106,7 @@ class Sharing:
     """Who has a copy of a buffer: on a CPU every worker; see `DeviceSharing` for threads of a GPU."""
 
     ranges: Mapping[Var, tuple[int, int]] = {}  # (first value, number of values) of variables bound to threads
+    apart: frozenset[Var] = frozenset()  # those of them that are blocks or threads
     unguarded: frozenset[Var] = frozenset()  # loads whose indices depend on these may leave the buffer, for no use
 
     def fixed(self, buffer: Buffer) -> frozenset[Var]:
@@ -177,6 +180,7 @@ def _plan(buffer: Buffer, accesses: list[_Access], alignments: Alignments, shari
         if not enclosing or is_own:
             break
         path = path[: enclosing[-1] + 1]
+    is_own = is_own and _written_by_all(accesses, sharing.apart & sharing.fixed(buffer), sharing.ranges)
     shape: list[PrimExpr] = []
     bases: list[PrimExpr] = []
     for dim, size in zip(dims, buffer.shape, strict=True):
@@ -318,6 +322,33 @@ def _written_here(buffer: Buffer, accesses: list[_Access], outer: set[Var]) -> b
         if both.base is None or both.low < stored.low or both.high > stored.high:
             return False
     return True
+
+
+def _written_by_all(accesses: list[_Access], threads: Set[Var], ranges: Mapping[Var, tuple[int, int]]) -> bool:
+    """Whether all threads that come to a load come to a store of what is read there."""
+    stores = [(a, _few(a, threads)) for a in accesses if a.is_store]
+    for load in (a for a in accesses if not a.is_store and stores):
+        for store, few in stores:
+            left = [c for c in few if not load.guarded.can_prove(c)]
+            if all(_is_of_one(store, {v: ranges[v] for v in free_vars(c)}) for c in left):
+                break
+        else:
+            return False
+    return True
+
+
+def _few(access: _Access, threads: Set[Var]) -> list[PrimExpr]:
+    """The conditions around an access that let some threads through, as `tx < 4`: no bounds of what is accessed."""
+    around = [s.condition for s, inner in pairwise(access.path) if isinstance(s, IfThenElse) and inner is s.then_case]
+    parts = (c for condition in around for c in split_conditions(condition))
+    return [c for c in parts if isinstance(c, CmpOp) and c.a in threads and const_int(c.b) is not None]
+
+
+def _is_of_one(store: _Access, threads: Mapping[Var, tuple[int, int]]) -> bool:
+    """Whether an element tells which of the threads stores it: who reads it is the one that does."""
+    loops = {s.loop_var: (0, n) for s in store.path if isinstance(s, For) and (n := const_int(s.extent)) is not None}
+    ranges = {**threads, **loops}
+    return is_injective(store.indices, {v: n for v, (_, n) in ranges.items()}, Analyzer(ranges))
 
 
 def _scope(scope: str, shape: Sequence[PrimExpr], dtype: str, path: tuple[Stmt, ...]) -> str:

@@ -253,8 +253,14 @@ def _shared_reduction(top: For) -> _Reduction | None:
     stmt, loops, is_alone = next(shared, (None, (), True))
     if stmt is None:
         return None
-    reduced = _reduced_vars(stmt)
-    block = stmt.block
+    reduced, block = _reduced_vars(stmt), stmt.block
+    pairs = zip(block.iter_vars, stmt.iter_values, strict=True)
+    spatial = {v for iv, value in pairs if iv.kind != REDUCE for v in free_vars(value)}
+    if both := [x.loop_var.name for x in loops if x.loop_var in reduced & spatial]:
+        raise CodegenError(
+            f"the reduction '{block.name_hint}' is shared by threads, and its loop '{both[0]}' counts results too",
+            hint="let each of its loops count either results or what is added up",
+        )
     if not isinstance(block.body, BufferStore) or not isinstance(block.init, BufferStore):
         raise CodegenError(
             f"the reduction '{block.name_hint}' has several results, which threads cannot share",

@@ -338,6 +338,7 @@ class DeviceSharing(Sharing):
     def __init__(self, launch: LoweredLaunch):
         self.launch = launch
         self.ranges = launch.ranges
+        self.apart = frozenset(a.var for a in launch.axes)
         self.unguarded: frozenset[Var] = frozenset()
         self.left: list[Buffer] = []  # buffers that stay in device memory
 

@@ -326,7 +326,13 @@ class _Once:
         adds_up = any(isinstance(x, BufferLoad) and x.buffer is stmt.buffer for x in preorder(stmt.value))
         if is_shared and adds_up and len(others) < len(self.threads):
             self.require_own_elements(stmt, used)
-        first = {a: self.first(a, path) for a in others if not self.is_alone(a, path)}
+        others = [a for a in others if not self.is_alone(a, path)]
+        if any(a.var in free_vars(stmt.value) for a in others):
+            raise CodegenError(
+                f"several threads may write values of their own to one element of '{stmt.buffer.name}'",
+                hint="combine them by a reduction with start values, or let a condition choose one thread",
+            )
+        first = {a: self.first(a, path) for a in others}
         if adds_up and None in first.values():
             raise CodegenError(
                 f"several threads may add up to one element of '{stmt.buffer.name}', under a condition of theirs",

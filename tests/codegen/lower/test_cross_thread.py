@@ -104,6 +104,14 @@ def test_other_combinations_are_refused():
         lower_device(s.func)
 
 
+def test_loops_that_count_results_and_what_is_added_up_are_refused():
+    x, k = te.placeholder((4, 2), name="X"), te.reduce_axis((0, 2), "k")
+    s = Schedule(te.create_prim_func([x, te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="Y")]))
+    s.bind(s.fuse(*s.get_loops("Y")), "threadIdx.x")
+    with pytest.raises(CodegenError, match="'i_k_fused' counts results too"):
+        lower_device(s.func)
+
+
 def test_threads_that_do_not_come_are_refused():
     with pytest.raises(CodegenError, match="the same extent"):
         lower_device(softmax(3, 64, 32, last=64).func)

@@ -8,6 +8,7 @@ from autosched.codegen.lower.device import lower_device
 from autosched.codegen.lower.launches import bind_threads
 from autosched.errors import CodegenError
 from autosched.ir.node import preorder
+from autosched.script import tir as T
 from autosched.testing.gpu import run_serially
 from autosched.tir import For, IfThenElse, IntImm, LoopKind, SeqStmt, Var
 from autosched.tir.function import shape_vars
@@ -207,3 +208,26 @@ def with_rows_shared_out(scope, threads):
 def test_what_threads_do_not_have_of_each_other_is_refused(scope, threads, message):
     with pytest.raises(CodegenError, match=message):
         lower_device(with_rows_shared_out(scope, threads))
+
+
+def test_registers_of_threads_that_write_none_are_refused():
+    """Of five threads four copy: thread 4 would read what thread 0 has."""
+    a = te.placeholder((5,), name="A")
+    s = Schedule(te.create_prim_func([a, te.compute((1, 5), lambda o, i: a[i] * 2.0, name="B")]))
+    for loop, axis in zip(s.get_loops("B"), ("blockIdx.x", "threadIdx.x"), strict=True):
+        s.bind(loop, axis)
+    copy = s.cache_read("B", 0, "local")
+    s.compute_at(copy, s.get_loops("B")[0])
+    s.bind(s.split(s.get_loops(copy)[-1], [None, 4])[1], "threadIdx.x")
+    with pytest.raises(CodegenError, match="does not write itself"):
+        lower_device(s.func)
+
+
+def test_threads_that_write_different_values_to_one_element_are_refused():
+    @T.prim_func
+    def func(a: T.Buffer((2,), "int32"), b: T.Buffer((1,), "int32")):
+        for i in T.thread_binding(2, thread="threadIdx.x"):
+            b[0] = T.max(b[0], a[i])
+
+    with pytest.raises(CodegenError, match="values of their own to one element of 'b'"):
+        lower_device(func)
