@@ -3,6 +3,7 @@
 llvmlite makes an object with a name of its own for each instruction and prints all of them afterwards, which is a
 third of the time that a register tile takes before LLVM sees it. Here the frequent instructions are a line of text
 each; all others are llvmlite's. A pointer that is only to have another type is no instruction: LLVM's have none.
+What depends on nothing but its operands is in a block once: unrolled code asks for many indices and conditions again.
 """
 
 from __future__ import annotations
@@ -53,17 +54,23 @@ def _shuffled(element: ir.Type, lanes: int) -> ir.Type:
     return ir.VectorType(element, lanes)
 
 
+def _truth(kind: ir.Type) -> ir.Type:
+    """The type of a comparison of two values of a type."""
+    return _shuffled(_BIT, kind.count) if isinstance(kind, ir.VectorType) else _BIT
+
+
 def _binary(operation: str) -> Callable[..., ir.Value]:
     def build(self: LineBuilder, lhs: ir.Value, rhs: ir.Value, name: str = "", flags: Sequence[str] = ()) -> ir.Value:
         kind = lhs.type
         if name or flags or (kind is not rhs.type and kind != rhs.type):
             return getattr(super(LineBuilder, self), _METHODS.get(operation, operation))(lhs, rhs, name, flags)
-        return self._line(kind, f"{operation} {operand(lhs)}, {rhs.get_reference()}")
+        return self._pure(kind, f"{operation} {operand(lhs)}, {rhs.get_reference()}")
 
     return build
 
 
 _METHODS = {"and": "and_", "or": "or_"}
+_COMPARISONS = {">": "gt", "<": "lt", "==": "eq", "!=": "ne", ">=": "ge", "<=": "le"}
 
 
 class LineBuilder(ir.IRBuilder):  # type: ignore[misc]
@@ -75,6 +82,8 @@ class LineBuilder(ir.IRBuilder):  # type: ignore[misc]
         if not hasattr(function, "line_numbers"):
             function.line_numbers = itertools.count()
         self._numbers: Iterator[int] = function.line_numbers
+        self._made: dict[str, Line] = {}  # by their texts
+        self._made_in = block
 
     def _line(self, kind: ir.Type, text: str) -> Line:
         """An instruction with a result."""
@@ -83,6 +92,14 @@ class LineBuilder(ir.IRBuilder):  # type: ignore[misc]
         self._block.instructions.insert(self._anchor, made)
         self._anchor += 1
         return made
+
+    def _pure(self, kind: ir.Type, text: str) -> Line:
+        """An instruction whose result depends on its operands alone: the one that the block has already."""
+        if self._made_in is not self._block:
+            self._made_in, self._made = self._block, {}
+        if (found := self._made.get(text)) is None:
+            found = self._made[text] = self._line(kind, text)
+        return found
 
     def _effect(self, text: str) -> Line:
         """An instruction without a result."""
@@ -114,7 +131,7 @@ class LineBuilder(ir.IRBuilder):  # type: ignore[misc]
             return super().gep(ptr, indices, inbounds, name, source_etype)
         operation = "getelementptr inbounds" if inbounds else "getelementptr"
         text = f"{operation} {_type_text(kind.pointee)}, ptr {ptr.get_reference()}, {operand(indices[0])}"
-        return self._line(kind, text)
+        return self._pure(kind, text)
 
     def bitcast(self, value: ir.Value, typ: ir.Type, name: str = "") -> ir.Value:
         if not _is_pointer(value.type) or not _is_pointer(typ):
@@ -134,15 +151,29 @@ class LineBuilder(ir.IRBuilder):  # type: ignore[misc]
     def insert_element(self, vector: ir.Value, value: ir.Value, idx: ir.Value, name: str = "") -> ir.Value:
         if name or vector.type.element != value.type:
             return super().insert_element(vector, value, idx, name)
-        return self._line(vector.type, f"insertelement {operand(vector)}, {operand(value)}, {operand(idx)}")
+        return self._pure(vector.type, f"insertelement {operand(vector)}, {operand(value)}, {operand(idx)}")
 
     def shuffle_vector(self, vector1: ir.Value, vector2: ir.Value, mask: ir.Value, name: str = "") -> ir.Value:
         if name or vector2 is ir.Undefined or vector1.type != vector2.type:
             return super().shuffle_vector(vector1, vector2, mask, name)
         kind = _shuffled(vector1.type.element, mask.type.count)
-        return self._line(kind, f"shufflevector {operand(vector1)}, {operand(vector2)}, {operand(mask)}")
+        return self._pure(kind, f"shufflevector {operand(vector1)}, {operand(vector2)}, {operand(mask)}")
+
+    def _icmp(self, prefix: str, cmpop: str, lhs: ir.Value, rhs: ir.Value, name: str) -> ir.Value:
+        if name or lhs.type != rhs.type or cmpop not in _COMPARISONS:
+            return super()._icmp(prefix, cmpop, lhs, rhs, name)
+        relation = ("" if cmpop in ("==", "!=") else prefix) + _COMPARISONS[cmpop]
+        return self._pure(_truth(lhs.type), f"icmp {relation} {operand(lhs)}, {rhs.get_reference()}")
+
+    def select(
+        self, cond: ir.Value, lhs: ir.Value, rhs: ir.Value, name: str = "", flags: Sequence[str] = ()
+    ) -> ir.Value:
+        if name or flags or lhs.type != rhs.type:
+            return super().select(cond, lhs, rhs, name, flags)
+        return self._pure(lhs.type, f"select {operand(cond)}, {operand(lhs)}, {operand(rhs)}")
 
     add, sub, mul, and_, or_ = (_binary(name) for name in ("add", "sub", "mul", "and", "or"))
+    udiv, urem, lshr = (_binary(name) for name in ("udiv", "urem", "lshr"))
     fadd, fsub, fmul, fdiv = (_binary(name) for name in ("fadd", "fsub", "fmul", "fdiv"))
 
 
@@ -154,4 +185,4 @@ def _fits(wanted: Sequence[ir.Type], given: Sequence[ir.Value]) -> bool:
     )
 
 
-_VOID = ir.VoidType()
+_VOID, _BIT = ir.VoidType(), ir.IntType(1)

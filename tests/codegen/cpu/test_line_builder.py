@@ -56,10 +56,30 @@ def test_names_are_those_of_one_function_for_all_its_builders():
     function = ir.Function(ir.Module("test"), ir.FunctionType(I64, [I64]), "f")
     first = LineBuilder(function.append_basic_block("first"))
     second = LineBuilder(function.append_basic_block("second"))
-    names = [b.add(function.args[0], I64(1)).get_reference() for b in (first, second, first)]
+    names = [b.add(function.args[0], I64(n)).get_reference() for b, n in ((first, 1), (second, 1), (first, 2))]
     assert len(set(names)) == 3
     first.branch(second.block)
     second.ret(function.args[0])
+    llvm.parse_assembly(str(function.module)).verify()
+
+
+def test_what_depends_on_operands_alone_is_in_a_block_once():
+    function = ir.Function(ir.Module("test"), ir.FunctionType(VOID, [I64, F32.as_pointer()]), "f")
+    b = LineBuilder(function.append_basic_block("first"))
+    number, place = function.args
+    more = function.append_basic_block("second")
+
+    def made():
+        is_less = b.icmp_signed("<", b.urem(number, I64(8)), I64(3))
+        return b.select(is_less, number, I64(0)), b.load(b.gep(place, [number]))
+
+    (chosen, loaded), (again, after) = made(), made()
+    assert chosen is again and loaded is not after, "a store may lie between loads"
+    assert len(b.block.instructions) == 6
+    b.branch(more)
+    b.position_at_end(more)
+    assert made()[0] is not chosen, "the other block may not be run"
+    b.ret_void()
     llvm.parse_assembly(str(function.module)).verify()
 
 
