@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -30,15 +30,28 @@ def cover(*axes: tuple[str, Sequence[Any]], together: int = 2) -> pytest.MarkDec
     """
     cases = [*product(*(range(len(values)) for _, values in axes))]
     parts = {case: frozenset(combinations(enumerate(case), together)) for case in cases}
-    left, used, chosen = frozenset().union(*parts.values()), Counter[tuple[int, int]](), set[tuple[int, ...]]()
-    while left:  # the case that has most of what is left, of those with values that were used least
-        best = max(cases, key=lambda case: (len(parts[case] & left), -sum(used[value] for value in enumerate(case))))
-        left -= parts[best]
-        used.update(enumerate(best))
-        chosen.add(best)
+    chosen = min((_covering(cases, parts, by_use) for by_use in (True, False)), key=len)
     made = []
     for case in cases:
         values = [(name, given[n]) for (name, given), n in zip(axes, case)]
         flat = [value for name, given in values for value in (given if "," in name else (given,))]
         made.append(pytest.param(*flat, marks=() if case in chosen else pytest.mark.slow))
     return pytest.mark.parametrize(", ".join(name for name, _ in axes), made)
+
+
+def _covering(
+    cases: Sequence[tuple[int, ...]], parts: Mapping[tuple[int, ...], frozenset[Any]], by_use: bool
+) -> set[tuple[int, ...]]:
+    """Cases that have all parts, each that which has most of what is left: those with values used least, or the first.
+
+    Neither order always gives fewer cases.
+    """
+    left, used, chosen = frozenset().union(*parts.values()), Counter[tuple[int, int]](), set[tuple[int, ...]]()
+    while left:
+        best = max(
+            cases, key=lambda case: (len(parts[case] & left), -sum(used[v] for v in enumerate(case)) if by_use else 0)
+        )
+        left -= parts[best]
+        used.update(enumerate(best))
+        chosen.add(best)
+    return chosen

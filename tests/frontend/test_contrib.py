@@ -14,6 +14,7 @@ from autosched import relax
 from autosched.errors import ImportModelError, WrongInputError
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime.dynamic import DynamicExecutable
+from tests.spread import cover
 
 RNG = np.random.default_rng(0)
 
@@ -389,9 +390,7 @@ def test_rotary_embedding_of_a_part_of_each_head(interleaved: int) -> None:
     check("RotaryEmbedding", [draw(2, 3, 24), at, cos, sin], **attrs)
 
 
-@pytest.mark.parametrize("level", [0, 4])
-@pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3"])
+@cover(("level", [0, 4]), ("zeros", [False, True]), ("target", ["llvm", "llvm -mcpu=x86-64-v3"]))
 def test_packed_weights_of_an_open_number_of_rows(level: int, zeros: bool, target: str, tmp_path: Any) -> None:
     """One build, whose blocks of rows read the same packed weights."""
     k, n, block = 64, 96, 32
