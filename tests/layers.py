@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROW = re.compile(r"^\|\s*(\d+)\s*\|([^|]*)\|")
@@ -35,13 +36,24 @@ class Import:
     is_string: bool = False
 
 
+@cache
+def naming_nodes(source: str) -> tuple[ast.Import | ast.ImportFrom | ast.Constant, ...]:
+    """What in a source names modules: its imports, and texts of a module's form. Several tests ask for all modules'."""
+    return tuple(
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str) and NAME.fullmatch(node.value))
+    )
+
+
 def find_imports(source: str, module: str, *, is_package: bool) -> Iterator[Import]:
     """Find what a module of autosched imports from autosched, also inside functions and type-checking blocks.
 
     A string that names a module is an import too: somebody will import by it.
     """
     parts = module.split(".")
-    for node in ast.walk(ast.parse(source)):
+    for node in naming_nodes(source):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -49,10 +61,10 @@ def find_imports(source: str, module: str, *, is_package: bool) -> Iterator[Impo
             prefix = ".".join([*base, *([node.module] if node.module else [])])
             # `from autosched import tir` imports a package; elsewhere the name after `import` changes nothing
             names = [f"{prefix}.{alias.name}" for alias in node.names] if prefix == "autosched" else [prefix]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := NAME.fullmatch(node.value)):
-            yield Import(module, found[1], node.lineno, is_string=True)
-            continue
         else:
+            found = NAME.fullmatch(str(node.value))
+            assert found is not None
+            yield Import(module, found[1], node.lineno, is_string=True)
             continue
         for name in names:
             if name.split(".")[0] == "autosched":
@@ -117,7 +129,7 @@ def imports_between(package: Path) -> dict[str, set[str]]:
     result: dict[str, set[str]] = {}
     for module, (is_package, source) in known.items():
         parts, found = module.split("."), set[str]()
-        for node in ast.walk(ast.parse(source)):
+        for node in naming_nodes(source):
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):

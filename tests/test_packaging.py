@@ -18,7 +18,7 @@ from autosched import relax
 from autosched.cli import main
 from autosched.env import child_environment
 from tests.driver.programs import one_call
-from tests.layers import modules
+from tests.layers import modules, naming_nodes
 from tests.own import kernels
 from tests.rpc.parts import SERVER, save_model, start
 
@@ -39,7 +39,7 @@ def imported_packages() -> set[str]:
     """Top-level packages that any module of autosched imports, also inside functions."""
     found: set[str] = set()
     for _, _, source in modules(ROOT / "autosched"):
-        for node in ast.walk(ast.parse(source)):
+        for node in naming_nodes(source):
             if isinstance(node, ast.Import):
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
