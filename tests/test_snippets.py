@@ -48,7 +48,7 @@ def shown(block: str) -> str:
         block = block.replace(text, shorter)
     if ON_A_GPU in block:
         return EMULATED + textwrap.indent(block.replace("1 << 20", "1 << 9").replace("30s", "15s"), "    ")
-    return block.replace("block=256): ...", "block=256):\n    for i in range(x.shape[0]):\n        x[i] *= a\n")
+    return block.replace("block=256): ...", "block=256):\n    for i in range(x.shape[0]):\n        x[i, 0] *= a\n")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
