@@ -2,6 +2,7 @@
 
 import pytest
 
+from autosched import te, topi
 from autosched.ir.node import preorder
 from autosched.target import Target
 from autosched.templates import apply_config, default_config
@@ -26,3 +27,15 @@ def test_keys_are_turned_in_squares(keys, layout):
     values = {iv.var: x for iv, x in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
     column = substitute(realize.block.body.indices[-1], values)
     assert across.loop_var in free_vars(column) and along.loop_var not in free_vars(column)
+
+
+@pytest.mark.parametrize(
+    ("heads", "queries", "keys", "cores", "expected"),
+    [(3, 197, 197, 2, 2), (1, 3136, 49, 2, 2), (2, 784, 49, 2, 1), (12, 197, 197, 2, 1), (2, 784, 49, 16, 8)],
+)
+def test_heads_are_divided_so_that_threads_end_together(heads, queries, keys, cores, expected):
+    q, k = (te.placeholder((1, heads, n, 64), name=name) for n, name in ((queries, "q"), (keys, "k")))
+    v = te.placeholder((1, heads, keys, 64), name="v")
+    func = te.create_prim_func([q, k, v, topi.attention(q, k, v, None, 0.125, layouts=("BHSD",) * 4)])
+    target = Target(f"llvm -mcpu=emeraldrapids -num-cores={cores}")
+    assert default_config(func, target)["parts"] == expected
