@@ -23,7 +23,7 @@ from autosched.codegen.lower.tidy import difference, tidy
 from autosched.ir.node import FrozenDict, Node, children, map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.expr import IntImm, PrimExpr, Var, all_of, const_int
-from autosched.tir.functor import free_vars, replace_buffers, rewrite, substitute
+from autosched.tir.functor import free_vars, replace_buffers, rewrite, statements, substitute
 from autosched.tir.simplify import Analyzer, Linear, fold, form_key, split_conditions
 from autosched.tir.stmt import (
     Allocate,
@@ -194,7 +194,7 @@ def _only_prefetches(stmt: Stmt) -> bool:
 
 def _with_own_buffers(stmt: Stmt) -> Stmt:
     """A copy of a statement whose allocations are its own: one piece may be a task, and another a phase by itself."""
-    found = {node.buffer for node in preorder(stmt) if isinstance(node, Allocate)}
+    found = {node.buffer for node in statements(stmt) if isinstance(node, Allocate)}
     return replace_buffers(stmt, {buffer: dataclasses.replace(buffer) for buffer in found})
 
 
