@@ -9,13 +9,15 @@
             out = epilogue(tile)
 
 An image is one line of OH * OW pixels: a tile goes across rows, so that only the last pixels of an image are not a
-whole one. They get tiles of half as many pixels, and of one. Depthwise and grouped convolutions are computed so too.
+whole one. They get tiles of half as many pixels, and of one. Grouped convolutions are computed so too.
 
 Each pixel of such a tile has a pointer of its own, so that there are few. Where they lie side by side, tiles have more:
 those of 1x1 convolutions, whose data are such lines too, and those in the rows of plain images, which are first layers.
 
 A depthwise convolution has so little to compute that a padded image would take longest: its tasks are some rows of one
 block of channels, whose windows leave out what they do not have. Pixels that meet the first or last columns are alone.
+Where a block holds several groups, it is computed so too: a vector of the data, moved in registers for each channel of
+a group, is multiplied for all taps of a row.
 """
 
 from __future__ import annotations
@@ -144,7 +146,7 @@ def schedule_conv(func: PrimFunc, target: Target) -> Applied | None:
     weight = conv.weight.buffer
     shape = weight.const_shape()
     inner = steps[3] if len(steps) == 4 else 0
-    in_row = conv.is_pointwise or len(steps) == 3 and not inner
+    in_row = conv.is_pointwise or len(conv.data.indices) == 4
     tile = choose_tile(panels, block, math.prod(steps), conv.group_blocks, in_row, target)
     pack = Pack(shape, (tile.blocks * block, inner, 0, 0), (0, 2, 4, 5, 3, 1) if inner else (0, 2, 3, 4, 1))
     packed = repack(func, weight, pack)
@@ -182,7 +184,7 @@ class Padding:
 
 @dataclass(frozen=True)
 class _Windows:
-    """How a depthwise convolution of blocks of channels reads its data.
+    """How a convolution reads its data, a block of channels for each of its own.
 
     pad      what makes the data, if anything
     strides  between rows and columns of results
@@ -249,17 +251,22 @@ class _Writer:
         self.windows = next((w for x in (c.a, c.b) if (w := self.windows_of(x)) is not None), None)
 
     def windows_of(self, data: BufferLoad) -> _Windows | None:
-        """How a depthwise convolution reads its data; None for anything else."""
+        """How a convolution reads its data whose groups are no larger than a block; None for anything else."""
         steps, axes = reduced(self.block), [iv.var for iv in spatial(self.block)]
-        if len(steps) != 2 or self.tile.blocks != 1 or len(data.indices) != 5 or data.indices[4] is not axes[4]:
+        if len(steps) > 3 or self.tile.blocks != 1 or len(data.indices) != 5 or data.indices[1] is not axes[1]:
+            return None
+        lane = data.indices[4]
+        if lane is not axes[4] if len(steps) == 2 else axes[4] not in free_vars(lane):
             return None
         strides, reaches = [], []
-        for index, axis, step in zip(data.indices[2:4], axes[2:4], steps, strict=True):
+        for index, axis, step in zip(data.indices[2:4], axes[2:4], steps[-2:], strict=True):
             stride, dilation = factor_of(index, axis), factor_of(index, step.var)
             if not is_sum(index, {axis: stride, step.var: dilation}) or stride < 0 or dilation < 0:
                 return None
-            strides.append(max(stride, 1))  # where there is one row, it is left out
+            strides.append(stride)  # none where there is one row
             reaches.append(dilation * (extents((step,))[0] - 1))
+        if not any(strides):  # a weight
+            return None
         made = self.copies.get(data.buffer)
         pad = None if made is None else padding_of(made)
         return None if made is not None and pad is None else _Windows(data, pad, strides, reaches)
@@ -319,7 +326,7 @@ class _Writer:
 
     def depthwise(self, windows: _Windows) -> Stmt:
         """The convolution by rows of a block of channels; pixels whose windows meet a border are alone."""
-        stride, reach = windows.strides[1], windows.reaches[1]
+        stride, reach = max(windows.strides[1], 1), windows.reaches[1]
         left, right = windows.limits[1]
         last = E.floordiv(E.add(E.sub(right, reach + 1), stride), stride)  # the windows before it end inside
         first = E.maximum(E.minimum(_ceil(left, stride), self.columns), 0)
@@ -458,31 +465,41 @@ class _Writer:
         return _nested([E.const(count, INDEX) for count in counts], step, len(steps), kind)
 
     def in_window(self, windows: _Windows, at: Place, step: Callable[..., Stmt], inside: bool) -> Stmt:
-        """The steps of windows in the row of a pixel; each tests for borders, but not in columns that are `inside`."""
-        steps, axes = reduced(self.block), spatial(self.block)[2:4]
+        """The steps of windows in the row of a pixel; each tests for borders, but not in columns that are `inside`.
+
+        Which lanes are moved for a channel of a group is known in the code, and the moved ones meet all pixels.
+        """
+        (*channels, down, across), axes = reduced(self.block), spatial(self.block)[2:4]
+        taps = (down, across)
         is_zero = windows.pad is None or getattr(windows.pad.border, "value", None) == 0
         unrolled = LoopKind.UNROLLED
-        by_row = unrolled if math.prod(extents(steps)) <= UNROLLED_TAPS else LoopKind.SERIAL
+        by_row = unrolled if math.prod(extents(reduced(self.block))) <= UNROLLED_TAPS else LoopKind.SERIAL
 
-        def within(d: int, k: Var, known: bool, then: Stmt, beyond: Callable[[], Stmt]) -> Stmt:
-            if known or windows.pad is None:
+        def within(d: int, k: Var, then: Stmt, beyond: Callable[[], Stmt]) -> Stmt:
+            if windows.pad is None:
                 return then
-            index = substitute(windows.data.indices[2 + d], {axes[d].var: at[d], steps[d].var: k})
+            index = substitute(windows.data.indices[2 + d], {axes[d].var: at[d], taps[d].var: k})
             low, high = windows.limits[d]
             test = E.all_of(E.compare(E.LE, low, index), E.compare(E.LT, index, high))
             return IfThenElse(test, then, None if is_zero else beyond())
 
+        def of_channels(body: Callable[..., Stmt]) -> Stmt:
+            return _nested([E.const(n, INDEX) for n in extents(tuple(channels))], body, 1, unrolled)
+
+        def along(body: Callable[[Var], Stmt]) -> Stmt:
+            return loop("kx", extents((across,))[0], body, unrolled)
+
         def row(ky: Var) -> Stmt:
-            def along(body: Callable[[Var], Stmt]) -> Stmt:
-                return loop("kx", extents(steps)[1], body, unrolled)
+            def tap(kx: Var, beyond: bool = False) -> Stmt:
+                return of_channels(lambda *c: step(*c, ky, kx, beyond=beyond))
 
-            def outside(kx: Var) -> Stmt:
-                return step(ky, kx, beyond=True)
+            def column(kx: Var) -> Stmt:
+                return within(1, kx, tap(kx), partial(tap, kx, beyond=True))
 
-            taps = along(lambda kx: within(1, kx, inside, step(ky, kx), partial(outside, kx)))
-            return within(0, ky, False, taps, partial(along, outside))
+            whole = of_channels(lambda *c: along(lambda kx: step(*c, ky, kx))) if inside else along(column)
+            return within(0, ky, whole, lambda: along(partial(tap, beyond=True)))
 
-        return loop("ky", extents(steps)[0], row, by_row)
+        return loop("ky", extents((down,))[0], row, by_row)
 
     def inlined(self, value: PrimExpr, beyond: bool = False) -> PrimExpr:
         """A value in terms of buffers that exist; beyond: what is read is a border."""

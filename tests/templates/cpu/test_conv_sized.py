@@ -7,9 +7,11 @@ import pytest
 
 import autosched
 from autosched import te, topi
+from autosched.ir.node import preorder
 from autosched.target import Target
 from autosched.templates.cpu.conv_sized import choose_tile, schedule_conv
 from autosched.tir.expr import Var
+from autosched.tir.stmt import BufferStore
 
 H, W = Var("h", "int64"), Var("w", "int64")
 
@@ -41,27 +43,37 @@ def test_tiles_are_of_one_group() -> None:
     assert choose_tile(12, 16, 288, 1, False, target).blocks == 1
 
 
-@pytest.mark.parametrize("border, stride, lower", [(0.0, 2, 1), (1.5, 1, 2), (-0.5, 2, 0)])
-def test_borders_of_depthwise(border: float, stride: int, lower: int) -> None:
-    """Windows leave out zeros that they do not have, and add other borders."""
-    x, weight = te.placeholder((1, 2, H, W, 16), name="x"), te.placeholder((32, 1, 3, 3), name="weight")
+@pytest.mark.parametrize(
+    "border, stride, lower, group", [(0.0, 2, 1, 1), (1.5, 1, 2, 1), (0.0, 1, 1, 4), (-0.5, 2, 0, 8)]
+)
+def test_borders_of_small_groups(border: float, stride: int, lower: int, group: int) -> None:
+    """Windows leave out zeros that they do not have, and add other borders; `lower` columns of them are at the end."""
+    x, weight = te.placeholder((1, 2, H, W, 16), name="x"), te.placeholder((32, group, 3, 3), name="weight")
     padded = topi.pad(x, (0, 0, 1, 1, 0), (0, 0, 1, lower, 0), border)
-    ky, kx = (te.reduce_axis((0, 3), name) for name in ("ky", "kx"))
+    axes = [te.reduce_axis((0, n), name) for n, name in ((group, "c"), (3, "ky"), (3, "kx"))]
 
     def conv(n, o, row, column, lane):  # type: ignore[no-untyped-def]
-        data = padded[n, o, row * stride + ky.var, column * stride + kx.var, lane].as_expr()
-        return te.sum(data * weight[o * 16 + lane, 0, ky.var, kx.var].as_expr(), axis=[ky, kx])
+        c, ky, kx = (0 if group == 1 and axis is axes[0] else axis.var for axis in axes)
+        of_group = lane if group == 1 else lane // group * group + c
+        data = padded[n, o, row * stride + ky, column * stride + kx, of_group].as_expr()
+        taps = weight[o * 16 + lane, c, ky, kx].as_expr()
+        return te.sum(taps * data if stride == 2 else data * taps, axis=axes[group == 1 :])
 
     y = te.compute((1, 2, (H - 1) // stride + 1, (W + lower - 2) // stride + 1, 16), conv, name="y")
-    built = autosched.build(te.create_prim_func([x, weight, y], "int64"))
+    func = te.create_prim_func([x, weight, y], "int64")
+    applied = schedule_conv(func, Target("cpu"))
+    assert applied is not None
+    stored = {s.buffer.name for s in preorder(applied.func) if isinstance(s, BufferStore)}
+    assert {name for name in stored if not name.startswith("sums")} == {"y"}, "no copy with borders"
+    built = autosched.build(func)
     rng = np.random.default_rng(0)
-    w = rng.standard_normal((32, 1, 3, 3), dtype="float32")
+    w = rng.standard_normal(tuple(int(n) for n in weight.shape), dtype="float32")
     for height, width in ((2, 2), (5, 9), (4, 38)):
         data = rng.standard_normal((1, 2, height, width, 16), dtype="float32")
         out = np.empty((1, 2, (height - 1) // stride + 1, (width + lower - 2) // stride + 1, 16), "float32")
         built(data, w, out)
         ends = ((0, 0), (0, 0), (1, 1), (1, lower), (0, 0))
         windows = np.lib.stride_tricks.sliding_window_view(np.pad(data, ends, constant_values=border), (3, 3), (2, 3))
-        windows = windows[:, :, ::stride, ::stride][:, :, : out.shape[2], : out.shape[3]]
-        want = np.einsum("norclij,olij->norcl", windows, w.reshape(2, 16, 3, 3))
-        np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)
+        windows = windows[:, :, ::stride, ::stride].reshape(1, 2, *out.shape[2:4], 16 // group, group, 3, 3)
+        want = np.einsum("norcgkij,ogmkij->norcgm", windows, w.reshape(2, 16 // group, group, group, 3, 3))
+        np.testing.assert_allclose(out, want.reshape(out.shape), rtol=1e-5, atol=1e-5)
