@@ -167,6 +167,9 @@ def group_norm(
     cudnn_enabled: bool = True,
 ) -> Expr:
     shape, dtype = t.shape(input), info_of(input).dtype
+    if any(w is not None and info_of(w).dtype != dtype for w in (weight, bias)):  # autocast's: halves with float32
+        found = group_norm(t, _single(t, input), num_groups, weight, bias, eps)
+        return t.cast(t(found), dtype)
     rest = plain(product_of(shape[1:]) // num_groups)
     grouped = t.reshape(input, (shape[0], num_groups, rest))
     if not isinstance(rest, int):
