@@ -17,6 +17,7 @@ import torch
 
 import autosched
 from autosched.frontend.torch import from_exported_program
+from autosched.ir import IRModule
 from autosched.relax.transform import FoldConstant, PackWeights
 from examples.decoder import STYLES, Decoder, Generator, Shape, Step, Writes, example
 from examples.generate_peers import PEERS, NotOfferedError
@@ -24,11 +25,15 @@ from examples.generate_peers import PEERS, NotOfferedError
 KINDS = ("float32", "bf16", "int8", "int4")
 
 
-def build_step(decoder: Decoder, steps: int, kind: str) -> Step:
-    """A step over so many words, compiled with weights of a kind."""
+def step_module(decoder: Decoder, steps: int) -> IRModule:
+    """A step over so many words."""
     with torch.no_grad():
         program = torch.export.export(decoder.eval(), example(decoder.shape, steps))
-    module = FoldConstant()(from_exported_program(program, unwrap_unit_return_tuple=True))
+    return FoldConstant()(from_exported_program(program, unwrap_unit_return_tuple=True))
+
+
+def build_step(module: IRModule, kind: str) -> Step:
+    """A step, compiled with weights of a kind."""
     if kind.startswith("int"):
         module = PackWeights(bits=int(kind[3:]), block=32)(module)
     built = autosched.build(module, threads=1, precision="bf16" if kind == "bf16" else None)
@@ -49,8 +54,9 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
     torch.manual_seed(0)
     decoder = Decoder(shape)
     text = np.random.default_rng(0).integers(0, shape.words, given.prompt).tolist()
+    modules = [step_module(decoder, n) for n in (given.prompt, 1)]
     makers: dict[str, Callable[[], Writes]] = {
-        kind: lambda kind=kind: Generator(shape, *(build_step(decoder, n, kind) for n in (given.prompt, 1))).run
+        kind: lambda kind=kind: Generator(shape, *(build_step(module, kind) for module in modules)).run
         for kind in given.kinds
     }
     if not given.alone:
