@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ def backward_rules() -> dict[object, Callable[..., object]]:
     return {
         aten.convolution_backward.default: _convolution_backward,
         aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _attention_backward,
+        aten.avg_pool2d_backward.default: functools.partial(_average_backward, 2),
+        aten.avg_pool3d_backward.default: functools.partial(_average_backward, 3),
     }
 
 
@@ -57,6 +60,35 @@ def _convolution_backward(
     if output_mask[2]:
         of_bias = grad_output.sum([0, *range(2, grad_output.dim())])
     return of_data, of_weight, of_bias
+
+
+def _average_backward(
+    dims: int, grad_output: torch.Tensor, input: torch.Tensor, kernel: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], ceil_mode: bool, count_include_pad: bool, divisor: int | None,
+) -> torch.Tensor:  # fmt: skip
+    """What a window gets is shared among its elements, by a convolution the other way whose weights are ones."""
+    import torch
+
+    kernel, stride, padding = (list(v) * (dims if len(v) == 1 else 1) for v in (kernel, stride or kernel, padding))
+    sizes, counts = input.shape[-dims:], grad_output.shape[-dims:]
+    share = grad_output if divisor is None else grad_output / divisor
+    found = []
+    for d, (n, m, k, s, p) in enumerate(zip(sizes, counts, kernel, stride, padding)):
+        if divisor is None:
+            first = torch.arange(m, device=share.device) * s - p
+            low, high = (-p, n + p) if count_include_pad else (0, n)
+            elements = (first + k).clamp(max=high) - first.clamp(min=low)
+            share = share / elements.to(share.dtype).reshape(-1, *[1] * (dims - 1 - d))
+        found.append((p, n, max(p + n - (m - 1) * s - k, 0)))
+    ones = torch.ones([1, 1, *kernel], dtype=share.dtype, device=share.device)
+    zeros = [0] * dims
+    wide = torch.ops.aten.convolution(
+        share.reshape(-1, 1, *counts), ones, None, stride, zeros, [1] * dims, True, zeros, 1
+    )  # fmt: skip
+    wide = torch.nn.functional.pad(wide, [x for *_, missing in reversed(found) for x in (0, missing)])
+    for d, (begin, size, _) in enumerate(found):
+        wide = wide.narrow(2 + d, begin, size)
+    return wide.reshape(input.shape)
 
 
 def _attention_backward(

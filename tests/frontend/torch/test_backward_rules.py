@@ -41,6 +41,26 @@ def test_convolutions(name):
         agree(ATEN.convolution_backward.default, grad, data, weight, sizes, *args, mask)
 
 
+AVERAGES: dict[str, tuple[int, tuple[Any, ...]]] = {  # dimensions, arguments
+    "plain": (2, ([2, 3], [], [0, 0], False, True, None)),
+    "overlapping windows": (2, ([3, 3], [2, 1], [1, 1], False, True, None)),
+    "windows beyond the end": (2, ([3, 2], [2, 3], [1, 0], True, False, None)),
+    "padding that counts": (3, ([2, 3, 3], [2, 2, 2], [1, 0, 1], True, True, None)),
+    "elements that no window reads": (3, ([1, 2, 2], [2, 3, 4], [0, 0, 0], False, True, 3)),
+}
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_averages(name):
+    torch.manual_seed(0)
+    dims, args = AVERAGES[name]
+    x = torch.randn(2, 3, *(5, 8, 7)[:dims])
+    op = getattr(ATEN, f"avg_pool{dims}d")
+    backward = getattr(ATEN, f"avg_pool{dims}d_backward").default
+    grad = torch.randn_like(op(x, *args))
+    torch.testing.assert_close(backward_rules()[backward](grad, x, *args), backward(grad, x, *args))
+
+
 @pytest.mark.parametrize("kind", ["plain", "causal", "masked", "shared heads"])
 def test_attention(kind):
     torch.manual_seed(0)
