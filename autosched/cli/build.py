@@ -190,14 +190,15 @@ def command(
         built = _built(module, targets, model.name, common, options, ranged)
         if pinned is not None:
             pinned.check_used()
-        if isinstance(built, VMExecutable):
-            built.save(path)
-            tell(built, common)
-        else:
-            with step("runtime/artifact.py", "write the artifact"):
-                _save(built, path)
-            advised = None if no_db or locked is not None or AUTOSCHED_TUNE.get() == "off" else targets
-            _tell_built(built, path, common, model, like, advised)
+        with step("runtime/artifact.py", "write the artifact"):
+            _save(built, path)
+        of_one_graph = {name: made for name, made in built.items() if not isinstance(made, VMExecutable)}
+        advised = None if no_db or locked is not None or AUTOSCHED_TUNE.get() == "off" else targets
+        if of_one_graph:
+            _tell_built(of_one_graph, path, common, model, like, advised)
+        for name, made in built.items():
+            if isinstance(made, VMExecutable):
+                tell(made, common, name)
     say(f"written to {path}", quiet=common.is_quiet)
 
 
@@ -223,22 +224,16 @@ def _records(
 
 def _built(
     module: IRModule, targets: Mapping[str, str], what: str, common: Common, options: BuildOptions, ranged: Ranges
-) -> dict[str, Executable | DynamicExecutable | SizedModel] | VMExecutable:
-    """The builds of a model by the names of their targets; one with branches or loops by itself."""
+) -> dict[str, Executable | DynamicExecutable | SizedModel | VMExecutable]:
+    """The builds of a model by the names of their targets."""
     from autosched import driver
-    from autosched.runtime.relax_vm import VMExecutable
 
-    built: dict[str, Executable | DynamicExecutable | SizedModel] = {}
+    built: dict[str, Executable | DynamicExecutable | SizedModel | VMExecutable] = {}
     for name, target in targets.items():
         with compiling(f"building {what}{f' for {name}' if name else ''}", quiet=common.is_quiet):
             if not symbols(module):
                 driver.tune_first(module, target, records=options["records"], threads=common.threads)
-            made = driver.build(module, target=target, shapes=ranged or None, **options)
-        if isinstance(made, VMExecutable):
-            if len(targets) > 1:
-                raise UsageError("a model with branches or loops is built for one target", hint="give one --target")
-            return made
-        built[name] = made
+            built[name] = driver.build(module, target=target, shapes=ranged or None, **options)
     return built
 
 
@@ -267,14 +262,20 @@ def _named(targets: Sequence[str]) -> dict[str, str]:
     return dict(zip(driver.name_targets(targets) if len(targets) > 1 else [""], targets, strict=True))
 
 
-def _save(built: Mapping[str, Built], path: Path) -> None:
-    """Write the artifact of one build or of several."""
+def _save(built: Mapping[str, Built | VMExecutable], path: Path) -> None:
+    """Write the artifact of one build or of several. Raises UsageError for several that branch or loop."""
     from autosched.runtime.artifact import save_contents
+    from autosched.runtime.relax_vm import VMExecutable
     from autosched.runtime.variants import Variants
 
+    one_graph = {name: made for name, made in built.items() if not isinstance(made, VMExecutable)}
     first, *others = built.values()
+    if others and len(one_graph) < len(built):
+        raise UsageError("a model with branches or loops is built for one target", hint="give one --target")
     if others:
-        Variants(built).save(path)
+        Variants(one_graph).save(path)
+    elif isinstance(first, VMExecutable):
+        first.save(path)
     else:
         save_contents(first.contents(), path)
 

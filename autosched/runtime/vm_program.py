@@ -26,6 +26,7 @@ from autosched.runtime.device import Device
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import Graph
+from autosched.runtime.graph_form import SizeRange
 from autosched.runtime.kernel import Kernel, check_count
 from autosched.runtime.memory import machine_bytes
 from autosched.runtime.module import Module
@@ -133,15 +134,22 @@ class VMFunction:
     code: tuple[Instruction, ...]
     result: int
     symbols: tuple[str, ...] = ()  # sizes that a call knows
+    ranges: tuple[SizeRange, ...] = ()  # what some of them may be
 
     def sizes_of(self, args: Sequence[Value]) -> dict[str, int]:
-        """What a call's arguments say of the symbols. Raises ShapeError where they contradict each other."""
+        """What a call's arguments say of the symbols.
+
+        Raises ShapeError where they contradict each other, SizeError for one that is out of bounds.
+        """
         if not self.symbols:
             return {}
-        if (found := _plain_sizes(self.params, args)) is not None:
-            return found
-        given = [one for param, value in zip(self.params, args, strict=True) for one in param.given(value)]
-        return solve_sizes(given, where=self.signature)[0]
+        found = _plain_sizes(self.params, args)
+        if found is None:
+            given = [one for param, value in zip(self.params, args, strict=True) for one in param.given(value)]
+            found = solve_sizes(given, where=self.signature)[0]
+        for size in self.ranges:
+            size.check(found[size.name], f"function {self.name}")
+        return found
 
     @property
     def signature(self) -> str:
@@ -223,7 +231,15 @@ class Program:
         left_out = {name: arrays.pop(name) for name in self.manifest.get("late", ())}
         late = {name: [list(array.shape), str(array.dtype)] for name, array in left_out.items()}
         functions = [
-            [f.name, [p.to_json() for p in f.params], f.n_registers, list(f.code), f.result, list(f.symbols)]
+            [
+                f.name,
+                [p.to_json() for p in f.params],
+                f.n_registers,
+                list(f.code),
+                f.result,
+                list(f.symbols),
+                [[size.name, size.low, size.high] for size in f.ranges],
+            ]
             for f in self.functions.values()
         ]
         text = json.dumps(
@@ -306,11 +322,14 @@ def _read_segment(
 
 
 def _read_function(
-    name: Json, params: Json, n_registers: int, code: Json, result: int, symbols: Json = ()
+    name: Json, params: Json, n_registers: int, code: Json, result: int, symbols: Json = (), ranges: Json = ()
 ) -> VMFunction:
     names = tuple(map(str, symbols))
     read = tuple(Param.from_json(param, names) for param in params)
-    return VMFunction(str(name), read, n_registers, tuple(_read_code(code, names)), result, names)
+    bounds = tuple(SizeRange(str(n), int(low), None if high is None else int(high)) for n, low, high in ranges)
+    if not {size.name for size in bounds} <= {symbol for param in read for symbol in param.symbols}:
+        raise ValueError(f"the bounds of '{name}' are of no sizes of its arguments")
+    return VMFunction(str(name), read, n_registers, tuple(_read_code(code, names)), result, names, bounds)
 
 
 def _read_code(code: Sequence[Json], names: Collection[str]) -> Iterator[Instruction]:

@@ -9,10 +9,12 @@ import pytest
 
 import autosched
 from autosched import relax
+from autosched.cli import main
 from autosched.codegen import counters
 from autosched.errors import AutoschedError, ImportModelError, ShapeError
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime.dynamic import DynamicExecutable
+from autosched.runtime.relax_vm import VMExecutable
 from tests.frontend.onnx_models import make, node
 
 onnx = pytest.importorskip("onnx")
@@ -308,3 +310,46 @@ def test_operators_over_open_axes_are_compiled_once(name: str) -> None:
         found = built(**given).numpy()
         assert found.dtype == expected.dtype
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=f"{n} {m}")
+
+
+def test_loops_that_end_by_data_are_compiled_once(tmp_path: Path) -> None:
+    """With values from outside, sizes of shapes, and a loop inside: equal to ONNX's reference at all sizes."""
+    flag, number = (TensorProto.BOOL, []), (TensorProto.INT64, [])
+
+    def body(name: str, nodes: list[object], outputs: list[str]) -> object:
+        types = [number, flag, (TensorProto.FLOAT, ["n", 4])]
+        given = zip([f"{name}_{part}" for part in ("i", "go", "v")], types, strict=True)
+        results = zip(outputs, types[1:], strict=True)
+        values = [[helper.make_tensor_value_info(n, *t) for n, t in side] for side in (given, results)]
+        return helper.make_graph(nodes, name, *values)
+
+    inner = body("inner", [
+        node("Add", "inner_v two_x", "w"), node("ReduceSum", "w", "w_sum", keepdims=0),
+        node("Less", "w_sum first", "inner_on"),
+    ], ["inner_on", "w"])  # fmt: skip
+    outer = body("outer", [
+        helper.make_node("Loop", ["", "true", "outer_v"], ["a"], body=inner), node("MatMul", "a weight", "p"),
+        node("Tanh", "p", "t"), node("Shape", "outer_v", "s"), node("Expand", "step s", "e"), node("Add", "t e", "u"),
+        node("Add", "u a", "z"), node("ReduceSum", "z", "z_sum", keepdims=0), node("Less", "z_sum last", "outer_on"),
+    ], ["outer_on", "z"])  # fmt: skip
+    loop = helper.make_node("Loop", ["steps", "true", "x"], ["y0"], body=outer)
+    weights = {
+        "weight": W @ W.T, "step": np.array([0.5], "f4"), "true": np.array(True), "two": np.float32(2),
+        "first": np.float32(90), "last": np.float32(300),
+    }  # fmt: skip
+    nodes = [node("Cast", "count", "steps", to=TensorProto.INT64), node("Mul", "x two", "two_x"), loop]
+    proto = make([*nodes, node("Relu", "y0", "y")], {"x": ["n", 4], "count": []}, ["y"], weights)
+    onnx.save(proto, tmp_path / "loop.onnx")
+    built = autosched.build(tmp_path / "loop.onnx")
+    assert isinstance(built, VMExecutable) and not built.symbolic
+    built.save(tmp_path / "loop.asx")
+    before, reference = counters.COMPILES.value, ReferenceEvaluator(proto)
+    for run in (built, autosched.load(tmp_path / "loop.asx")):
+        for n, steps in ((3, 4), (1, 9), (17, 1), (2, 0)):
+            x = np.random.default_rng(n).random((n, 4), dtype=np.float32)
+            (expected,) = reference.run(None, {"x": x, "count": np.float32(steps)})
+            np.testing.assert_allclose(run(x, np.float32(steps)).numpy(), expected, rtol=1e-4)
+    assert counters.COMPILES.value == before
+    assert main(["build", str(tmp_path / "loop.onnx"), "-o", str(tmp_path / "again.asx")]) == 0
+    session = autosched.onnx.InferenceSession(tmp_path / "loop.onnx")
+    np.testing.assert_allclose(session.run(["y"], {"x": x, "count": np.float32(steps)})[0], expected, rtol=1e-4)

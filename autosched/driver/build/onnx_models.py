@@ -13,6 +13,7 @@ from autosched.errors import ImportModelError
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
+from autosched.runtime.relax_vm import VMExecutable
 from autosched.target import Target
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def is_onnx(what: object) -> bool:
 
 def build_onnx(
     what: object, target: Target, build: Build, shapes: Ranges | None = None
-) -> Executable | DynamicExecutable | SizedModel | LateModel:
+) -> Executable | DynamicExecutable | SizedModel | LateModel | VMExecutable:
     """A model, built: one whose kernels can all be compiled for open sizes once for all sizes.
 
     Others are compiled when they are called: on GPUs for each size, on CPUs node by node where their course is open.
@@ -44,14 +45,14 @@ def build_onnx(
     from autosched.frontend.onnx.node import RunTimeError
 
     fixed, ranged = split_ranges(shapes)
-    made: DynamicExecutable | SizedModel | str = ""
+    made: DynamicExecutable | SizedModel | VMExecutable | str = ""
     parts = read_parts(what) if isinstance(what, str | Path) else ModelParts(cast("onnx.ModelProto", what), {})
     model = ModelParts(with_sizes(parts.message, fixed or {}), parts.contents)
     try:
         tensors = all(o.type.WhichOneof("value") in (None, "tensor_type") for o in model.message.graph.output)
         named = ModelParts(with_names(model.message), parts.contents)
         made = _for_all_sizes(named, build, ranged) if tensors else "an output is no tensor"
-        if isinstance(made, DynamicExecutable) or (isinstance(made, SizedModel) and not target.is_cpu):
+        if isinstance(made, DynamicExecutable | VMExecutable) or (isinstance(made, SizedModel) and not target.is_cpu):
             return made
         if tensors or not target.is_cpu:
             built: Executable = build(from_onnx(model, symbolic=False))
@@ -65,7 +66,9 @@ def build_onnx(
     return late
 
 
-def _for_all_sizes(model: ModelParts, build: Build, ranged: Ranges) -> DynamicExecutable | SizedModel | str:
+def _for_all_sizes(
+    model: ModelParts, build: Build, ranged: Ranges
+) -> DynamicExecutable | SizedModel | VMExecutable | str:
     """A model of which sizes are open, built for all values of them or when it is called; why not for others."""
     from autosched.frontend.onnx.importer import from_onnx
 
@@ -75,5 +78,7 @@ def _for_all_sizes(model: ModelParts, build: Build, ranged: Ranges) -> DynamicEx
         return error.line
     if not symbolic_dims(module["main"]):
         return "inputs depend on nothing"
-    made: DynamicExecutable | SizedModel = build(module, shapes=ranged or None)
+    made: DynamicExecutable | SizedModel | VMExecutable = build(module, shapes=ranged or None)
+    if isinstance(made, VMExecutable) and made.symbolic:
+        return next(iter(getattr(made.late, "reasons", {}).values()), "a loop depends on its sizes")
     return made

@@ -49,6 +49,7 @@ from autosched.relax.transform import BindParams
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.relax.transform.infer_types import infer_types
 from autosched.relax.transform.inplace_calls import separate_inplace_calls
+from autosched.runtime.graph_form import SizeRange
 from autosched.runtime.size_expr import Size
 from autosched.runtime.vm_program import SHAPE, Instruction, Param, Program, Segment, VMFunction
 from autosched.target import Target
@@ -188,7 +189,9 @@ class _Maker:
             raise
         _end_in_calls(body.code, result)
         params = tuple(_param(p.name, p.struct_info) for p in function.params)
-        return VMFunction(name, params, body.n_registers, tuple(body.code), result, tuple(body.names))
+        given = {symbol for param in params for symbol in param.symbols}
+        ranges = tuple(SizeRange(symbol, *bounds) for symbol, bounds in body.bounds.items() if symbol in given)
+        return VMFunction(name, params, body.n_registers, tuple(body.code), result, tuple(body.names), ranges)
 
     def build(
         self, params: Sequence[Var], bindings: Sequence[Binding], outputs: Sequence[Var], bounds: Bounds

@@ -131,12 +131,16 @@ def inputs_of(node: onnx.NodeProto) -> list[str]:
     found = [name for name in node.input if name]
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
-            graph = attribute.g
-            own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
-            own |= {output for inner in graph.node for output in inner.output}
-            found += [name for inner in graph.node for name in inputs_of(inner) if name not in own]
-            found += [output.name for output in graph.output if output.name not in own]
+            found += captured(attribute.g)
     return found
+
+
+def captured(graph: onnx.GraphProto) -> list[str]:
+    """The values that a subgraph takes from outside."""
+    own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+    own |= {output for inner in graph.node for output in inner.output}
+    found = [name for inner in graph.node for name in inputs_of(inner) if name not in own]
+    return found + [output.name for output in graph.output if output.name not in own]
 
 
 def inline(function: onnx.FunctionProto, node: onnx.NodeProto, name: str) -> list[onnx.NodeProto]:

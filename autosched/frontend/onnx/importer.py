@@ -12,9 +12,11 @@ import numpy as np
 
 from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError
 from autosched.extensions import load_extensions
+from autosched.frontend.loops import add_loop, variables
 from autosched.frontend.onnx.contents import array_of, attributes_of, check_size, first_line, known_size
 from autosched.frontend.onnx.functions import (
     Functions,
+    captured,
     has_standard_function,
     inline,
     inputs_of,
@@ -33,12 +35,13 @@ from autosched.frontend.onnx.registry import CONVERTERS
 from autosched.frontend.onnx.sizes import BROADCASTS, Sizes, alike, growing_sizes, of_sizes
 from autosched.frontend.size_arithmetic import EmptySizeVar, size_of_text, uncomputed
 from autosched.frontend.stages import is_known
-from autosched.ir.module import IRModule
+from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict, Span
+from autosched.relax import op
 from autosched.relax.block_builder import BlockBuilder
-from autosched.relax.expr import Constant, Expr, Tuple, Var
+from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple, TupleGetItem, Var
 from autosched.relax.rewrite import with_origin
-from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+from autosched.relax.struct_info import TensorStructInfo, same_info, tensor_infos
 from autosched.runtime.names import identifier
 from autosched.tir.expr import PrimExpr, SizeVar
 from autosched.tir.size_expr import MAY_BE_EMPTY
@@ -405,7 +408,8 @@ class Importer:
             return self.bind(with_origin(expr, origin))
 
         node = Node(
-            proto.op_type, name, opset, attrs, inputs, len(proto.output), bind, self.subgraph, self.builder.call_te
+            proto.op_type, name, opset, attrs, inputs, len(proto.output), bind, self.subgraph, self.builder.call_te,
+            self.loop if self.may_loop else None,
         )  # fmt: skip
         key = proto.op_type if proto.domain in OUR_DOMAINS else f"{proto.domain}.{proto.op_type}"
         if key not in CONVERTERS:
@@ -471,6 +475,48 @@ class Importer:
         for node in sort_nodes(nodes, self.values):
             self.node(node, node.name, opset)
         return [self.result(names.get(output.name, output.name)) for output in graph.output]
+
+    @property
+    def may_loop(self) -> bool:
+        """Whether loops that end by data become functions: where sizes are open, so that they are compiled once."""
+        return bool(self.symbols)
+
+    def loop(self, node: Node, going: Expr, most: Expr | None, state: Sequence[Expr]) -> tuple[Expr, ...]:
+        """A loop of a node's body: over a counter, whether it goes on, and the state.
+
+        Raises ValueNeededError where a step gives other shapes or dtypes than it takes.
+        """
+        body = node.attrs["body"]
+        start = [Constant(np.asarray(0, np.int64)), self.bind(op.reshape(going, ())), *state]
+        limit = [] if most is None else [self.bind(op.reshape(most, ()))]
+        outside = {name: x for name in captured(body) if isinstance(x := self.values.get(name), Var)}
+        sizes = ShapeExpr(tuple(self.symbols.values()))  # functions know those that they are given
+        moving = [*limit, *outside.values(), sizes]
+        types: list[Any] = [x.struct_info for x in (*start, *moving)]
+        n, first, kept = len(start), len(start) + len(limit), dict(self.values)
+
+        def written(kind: str) -> GlobalVar:
+            params = variables(types)
+            found = self.builder.get_unique_function_name(identifier(f"{node.name}_{kind}"))
+            with self.builder.function(found, params, private=True):
+                self.values |= dict(zip(outside, params[first:]))
+                if kind == "test":
+                    goes_on: Expr = params[1]
+                    if limit:
+                        goes_on = self.bind(op.logical_and(goes_on, self.bind(op.less(params[0], params[n]))))
+                    self.builder.emit_func_output(goes_on)
+                else:
+                    goes_on, *results = node.subgraph("body", params[:n])
+                    if any(not same_info(x.struct_info, t) for x, t in zip(results, types[2:n], strict=True)):
+                        raise node.needs(going, "a step gives other shapes or dtypes than it takes")
+                    count = self.bind(op.add(params[0], Constant(np.asarray(1, np.int64))))
+                    self.builder.emit_func_output(Tuple((count, self.bind(op.reshape(goes_on, ())), *results)))
+            self.values = dict(kept)
+            return GlobalVar(found)
+
+        made = add_loop(self.builder, identifier(node.name), written("test"), written("step"), start, moving, types)
+        last = self.builder.emit(made)
+        return tuple(self.builder.emit(TupleGetItem(last, i)) for i in range(2, n))
 
     def bind(self, expr: Expr) -> Expr:
         """Bind an expression to a variable of its own."""

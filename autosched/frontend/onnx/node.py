@@ -104,7 +104,10 @@ def _compact(x: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Node:
-    """Inputs as expressions (None where left out), attributes as Python values, and ways to emit."""
+    """Inputs as expressions (None where left out), attributes as Python values, and ways to emit.
+
+    loop  makes a loop of the node's body that ends by data, of its condition, its most steps and its state
+    """
 
     op_type: str
     name: str
@@ -115,6 +118,7 @@ class Node:
     bind: Callable[[Expr], Expr]
     import_subgraph: Callable[[Any, Sequence[Expr], str, int], list[Expr]]
     call_te: Callable[..., Expr]
+    loop: Callable[[Node, Expr, Expr | None, Sequence[Expr]], tuple[Expr, ...]] | None = None
 
     def fail(self, message: str, hint: str | None = None) -> ImportModelError:
         """The error to raise for something that this node asks and we do not have."""

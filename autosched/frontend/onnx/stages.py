@@ -86,6 +86,11 @@ class _StageImporter(StageWriter, Importer):
         """Whether kernels of a CPU take a value."""
         return is_tensor(value)
 
+    @property
+    def may_loop(self) -> bool:
+        """A stage ends before such a loop, and the next ones are its steps."""
+        return False
+
     def initializer(self, name: str, array: np.ndarray) -> Constant | Held:
         return Constant(array) if self.takes(array) else Held(array, is_known=True)
 

@@ -7,23 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from autosched.frontend.loops import add_loop, variables
 from autosched.frontend.torch.emitter import Emitter, Value, constant, info_of
 from autosched.ir import GlobalVar
 from autosched.relax import op
-from autosched.relax.expr import (
-    BindingBlock,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    If,
-    SeqExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
-from autosched.relax.struct_info import ShapeExpr, StructInfo, TensorStructInfo, TupleStructInfo, same_dims
+from autosched.relax.expr import Constant, Expr, Tuple, TupleGetItem
+from autosched.relax.struct_info import ShapeExpr, StructInfo, same_dims
 
 if TYPE_CHECKING:
     from torch import fx
@@ -124,13 +113,12 @@ def _loop(importer: Importer, test: object, step: object, state: Sequence[object
         raise t.fail("how often the loop runs is known only when the model runs, and numbers are open")
     moving = [x for x in extra if isinstance(x, Expr) and not isinstance(x, Constant)]
     types: list[StructInfo] = [info_of(x) for x in (*tensors, *moving)]
-    carried = TupleStructInfo(tuple(types[:n]))
     if importer.symbols:  # functions know those that they are given
         sizes = ShapeExpr(tuple(importer.symbols.values()))
         moving, types = [*moving, sizes], [*types, sizes.struct_info]
 
     def written(kind: str, graph: object) -> GlobalVar:
-        params = _variables(types)
+        params = variables(types)
         given = dict(zip(map(id, moving), params[n:], strict=True))
         found = t.builder.get_unique_function_name(f"{name}_{kind}")
         with t.builder.function(found, params, private=True):
@@ -142,33 +130,8 @@ def _loop(importer: Importer, test: object, step: object, state: Sequence[object
         return GlobalVar(found)
 
     going, taken = written(TEST, test), written(STEP, step)
-    loop = GlobalVar(t.builder.get_unique_function_name(name))
-    t.builder.update_func(loop, _looping(loop, going, taken, types, carried))
-    result = t(Call(loop, (*tensors, *moving), struct_info=carried))
+    result = t(add_loop(t.builder, name, going, taken, tensors, moving, types))
     return tuple(t(TupleGetItem(result, i)) for i in range(n))
-
-
-def _looping(
-    loop: GlobalVar, going: GlobalVar, taken: GlobalVar, types: Sequence[StructInfo], carried: TupleStructInfo
-) -> Function:
-    """`loop(state, more)`: `loop(taken(state, more), more)` if `going(state, more)`, else the state."""
-    params, n = _variables(types), len(carried.fields)
-    condition, result, last = Var("going", TensorStructInfo((), "bool")), Var("result", carried), Var("last", carried)
-    after = Var("after", carried)
-    fields = [Var(f"after{i}", info) for i, info in enumerate(carried.fields)]
-    steps = [VarBinding(after, Call(taken, tuple(params), struct_info=carried))]
-    steps += [VarBinding(var, TupleGetItem(after, i)) for i, var in enumerate(fields)]
-    steps.append(VarBinding(last, Call(loop, (*fields, *params[n:]), struct_info=carried)))
-    branches = SeqExpr((BindingBlock(tuple(steps)),), last), SeqExpr((), Tuple(tuple(params[:n])))
-    body = (
-        VarBinding(condition, Call(going, tuple(params), struct_info=condition.struct_info)),
-        VarBinding(result, If(condition, *branches, struct_info=carried)),
-    )
-    return Function(tuple(params), SeqExpr((BindingBlock(body),), result), carried)
-
-
-def _variables(types: Sequence[StructInfo]) -> list[Var]:
-    return [Var(f"x{i}", info) for i, info in enumerate(types)]
 
 
 def _form(x: Expr) -> object:

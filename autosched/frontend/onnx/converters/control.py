@@ -46,14 +46,20 @@ def if_(node: Node) -> tuple[Expr, ...]:
 
 @converter("Loop")
 def loop(node: Node) -> tuple[Expr, ...]:
-    """Steps written out: their number and the condition have to be known at import."""
-    trips = int(node.integers(0)[0]) if node.has(0) else None
+    """Steps written out where their number and the condition are known at import; else a function that calls itself."""
     going: Expr = node.input(1) if node.has(1) else Constant(np.asarray(True))
     state = [node.input(i) for i in range(2, len(node.inputs))]
+    most = node.input(0) if node.has(0) else None
+    started, collects = (going, most, state), len(node.attrs["body"].output) - 1 > len(state)
+    if node.loop is not None and not collects and most is not None and not isinstance(most, Constant):
+        return node.loop(node, *started)
+    trips = int(node.integers(0)[0]) if node.has(0) else None
     scanned: list[list[Expr]] = [[] for _ in range(len(node.attrs["body"].output) - 1 - len(state))]
     step = 0
     while trips is None or step < trips:
         if not isinstance(going, Constant):
+            if node.loop is not None and not collects:
+                return node.loop(node, *started)
             raise node.needs(going, "whether it goes on must be known when the model is imported")
         if not bool(going.data.reshape(-1)[0]):
             break
