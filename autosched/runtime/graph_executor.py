@@ -7,21 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Protocol, Unpack
 
 import numpy as np
 
 from autosched.errors import (
-    IndexOutOfRangeError,
     InvalidTypeError,
     InvalidValueError,
-    NameNotFoundError,
     ShapeError,
     TVMError,
 )
 from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.backends import open_program
 from autosched.runtime.device import CPU, Device
+from autosched.runtime.executor_functions import (
+    FUNCTIONS,
+    ExecutorFunctions,
+    copy_into,
+    input_position,
+    output_position,
+)  # fmt: skip
 from autosched.runtime.graph import Graph, Node, Value
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.names import known_name
@@ -32,12 +37,6 @@ from autosched.target import choose_threads
 
 if TYPE_CHECKING:
     from autosched.json_types import Json
-    from autosched.runtime.registry import PackedFunc
-
-_FUNCTIONS = (
-    *("set_input", "set_input_zero_copy", "set_output_zero_copy", "run", "run_from_inputs", "get_output", "get_input"),
-    *("get_num_inputs", "get_num_outputs", "get_input_index", "get_input_info", "load_params", "share_params"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Model(Protocol):
     def outputs(self) -> tuple[Value, ...]: ...
 
 
-class GraphExecutor:
+class GraphExecutor(ExecutorFunctions):
     """A model's arena, inputs and outputs, and its program.
 
     Its inputs are the graph's, then the constants, which count as parameters that are loaded already.
@@ -76,7 +75,7 @@ class GraphExecutor:
     It belongs to one thread at a time: `GraphModule` gives each thread its own, `Executable` each call.
     """
 
-    type_key = "GraphExecutor"
+    functions = (*FUNCTIONS, "set_output_zero_copy")
 
     def __init__(
         self,
@@ -123,19 +122,6 @@ class GraphExecutor:
                 self.program.share(number, leader.program)
                 if number in self._written:
                     self.program.own(number)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise InvalidTypeError("an executor holds memory of this process", hint="pickle its executable")
-
-    def __getitem__(self, name: str) -> PackedFunc:
-        if name not in _FUNCTIONS:
-            raise NameNotFoundError(f"graph executor has no function '{name}'", hint=f"it has {', '.join(_FUNCTIONS)}")
-        if name == "set_input":
-            return self._set_known_input
-        function: PackedFunc = getattr(self, name)
-        return function
-
-    get_function = __getitem__
 
     # Inputs
 
@@ -190,10 +176,6 @@ class GraphExecutor:
     def _note_move(self, number: int) -> None:
         self._own_inputs.add(number)
         self._moves += 1
-
-    def _set_known_input(self, key: int | str, value: object) -> None:
-        if not (isinstance(key, str) and known_name(key, self._index) not in self._index):
-            self.set_input(key, value)
 
     def set_input_zero_copy(self, key: int | str, value: NDArray | np.ndarray) -> None:
         """Let an input live in the given array from now on."""
@@ -252,10 +234,6 @@ class GraphExecutor:
         """Count the inputs, parameters included."""
         return len(self._args)
 
-    def get_input_index(self, name: str) -> int:
-        """Give the position of an input, -1 if there is none of that name."""
-        return self._index.get(known_name(name, self._index), -1)
-
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Give shapes and dtypes by name of the inputs that are not parameters."""
         values = [self._graph.values[number] for number in self._args]
@@ -289,16 +267,6 @@ class GraphExecutor:
         if self._leader is not None and self._leader._moves != self._followed:
             self._follow(self._leader)
         self.program.run(1)
-
-    def run_from_inputs(self, device_type: int, device_id: int, *args: Any) -> list[NDArray]:
-        """Copy inputs in (name, value, name, value, …), run, and copy all outputs to a device."""
-        if len(args) % 2:
-            raise InvalidTypeError("inputs come as name, value, name, value, …")
-        for name, value in zip(args[::2], args[1::2]):
-            self.set_input(name, value)
-        self.run()
-        target = Device(device_type, device_id)
-        return [array(self.get_output(index), target) for index in range(self.get_num_outputs())]
 
     def profile(self, number: int = 10) -> list[NodeTime]:
         """Give each node's seconds, the mean of `number` runs after one that is not timed."""
@@ -338,39 +306,3 @@ class GraphExecutor:
             return measure(run, **options)
 
         return evaluate
-
-
-def input_position(key: int | str, index: Mapping[str, int], n: int, names: Sequence[str], action: str) -> int:
-    """The position of an input, of which there are n, that is given by name or position.
-
-    names   those that a message lists
-    Raises  TVMError (RuntimeError) on an unknown name, InvalidTypeError (TypeError), IndexOutOfRangeError.
-    """
-    if isinstance(key, str):
-        key = known_name(key, index)
-        if key not in index:
-            raise TVMError(f"{action}: could not find '{key}' in graph's inputs", hint=f"inputs are {', '.join(names)}")
-        return index[key]
-    if isinstance(key, bool) or not hasattr(key, "__index__"):
-        raise InvalidTypeError(f"{action}: an input is known by name or position, not by {type(key).__name__}")
-    if not 0 <= key < n:
-        raise IndexOutOfRangeError(f"{action}: input {key} of {n}")
-    return key
-
-
-def output_position(index: int, n: int, action: str) -> int:
-    """The position of an output, of which there are n. Raises InvalidTypeError (TypeError), IndexOutOfRangeError."""
-    if isinstance(index, bool) or not hasattr(index, "__index__"):
-        raise InvalidTypeError(f"{action}: an output is known by position, not by {type(index).__name__}")
-    if not 0 <= index < n:
-        raise IndexOutOfRangeError(f"{action}: output {index} of {n}")
-    return index
-
-
-def copy_into(out: NDArray, found: NDArray, what: str) -> NDArray:
-    """Copy an array into a given one and give that. Raises InvalidTypeError (TypeError), ShapeError (ValueError)."""
-    if not isinstance(out, NDArray):
-        raise InvalidTypeError(f"{what} is copied into an array, not into a {type(out).__name__}")
-    if out.shape != found.shape:
-        raise ShapeError(f"{what} has shape {list(found.shape)}, the given array {list(out.shape)}")
-    return out.copyfrom(found)

@@ -6,28 +6,18 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from autosched.errors import (
-    InvalidTypeError,
-    NameNotFoundError,
-    ShapeError,
-    TVMError,
-)
+from autosched.errors import InvalidTypeError, ShapeError, TVMError
 from autosched.runtime.array import NDArray, array, as_numpy, empty
 from autosched.runtime.backends import check_device, default_device
 from autosched.runtime.device import CPU, Device
-from autosched.runtime.graph_executor import GraphExecutor, Model, NodeTime, copy_into, input_position, output_position
+from autosched.runtime.executor_functions import ExecutorFunctions, copy_into, input_position, output_position
+from autosched.runtime.graph_executor import GraphExecutor, Model, NodeTime
 from autosched.runtime.names import known_name
 from autosched.runtime.params import load_param_dict
 from autosched.runtime.timing import BenchmarkResult, MeasureOptions, measure
 
 if TYPE_CHECKING:
     from autosched.runtime.graph_form import GraphForm
-    from autosched.runtime.registry import PackedFunc
-
-_FUNCTIONS = (
-    *("set_input", "set_input_zero_copy", "run", "run_from_inputs", "get_output", "get_input", "get_num_inputs"),
-    *("get_num_outputs", "get_input_index", "get_input_info", "load_params", "share_params"),
-)
 
 
 class SizesModel(Protocol):
@@ -42,14 +32,12 @@ class SizesModel(Protocol):
     def create_executor(self, threads: int | None = None, device: Device | None = None) -> Any: ...
 
 
-class SizesGraphExecutor:
+class SizesGraphExecutor(ExecutorFunctions):
     """Inputs that are set, and what the last run gave for them. Functions by name as of a GraphExecutor.
 
     Outputs have no memory of their own: each run gives new arrays. A run before all inputs are set is an error.
     leader   an executor of the same model whose inputs this one reads where it has not set them itself
     """
-
-    type_key = "GraphExecutor"
 
     def __init__(
         self,
@@ -77,20 +65,6 @@ class SizesGraphExecutor:
         """Let all inputs be the leader's again."""
         self._inputs.maps[0].clear()
 
-    def __reduce__(self) -> tuple[object, ...]:
-        raise InvalidTypeError("an executor holds memory of this process", hint="pickle its executable")
-
-    def __getitem__(self, name: str) -> PackedFunc:
-        if name not in _FUNCTIONS:
-            hint = f"it has {', '.join(_FUNCTIONS)}"
-            raise NameNotFoundError(
-                f"the graph executor of a model over open sizes has no function '{name}'", hint=hint
-            )
-        function: PackedFunc = self._set_known_input if name == "set_input" else getattr(self, name)
-        return function
-
-    get_function = __getitem__
-
     # Inputs
 
     def _number(self, key: int | str, action: str) -> int:
@@ -116,10 +90,6 @@ class SizesGraphExecutor:
         if held is None or held.shape != data.shape:
             held = empty(data.shape, spec.dtype, self.device)
         self._inputs[number] = held.copyfrom(data)
-
-    def _set_known_input(self, key: int | str, value: object) -> None:
-        if not (isinstance(key, str) and known_name(key, self._index) not in self._index):
-            self.set_input(key, value)
 
     def set_input_zero_copy(self, key: int | str, value: NDArray) -> None:
         """Let an input be the given array, of the input's dtype and on its device, from now on."""
@@ -148,10 +118,6 @@ class SizesGraphExecutor:
     def get_num_inputs(self) -> int:
         """Count the inputs."""
         return len(self.form.inputs)
-
-    def get_input_index(self, name: str) -> int:
-        """Give the position of an input, -1 if there is none of that name."""
-        return self._index.get(known_name(name, self._index), -1)
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Give shapes, -1 for what is open, and dtypes by name of the inputs that are not parameters."""
@@ -190,15 +156,6 @@ class SizesGraphExecutor:
         if self.device.device_type == CPU:
             given = {number: value.view() for number, value in given.items()}
         self._outputs = self._executor.run(given)
-
-    def run_from_inputs(self, device_type: int, device_id: int, *args: Any) -> list[NDArray]:
-        """Copy inputs in (name, value, name, value, …), run, and copy all outputs to a device."""
-        if len(args) % 2:
-            raise InvalidTypeError("inputs come as name, value, name, value, …")
-        for name, value in zip(args[::2], args[1::2]):
-            self.set_input(name, value)
-        self.run()
-        return [array(output, Device(device_type, device_id)) for output in self._outputs]
 
     def profile(self, number: int = 10) -> list[NodeTime]:
         """Give each node's seconds at the sizes of the inputs, the mean of `number` runs."""

@@ -101,7 +101,7 @@ def test_a_model_of_open_sizes_takes_inputs_of_any_size() -> None:
     for wrong in (np.ones(50), np.ones((2, 49))):
         with pytest.raises(ShapeError, match="instead of"):
             module.set_input("x", wrong)
-    with pytest.raises(AttributeError, match="open sizes has no function 'fly'"):
+    with pytest.raises(AttributeError, match="no function 'fly'"):
         module["fly"]
     with pytest.raises(InvalidTypeError, match="float64 on cpu"):
         module.set_input_zero_copy("x", autosched.runtime.empty((2, 50), "float64"))
