@@ -48,6 +48,10 @@ def test_help_loads_no_compiler() -> None:
     assert not loaded_after("import autosched.cli") & {"numba", "xgboost", "sklearn", "optuna", "torch", "onnx", "rich"}
 
 
+def test_analyses_are_imported_before_passes() -> None:
+    assert "autosched.relax.transform" not in loaded_after("import autosched.relax.analysis")
+
+
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'bild'"):
         _ = autosched.bild

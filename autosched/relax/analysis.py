@@ -20,8 +20,6 @@ from autosched.relax.expr import (
 )
 from autosched.relax.rewrite import bindings_of, used_vars, users
 from autosched.relax.struct_info import StructInfo, covers
-from autosched.relax.transform.bind_symbolic import symbolic_dims
-from autosched.relax.transform.dead_code import remove_unused_bindings
 from autosched.relax.verify import well_formed as well_formed
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.reshape_pattern import has_reshape_pattern as has_reshape_pattern
@@ -71,6 +69,8 @@ def free_symbolic_vars(func: Function) -> list[TirVar]:
 
 def defined_symbolic_vars(func: Function) -> list[TirVar]:
     """Symbols in shapes that the parameters define."""
+    from autosched.relax.transform.bind_symbolic import symbolic_dims  # late: its package imports this one
+
     return symbolic_dims(func)
 
 
@@ -111,6 +111,8 @@ def computable_at_compile_time(func: Function) -> list[Var]:
 
 def remove_all_unused(func: Function | DataflowBlock) -> BindingBlock | DataflowBlock | Function:
     """A function, or a block of one, without bindings that nobody reads."""
+    from autosched.relax.transform.dead_code import remove_unused_bindings  # late: its package imports this one
+
     if isinstance(func, DataflowBlock):
         outputs = tuple(b.var for b in func.bindings if type(b.var) is Var)
         kept = remove_unused_bindings(Function((), SeqExpr((func,), Tuple(outputs))))
