@@ -247,7 +247,8 @@ def bind_threads(
     extents_of = {n.loop_var: const_int(n.extent) or 0 for n in preorder(nest) if isinstance(n, For)}
     once = _Once(threads, outside, {**extents_of, **{a.var: a.extent for a in axes.values()}})
     nest = _added_once(nest, {tag: axis for tag, axis in axes.items() if axis in threads})
-    return LoweredLaunch(once.visit(_bound(nest, axes)), tuple(axes.values()), sizes=dict(sizes or {}))
+    path = _Path(ranges={a.var: (0, a.extent) for a in axes.values() if a.tag.startswith("threadIdx")})
+    return LoweredLaunch(once.visit(_bound(nest, axes), path), tuple(axes.values()), sizes=dict(sizes or {}))
 
 
 def _added_once(stmt: Stmt, others: Mapping[str, ThreadAxis]) -> Stmt:
@@ -267,11 +268,13 @@ class _Path:
     conditions   all of them hold there
     lets         which variables of threads those that stand for other values may depend on
     apart        variables of threads by which loops around have other bounds
+    ranges       (first value, number of values) of the variables of threads, and of loops around where these are known
     """
 
     conditions: tuple[PrimExpr, ...] = ()
     lets: Mapping[Var, frozenset[Var]] = field(default_factory=dict)
     apart: frozenset[Var] = frozenset()
+    ranges: Mapping[Var, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +307,12 @@ class _Once:
             case For() | While():
                 bounds = (stmt.start, stmt.extent) if isinstance(stmt, For) else (stmt.condition,)
                 apart = path.apart.union(*(self.depends(e, path) for e in bounds))
-                return replace(stmt, body=self.visit(stmt.body, replace(path, apart=apart)))
+                ranges = dict(path.ranges)
+                if isinstance(stmt, For):
+                    start, extent = const_int(stmt.start), const_int(stmt.extent)
+                    if start is not None and extent is not None:
+                        ranges[stmt.loop_var] = start, extent
+                return replace(stmt, body=self.visit(stmt.body, replace(path, apart=apart, ranges=ranges)))
             case BufferStore():
                 return self.store(stmt, path)
         return map_children(stmt, lambda c: self.visit(c, path) if isinstance(c, Stmt) else c)
@@ -347,7 +355,7 @@ class _Once:
 
     def is_alone(self, axis: ThreadAxis, path: _Path) -> bool:
         """Whether conditions around let one thread through along an axis."""
-        a = Analyzer({x.var: (0, x.extent) for x in self.threads})
+        a = Analyzer(path.ranges)
         for c in self.about(axis, path):
             a.assume(c)
         low, high = a.bound(axis.var)
