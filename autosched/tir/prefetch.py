@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from autosched.ir.node import Node, children
@@ -21,19 +21,23 @@ STEPS_AHEAD = 2  # of 16 channels each, which take 75 ns: three displace more of
 PANEL = "panel"  # for elements: all below the buffer's first dimension, whatever their number
 
 
-def request(first: BufferLoad, offsets: Iterable[int] = (0,), writes: bool = False) -> Evaluate:
-    """Asks for the lines of the elements that lie so far behind one.
+def request(first: BufferLoad, steps: Iterable[Sequence[int]] = ((0,),), writes: bool = False) -> Evaluate:
+    """Asks for the lines of elements that lie so many indices from one, along as many of the last dimensions.
 
-    writes  whether they are to be written to
+    They are no distances in memory: a scratch block's rows may be made longer later.
+    writes  whether the lines are to be written to
     """
-    return Evaluate(Call("prefetch", (first, const(int(writes)), *map(const, offsets)), "int32"))
+    parts = [*map(tuple, steps)]
+    numbers = (int(writes), len(parts[0]), *(n for step in parts for n in step))
+    return Evaluate(Call("prefetch", (first, *map(const, numbers)), "int32"))
 
 
-def requested(call: Call) -> tuple[BufferLoad, list[int], bool]:
+def requested(call: Call) -> tuple[BufferLoad, list[tuple[int, ...]], bool]:
     """What `request` was given."""
-    first, writes, *offsets = call.args
+    first, *numbers = call.args
     assert isinstance(first, BufferLoad)
-    return first, [const_int(x) or 0 for x in offsets], bool(const_int(writes))
+    writes, dims, *rest = (const_int(x) or 0 for x in numbers)
+    return first, [tuple(rest[i : i + dims]) for i in range(0, len(rest), dims)], bool(writes)
 
 
 def wanted_by(loop: For, annotation: str) -> dict[str, str | int]:

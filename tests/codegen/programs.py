@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -151,3 +153,9 @@ def pack(b: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
 
 
 TRUE = IntImm(1, "bool")
+
+
+def apart(steps: Iterable[Sequence[int]], of: Buffer) -> list[int]:
+    """How many elements steps along the last dimensions of a buffer without gaps are."""
+    strides = [math.prod(of.const_shape()[d + 1 :]) for d in range(of.ndim)]
+    return [sum(map(operator.mul, step, strides[-len(step) :])) for step in steps]

@@ -18,6 +18,7 @@ from autosched.codegen.cpu.cut import work
 from autosched.codegen.cpu.dot import emit_pairs, pair_factors
 from autosched.codegen.cpu.emitter import Guards
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
+from autosched.codegen.cpu.index import Index
 from autosched.codegen.cpu.line_builder import LineBuilder
 from autosched.codegen.cpu.long_copy import emit_long_copy, long_copy
 from autosched.codegen.cpu.math import FUNCTIONS
@@ -238,11 +239,15 @@ class TileEmitter(ValueEmitter):
         if isinstance(e, E.Call) and e.op == "ret":
             raise CodegenError("T.ret in a kernel", hint="only a function that is called by itself returns a number")
         if isinstance(e, E.Call) and e.op == "prefetch":
-            first, offsets, writes = requested(e)
+            first, steps, writes = requested(e)
             place = self.places[first.buffer]
             at = self.offset(place, first.indices)
-            for offset in offsets if isinstance(at, Affine) else ():
-                self.prefetch(place, at.plus(Affine(offset)), writes=writes)
+            for step in steps if isinstance(at, Affine) else ():
+                there: Index = at
+                for n, stride in zip(step, place.strides[-len(step) :], strict=True):
+                    there = self.sum(there, Affine(stride) if isinstance(stride, int) else stride, n)
+                if isinstance(there, Affine):
+                    self.prefetch(place, there, writes=writes)
 
     # --- loops --------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ def lower_func(func: PrimFunc, *, partition: bool = True) -> PrimFunc:
         return func if whole is func.body else func.with_body(whole)
     body, buffers = dissolve_blocks(lower_inits(keep_nans(whole)))
     body = spread_prefetches(start_at_infinity(body), takes_turns=PIECES_FIRST in func.attrs)
-    body = prefetch_windows(prefetch_stores(body))
+    body = prefetch_windows(prefetch_stores(body), frozenset(buffers))
     body = compact_buffers(tidy(guard_reductions(body)), buffers, buffer_alignments(func.body))
     body = tidy(body)
     return func.with_body(partition_tidy(body) if partition else body)

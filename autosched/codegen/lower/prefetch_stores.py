@@ -59,7 +59,7 @@ def _with_requests(pieces: For, stored: str, read: str) -> For:
     *outer, last = (substitute(i, {n.loop_var: n.start for n in inner}) for i in store.indices)
     first = tile * of_tile + minimum(step * of_step, const(of_tile - of_step, step.dtype))  # the last ones again
     at = BufferLoad(store.buffer, (*outer, last + cast(last.dtype, first) * line))
-    return insert_first(pieces, path[1], [request(at, range(0, of_step * line, line), writes=True)])
+    return insert_first(pieces, path[1], [request(at, ((n,) for n in range(0, of_step * line, line)), writes=True)])
 
 
 __all__ = ["prefetch_stores"]

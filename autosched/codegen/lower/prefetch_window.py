@@ -24,13 +24,14 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from autosched.codegen.lower.prefetch_next import insert_first
 from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
-from autosched.tir.buffer import BufferLoad, BufferStore
+from autosched.tir.buffer import Buffer, BufferLoad, BufferStore
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, add, cast, const, const_int, minimum
 from autosched.tir.functor import free_vars, substitute
@@ -43,28 +44,29 @@ MOST_PLACES = 4096  # of a tile that are looked at
 MOST_LINES = 16  # an iteration: with more new lines than that, tiles hardly overlap
 
 
-def prefetch_windows(stmt: Stmt, outer: For | None = None) -> Stmt:
+def prefetch_windows(stmt: Stmt, scratch: Collection[Buffer] = (), outer: For | None = None) -> Stmt:
     """The statement with the prefetches that loops over tiles ask for.
 
-    outer  the serial loop around it, where there is one
+    scratch  buffers that may still get other sizes
+    outer    the serial loop around it, where there is one
     """
     if not isinstance(stmt, For):
-        return map_children(stmt, lambda c: prefetch_windows(c, outer) if isinstance(c, Stmt) else c)
+        return map_children(stmt, lambda c: prefetch_windows(c, scratch, outer) if isinstance(c, Stmt) else c)
     left = {k: v for k, v in stmt.annotations.items() if k not in (PREFETCH_WINDOW, PREFETCH_STEPS, PREFETCH_WITHIN)}
     if len(left) < len(stmt.annotations):
         made = dataclasses.replace(stmt, annotations=left)
         for name, ahead in wanted_by(stmt, PREFETCH_WINDOW).items():
-            made = _with_windows(made, outer, name, int(ahead))
+            made = _with_windows(made, scratch, outer, name, int(ahead))
         for name, ahead in wanted_by(stmt, PREFETCH_STEPS).items():
-            made = _with_steps(made, name, int(ahead))
+            made = _with_steps(made, scratch, name, int(ahead))
         for name, ahead in wanted_by(stmt, PREFETCH_WITHIN).items():
-            made = _with_steps(made, name, int(ahead), within=True)
+            made = _with_steps(made, scratch, name, int(ahead), within=True)
         return made
     around = stmt if stmt.kind == LoopKind.SERIAL else None
-    return map_children(stmt, lambda c: prefetch_windows(c, around) if isinstance(c, Stmt) else c)
+    return map_children(stmt, lambda c: prefetch_windows(c, scratch, around) if isinstance(c, Stmt) else c)
 
 
-def _with_windows(tiles: For, outer: For | None, name: str, ahead: int) -> For:
+def _with_windows(tiles: For, scratch: Collection[Buffer], outer: For | None, name: str, ahead: int) -> For:
     """The loop with requests for the lines of the buffer that are new so many tiles ahead, if tiles move evenly."""
     found = next(accesses(tiles.body, BufferLoad, name), None)
     if found is None:
@@ -72,10 +74,10 @@ def _with_windows(tiles: For, outer: For | None, name: str, ahead: int) -> For:
     load, inner = found
     around = (tiles.loop_var,) if outer is None else (tiles.loop_var, outer.loop_var)
     later = {tiles.loop_var: tiles.loop_var + const(ahead, tiles.loop_var.dtype)}
-    return insert_first(tiles, tiles, _prefetches(load, inner, around, later))
+    return insert_first(tiles, tiles, _prefetches(load, scratch, inner, around, later))
 
 
-def _with_steps(tiles: For, name: str, ahead: int, within: bool = False) -> For:
+def _with_steps(tiles: For, scratch: Collection[Buffer], name: str, ahead: int, within: bool = False) -> For:
     """The loop whose tiles ask for the lines of the buffer that are read so many steps later.
 
     Where a tile has no steps that read other lines each, it asks for those of the next one.
@@ -89,21 +91,25 @@ def _with_steps(tiles: For, name: str, ahead: int, within: bool = False) -> For:
     distance = None if at is None else steps_of(load, [inner[at].loop_var])
     if at is None or distance is None or distance[inner[at].loop_var] < LINE_BYTES // item_bytes(load.buffer.dtype):
         later = {tiles.loop_var: tiles.loop_var + const(1, tiles.loop_var.dtype)}
-        return tiles if within else insert_first(tiles, tiles, _prefetches(load, inner, (), later))
+        return tiles if within else insert_first(tiles, tiles, _prefetches(load, scratch, inner, (), later))
     step = inner[at]
     then = step.loop_var - step.start + const(ahead, step.loop_var.dtype)
     is_here = then < step.extent
     start: dict[Var, PrimExpr] = {n.loop_var: n.start for n in inner[:at]}
     if within:
         start[step.loop_var] = step.start + minimum(then, step.extent - 1)
-        return insert_first(tiles, step, _prefetches(load, inner[at + 1 :], (), start))
+        return insert_first(tiles, step, _prefetches(load, scratch, inner[at + 1 :], (), start))
     start[step.loop_var] = step.start + E.Select(is_here, then, then - step.extent)
     start[tiles.loop_var] = tiles.loop_var + E.Select(is_here, const(0, then.dtype), const(1, then.dtype))
-    return insert_first(tiles, step, _prefetches(load, inner[at + 1 :], (), start))
+    return insert_first(tiles, step, _prefetches(load, scratch, inner[at + 1 :], (), start))
 
 
 def _prefetches(
-    load: BufferLoad, inner: Sequence[For], around: Sequence[Var], later: Mapping[Var, PrimExpr]
+    load: BufferLoad,
+    scratch: Collection[Buffer],
+    inner: Sequence[For],
+    around: Sequence[Var],
+    later: Mapping[Var, PrimExpr],
 ) -> list[Stmt]:
     """Requests for the lines that a load reads in some inner loops; none where they are too many or uneven.
 
@@ -118,7 +124,7 @@ def _prefetches(
     if math.prod(counts[v] or 1 for v in moving) > MOST_PLACES:
         return []
     combinations = itertools.product(*(range(counts[v] or 1) for v in moving))
-    places = {sum(steps[v] * i for v, i in zip(moving, values, strict=True)) for values in combinations}
+    places = {sum(steps[v] * i for v, i in zip(moving, values, strict=True)): values for values in combinations}
     new = [place for place in sorted(places) if not any(steps[v] and place + steps[v] in places for v in around)]
     line = LINE_BYTES // item_bytes(load.buffer.dtype)
     lines = {place // line: place for place in reversed(new)}  # the first place of each
@@ -126,7 +132,24 @@ def _prefetches(
         return []
     start = {n.loop_var: n.start for n in inner} | dict(later)
     first = BufferLoad(load.buffer, tuple(substitute(i, start) for i in load.indices))
-    return [request(first, reversed(lines.values()))]
+    asked = [places[place] for place in reversed(lines.values())]
+    factors = [f for i in load.indices if (f := _factors(i, moving)) is not None]
+    if len(factors) == len(load.indices):
+        while len(factors) > 1 and not any(factors[0]):
+            del factors[0]
+        return [request(first, [[sum(map(operator.mul, f, values)) for f in factors] for values in asked])]
+    if load.buffer not in scratch and not load.buffer.strides:  # its rows stay as long as they are
+        return [request(first, [(place,) for place in reversed(lines.values())])]
+    at = (start | {v: start[v] + const(i, v.dtype) for v, i in zip(moving, values, strict=True)} for values in asked)
+    return [request(BufferLoad(load.buffer, tuple(substitute(i, there) for i in load.indices))) for there in at]
+
+
+def _factors(index: PrimExpr, moving: Sequence[Var]) -> list[int] | None:
+    """How far an index goes with each of some variables; None where it is not even."""
+    terms = Analyzer().linear(index).terms.values()
+    if any(not isinstance(atom, Var) and free_vars(atom) & set(moving) for _, atom in terms):
+        return None
+    return [sum(factor for factor, atom in terms if atom is v) for v in moving]
 
 
 def accesses(

@@ -399,7 +399,7 @@ class _Writer:
         share = -(-TAPS * TAPS * lines // (self.size - 1))
         zero = E.const(0, INDEX)
         start = E.add(E.mul(E.add(b, 1), step * TAPS**2 * self.lanes), E.mul(E.add(c, x * step), share * LINE))
-        return [request(tap(zero, 0, 0, start), range(0, share * LINE, LINE))]
+        return [request(tap(zero, 0, 0, start), ((n,) for n in range(0, share * LINE, LINE)))]
 
     def split(self, count: PrimExpr, body: Callable[[Split], Stmt]) -> Stmt:
         """What is done for so many tiles, which are a block at most."""
@@ -578,7 +578,7 @@ class _Writer:
         at = self.weight_at(*place, E.add(E.mul(share, LINE), panel_floats))
         if lines == 1:
             return [request(at)]
-        others = request(at, (n * self.channels * LINE for n in range(1, lines)))
+        others = request(at, ((n * self.channels * LINE,) for n in range(1, lines)))
         return [request(at), IfThenElse(E.compare(E.EQ, n, 1), others)]
 
     def results(self, begin: PrimExpr, per_chunk: int, first: PrimExpr, count: PrimExpr, products: Buffer) -> Stmt:

@@ -12,7 +12,7 @@ from autosched.tir import BufferStore, For, LoopKind
 from autosched.tir.expr import Call, const_int
 from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, requested
 from autosched.tir.separable import TURN, TURNS
-from tests.codegen.programs import buffer, loop
+from tests.codegen.programs import apart, buffer, loop
 
 PANELS, PASSES, STEPS, WIDTH = 3, 4, 32, 16
 W, X, OUT = buffer("W", PANELS, STEPS, WIDTH), buffer("X", PASSES, STEPS), buffer("OUT", PASSES, WIDTH)
@@ -56,7 +56,8 @@ def _places(made, panel, turns=None):
     serial = (n for n in preorder(made) if isinstance(n, For) and n.kind == LoopKind.SERIAL)
     loops = {n.loop_var: const_int(n.extent) for n in serial}
     for fetch in _prefetches(made):
-        load, offsets, _ = requested(fetch)
+        load, steps, _ = requested(fetch)
+        offsets = apart(steps, load.buffer)
         for values in itertools.product(*(range(n) for v, n in loops.items() if v.name != "p")):
             at = dict(zip((v for v in loops if v.name != "p"), values, strict=True))
             at |= {v: panel for v in loops if v.name == "p"} | (turns or {})

@@ -11,7 +11,7 @@ from autosched.tir import BufferStore, For, Stmt
 from autosched.tir.expr import Call, Var
 from autosched.tir.prefetch import PREFETCH_STORES, requested
 from autosched.tir.stmt import seq
-from tests.codegen.programs import buffer, loop
+from tests.codegen.programs import apart, buffer, loop
 
 PIECES, TILES, STEPS, LANES = 3, 4, 5, 16
 
@@ -36,7 +36,8 @@ def requests(made: Stmt, piece: int, tile: int, step: int) -> list[int]:
     """The lines that a step asks for, counted from the first of its piece."""
     loops = [n for n in preorder(made) if isinstance(n, For)][:3]
     values = dict(zip((n.loop_var for n in loops), (piece, tile, step), strict=True))
-    ((first, offsets, writes),) = [requested(n) for n in preorder(loops[2]) if isinstance(n, Call)]
+    ((first, steps, writes),) = [requested(n) for n in preorder(loops[2]) if isinstance(n, Call)]
+    offsets = apart(steps, first.buffer)
     assert writes, "to write to them"
     p, row, lane = (int(evaluate_index(i, values)) for i in first.indices)
     assert p == piece and all((lane + offset) % LANES == 0 for offset in offsets)

@@ -10,12 +10,12 @@ import pytest
 from autosched.codegen.lower.flops import evaluate_index
 from autosched.codegen.lower.prefetch_window import prefetch_windows
 from autosched.ir.node import preorder
-from autosched.tir import BufferStore, For, Stmt
+from autosched.tir import BufferLoad, BufferStore, For, Stmt
 from autosched.tir.expr import Call, Var, const, const_int, floordiv, floormod
 from autosched.tir.functor import substitute
 from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WITHIN, requested
 from autosched.tir.simplify import simplify
-from tests.codegen.programs import buffer, loop
+from tests.codegen.programs import apart, buffer, loop
 
 ROWS, TILES, PIXELS, LANES, TAPS, AHEAD = 6, 5, 4, 16, 3, 2
 WIDTH = TILES * PIXELS + TAPS - 1
@@ -47,7 +47,8 @@ def places(made: Stmt, y: int, t: int) -> list[tuple[int, ...]]:
     values = dict(zip((n.loop_var for n in loops), (y, t), strict=True))
     found: list[tuple[int, ...]] = []
     for fetch in (n for n in preorder(made) if isinstance(n, Call)):
-        first, offsets, _ = requested(fetch)
+        first, steps, _ = requested(fetch)
+        offsets = apart(steps, first.buffer)
         (row, pixel, lane) = (int(evaluate_index(i, values)) for i in first.indices)
         at = row * WIDTH * LANES + pixel * LANES + lane
         found += [divmod(at + offset, WIDTH * LANES) for offset in offsets]
@@ -96,24 +97,47 @@ def product(width: int, channels: int = STEPS, annotation: str = PREFETCH_STEPS)
     return loop("t", TILES, tile, annotations={annotation: {"X": AHEAD}})
 
 
-@pytest.mark.parametrize("width", [PIXELS, PIXELS - 1])
-def test_each_step_asks_for_the_lines_of_one_a_few_steps_later(width: int) -> None:
-    made = prefetch_windows(product(width))
+@pytest.mark.parametrize(("width", "is_scratch"), [(PIXELS, False), (PIXELS - 1, False), (PIXELS - 1, True)])
+def test_each_step_asks_for_the_lines_of_one_a_few_steps_later(width: int, is_scratch: bool) -> None:
+    stmt = product(width)
+    scratch = {n.buffer for n in preorder(stmt) if isinstance(n, BufferLoad)} if is_scratch else ()
+    made = prefetch_windows(stmt, scratch)
     tiles, steps = [n for n in preorder(made) if isinstance(n, For)][:2]
-    ((fetch, offsets, _),) = [requested(n) for n in preorder(steps) if isinstance(n, Call)]
-    strides = [math.prod(fetch.buffer.const_shape()[d:]) for d in range(1, 4)]
+    requests = [requested(n) for n in preorder(steps) if isinstance(n, Call)]
+    assert len(requests) == (PIXELS if is_scratch else 1)  # rows of scratch may become longer
+    strides = [math.prod(requests[0][0].buffer.const_shape()[d:]) for d in range(1, 4)]
     for number in range(TILES * STEPS):
         place = {tiles.loop_var: const(number // STEPS, "int64"), steps.loop_var: const(number % STEPS, "int64")}
-        at = sum(map(mul, (const_int(simplify(substitute(i, place))) or 0 for i in fetch.indices), (*strides, 1)))
+        found = []
+        for fetch, asked, _ in requests:
+            at = sum(map(mul, (const_int(simplify(substitute(i, place))) or 0 for i in fetch.indices), (*strides, 1)))
+            found += [at + offset for offset in apart(asked, fetch.buffer)]
         tile, step = divmod(number + AHEAD, STEPS)
         first = step * strides[0] + tile * PIXELS * LANES
-        assert [at + offset for offset in offsets] == [first + i * LANES for i in range(PIXELS)]
+        assert found == [first + i * LANES for i in range(PIXELS)]
+
+
+def test_lines_in_rows_of_scratch_are_told_by_indices() -> None:
+    """As a block of winograd's inputs is read, whose rows are then made longer."""
+    x, out = buffer("X", TILES, PIXELS, STEPS, LANES), buffer("OUT", TILES, PIXELS, LANES)
+
+    def pixel(t: Var, c: Var, p: Var, lane: Var) -> Stmt:
+        return BufferStore(out, out[t, p, lane] + x[t, p, c, lane], (t, p, lane))
+
+    def step(t: Var, c: Var) -> Stmt:
+        lanes = loop("p", PIXELS, lambda p: loop("lane", LANES, lambda v: pixel(t, c, p, v), "vectorized"), "unrolled")
+        return loop("once", 1, lambda _: lanes)
+
+    tiles = loop("t", TILES, lambda t: loop("c", STEPS, lambda c: step(t, c)), annotations={PREFETCH_WITHIN: {"X": 2}})
+    ((_, asked, _),) = [requested(n) for n in preorder(prefetch_windows(tiles, {x})) if isinstance(n, Call)]
+    assert asked == [(p, 0, 0) for p in range(PIXELS)]
 
 
 def test_a_tile_of_one_step_asks_for_the_next_tile() -> None:
     tiles, inner = [n for n in preorder(prefetch_windows(product(PIXELS, 1))) if isinstance(n, For)][:2]
     assert not any(isinstance(n, Call) for n in preorder(inner))
-    ((fetch, offsets, _),) = [requested(n) for n in preorder(tiles) if isinstance(n, Call)]
+    ((fetch, asked, _),) = [requested(n) for n in preorder(tiles) if isinstance(n, Call)]
+    offsets = apart(asked, fetch.buffer)
     assert const_int(simplify(fetch.indices[1] - tiles.loop_var)) == 1
     assert offsets == [i * LANES for i in range(PIXELS)]
 
@@ -121,7 +145,8 @@ def test_a_tile_of_one_step_asks_for_the_next_tile() -> None:
 def test_no_step_asks_for_what_is_beyond_its_tile() -> None:
     made = prefetch_windows(product(PIXELS, annotation=PREFETCH_WITHIN))
     tiles, steps = [n for n in preorder(made) if isinstance(n, For)][:2]
-    ((fetch, offsets, _),) = [requested(n) for n in preorder(steps) if isinstance(n, Call)]
+    ((fetch, asked, _),) = [requested(n) for n in preorder(steps) if isinstance(n, Call)]
+    offsets = apart(asked, fetch.buffer)
     assert offsets == [i * LANES for i in range(PIXELS)]
     for step in range(STEPS):
         place = {tiles.loop_var: const(1, "int64"), steps.loop_var: const(step, "int64")}
