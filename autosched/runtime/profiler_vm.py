@@ -16,7 +16,7 @@ from autosched.runtime.vm import Executable, VirtualMachine
 if TYPE_CHECKING:
     from autosched.runtime.array import NDArray
     from autosched.runtime.device import Device
-    from autosched.runtime.vm_program import Segment
+    from autosched.runtime.vm_code import Segment
 
 
 def enabled() -> bool:

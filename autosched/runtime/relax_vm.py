@@ -23,12 +23,13 @@ from autosched.runtime.profiling import Report
 from autosched.runtime.timing import BenchmarkResult, measure
 from autosched.runtime.vm import Executable as VMText
 from autosched.runtime.vm import VirtualMachine as Machine
-from autosched.runtime.vm_program import Param, Program, VMFunction, check
+from autosched.runtime.vm_code import Param, VMFunction
+from autosched.runtime.vm_program import Program
 
 if TYPE_CHECKING:
     from autosched.runtime.registry import PackedFunc
     from autosched.runtime.values import Value
-    from autosched.runtime.vm_program import Instruction
+    from autosched.runtime.vm_code import Instruction
     from autosched.target import Target
 
 
@@ -250,7 +251,7 @@ class VirtualMachine(Machine):
         function = self.executable.program.functions.get(func_name)
         if function is None or func_name in self.executable.symbolic:
             return values
-        checked = [check(value, param, function) for value, param in zip(values, function.params, strict=True)]
+        checked = function.checked(values)
         function.sizes_of(checked)
         return checked
 

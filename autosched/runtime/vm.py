@@ -16,12 +16,13 @@ from autosched.runtime.executable import Executable as GraphExecutable
 from autosched.runtime.module import Module
 from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.timing import BenchmarkResult, MeasureOptions, measure
-from autosched.runtime.vm_program import Param, Program, Segment, VMFunction
+from autosched.runtime.vm_code import Param, Segment, VMFunction
+from autosched.runtime.vm_program import Program
 
 if TYPE_CHECKING:
     from autosched.runtime.registry import PackedFunc
     from autosched.runtime.values import Value
-    from autosched.runtime.vm_program import Instruction
+    from autosched.runtime.vm_code import Instruction
 
 _LARGE = "late-bound constants are not loaded"
 

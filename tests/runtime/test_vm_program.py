@@ -9,7 +9,9 @@ import pytest
 
 from autosched.errors import ArtifactError, AutoschedError, TVMError
 from autosched.runtime.array import array
-from autosched.runtime.vm_program import MOST_CALLS, Param, Program, VMFunction
+from autosched.runtime.vm_code import Param, VMFunction
+from autosched.runtime.vm_interpreter import MOST_CALLS
+from autosched.runtime.vm_program import Program
 from tests.runtime.kernels import chain
 from tests.runtime.test_artifact_fuzz import change
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from autosched.driver.settings import resolve_records, resolve_target, resolve_t
 from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, UsageError
 from autosched.ir import GlobalVar, IRModule, preorder
 from autosched.ir.node import Node
-from autosched.records import RecordReader
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import (
     Binding,
@@ -45,13 +45,13 @@ from autosched.relax.struct_info import (
     TupleStructInfo,
     tensor_infos,
 )  # fmt: skip
-from autosched.relax.transform import BindParams
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.relax.transform.infer_types import infer_types
 from autosched.relax.transform.inplace_calls import separate_inplace_calls
 from autosched.runtime.graph_form import SizeRange
 from autosched.runtime.size_expr import Size
-from autosched.runtime.vm_program import SHAPE, Instruction, Param, Program, Segment, VMFunction
+from autosched.runtime.vm_code import SHAPE, Instruction, Param, Segment, VMFunction
+from autosched.runtime.vm_program import Program
 from autosched.target import Target
 from autosched.tir import PrimFunc
 from autosched.tir.expr import PrimExpr, as_int
@@ -64,41 +64,30 @@ if TYPE_CHECKING:
     from autosched.json_types import Json
 
 
-def build_vm(
-    mod: IRModule,
-    target: object = None,
-    *,
-    params: Mapping[str, object] | None = None,
-    records: Records | None = None,
-    threads: int | None = None,
-    accuracy: str = "fast",
-    checks: bool = False,
-) -> Program:
+@dataclass(frozen=True)
+class BuildOptions:
+    """How functions are built; `accuracy` and `checks` as in `autosched.build`."""
+
+    records: Records | None = None
+    threads: int | None = None
+    accuracy: str = "fast"
+    checks: bool = False
+
+
+def build_vm(mod: IRModule, target: object = None, how: BuildOptions = BuildOptions()) -> Program:
     """Build every relax function of a module for the VM, those with symbolic sizes once for all of them.
 
-    params  arrays bound to parameters of `main`
-    accuracy, checks  as in `autosched.build`
     Raises  TargetError, RecordError; InvalidTypeError for what the VM has no instruction for; NotSeparableError where
             a kernel has to be compiled for each size
     """
-    program, errors = build_parts(
-        mod, target, params=params, records=records, threads=threads, accuracy=accuracy, checks=checks
-    )
+    program, errors = build_parts(mod, target, how)
     for error in errors.values():
         raise error
     return program
 
 
 def build_parts(
-    mod: IRModule,
-    target: object = None,
-    *,
-    params: Mapping[str, object] | None = None,
-    records: Records | None = None,
-    threads: int | None = None,
-    accuracy: str = "fast",
-    checks: bool = False,
-    bounds: Bounds | None = None,
+    mod: IRModule, target: object = None, how: BuildOptions = BuildOptions(), bounds: Bounds | None = None
 ) -> tuple[Program, dict[str, AutoschedError]]:
     """(what `build_vm` gives, for the functions that can be built once, what is wrong with the others).
 
@@ -107,15 +96,12 @@ def build_parts(
     if not isinstance(mod, IRModule):
         raise InvalidTypeError(f"the VM runs an IRModule, not a {type(mod).__name__}")
     mod = separate_inplace_calls(infer_types(mod))
-    if params:
-        mod = BindParams("main", {name: np.asarray(value) for name, value in params.items()})(mod)
     relax_functions = ((gv.name, f) for gv, f in mod.functions_items() if isinstance(f, Function))
     functions = dict(relax_functions)
     if not functions:
         raise UsageError("the module has no relax function", hint="build PrimFuncs with autosched.build")
     chosen = resolve_target(target)
-    how = (resolve_records(records), resolve_threads(threads, chosen), accuracy, checks)
-    maker = _Maker(mod, chosen, *how, bounds or {})
+    maker = _Maker(mod, chosen, how, bounds or {})
     made: dict[str, VMFunction] = {}
     errors: dict[str, AutoschedError] = {}
     for name, function in functions.items():
@@ -164,12 +150,9 @@ def _missing(code: Sequence[Instruction], made: Collection[str]) -> str | None:
 class _Maker:
     """Collects what functions share."""
 
-    def __init__(
-        self, module: IRModule, target: Target, records: RecordReader | None, threads: int, accuracy: str, checks: bool,
-        bounds: Bounds,
-    ):  # fmt: skip
-        self.module, self.target, self.records, self.threads = module, target, records, threads
-        self.accuracy, self.checks, self.bounds = accuracy, checks, bounds
+    def __init__(self, module: IRModule, target: Target, how: BuildOptions, bounds: Bounds):
+        self.module, self.target, self.how, self.bounds = module, target, how, bounds
+        self.records, self.threads = resolve_records(how.records), resolve_threads(how.threads, target)
         self.segments: list[Segment] = []
         self.constants: list[np.ndarray] = []
 
@@ -215,7 +198,7 @@ class _Maker:
         for gv, f in self.module.functions_items():
             if isinstance(f, PrimFunc) and gv in called:
                 module[gv] = f
-        how = (self.target, self.records, self.threads, dict[str, object](), self.accuracy, self.checks)
+        how = (self.target, self.records, self.threads, dict[str, object](), self.how.accuracy, self.how.checks)
         built: Segment
         if symbols:
             module["main"] = module["main"].with_attr(MAY_BE_EMPTY, tuple(v.name for v in symbols))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from autosched.driver.build.positions import with_positions
 from autosched.driver.build.sized import Bounds
 from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.driver.settings import resolve_target
-from autosched.driver.vm.build_vm import build_parts, build_vm, is_symbolic
+from autosched.driver.vm.build_vm import BuildOptions, build_parts, build_vm, is_symbolic
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, UsageError, refuse
 from autosched.ir import GlobalVar, IRModule, preorder
 from autosched.ir.module import check_symbols
@@ -28,7 +28,8 @@ from autosched.relax.transform.specialize_kernels import specialize_kernels
 from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.graph_form import SizeRange
 from autosched.runtime.relax_vm import VMExecutable
-from autosched.runtime.vm_program import Param, Program
+from autosched.runtime.vm_code import Param
+from autosched.runtime.vm_program import Program
 from autosched.target import Target
 from autosched.tir import PrimFunc
 from autosched.tir.expr import Var as TirVar
@@ -79,8 +80,7 @@ def build_relax(
         mod = _run(pipeline, mod)
     check_symbols(mod)
     mod = with_positions(mod, indices)
-    how: BuildOptions = {"records": records, "threads": threads, "accuracy": "fast", "checks": checks}
-    return _built(mod, chosen, how, {}, at_once)
+    return _built(mod, chosen, BuildOptions(records, threads, checks=checks), {}, at_once)
 
 
 def build_executable(
@@ -93,8 +93,7 @@ def build_executable(
     """
     if params:
         mod = BindParams("main", {name: np.asarray(value) for name, value in params.items()})(mod)
-    how: BuildOptions = {"records": records, "threads": threads, "accuracy": accuracy, "checks": checks}
-    return _built(mod, target, how, bounds)
+    return _built(mod, target, BuildOptions(records, threads, accuracy, checks), bounds)
 
 
 def _built(
@@ -105,7 +104,7 @@ def _built(
     left = {} if at_once else dict.fromkeys(_open_functions(relax_functions), "")
     parts = _without(mod, left)
     if relax_functions.keys() - left:
-        program, errors = build_parts(parts, chosen, **how, bounds=bounds)
+        program, errors = build_parts(parts, chosen, how, bounds)
         left |= {name: error.message for name, error in errors.items()}
     else:
         program = Program({}, ())
@@ -176,15 +175,6 @@ def _params(function: Function) -> tuple[Param, ...]:
     return tuple(Param(p.name) for p in function.params)
 
 
-class BuildOptions(TypedDict):
-    """The keyword arguments of `build_vm` that functions which are built when they are called keep."""
-
-    records: Records | None
-    threads: int | None
-    accuracy: str
-    checks: bool
-
-
 class _Late:
     """Builds functions with symbolic shapes when they are called: once for all sizes, or for the sizes at hand.
 
@@ -209,7 +199,7 @@ class _Late:
 
     def _built_whole(self, name: str) -> Program | None:
         refuse_to_compile(name, {})
-        program, errors = build_parts(self._with_called(name), self.target, **self.how, bounds=self.bounds)
+        program, errors = build_parts(self._with_called(name), self.target, self.how, self.bounds)
         if name in errors:
             self.reasons[name] = errors[name].message
             return None
@@ -242,7 +232,7 @@ class _Late:
             refuse_to_compile(name, {v.name: size for v, size in values.items()})
             whole = IRModule(self._called(function))
             whole[name] = bind_function(function, values)
-            return build_vm(specialize_kernels(whole), self.target, **self.how)
+            return build_vm(specialize_kernels(whole), self.target, self.how)
 
         return self.built.get((name, *values.values()), build_program)
 
