@@ -17,7 +17,8 @@ HEAD = """# ONNX
 `autosched build model.onnx`, `autosched.build("model.onnx")` and `autosched.onnx.InferenceSession` take models of
 opsets 1 to 28 as they are. Where all sizes and shapes are known, the model is compiled at once, and the artifact needs
 no compiler. A model in which only dimensions of inputs (batch, sequence, height) are open is compiled once for all
-sizes too, where every kernel allows that. Dimensions of the same name are equal in each call. Those without a name
+sizes too, where every kernel allows that, and so is one whose loops end by data, where a step leaves the shapes of what
+it carries as they are and collects nothing. Dimensions of the same name are equal in each call. Those without a name
 are taken for different ones. Where two names meet in an element-wise operator, each may be 1 in a call.
 A part that depends on more (axes and sizes that are inputs, loops that end by data, sizes that follow from
 data) is compiled at the call, for the call's sizes and values, and kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from autosched import te
 from autosched.te import Tensor
@@ -11,11 +12,45 @@ from autosched.tir.expr import ExprLike, PrimExpr
 from autosched.topi.shapes import dims, extent_of, open_shape
 
 Scalar = Callable[[PrimExpr], PrimExpr]
-FUNCTIONS: dict[str, Scalar] = {
+Activation = str | tuple[str, tuple[float, ...]]  # a name of FUNCTIONS, with its alpha and beta where it has them
+
+
+def _affine(v: PrimExpr, alpha: float, beta: float) -> PrimExpr:
+    return v * E.const(alpha, v.dtype) + E.const(beta, v.dtype)
+
+
+def _over(v: PrimExpr, low: PrimExpr) -> PrimExpr:
+    return te.if_then_else(v > E.const(0, v.dtype), v, low)
+
+
+FUNCTIONS: dict[str, Callable[..., PrimExpr]] = {
     "tanh": te.tanh,
     "sigmoid": te.sigmoid,
     "relu": lambda v: E.maximum(v, E.const(0, v.dtype)),
+    "leakyrelu": lambda v, alpha: _over(v, v * E.const(alpha, v.dtype)),
+    "thresholdedrelu": lambda v, alpha: te.if_then_else(v >= E.const(alpha, v.dtype), v, E.const(0, v.dtype)),
+    "elu": lambda v, alpha: _over(v, _affine(te.exp(v), alpha, -alpha)),
+    "affine": _affine,
+    "scaledtanh": lambda v, alpha, beta: te.tanh(v * E.const(beta, v.dtype)) * E.const(alpha, v.dtype),
+    "softsign": lambda v: v / (E.const(1, v.dtype) + te.abs(v)),
+    "softplus": lambda v: FUNCTIONS["relu"](v) + te.log(E.const(1, v.dtype) + te.exp(-te.abs(v))),
+    "hardsigmoid": lambda v, alpha, beta: _clipped(_affine(v, alpha, beta), 0.0, 1.0),
 }
+
+
+def _clipped(v: PrimExpr, low: float, high: float) -> PrimExpr:
+    return E.minimum(E.maximum(v, E.const(low, v.dtype)), E.const(high, v.dtype))
+
+
+def _function(activation: Activation, limit: float | None) -> Scalar:
+    """An activation of what was brought to [-limit, limit] where there is one."""
+    name, values = (activation, ()) if isinstance(activation, str) else activation
+    function = partial(_called, FUNCTIONS[name], values)
+    return function if limit is None else lambda v: function(_clipped(v, -limit, limit))
+
+
+def _called(function: Callable[..., PrimExpr], values: Sequence[float], v: PrimExpr) -> PrimExpr:
+    return function(v, *values)
 
 
 class _Layer:
@@ -23,14 +58,13 @@ class _Layer:
 
     inputs       [steps, batch, gates * hidden], what each step's input adds to its gates
     weights      [panels, hidden, width] each: columns in panels, the last one filled up
-    activations  names of FUNCTIONS
     """
 
     def __init__(
-        self, inputs: Tensor, weights: Sequence[Tensor], bias: Tensor, activations: Sequence[str], backward: bool
+        self, inputs: Tensor, weights: Sequence[Tensor], bias: Tensor, functions: Sequence[Scalar], backward: bool
     ):  # fmt: skip
         self.inputs, self.weights, self.bias, self.backward = inputs, weights, bias, backward
-        self.functions = [FUNCTIONS[name] for name in activations]
+        self.functions = functions
         self.steps, self.batch, _ = open_shape(inputs)
         self.hidden = extent_of(weights[0], 1)
         self.gates, self.dtype = extent_of(inputs, 2), inputs.dtype
@@ -131,7 +165,7 @@ class _Layer:
 
 def recurrent(
     inputs: Tensor, weights: Sequence[Tensor], bias: Tensor, initial: Sequence[Tensor], kind: str,
-    activations: Sequence[str], backward: bool = False, reset_after: bool = False,
+    activations: Sequence[Activation], backward: bool = False, reset_after: bool = False, limit: float | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """(states of all steps [steps, batch, hidden], the last state [batch, hidden], of an LSTM the last cell).
 
@@ -141,8 +175,10 @@ def recurrent(
     bias     [gates * hidden]: of a GRU with `reset_after` what is added to that product, which `inputs` then lacks
     initial  the first state, of an LSTM the first cell as well
     kind     "RNN", "GRU" or "LSTM", whose gates come in ONNX's order
+    limit    of what activations of gates take, to both sides
     """
-    layer = _Layer(inputs, weights, bias, activations, backward)
+    functions = [_function(a, limit if n < 2 else None) for n, a in enumerate(activations)]
+    layer = _Layer(inputs, weights, bias, functions, backward)
     if kind == "GRU":
         return layer.gru(initial[0], reset_after)
     return layer.lstm(*initial) if kind == "LSTM" else layer.rnn(*initial)

@@ -91,7 +91,8 @@ def test_activations() -> None:
 
 def test_products() -> None:
     check("FusedMatMul", [draw(2, 4, 3), draw(2, 5, 4)], transA=1, transB=1, alpha=0.5)
-    refuse("transBatchA", "FusedMatMul", [draw(2, 4, 3), draw(2, 5, 4)], transBatchA=1)
+    check("FusedMatMul", [draw(4, 2, 3), draw(4, 2, 5)], transA=1, transBatchA=1, transBatchB=1)
+    check("FusedMatMul", [draw(2, 3, 5, 4), draw(5, 2, 3, 7)], transBatchB=1, transA=1)
     x, w = draw(1, 3, 6, 6), draw(4, 3, 3, 3)
     check("FusedConv", [x, w, draw(4)], activation="Relu", pads=[1, 1, 1, 1], kernel_shape=[3, 3])
     check("FusedConv", [x, w], activation="LeakyRelu", activation_params=[0.2], kernel_shape=[3, 3])
@@ -511,6 +512,63 @@ def test_products_and_sums_without_a_kernel_in_onnx_runtime() -> None:
     y = np.einsum("nyxcij,oijc->nyxo", windows, weights) + b
     agrees("NhwcFusedConv", [images, weights, b], np.maximum(y, 0), activation="Relu")
     agrees("NhwcFusedConv", [images, weights, b, start], np.maximum(y + start, 0), activation="Relu")
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    raised = np.exp(x - x.max(-1, keepdims=True))
+    return raised / raised.sum(-1, keepdims=True)
+
+
+def test_forms_without_a_kernel_in_onnx_runtime() -> None:
+    x, bias, skip = draw(2, 3, 4, 8), draw(2, 1, 1, 8), draw(2, 3, 4, 8)
+    agrees("BiasSoftmax", [x, bias], softmax(x + bias), axis=3, is_inner_broadcast=1)
+    flat = softmax((x + bias).reshape(2, 3, 32)).reshape(x.shape)
+    agrees("BiasSoftmax", [x, bias], flat, axis=2, is_inner_broadcast=1)
+    agrees("BiasDropout", [x, bias[0, 0, 0], skip, np.array(0.7, "f4")], x + bias[0, 0, 0] + skip)
+    made = model("BiasDropout", [x, bias[0, 0, 0]], 2)
+    found = relax.evaluate(from_onnx(made), {"x0": x, "x1": bias[0, 0, 0]})
+    np.testing.assert_array_equal(found[1], np.ones(x.shape, np.bool_))
+    at = RNG.integers(0, 4, (2, 3))
+    agrees("TorchEmbedding", [x[0, 0], at, np.array(1)], x[0, 0][at])
+    for value, flags in ((np.inf, "isnan_only"), (np.nan, "isinf_only"), (1.0, "")):
+        y = np.array([1, value], "f4")
+        agrees("IsAllFinite", [x, y], np.array(np.isfinite(value)))
+        if flags:
+            agrees("IsAllFinite", [y, x], np.array(True), **{flags: 1})
+    product = draw(3, 4), draw(5, 4)
+    wanted = np.maximum(product[0] @ product[1].T * 2, 0)
+    agrees("FusedMatMulActivation", [*product], wanted, transB=1, alpha=2.0, activation="Relu")
+    wanted = np.clip((product[0] @ product[1].T) * 0.3 + 0.4, 0, 1).astype("f4")
+    attrs = {"activation_alpha": 0.3, "activation_beta": 0.4}
+    agrees("FusedMatMulActivation", [*product], wanted, transB=1, activation="HardSigmoid", **attrs)
+    gate, up = np.minimum(3 * x, 1.5), np.clip(3 * skip, -1.5, 1.5)
+    wanted = (gate / (1 + np.exp(-1.7 * gate)) * (up + 1)).astype("f4")
+    attrs = {"activation_alpha": 1.7, "activation_beta": 1.0, "limit": 1.5}
+    agrees("SwiGLU", [3 * x, 3 * skip], wanted, **attrs)
+    agrees("SwiGLU", [np.concatenate([3 * x, 3 * skip], axis=-1)], wanted, **attrs)
+    angles = draw(2, 4, 8)
+    sin, cos = (f(angles)[:, None] for f in (np.sin, np.cos))
+    made = model("GemmaRotaryEmbedding", [angles, x, skip, skip, x], 2)
+    found = relax.evaluate(from_onnx(made), dict(zip([f"x{i}" for i in range(5)], (angles, x, skip, skip, x))))
+    for g, w in zip(found, (x * cos + skip * sin, skip * cos + x * sin), strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [2, 9, 10])
+def test_transforms_of_real_signals(size: int) -> None:
+    x = draw(2, 3, size)
+    parts = np.fft.rfft(x)
+    wanted = np.stack([parts.real, parts.imag], axis=-1).astype("f4")
+    agrees("Rfft", [x], wanted, signal_ndim=1)
+    if size % 2 == 0:
+        agrees("Irfft", [wanted], x, signal_ndim=1)
+    a, b = draw(3, size, 2), draw(size, 2)
+    whole = [v[..., 0] + 1j * v[..., 1] for v in (a, b)]
+    for op, product in (("ComplexMul", whole[0] * whole[1]), ("ComplexMulConj", whole[0] * whole[1].conj())):
+        agrees(op, [a, b], np.stack([product.real, product.imag], axis=-1).astype("f4"))
+    refuse("signal_ndim=2", "Rfft", [x], signal_ndim=2)
+    refuse("without two parts", "ComplexMul", [a, draw(2, 3)])
+    refuse("frequencies of shape", "Irfft", [draw(3, 3)], signal_ndim=1)
 
 
 def test_integers_without_a_kernel_in_onnx_runtime() -> None:

@@ -93,3 +93,23 @@ def test_batch_normalization_by_the_batch() -> None:
     x = run("BatchNormalization", 6, X, scale, bias, mean, variance, is_test=1)
     want = (X - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + 1e-5) * scale.reshape(shape)
     np.testing.assert_allclose(x, want + bias.reshape(shape), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [1, 6, 7, 8])
+def test_batch_normalization_of_elements(opset: int) -> None:
+    rng = np.random.default_rng(1)
+    scale, bias, mean, variance = (rng.random((3, 4, 5)).astype("f4") + 0.5 for _ in range(4))
+    attrs: dict[str, Any] = {"spatial": 0, **({"consumed_inputs": [0, 0, 0, 1, 1]} if opset < 6 else {})}
+    if opset < 7:
+        own_mean, own_variance = X.mean(0), X.var(0)
+        want = (X - own_mean) / np.sqrt(own_variance + 1e-5) * scale + bias
+        np.testing.assert_allclose(
+            run("BatchNormalization", opset, X, scale, bias, mean, variance, **attrs), want, rtol=1e-3, atol=1e-4
+        )
+    if opset < 7:
+        attrs["is_test"] = 1
+    want = (X - mean) / np.sqrt(variance + 1e-5) * scale + bias
+    found = run("BatchNormalization", opset, X, scale, bias, mean, variance, **attrs)
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ImportModelError, match=r"scales \[3\] for images"):
+        run("BatchNormalization", opset, X, *(v[:, 0, 0] for v in (scale, bias, mean, variance)), **attrs)

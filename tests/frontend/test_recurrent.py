@@ -83,7 +83,8 @@ def test_reset_behind_the_product() -> None:
     [
         {"activations": ["Relu"]}, {"activations": ["Affine"], "activation_alpha": [0.5], "activation_beta": [0.1]},
         {"activations": ["LeakyRelu"], "activation_alpha": [0.3]}, {"activations": ["Softsign"]},
-        {"activations": ["Softplus"]},
+        {"activations": ["Softplus"]}, {"activations": ["Elu"], "activation_alpha": [0.7], "clip": 0.6},
+        {"activations": ["ThresholdedRelu"], "activation_alpha": [0.2]},
         {"activations": ["ScaledTanh"], "activation_alpha": [0.7], "activation_beta": [0.4]},
     ],
 )  # fmt: skip
@@ -120,8 +121,8 @@ def test_batch_first() -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(ImportModelError, match="activation Elu is not supported"):
-        from_onnx(layer("RNN", activations=["Elu"]))
+    with pytest.raises(ImportModelError, match="activation Erf is not supported"):
+        from_onnx(layer("RNN", activations=["Erf"]))
     with pytest.raises(ImportModelError, match="more than 4096 steps"):
         from_onnx(layer("RNN", steps=5000))
 
@@ -130,6 +131,11 @@ OPEN = [
     ("RNN", "forward", {}), ("RNN", "reverse", {"activations": ["Relu"]}), ("GRU", "forward", {}),
     ("GRU", "bidirectional", {"linear_before_reset": 1}), ("LSTM", "forward", {"state": True}),
     ("LSTM", "bidirectional", {"bias": False}),
+    ("LSTM", "forward",
+     {"activations": ["HardSigmoid", "Softsign", "Elu"], "activation_alpha": [0.3, 0.7], "clip": 1.0}),
+    ("GRU", "reverse",
+     {"activations": ["HardSigmoid", "ScaledTanh"], "activation_alpha": [0.2, 0.7], "activation_beta": [0.5, 0.4]}),
+    ("RNN", "bidirectional", {"activations": ["ThresholdedRelu", "LeakyRelu"], "activation_alpha": [0.2, 0.3]}),
 ]  # fmt: skip
 
 

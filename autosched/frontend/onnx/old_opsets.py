@@ -69,8 +69,6 @@ def _slope_by_channel(node: Node) -> Node:
 
 @_update(9, "BatchNormalization")
 def _batch_norm(node: Node) -> Node:
-    if not node.attr("spatial", 1) and len(node.shape(0)) > 2:
-        raise node.fail("spatial=0 is not supported")
     if node.opset < 7 and not node.attr("is_test", 0):
         if node.num_outputs > 1:
             raise node.fail("is_test=0 with the outputs of training is not supported")

@@ -70,13 +70,17 @@ def quick_gelu(node: Node) -> Expr:
 
 @converter(DOMAIN + "FusedMatMul", DOMAIN + "TransposeMatMul")
 def fused_matmul(node: Node) -> Expr:
-    """alpha * A' B'"""
-    only(node, [0, 1], ["alpha", "transA", "transB"])
+    """alpha * A' B'; with transBatchA or transBatchB the first dimension is the one before the last."""
+    only(node, [0, 1], ["alpha", *("transA", "transB", "transBatchA", "transBatchB")])
     sides = []
-    for index, name in ((0, "transA"), (1, "transB")):
+    for index, side in ((0, "A"), (1, "B")):
         x, rank = node.input(index), node.info(index).ndim
-        turned = bool(node.attr(name, 0)) and rank > 1
-        sides.append(node.emit(op.permute_dims(x, axes=[*range(rank - 2), rank - 1, rank - 2])) if turned else x)
+        order = list(range(rank))
+        if node.attr(f"transBatch{side}", 0) and rank > 2:
+            order = [*order[1:-1], 0, order[-1]]
+        if node.attr(f"trans{side}", 0) and rank > 1:
+            order[-2:] = order[:-3:-1]
+        sides.append(x if order == [*range(rank)] else node.emit(op.permute_dims(x, axes=order)))
     product = node.emit(op.matmul(*sides))
     alpha = node.attr("alpha", 1.0)
     return product if alpha == 1.0 else op.multiply(product, constant(alpha, info_of(product).dtype))
@@ -97,7 +101,7 @@ def fused_conv(node: Node) -> Expr:
     if node.has(3):
         value = node.emit(op.add(value, node.input(3)))
     names, params = ACTIVATIONS.get(node.attr("activation", ""), ()), node.attr("activation_params", ())
-    return _activated(node, value, dict(zip(names, params, strict=False)))
+    return activated(node, value, dict(zip(names, params, strict=False)))
 
 
 @converter(DOMAIN + "FusedGemm")
@@ -105,10 +109,10 @@ def fused_gemm(node: Node) -> Expr:
     """A matrix product and an activation."""
     prefix = "activation_"
     own = {name.removeprefix(prefix): v for name, v in node.attrs.items() if name.startswith(prefix)}
-    return _activated(node, node.emit(gemm(node)), own)
+    return activated(node, node.emit(gemm(node)), own)
 
 
-def _activated(node: Node, value: Expr, attrs: Mapping[str, float]) -> Expr:
+def activated(node: Node, value: Expr, attrs: Mapping[str, float]) -> Expr:
     """The activation that the node names, of a value."""
     kind, dtype = node.attr("activation", ""), info_of(value).dtype
     if not kind:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import reduce
 
 import numpy as np
 
 from autosched.frontend.onnx.converters.arrange import pad, trilu
-from autosched.frontend.onnx.converters.contrib import DOMAIN, embed_layer_norm, fused_conv, only
+from autosched.frontend.onnx.converters.contrib import (
+    DOMAIN,
+    activated,
+    embed_layer_norm,
+    fused_conv,
+    fused_matmul,
+    only,
+)
 from autosched.frontend.onnx.converters.conv import conv, conv_transpose
+from autosched.frontend.onnx.converters.elementwise import dropout
 from autosched.frontend.onnx.converters.index import gather_nd
+from autosched.frontend.onnx.converters.norm import softmax
 from autosched.frontend.onnx.converters.pool import max_pool
 from autosched.frontend.onnx.converters.quantize import dequantized, qlinear_conv, quantized
 from autosched.frontend.onnx.converters.resize import grid_sample
@@ -72,6 +82,77 @@ def gemm_fast_gelu(node: Node) -> Expr:
     only(node, range(3))
     product = node.emit(op.matmul(node.input(0), node.input(1)))
     return op.nn.gelu_tanh(node.emit(op.add(product, node.input(2))) if node.has(2) else product)
+
+
+@converter(DOMAIN + "FusedMatMulActivation")
+def fused_matmul_activation(node: Node) -> Expr:
+    prefix = "activation"
+    own = {name: v for name, v in node.attrs.items() if not name.startswith(prefix)}
+    product = node.emit(fused_matmul(dataclasses.replace(node, attrs=own)))
+    more = {name.removeprefix(prefix + "_"): v for name, v in node.attrs.items() if name.startswith(prefix + "_")}
+    return activated(node, product, more)
+
+
+@converter(DOMAIN + "SwiGLU")
+def clamped_swiglu(node: Node) -> Expr:
+    """G * sigmoid(alpha * G) * (L + beta) of a gate and an up half, both limited; in float32."""
+    attrs = ("activation_alpha", "activation_beta", "limit", "round_activation")
+    only(node, range(2), attrs)
+    alpha, beta, limit = (node.attr(n, d) for n, d in zip(attrs, (1.0, 0.0, 0.0)))
+    dtype = node.info(0).dtype
+    if node.has(1):
+        sides: list[Expr] = [node.input(0), node.input(1)]
+    else:
+        halves = node.emit(op.split(node.input(0), indices_or_sections=2, axis=node.info(0).ndim - 1))
+        sides = list(halves.fields) if isinstance(halves, Tuple) else [TupleGetItem(halves, i) for i in (0, 1)]
+    gate, up = (x if dtype == "float32" else node.emit(op.astype(x, "float32")) for x in sides)
+    if limit > 0:
+        gate, up = node.emit(op.clip(gate, -np.inf, limit)), node.emit(op.clip(up, -limit, limit))
+    scaled = gate if alpha == 1 else op.multiply(gate, constant(alpha, "float32"))
+    left = node.emit(op.multiply(gate, node.emit(op.sigmoid(scaled))))
+    if node.attr("round_activation", 0) and dtype != "float32":
+        left = node.emit(op.astype(node.emit(op.astype(left, dtype)), "float32"))
+    result = node.emit(op.multiply(left, op.add(up, constant(beta, "float32")) if beta else up))
+    return result if dtype == "float32" else op.astype(result, dtype)
+
+
+@converter(DOMAIN + "BiasSoftmax")
+def bias_softmax(node: Node) -> Expr:
+    """Softmax of data + bias, whose dimensions from `axis` on are one."""
+    only(node, range(2), ["axis", "is_inner_broadcast"])
+    total = node.emit(op.add(node.input(0), node.input(1)))
+    if info_of(total).ndim != node.info(0).ndim:
+        raise node.fail(f"a bias of {node.info(1).ndim} dimensions for data of {node.info(0).ndim}")
+    return softmax(dataclasses.replace(node, inputs=[total], opset=1))
+
+
+@converter(DOMAIN + "BiasDropout")
+def bias_dropout(node: Node) -> tuple[Expr, ...]:
+    """data + bias + residual at inference, of which the mask keeps all."""
+    only(node, range(5), ["seed"])
+    total = node.emit(op.add(node.input(0), node.input(1)))
+    dropped = dropout(dataclasses.replace(node, inputs=[total, *node.inputs[3:]], opset=13))
+    return op.add(dropped[0], node.input(2)) if node.has(2) else dropped[0], *dropped[1:]
+
+
+@converter(DOMAIN + "TorchEmbedding")
+def torch_embedding(node: Node) -> Expr:
+    """Rows of a table; the other inputs are about training."""
+    return op.take(node.input(0), node.input(1), axis=0)
+
+
+@converter(DOMAIN + "IsAllFinite")
+def is_all_finite(node: Node) -> Expr:
+    """Whether no element of any input is infinite or NaN, or of one of these alone."""
+    only(node, range(len(node.inputs)), ["isinf_only", "isnan_only"])
+    of = [name for name in ("isinf_only", "isnan_only") if node.attr(name, 0)]
+    if len(of) > 1:
+        raise node.fail("isinf_only and isnan_only")
+    strange = (
+        {"isinf_only": op.isinf, "isnan_only": op.isnan}[of[0]] if of else lambda x: op.logical_not(op.isfinite(x))
+    )
+    counts = [node.emit(op.sum(node.emit(op.astype(strange(node.input(i)), "int32")))) for i in range(len(node.inputs))]
+    return op.equal(reduce(lambda a, b: node.emit(op.add(a, b)), counts), constant(0, "int32"))
 
 
 @converter(DOMAIN + "CDist")
@@ -241,6 +322,18 @@ def relative_position_bias(node: Node) -> Expr:
     at = first + np.where(far < exact, far, np.minimum(wide, count - 1))
     table = node.emit(op.reshape(node.input(0), ShapeExpr((heads, buckets))))
     return op.expand_dims(node.emit(op.take(table, Constant(at.astype(np.int64)), axis=1)), axis=(0,))
+
+
+@converter(DOMAIN + "GemmaRotaryEmbedding")
+def gemma_rotary_embedding(node: Node) -> tuple[Expr, ...]:
+    """Queries and keys times the cosines of angles [B, S, D], plus their other halves times the sines."""
+    only(node, range(5))
+    angles, dtype = node.input(0), node.info(1).dtype
+    sin, cos = (
+        node.emit(op.expand_dims(node.emit(op.astype(node.emit(f(angles)), dtype)), axis=(1,)))
+        for f in (op.sin, op.cos)
+    )
+    return tuple(op.add(op.multiply(node.input(i), cos), op.multiply(node.input(i + 1), sin)) for i in (1, 3))
 
 
 @converter(DOMAIN + "GatedRelativePositionBias")

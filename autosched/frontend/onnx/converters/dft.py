@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from autosched.frontend.fourier import MOST_ELEMENTS, dft_matrix
@@ -9,7 +11,7 @@ from autosched.frontend.onnx.node import Node, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.frontend.size_arithmetic import is_empty
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple
 
 
 @converter("DFT")
@@ -41,6 +43,58 @@ def dft(node: Node) -> Expr:
     made = node.emit(op.reshape(node.emit(op.matmul(flat, matrix)), ShapeExpr((*lead, wanted, 2))))
     back = [order.index(d) for d in range(last + 1)]
     return made if back == [*range(last + 1)] else op.permute_dims(made, axes=back)
+
+
+def _rows(node: Node) -> tuple[Expr, str]:
+    """The input of a transform of com.microsoft in float32 or float64, and its own dtype. Raises ImportModelError."""
+    asked = [node.attr("signal_ndim", 1), node.attr("normalized", 0), node.attr("onesided", 1)]
+    if asked != [1, 0, 1]:
+        raise node.fail("signal_ndim={}, normalized={}, onesided={}".format(*asked), hint="1, 0 and 1 are possible")
+    x, dtype = node.input(0), node.info(0).dtype
+    return (node.emit(op.astype(x, "float32")) if dtype == "float16" else x), dtype
+
+
+@converter("com.microsoft.Rfft")
+def rfft(node: Node) -> Expr:
+    """Real signals [..., n] as the half [..., n // 2 + 1, 2] of their frequencies."""
+    x, dtype = _rows(node)
+    wide = node.emit(op.expand_dims(x, axis=[info_of(x).ndim]))
+    result = dft(dataclasses.replace(node, inputs=[wide], attrs={"onesided": 1}, opset=20))
+    return result if dtype != "float16" else op.astype(node.emit(result), dtype)
+
+
+@converter("com.microsoft.Irfft")
+def irfft(node: Node) -> Expr:
+    """The real signals [..., 2 * (m - 1)] of such halves [..., m, 2]."""
+    x, dtype = _rows(node)
+    *lead, m, parts = info_of(x).dims
+    if not isinstance(m, int) or parts != 2 or m < 2:
+        raise node.fail(f"frequencies of shape {list(info_of(x).dims)}")
+    n = 2 * (m - 1)
+    if 2 * m * n > MOST_ELEMENTS:
+        raise node.fail(f"a transform of {n} values")
+    matrix = dft_matrix(m, n, n, inverse=True)[..., 0] / n
+    matrix[1:-1] *= 2  # the other half is what these are, mirrored
+    flat = node.emit(op.reshape(x, ShapeExpr((*lead, 2 * m))))
+    result = op.matmul(flat, Constant(matrix.reshape(2 * m, n).astype(info_of(x).dtype)))
+    return result if dtype != "float16" else op.astype(node.emit(result), dtype)
+
+
+@converter("com.microsoft.ComplexMul", "com.microsoft.ComplexMulConj")
+def complex_product(node: Node) -> Expr:
+    """A times B, or the conjugate of B; the last dimension are real and imaginary parts."""
+    sides = []
+    for i in (0, 1):
+        rank = node.info(i).ndim
+        if not rank or node.info(i).dims[-1] != 2:
+            raise node.fail(f"input {i} is {list(node.info(i).dims)}, without two parts")
+        cuts = ({"begin": (p,), "end": (p + 1,)} for p in (0, 1))
+        sides.append([node.emit(op.strided_slice(node.input(i), axes=(rank - 1,), strides=(1,), **c)) for c in cuts])
+    (a, b), (c, d) = sides
+    plus, minus = (op.subtract, op.add) if node.op_type.endswith("Conj") else (op.add, op.subtract)
+    real = node.emit(minus(op.multiply(a, c), op.multiply(b, d)))
+    imaginary = node.emit(plus(op.multiply(b, c), op.multiply(a, d)))
+    return op.concat(Tuple((real, imaginary)), axis=info_of(real).ndim - 1)
 
 
 @converter("STFT")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -9,19 +11,32 @@ import numpy as np
 
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
-from autosched.frontend.size_arithmetic import is_empty, product_of
+from autosched.frontend.size_arithmetic import are_same, is_empty, product_of
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, TupleGetItem
 
 
 @converter("BatchNormalization")
 def batch_norm(node: Node) -> Expr | tuple[Expr, ...]:
+    if node.opset < 9 and not node.attr("spatial", 1) and node.info(0).ndim > 2:
+        return _batch_norm_of_elements(node)
     arguments = [node.input(i) for i in range(5)]
     if node.attr("training_mode", 0):
         return _train(node, arguments)
     return TupleGetItem(
         node.emit(op.nn.batch_norm(*arguments, axis=1, epsilon=node.attr("epsilon", 1e-5), training=False)), 0
     )
+
+
+def _batch_norm_of_elements(node: Node) -> tuple[Expr, ...]:
+    """With spatial=0 each element of an image has a mean and a variance of its own, as channels have else."""
+    whole, own = node.info(0).dims, node.sizes_from(1, 0)
+    if not are_same(whole[1:], own):
+        raise node.fail(f"spatial=0 and scales {list(own)} for images {list(whole[1:])}")
+    flat = [node.emit(op.reshape(node.input(i), ShapeExpr((*whole[: int(not i)], math.prod(own))))) for i in range(5)]
+    made = batch_norm(dataclasses.replace(node, inputs=flat, attrs={**node.attrs, "spatial": 1}))
+    results = made if isinstance(made, tuple) else (made,)
+    return tuple(op.reshape(node.emit(r), ShapeExpr(own if i else whole)) for i, r in enumerate(results))
 
 
 def _train(node: Node, arguments: list[Expr]) -> tuple[Expr, ...]:

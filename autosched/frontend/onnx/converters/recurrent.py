@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -19,12 +18,11 @@ from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple, TupleGetItem
 from autosched.relax.struct_info import Dim
-from autosched.topi.recurrent import FUNCTIONS
 from autosched.topi.recurrent import recurrent as te_recurrent
 
 PANEL = 128  # columns of a weight that lie side by side
 MOST_STEPS = 4096  # of all directions together: each adds a dozen calls to the graph
-Activation = Callable[[Expr], Expr]
+Activation = tuple[str, tuple[float, ...]]
 # name -> (function of an expression, alpha and beta; alpha and beta where the node does not say)
 ACTIVATIONS: dict[str, tuple[Callable[..., Expr], tuple[float, ...]]] = {
     "relu": (op.nn.relu, ()),
@@ -36,6 +34,8 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Expr], tuple[float, ...]]] = {
     "softsign": (softsign, ()),
     "softplus": (op.nn.softplus, ()),
     "hardsigmoid": (lambda x, alpha, beta: op.clip(_affine(x, alpha, beta), min=0.0, max=1.0), (0.2, 0.5)),
+    "elu": (lambda x, alpha: _or(op.greater, x, 0.0, _affine(op.exp(x), alpha, -alpha)), (1.0,)),
+    "thresholdedrelu": (lambda x, alpha: _or(op.greater_equal, x, alpha, constant(0, info_of(x).dtype)), (1.0,)),
 }
 
 
@@ -44,10 +44,16 @@ def _affine(x: Expr, alpha: float, beta: float) -> Expr:
     return op.add(op.multiply(x, constant(alpha, dtype)), constant(beta, dtype))
 
 
+def _or(compare: Callable[[Expr, Expr], Expr], x: Expr, limit: float, other: Expr) -> Expr:
+    """x where the comparison with a limit holds."""
+    return op.where(compare(x, constant(limit, info_of(x).dtype)), x, other)
+
+
 @dataclass(frozen=True)
 class Direction:
     """One direction of a layer: its weights transposed for products from the right, and its activations.
 
+    activations  names of ACTIVATIONS with alpha and beta
     inputs  [steps, batch, gates * hidden], what the layer's input adds to the gates at each step
     state   [hidden, gates * hidden]
     """
@@ -62,9 +68,10 @@ class Direction:
 
     def activate(self, which: int, x: Expr) -> Expr:
         limit = self.node.attr("clip")
-        if limit is not None:
+        if limit is not None and which < 2:  # the cell itself is not limited, as in ONNX Runtime
             x = self.node.emit(op.clip(x, min=-float(limit), max=float(limit)))
-        return self.node.emit(self.activations[which](x))
+        name, values = self.activations[which]
+        return self.node.emit(ACTIVATIONS[name][0](x, *values))
 
     def gate(self, x: Expr, n: int) -> Expr:
         """Gate n of [batch, gates * hidden]."""
@@ -108,7 +115,7 @@ class Direction:
         )
         new = self._add(self._multiply(f, cell), self._multiply(i, self.activate(1, self.gate(gates, 3))))
         o = self.activate(0, self.peep(self.gate(gates, 1), new, 1))
-        return self._multiply(o, self.node.emit(self.activations[2](new))), new
+        return self._multiply(o, self.activate(2, new)), new
 
     def gru(self, x: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Gates z, r, h: h = (1 - z) * tanh(…) + z * h."""
@@ -213,13 +220,8 @@ def _direction(node: Node, x: Expr, n: int, backward: bool) -> tuple[Expr, ...]:
 
 def _open_direction(node: Node, x: Expr, n: int, backward: bool) -> tuple[Expr, ...]:
     """The same over a number of steps that is open. Raises ImportModelError for what that kernel does not compute."""
-    _, _, names = CELLS[node.op_type]
-    given = [_text(a).lower() for a in node.attr("activations", names * node.shape(1)[0])]
-    activations = given[n * len(names) : (n + 1) * len(names)]
-    if node.attr("clip") is not None or node.attr("input_forget", 0) or node.has(4) or node.has(7):
-        raise node.fail(f"'{info_of(x).dims[0]}' steps, and lengths, peepholes, limits or coupled gates")
-    if not set(activations) <= FUNCTIONS.keys():
-        raise node.fail(f"'{info_of(x).dims[0]}' steps, and activations {', '.join(activations)}")
+    if node.attr("input_forget", 0) or node.has(4) or node.has(7):
+        raise node.fail(f"'{info_of(x).dims[0]}' steps, and lengths, peepholes or coupled gates")
     direction, batch = _weights(node, x, n), info_of(x).dims[1]
     states = 2 if node.op_type == "LSTM" else 1
     initial = [_initial(node, 5 + i, n, batch, direction.hidden) for i in range(states)]
@@ -228,7 +230,8 @@ def _open_direction(node: Node, x: Expr, n: int, backward: bool) -> tuple[Expr, 
     weights = [_panels(node, direction.state, b, e) for b, e in zip([0, *ends], ends)]
     call = node.call_te(
         te_recurrent, direction.inputs, weights, direction.state_bias, initial, kind=node.op_type,
-        activations=activations, backward=backward, reset_after=reset_after, primfunc_name_hint=node.op_type.lower(),
+        activations=direction.activations, backward=backward, reset_after=reset_after, limit=node.attr("clip"),
+        primfunc_name_hint=node.op_type.lower(),
     )  # fmt: skip
     result = node.bind(call)
     every, *last = (node.bind(TupleGetItem(result, i)) for i in range(1 + states))
@@ -297,14 +300,10 @@ def _activations(node: Node, n: int, defaults: tuple[str, ...]) -> tuple[Activat
     for name in names:
         if name.lower() not in ACTIVATIONS:
             raise node.fail(f"activation {name} is not supported")
-        function, values = ACTIVATIONS[name.lower()]
+        _, values = ACTIVATIONS[name.lower()]
         given = [rest.pop(0) if rest else value for rest, value in zip((alphas, betas), values, strict=False)]
-        found.append(partial(_call, function, tuple(map(float, given))))
+        found.append((name.lower(), tuple(map(float, given))))
     return tuple(found[n * len(defaults) : (n + 1) * len(defaults)])
-
-
-def _call(function: Callable[..., Expr], values: tuple[float, ...], x: Expr) -> Expr:
-    return function(x, *values)
 
 
 def _text(x: object) -> str:
