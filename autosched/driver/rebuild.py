@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from autosched.codegen.native import native_for
 from autosched.driver.build.entry import build
 from autosched.driver.build.schedules import compile_functions, with_checks
+from autosched.driver.vm.build_vm import BuildOptions
+from autosched.driver.vm.late_functions import LateFunctions
 from autosched.driver.vm.relax_build import build_relax
 from autosched.errors import ArtifactError, AutoschedError, ScriptError, TargetError
 from autosched.frontend.onnx.model_file import parse_model
@@ -105,6 +107,9 @@ def _build_source(contents: Contents) -> object:
         raise ArtifactError(f"the artifact's text cannot be read: {error}") from None
     if not isinstance(module, IRModule):
         raise ArtifactError("the artifact's text is no module")
+    if manifest["runs"] == "late":
+        bounds = {name: (low, high) for name, (low, high) in manifest.get("bounds", {}).items()}
+        return LateFunctions(module, target, BuildOptions(), bounds, manifest["reasons"])
     if manifest["runs"] == "vm":
         return build_relax(module, target, at_once=False)
     return build(module, target=target, shapes=_ranges(module, manifest.get("bounds", {})))

@@ -5,18 +5,27 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, NameNotFoundError, SizeError, refuse
+from autosched.errors import (
+    AutoschedError,
+    InvalidTypeError,
+    InvalidValueError,
+    NameNotFoundError,
+    SizeError,
+    refuse,
+)
 from autosched.runtime.array import NDArray
-from autosched.runtime.artifact import Contents, export_path, from_source, save_contents, source_contents
+from autosched.runtime.artifact import Contents, export_path, save_contents
 from autosched.runtime.backends import default_device
 from autosched.runtime.device import Device
 from autosched.runtime.executable import Executable
+from autosched.runtime.late_build import SYMBOLIC, LateBuild, LateText
 from autosched.runtime.module import Module
 from autosched.runtime.profiler_vm import VirtualMachineProfiler
 from autosched.runtime.profiling import Report
@@ -30,23 +39,6 @@ if TYPE_CHECKING:
     from autosched.runtime.registry import PackedFunc
     from autosched.runtime.values import Value
     from autosched.runtime.vm_code import Instruction
-    from autosched.target import Target
-
-
-class LateBuild(Protocol):
-    """Makes the program of a function with symbolic shapes from its arguments."""
-
-    @property
-    def target(self) -> Target: ...
-
-    @property
-    def source(self) -> tuple[str, str]:
-        """All functions as text, and their target as JSON."""
-
-    def __call__(self, name: str, args: Sequence[object]) -> Program: ...
-
-    def for_sizes(self, name: str, args: Sequence[object]) -> Program:
-        """The program for the sizes of the arguments alone."""
 
 
 class VMExecutable:
@@ -54,13 +46,11 @@ class VMExecutable:
 
     program  the functions that were built
     late     makes the program of a function with symbolic shapes from its arguments
-    symbolic the names and parameters of those that were not built
     """
 
-    def __init__(
-        self, program: Program, late: LateBuild | None = None, symbolic: Mapping[str, tuple[Param, ...]] | None = None
-    ):
-        self.program, self.late, self.symbolic = program, late, dict(symbolic or {})
+    def __init__(self, program: Program, late: LateBuild | None = None):
+        self.late = late
+        self.program = self._bound(program)
 
     @staticmethod
     def of(what: object) -> VMExecutable:
@@ -75,8 +65,18 @@ class VMExecutable:
             case Executable():
                 return VMExecutable(program_of(what))
             case Module() if "vm" in what.manifest:
-                return VMExecutable(Program.from_text(what.manifest["vm"], what))
+                late = LateText(what.manifest[SYMBOLIC]) if SYMBOLIC in what.manifest else None
+                return VMExecutable(Program.from_text(what.manifest["vm"], what), late)
         raise InvalidTypeError(f"VirtualMachine: it runs what relax.build gives, not a {type(what).__name__}")
+
+    @property
+    def symbolic(self) -> Mapping[str, tuple[Param, ...]]:
+        """The parameters of functions that are built when they are called."""
+        return self.program.symbolic
+
+    def _bound(self, program: Program) -> Program:
+        """A program that finds functions here which it does not have."""
+        return program if self.late is None else replace(program, late=self.program_for)
 
     @property
     def mod(self) -> VMExecutable:
@@ -98,17 +98,16 @@ class VMExecutable:
         try:
             return program.call(name, args)
         except SizeError:  # of no elements, or of one that is broadcast
-            if self.late is None or program.has_effects(name):
+            if self.late is None or name not in self.late.names or program.has_effects(name):
                 raise
             with contextlib.suppress(AutoschedError):
-                program = self.late.for_sizes(name, args)
+                program = self._bound(self.late.for_sizes(name, args))
         return program.call(name, args)
 
     def program_for(self, name: str, args: Sequence[object]) -> Program:
         """The program that runs a function on such values. Raises AttributeError for an unknown name."""
-        if name in self.symbolic:
-            assert self.late is not None, "symbolic functions come with their maker"
-            return self.late(name, args)
+        if name in self.symbolic and self.late is not None:
+            return self._bound(self.late(name, args))
         if name not in self.program.functions:
             raise NameNotFoundError(f"no function '{name}'", hint=f"there are {', '.join(self.names())}")
         return self.program
@@ -157,25 +156,22 @@ class VMExecutable:
     def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: object) -> None:
         """Write the artifact, whatever the extension; `load_module` reads it.
 
-        With functions that have to be built for each set of sizes all are written as text, and compiled when called.
+        Functions that have to be built for each set of sizes are written as text, and compiled when they are called.
         Raises as `export_path`, and ArtifactError if the file cannot be written.
         """
         refuse("export_library", addons=addons)
         path = export_path(path)
-        if self.late is not None and self.symbolic:
-            save_contents(source_contents(*self.late.source, "vm"), path)
-            return
         lib = self.program.library()
-        info = {"entry": "", "manifest": {**lib.manifest, "vm": self.program.to_text()}}
+        late = {SYMBOLIC: self.late.manifest(self.symbolic)} if self.late is not None and self.symbolic else {}
+        info = {"entry": "", "manifest": {**lib.manifest, "vm": self.program.to_text(), **late}}
         save_contents(Contents("module", lib.kernels, lib.native, {}, (), info), path)
 
     save = export_library
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the program; functions that have to be built for each set of sizes go as text, with all others."""
-        if self.late is None or not self.symbolic:
-            return VMExecutable, (self.program,)
-        return from_source, (*self.late.source, "vm")
+        """Pickle the program; functions that have to be built for each set of sizes go as text."""
+        late = LateText(self.late.manifest(self.symbolic)) if self.late is not None and self.symbolic else None
+        return VMExecutable, (replace(self.program, late=None), late)
 
     def __repr__(self) -> str:
         return f"<autosched.runtime.VMExecutable of {', '.join(self.names())}>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,7 @@ class Executable:
             segments.append(_with_constants(segment, tuple(constants)))
         Path(path).write_bytes(save_param_dict(moved))
         manifest = {**program.manifest, "late": list(moved)}
-        self._program = Program(program.functions, tuple(segments), program.constants, manifest)
+        self._program = replace(program, segments=tuple(segments), manifest=manifest)
         self._late = dict.fromkeys(moved)
 
     def load_late_bound_consts(self, path: str | Path) -> None:
@@ -98,7 +99,7 @@ class Executable:
             for number, segment in enumerate(program.segments)
         )
         manifest = {key: value for key, value in program.manifest.items() if key != "late"}
-        self._program, self._late = Program(program.functions, segments, program.constants, manifest), {}
+        self._program, self._late = replace(program, segments=segments, manifest=manifest), {}
 
     def load_late_bound_consts_from_map(self, constants: Mapping[str, NDArray]) -> None:
         """Take the constants that `move_late_bound_consts` moved from a dictionary."""
@@ -114,7 +115,7 @@ class Executable:
             for number, segment in enumerate(program.segments)
         )
         manifest = {key: value for key, value in program.manifest.items() if key != "late"}
-        self._program, self._late = Program(program.functions, segments, program.constants, manifest), {}
+        self._program, self._late = replace(program, segments=segments, manifest=manifest), {}
 
     # What is inside
 

@@ -74,7 +74,8 @@ class _FunctionCheck:
                 if (len(args), len(results)) != (len(ends.inputs), len(ends.outputs)):
                     raise ValueError(f"segment {segment} has other inputs or outputs")
             case ["call", _, name, args] | ["tail", name, args]:
-                if len(args) != len(self.code.functions[name].params):
+                called = self.code.functions.get(name)
+                if len(args) != len(self.code.symbolic[name] if called is None else called.params):
                     raise ValueError(f"a call of '{name}' has {len(args)} arguments")
             case ["item", _, _, index]:
                 check_count("item", index)

@@ -6,8 +6,8 @@ what is called with what.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -145,11 +145,17 @@ class VMFunction:
 
 @dataclass(frozen=True)
 class Code:
-    """Functions, the segments that they run, and their constants."""
+    """Functions, the segments that they run, and their constants.
+
+    symbolic  functions with symbolic shapes that these may call too, and that are built when they are called
+    late      gives the code of one for its arguments; None where nothing can build it
+    """
 
     functions: Mapping[str, VMFunction]
     segments: tuple[Segment, ...]
     constants: tuple[np.ndarray, ...] = ()
+    symbolic: Mapping[str, tuple[Param, ...]] = field(default_factory=dict)
+    late: Callable[[str, Sequence[Value]], Code] | None = field(default=None, repr=False, compare=False)
 
     def function(self, name: str) -> VMFunction:
         """A function by name. Raises NameNotFoundError (AttributeError) naming those that there are."""
@@ -158,10 +164,12 @@ class Code:
         return self.functions[name]
 
     def has_effects(self, name: str) -> bool:
-        """Whether a function calls registered ones, itself or in functions that it calls: it may not run twice."""
+        """Whether a function may not run twice: it, or one that it calls, calls registered ones or is built late."""
         found, left = set[str](), [name]
         while left:
             found.add(one := left.pop())
+            if one not in self.functions:
+                return True
             for kind, *operands in all_instructions(self.functions[one].code):
                 if kind in ("packed", "packed_dps"):
                     return True

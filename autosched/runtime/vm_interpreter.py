@@ -23,12 +23,12 @@ def run(code: Code, function: VMFunction, args: Sequence[object]) -> object:
 
     Raises TVMError for more than `MOST_CALLS` calls inside of each other.
     """
-    frames = [_Frame(function, args, 0)]
+    frames = [_Frame(code, function, args, 0)]
     while True:
         frame = frames[-1]
         instruction = next(frame.todo[-1], None)
         if instruction is not None:
-            if (callee := _step(code, frame, instruction)) is not None:
+            if (callee := _step(frame, instruction)) is not None:
                 if instruction[0] == "tail":
                     frames.pop()
                 frames.append(callee)
@@ -50,18 +50,26 @@ def run(code: Code, function: VMFunction, args: Sequence[object]) -> object:
 class _Frame:
     """A function that is being run: its registers, and what is left of its code and of the branches that it is in."""
 
-    __slots__ = ("args", "function", "registers", "result", "sizes", "todo")
+    __slots__ = ("args", "code", "function", "registers", "result", "sizes", "todo")
 
-    def __init__(self, function: VMFunction, args: Sequence[object], result: int):
-        self.function, self.args, self.result = function, args, result  # result: the caller's register
+    def __init__(self, code: Code, function: VMFunction, args: Sequence[object], result: int):
+        self.code, self.function, self.args, self.result = code, function, args, result  # result: the caller's register
         self.sizes = function.sizes_of(args)
         self.registers: list[Value] = [*args, *[None] * (function.n_registers - len(args))]
         self.todo: list[Iterator[Instruction]] = [iter(function.code)]
 
 
-def _step(code: Code, frame: _Frame, instruction: Instruction) -> _Frame | None:
+def _called(frame: _Frame, name: str, args: Sequence[int], result: int) -> _Frame:
+    """The frame of a function that one calls. Raises NameNotFoundError (AttributeError) for one that nothing builds."""
+    code, values = frame.code, [frame.registers[r] for r in args]
+    if name in code.symbolic and code.late is not None:
+        code = code.late(name, values)
+    return _Frame(code, code.function(name), values, result)
+
+
+def _step(frame: _Frame, instruction: Instruction) -> _Frame | None:
     """Run one instruction; of a call give the frame that is to be run next."""
-    registers = frame.registers
+    code, registers = frame.code, frame.registers
     match instruction:
         case ["run", segment, args, results]:
             found = code.segments[segment](*(registers[r] for r in args))
@@ -69,9 +77,9 @@ def _step(code: Code, frame: _Frame, instruction: Instruction) -> _Frame | None:
             for register, value in zip(results, values, strict=True):
                 registers[register] = value
         case ["call", result, name, args]:
-            return _Frame(code.function(name), [registers[r] for r in args], result)
+            return _called(frame, name, args, result)
         case ["tail", name, args]:
-            return _Frame(code.function(name), [registers[r] for r in args], frame.result)
+            return _called(frame, name, args, frame.result)
         case ["tuple", result, fields]:
             registers[result] = tuple(registers[r] for r in fields)
         case ["item", result, source, index]:

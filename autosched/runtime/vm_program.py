@@ -101,7 +101,8 @@ class Program(Code):
         ]
         text = json.dumps(
             {"functions": functions, "segments": segments, "n_constants": len(self.constants),
-             "manifest": {k: v for k, v in self.manifest.items() if k != _FUNCTIONS}, "late": late}
+             "manifest": {k: v for k, v in self.manifest.items() if k != _FUNCTIONS}, "late": late,
+             "symbolic": {name: [p.to_json() for p in params] for name, params in self.symbolic.items()}}
         ).encode()  # fmt: skip
         return _MAGIC + struct.pack("<Q", len(text)) + text + save_param_dict(arrays)
 
@@ -124,7 +125,8 @@ class Program(Code):
             functions = {str(entry[0]): _read_function(*entry) for entry in content["functions"]}
             constants = tuple(arrays[f"c{i}"] for i in range(content["n_constants"]))
             kept = {} if lib is None else {k: v for k, v in lib.manifest.items() if k == _FUNCTIONS}
-            made = Program(functions, segments, constants, {**content["manifest"], **kept})
+            symbolic = {name: tuple(map(Param.from_json, own)) for name, own in content.get("symbolic", {}).items()}
+            made = Program(functions, segments, constants, symbolic, manifest={**content["manifest"], **kept})
             check_code(made)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as error:
             raise ArtifactError(f"the VM program is damaged or its library is another's ({error})") from error

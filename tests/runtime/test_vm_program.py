@@ -32,7 +32,7 @@ def _program(depth_function=True):
         5,
     )  # fmt: skip
     twice = VMFunction("twice", (x,), 2, (["run", 0, [0], [1]],), 1)
-    return Program({"main": main, "twice": twice}, (chain(3, 1),), (np.ones(_SHAPE, "f"),), {"target": "cpu"})
+    return Program({"main": main, "twice": twice}, (chain(3, 1),), (np.ones(_SHAPE, "f"),), manifest={"target": "cpu"})
 
 
 def _call(program, condition=True):

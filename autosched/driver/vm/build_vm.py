@@ -74,22 +74,31 @@ class BuildOptions:
     checks: bool = False
 
 
-def build_vm(mod: IRModule, target: object = None, how: BuildOptions = BuildOptions()) -> Program:
-    """Build every relax function of a module for the VM, those with symbolic sizes once for all of them.
+def build_vm(
+    mod: IRModule, target: object = None, how: BuildOptions = BuildOptions(), wanted: Collection[str] | None = None
+) -> Program:
+    """Build relax functions of a module for the VM, those with symbolic sizes once for all of them.
 
+    wanted  their names; None for all
     Raises  TargetError, RecordError; InvalidTypeError for what the VM has no instruction for; NotSeparableError where
             a kernel has to be compiled for each size
     """
-    program, errors = build_parts(mod, target, how)
+    program, errors = build_parts(mod, target, how, wanted=wanted)
     for error in errors.values():
         raise error
     return program
 
 
 def build_parts(
-    mod: IRModule, target: object = None, how: BuildOptions = BuildOptions(), bounds: Bounds | None = None
+    mod: IRModule,
+    target: object = None,
+    how: BuildOptions = BuildOptions(),
+    bounds: Bounds | None = None,
+    wanted: Collection[str] | None = None,
 ) -> tuple[Program, dict[str, AutoschedError]]:
     """(what `build_vm` gives, for the functions that can be built once, what is wrong with the others).
+
+    What is not built can still be called: it is `symbolic` in the program.
 
     bounds  the least and the largest size of symbols of `main`, by name
     """
@@ -105,18 +114,17 @@ def build_parts(
     made: dict[str, VMFunction] = {}
     errors: dict[str, AutoschedError] = {}
     for name, function in functions.items():
+        if wanted is not None and name not in wanted:
+            continue
         try:
             made[name] = maker.function(name, function)
         except AutoschedError as error:
             if not is_symbolic(function):
                 raise
             errors[name] = error
-    while late := {name: callee for name, f in made.items() if (callee := _missing(f.code, made)) is not None}:
-        for name, callee in late.items():
-            del made[name]
-            errors[name] = errors.get(name) or NotSeparableError(f"it calls '{callee}'")
     manifest = {"target": maker.target.to_json(), "functions": maker.stored_functions()}
-    return Program(made, tuple(maker.segments), tuple(maker.constants), manifest), errors
+    late = {name: tuple(Param(p.name) for p in f.params) for name, f in functions.items() if name not in made}
+    return Program(made, tuple(maker.segments), tuple(maker.constants), late, manifest=manifest), errors
 
 
 def is_symbolic(function: object) -> bool:
@@ -133,18 +141,6 @@ def _symbols(function: Function) -> list[TirVar]:
 def _symbols_in(*nodes: object) -> list[TirVar]:
     found = (x for node in nodes if isinstance(node, Node) for x in preorder(node))
     return list(dict.fromkeys(x for x in found if isinstance(x, TirVar)))
-
-
-def _missing(code: Sequence[Instruction], made: Collection[str]) -> str | None:
-    """A function that code calls, and that there is not."""
-    for instruction in code:
-        match instruction:
-            case ["call", _, name, _] | ["tail", name, _] if name not in made:
-                return str(name)
-            case ["if", _, then, otherwise]:
-                if (found := _missing(then, made) or _missing(otherwise, made)) is not None:
-                    return found
-    return None
 
 
 class _Maker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,8 +16,9 @@ from autosched import relax
 from autosched.codegen import counters
 from autosched.driver.rebuild import rebuild
 from autosched.driver.vm.build_vm import build_vm
-from autosched.errors import ShapeError, TVMError
+from autosched.errors import ArtifactError, ShapeError, TVMError
 from autosched.runtime.artifact import load_contents
+from autosched.runtime.library import module_of_contents
 from autosched.runtime.relax_vm import VirtualMachine, VMExecutable
 from autosched.runtime.vm_program import Program
 from autosched.script import ir as I
@@ -195,10 +197,8 @@ def test_a_run_is_profiled_at_its_sizes(built: VMExecutable) -> None:
     assert report.calls and not any("relu" in call["Name"] for call in report.calls)  # of other functions
 
 
-def test_what_cannot_be_built_once_takes_its_callers_with_it() -> None:
-    module = autosched.script.from_source("""
 @I.ir_module
-class Module:
+class Mixed:
     @R.function
     def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
         y = R.add(x, x)
@@ -206,17 +206,57 @@ class Module:
 
     @R.function
     def doubled(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("2 * n", 4), "float32"):
-        y = R.repeat(x, 2, 0)
+        cls = Mixed
+        z = cls.main(x)
+        y = R.repeat(z, 2, 0)
         return y
 
     @R.function
     def caller(x: R.Tensor((3, 4), "float32")) -> R.Tensor((6, 4), "float32"):
-        cls = Module
+        cls = Mixed
         y = cls.doubled(x)
         return y
-""")
-    built = relax.build(module, "llvm")
-    assert list(built.program.functions) == ["main"] and sorted(built.symbolic) == ["caller", "doubled"]
-    x = np.arange(8, dtype="float32").reshape(2, 4)
-    assert np.array_equal(built["doubled"](x).numpy(), x.repeat(2, 0))
-    assert np.array_equal(built["main"](x).numpy(), 2 * x)
+
+    @R.function
+    def chosen(x: R.Tensor(("m", 4), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(("2 * m", 4), "float32"):
+        cls = Mixed
+        h = R.nn.relu(x)
+        if c:
+            z = cls.doubled(h)
+        else:
+            y = cls.doubled(x)
+            z = R.add(y, R.const(1.0, "float32"))
+        return z
+
+
+def check_mixed(built: VMExecutable, symbolic: list[str]) -> None:
+    assert sorted(built.symbolic) == symbolic
+    for n in (3, 2, 3):
+        x = np.arange(4 * n, dtype="float32").reshape(n, 4) - 5
+        assert np.array_equal(built["doubled"](x).numpy(), (2 * x).repeat(2, 0))
+        assert np.array_equal(built["chosen"](x, np.array(True)).numpy(), 2 * np.maximum(x, 0).repeat(2, 0))
+        assert np.array_equal(built["chosen"](x, np.array(False)).numpy(), 2 * x.repeat(2, 0) + 1)
+    assert np.array_equal(built["caller"](np.ones((3, 4), "float32")).numpy(), np.full((6, 4), 2))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_one_function_that_cannot_be_built_once(at_once: bool, tmp_path: Path) -> None:
+    built = relax.build(Mixed, "llvm", at_once=at_once)
+    symbolic = ["doubled"] if at_once else ["chosen", "doubled", "main"]
+    check_mixed(built, symbolic)
+    built.export_library(tmp_path / "mixed.so")
+    before = counters.COMPILES.value
+    loaded = autosched.load(tmp_path / "mixed.so")
+    if at_once:
+        assert np.array_equal(loaded["main"](np.ones((5, 4), "float32")).numpy(), np.full((5, 4), 2))
+    assert counters.COMPILES.value == before
+    check_mixed(loaded, symbolic)
+    check_mixed(pickle.loads(pickle.dumps(built)), symbolic)
+
+
+def test_text_of_a_function_is_checked(tmp_path: Path) -> None:
+    relax.build(Mixed, "llvm").export_library(tmp_path / "mixed.so")
+    contents = load_contents(tmp_path / "mixed.so")
+    contents.info["manifest"]["symbolic"]["source"] = 3
+    with pytest.raises(ArtifactError, match="is damaged"):
+        module_of_contents(contents)
