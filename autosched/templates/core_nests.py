@@ -122,9 +122,9 @@ def indices_of(flat: PrimExpr, shape: Sequence[int | PrimExpr]) -> list[PrimExpr
     return found[::-1]
 
 
-def row_major(at: Sequence[PrimExpr], shape: Sequence[int]) -> PrimExpr:
+def row_major(at: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr:
     """The row-major number of indices."""
     total: PrimExpr = index(0)
     for i, size in zip(at, shape, strict=True):
-        total = E.add(E.mul(total, index(size)), i)
+        total = E.add(E.mul(total, size), i)
     return total

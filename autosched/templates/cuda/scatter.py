@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 from autosched.codegen.lower.half import HALVES, WIDE, widened
+from autosched.errors import ScheduleError
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -27,6 +29,7 @@ from autosched.templates.core_nests import indices_of, load, one_of, others_are_
 from autosched.templates.cuda.core_nests import Core
 from autosched.templates.cuda.nests import block, bound
 from autosched.templates.cuda.sort import PLACE, PLACE_BYTES, Sorter, default_knobs
+from autosched.templates.cuda.sort_sized import OpenSorter, doublings
 from autosched.templates.cuda.spaces import device_space
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X
 from autosched.templates.nests import index, loop
@@ -34,7 +37,7 @@ from autosched.templates.scatter_form import NOWHERE, ScatterForm, scatter_of
 from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.functor import substitute
 from autosched.tir.stmt import IfThenElse, Stmt, seq
 
@@ -75,35 +78,60 @@ class Scatter:
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
-        form: ScatterForm = anchor.details
-        core = Core(func, [form.block.name_hint], [form.block.writes[0].buffer])
         n_lines, n_updates = anchor.sizes["lines"], anchor.sizes["length"]
-        keys, places = (
-            one_of(n, t, n_lines, n_updates, scope="global")
-            for n, t in (("keys_sorted", KEY), ("places_sorted", PLACE))
-        )
         sorter = Sorter(KEY, False, n_lines, n_updates, n_updates, config)
+        results = _Results(func, anchor.details)
+        sort = sorter.launches(results.key, results.write_sorted, down=n_lines > 1)
+        return results.applied(sort, sorter.buffers, config["block_size"])
 
-        def write(line: PrimExpr, rank: PrimExpr, key: PrimExpr, place: PrimExpr) -> Stmt:
-            return seq(store(keys, key, line, rank), store(places, place, line, rank))
 
-        writer = _Results(form, core, keys, places)
-        sort = sorter.launches(writer.key, write, down=n_lines > 1)
-        return core.applied(seq(sort, writer.launch(config["block_size"])), [
-            keys, places, *sorter.buffers, *writer.buffers])  # fmt: skip
+def schedule_open_scatter(func: PrimFunc) -> Applied | None:
+    """The same where the number of updates comes with the call; None for any other function.
+
+    Few places whose updates are combined are left to sums that threads share. Raises ScheduleError for many beside
+    another sum: each result would be compared with all updates.
+    """
+    form = next((f for f in map(scatter_of, blocks_of(func)) if f is not None), None)
+    if form is None or isinstance(form.sizes[-1], int):
+        return None
+    places = const_int(_product([E.to_expr(form.sizes[d], KEY) for d in form.places]))
+    if places is not None and places <= MOST_TO_ONE and not form.takes_last:
+        return None
+    if not others_are_elementwise(func, [form.block]):
+        raise ScheduleError("each result would be compared with all of an open number of updates")
+    results = _Results(func, form)
+    sorter = OpenSorter(KEY, False, results.n_lines, results.n_updates, None)
+    return results.applied(sorter.launches(results.key, results.write_sorted), sorter.buffers, DEFAULT_THREADS)
+
+
+def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
+    return reduce(E.mul, sizes, E.const(1, KEY))
 
 
 class _Results:
     """The launch that joins what is sorted."""
 
-    def __init__(self, form: ScatterForm, core: Core, keys: Buffer, places: Buffer):
-        self.form, self.core, self.keys, self.places = form, core, keys, places
-        self.out = form.block.writes[0].buffer
-        self.n_updates = extents((form.updates,))[0]
+    def __init__(self, func: PrimFunc, form: ScatterForm):
+        self.form, self.out = form, form.block.writes[0].buffer
+        self.core = Core(func, [form.block.name_hint], [self.out])
+        *self.shape, self.n_updates = (E.cast(KEY, E.to_expr(n, KEY)) for n in form.sizes)
+        self.n_lines = _product([self.shape[d] for d in form.lines])
+        self.keys, self.places = (
+            Buffer(n, (self.n_lines, self.n_updates), t, scope="global")
+            for n, t in (("keys_sorted", KEY), ("places_sorted", PLACE))
+        )
         self.wide = WIDE if self.out.dtype in HALVES else self.out.dtype
         self.first, self.end = one_of("first", PLACE, 1), one_of("end", PLACE, 1)
         self.joined = one_of("joined", self.wide, 1)
-        self.buffers = [self.first, self.end, self.joined]
+        self.buffers = [self.keys, self.places, self.first, self.end, self.joined]
+
+    def applied(self, sort: Stmt, buffers: Sequence[Buffer], threads: int) -> Applied:
+        """The scheduled function, from the statements that sort the updates."""
+        return self.core.applied(seq(sort, self.launch(threads)), [*buffers, *self.buffers])
+
+    def write_sorted(self, line: PrimExpr, rank: PrimExpr, key: PrimExpr, place: PrimExpr) -> Stmt:
+        """Leave an update at its rank."""
+        return seq(store(self.keys, key, line, rank), store(self.places, place, line, rank))
 
     def of_update(self, e: PrimExpr, at: Sequence[PrimExpr], update: PrimExpr) -> PrimExpr:
         """An expression of the block for an element of the result and an update."""
@@ -113,8 +141,8 @@ class _Results:
 
     def key(self, line: PrimExpr, update: PrimExpr) -> PrimExpr:
         """The target of an update; NOWHERE where it has none."""
-        at: list[PrimExpr] = [index(0)] * len(self.form.shape)
-        for d, i in zip(self.form.lines, indices_of(line, [self.form.shape[d] for d in self.form.lines]), strict=True):
+        at: list[PrimExpr] = [index(0)] * len(self.shape)
+        for d, i in zip(self.form.lines, indices_of(line, [self.shape[d] for d in self.form.lines]), strict=True):
             at[d] = i
         target = E.cast(KEY, self.of_update(self.form.target, at, update))
         conditions = [self.of_update(c, at, update) for c in self.form.conditions]
@@ -122,26 +150,28 @@ class _Results:
 
     def launch(self, threads: int) -> Stmt:
         """A result for each thread."""
-        total = math.prod(self.form.shape)
-        threads = min(threads, total)
+        total = _product(self.shape)
+        known = const_int(total)
+        threads = threads if known is None else min(threads, known)
+        divides = known is not None and known % threads == 0
 
         def of_thread(bx: Var, tx: Var) -> Stmt:
             flat = E.add(E.mul(bx, index(threads)), tx)
-            inside = E.minimum(flat, index(total - 1)) if total % threads else flat
-            at = indices_of(inside, self.form.shape)
+            at = indices_of(flat if divides else E.minimum(flat, E.sub(total, index(1))), self.shape)
             value = E.cast(self.out.dtype, load(self.joined, 0))
             end = self.core.result(self.out, value, at)
-            if total % threads:
-                end = IfThenElse(E.compare(E.LT, flat, index(total)), end)
+            if not divides:
+                end = IfThenElse(E.compare(E.LT, flat, total), end)
             return block("scatter", seq(self.result(at), end))
 
-        return bound(((BLOCK_X, -(-total // threads)), (THREAD_X, threads)), of_thread)
+        blocks = E.floordiv(E.add(total, index(threads - 1)), index(threads))
+        return bound(((BLOCK_X, blocks), (THREAD_X, threads)), of_thread)
 
     def result(self, at: Sequence[PrimExpr]) -> Stmt:
         """Set `joined` for one element."""
         form = self.form
-        line = row_major([at[d] for d in form.lines], [form.shape[d] for d in form.lines])
-        place = row_major([at[d] for d in form.places], [form.shape[d] for d in form.places])
+        line, place = (row_major([at[d] for d in dims], [self.shape[d] for d in dims])
+                       for dims in (form.lines, form.places))  # fmt: skip
         if form.takes_last:
             last = E.maximum(E.sub(load(self.end, 0), index(1)), index(0))
             is_hit = E.all_of(E.compare(E.GT, load(self.end, 0), index(0)),
@@ -165,13 +195,13 @@ class _Results:
 
     def search(self, found: Buffer, line: PrimExpr, place: PrimExpr) -> list[Stmt]:
         """How many sorted targets of a line are below a place."""
-        steps = self.n_updates.bit_length()
+        steps = doublings(E.add(self.n_updates, index(1)), 0, MOST_ELEMENTS.bit_length())
 
         def probe(step: Var) -> Stmt:
-            size = E.bitwise("shift_left", index(1), E.sub(index(steps - 1), step))
+            size = E.bitwise("shift_left", index(1), E.sub(E.sub(steps, index(1)), step))
             last = E.sub(E.add(load(found, 0), size), index(1))
-            below = E.compare(E.LT, load(self.keys, line, E.minimum(last, index(self.n_updates - 1))), place)
-            taken = E.all_of(E.compare(E.LT, last, index(self.n_updates)), below)
+            below = E.compare(E.LT, load(self.keys, line, E.minimum(last, E.sub(self.n_updates, index(1)))), place)
+            taken = E.all_of(E.compare(E.LT, last, self.n_updates), below)
             return store(found, E.add(load(found, 0), E.select(taken, size, index(0))), 0)
 
         return [store(found, index(0), 0), loop("step", steps, probe)]

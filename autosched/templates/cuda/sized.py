@@ -31,12 +31,12 @@ from autosched.templates.cuda.query_attention import QueryAttention
 from autosched.templates.cuda.recurrence import is_recurrence, schedule_known, schedule_recurrence
 from autosched.templates.cuda.rows import RowReduction
 from autosched.templates.cuda.scan import Scan
+from autosched.templates.cuda.scatter import schedule_open_scatter
 from autosched.templates.cuda.sort_sized import schedule_open_sort
 from autosched.templates.cuda.sum_parts import KNOB as SUM_PARTS
 from autosched.templates.cuda.tensor_attention import TensorAttention
 from autosched.templates.cuda.tensor_window import TensorWindow
 from autosched.templates.row_blocks import match_rows
-from autosched.templates.scatter_form import scatter_of
 from autosched.templates.stand_ins import with_stand_ins
 from autosched.tir import PrimFunc
 from autosched.tir.expr import Cast, PrimExpr, Var, const_int
@@ -65,13 +65,9 @@ def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
         raise ScheduleError("it repeats several nests, one row after the other")
     if (made := _open_attention(func, target)) is not None:
         return made
-    for schedule in (_open_scan, _open_sort, _open_images):
+    for schedule in (_open_scan, _open_sort, _open_scatter, _open_images):
         if (made := schedule(func, target)) is not None:
             return made
-    if any(
-        form is not None and const_int(form.updates.dom.extent) is None for form in map(scatter_of, blocks_of(func))
-    ):
-        raise ScheduleError("each result would be compared with all of an open number of updates")
     problems: list[str] = []
     for known, config in _choices(func, target):
         for again in (partial(_scheduled, known), _by_parts):
@@ -122,6 +118,12 @@ def _open_sort(func: PrimFunc, target: Target) -> Applied | None:
         if (applied := schedule_open_sort(func)) is not None:
             return _checked(func, applied.func, applied, target)
     return None
+
+
+def _open_scatter(func: PrimFunc, target: Target) -> Applied | None:
+    """Values joined at places, an open number of them; None for any other function."""
+    applied = schedule_open_scatter(func)
+    return None if applied is None else _checked(func, applied.func, applied, target)
 
 
 def _open_images(func: PrimFunc, target: Target) -> Applied | None:

@@ -24,7 +24,7 @@ from autosched.templates.cuda.either import repeated
 from autosched.templates.cuda.nests import block, bound, copy_tile, share_tile
 from autosched.templates.cuda.sort_network import PLACE, SortNetwork
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y
-from autosched.templates.lines import INDEX, Lines
+from autosched.templates.lines import INDEX
 from autosched.templates.nests import index, loop
 from autosched.templates.sort_form import find_open_sort, is_sorted_key
 from autosched.tir import PrimFunc, Var
@@ -63,7 +63,7 @@ def schedule_open_sort(func: PrimFunc) -> Applied | None:
 
         return core.result(order, E.cast(order.dtype, position), lines.at(line, rank), known)
 
-    sorter = _Sorter(form.keys.dtype, form.descending, lines, form.count)
+    sorter = OpenSorter(form.keys.dtype, form.descending, lines.number, lines.extent, form.count)
     return core.applied(sorter.launches(key, write), sorter.buffers)
 
 
@@ -71,7 +71,7 @@ def _add(a: PrimExpr, b: PrimExpr | int) -> PrimExpr:
     return E.add(a, index(b) if isinstance(b, int) else b)
 
 
-def _doublings(n: PrimExpr, first: int, most: int) -> PrimExpr:
+def doublings(n: PrimExpr, first: int, most: int) -> PrimExpr:
     """How often 2 ** first is to be doubled for `n`, at most `most` times: a size, which has no logarithm."""
     total: PrimExpr = index(0)
     for k in range(most):
@@ -80,19 +80,19 @@ def _doublings(n: PrimExpr, first: int, most: int) -> PrimExpr:
     return total
 
 
-class _Sorter(SortNetwork):
-    """The statements that sort lines, of which the first `count` elements are wanted, or all."""
+class OpenSorter(SortNetwork):
+    """The statements that sort lines of a length, of which the first `count` elements are wanted, or all."""
 
-    def __init__(self, dtype: str, descending: bool, lines: Lines, count: int | None):
+    def __init__(self, dtype: str, descending: bool, n_lines: PrimExpr, length: PrimExpr, count: int | None):
         super().__init__(dtype, descending, PART_THREADS)
-        self.lines, self.length = lines, lines.extent
+        self.n_lines, self.length = n_lines, length
         self.kept = count if count is not None and count <= PART else None  # elements of a part; None: all
         self.count: PrimExpr = self.length if count is None else index(count)
         self.parts = E.floordiv(_add(self.length, PART - 1), index(PART))
-        self.rounds = _doublings(self.length, PART_BITS, MOST_ROUNDS)
+        self.rounds = doublings(self.length, PART_BITS, MOST_ROUNDS)
         self.row = self.length if self.kept is None else E.mul(self.parts, index(self.kept))
         self.is_long = E.minimum(E.floordiv(_add(self.length, -1), index(PART)), index(1))
-        left = (E.mul(self.is_long, index(2)), lines.number, self.row)
+        left = (E.mul(self.is_long, index(2)), n_lines, self.row)
         self.keys, self.places = (Buffer(f"{n}_left", left, t, scope="global")
                                   for n, t in (("keys", dtype), ("places", PLACE)))  # fmt: skip
         self.buffers += [self.keys, self.places]
@@ -135,13 +135,13 @@ class _Sorter(SortNetwork):
             return block("sort", seq(
                 copy_tile(keys, 1, PART, read, threads),
                 copy_tile(places, 1, PART, lambda _, column: E.add(first, column), threads),
-                loop("phase", _doublings(self.length, 0, PART_BITS), lambda phase: loop("step", _add(phase, 1),
+                loop("phase", doublings(self.length, 0, PART_BITS), lambda phase: loop("step", _add(phase, 1),
                      lambda step: self.order_pairs(keys, places, E.sub(phase, step), E.compare(E.EQ, step, index(0)),
                                                    there, ty, tx))),
                 share_tile(1, kept, result, threads),
             ))  # fmt: skip
 
-        blocks = E.mul(self.lines.number, self.parts)
+        blocks = E.mul(self.n_lines, self.parts)
         return bound(((BLOCK_X, blocks), (THREAD_Y, 1), (THREAD_X, PART_THREADS)), of_block)
 
     def merge(self, turn: Var) -> Stmt:
@@ -201,7 +201,7 @@ class _Sorter(SortNetwork):
 
     def _for_each(self, count: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
         """A launch with a thread for each of `count` elements of all lines: (line, element)."""
-        total = E.mul(self.lines.number, count)
+        total = E.mul(self.n_lines, count)
 
         def of_thread(bx: Var, tx: Var) -> Stmt:
             at = E.add(E.mul(bx, index(THREADS)), tx)

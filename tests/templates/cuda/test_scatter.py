@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from autosched import te
 from autosched.codegen import compile_func
 from autosched.codegen.cuda.emulate.kernel import run_kernel
-from autosched.errors import IndexOutOfRangeError
+from autosched.errors import IndexOutOfRangeError, ScheduleError
 from autosched.relax.op.registry import get_op
 from autosched.relax.op.scatter import _nd_reference, _scatter
+from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
-from autosched.templates import apply_config, default_config, templates_for
+from autosched.templates import apply_config, default_config, schedule_sizes, templates_for
 from autosched.testing.gpu import run_in_all_ways
 from autosched.tir import PrimFunc
 from autosched.tir.expr import IntImm, select
@@ -26,11 +29,19 @@ pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not inst
 TARGET = Target("cuda -arch=sm_90a")
 
 
+Size = int | str  # a known one, or the name of one that comes with the call
+
+
 def func_of(
-    name: str, data: tuple[int, ...], indices: tuple[int, ...], updates: tuple[int, ...], dtype: str, **attrs: object
+    name: str, data: Sequence[Size], indices: Sequence[Size], updates: Sequence[Size], dtype: str, **attrs: object
 ) -> PrimFunc:
     shapes = ((data, dtype, "data"), (indices, "int64", "indices"), (updates, dtype, "updates"))
-    tensors = [te.placeholder([IntImm(s, "int64") for s in shape], dtype=t, name=n) for shape, t, n in shapes]
+    names = dict.fromkeys(s for shape in (data, indices, updates) for s in shape if isinstance(s, str))
+    symbols = {s: te.var(s, dtype="int64") for s in names}
+    tensors = [
+        te.placeholder([symbols[s] if isinstance(s, str) else IntImm(s, "int64") for s in shape], dtype=t, name=n)
+        for shape, t, n in shapes
+    ]
     return create_prim_func([*tensors, get_op(name).compute(*tensors, **attrs)])
 
 
@@ -106,6 +117,47 @@ def test_sums_are_added_in_order() -> None:
 def test_many_updates_of_few_places_stay_a_sum_of_threads() -> None:
     func = func_of("scatter_elements", (3,), (4000,), (4000,), "float32", axis=0, reduction="add", mode="raise")
     assert default_config(func, TARGET).template != "scatter"
+
+
+@spread(
+    2,
+    "data, indices, updates, reduction, dtype, has_template",
+    [
+        (("n",), ("n", 1), ("n",), "update", "int64", True),  # how a permutation is inverted
+        (("m", 3), ("n", 1), ("n", 3), "add", "float32", True),
+        ((3, 70), ("n", 2), ("n",), "max", "float16", True),
+        ((7,), ("n", 1), ("n",), "add", "int32", False),  # a histogram
+    ],
+)
+def test_an_open_number_of_updates(
+    data: tuple[Size, ...], indices: tuple[Size, ...], updates: tuple[Size, ...], reduction: str, dtype: str,
+    has_template: bool,
+) -> None:  # fmt: skip
+    """One kernel: the updates are sorted by launches of which a call makes as many as it needs."""
+    func = func_of("scatter_nd", data, indices, updates, dtype, reduction=reduction, mode="raise")
+    kernel = compile_func(schedule_sizes(func, TARGET).func, TARGET, name="kernel").kernel
+    assert isinstance(kernel, CudaKernel) and kernel.sized is not None
+    assert ("keys_sorted" in kernel.source) == has_template
+    rng = np.random.default_rng(2)
+    for n, m in ((1, 1), (37, 5), (1025, 600), (2500, 41)):
+        at = kernel.at(tuple({"n": n, "m": m}[name] for name in kernel.sized.names))
+        shapes = [arg.shape for arg in at.inputs]
+        x, u = (rng.integers(1, 4, shapes[i]).astype(dtype) for i in (0, 2))
+        positions = np.stack([rng.integers(-s, s, shapes[1][0]) for s in shapes[0][: shapes[1][1]]], axis=1)
+        out = np.ones(shapes[0], dtype)
+        for order in ("late", "ahead"):
+            run_kernel(at, [x, positions, u, out], order=order)
+            np.testing.assert_array_equal(out, _nd_reference(x, positions, u, reduction, "raise"), err_msg=f"{n} {m}")
+
+
+def test_an_open_number_of_updates_beside_another_sum_has_no_kernel() -> None:
+    n = te.var("n", dtype="int64")
+    x, at = te.placeholder((n, 9), name="x"), te.placeholder((n,), dtype="int64", name="at")
+    k, j = te.reduce_axis((0, n), "k"), te.reduce_axis((0, 9), "j")
+    sums = te.compute((n,), lambda i: te.sum(x[i, j], axis=j))
+    out = te.compute((n,), lambda i: te.sum(select(at[k] == i, sums[k], 0.0), axis=k))
+    with pytest.raises(ScheduleError, match="compared with all of an open number of updates"):
+        schedule_sizes(create_prim_func([x, at, out]), TARGET)
 
 
 def test_other_values_of_misses_are_no_scatter() -> None:
