@@ -9,7 +9,8 @@
             out = epilogue(tile)
 
 An image is one line of OH * OW pixels: a tile goes across rows, so that only the last pixels of an image are not a
-whole one. They get tiles of half as many pixels, and of one. Grouped convolutions are computed so too.
+whole one. They get tiles of half as many pixels and fewer, the last of which computes some pixels again. Grouped
+convolutions are computed so too.
 
 Each pixel of such a tile has a pointer of its own, so that there are few. Where they lie side by side, tiles have more:
 those of 1x1 convolutions, whose data are such lines too, and those in the rows of plain images, which are first layers.
@@ -33,7 +34,7 @@ from autosched.templates.base import Applied
 from autosched.templates.chain import Chain, chain_around
 from autosched.templates.classify import extents, find_contraction, is_injective, is_parameter, reduced, spatial
 from autosched.templates.core_nests import load, one_of, store
-from autosched.templates.cpu.register_tile import LOAD_COST, cycles, fits
+from autosched.templates.cpu.register_tile import LOAD_COST, cycles, fits, is_cold
 from autosched.templates.cpu.sized import sized
 from autosched.templates.nests import lanes, loop, value_at
 from autosched.templates.pack import Pack, packed_params, repack
@@ -44,6 +45,7 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.function import make_root
 from autosched.tir.functor import free_vars, loads, rewrite, substitute
+from autosched.tir.prefetch import LINE_BYTES, request
 from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.size_expr import same_extent
 from autosched.tir.stmt import Block, BufferStore, IfThenElse, LetStmt, LoopKind, Stmt, seq
@@ -55,6 +57,7 @@ MANY_PIXELS = 1 << 10  # of an image, for which tiles are chosen
 CHUNK_PIXELS = 96  # of a piece of work
 UNROLLED_TAPS = 9  # of a window without input channels
 TASK_ROWS = 8  # of a depthwise convolution's results
+LEAST_SUMS = 8  # of a tile, in vectors: fewer wait for each other
 INDEX = "int64"
 Place = tuple[PrimExpr, PrimExpr]  # the row and the column of a pixel
 
@@ -150,8 +153,7 @@ def schedule_conv(func: PrimFunc, target: Target) -> Applied | None:
     tile = choose_tile(panels, block, math.prod(steps), conv.group_blocks, in_row, target)
     pack = Pack(shape, (tile.blocks * block, inner, 0, 0), (0, 2, 4, 5, 3, 1) if inner else (0, 2, 3, 4, 1))
     packed = repack(func, weight, pack)
-    order_by_weight = 4 * math.prod(shape) > target.cache.l2_bytes / 2
-    writer = _Writer(packed, tile, conv.is_pointwise, target.lanes("float32"), order_by_weight)
+    writer = _Writer(packed, tile, conv.is_pointwise, 4 * math.prod(shape), target)
     made = sized(func, writer.written())
     return Applied(made.func, packed_params(func, weight, pack))
 
@@ -232,12 +234,14 @@ def padding_of(block: Block) -> Padding | None:
 class _Writer:
     """The statements of one function, whose weight is packed."""
 
-    def __init__(self, func: PrimFunc, tile: Tile, is_flat: bool, width: int, by_weight: bool):
+    def __init__(self, func: PrimFunc, tile: Tile, is_flat: bool, weight_bytes: int, target: Target):
         c = find_contraction(func)
         assert c is not None, "packing keeps the convolution"
         chain = chain_around(func, c.block)
         assert chain is not None and isinstance(c.block.body, BufferStore), "find_conv looked"
-        self.func, self.tile, self.is_flat, self.width, self.by_weight = func, tile, is_flat, width, by_weight
+        self.func, self.tile, self.is_flat, self.width = func, tile, is_flat, target.lanes("float32")
+        self.by_weight = weight_bytes > target.cache.l2_bytes / 2
+        self.asks_ahead = is_flat and is_cold(weight_bytes, target.cache)
         self.block, self.chain = c.block, chain
         self.images, self.channels, self.rows, self.columns, _ = (iv.dom.extent for iv in spatial(c.block))
         self.lanes = extents(spatial(c.block)[4:])[0]
@@ -247,6 +251,7 @@ class _Writer:
         read = {x.buffer for x in (c.a, c.b)}
         copied = [b for b in chain.before if b.writes[0].buffer in read and not _picks(b)]
         self.copies = {b.writes[0].buffer: self.makers.pop(b.writes[0].buffer) for b in copied}
+        self.packed = [x.buffer for x in (c.a, c.b) if len(x.indices) == 6]
         self.tiles: dict[int, Buffer] = {}
         self.windows = next((w for x in (c.a, c.b) if (w := self.windows_of(x)) is not None), None)
 
@@ -358,10 +363,14 @@ class _Writer:
 
         return _nested((self.images, self.channels, _ceil(self.rows, TASK_ROWS)), task, 3)
 
+    @property
+    def chunk_pixels(self) -> int:
+        return max(CHUNK_PIXELS // self.tile.pixels, 1) * self.tile.pixels
+
     def convolved(self) -> Stmt:
         by_row = self.tile.in_row and not self.is_flat
         pixels = E.mul(self.rows, self.columns)
-        per_chunk = max(CHUNK_PIXELS // self.tile.pixels, 1) * self.tile.pixels
+        per_chunk = self.chunk_pixels
         panels, chunks = const_int(self.channels) or 1, self.rows if by_row else _ceil(pixels, per_chunk)
         panels //= self.tile.blocks
 
@@ -383,21 +392,33 @@ class _Writer:
         return _nested((self.images, *order), task, 3)
 
     def pieces(self, tile_at: Callable[[PrimExpr, int], Stmt], start: PrimExpr, count: PrimExpr) -> list[Stmt]:
-        """Tiles over `count` pixels from `start` on: whole ones, then smaller ones for what is left."""
-        found = []
-        halves: tuple[int, ...] = (self.tile.pixels // 2,)
-        if self.tile.in_row or self.windows is not None:
-            halves = tuple(size for size in (8, 4, 2) if size < self.tile.pixels)
-        for size in dict.fromkeys((self.tile.pixels, *(max(size, 1) for size in halves), 1)):
-            first = start
+        """Tiles over `count` pixels from `start` on: whole ones, then smaller ones for what is left.
 
-            def tile(t: Var, size: int = size, first: PrimExpr = first) -> Stmt:
+        Where there are enough pixels, the last tile of a size computes some of the one before again.
+        """
+        found, left, end = [], count, E.add(start, count)
+        sizes = self.tile_sizes()
+        for n, size in enumerate(sizes):
+            smaller = sum(sizes[n + 1 : -1])  # pixels that one of each of the next sizes computes
+            more = E.floordiv(E.add(left, max(size - 1 - smaller, 0)), size)
+            number = E.Select(E.compare(E.LT, count, size), E.const(0, INDEX), more)
+            first, last = E.sub(end, left), E.sub(end, size)
+
+            def tile(t: Var, size: int = size, first: PrimExpr = first, last: PrimExpr = last) -> Stmt:
                 at = Var("at", INDEX)
-                return LetStmt(at, E.add(first, E.mul(t, size)), tile_at(at, size))
+                return LetStmt(at, E.minimum(E.add(first, E.mul(t, size)), last), tile_at(at, size))
 
-            found.append(loop("tile", E.floordiv(count, size), tile))
-            start, count = E.add(start, E.mul(E.floordiv(count, size), size)), E.floormod(count, size)
+            found.append(loop("tile", number, tile))
+            left = E.maximum(E.sub(left, E.mul(number, size)), 0)
         return found
+
+    def tile_sizes(self) -> list[int]:
+        """Pixels of tiles: each half as many as the one before, down to few enough sums; then one."""
+        least = 2 if self.windows is not None else -(-LEAST_SUMS // (self.tile.blocks * -(-self.lanes // self.width)))
+        sizes = [self.tile.pixels]
+        while least <= (half := -(-sizes[-1] // 2)) < sizes[-1]:
+            sizes.append(half)
+        return [*sizes, 1] if sizes[-1] > 1 else sizes
 
     def tile_of_line(self, n: Var, panel: Var, first: PrimExpr, pixels: int) -> Stmt:
         """The tile of the pixels of an image from `first` on: where each is, then the tile."""
@@ -462,7 +483,20 @@ class _Writer:
         if self.windows is not None:
             return self.in_window(self.windows, places[0], step, inside)
         kind = LoopKind.UNROLLED if len(steps) == 2 and math.prod(counts) <= UNROLLED_TAPS else LoopKind.SERIAL
-        return _nested([E.const(count, INDEX) for count in counts], step, len(steps), kind)
+
+        def asking(*ks: Var) -> Stmt:
+            return seq(*self.next_weights(panel, ks, places[0][1]), step(*ks))
+
+        return _nested([E.const(count, INDEX) for count in counts], asking, len(steps), kind)
+
+    def next_weights(self, panel: Var, ks: Sequence[Var], pixel: PrimExpr) -> list[Stmt]:
+        """Requests for the next panel's weights of a step: each of a chunk's first tiles asks for a line."""
+        if not self.asks_ahead:
+            return []
+        tile = E.floordiv(E.floormod(pixel, self.chunk_pixels), self.tile.pixels)
+        lane = E.mul(tile, LINE_BYTES // 4)
+        line = BufferLoad(self.packed[0], (E.add(panel, 1), *ks, lane))
+        return [IfThenElse(E.compare(E.LT, lane, self.tile.blocks * self.lanes), request(line))]
 
     def in_window(self, windows: _Windows, at: Place, step: Callable[..., Stmt], inside: bool) -> Stmt:
         """The steps of windows in the row of a pixel; each tests for borders, but not in columns that are `inside`.

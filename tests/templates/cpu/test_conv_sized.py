@@ -10,7 +10,7 @@ from autosched import te, topi
 from autosched.ir.node import preorder
 from autosched.target import Target
 from autosched.templates.cpu.conv_sized import choose_tile, schedule_conv
-from autosched.tir.expr import Var
+from autosched.tir.expr import Call, Var
 from autosched.tir.stmt import BufferStore
 
 H, W = Var("h", "int64"), Var("w", "int64")
@@ -35,6 +35,34 @@ def test_images_are_lines_where_all_is_in_place(part: int) -> None:
     applied = schedule_conv(te.create_prim_func([x, weight, other, out], "int64"), Target("cpu"))
     assert applied is not None
     assert {len(b.shape) for name, b in zip("xwoy", applied.func.buffers) if name in "xoy"} == {4 if part == 1 else 5}
+
+
+@pytest.mark.parametrize("blocks", [(24, 24), (1, 3), (2, 4)])
+def test_every_number_of_pixels(blocks: tuple[int, int]) -> None:
+    """None is left out where tiles end; weights that no cache holds are asked for ahead."""
+    x = te.placeholder((1, blocks[0], 1, W, 16), name="x")
+    weight = te.placeholder((16 * blocks[1], 16 * blocks[0], 1, 1), name="weight")
+    axes = [te.reduce_axis((0, n), name) for n, name in zip((blocks[0], 1, 1, 16), ("i", "ky", "kx", "ci"))]
+
+    def conv(n, o, row, column, lane):  # type: ignore[no-untyped-def]
+        i, ky, kx, ci = (axis.var for axis in axes)
+        taps = weight[o * 16 + lane, i * 16 + ci, ky, kx].as_expr()
+        return te.sum(x[n, i, row + ky, column + kx, ci].as_expr() * taps, axis=axes)
+
+    func = te.create_prim_func([x, weight, te.compute((1, blocks[1], 1, W, 16), conv, name="y")], "int64")
+    applied = schedule_conv(func, Target("cpu"))
+    assert applied is not None
+    asks = any(isinstance(node, Call) and node.op == "prefetch" for node in preorder(applied.func))
+    assert asks == (blocks == (24, 24)), "few weights stay in a cache"
+    built, rng = autosched.build(func), np.random.default_rng(0)
+    w = rng.standard_normal((16 * blocks[1], 16 * blocks[0], 1, 1), dtype="float32")
+    for pixels in (*range(1, 45), 96, 99, 131):
+        data = rng.standard_normal((1, blocks[0], 1, pixels, 16), dtype="float32")
+        out = np.full((1, blocks[1], 1, pixels, 16), np.nan, "float32")
+        built(data, w, out)
+        lines = data[0, :, 0].transpose(1, 0, 2).reshape(pixels, -1)
+        want = (lines @ w[:, :, 0, 0].T).reshape(pixels, blocks[1], 16).transpose(1, 0, 2)
+        np.testing.assert_allclose(out[0, :, 0], want, rtol=1e-4, atol=1e-4, err_msg=f"{pixels} pixels")
 
 
 def test_tiles_are_of_one_group() -> None:
