@@ -147,10 +147,11 @@ def test_training():
     assert counters.graphs == 1 and counters.builds == 2 and counters.runs == 4 and not counters.rebuilds
 
 
-def test_a_step_of_an_optimizer():
+@pytest.mark.parametrize("foreach", [False, True])
+def test_a_step_of_an_optimizer(foreach: bool):
     def learned(step: Any) -> torch.Tensor:
         weight = nn.Parameter(torch.ones(5))
-        optimizer = torch.optim.Adam([weight], 0.1)
+        optimizer = torch.optim.Adam([weight], 0.1, foreach=foreach)
         for n in range(2):
             weight.grad = torch.arange(5.0) - n
             step(optimizer.step)

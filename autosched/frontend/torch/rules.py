@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from autosched.frontend.torch.backward_rules import backward_rules
+from autosched.frontend.torch.foreach_rules import foreach_rules
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +24,7 @@ def all_rules() -> dict[object, Callable[..., object]]:
     aten = torch.ops.aten
     return {
         **decomposition_table, aten.grid_sampler_2d.default: _grid_sampler_2d,
-        aten.grid_sampler_3d.default: _grid_sampler_3d, **backward_rules(),
+        aten.grid_sampler_3d.default: _grid_sampler_3d, **backward_rules(), **foreach_rules(),
     }  # fmt: skip
 
 
