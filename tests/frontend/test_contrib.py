@@ -203,6 +203,8 @@ def test_attention() -> None:
     long = np.array([[1, 1, 1, 1, 1, 1, 0, 0], [1] * 8], "i4")
     check("Attention", [x, weights, bias, long, past], 2, num_heads=2)
     refuse("a mask of", "Attention", [x, weights, bias, mask, past], 2, num_heads=2)
+    check("Attention", [x, draw(8, 28), draw(28)], num_heads=2, qkv_hidden_sizes=[8, 8, 12])
+    refuse("of 24 columns", "Attention", [x, weights, bias], num_heads=2, qkv_hidden_sizes=[8, 8, 12])
 
 
 def test_quantised_attention() -> None:
@@ -223,6 +225,73 @@ def test_multi_head_attention() -> None:
     check("MultiHeadAttention", [q, k[:, :3], v[:, :3], None, None, None, *past], 3, num_heads=2)
 
 
+def check_buffer(op: str, inputs: list[Any], first: int, outputs: int = 3, **attrs: Any) -> None:
+    """As `check`, where ONNX Runtime writes keys and values to the inputs at `first` and behind it."""
+    import onnxruntime
+
+    made = model(op, inputs, outputs, **attrs)
+    if outputs > 3:
+        made.graph.output[3].CopyFrom(helper.make_tensor_value_info("y3", 1, None))
+    feeds = {f"x{i}": x for i, x in enumerate(inputs) if x is not None and x.dtype == np.float32}
+    found = relax.evaluate(from_onnx(made), feeds)
+    session = onnxruntime.InferenceSession(made.SerializeToString())
+    bound, values = session.io_binding(), {n: onnxruntime.OrtValue.ortvalue_from_numpy(x) for n, x in feeds.items()}
+    for name, value in values.items():
+        bound.bind_ortvalue_input(name, value)
+    for i in range(outputs):
+        if i in (1, 2):
+            bound.bind_ortvalue_output(f"y{i}", values[f"x{first + i - 1}"])
+        else:
+            bound.bind_output(f"y{i}")
+    session.run_with_iobinding(bound)
+    for g, w in zip(found, bound.get_outputs(), strict=True):
+        np.testing.assert_allclose(g, w.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_attention_in_a_buffer() -> None:
+    """Keys and values that are written behind the first five of nine, of one new token and of three."""
+    one, buffer, length = [draw(4, 1, 16) for _ in range(3)], [draw(4, 2, 9, 8), draw(4, 2, 9, 8)], np.array([5], "i4")
+    mask = (RNG.random((4, 6)) < 0.7).astype("i4")
+    mask[:, 0] = 1
+    beams, bias, projected = RNG.integers(0, 2, (2, 2, 9)).astype("i4"), draw(1, 2, 1, 6), draw(48)
+    attrs, op = {"num_heads": 2, "past_present_share_buffer": 1}, "DecoderMaskedMultiHeadAttention"
+    check_buffer(op, [*one, None, None, *buffer, length], 5, **attrs)
+    check_buffer(op, [*one, mask, bias, *buffer, length, np.array([2], "i4"), beams, projected], 5, **attrs)
+    check_buffer(op, [*one, mask, bias, *buffer, length], 5, 4, output_qk=1, **attrs)
+    check(op, [one[0], draw(4, 2, 7, 8), draw(4, 2, 7, 8), np.eye(4, 7, dtype="i4")], num_heads=2)
+    three = [draw(4, 3, 16) for _ in range(3)]
+    for causal in (0, 1):
+        inputs = [*three, None, None, None, *buffer, length]
+        check_buffer("MultiHeadAttention", inputs, 6, num_heads=2, unidirectional=causal)
+    refuse("without a past_sequence_length", op, [*one, None, None, *buffer], 3, **attrs)
+    wrong = [*one, None, None, *buffer, length, None, beams[:, :1]]
+    refuse("beams of", op, wrong, 3, **attrs)
+
+
+def test_attention_without_padding() -> None:
+    """Of tokens alone, what attention of the padded sequences gives for these."""
+    import onnxruntime
+
+    counts, x, weights, bias = np.array([1, 4, 2], "i4"), draw(3, 4, 8), draw(8, 24), draw(24)
+    inside = np.arange(4) < counts[:, None]
+    offsets = np.concatenate([np.flatnonzero(inside), np.flatnonzero(~inside)]).astype("i4").reshape(3, 4)
+    ends, scores = np.array([0, 1, 5, 7], "i4"), draw(1, 2, 4, 4)
+    padded = model("Attention", [x, weights, bias, inside.astype("i4"), None, scores], 1, num_heads=2)
+    session = onnxruntime.InferenceSession(padded.SerializeToString())
+    (wanted,) = session.run(None, {"x0": x, "x1": weights, "x2": bias, "x5": scores})
+    agrees("PackedAttention", [x[inside], weights, bias, offsets, ends, scores], wanted[inside], num_heads=2)
+    product = (x @ weights)[inside]
+    apart, attrs = [*np.split(product, 3, axis=1), bias, offsets, ends, scores], {"num_heads": 2}
+    agrees("PackedMultiHeadAttention", apart, wanted[inside], **attrs)
+    packed = (product + bias).reshape(7, 3, 2, 4).transpose(0, 2, 1, 3).copy()
+    agrees("PackedMultiHeadAttention", [packed, None, None, None, *apart[4:]], wanted[inside], **attrs)
+    agrees("RestorePadding", [x[inside], offsets], np.where(inside[..., None], x, 0))
+    made = model("RemovePadding", [x, counts], 4)
+    found = autosched.build(made)(x0=x)
+    for g, w in zip(found, (x[inside], offsets, ends, np.array([4], "i4")), strict=True):
+        np.testing.assert_array_equal(g.numpy(), w)
+
+
 @pytest.mark.parametrize("past", [0, 3])
 @pytest.mark.parametrize("rotary", [0, 1])
 def test_group_query_attention(past: int, rotary: int) -> None:
@@ -237,6 +306,44 @@ def test_group_query_attention(past: int, rotary: int) -> None:
     else:
         inputs[3] = inputs[4] = None
         check("GroupQueryAttention", inputs, 3, num_heads=4, kv_num_heads=2, do_rotary=rotary, local_window_size=2)
+
+
+def test_heads_brought_to_one_length() -> None:
+    """ONNX Runtime has it for GPUs alone: against what it gives for normal heads."""
+    import onnxruntime
+
+    q, k, v, scales = draw(1, 4, 64), draw(1, 4, 32), draw(1, 4, 32), [draw(16), draw(16)]
+    rest = [None, None, np.array([3], "i4"), np.array(4, "i4"), draw(9, 8), draw(9, 8)]
+    attrs = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
+    inputs = [q, k, v, *rest, None, None, None, None, None, *scales]
+    made = model("GroupQueryAttention", inputs, 3, q_norm_epsilon=1e-3, **attrs)
+    found = relax.evaluate(from_onnx(made), {f"x{i}": inputs[i] for i in (0, 1, 2, 7, 8, 14, 15)})
+    normal = []
+    for x, scale, epsilon in ((q, scales[0], 1e-3), (k, scales[1], 1e-6)):
+        apart = x.reshape(1, 4, -1, 16)
+        length = np.sqrt((apart**2).mean(-1, keepdims=True) + epsilon)
+        normal.append((apart / length * scale).reshape(x.shape).astype("f4"))
+    inputs = [*normal, v, *rest]
+    session = onnxruntime.InferenceSession(model("GroupQueryAttention", inputs, 3, **attrs).SerializeToString())
+    wanted = session.run(None, {f"x{i}": inputs[i] for i in (0, 1, 2, 7, 8)})
+    for g, w in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("layouts", "past", "new"), [(1, 0, 40), (2, 37, 1), (4, 0, 70)])
+def test_attention_of_blocks(layouts: int, past: int, new: int) -> None:
+    seen = np.tril(RNG.random((layouts, 5, 5)) < 0.4) | np.eye(5, dtype=np.bool_)
+    ends = np.cumsum(seen.sum(2), axis=1)
+    columns = np.full((layouts, ends.max()), -1, "i4")
+    for own, mask in zip(columns, seen, strict=True):
+        own[: mask.sum()] = np.nonzero(mask)[1]
+    rows, total = np.pad(ends, ((0, 0), (1, 0))).astype("i4"), np.array([past + new], "i4")
+    inputs = [draw(1, new, 128), draw(1, new, 64), draw(1, new, 64), draw(1, 2, 80, 32), draw(1, 2, 80, 32)]
+    inputs += [rows, columns, total, total, draw(80, 16), draw(80, 16)]
+    attrs = {"num_heads": 4, "kv_num_heads": 2, "sparse_block_size": 16, "do_rotary": 1}
+    check_buffer("SparseAttention", inputs, 3, **attrs)
+    columns[0, 0] = 5
+    refuse("columns", "SparseAttention", inputs, 3, **attrs)
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])

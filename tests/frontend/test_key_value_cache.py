@@ -20,15 +20,16 @@ from autosched.runtime.dynamic import DynamicExecutable
 HEADS, GROUPS, WIDTH, ROOM = 4, 2, 16, 8
 
 
-def grouped(packed: bool = False, extra: tuple[str, ...] = (), **attrs: Any) -> onnx.ModelProto:
+def grouped(packed: bool = False, extra: tuple[str, ...] = (), bits: int = 0, **attrs: Any) -> onnx.ModelProto:
     """A GroupQueryAttention whose sizes are all open, with the mask that says the lengths, as exporters write it."""
     wide, narrow = HEADS * WIDTH, GROUPS * WIDTH
     query = ["q", "", ""] if packed else ["q", "k", "v"]
-    kept = ["batch", GROUPS, "past", WIDTH]
+    kept, stored = ["batch", GROUPS, "past", WIDTH * (bits or 8) // 8], {0: 1, 8: 3, 4: 2}[bits]
     shapes: dict[str, tuple[int, list[Any]]] = {
         "q": (1, ["batch", "new", wide + 2 * narrow if packed else wide]), "k": (1, ["batch", "new", narrow]),
-        "v": (1, ["batch", "new", narrow]), "past_k": (1, kept), "past_v": (1, kept), "mask": (7, ["batch", "total"]),
-        "positions": (7, ["batch", "new"]), "bias": (1, [1, HEADS, "new", "total"]), "sink": (1, [HEADS]),
+        "v": (1, ["batch", "new", narrow]), "past_k": (stored, kept), "past_v": (stored, kept),
+        "mask": (7, ["batch", "total"]), "positions": (7, ["batch", "new"]),
+        "bias": (1, [1, HEADS, "new", "total"]), "sink": (1, [HEADS]),
     }  # fmt: skip
     more = [name if name in extra else "" for name in ("positions", "bias", "sink")]
     names = [name for name in (*query, "past_k", "past_v", "mask", *more) if name]
@@ -37,6 +38,13 @@ def grouped(packed: bool = False, extra: tuple[str, ...] = (), **attrs: Any) -> 
         "one": np.array([1], "i8"), "axis": np.array(1, "i8"), "cos": np.cos(table).astype("f4"),
         "sin": np.sin(table).astype("f4"),
     }  # fmt: skip
+    if bits:
+        attrs["kv_cache_bit_width"], least = bits, 3 / 2 ** (bits - 1)
+        for side in "kv":
+            per_head = attrs.setdefault(f"{side}_quant_type", "PER_TENSOR") == "PER_CHANNEL"
+            count = (1, GROUPS, 1, WIDTH) if per_head else (1,)
+            constants[f"{side}_scale"] = np.linspace(least, 2 * least, np.prod(count), dtype="f4").reshape(count)
+        more += ["k_scale", "v_scale"]
     nodes = [
         helper.make_node("ReduceSum", ["mask", "one"], ["sums"], keepdims=0),
         helper.make_node("Sub", ["sums", "one"], ["less"]),
@@ -51,7 +59,8 @@ def grouped(packed: bool = False, extra: tuple[str, ...] = (), **attrs: Any) -> 
     ]  # fmt: skip
     graph = helper.make_graph(
         nodes, "g", [helper.make_tensor_value_info(n, *shapes[n]) for n in names],
-        [helper.make_tensor_value_info(n, 1, ["b", *"xyz"[: 2 if n == "y" else 3]]) for n in nodes[-1].output],
+        [helper.make_tensor_value_info(n, 1 if n == "y" else stored, ["b", *"xyz"[: 2 if n == "y" else 3]])
+         for n in nodes[-1].output],
         [numpy_helper.from_array(x, n) for n, x in constants.items()],
     )  # fmt: skip
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
@@ -65,7 +74,9 @@ def feeds(model: onnx.ModelProto, batch: int, new: int, past: int, used: int, le
     result: dict[str, Any] = {}
     for value in model.graph.input:
         shape = [d.dim_value or sizes[d.dim_param] for d in value.type.tensor_type.shape.dim]
-        result[value.name] = rng.standard_normal(shape).astype("f4")
+        x = rng.standard_normal(shape)
+        stored = {2: "u1", 3: "i1"}.get(value.type.tensor_type.elem_type)
+        result[value.name] = (100 * x).astype("i8").astype(stored) if stored else x.astype("f4")
     mask = np.arange(used + new) < np.array(lengths or [used + new] * batch)[:, None]
     positions = np.tile(np.arange(used, used + new) + 3, (batch, 1))
     for name, x in (("mask", mask), ("positions", positions)):
@@ -105,6 +116,9 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"smooth_softmax": 1},
     {"extra": ("sink",), "local_window_size": 4},
     {"do_rotary": 1, "extra": ("positions", "bias", "sink")},
+    {"bits": 8, "do_rotary": 1},
+    {"bits": 4, "k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL", "local_window_size": 3},
+    {"causal": 0, "extra": ("bias",)},
 )
 
 
@@ -117,7 +131,7 @@ def test_options(options: dict[str, Any]) -> None:
         compare(evaluated(model, given), wanted, used, new)
 
 
-@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[5]], ids=str)
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[5], OPTIONS[8]], ids=str)
 def test_one_build_for_all_lengths(options: dict[str, Any], tmp_path: Path) -> None:
     model = grouped(**options)
     onnx.save(model, tmp_path / "m.onnx")
@@ -242,9 +256,15 @@ def test_sequences_of_different_lengths() -> None:
 
 def test_what_is_not_there_is_refused() -> None:
     with pytest.raises(ImportModelError, match="causal=0"):
-        from_onnx(grouped(causal=0))
-    with pytest.raises(ImportModelError, match="k_quant_type"):
+        from_onnx(grouped(causal=0, softcap=1.0))
+    with pytest.raises(ImportModelError, match="input 12 is missing"):
         from_onnx(grouped(k_quant_type="PER_TENSOR"))
+    with pytest.raises(ImportModelError, match="k_quant_type=PER_ROW"):
+        from_onnx(grouped(bits=8, k_quant_type="PER_ROW"))
+    with pytest.raises(ImportModelError, match="a past of int8 where uint8 is kept"):
+        model = grouped(bits=8)
+        next(a for a in model.graph.node[-1].attribute if a.name == "kv_cache_bit_width").i = 4
+        from_onnx(model)
     with pytest.raises(ImportModelError, match="sliding_window_cache"):
         from_onnx(grouped(sliding_window_cache=1, local_window_size=2, extra=("bias",)))
 

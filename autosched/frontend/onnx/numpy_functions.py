@@ -361,6 +361,19 @@ def block_repeated(call: LibraryCall, tokens: Array, scores: Array) -> Array:
     return found
 
 
+@library("com.microsoft.RemovePadding")
+def without_padding(call: LibraryCall, x: Array, counts: Array) -> tuple[Array, Array, Array, Array]:
+    """(tokens [T, W] of [B, S, W], offsets [B, S] of these and then of padding, ends [B + 1], the largest count)."""
+    batch, length, width = x.shape
+    if counts.shape != (batch,) or (counts < 0).any() or (counts > length).any():
+        raise WrongInputError(f"{counts.tolist()} tokens of {batch} sequences of {length}", where=f"node '{call.name}'")
+    inside = (np.arange(length) < counts[:, None]).reshape(-1)
+    offsets = np.concatenate([np.flatnonzero(inside), np.flatnonzero(~inside)]).astype(np.int32)
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    largest = counts.max(keepdims=True).astype(np.int32)
+    return x.reshape(-1, width)[inside], offsets.reshape(batch, length), ends, largest
+
+
 @library("com.microsoft.DynamicTimeWarping")
 def warped(call: LibraryCall, x: Array) -> Array:
     """[2, steps]: rows and columns of the cheapest way through a matrix from its first element to its last."""

@@ -56,7 +56,7 @@ def _heads(x: StructInfo, what: str) -> TensorStructInfo:
 def _update_type(
     past: StructInfo, new: StructInfo, start: StructInfo, shape: StructInfo, keep_rest: bool
 ) -> TensorStructInfo:
-    p, n = _heads(float_same(past), "past"), _heads(new, "new part")
+    p, n = _heads(past, "past"), _heads(new, "new part")
     others = [tuple(t.dims[i] for i in (0, 1, 3)) for t in (p, n)]
     if p.dtype != n.dtype or not same_dims(*others):
         raise ShapeError(f"a past {p!r} and a new part {n!r}", hint="they differ in length alone")
@@ -98,6 +98,7 @@ cache_update = define_op(
         sample((1, 2, 6, 4), (1, 2, 3, 4), ((1,), "int32"), ShapeStructInfo((6,)), low=0),
         sample((2, 2, 6, 4), (2, 2, 2, 4), ((2,), "int32"), ShapeStructInfo((8,)), low=0, high=5, keep_rest=False),
         sample((2, 2, 0, 4), (2, 2, 3, 4), ((2,), "int64"), ShapeStructInfo((3,)), low=0, high=1),
+        sample(((2, 1, 4, 8), "int8"), ((2, 1, 2, 8), "int8"), ((2,), "int64"), ShapeStructInfo((6,)), low=0, high=4),
     ],
 )
 

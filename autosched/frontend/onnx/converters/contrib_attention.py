@@ -1,23 +1,34 @@
-"""Fused attention of `com.microsoft`: one projection for all, or query, key and value apart, heads that share keys."""
+"""Fused attention of `com.microsoft`: one projection for all, or query, key and value apart."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
-from autosched.frontend.onnx.converters.contrib import DOMAIN, only, turn
+from autosched.frontend.onnx.converters.contrib import DOMAIN, only
 from autosched.frontend.onnx.converters.quantize import dequantized
 from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
-from autosched.frontend.size_arithmetic import beside, common_size, cut, is_empty, larger, plain, sliced, with_sizes
+from autosched.frontend.size_arithmetic import (
+    beside,
+    common_size,
+    is_at_least,
+    is_empty,
+    is_same,
+    plain,
+    sliced,
+    with_sizes,
+)
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple
+from autosched.relax.expr import Expr, ShapeExpr, Tuple
 from autosched.relax.struct_info import Dim
 from autosched.tir.expr import as_int
 
 BSHD, BHSD = "BSHD", "BHSD"
 
 
-def _heads(node: Node, x: Expr, heads: int) -> Expr:
+def by_heads(node: Node, x: Expr, heads: int) -> Expr:
     """[B, S, H * D] as [B, S, H, D]"""
     b, s, width = info_of(x).dims
     if heads < 1 or not isinstance(width, int) or width % heads:
@@ -76,7 +87,7 @@ _ATTENTION = ("num_heads", "unidirectional", "mask_filter_value", "scale")
 @converter(DOMAIN + "Attention")
 def attention(node: Node) -> tuple[Expr, ...]:
     """input [B, S, W] times weights [W, 3 * H * D] gives query, key and value; past and present are [2, B, H, T, D]."""
-    only(node, range(6), _ATTENTION)
+    only(node, range(6), (*_ATTENTION, "qkv_hidden_sizes"))
     return _projected(node, node.emit(op.matmul(node.input(0), node.input(1))), 3, 4, 5)
 
 
@@ -97,12 +108,8 @@ def _projected(node: Node, product: Expr, mask: int, past: int, more: int | None
     heads, dtype = node.attr("num_heads"), info_of(product).dtype
     if node.has(2):
         product = node.emit(op.add(product, node.input(2)))
-    batch, length, width = info_of(product).dims
-    if not isinstance(width, int) or width % 3:
-        raise node.fail(f"weights of {width} columns")
-    parts = node.emit(op.split(product, indices_or_sections=3, axis=2))
-    fields = parts.fields if isinstance(parts, Tuple) else [node.emit(_item(parts, i)) for i in range(3)]
-    q, k, v = (node.emit(op.permute_dims(_heads(node, x, heads), axes=[0, 2, 1, 3])) for x in fields)
+    batch, length, _ = info_of(product).dims
+    q, k, v = (node.emit(op.permute_dims(by_heads(node, x, heads), axes=[0, 2, 1, 3])) for x in three_of(node, product))
     if node.has(past):
         kept = node.emit(op.split(node.input(past), indices_or_sections=2, axis=0))
         halves = kept.fields if isinstance(kept, Tuple) else [node.emit(_item(kept, i)) for i in range(2)]
@@ -114,12 +121,23 @@ def _projected(node: Node, product: Expr, mask: int, past: int, more: int | None
     if more is not None:
         bias = _bias(node, masks, more, length, columns)
     causal = "BottomRight" if node.attr("unidirectional", 0) else None
-    out = op.nn.attention(q, k, v, bias, _scale(node), causal, layouts=(BHSD, BHSD, BHSD, BSHD))
+    out = op.nn.attention(q, k, v, bias, scale_of(node), causal, layouts=(BHSD, BHSD, BHSD, BSHD))
     result = _flat(node, node.emit(out))
     if node.num_outputs < 2:
         return (result,)
     both = Tuple(tuple(node.emit(op.expand_dims(x, axis=(0,))) for x in (k, v)))
     return result, node.emit(op.concat(both, axis=0))
+
+
+def three_of(node: Node, product: Expr) -> list[Expr]:
+    """Query, key and value that lie side by side, of the same width or as `qkv_hidden_sizes` says."""
+    *_, width = info_of(product).dims
+    sizes = list(node.attr("qkv_hidden_sizes", ())) or [as_int(width) // 3] * 3
+    if len(sizes) != 3 or min(sizes) < 1 or sizes[0] != sizes[1] or sum(sizes) != width:
+        raise node.fail(f"query, key and value of {sizes} of {width} columns")
+    ends = [sizes[0], 2 * sizes[0]]
+    parts = node.emit(op.split(product, indices_or_sections=ends, axis=info_of(product).ndim - 1))
+    return list(parts.fields) if isinstance(parts, Tuple) else [node.emit(_item(parts, i)) for i in range(3)]
 
 
 def _item(parts: Expr, index: int) -> Expr:
@@ -128,15 +146,18 @@ def _item(parts: Expr, index: int) -> Expr:
     return TupleGetItem(parts, index)
 
 
-def _scale(node: Node) -> float | None:
+def scale_of(node: Node) -> float | None:
     scale = node.attr("scale", 0.0)
     return scale if scale else None
 
 
 @converter(DOMAIN + "MultiHeadAttention")
 def multi_head_attention(node: Node) -> tuple[Expr | None, ...]:
-    """query [B, S, H * D], key and value [B, T, H * D] (or [B, H, T, D] from another attention's cache)."""
-    only(node, [0, 1, 2, 3, 4, 5, 6, 7], ["num_heads", "unidirectional", "mask_filter_value", "scale"])
+    """query [B, S, H * D], key and value [B, T, H * D] (or [B, H, T, D] from another attention's cache).
+
+    The past comes before the new keys and values, or has room for them behind a length that is known by the call.
+    """
+    only(node, range(10), ["num_heads", "unidirectional", "mask_filter_value", "scale"])
     heads, dtype = node.attr("num_heads"), node.info(0).dtype
     values: list[Expr] = []
     parts = _three(node)
@@ -149,19 +170,110 @@ def multi_head_attention(node: Node) -> tuple[Expr | None, ...]:
             start = sum(widths[:i])
             cut = {"begin": (start,), "end": (start + widths[i],)}
             x = node.emit(op.add(x, node.emit(op.strided_slice(node.input(3), axes=(0,), strides=(1,), **cut))))
-        values.append(node.emit(op.permute_dims(_heads(node, x, heads), axes=[0, 2, 1, 3])))
+        values.append(node.emit(op.permute_dims(by_heads(node, x, heads), axes=[0, 2, 1, 3])))
     q, k, v = values
+    (batch, _, rows, _), is_causal = info_of(q).dims, bool(node.attr("unidirectional", 0))
+    if node.has(8):
+        return _in_buffer(node, q, k, v, is_causal)
+    if node.has(9):
+        raise node.fail("input 9 without a past_sequence_length is not supported")
     if node.has(6):
         k, v = _joined(node, node.input(6), k), _joined(node, node.input(7), v)
-    (batch, _, rows, _), columns = info_of(q).dims, info_of(k).dims[2]
+    columns = info_of(k).dims[2]
     masks = [_hidden(node, node.input(4), rows, columns, batch, dtype)] if node.has(4) else []
-    causal = "BottomRight" if node.attr("unidirectional", 0) else None
-    layouts = (BHSD, BHSD, BHSD, BSHD)
     bias = _bias(node, masks, 5, rows, columns)
-    out = node.emit(op.nn.attention(q, k, v, bias, _scale(node), causal, layouts=layouts))
+    causal = "BottomRight" if is_causal else None
+    out = node.emit(op.nn.attention(q, k, v, bias, scale_of(node), causal, layouts=(BHSD, BHSD, BHSD, BSHD)))
+    if node.num_outputs <= 3:
+        return _flat(node, out), k, v
+    if is_causal:
+        raise node.fail("scores as an output of unidirectional attention are not supported")
+    return _flat(node, out), k, v, _scores(node, q, k, bias)
+
+
+def _scores(node: Node, q: Expr, k: Expr, bias: Expr | None) -> Expr:
+    """[B, H, S, T]: what the softmax is made of."""
+    width = as_int(info_of(q).dims[3])
+    product = node.emit(op.matmul(q, node.emit(op.permute_dims(k, axes=[0, 1, 3, 2]))))
+    scaled = node.emit(op.multiply(product, constant(scale_of(node) or width**-0.5, info_of(q).dtype)))
+    return scaled if bias is None else node.emit(op.add(scaled, bias))
+
+
+def _in_buffer(node: Node, q: Expr, k: Expr, v: Expr, is_causal: bool) -> tuple[Expr | None, ...]:
+    """Attention of new keys and values that are written behind the first `past_sequence_length` of a buffer.
+
+    Where there is a mask or a bias, it says how many keys there are; else all of the buffer may be.
+    """
+    batch, heads, rows, _ = info_of(q).dims
+    if not node.has(6) or not node.has(7):
+        raise node.fail("past_sequence_length without a past")
+    room, dtype = info_of(node.input(6)).dims[2], info_of(q).dtype
+    length = node.emit(op.reshape(op.astype(node.input(8), "int64"), ShapeExpr((1,))))
+    places = node.emit(op.size_range(ShapeExpr((0, plain(room - rows + 1)))))
+    start = node.emit(op.take(places, length, axis=0))  # which is checked to be one of them
+    start = node.emit(op.broadcast_to(start, ShapeExpr((batch,))))
+    present = []
+    for index, new in ((6, k), (7, v)):
+        past = with_sizes(node.input(index), (batch, heads, room, info_of(new).dims[3]), node.emit)
+        present.append(node.emit(op.nn.cache_update(past, new, start, ShapeExpr((room,)))))
+    wide = [info_of(node.input(i)).dims[-1] for i in (4, 5) if node.has(i) and info_of(node.input(i)).ndim > 1]
+    columns = wide[0] if wide else room
+    seen = [node.emit(sliced(_of_beams(node, x, start), 2, (0, columns))) for x in present]
+    masks = [_hidden(node, node.input(4), rows, columns, batch, dtype)] if node.has(4) else []
+    if not is_causal:  # all new ones are seen
+        total = node.emit(op.add(start, node.emit(op.size_values(ShapeExpr((rows,)), is_scalar=True))))
+        inside = op.less(node.counted(columns, 1, 2), op.reshape(total, ShapeExpr((batch, 1))))
+        behind = node.emit(op.where(inside, constant(0, dtype), constant(-np.inf, dtype)))
+        masks.append(node.emit(op.reshape(behind, ShapeExpr((batch, 1, 1, columns)))))
+    bias = _bias(node, masks, 5, rows, columns)
+    scale, layouts = scale_of(node), (BHSD, BHSD, BHSD, BSHD)
+    if not is_causal:
+        out = _flat(node, node.emit(op.nn.attention(q, seen[0], seen[1], bias, scale, None, layouts=layouts)))
+        more = [_scores(node, q, seen[0], bias)] if node.num_outputs > 3 else []
+        return out, *present, *more
     if node.num_outputs > 3:
-        raise node.fail("scores as an output are not supported")
-    return (_flat(node, out), k, v)
+        raise node.fail("scores as an output of unidirectional attention are not supported")
+    if bias is not None:
+        bias = node.emit(op.broadcast_to(bias, ShapeExpr((*info_of(bias).dims[:2], rows, columns))))
+    context = node.emit(op.nn.cached_attention(q, seen[0], seen[1], start, columns, bias, None, scale))
+    return _flat(node, node.emit(op.permute_dims(context, axes=[0, 2, 1, 3]))), *present
+
+
+def _of_beams(node: Node, x: Expr, start: Expr) -> Expr:
+    """Keys or values [B, H, L, D] of the beams that each position came from, of those before `start`."""
+    if not node.has(9):
+        return x
+    (batch, heads, room, width), (sets, beams, most) = info_of(x).dims, info_of(node.input(9)).dims
+    if not is_same(plain(sets * beams), batch) or not is_at_least(most, room):
+        raise node.fail(f"beams of {[sets, beams, most]} for {batch} sequences of {room}")
+    own, places = node.counted(batch, 0, 2), node.counted(room, 1, 2)
+    base = node.emit(op.multiply(node.counted(sets, 0, 3), constant(beams, "int64")))
+    beam = node.emit(op.add(op.astype(sliced(node.input(9), 2, (0, room)), "int64"), base))
+    beam = node.emit(op.reshape(beam, ShapeExpr((batch, room))))
+    is_old = op.less(places, op.reshape(start, ShapeExpr((batch, 1))))
+    row = node.emit(op.where(is_old, beam, own))
+    at = node.emit(op.add(op.multiply(row, node.emit(op.size_values(ShapeExpr((room,)), is_scalar=True))), places))
+    flat = node.emit(op.permute_dims(x, axes=[0, 2, 1, 3]))
+    flat = node.emit(op.reshape(flat, ShapeExpr((plain(batch * room), heads, width))))
+    return node.emit(op.permute_dims(node.emit(op.take(flat, at, axis=0)), axes=[0, 2, 1, 3]))
+
+
+@converter(DOMAIN + "DecoderMaskedMultiHeadAttention")
+def decoder_attention(node: Node) -> tuple[Expr | None, ...]:
+    """MultiHeadAttention of one new token, whose inputs come in another order."""
+    attrs = ("num_heads", "mask_filter_value", "scale", "past_present_share_buffer", "output_qk")
+    only(node, range(11), attrs)
+    inputs: list[Expr | None] = [node.input(i) if node.has(i) else None for i in range(11)]
+    if inputs[1] is None and inputs[2] is None:
+        inputs[:3] = three_of(node, node.input(0))
+    if not node.attr("past_present_share_buffer", 0):
+        inputs[7] = None
+    elif inputs[5] is not None and inputs[7] is None:
+        raise node.fail("past_present_share_buffer without a past_sequence_length")
+    q, k, v, mask, bias, past_k, past_v, length, _, beams, projected = inputs
+    order = [q, k, v, projected, mask, bias, past_k, past_v, length, beams]
+    kept = {name: x for name, x in node.attrs.items() if name in attrs[:3]}
+    return multi_head_attention(dataclasses.replace(node, inputs=order, attrs=kept))
 
 
 def _three(node: Node) -> list[Expr]:
@@ -179,133 +291,3 @@ def _three(node: Node) -> list[Expr]:
     if count != 3 - packed:
         raise node.fail(f"{count} tensors packed in one")
     return parts
-
-
-@converter(DOMAIN + "GroupQueryAttention")
-def group_query_attention(node: Node) -> tuple[Expr | None, ...]:
-    """Heads of queries that share heads of keys and values, which are turned by their positions and kept.
-
-    Lengths of sequences (seqlens_k) may be known when the model runs; the total length has to be a size by then. Where
-    the past is as long as what is kept, new keys go to their positions in it; else they are joined to it.
-    """
-    attrs = ("num_heads", "kv_num_heads", "scale", "do_rotary", "rotary_interleaved", "local_window_size", "causal")
-    more = ("softcap", "smooth_softmax", "sliding_window_cache", "qk_norm_epsilon", *_UNUSED)
-    only(node, range(12), (*attrs, *more, *(n for n in _UNQUANTISED if node.attr(n) == "NONE")))
-    heads, groups = node.attr("num_heads"), node.attr("kv_num_heads")
-    if node.attr("causal", 1) != 1:
-        raise node.fail("causal=0 is not supported")
-    if node.num_outputs > 3:
-        raise node.fail("scores as an output are not supported")
-    if groups < 1 or heads % groups:
-        raise node.fail(f"{heads} heads that share {groups}")
-    q, k, v = _query_key_value(node, heads, groups)
-    batch, length, _, width = info_of(q).dims
-    (total,) = node.sizes_of(6)
-    start = _first_positions(node, batch, length, total)
-    if node.attr("do_rotary", 0):
-        q, k = _turned(node, q, k, start)
-    window, softcap = node.attr("local_window_size", -1), node.attr("softcap", 0.0)
-    if node.attr("sliding_window_cache", 0):
-        kept, seen, start, total = _slid(node, k, v, start, window)
-    else:
-        kept = seen = [_kept(node, 3, k, start, total), _kept(node, 4, v, start, total)]
-    shared = heads // groups
-    apart = node.emit(op.reshape(q, ShapeExpr((batch, length, groups, shared, width))))
-    rows = node.emit(op.permute_dims(apart, axes=[0, 2, 1, 3, 4]))
-    rows = node.emit(op.reshape(rows, ShapeExpr((batch, groups, plain(length * shared), width))))
-    context = op.nn.cached_attention(
-        rows, seen[0], seen[1], start, total, _scores_bias(node, total), _sink(node, heads), _scale(node),
-        window if window > 0 else None, softcap if softcap else None, shared,
-    )  # fmt: skip
-    width = info_of(kept[1]).dims[3]
-    out = node.emit(op.reshape(node.emit(context), ShapeExpr((batch, groups, length, shared, width))))
-    out = node.emit(op.permute_dims(out, axes=[0, 2, 1, 3, 4]))
-    return node.emit(op.reshape(out, ShapeExpr((batch, length, plain(heads * width))))), *kept
-
-
-_UNUSED = ("q_norm_epsilon", "k_norm_epsilon", "kv_cache_bit_width")  # without the inputs that they are about
-_UNQUANTISED = ("k_quant_type", "v_quant_type")
-
-
-def _query_key_value(node: Node, heads: int, groups: int) -> list[Expr]:
-    """Queries [B, S, H, D], keys and values [B, S, G, D]."""
-    if node.has(1) and node.has(2):
-        return [_heads(node, node.input(i), n) for i, n in ((0, heads), (1, groups), (2, groups))]
-    whole = _heads(node, node.input(0), heads + 2 * groups)
-    ends = np.cumsum([0, heads, groups, groups]).tolist()
-    cuts = [{"begin": (a,), "end": (b,)} for a, b in zip(ends[:-1], ends[1:], strict=True)]
-    return [node.emit(op.strided_slice(whole, axes=(2,), strides=(1,), **cut)) for cut in cuts]
-
-
-def _first_positions(node: Node, batch: Dim, length: Dim, total: Dim) -> Expr:
-    """[B]: the position of the first new key of each sequence, whose last one is seqlens_k; 0 for a first prompt.
-
-    Right of a sequence that is shorter than the others in a first prompt stand keys that nobody sees.
-    """
-    last = node.emit(op.reshape(op.astype(node.input(5), "int64"), ShapeExpr((batch,))))
-    before = node.emit(op.size_values(ShapeExpr((plain(length - 1),)), is_scalar=True))
-    start = node.emit(op.maximum(node.emit(op.subtract(last, before)), constant(0, "int64")))
-    places = node.emit(op.size_range(ShapeExpr((0, plain(total - length + 1)))))
-    return node.emit(op.take(places, start, axis=0))  # which is checked to be one of them
-
-
-def _kept(node: Node, index: int, new: Expr, start: Expr, total: Dim) -> Expr:
-    """Keys or values [B, G, L, D] of earlier calls and this one."""
-    new = node.emit(op.permute_dims(new, axes=[0, 2, 1, 3]))
-    batch, groups, length, width = info_of(new).dims
-    if not node.has(index):
-        return with_sizes(new, (batch, groups, total, width), node.emit)
-    past = with_sizes(node.input(index), (batch, groups, info_of(node.input(index)).dims[2], width), node.emit)
-    room = larger(total, info_of(past).dims[2])
-    return node.emit(op.nn.cache_update(past, new, start, ShapeExpr((room,))))
-
-
-def _slid(node: Node, k: Expr, v: Expr, start: Expr, window: int) -> tuple[list[Expr], list[Expr], Expr, Dim]:
-    """A cache of the last positions: what is kept, what queries see, where the new keys are in that, its rows.
-
-    Queries see the cache before the call with all new keys behind it; what goes from it, goes afterwards.
-    """
-    if window < 1 or not node.has(3) or not node.has(4) or node.has(10):
-        raise node.fail("sliding_window_cache without a window or a past, or with a bias, is not supported")
-    room, length = info_of(node.input(3)).dims[2], info_of(k).dims[1]
-    capacity = ShapeExpr((room,))
-    first = node.emit(op.nn.window_cache_length(start, capacity, window_size=window))
-    last = node.emit(op.reshape(op.astype(node.input(5), "int64"), info_of(start).shape))
-    total = node.emit(op.add(last, constant(1, "int64")))
-    left = node.emit(op.nn.window_cache_length(total, capacity, window_size=window))
-    gone = node.emit(op.add(first, op.subtract(op.subtract(total, start), left)))
-    places, kept, seen = plain(room + length), [], []
-    for index, new in ((3, k), (4, v)):
-        new = node.emit(op.permute_dims(new, axes=[0, 2, 1, 3]))
-        batch, groups, _, width = info_of(new).dims
-        past = with_sizes(node.input(index), (batch, groups, room, width), node.emit)
-        seen.append(node.emit(op.nn.cache_update(past, new, first, ShapeExpr((places,)), keep_rest=False)))
-        kept.append(node.emit(op.nn.cache_slide(seen[-1], gone, capacity)))
-    return kept, seen, first, places
-
-
-def _turned(node: Node, q: Expr, k: Expr, start: Expr) -> list[Expr]:
-    """Queries and keys turned by the angles of their positions."""
-    batch, length = info_of(q).dims[:2]
-    if node.has(9):
-        at = node.emit(op.reshape(node.input(9), ShapeExpr((batch, length))))
-    else:
-        at = node.emit(op.add(op.reshape(start, ShapeExpr((batch, 1))), node.counted(length, 1, 2)))
-    angles = [node.emit(op.expand_dims(op.take(node.input(i), at, axis=0), axis=2)) for i in (7, 8)]
-    return [turn(node, x, angles[0], angles[1], bool(node.attr("rotary_interleaved", 0))) for x in (q, k)]
-
-
-def _scores_bias(node: Node, total: Dim) -> Expr | None:
-    """What is added to scores, for the keys that are looked at."""
-    if not node.has(10):
-        return None
-    bias = node.input(10)
-    found = cut(info_of(bias).dims[3], 0, total)
-    return node.emit(sliced(bias, 3, found)) if found is not None else bias
-
-
-def _sink(node: Node, heads: int) -> Expr | None:
-    """A score for each head that takes part in the softmax."""
-    if node.has(11):
-        return node.input(11)
-    return Constant(np.zeros(heads, node.info(0).dtype)) if node.attr("smooth_softmax", 0) == 1 else None
