@@ -490,13 +490,20 @@ class _Writer:
         return _nested([E.const(count, INDEX) for count in counts], asking, len(steps), kind)
 
     def next_weights(self, panel: Var, ks: Sequence[Var], pixel: PrimExpr) -> list[Stmt]:
-        """Requests for the next panel's weights of a step: each of a chunk's first tiles asks for a line."""
+        """A request for a line of the next panel's weights: a tile asks for one a step, or two tiles in turn."""
         if not self.asks_ahead:
             return []
-        tile = E.floordiv(E.floormod(pixel, self.chunk_pixels), self.tile.pixels)
-        lane = E.mul(tile, LINE_BYTES // 4)
-        line = BufferLoad(self.packed[0], (E.add(panel, 1), *ks, lane))
-        return [IfThenElse(E.compare(E.LT, lane, self.tile.blocks * self.lanes), request(line))]
+        (packed,), lines = self.packed, self.tile.blocks * self.lanes * 4 // LINE_BYTES
+        blocks, *_, lanes = packed.const_shape()[1:5]
+        in_chunk = E.floormod(pixel, self.chunk_pixels)
+        count = E.minimum(E.sub(E.mul(self.rows, self.columns), E.sub(pixel, in_chunk)), self.chunk_pixels)
+        tile, tiles = E.floordiv(in_chunk, self.tile.pixels), _ceil(count, self.tile.pixels)
+        turns = E.Select(E.compare(E.LT, tiles, 2 * lines), E.const(0, INDEX), E.const(1, INDEX))
+        step = E.add(E.mul(E.add(E.mul(tile, blocks), ks[0]), lanes), ks[3])
+        zeros = (E.const(0, INDEX),) * 4
+        at = E.mul(step >> turns, LINE_BYTES // 4)
+        asks = E.compare(E.LT, tile >> turns, lines)
+        return [IfThenElse(asks, request(BufferLoad(packed, (E.add(panel, 1), *zeros, at))))]
 
     def in_window(self, windows: _Windows, at: Place, step: Callable[..., Stmt], inside: bool) -> Stmt:
         """The steps of windows in the row of a pixel; each tests for borders, but not in columns that are `inside`.
