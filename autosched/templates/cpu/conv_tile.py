@@ -64,14 +64,19 @@ def choose_conv_tile(s: Mapping[str, int], per_block: int, target: Target) -> Co
     s          the sizes of the template `conv2d`
     per_block  vectors that hold a block of channels
     """
-    caches = target.cache
-    estimates = [(_estimate(s, tile, per_block, target, caches), tile) for tile in _tiles(s, per_block, target)]
-    keys = {
-        tile: (round(cost * (1 - LEAST_GAIN) if not tile.across_rows else cost), tile.across_rows, tile.oh_tile, -size)
-        for cost, tile in estimates
-        for size in [tile.oh_tile * tile.ow_tile * tile.oc_blocks]
-    }
-    return min(keys, key=keys.__getitem__, default=ConvTile(1, 1, 1))
+    return min(rank_conv_tiles(s, per_block, target), default=((), ConvTile(1, 1, 1)), key=lambda kept: kept[0])[1]
+
+
+def rank_conv_tiles(
+    s: Mapping[str, int], per_block: int, target: Target
+) -> list[tuple[tuple[int, bool, int, int], ConvTile]]:
+    """Each tile behind its key, which begins with the estimated cycles; the least key is the best."""
+    caches, ranked = target.cache, []
+    for tile in _tiles(s, per_block, target):
+        cost, size = _estimate(s, tile, per_block, target, caches), tile.oh_tile * tile.ow_tile * tile.oc_blocks
+        cycles_of = round(cost if tile.across_rows else cost * (1 - LEAST_GAIN))
+        ranked.append(((cycles_of, tile.across_rows, tile.oh_tile, -size), tile))
+    return ranked
 
 
 def _tiles(s: Mapping[str, int], per_block: int, target: Target) -> Iterator[ConvTile]:
@@ -108,4 +113,4 @@ def _estimate(s: Mapping[str, int], tile: ConvTile, per_block: int, target: Targ
     return products * (1 + LOAD_COST * many_loads) + beside
 
 
-__all__ = ["ConvTile", "choose_conv_tile", "is_worth_prefetching"]
+__all__ = ["ConvTile", "choose_conv_tile", "is_worth_prefetching", "rank_conv_tiles"]

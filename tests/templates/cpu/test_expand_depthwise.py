@@ -140,7 +140,8 @@ def sizes(func: PrimFunc) -> dict[str, int]:
         (32, 56, 144, 3, 1, 2, True),
         (64, 14, 384, 3, 1, 1, True),
         (160, 7, 960, 5, 1, 1, True),
-        (80, 28, 32, 5, 1, 2, False),  # one panel of channels: two parts share the threads, and compute rows twice
+        (32, 56, 80, 3, 1, 2, True),  # of five blocks one thread would have three
+        (80, 7, 16, 5, 1, 2, False),  # one block of channels: two parts share the threads, and compute rows twice
     ],
 )
 def test_what_is_fused_without_tuning(
@@ -172,6 +173,6 @@ def test_which_convolutions_are_joined() -> None:
     assert not joins_convolutions(AVX512, first, lone(128, 128, 14, 3, 1, 1), read)
     n = te.var("n", "int64")
     assert not joins_convolutions(AVX512, lone(16, 128, 14, 1, 1, 1, n), lone(128, 128, 14, 3, 1, 128, n), read)
-    few = lone(80, 32, 28, 1, 1, 1), lone(32, 32, 28, 5, 1, 32)
+    few = lone(80, 16, 7, 1, 1, 1), lone(16, 16, 7, 5, 1, 16)
     assert not joins_convolutions(AVX512, *few, few[1].buffers[0])
     assert joins_convolutions(AVX512, *few, few[1].buffers[0], always=True)
