@@ -49,6 +49,7 @@ class Convolution:
     result    the block of the convolution
     stride    in both directions; with 2 the data have about twice as many rows and columns
     dilation  in both directions, of stride 1
+    groups    of whole blocks of channels, on CPUs
     """
 
     data: Buffer
@@ -57,6 +58,7 @@ class Convolution:
     result: Block
     stride: int = 1
     dilation: int = 1
+    groups: int = 1
 
     @property
     def taps(self) -> int:

@@ -8,8 +8,9 @@
             out = epilogue(transformed M)                               # outputs beyond the image are left out
 
 Where there are few tiles, all inputs are transformed in a phase of their own and the chunks of output channels run in
-parallel. Weights are transformed once at build; see `winograd_stages` for the algorithm. Bytes with int8 weights become
-16-bit integers by F(2x2, 3x3), whose sums are exact, on CPUs that multiply these faster than bytes.
+parallel. A group of channels is such a chunk, and transforms its own inputs. Weights are transformed once at build; see
+`winograd_stages` for the algorithm. Bytes with int8 weights become 16-bit integers by F(2x2, 3x3), whose sums are
+exact, on CPUs that multiply these faster than bytes.
 
 With stride 2 a tile has 2 m + 1 inputs and products in each direction: 25 instead of 36, or 81 instead of 144.
 Windows of 2x2, as each phase of a transposed convolution has, take 16 instead of 36, or 36 instead of 100.
@@ -31,7 +32,7 @@ from autosched.templates.classify import Contraction, extents, is_injective, red
 from autosched.templates.cpu.byte_products import widens_bytes
 from autosched.templates.cpu.conv2d import match_blocked_conv
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, is_cold
-from autosched.templates.cpu.winograd_cost import Core, Layer, Plan, best_plan, winograd_cycles
+from autosched.templates.cpu.winograd_cost import MOST_VECTORS, PANELS, Core, Layer, Plan, best_plan, winograd_cycles
 from autosched.templates.cpu.winograd_stages import (
     COLUMNS,
     HALF,
@@ -43,10 +44,11 @@ from autosched.templates.product import PAIR
 from autosched.templates.winograd_form import Convolution, factor_of, is_padding, is_sum
 from autosched.templates.winograd_pack import WinogradPack
 from autosched.templates.winograd_transform import TAPS
-from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int
+from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int, floordiv
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.prefetch import LINE_BYTES, PREFETCH_NEXT, PREFETCH_WITHIN, STEPS_AHEAD
 from autosched.tir.schedule import LoopRV, Schedule
+from autosched.tir.simplify import Analyzer
 
 LEAST_CHANNELS = 8  # with fewer the transforms cost more than they save
 FLOATS, BYTES = ("float32",) * 3, ("uint8", "int8", "int32")  # of data, weight and result
@@ -55,9 +57,10 @@ WORD_CYCLES = 0.75  # of the time in float32 that 16-bit integers take
 
 
 class Winograd:
-    """3x3 convolutions without groups of blocked data in float32, of stride 1 or 2, and 2x2 ones of stride 1.
+    """3x3 convolutions of blocked data in float32, of stride 1 or 2, and 2x2 ones of stride 1.
 
-    Those of stride 1 may be dilated. Of bytes there are 3x3 ones of stride 1 without dilation.
+    Those of stride 1 may be dilated. Of bytes there are 3x3 ones of stride 1 without dilation and groups. Groups are of
+    whole blocks and of whole vectors.
     """
 
     name = "winograd"
@@ -67,11 +70,14 @@ class Winograd:
         if found is None or (_group(found[0]) > 1 and not widens_bytes(target)):
             return None
         conv, chain, sizes = found
+        if conv.groups > 1 and not _fits_group(sizes["O"] // conv.groups, target.lanes("float32")):
+            return None
         return Anchor(conv.result.name_hint, "conv2d", sizes, (conv, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         layer, lanes, registers = _layer(anchor), target.lanes("float32"), target.num_registers
-        values = {**anchor.sizes, "tiles": layer.tiles(layer.sizes[0]), "lanes": lanes, "registers": registers}
+        values = {**anchor.sizes, "O": layer.outputs, "G": layer.groups, "lanes": lanes, "registers": registers}
+        values["tiles"] = layer.tiles(layer.sizes[0])
         return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
@@ -119,10 +125,10 @@ class Winograd:
         loops = _schedule_result(sch, chain, pack, block, config, conv.dilation)
         _schedule_half(sch, loops)
         weight = sch.func.buffers[next(i for i, b in enumerate(func.buffers) if b is conv.weight)]
-        _schedule_products(sch, loops, pack, weight.name, config)
-        _schedule_inputs(sch, loops, conv.data.const_shape()[4], config)
+        _schedule_products(sch, loops, pack, weight.name, config, conv.groups)
+        _schedule_inputs(sch, loops, conv.data.const_shape()[4], config, conv.groups)
         packs = tuple(pack if b is conv.weight else None for b in func.buffers)
-        flops = 2 * layer.n * layer.height * layer.width * layer.outputs * layer.channels * layer.taps**2
+        flops = 2 * layer.n * layer.height * layer.width * anchor.sizes["O"] * layer.channels * layer.taps**2
         return Applied(sch.func.with_attr("flops", flops), packs, sch.trace.to_json_text())
 
 
@@ -133,7 +139,7 @@ def match_winograd(func: PrimFunc) -> tuple[Convolution, Chain, dict[str, int]] 
         return None
     made = (_convolution(found[0], found[1].data, found[1].weight, found[1].chain, stride) for stride in (1, 2))
     conv = next((c for c in made if c is not None), None)
-    if conv is None or (_group(conv) > 1 and (conv.stride, conv.dilation, conv.taps) != (1, 1, TAPS)):
+    if conv is None or (_group(conv) > 1 and (conv.stride, conv.dilation, conv.taps, conv.groups) != (1, 1, TAPS, 1)):
         return None
     n, ob, oh, ow, block = conv.out.const_shape()
     channels = conv.weight.const_shape()[1]
@@ -144,6 +150,8 @@ def match_winograd(func: PrimFunc) -> tuple[Convolution, Chain, dict[str, int]] 
         sizes["dilation"] = conv.dilation
     if conv.taps != TAPS:
         sizes["taps"] = conv.taps
+    if conv.groups > 1:
+        sizes["groups"] = conv.groups
     sizes["largest"] = (2 if is_strict(func) or _group(conv) > 1 else 4) + TAPS - conv.taps
     return conv, found[1].chain, sizes
 
@@ -163,18 +171,27 @@ def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Ch
     if stride > 1 and (dilation, taps) != (1, TAPS):
         return None
     out_block, data_block = extents(spatial(c.block))[4], extents(loops)[3]
+    shape, per_group = data.buffer.const_shape(), extents(loops)[0]
+    groups, rest = divmod(shape[1], per_group)
+    if rest or extents(spatial(c.block))[1] % groups:
+        return None
+    first = floordiv(ob, extents(spatial(c.block))[1] // groups) * per_group
+    if groups > 1 and not Analyzer().can_prove_equal(data.indices[1], first + ic):
+        return None
     rows, columns = {oh: stride, kh: dilation}, {ow: stride, kw: dilation}
+    image = [index for d, index in enumerate(data.indices) if groups == 1 or d != 1]
     wanted: tuple[tuple[PrimExpr, Mapping[Var, int]], ...] = (
-        *zip(data.indices, ({n: 1}, {ic: 1}, rows, columns, {ci: 1}), strict=True),
+        *zip(image, ({n: 1}, *([{ic: 1}] if groups == 1 else []), rows, columns, {ci: 1}), strict=True),
         *zip(weight.indices, ({ob: out_block, oi: 1}, {ic: data_block, ci: 1}, {kh: 1}, {kw: 1}), strict=True),
     )
     if not all(is_sum(index, terms) for index, terms in wanted):
         return None
     if weight.buffer.const_shape()[1] != extents(loops)[0] * data_block:
         return None
-    if data.buffer.const_shape()[1] != extents(loops)[0] or data.buffer.const_shape()[4] != data_block:
+    if shape[4] != data_block:
         return None
-    return Convolution(data.buffer, chain.before[0] if chain.before else None, weight.buffer, c.block, stride, dilation)
+    source = chain.before[0] if chain.before else None
+    return Convolution(data.buffer, source, weight.buffer, c.block, stride, dilation, groups)
 
 
 def _group(conv: Convolution) -> int:
@@ -182,12 +199,19 @@ def _group(conv: Convolution) -> int:
     return 1 if conv.out.dtype == "float32" else PAIR
 
 
+def _fits_group(outputs: int, lanes: int) -> bool:
+    """Whether the output channels of a group are a chunk of whole panels."""
+    vectors, rest = divmod(outputs, lanes)
+    return not rest and any(vectors == v * panels for v in range(1, MOST_VECTORS + 1) for panels in PANELS)
+
+
 def _layer(anchor: Anchor) -> Layer:
     s = anchor.sizes
     conv: Convolution = anchor.details[0]
-    is_whole = _group(conv) > 1
+    is_whole, outputs = _group(conv) > 1, s["O"] // conv.groups
     return Layer(
-        s["N"], s["C"], s["O"], s["OH"], s["OW"], s["block"], is_whole, conv.stride, conv.dilation, conv.taps
+        s["N"], s["C"], outputs, s["OH"], s["OW"], s["block"], is_whole, conv.stride, conv.dilation, conv.taps,
+        conv.groups,
     )  # fmt: skip
 
 
@@ -250,7 +274,9 @@ def _schedule_half(sch: Schedule, loops: _Loops) -> None:
     _unroll_tile(sch, HALF)
 
 
-def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, weight: str, config: Config) -> None:
+def _schedule_products(
+    sch: Schedule, loops: _Loops, pack: WinogradPack, weight: str, config: Config, groups: int
+) -> None:
     """A matrix product for each (x, y), a register tile over all input channels; a panel meets all tiles."""
     copy = sch.get(sch.cache_write(PRODUCTS, 0, "local")).name_hint
     sch.compute_at(copy, loops.chunk, True)
@@ -273,7 +299,7 @@ def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, weight:
     if config["unroll_c"] > 1:
         steps = list(sch.split(c, [None, config["unroll_c"]]))
         sch.unroll(steps[1])
-    elif config["tasks"] == "channels" and pack.group == 1 and channels % line == 0 and channels > line:
+    elif config["tasks"] == "channels" and groups == 1 and pack.group == 1 and channels % line == 0 and channels > line:
         steps = list(sch.split(c, [None, line]))  # half of the inputs were transformed on another core
         inputs = sch.get(sch.get_block(INPUTS)).writes[0].buffer.name
         sch.annotate(row_tile, PREFETCH_WITHIN, {inputs: STEPS_AHEAD})
@@ -286,13 +312,14 @@ def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, weight:
     sch.decompose_reduction(PRODUCTS, steps[0])
 
 
-def _schedule_inputs(sch: Schedule, loops: _Loops, data_block: int, config: Config) -> None:
-    if config["tasks"] == "tiles":
+def _schedule_inputs(sch: Schedule, loops: _Loops, data_block: int, config: Config, groups: int) -> None:
+    in_task = config["tasks"] == "tiles" or groups > 1
+    if in_task:
         sch.compute_at(INPUTS, loops.tiles, True)
     *_, x, y, p, c = sch.get_loops(INPUTS)
     cb, ci = sch.split(c, [None, data_block])
     sch.reorder(p, cb, x, y, ci)
-    if config["tasks"] == "channels":
+    if not in_task:
         sch.parallel(p)
     _unroll_tile(sch, INPUTS)
     _align(sch, INPUTS)

@@ -42,7 +42,8 @@ MANY_WEIGHTS = 2  # times the second cache: 0.6 MB of F(4) at 13x13x64 come as f
 L2_SHARE = 0.9  # of the second-level cache, for transformed inputs and products
 L2_VECTOR_CYCLES = 2  # to bring a vector from the second-level cache, sustained
 APART = 0.4  # of the time to write transformed inputs to the third-level cache and read them again is not hidden
-MOST_BLOCKS, MOST_ROWS = 512, 14
+PANELS = (1, 2, 4, 8)  # of a chunk of output channels
+MOST_BLOCKS, MOST_ROWS, MOST_VECTORS = 512, 14, 4
 LEAST_TASKS = 8  # pieces of parallel work that are enough for any number of threads
 FEW_TILES = LEAST_TASKS * MOST_ROWS  # fewer tiles may be as many blocks as there are threads
 LEAST_THREADS = 2  # that pieces are divided among evenly: what one core gets shall suit two, at no cost for one
@@ -62,6 +63,7 @@ class Layer:
     the output.
 
     is_whole  whether bytes are convolved
+    groups    how many convolutions of so many channels there are side by side
     """
 
     n: int
@@ -74,6 +76,7 @@ class Layer:
     stride: int = 1
     dilation: int = 1
     taps: int = TAPS
+    groups: int = 1
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -125,7 +128,7 @@ class Plan:
         blocks = ceil_div(tiles, self.block_tiles(tiles))
         if self.tasks == "tiles":
             return blocks
-        return blocks * ceil_div(layer.outputs, self.vectors * lanes * self.panels)
+        return blocks * layer.groups * ceil_div(layer.outputs, self.vectors * lanes * self.panels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +174,13 @@ def winograd_cycles(layer: Layer, plan: Plan, core: Core) -> float:
     held, room = size * block * FLOAT_BYTES * (layer.channels + width * plan.panels), L2_SHARE * caches.l2_bytes
     beyond = min(max(held / room - 1, 0.0), 1.0)
     again = size * blocks * block * layer.channels * FLOAT_BYTES * chunks * plan.panels
-    if plan.tasks == "channels":  # all inputs are transformed before anything reads them
+    if plan.tasks == "channels" and layer.groups == 1:  # all inputs are transformed before anything reads them
         held += size * (blocks - 1) * block * FLOAT_BYTES * layer.channels
         written = 2 * size * blocks * block * layer.channels * FLOAT_BYTES
         transforms += APART * written / L3_BYTES_PER_CYCLE if held > room else 0.0
     traffic = again * (beyond / L3_BYTES_PER_CYCLE + (1 - beyond) / (4 * L2_BYTES_PER_CYCLE))
-    weights = weight_cycles(layer.weights(plan.m), blocks, products, core)
-    return products + transforms + 0.15 * traffic + weights
+    weights = weight_cycles(layer.groups * layer.weights(plan.m), blocks, layer.groups * products, core)
+    return layer.groups * (products + transforms + 0.15 * traffic) + weights
 
 
 def direct_cycles(points: int, vectors: int, steps: int, target: Target) -> float:
@@ -202,8 +205,8 @@ def weight_cycles(weights: int, times: int, products: float, core: Core) -> floa
 
 
 def shared_cycles(layer: Layer, plan: Plan) -> float:
-    """For two threads, what reading each other's transformed inputs takes: with blocks of tiles each has its own."""
-    if plan.tasks == "tiles":
+    """For two threads: reading each other's transformed inputs; blocks of tiles and groups have their own."""
+    if plan.tasks == "tiles" or layer.groups > 1:
         return 0.0
     return layer.products(plan.m) * layer.tiles(plan.m) * layer.channels * FLOAT_BYTES / SHARED_BYTES_PER_CYCLE
 
@@ -215,18 +218,25 @@ def _fits_l2(layer: Layer, plan: Plan, core: Core) -> bool:
     return held <= L2_SHARE * core.caches.l2_bytes
 
 
+def is_chunk(layer: Layer, channels: int) -> bool:
+    """Whether a chunk of output channels may have so many: whole blocks, or one group."""
+    return channels % layer.block == 0 if layer.groups == 1 else channels == layer.outputs
+
+
 def plans(layer: Layer, m: int, core: Core, threads: int = LEAST_TASKS) -> Iterator[Plan]:
-    """Tiles and blocks worth a thought; with fewer blocks than threads the channels are divided."""
+    """Tiles and blocks worth a thought; with fewer blocks than threads the channels are divided, and groups always."""
     lanes, tiles = core.lanes, layer.tiles(m)
-    for rows, vectors in itertools.product(range(1, min(tiles, MOST_ROWS) + 1), range(1, 5)):
+    for rows, vectors in itertools.product(range(1, min(tiles, MOST_ROWS) + 1), range(1, MOST_VECTORS + 1)):
         if not fits(rows, vectors, core.registers, layer.is_whole) or (vectors - 1) * lanes >= layer.outputs:
             continue
-        panels = next((p for p in (1, 2, 4, 8) if vectors * lanes * p % layer.block == 0), None)
+        panels = next((p for p in PANELS if is_chunk(layer, vectors * lanes * p)), None)
         if panels is None:
             continue
         row_tiles = -(-tiles // rows)
         for blocks in sorted({-(-row_tiles // r) for r in range(1, row_tiles + 1)} | {1}):
-            if blocks <= MOST_BLOCKS:
+            if layer.groups > 1:
+                yield Plan(m, rows, vectors, blocks, panels, "channels")
+            elif blocks <= MOST_BLOCKS:
                 plan = Plan(m, rows, vectors, blocks, panels, "tiles")
                 if blocks >= LEAST_TASKS or (tiles < FEW_TILES and blocks >= threads and _fits_l2(layer, plan, core)):
                     yield plan

@@ -12,6 +12,8 @@ A dilation d makes d x d images of every d-th row and column, whose tiles these 
 
 Stride 2 has 2 m + 1 inputs and products in each direction, see `StridedFilter`.
 
+Of a convolution in groups, outputs are sums over the channels of their own group.
+
 Padding is part of how T reads its inputs; a tile that reaches beyond the data reads zeros there.
 
 Of bytes, F(2, 3) is exact: T, V and U are 16-bit integers (of at most 4 * 255 and 9 * 128). U is four times what it is
@@ -47,7 +49,8 @@ def winograd_func(func: PrimFunc, conv: Convolution, pack: WinogradPack, block: 
     dtype = pack.packed_dtype(conv.weight.dtype)
     weight = te.placeholder(pack.packed_shape, dtype, name=f"{conv.weight.name}_packed")
     read = padded_reader(conv, tiling, data)
-    out = _stages(tiling, conv.data.const_shape(), read, weight, pack, (conv.result.name_hint, conv.out.dtype))
+    result_of = conv.result.name_hint, conv.out.dtype
+    out = _stages(tiling, conv.data.const_shape(), read, weight, pack, result_of, conv.groups)
     return with_stages(func, conv, data, weight, out)
 
 
@@ -58,6 +61,7 @@ def _stages(
     weight: Tensor,
     pack: WinogradPack,
     result_of: tuple[str, str],
+    groups: int,
 ) -> Tensor:
     name, out_dtype = result_of
     f, tiles = tiling.filter, tiling.filled
@@ -88,11 +92,17 @@ def _stages(
 
     t = te.compute((tiles, data_blocks, size, size, data_block), columns, name=COLUMNS)
     v = te.compute((size, size, tiles, channels), inputs, name=INPUTS)
-    c = te.reduce_axis((0, channels), "c")
+    per_group = channels // groups
+    c = te.reduce_axis((0, per_group), "c")
+
+    def channel(o: PrimExpr) -> PrimExpr:
+        return c.var if groups == 1 else floordiv(o, outputs // groups) * per_group + c.var
+
     products = te.compute(
         (size, size, tiles, outputs),
         lambda x, y, p, o: te.sum(
-            cast(out_dtype, v[x, y, p, c].as_expr()) * cast(out_dtype, weight[pack.index(o, c.var, x, y)].as_expr()),
+            cast(out_dtype, v[x, y, p, channel(o)].as_expr())
+            * cast(out_dtype, weight[pack.index(o, c.var, x, y)].as_expr()),
             axis=c,
         ),
         name=PRODUCTS,

@@ -65,7 +65,7 @@ class WinogradTaps:
         found = match_winograd(func)
         if found is None or found[2]["largest"] < OUTPUTS or found[0].out.dtype != "float32":
             return None
-        if (found[0].stride, found[0].dilation, found[0].taps) != (1, 1, TAPS):
+        if (found[0].stride, found[0].dilation, found[0].taps, found[0].groups) != (1, 1, TAPS, 1):
             return None
         conv, sizes = found[0], found[2]
         tiles, data_block, lanes = _tiling(conv).tiles, conv.data.const_shape()[4], target.lanes("float32")

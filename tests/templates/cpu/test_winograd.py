@@ -36,14 +36,14 @@ AVX512 = Target("llvm -mcpu=x86-64-v4")
 def conv(
     batch: int, channels: int, height: int, width: int, outputs: int, padding: tuple[int, int, int, int],
     *, block: int = 8, epilogue: str = "relu", strides: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1),
-    taps: int = 3,
+    taps: int = 3, groups: int = 1,
 ) -> PrimFunc:  # fmt: skip
     """A blocked convolution; epilogue "": none, "relu": bias and ReLU, "residual": bias, a sum and ReLU."""
     layout = f"NCHW{block}c"
     data = te.placeholder((batch, channels // block, height, width, block), name="data")
-    weight = te.placeholder((outputs, channels, taps, taps), name="weight")
+    weight = te.placeholder((outputs, channels // groups, taps, taps), name="weight")
     bias = te.placeholder((1, outputs // block, 1, 1, block), name="bias")
-    out = topi.conv2d(data, weight, strides, padding, dilation, 1, layout, layout)
+    out = topi.conv2d(data, weight, strides, padding, dilation, groups, layout, layout)
     arguments = [data, weight]
     if epilogue:
         arguments.append(bias)
@@ -172,6 +172,35 @@ def test_configurations_of_dilation(case, knobs):
     assert error(func, config(**knobs), threads=2) < LIMIT
 
 
+@spread(
+    2,
+    "sizes, more, knobs",
+    [
+        ((2, 32, 7, 9, 32, (1, 1, 1, 1)), {"groups": 2}, {"rows": 3, "blocks": 2}),
+        ((1, 96, 9, 5, 192, (0, 1, 2, 0)), {"groups": 3, "block": 16}, {"m": 2, "prefetch": True}),
+        ((1, 96, 6, 6, 48, (1, 1, 1, 1)), {"groups": 3, "epilogue": "residual"}, {"unroll_c": 2}),
+        ((1, 32, 11, 12, 64, (1, 1, 1, 1)), {"groups": 2, "strides": (2, 2)}, {"rows": 2}),
+        ((1, 32, 9, 14, 32, (2, 2, 2, 2)), {"groups": 2, "dilation": (2, 2), "block": 16}, {}),
+        ((1, 32, 5, 6, 32, (1, 1, 1, 1)), {"groups": 2, "taps": 2}, {"m": 3}),
+    ],
+    ids=str,
+)
+def test_groups(sizes, more, knobs):
+    func, template = conv(*sizes, **more), Winograd()
+    chosen = template.default(template.match(func, HOST), HOST)
+    assert chosen["tasks"] == "channels"
+    assert error(func, Config("winograd", {**chosen.knobs, **knobs}), threads=2) < LIMIT
+
+
+def test_groups_are_of_whole_vectors():
+    target = Target("llvm -mcpu=emeraldrapids -num-cores=2 -l1-bytes=49152 -l2-bytes=2097152 -l3-bytes=33554432")
+    func = conv(1, 128, 28, 28, 128, (1, 1, 1, 1), block=16, groups=8)
+    assert default_config(func, target).template == "winograd"
+    space = Winograd().space(Winograd().match(func, target), target)
+    assert {(c["tasks"], c["vectors"] * c["panels"]) for c in space.sample(0, 20)} == {("channels", 1)}
+    assert Winograd().match(conv(1, 64, 28, 28, 64, (1, 1, 1, 1), block=8, groups=8), target) is None
+
+
 def test_there_are_two_sizes_of_tiles_for_each_window():
     small = conv(1, 16, 8, 8, 16, (1, 1, 1, 1), taps=2)
     with pytest.raises(SpaceError, match=r"no F\(4, 2\)"):
@@ -263,7 +292,7 @@ def test_vector_widths(mcpu, block):
         conv(1, 16, 9, 9, 16, (2, 2, 2, 2), dilation=(2, 2), strides=(2, 2)),
         conv(1, 16, 9, 9, 16, (1, 1, 1, 1), taps=2, strides=(2, 2)),
         conv(1, 16, 9, 9, 16, (1, 1, 1, 1), strides=(1, 2)),
-        padded_conv(1, 32, 9, 32, 3, 1, 1, groups=2),
+        padded_conv(1, 32, 9, 32, 3, 1, 1, groups=4),
         padded_conv(1, 16, 9, 16, 1, 1, 0),
         padded_conv(1, 16, 9, 16, 5, 1, 2),
         padded_conv(1, 3, 9, 16, 3, 1, 1, first=True),
