@@ -11,6 +11,7 @@ from autosched.codegen.compiled import CompiledKernel
 from autosched.errors import TargetError
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
+from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
 from autosched.version import __version__
 
@@ -29,6 +30,9 @@ class CodegenBackend(Protocol):
 
     def compile_uncached(self, func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledKernel:
         """Compile a scheduled function. Raises CodegenError for what no code exists for."""
+
+    def may_be_empty(self, func: PrimFunc, size: Var) -> bool:
+        """Whether a scheduled function over symbols leaves arrays without elements alone where one of them is 0."""
 
     def toolchain(self) -> str:
         """The versions of the packages that decide what code comes out."""

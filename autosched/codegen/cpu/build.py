@@ -20,7 +20,8 @@ from autosched.codegen.lower.asserts import lower_asserts
 from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.half import lower_halves
 from autosched.codegen.lower.phases import LoweredPhase
-from autosched.errors import CodegenError
+from autosched.codegen.lower.prove import leaves_empty_alone
+from autosched.errors import AutoschedError, CodegenError
 from autosched.ir.node import FrozenDict
 from autosched.runtime.cpu.kernel import CpuKernel, Phase, Sized
 from autosched.runtime.kernel import ArgSpec, pack_text
@@ -30,12 +31,26 @@ from autosched.target import Target
 from autosched.tir.buffer import Buffer
 from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import Var, as_int, const_int
-from autosched.tir.function import PrimFunc
+from autosched.tir.function import PrimFunc, specialize
 from autosched.tir.functor import statements
 from autosched.tir.in_place import overwritable
 from autosched.tir.separable import BLOCKS, PIECES_FIRST
 from autosched.tir.size_expr import MAY_BE_EMPTY, WORK, named_sizes, to_shape, to_size
 from autosched.tir.stmt import BufferStore
+
+
+def outputs_of(func: PrimFunc, buffers: Sequence[Buffer]) -> list[Buffer]:
+    """Those of the lowered function's arguments that it writes."""
+    return [b for b, arg in zip(buffers, arg_specs(func), strict=True) if arg.role == "output"]
+
+
+def may_be_empty(func: PrimFunc, size: Var) -> bool:
+    """See `CodegenBackend.may_be_empty`."""
+    try:
+        lowered = lower_func(specialize(func, {size: 0}))
+        return leaves_empty_alone(split_phases(lowered)[0], outputs_of(func, lowered.buffers))
+    except AutoschedError:
+        return False
 
 
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledCpuKernel:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from autosched.codegen.compiled import CompiledKernel
     from autosched.runtime.kernel import Kernel
     from autosched.target import Target
+    from autosched.tir.expr import Var
     from autosched.tir.function import PrimFunc
 
 SOURCES = ("cuda", "cpu")  # the emitter of tiles derives from the CPU's
@@ -23,6 +24,12 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     from autosched.codegen.cuda import build
 
     return build.compile_uncached(func, target, name, trace, config)
+
+
+def may_be_empty(func: PrimFunc, size: Var) -> bool:
+    from autosched.codegen.cuda import build
+
+    return build.may_be_empty(func, size)
 
 
 def toolchain() -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from autosched.codegen.backends import GENERATOR
 from autosched.codegen.compiled import code_digest, code_name
-from autosched.codegen.cpu.build import arg_specs, source_header
+from autosched.codegen.cpu.build import arg_specs, outputs_of, source_header
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.source import Bytes, Scratch, align_bytes, buffer_bytes, total
 from autosched.codegen.cuda.assembler import Assembled, assemble
@@ -20,7 +20,8 @@ from autosched.codegen.lower.device import LoweredDevice, lower_device
 from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.launches import MIN_BLOCKS, LoweredLaunch
 from autosched.codegen.lower.phases import LoweredPhase
-from autosched.errors import CodegenError
+from autosched.codegen.lower.prove import leaves_empty_alone
+from autosched.errors import AutoschedError, CodegenError
 from autosched.runtime.cuda.kernel import (
     MOST_BLOCKS,
     CudaKernel,
@@ -40,9 +41,11 @@ from autosched.tir.atomic import store_atomics
 from autosched.tir.buffer import Buffer
 from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import Var, as_int
-from autosched.tir.function import PrimFunc
+from autosched.tir.function import PrimFunc, specialize
+from autosched.tir.functor import substitute
 from autosched.tir.in_place import overwritable
-from autosched.tir.size_expr import WORK, to_shape, to_size
+from autosched.tir.simplify import Analyzer
+from autosched.tir.size_expr import MAY_BE_EMPTY, WORK, to_shape, to_size
 from autosched.tir.stmt import For, LoopKind, Stmt
 
 NEXT_MODULE = "\n; ---- the next launch ----\n"  # between the NVVM IR texts of a kernel's launches
@@ -145,12 +148,33 @@ def _sized(func: PrimFunc, lowered: LoweredDevice, scratch_bytes: Bytes) -> Size
     grids = tuple(to_shape(launch.grid_sizes) for launch in lowered.launches)
     shapes = tuple(to_shape(buffer.shape) for buffer in func.buffers)
     work = read_size(json.loads(str(func.attrs.get(WORK, 0))), names)
-    return Sized(names, tuple(lowered.sizes.values()), grids, to_size(scratch_bytes), shapes, work)
+    most = tuple(least + count - 1 for least, count in lowered.sizes.values())
+    empty = tuple(func.attrs.get(MAY_BE_EMPTY, ()))
+    return Sized(names, most, grids, to_size(scratch_bytes), shapes, work, empty)
 
 
 def _guards(lowered: LoweredDevice) -> Checks:
     """Guards for the accesses that are not proved to stay inside. Raises CodegenError for what surely leaves."""
-    return Checks.needed([LoweredPhase(launch.body, *_axes(launch)) for launch in lowered.launches])
+    return Checks.needed(_phases(lowered))
+
+
+def _phases(lowered: LoweredDevice) -> list[LoweredPhase]:
+    return [LoweredPhase(launch.body, *_axes(launch)) for launch in lowered.launches]
+
+
+def may_be_empty(func: PrimFunc, size: Var) -> bool:
+    """See `CodegenBackend.may_be_empty`. Every launch has blocks then."""
+    try:
+        lowered = lower_device(func.with_attr({MAY_BE_EMPTY: (size.name,)}))
+        is_zero = {v: E.const(0, v.dtype) for v in lowered.sizes if v.name == size.name}
+        known = Analyzer(lowered.sizes)
+        least = [known.bound(substitute(E.to_expr(n), is_zero))[0] for x in lowered.launches for n in x.grid_sizes]
+        if any(blocks is None or blocks < 1 for blocks in least):
+            return False
+        lowered = lower_device(specialize(func, {size: 0}))
+        return leaves_empty_alone(_phases(lowered), outputs_of(func, lowered.arguments))
+    except AutoschedError:
+        return False
 
 
 def _axes(launch: LoweredLaunch) -> tuple[tuple[Var, ...], tuple[int, ...], tuple[int, ...]]:

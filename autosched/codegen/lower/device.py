@@ -93,7 +93,7 @@ from autosched.tir.function import PrimFunc, make_root, shape_vars
 from autosched.tir.functor import free_vars, replace_buffers
 from autosched.tir.share import bind_shared_values
 from autosched.tir.simplify import Analyzer
-from autosched.tir.size_expr import named_sizes
+from autosched.tir.size_expr import MAY_BE_EMPTY, named_sizes
 from autosched.tir.stmt import Allocate, BlockRealize, BufferStore, For, SeqStmt, Stmt
 
 MOST_REGISTER_BYTES = 1024  # of one buffer: a thread has 255 registers of 4 bytes
@@ -104,14 +104,14 @@ STATIC_SHARED_BYTES = 48 * 1024  # a block's shared memory that needs no size at
 class LoweredDevice:
     """The launches of a function in order, its arguments, and what one launch leaves in device memory for another.
 
-    sizes    the symbols that a launch is given, those of the arguments' shapes first, and the most that each can be
+    sizes    the symbols that a launch is given, those of the arguments' shapes first: (the least, how many values)
     repeats  launches that are made again and again; each launch is then given its turn behind the sizes: `turn`
     """
 
     launches: list[LoweredLaunch]
     arguments: tuple[Buffer, ...]
     scratch: list[Buffer] = field(default_factory=list)
-    sizes: dict[Var, int] = field(default_factory=dict)
+    sizes: dict[Var, tuple[int, int]] = field(default_factory=dict)
     repeats: tuple[Repeated, ...] = ()
     turn: Var | None = None
 
@@ -142,7 +142,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     alignments = buffer_alignments(func.body)
     _swizzle(code, marked, alignments)
     repeats = repeats_of(code.body)
-    given = {**sizes, **({} if turn is None else {turn: _most_turns(repeats, sizes)})}
+    given = {**sizes, **({} if turn is None else {turn: (1, _most_turns(repeats, sizes))})}
     launches = split_launches(code.body, frozenset(map(code.now, outside)), given)
     for launch, nest in zip(launches, nests(code.body), strict=True):
         if any(is_fragment(b) for b in _used(nest)):
@@ -190,12 +190,16 @@ class _Code:
         self.addressed = frozenset(new.get(b, b) for b in self.addressed)
 
 
-def _choose_types(code: _Code, func: PrimFunc, turn: Var | None) -> tuple[dict[Var, int], Var | None]:
-    """Narrow indices, widen sums, lower 16-bit floats; gives the largest sizes by their new symbols, and the turn's."""
+def _choose_types(code: _Code, func: PrimFunc, turn: Var | None) -> tuple[dict[Var, tuple[int, int]], Var | None]:
+    """Narrow indices, widen sums, lower 16-bit floats; gives (least, count) of sizes by new symbols, and the turn's."""
     most = largest_sizes(tuple(code.became))
     own = [v for v in named_sizes(func) if v not in shape_vars(func)]  # which no argument has as a dimension
     symbols = {v: Var(v.name, INDEX) for v in (*shape_vars(func), *own)}
-    sizes = {new: most[v] if v not in own else min(most.get(v, MOST_OWN), MOST_OWN) for v, new in symbols.items()}
+    empty = func.attrs.get(MAY_BE_EMPTY, ())
+    sizes = {}
+    for v, new in symbols.items():
+        largest = most[v] if v not in own else min(most.get(v, MOST_OWN), MOST_OWN)
+        sizes[new] = (0, largest + 1) if v.name in empty else (1, largest)
     if turn is not None:
         symbols[turn] = Var(turn.name, INDEX)
     code.take(*narrow_indices(code.body, list(code.became.values()), symbols, frozenset(own)))
@@ -283,8 +287,8 @@ def _lower_launch(
     return sharing.left
 
 
-def _most_turns(repeats: Sequence[Repeated], sizes: Mapping[Var, int]) -> int:
-    known = Analyzer({v: (1, most) for v, most in sizes.items()})
+def _most_turns(repeats: Sequence[Repeated], sizes: Mapping[Var, tuple[int, int]]) -> int:
+    known = Analyzer(sizes)
     most = [known.bound(known.simplify(r.times))[1] for r in repeats]
     if any(n is None or r.first == r.end for n, r in zip(most, repeats, strict=True)) or not most:
         raise CodegenError("how often launches are repeated is to follow from the sizes of arguments")

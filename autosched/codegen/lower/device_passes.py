@@ -63,7 +63,7 @@ def lower_threads(func: PrimFunc) -> PrimFunc:
         if not _is_bound(nest):
             made.append(nest)
             continue
-        launch = bind_threads(nest, outside, dict.fromkeys(shape_vars(func), MOST))
+        launch = bind_threads(nest, outside, dict.fromkeys(shape_vars(func), (1, MOST)))
         sharing = DeviceSharing(launch)
         inner = tidy(guard_reductions(launch.body), launch.analyzer())
         inner = compact_buffers(inner, [b for b in buffers if b not in between], alignments, sharing)

@@ -70,8 +70,8 @@ class LoweredLaunch:
         default_factory=dict
     )  # parameters, by what stands for them in the body
     by_mbarrier: frozenset[Buffer] = frozenset()  # shared buffers whose accesses are ordered by mbarriers
-    # What comes with the call, and the most that it can be: sizes, the turn of a launch that is repeated.
-    sizes: Mapping[Var, int] = field(default_factory=dict)
+    # What comes with the call: sizes, the turn of a launch that is repeated; (the least, how many values) of each.
+    sizes: Mapping[Var, tuple[int, int]] = field(default_factory=dict)
     tensor_flops: int = 0  # of a launch that uses tensor cores: they are no longer in the body
 
     def _size(self, kind: str) -> tuple[int, int, int]:
@@ -120,7 +120,7 @@ class LoweredLaunch:
     @property
     def ranges(self) -> dict[Var, tuple[int, int]]:
         """(first value, number of values) of each thread axis' variable, and of the sizes."""
-        return {**{a.var: (0, a.extent) for a in self.axes}, **{v: (1, most) for v, most in self.sizes.items()}}
+        return {**{a.var: (0, a.extent) for a in self.axes}, **self.sizes}
 
     def analyzer(self) -> Analyzer:
         """What is known of the thread axes and sizes."""
@@ -128,12 +128,12 @@ class LoweredLaunch:
 
 
 def split_launches(
-    body: Stmt, outside: frozenset[Buffer] = frozenset(), sizes: Mapping[Var, int] | None = None
+    body: Stmt, outside: frozenset[Buffer] = frozenset(), sizes: Mapping[Var, tuple[int, int]] | None = None
 ) -> list[LoweredLaunch]:
     """The launches of a function without blocks, in order. Raises CodegenError for a nest that no thread runs.
 
     outside   the buffers that outlive a launch
-    sizes     variables whose values come with the call, and the most that they can be
+    sizes     variables whose values come with the call: (the least, how many)
     """
     return [bind_threads(nest, outside, sizes) for nest in nests(body)]
 
@@ -198,14 +198,14 @@ def with_turns(root: BlockRealize) -> tuple[BlockRealize, Var | None]:
 
 
 def bind_threads(
-    nest: Stmt, outside: frozenset[Buffer] = frozenset(), sizes: Mapping[Var, int] | None = None
+    nest: Stmt, outside: frozenset[Buffer] = frozenset(), sizes: Mapping[Var, tuple[int, int]] | None = None
 ) -> LoweredLaunch:
     """A launch of one nest. Raises CodegenError where no loop is bound, or an extent of threads is no constant.
 
     Loops over blocks may have extents of `sizes`, which come with the call; those along one axis then have the same.
     """
     loops = [n for n in preorder(nest) if isinstance(n, For) and n.kind == LoopKind.THREAD_BINDING]
-    known = Analyzer({v: (1, most) for v, most in (sizes or {}).items()})
+    known = Analyzer(sizes)
     extents: dict[str, int] = {}
     by_size: dict[str, PrimExpr] = {}
     first: dict[str, For] = {}

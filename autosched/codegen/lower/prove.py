@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from autosched.codegen.lower.loops import enter
-from autosched.codegen.lower.phases import LoweredPhase, split_phases
-from autosched.codegen.lower.pipeline import lower_func
-from autosched.errors import AutoschedError
+from autosched.codegen.lower.phases import LoweredPhase
 from autosched.ir.node import Node, children, preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
 from autosched.tir.expr import PrimExpr, Var, const, const_int, to_expr
-from autosched.tir.function import PrimFunc, specialize
 from autosched.tir.functor import statements
 from autosched.tir.simplify import Analyzer, Linear, split_conditions
 from autosched.tir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt
@@ -263,13 +260,12 @@ def _let(k: _Known, var: Var, value: PrimExpr) -> _Known:
     return dataclasses.replace(k, analyzer=analyzer)
 
 
-def may_be_empty(func: PrimFunc, size: Var) -> bool:
-    """Whether a scheduled function over symbols leaves arrays without elements alone where one of them is 0."""
-    try:
-        phases, _ = split_phases(lower_func(specialize(func, {size: 0})))
-    except AutoschedError:
+def leaves_empty_alone(phases: Sequence[LoweredPhase], outputs: Sequence[Buffer]) -> bool:
+    """Whether no access to an array without elements is reached, and outputs that have elements are written."""
+    written = {n.buffer for phase in phases for n in statements(phase.body) if isinstance(n, BufferStore)}
+    if any(0 in map(const_int, access.buffer.shape) for access in unproved(phases)):
         return False
-    return not any(0 in map(const_int, access.buffer.shape) for access in unproved(phases))
+    return all(b in written or 0 in map(const_int, b.shape) for b in outputs)
 
 
 def unproved(phases: Sequence[LoweredPhase]) -> list[Access]:

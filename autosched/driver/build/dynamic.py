@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from autosched.codegen.backends import codegen_backend
 from autosched.codegen.compile import patient_collector
 from autosched.codegen.lower.flops import count_work, symbolic_work
-from autosched.codegen.lower.prove import may_be_empty
 from autosched.codegen.native import native_for
 from autosched.codegen.pool import close_spares
 from autosched.driver.build.choose import Choice, choose_all, is_scheduled
@@ -358,8 +358,8 @@ class _Maker:
         """A size that may be 0, if all kernels' code is for that; else it is 1 at least."""
         if size.low > 0:
             return size
-        found = self._empty(size.name)
-        if found is None or not all(may_be_empty(self.sized[name].func, v) for name, v in found):
+        found, backend = self._empty(size.name), codegen_backend(self.target.backend)
+        if not all(backend.may_be_empty(self.sized[name].func, v) for name, v in found):
             return replace(size, low=1)
         for name, v in found:
             func = self.sized[name].func
@@ -368,8 +368,8 @@ class _Maker:
         self.empty.add(size.name)
         return size
 
-    def _empty(self, name: str) -> set[tuple[str, TirVar]] | None:
-        """The kernels over symbols, with these symbols, that may be 0 where a size of the model is; None on GPUs."""
+    def _empty(self, name: str) -> set[tuple[str, TirVar]]:
+        """The kernels over symbols, with these symbols, that may be 0 where a size of the model is."""
         symbol = next(v for v in symbolic_dims(self.prepared["main"]) if v.name == name)
         found = set()
         for binding in self.prepared["main"].bindings():
@@ -387,7 +387,7 @@ class _Maker:
                 low = known.bound(to_dim(number))[0]
                 if low is None or low < 1:
                     found.add((kernel, v))
-        return found if self.target.is_cpu else None
+        return found
 
     def build(self, sizes: Sequence[SizeRange], limits: Sequence[SizeLimit], checks: bool) -> DynamicExecutable:
         target = self.target

@@ -111,6 +111,7 @@ class Sized:
     scratch bytes of what lives between launches
     shapes  of the arguments
     flops   of a call
+    empty   names of the symbols that may be 0
     """
 
     names: tuple[str, ...]
@@ -119,6 +120,7 @@ class Sized:
     scratch: Size
     shapes: tuple[Shape, ...]
     flops: Size
+    empty: tuple[str, ...] = ()
 
     def least_grid(self, launch: int) -> Extents:
         """The blocks of a launch for sizes of 1, of which at least one is there: half of such a size has none."""
@@ -136,16 +138,19 @@ class Sized:
 
     def to_manifest(self) -> list[Json]:
         """Give it as JSON values."""
-        return [list(self.names), list(self.most), self.grids, self.scratch, self.shapes, self.flops]
+        return [
+            list(self.names), list(self.most), self.grids, self.scratch, self.shapes, self.flops, list(self.empty)
+        ]  # fmt: skip
 
     @staticmethod
     def from_manifest(entry: Json) -> Sized:
         """Read what `to_manifest` gave. Raises ValueError, TypeError."""
-        names, most, grids, scratch, shapes, flops = entry
+        names, most, grids, scratch, shapes, flops, *more = entry
         names = tuple(map(str, names))
         read = [tuple(read_shape(shape, names) for shape in found) for found in (grids, shapes)]
         rest = [read_size(size, names) for size in (scratch, flops)]
-        return Sized(names, tuple(map(int, most)), read[0], rest[0], read[1], rest[1])
+        empty = tuple(str(name) for names_of_empty in more for name in names_of_empty)
+        return Sized(names, tuple(map(int, most)), read[0], rest[0], read[1], rest[1], empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +225,13 @@ class CudaKernel(Kernel):
     def at(self, numbers: tuple[int, ...]) -> CudaKernel:
         """A kernel whose sizes come with the call as it is for some values of its symbols.
 
-        Raises ShapeError for sizes that are below 1 or too large.
+        Raises ShapeError for sizes that are below 1, or 0 where they may be that, or too large.
         """
         assert self.sized is not None, f"the sizes of '{self.name}' are its own"
         values = dict(zip(self.sized.names, numbers, strict=True))
         for (name, n), most in zip(values.items(), self.sized.most, strict=True):
-            if not 1 <= n <= most:
-                raise ShapeError(f"'{name}' is {n}, and kernel '{self.name}' is for 1 to {most}")
+            if not (least := int(name not in self.sized.empty)) <= n <= most:
+                raise ShapeError(f"'{name}' is {n}, and kernel '{self.name}' is for {least} to {most}")
         args = tuple(
             replace(arg, shape=shape_at(shape, values)) for arg, shape in zip(self.args, self.sized.shapes, strict=True)
         )

@@ -161,8 +161,8 @@ def test_the_number_of_blocks_may_come_with_the_call():
     bind(s, "C", 16)
     bind(s, "D", 32)
     lowered = lower_device(s.func)
-    ((n, most),) = lowered.sizes.items()
-    assert (n.name, n.dtype, most) == ("n", "int32", (1 << 30) - 1)
+    ((n, (least, count)),) = lowered.sizes.items()
+    assert (n.name, n.dtype, least, count) == ("n", "int32", 1, (1 << 30) - 1)
     assert [str(launch.grid_sizes[0]) for launch in lowered.launches] == ["(n + 15) // 16", "(n + 31) // 32"]
     for launch in lowered.launches:
         (guard,) = (x for x in preorder(launch.body) if isinstance(x, IfThenElse))
@@ -176,7 +176,7 @@ def test_blocks_along_one_axis_are_equally_many():
     (first, second) = (x for x in preorder(s.func.body) if isinstance(x, For) and x.thread == "blockIdx.x")
     both = For(Var("o", "int64"), IntImm(0, "int64"), IntImm(2, "int64"), LoopKind.SERIAL, SeqStmt((first, second)))
     with pytest.raises(CodegenError, match="two loops that are bound to blockIdx.x"):
-        bind_threads(both, sizes={v: 100 for v in shape_vars(s.func)})
+        bind_threads(both, sizes={v: (1, 100) for v in shape_vars(s.func)})
 
 
 def test_the_number_of_threads_is_known():

@@ -271,3 +271,26 @@ def test_an_empty_batch_gives_an_empty_result() -> None:
     found = built(model((n(), 50), mlp))(np.ones((0, 50), "float32"))
     assert found.shape == (0, 10) and found.device.device_type == 2
     assert found.numpy().shape == (0, 10)
+
+
+def test_nothing_is_kept_before_the_first_call(tmp_path: Path) -> None:
+    """Attention over what is kept and what is new, which a first call alone has; and the largest of no values."""
+    nodes = [
+        node("Concat", "past x", "both", axis=1), node("Transpose", "both", "keys", perm=[0, 2, 1]),
+        node("MatMul", "x keys", "scores"), node("Softmax", "scores", "weights"), node("MatMul", "weights both", "y"),
+    ]  # fmt: skip
+    proto = make(nodes, {"x": ("b", "s", 16), "past": ("b", "p", 16)}, ["y", "both"], {})
+    expected, made = autosched.build(proto, target="cpu"), autosched.build(proto, target=TARGET)
+    assert isinstance(made, DynamicExecutable) and [s.low for s in made.form.sizes] == [1, 1, 0]
+    made.save(tmp_path / "m.asx")
+    for run in (made, autosched.load(tmp_path / "m.asx")):
+        for s, p in ((5, 0), (1, 0), (1, 7)):
+            given = {name: RNG.standard_normal((2, t, 16)).astype("f4") for name, t in (("x", s), ("past", p))}
+            for found, wanted in zip(run(**given), expected(**given), strict=True):
+                np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=2e-5, atol=1e-6)
+    largest = make([nodes[0], node("ReduceMax", "past", "z", keepdims=0)], {"x": ("b", "s"), "past": ("b", "p")},
+                   ["both", "z"], {})  # fmt: skip
+    given = {"x": np.ones((2, 1), "f4"), "past": np.ones((2, 0), "f4")}
+    assert autosched.build(largest, target=TARGET)(**given)[1].numpy() == -np.inf
+    with pytest.raises(ShapeError, match="'p' is 0, and the model is built for at least 1"):  # it would write nothing
+        autosched.build(largest, target="cpu")(**given)
