@@ -54,6 +54,11 @@ MOST_OF_L3, MOST_OF_L1 = 0.25, 0.75
 # 192 x 576 takes .86 of the time, 3136 x 512 times 512 x 64 .92; chunks of 100 rows gain a tenth of that (Emerald
 # Rapids, one thread and two). A weight of 4 MB takes 1.13 of the time so.
 MOST_OF_L2, MORE_THAN_WEIGHT, ROWS_AT_ONCE = 0.5, 2, 32
+# Else, with a weight that stays there, two threads take half of the rows each: they find in their own caches what they
+# wrote in the layer before. 256 x 192 times 192 x 384 and back take .80 of the time, 197 x 192 times 192 x 768 .90,
+# 49 x 256 times 256 x 1024 .86, 16 rows 1.02, weights of 2.4 MB 1.03; one thread takes .94 to 1.02 (Emerald Rapids).
+LEAST_SHARED = 32  # rows
+LEAST_TASKS = 8  # pieces of parallel work
 STREAMS = 4  # panels side by side where few rows meet a weight that comes from memory
 # With more rows the products take longer than the way from memory, which one stream is enough for: 12 and 14 rows times
 # 768x3072 to 2048x2048 take .84 to 1.03 of the time in one (Zen 5).
@@ -108,24 +113,29 @@ class Matmul:
         in_halves = is_large and not (is_stream or is_whole) and target.num_registers > 16
         multiple = STREAMS if is_stream and m == 1 and n >= STREAMS * lanes else 1
         most = most_rows(_row_bytes(operands, chain), target)
+        weight_stays = FLOAT_BYTES * n * k <= MOST_OF_L2 * target.cache.l2_bytes
+        rows_pass = weight_stays and m > MOST_PREFETCHED and m * (n + k) >= MORE_THAN_WEIGHT * n * k
+        is_one = operands.is_weight and anchor.sizes["batch"] == 1 and not in_tiles
+        by_rows = is_one and weight_stays and m >= LEAST_SHARED and not rows_pass
         rows = m if is_stream else -(-m // 2) if in_halves else None
         tile = (
             choose_tiles(m, -(-n // lanes), FLOAT_BYTES * k)
             if in_tiles
-            else choose_tile(m, -(-n // lanes), k, target, multiple, rows, most, is_whole)
+            else choose_tile(m, -(-n // lanes), k, target, multiple, rows, most, is_whole, by_rows)
         )
         tiles_m, tiles_n = -(-m // tile.rows), -(-n // (tile.vectors * lanes))
-        weight_stays = FLOAT_BYTES * n * k <= MOST_OF_L2 * target.cache.l2_bytes
-        rows_pass = weight_stays and m > MOST_PREFETCHED and m * (n + k) >= MORE_THAN_WEIGHT * n * k
         chunk = max(1, min(tiles_m, ROWS_AT_ONCE // tile.rows if rows_pass else 64))
-        while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
+        while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < LEAST_TASKS:
             chunk //= 2
         is_worth_it = LEAST_PREFETCHED <= m <= MOST_PREFETCHED and is_cold(FLOAT_BYTES * n * k, target.cache)
         prefetch = operands.is_weight and is_worth_it and not is_stream
-        chunk = -(-tiles_m // 2) if prefetch and tiles_m >= LEAST_HALVED and not in_tiles else _power_of_two(chunk)
+        if by_rows:
+            chunk = -(-tiles_m // (2 * -(-LEAST_TASKS // (2 * tiles_n))))
+        else:
+            chunk = -(-tiles_m // 2) if prefetch and tiles_m >= LEAST_HALVED and not in_tiles else _power_of_two(chunk)
         # a step of the tiles that 32 registers hold takes as long as two of the others
         least = 2 if prefetch and k % 2 == 0 and target.num_registers <= 16 else 1
-        order = "mnm" if rows_pass or FLOAT_BYTES * m * k > MOST_OF_L3 * target.cache.l3_bytes else "nm"
+        order = "mnm" if by_rows or rows_pass or FLOAT_BYTES * m * k > MOST_OF_L3 * target.cache.l3_bytes else "nm"
         if in_tiles and m > MOST_PREFETCHED:
             rows_bytes = tile.rows * FLOAT_BYTES * k
             stays = rows_bytes <= MOST_OF_L1 * target.cache.l1_bytes < 2 * rows_bytes

@@ -115,12 +115,15 @@ def choose_tile(
     rows: int | None = None,
     most: int = 16,
     is_whole: bool = False,
+    is_shared: bool = False,
 ) -> RegisterTile:
     """The tile of least estimated time, larger tiles winning ties.
 
-    multiple  of which `vectors` is one
-    rows      where they are given; else there are `most` of them
-    is_whole  words of bytes or of 16-bit integers are multiplied
+    multiple   of which `vectors` is one
+    rows       where they are given; else there are `most` of them
+    is_whole   words of bytes or of 16-bit integers are multiplied
+    is_shared  two threads take half of the tiles of rows each: the time of one that has all counts as much as that of
+               two, of which the first has more where halves are not even
     """
     best: tuple[float, int, RegisterTile] | None = None
     caches = target.cache
@@ -129,6 +132,9 @@ def choose_tile(
             if not fits(n, vectors, target.num_registers, is_whole):
                 continue
             estimate = cycles(pieces(m, n), vectors, n_vectors, steps, target, caches)
+            if is_shared:
+                half = pieces(min(-(-m // (2 * n)) * n, m), n)
+                estimate += 2 * cycles(half, vectors, n_vectors, steps, target, caches)
             key = (round(estimate * (1 + LOAD_COST * (n + vectors) / (n * vectors))), -n * vectors)
             if best is None or key < best[:2]:
                 best = (*key, RegisterTile(n, vectors))

@@ -140,7 +140,8 @@ def test_orders_of_tiles(order: str, chunk: int) -> None:
 @pytest.mark.parametrize(
     ("rows", "k", "n", "order"),
     [
-        (256, 64, 256, "nm"),  # the rows stay in the caches
+        (16, 64, 256, "nm"),  # all stays in the caches
+        (256, 64, 256, "mnm"),  # two threads find their halves of the rows there
         (1024, 64, 256, "mnm"),  # the weight stays, and rows and results go by
         (1024, 1024, 1024, "nm"),  # neither stays in the second-level cache, and the last one holds the rows
         (2**20, 1024, 1024, "mnm"),  # it does not
@@ -153,14 +154,21 @@ def test_what_stays_in_a_cache_meets_all_that_goes_by(
     assert default_config(dense(rows, k, n), V4)["order"] == order
 
 
-@pytest.mark.parametrize(("rows", "k", "chunk"), [(196, 2048, 11), (60, 2048, 4), (196, 64, 16)])
-def test_many_rows_meet_prefetched_panels_in_two_even_chunks(
-    rows: int, k: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("rows", "k", "n", "tile", "order", "chunk"),
+    [
+        (196, 2048, 512, 9, "nm", 11),
+        (60, 2048, 512, 9, "nm", 4),  # few rows in a power of two
+        (196, 64, 512, 9, "mnm", 11),  # a weight that the caches keep: two threads find there what they wrote
+        (196, 64, 100, 6, "mnm", 9),  # of few panels: in quarters
+    ],
+)
+def test_many_rows_meet_panels_in_even_chunks(
+    rows: int, k: int, n: int, tile: int, order: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others, few rows or those of a weight that the caches keep, in a power of two."""
     monkeypatch.setenv("AUTOSCHED_HOST_CACHES", "48K,2M,64M")
-    config = default_config(dense(rows, k, 512), V4)
-    assert (config["rows"], config["order"], config["chunk"]) == (9, "nm", chunk)
+    config = default_config(dense(rows, k, n), V4)
+    assert (config["rows"], config["order"], config["chunk"]) == (tile, order, chunk)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
