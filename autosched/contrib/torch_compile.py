@@ -3,7 +3,7 @@
 A graph is imported and built for the sizes that it is called with, and again for others. Parameters and buffers are
 constants of the build until one of them changes. Where gradients are needed there are two graphs, forward and backward.
 What cannot be built runs in PyTorch, with a warning that says why. Of a graph with operators that have no kernel the
-rest is compiled, in stages around them.
+rest is compiled, in stages around them. PyTorch draws random numbers.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from autosched.frontend.stages import DataNeededError, LibraryNeededError, OpenS
 from autosched.frontend.torch.aten_graph import Output, StagedGraph, decompositions, import_aten_graph, memory_orders
 from autosched.frontend.torch.graph import array_of, tensor_of
 from autosched.frontend.torch.memory import permuted_back
+from autosched.frontend.torch.random_draws import Draw, drawn_before
 from autosched.frontend.torch.views import without_views
 from autosched.ir.node import Attrs
 from autosched.relax.struct_info import TensorStructInfo
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import torch
 
 Input: TypeAlias = Any  # of a graph: a tensor of PyTorch's or a number
+Run: TypeAlias = Callable[[Sequence[Input]], tuple[Input, ...]]
 _log = logging.getLogger(__name__)
 OPTIONS = ("target", "threads", "records", "strict")
 
@@ -153,10 +155,11 @@ class _Compiled:
         self, graph: torch.fx.GraphModule, constants: frozenset[int], options: Attrs, strict: bool,
         may_be_views: range = range(0),
     ):  # fmt: skip
-        self.graph, self.views = without_views(graph, may_be_views)
+        rest, self.views = without_views(graph, may_be_views)
+        self.graph, self.draws = drawn_before(rest)
         self.constants, self.options, self.strict = constants, dict(options), strict
         self.versions: list[tuple[int, int]] | None = None
-        self.built: dict[object, Callable[[Sequence[Input]], tuple[Input, ...]] | None] = {}
+        self.built: dict[object, tuple[Run | None, list[Draw]]] = {}
         self.lock = threading.Lock()
         self._boxed_call = True  # PyTorch looks for it among an object's own attributes
 
@@ -174,18 +177,19 @@ class _Compiled:
             key = tuple([(x.shape, x.dtype) if hasattr(x, "shape") else x for x in given])
             if key not in self.built:
                 self.built[key] = self.build(inputs)
-            run = self.built[key]
+            run, draws = self.built[key]
+        drawn = [draw() for draw in draws]
         if run is None:
-            return tuple(self.graph(*inputs))
+            return tuple(self.graph(*inputs, *drawn))
         counters.runs += 1
         try:
-            return run(given)
+            return run([*given, *drawn])
         except (ImportModelError, ShapeError) as error:  # of a graph that is compiled stage by stage
             if self.strict:
                 raise
             _in_pytorch(self.graph, error.line, strict=False)
-            self.built[key] = None
-            return tuple(self.graph(*inputs))
+            self.built[key] = None, draws
+            return tuple(self.graph(*inputs, *drawn))
 
     def see_changes(self, inputs: Sequence[Input]) -> None:
         """Forget what was built where a constant has changed; one that did is no constant any more."""
@@ -200,10 +204,15 @@ class _Compiled:
             now = _versions([inputs[i] for i in self.constants])
         self.versions = now
 
-    def build(self, inputs: Sequence[Input]) -> Callable[[Sequence[Input]], tuple[Input, ...]] | None:
-        """Build for the sizes of these inputs: a function of those that are no constants. None where it cannot be."""
+    def build(self, inputs: Sequence[Input]) -> tuple[Run | None, list[Draw]]:
+        """(what runs the graph for inputs of these sizes, or None where it cannot be built; what is drawn before)."""
+        types, draws = ([], []) if self.draws is None else self.draws.at(inputs)
+        return self.built_with(inputs, types), draws
+
+    def built_with(self, inputs: Sequence[Input], drawn: Sequence[TensorStructInfo]) -> Run | None:
+        """A function of inputs that are no constants and of what is drawn; None where it cannot be built."""
         try:
-            given = [self.described(i, x) for i, x in enumerate(inputs)]
+            given = [*(self.described(i, x) for i, x in enumerate(inputs)), *drawn]
             imported = import_aten_graph(self.graph, given)
             executable = None if imported.module is None else build(imported.module, **self.options)
         except DataNeededError as error:

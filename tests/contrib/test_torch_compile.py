@@ -183,15 +183,35 @@ def test_what_cannot_be_built_runs_in_pytorch_and_says_so():
 
 @torch.no_grad()
 def test_pytorch_computes_the_part_of_a_graph_that_has_no_kernel():
-    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 3)).train()
-    fast, x = compiled(model, strict=False), torch.randn(2, 4)
-    with pytest.warns(UserWarning, match="PyTorch computes a part of a graph: dropout"):
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.bernoulli((x * 2).sigmoid()) * x
+
+    fast, x = compiled(function, strict=False), torch.randn(2, 4)
+    with pytest.warns(UserWarning, match="PyTorch computes a part of a graph: random"):
         fast(x)
     torch.manual_seed(1)
-    wanted = model(x)
+    wanted = function(x)
     torch.manual_seed(1)
     agree(fast(x), wanted)
     assert counters.builds == 1 and counters.runs == 2 and len(counters.fallbacks) == 1
+
+
+def draw(x: torch.Tensor) -> torch.Tensor:
+    """Random numbers of many kinds, in an order that counts."""
+    y = nn.functional.dropout(x.T, 0.25) @ x + torch.rand(x.shape[1], 4) + torch.empty_like(x[0]).exponential_()
+    y = nn.functional.alpha_dropout(y, 0.5, training=True) + torch.randn_like(y) + torch.empty(4).uniform_(1, 2)
+    return nn.functional.dropout1d(y, 0.5) * torch.randint(3, (4,)) + torch.randperm(y.shape[0]).sum()
+
+
+def test_random_numbers_are_those_of_pytorch():
+    fast = compiled(draw, dynamic=True)
+    for n in (3, 5):
+        x, y = (torch.ones(n, 4).cumsum(0).requires_grad_() for _ in range(2))
+        for function, given in ((fast, x), (draw, y)):
+            torch.manual_seed(n)
+            function(given).square().sum().backward()
+        agree(x.grad, y.grad)
+    assert counters.graphs == 1 and not counters.fallbacks
 
 
 @torch.no_grad()

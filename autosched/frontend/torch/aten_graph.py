@@ -21,6 +21,7 @@ from autosched.frontend.torch.graph import (
     refuse_complex,
 )  # fmt: skip
 from autosched.frontend.torch.memory import memory_order
+from autosched.frontend.torch.random_draws import is_drawn
 from autosched.frontend.torch.registry import CONVERTERS
 from autosched.frontend.torch.rules import all_rules
 from autosched.frontend.torch.stages import StageImporter
@@ -59,9 +60,10 @@ class ImportedGraph:
 
 
 def decompositions() -> dict[object, Callable[..., object]]:
-    """PyTorch's rules for operators that have no converter here."""
+    """PyTorch's rules for operators that have no converter here, and no random numbers that its generator draws."""
     fill_table()
-    return {target: rule for target, rule in all_rules().items() if operator_name(target) not in CONVERTERS}
+    rules = all_rules().items()
+    return {op: rule for op, rule in rules if operator_name(op) not in CONVERTERS and not is_drawn(op)}
 
 
 def import_aten_graph(graph_module: object, inputs: Sequence[object]) -> ImportedGraph:
