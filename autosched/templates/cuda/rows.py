@@ -41,7 +41,7 @@ from autosched.templates.cuda.threads import (
 from autosched.templates.row_blocks import Rows, inline_cheap, match_rows
 from autosched.tir import Block, Buffer, PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
@@ -168,9 +168,12 @@ def _needs_own_row(rows: Rows) -> bool:
     results = {b.writes[0].buffer for b in rows.blocks if is_reduction(b)}
     for block in rows.blocks:
         own = [iv.var for iv in block.iter_vars][: rows.row_axes]
+        others = {iv.var for iv in block.iter_vars if const_int(iv.dom.extent) != 1}
         for load in loads(block.body):
             if load.buffer in results and load.buffer is not block.writes[0].buffer:
-                if not all(i is v for i, v in zip(load.indices, own)) or any(map(free_vars, load.indices[len(own) :])):
+                if not all(i is v for i, v in zip(load.indices, own)) or any(
+                    free_vars(i) & others for i in load.indices[len(own) :]
+                ):
                     return False
     return True
 

@@ -68,13 +68,13 @@ def test_norms_of_rows_that_are_kept(rows: int, length: int, dtype: str) -> None
     check(func, held(func), normalised)
 
 
-@pytest.mark.parametrize("rows, length", [(5, 384), (7, 101)])
-def test_rms_norm_is_one_launch(rows: int, length: int) -> None:
-    """Its sum of squares is no product of two operands."""
-    x, weight = te.placeholder((rows, length), name="X"), te.placeholder((length,), name="W")
-    func = create_prim_func([x, weight, topi.rms_norm(x, weight, (1,), 1e-6)])
+@pytest.mark.parametrize("shape", [(5, 384), (7, 101), (2, 1, 64)], ids=str)
+def test_rms_norm_is_one_launch(shape: tuple[int, ...]) -> None:
+    """Its sum of squares is no product of two operands; a decoder has one token of each sequence."""
+    x, weight = te.placeholder(shape, name="X"), te.placeholder(shape[-1:], name="W")
+    func = create_prim_func([x, weight, topi.rms_norm(x, weight, (len(shape) - 1,), 1e-6)])
     config = default_config(func, TARGET)
-    assert config.template == "rows" and config["held"] == (length == 384)
+    assert config.template == "rows" and config["held"] == (shape[-1] == 384)
     kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="kernel").kernel
     assert isinstance(kernel, CudaKernel) and len(kernel.launches) == 1
     check(func, config, lambda v, w: np.asarray(v / np.sqrt((v**2).mean(-1, keepdims=True) + 1e-6) * w))
