@@ -6,8 +6,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import autosched
+from autosched import relax
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx import from_onnx
 from autosched.frontend.quantised import fault
@@ -304,3 +306,41 @@ def test_integers_of_4_bits_in_the_domain_of_onnx_runtime() -> None:
     model, given = helper.make_model(graph, opset_imports=imports, ir_version=10), np.ones((4, 6), "f4")
     (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": given})
     np.testing.assert_allclose(autosched.build(model)(given).numpy(), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "zeros", "attrs", "scales", "is_packed"),
+    [
+        ("INT4", False, {"axis": 0, "block_size": 16}, (4, 24), True),
+        ("UINT4", True, {"axis": -2, "block_size": 32}, (2, 24), True), ("INT4", True, {"axis": 1}, (24,), True),
+        ("UINT4", False, {"axis": 0, "block_size": 64}, (1, 24), True),
+        ("INT4", False, {"axis": 1, "block_size": 8}, (64, 3), False), ("UINT4", True, {"axis": 0}, (64,), False),
+    ],
+)  # fmt: skip
+def test_weights_of_four_bits_stay_packed_in_products(
+    kind: str, zeros: bool, attrs: dict[str, int], scales: tuple[int, ...], is_packed: bool
+) -> None:
+    """And are floats for other nodes and as an output."""
+    rng, element = np.random.default_rng(0), getattr(TensorProto, kind)
+    least = -8 if kind == "INT4" else 0
+
+    def drawn(name: str, shape: tuple[int, ...]) -> onnx.TensorProto:
+        return helper.make_tensor(name, element, shape, rng.integers(least, least + 16, shape).reshape(-1).tolist())
+
+    constants = [drawn("q", (64, 24)), numpy_helper.from_array(rng.random(scales).astype("f4") + 0.1, "s")]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "s", *(["z"] if zeros else [])], ["w"], **attrs),
+        helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Neg", ["w"], ["v"]),
+    ]  # fmt: skip
+    floats = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("y", "v", "w")]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (3, 64))], floats,
+        [*constants, *([drawn("z", scales)] if zeros else [])],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    module, x = from_onnx(model), rng.standard_normal((3, 64)).astype("f4")
+    products = [b.value.op_name for b in module["main"].bindings() if "matmul" in getattr(b.value, "op_name", "")]
+    assert [("nbits" in name) for name in products] == [is_packed]
+    wanted = ReferenceEvaluator(model).run(None, {"x": x})
+    for found, w in zip(relax.evaluate(module, {"x": x}), wanted, strict=True):
+        np.testing.assert_allclose(found, w, rtol=1e-5, atol=1e-5)

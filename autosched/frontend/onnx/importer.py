@@ -31,6 +31,7 @@ from autosched.frontend.onnx.library import LibraryCall, has_library, run_librar
 from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model, parse_shapes, read_parts
 from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelError, OpenShapesError, RunTimeError
 from autosched.frontend.onnx.old_opsets import updated
+from autosched.frontend.onnx.packed import PackedWeight
 from autosched.frontend.onnx.registry import CONVERTERS
 from autosched.frontend.onnx.sizes import BROADCASTS, Sizes, alike, growing_sizes, of_sizes
 from autosched.frontend.size_arithmetic import EmptySizeVar, size_of_text, uncomputed
@@ -275,8 +276,8 @@ class Importer:
         if name not in self.values:
             raise ImportModelError(f"output '{name}' is computed by no node")
         found = self.values[name]
-        if isinstance(found, Sizes):
-            found = self.values[name] = self.bind(found.as_tensor())
+        if isinstance(found, Held) and (tensor := found.as_tensor()) is not None:
+            found = self.values[name] = self.bind(tensor)
         if not isinstance(found, Expr):
             raise RunTimeError(f"output '{name}' is nothing that kernels give")
         return found
@@ -363,6 +364,10 @@ class Importer:
         missing = [i for i in inputs_of(proto) if i not in self.values]
         if missing:
             raise ImportModelError(f"input {missing[0]!r} is computed by no node before it", where=f"node '{name}'")
+        if proto.op_type != "MatMul":
+            for i in inputs_of(proto):
+                if isinstance(packed := self.values[i], PackedWeight):
+                    self.values[i] = packed.as_tensor()
         inputs = [self.values[i] if i else None for i in proto.input]
         try:
             results = self.converted(proto, name, opset, inputs)
@@ -536,6 +541,7 @@ def contents_of(x: object) -> Any:
     """What a library takes for an input that is known."""
     if isinstance(x, Tuple):
         return [contents_of(field) for field in x.fields]
+    x = x.as_tensor() if isinstance(x, PackedWeight) else x
     return x.data if isinstance(x, Constant) else x.value if isinstance(x, Held) else None
 
 

@@ -13,6 +13,7 @@ from autosched.frontend.onnx.functions import Functions, inputs_of
 from autosched.frontend.onnx.importer import Importer, is_tensor
 from autosched.frontend.onnx.library import LibraryCall, has_library
 from autosched.frontend.onnx.node import Held, NoKernelError, ValueNeededError
+from autosched.frontend.onnx.packed import PackedWeight
 from autosched.frontend.onnx.sizes import Sizes, sizes
 from autosched.frontend.stages import ContentsNeededError, Fixed, Form, Kept, OpenSizes, Stage, StageWriter
 from autosched.relax.expr import Constant, Expr, Tuple
@@ -165,8 +166,8 @@ class _StageImporter(StageWriter, Importer):
         return self.next(self.values, (*wanted, *(o.name for o in self.graph.output)), self.without_sizes, outputs)
 
     def without_sizes(self, value: Any) -> Any:
-        """A value, as a tensor where it is sizes."""
-        return self.bind(value.as_tensor()) if isinstance(value, Sizes) else value
+        """A value, as a tensor where it is sizes or weights that products alone take as they are."""
+        return self.bind(value.as_tensor()) if isinstance(value, Sizes | PackedWeight) else value
 
     def form(self, value: Any, outputs: list[Expr]) -> Form:
         match self.without_sizes(value):

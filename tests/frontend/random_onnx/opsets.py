@@ -7,7 +7,7 @@ import random
 import onnx
 from onnx import helper, numpy_helper
 
-OPSETS = (9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)
+OPSETS = (7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)
 REDUCTIONS = ("Max", "Min", "Mean", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
 # before a version: the inputs from the second on are these attributes
 ATTRIBUTES = {

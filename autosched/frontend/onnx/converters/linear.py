@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from autosched.frontend.onnx.node import Node, constant
+from autosched.frontend.onnx.packed import BITS, PackedWeight
 from autosched.frontend.onnx.registry import converter
 from autosched.frontend.size_arithmetic import factors
 from autosched.relax import op
@@ -15,6 +16,11 @@ MOST_ROWS = 4  # of a determinant whose products are written out
 
 @converter("MatMul")
 def matmul(node: Node) -> Expr:
+    weight = node.inputs[1]
+    if isinstance(weight, PackedWeight) and node.info(0).ndim > 1 and node.info(0).dtype == weight.dtype:
+        return op.nn.matmul_nbits(
+            node.input(0), weight.words, weight.scales, weight.zeros, bits=BITS, block=weight.block
+        )  # fmt: skip
     return op.matmul(*factors(node.input(0), node.input(1), node.emit))
 
 

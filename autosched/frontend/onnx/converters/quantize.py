@@ -9,7 +9,8 @@ import numpy as np
 
 from autosched.frontend import quantised
 from autosched.frontend.onnx.converters.conv import window_padding
-from autosched.frontend.onnx.node import Node, info_of
+from autosched.frontend.onnx.node import Held, Node, info_of
+from autosched.frontend.onnx.packed import packed_weight
 from autosched.frontend.onnx.registry import converter
 from autosched.frontend.quantised import WHOLE, along, fault
 from autosched.frontend.size_arithmetic import is_empty
@@ -137,9 +138,23 @@ def dynamic_quantize_linear(node: Node) -> tuple[Expr, Expr, Expr]:
 
 
 @converter("DequantizeLinear")
-def dequantize_linear(node: Node) -> Expr:
+def dequantize_linear(node: Node) -> Expr | Held:
+    if (packed := _packed(node)) is not None:
+        return packed
     zero = _optional(node, 2)
     return dequantized(node, node.input(0), node.input(1), zero, node.attr("axis", 1), node.attr("block_size", 0))
+
+
+def _packed(node: Node) -> Held | None:
+    """A known matrix of integers of 4 bits, which stays packed; None for all others."""
+    held = [node.inputs[0], node.inputs[2] if node.has(2) else None]
+    values, zeros = (x.value if isinstance(x, Held) and x.is_known else None for x in held)
+    scale = node.inputs[1]
+    if not isinstance(values, np.ndarray) or not isinstance(scale, Constant) or node.attr("output_dtype", 0):
+        return None
+    if held[1] is not None and not isinstance(zeros, np.ndarray):
+        return None
+    return packed_weight(values, scale.data, zeros, node.attr("axis", 1), node.attr("block_size", 0))
 
 
 def _bytes(node: Node, index: int) -> Expr:
