@@ -20,6 +20,7 @@ from autosched.templates.cpu.conv_sized import schedule_conv
 from autosched.templates.cpu.depthwise import DepthwiseConv2d
 from autosched.templates.cpu.elementwise import Elementwise
 from autosched.templates.cpu.expand_depthwise import ExpandDepthwise, joins_convolutions as joins_convolutions
+from autosched.templates.cpu.expand_depthwise_sized import schedule_expand_depthwise
 from autosched.templates.cpu.matmul_sized import schedule_product
 from autosched.templates.cpu.matmul import Matmul
 from autosched.templates.cpu.matmul_nbits import MatmulNBits
@@ -93,8 +94,8 @@ def tile_blocks(target: Target) -> Mapping[str, int]:
 def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
     """A function over symbols, as attention, a product, a convolution, scans, sorts or scatters where it is that."""
     special = (
-        schedule_attention, schedule_product, schedule_winograd, schedule_winograd_rows, schedule_conv,
-        schedule_windows, schedule_scans, schedule_sort, schedule_scatter,
+        schedule_attention, schedule_product, schedule_winograd, schedule_winograd_rows, schedule_expand_depthwise,
+        schedule_conv, schedule_windows, schedule_scans, schedule_sort, schedule_scatter,
     )  # fmt: skip
     found = next((applied for schedule in special if (applied := schedule(func, target)) is not None), None)
     return found or schedule_sized(func, target)

@@ -153,7 +153,7 @@ def schedule_conv(func: PrimFunc, target: Target) -> Applied | None:
     tile = choose_tile(panels, block, math.prod(steps), conv.group_blocks, in_row, target)
     pack = Pack(shape, (tile.blocks * block, inner, 0, 0), (0, 2, 4, 5, 3, 1) if inner else (0, 2, 3, 4, 1))
     packed = repack(func, weight, pack)
-    writer = _Writer(packed, tile, conv.is_pointwise, 4 * math.prod(shape), target)
+    writer = ConvWriter(packed, tile, conv.is_pointwise, 4 * math.prod(shape), target)
     made = sized(func, writer.written())
     return Applied(made.func, packed_params(func, weight, pack))
 
@@ -185,7 +185,7 @@ class Padding:
 
 
 @dataclass(frozen=True)
-class _Windows:
+class Windows:
     """How a convolution reads its data, a block of channels for each of its own.
 
     pad      what makes the data, if anything
@@ -231,10 +231,13 @@ def padding_of(block: Block) -> Padding | None:
     return Padding(block, inside, border, rows, columns)
 
 
-class _Writer:
+class ConvWriter:
     """The statements of one function, whose weight is packed."""
 
-    def __init__(self, func: PrimFunc, tile: Tile, is_flat: bool, weight_bytes: int, target: Target):
+    def __init__(
+        self, func: PrimFunc, tile: Tile, is_flat: bool, weight_bytes: int, target: Target, name: str = "sums"
+    ):  # fmt: skip
+        self.name = name  # of the sums in registers
         c = find_contraction(func)
         assert c is not None, "packing keeps the convolution"
         chain = chain_around(func, c.block)
@@ -255,7 +258,7 @@ class _Writer:
         self.tiles: dict[int, Buffer] = {}
         self.windows = next((w for x in (c.a, c.b) if (w := self.windows_of(x)) is not None), None)
 
-    def windows_of(self, data: BufferLoad) -> _Windows | None:
+    def windows_of(self, data: BufferLoad) -> Windows | None:
         """How a convolution reads its data whose groups are no larger than a block; None for anything else."""
         steps, axes = reduced(self.block), [iv.var for iv in spatial(self.block)]
         if len(steps) > 3 or self.tile.blocks != 1 or len(data.indices) != 5 or data.indices[1] is not axes[1]:
@@ -274,7 +277,7 @@ class _Writer:
             return None
         made = self.copies.get(data.buffer)
         pad = None if made is None else padding_of(made)
-        return None if made is not None and pad is None else _Windows(data, pad, strides, reaches)
+        return None if made is not None and pad is None else Windows(data, pad, strides, reaches)
 
     def written(self) -> PrimFunc:
         """The function with its loops; where it is flat, images are lines of pixels for its arguments too."""
@@ -329,39 +332,41 @@ class _Writer:
 
         return _nested(outer, row, min(len(outer), 3))
 
-    def depthwise(self, windows: _Windows) -> Stmt:
-        """The convolution by rows of a block of channels; pixels whose windows meet a border are alone."""
+    def depthwise(self, windows: Windows) -> Stmt:
+        """The convolution by rows of a block of channels."""
+
+        def task(n: Var, panel: Var, chunk: Var) -> Stmt:
+            start = E.mul(chunk, TASK_ROWS)
+            rows = E.minimum(E.const(TASK_ROWS, INDEX), E.sub(self.rows, start))
+            return loop("row", rows, lambda r: self.depthwise_row(windows, n, panel, E.add(start, r)))
+
+        return _nested((self.images, self.channels, _ceil(self.rows, TASK_ROWS)), task, 3)
+
+    def depthwise_row(self, windows: Windows, n: Var, panel: Var, y: PrimExpr) -> Stmt:
+        """A row of a block of channels; pixels whose windows meet a border are alone."""
         stride, reach = max(windows.strides[1], 1), windows.reaches[1]
         left, right = windows.limits[1]
         last = E.floordiv(E.add(E.sub(right, reach + 1), stride), stride)  # the windows before it end inside
         first = E.maximum(E.minimum(_ceil(left, stride), self.columns), 0)
 
-        def row(n: Var, panel: Var, y: PrimExpr) -> Stmt:
-            def pixel(x: PrimExpr) -> Stmt:
-                return self.tile_at(n, panel, [(y, x)])
+        def pixel(x: PrimExpr) -> Stmt:
+            return self.tile_at(n, panel, [(y, x)])
 
-            def tile(column: PrimExpr, pixels: int) -> Stmt:
-                begin = E.mul(column, stride)
-                end = E.add(begin, (pixels - 1) * stride + reach)
-                inside = E.compare(E.LE, left, begin), E.compare(E.LT, end, right)
-                places = [(y, E.add(column, E.const(j, INDEX))) for j in range(pixels)]
-                is_all = E.all_of(*inside, E.compare(E.LE, E.add(column, pixels), self.columns))
-                return IfThenElse(is_all, self.tile_at(n, panel, places, inside=True))
+        def tile(column: PrimExpr, pixels: int) -> Stmt:
+            begin = E.mul(column, stride)
+            end = E.add(begin, (pixels - 1) * stride + reach)
+            inside = E.compare(E.LE, left, begin), E.compare(E.LT, end, right)
+            places = [(y, E.add(column, E.const(j, INDEX))) for j in range(pixels)]
+            is_all = E.all_of(*inside, E.compare(E.LE, E.add(column, pixels), self.columns))
+            return IfThenElse(is_all, self.tile_at(n, panel, places, inside=True))
 
-            count = E.maximum(E.sub(E.minimum(last, self.columns), first), 0)
-            rest = E.add(first, count)
-            return seq(
-                loop("column", first, pixel),
-                *self.pieces(tile, first, count),
-                loop("column", E.sub(self.columns, rest), lambda x: pixel(E.add(rest, x))),
-            )
-
-        def task(n: Var, panel: Var, chunk: Var) -> Stmt:
-            start = E.mul(chunk, TASK_ROWS)
-            rows = E.minimum(E.const(TASK_ROWS, INDEX), E.sub(self.rows, start))
-            return loop("row", rows, lambda r: row(n, panel, E.add(start, r)))
-
-        return _nested((self.images, self.channels, _ceil(self.rows, TASK_ROWS)), task, 3)
+        count = E.maximum(E.sub(E.minimum(last, self.columns), first), 0)
+        rest = E.add(first, count)
+        return seq(
+            loop("column", first, pixel),
+            *self.pieces(tile, first, count),
+            loop("column", E.sub(self.columns, rest), lambda x: pixel(E.add(rest, x))),
+        )
 
     @property
     def chunk_pixels(self) -> int:
@@ -436,7 +441,7 @@ class _Writer:
 
     def tile_at(self, n: Var, panel: Var, places: Sequence[Place], inside: bool = False) -> Stmt:
         """The tile of some pixels: sums, then results; inside: columns of their windows are no border."""
-        sums = one_of(f"sums_{len(places)}", self.sums.dtype, self.tile.blocks, len(places), self.lanes)
+        sums = one_of(f"{self.name}_{len(places)}", self.sums.dtype, self.tile.blocks, len(places), self.lanes)
         sums = self.tiles.setdefault(len(places), sums)
         return seq(
             self.over(places, lambda b, j, lane, at: store(sums, self.start(), b, j, lane)),
@@ -505,7 +510,7 @@ class _Writer:
         asks = E.compare(E.LT, tile >> turns, lines)
         return [IfThenElse(asks, request(BufferLoad(packed, (E.add(panel, 1), *zeros, at))))]
 
-    def in_window(self, windows: _Windows, at: Place, step: Callable[..., Stmt], inside: bool) -> Stmt:
+    def in_window(self, windows: Windows, at: Place, step: Callable[..., Stmt], inside: bool) -> Stmt:
         """The steps of windows in the row of a pixel; each tests for borders, but not in columns that are `inside`.
 
         Which lanes are moved for a channel of a group is known in the code, and the moved ones meet all pixels.

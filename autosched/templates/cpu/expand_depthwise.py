@@ -19,7 +19,7 @@ convolution pack them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.space import Config, ConfigSpace, KnobValue, load_space
@@ -39,6 +39,7 @@ from autosched.templates.classify import (
 )
 from autosched.templates.cpu.conv2d import choose_unroll, schedule_products, weight_pack
 from autosched.templates.cpu.conv_flat import is_pointwise, reshape_images
+from autosched.templates.cpu.conv_sized import padding_of
 from autosched.templates.cpu.conv_tile import ConvTile, is_worth_prefetching, rank_conv_tiles
 from autosched.templates.cpu.depthwise import (
     choose_pixels,
@@ -50,12 +51,13 @@ from autosched.templates.cpu.depthwise import (
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, FMA_PER_CYCLE
 from autosched.templates.pack import repack
 from autosched.tir import Block, Buffer, BufferLoad, PrimExpr, PrimFunc, Var
-from autosched.tir.expr import const_int
+from autosched.tir.function import size_vars, specialize
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, PREFETCH_STEPS, PREFETCH_STORES, STEPS_AHEAD
 from autosched.tir.schedule import Schedule
 from autosched.tir.simplify import Analyzer
+from autosched.tir.size_expr import same_extent
 
 PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)  # of an image's rows, by default
 MOST_SHARING = 16  # threads among which pieces of work are shared evenly by default
@@ -68,6 +70,7 @@ BYTES_PER_CYCLE = 80
 # wait for each other once less. EfficientNet-lite0 takes .97 of its time with 0.05 here, MnasNet .98 with 0.25
 # (Emerald Rapids, two threads; as long as before on one).
 SAVED = 0.25
+USUAL_PIXELS = 224  # of an open image's rows and columns
 
 
 @dataclass(frozen=True)
@@ -130,9 +133,9 @@ def _expansion(func: PrimFunc, c: Contraction) -> tuple[BufferLoad, BufferLoad] 
     for weight, data in ((c.a, c.b), (c.b, c.a)):
         natural = len(weight.indices) == 4 and len(data.indices) == 5 and lane in free_vars(weight.indices[0])
         if natural and is_parameter(func, weight) and is_parameter(func, data) and is_pointwise(c, data):
-            image, _, rows, columns, _ = extents(spatial(c.block))
+            image, _, rows, columns, _ = (iv.dom.extent for iv in spatial(c.block))
             blocks, *_, block = extents(reduced(c.block))
-            whole = data.buffer.const_shape() == (image, blocks, rows, columns, block)
+            whole = all(map(same_extent, data.buffer.shape, (image, blocks, rows, columns, block)))
             return (weight, data) if whole else None
     return None
 
@@ -220,19 +223,26 @@ def _tile_sizes(s: Mapping[str, int], parts: int) -> dict[str, int]:
 
 def is_faster_fused(s: Mapping[str, int], target: Target) -> bool:
     """Whether one kernel is faster beyond doubt: what it computes twice costs less than a hidden image's way."""
-    hidden = s["N"] * s["C"] * s["block"] * s["H"] * s["W"]
-    cycles = hidden * s["IC"] * s["IB"] / (FMA_PER_CYCLE * target.lanes("float32"))
-    saved = hidden * FLOAT_BYTES / BYTES_PER_CYCLE if hidden * FLOAT_BYTES > target.cache.l2_bytes else 0.0
+    size = _hidden_bytes(s)
+    cycles = size / FLOAT_BYTES * s["IC"] * s["IB"] / (FMA_PER_CYCLE * target.lanes("float32"))
+    saved = size / BYTES_PER_CYCLE if size > target.cache.l2_bytes else 0.0
     return choose_plan(s, target).cost <= 1 + SAVED + saved / cycles
+
+
+def _hidden_bytes(s: Mapping[str, int]) -> int:
+    return s["N"] * s["C"] * s["block"] * s["H"] * s["W"] * FLOAT_BYTES
 
 
 def joins_convolutions(target: Target, first: PrimFunc, second: PrimFunc, read: Buffer, always: bool = False) -> bool:
     """Whether a 1x1 convolution and a depthwise one that reads its result as `read` are faster as one kernel.
 
     always  wherever they can be one
+    Over open images they are where the hidden one of a usual image is larger than the second-level cache.
     """
     buffers = (*first.buffers, *second.buffers)
-    if any(b.dtype != "float32" or any(const_int(d) is None for d in b.shape) for b in buffers):
+    symbols = {v for b in buffers for d in b.shape for v in free_vars(d)}
+    batch = {v for b in buffers for v in free_vars(b.shape[0])}
+    if any(b.dtype != "float32" for b in buffers) or (symbols and symbols <= batch):
         return False
     one, two = find_contraction(first), find_contraction(second)
     if one is None or two is None or one.block is not blocks_of(first)[0]:
@@ -245,7 +255,30 @@ def joins_convolutions(target: Target, first: PrimFunc, second: PrimFunc, read: 
         return False
     if not _reads_own_channels(two.block, window[1], blocks[:-1], read):
         return False
-    return always or is_faster_fused(_sizes(one.block, two.block, window[1]), target)
+    if not symbols:
+        return always or is_faster_fused(_sizes(one.block, two.block, window[1]), target)
+    if padded_rows(blocks[:-1], read) is None:
+        return False
+    usual = {v: 1 if v in batch else USUAL_PIXELS for v in symbols}
+    one, two = (
+        find_contraction(specialize(f, {v: usual.get(v, USUAL_PIXELS) for v in size_vars(f)})) for f in (first, second)
+    )
+    assert one is not None and two is not None, "numbers change no form"
+    sizes = _sizes(one.block, two.block, two.a if len(two.a.indices) == 5 else two.b)
+    return always or (_hidden_bytes(sizes) > target.cache.l2_bytes and is_faster_fused(sizes, target))
+
+
+def padded_rows(padding: Sequence[Block], image: Buffer) -> int | None:
+    """How many rows a padded image has before its own; None where it is padded in a way that is not known."""
+    if not padding:
+        return 0
+    found = padding_of(padding[0])
+    if len(padding) > 1 or found is None or not isinstance(found.inside, BufferLoad):
+        return None
+    row = Analyzer().linear(found.inside.indices[2])
+    moves_along = [k for k, atom in row.terms.values() if atom is padding[0].iter_vars[2].var] == [1]
+    is_known = found.inside.buffer is image and moves_along and len(row.terms) == 1
+    return -row.const if is_known else None
 
 
 class ExpandDepthwise:

@@ -179,6 +179,17 @@ def test_open_batch_and_images() -> None:
         np.testing.assert_allclose(built(x).numpy(), reference(module, x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("strides", [1, 2])
+def test_hidden_images_in_parts(strides: int) -> None:
+    """Where a 1x1 convolution and a depthwise one are one kernel, wide images are computed some rows at a time."""
+    module = images(*depthwise(3, padding=1, strides=strides), batch=N)
+    built = once(module)
+    assert [name.count("conv2d") for name in built.kernels].count(2) == 1, "one kernel of two convolutions"
+    for n, h, w in ((1, 24, 1000), (2, 7, 1301), (1, 1, 1500), (2, 5, 2)):
+        x = np.random.default_rng(h).standard_normal((n, 16, h, w)).astype("float32")
+        np.testing.assert_allclose(built(x).numpy(), reference(module, x), rtol=1e-4, atol=1e-4, err_msg=f"{h} x {w}")
+
+
 def test_images_below_the_window_are_refused() -> None:
     built = once(images(*conv(4, 16, 5)))
     assert built(np.zeros((1, 4, 5, 6), "float32")).shape == (1, 16, 1, 2)
