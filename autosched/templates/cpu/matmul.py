@@ -54,10 +54,11 @@ MOST_OF_L3, MOST_OF_L1 = 0.25, 0.75
 # 192 x 576 takes .86 of the time, 3136 x 512 times 512 x 64 .92; chunks of 100 rows gain a tenth of that (Emerald
 # Rapids, one thread and two). A weight of 4 MB takes 1.13 of the time so.
 MOST_OF_L2, MORE_THAN_WEIGHT, ROWS_AT_ONCE = 0.5, 2, 32
-# Else, with a weight that stays there, two threads take half of the rows each: they find in their own caches what they
-# wrote in the layer before. 256 x 192 times 192 x 384 and back take .80 of the time, 197 x 192 times 192 x 768 .90,
-# 49 x 256 times 256 x 1024 .86, 16 rows 1.02, weights of 2.4 MB 1.03; one thread takes .94 to 1.02 (Emerald Rapids).
-LEAST_SHARED = 32  # rows
+# Else, with a weight of no more than this of that cache, two threads take half of the rows each: they find in their own
+# caches what they wrote in the layer before. 256 x 192 times 192 x 384 and back take .80 of the time, 197 x 192 times
+# 192 x 768 .90, 49 x 256 times 256 x 1024 .86, 196 x 320 times 320 x 1280 .93, 16 rows 1.02, weights of 2.4 MB .99 to
+# 1.03, of 9 MB 1.05; one thread takes .94 to 1.02 (Emerald Rapids).
+LEAST_SHARED, MOST_SHARED_OF_L2 = 32, 0.8  # rows
 LEAST_TASKS = 8  # pieces of parallel work
 STREAMS = 4  # panels side by side where few rows meet a weight that comes from memory
 # With more rows the products take longer than the way from memory, which one stream is enough for: 12 and 14 rows times
@@ -116,7 +117,8 @@ class Matmul:
         weight_stays = FLOAT_BYTES * n * k <= MOST_OF_L2 * target.cache.l2_bytes
         rows_pass = weight_stays and m > MOST_PREFETCHED and m * (n + k) >= MORE_THAN_WEIGHT * n * k
         is_one = operands.is_weight and anchor.sizes["batch"] == 1 and not in_tiles
-        by_rows = is_one and weight_stays and m >= LEAST_SHARED and not rows_pass
+        is_small = FLOAT_BYTES * n * k <= MOST_SHARED_OF_L2 * target.cache.l2_bytes
+        by_rows = is_one and is_small and m >= LEAST_SHARED and not rows_pass
         rows = m if is_stream else -(-m // 2) if in_halves else None
         tile = (
             choose_tiles(m, -(-n // lanes), FLOAT_BYTES * k)
