@@ -74,6 +74,7 @@ def _pipelined(loop: For, item_bytes: Mapping[str, int], can_wait: bool) -> Stmt
     wide = {b: _with_versions(b, n) for b, n in versions.items()}
     var = loop.loop_var
     waits = [s - a for a in asynchronous for s in stages if s > a]
+    landing: set[Buffer] = set()
     new: list[Stmt] = [_evaluate(WAIT, min(waits) - 1)] if waits else []
     arranged = sorted(range(len(parts)), key=lambda i: order[i])
     to_commit = {i for i in arranged if stages[i] in asynchronous}
@@ -82,7 +83,11 @@ def _pipelined(loop: For, item_bytes: Mapping[str, int], can_wait: bool) -> Stmt
         at = E.sub(var, stage) if stage else var
         part = _versioned(parts[i], wide, versions, var)
         if i in to_commit:
-            part = _asynchronous(part, item_bytes)
+            others = [p for p, s in zip(parts, stages, strict=True) if s == stage]
+            now = frozenset(wide.get(b, b) for b in _stored(parts[i]) if any(_uses(p, b, BufferLoad) for p in others))
+            part = _asynchronous(part, item_bytes, now)
+            copied = (x.args[0] for x in preorder(part) if isinstance(x, Call) and x.op == COPY)
+            landing |= {x.buffer for x in copied if isinstance(x, BufferLoad)}
         part = substitute(part, {var: at}) if stage else part
         limits = []
         if stage:
@@ -98,6 +103,8 @@ def _pipelined(loop: For, item_bytes: Mapping[str, int], can_wait: bool) -> Stmt
     result: Stmt = dataclasses.replace(loop, extent=extent, body=seq(*new), annotations=FrozenDict(notes))
     for buffer in reversed(buffers):
         result = Allocate(wide.get(buffer, buffer), result)
+    if landing - {wide.get(b, b) for b in buffers if any(_uses(p, b, BufferLoad) for p in parts)}:
+        return seq(result, _evaluate(WAIT, 0))  # what follows reads it, or has its bytes
     return result
 
 
@@ -177,15 +184,20 @@ def _versioned(stmt: Stmt, wide: Mapping[Buffer, Buffer], versions: Mapping[Buff
 # --- asynchronous copies ----------------------------------------------------------------------------------------------
 
 
-def _asynchronous(stmt: Stmt, item_bytes: Mapping[str, int]) -> Stmt:
-    """Copies of 4, 8 or 16 bytes from device to shared memory as asynchronous ones; others stay as they are."""
+def _asynchronous(stmt: Stmt, item_bytes: Mapping[str, int], now: Set[Buffer]) -> Stmt:
+    """Copies of 4, 8 or 16 bytes from device to shared memory as asynchronous ones; others stay as they are.
+
+    now   buffers that the same iteration reads
+    """
+    if isinstance(stmt, BufferStore | For) and _stored(stmt) & now:
+        return stmt
     if isinstance(stmt, For) and stmt.kind == LoopKind.VECTORIZED:
         new = _copy(stmt, stmt.body, (), item_bytes)
         return stmt if new is None else new
     if isinstance(stmt, BufferStore):
         new = _copy(None, stmt, (), item_bytes)
         return stmt if new is None else new
-    return map_children(stmt, lambda c: _asynchronous(c, item_bytes) if isinstance(c, Stmt) else c)
+    return map_children(stmt, lambda c: _asynchronous(c, item_bytes, now) if isinstance(c, Stmt) else c)
 
 
 def _copy(

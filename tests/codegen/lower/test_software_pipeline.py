@@ -6,8 +6,10 @@ import pytest
 from autosched import te
 from autosched.codegen.lower.barriers import is_barrier
 from autosched.codegen.lower.device import lower_device
+from autosched.codegen.lower.software_pipeline import ASYNC, STAGE
 from autosched.errors import CodegenError
 from autosched.ir.node import preorder
+from autosched.script import tir as T
 from autosched.testing.gpu import run_serially
 from autosched.tir import Call, For, Stmt
 from autosched.tir.schedule import Schedule
@@ -86,3 +88,34 @@ def test_a_register_buffer_of_two_stages_is_refused():
     s.annotate(i, "software_pipeline_stage", [0, 1])
     with pytest.raises(CodegenError, match="'B', which has no versions"):
         lower_device(s.func)
+
+
+@T.prim_func
+def read_behind_the_loop(A: T.Buffer((4, 32), "float32"), B: T.Buffer((32, 4), "float32")):
+    with T.block("root"):
+        S = T.alloc_buffer((4, 32), "float32", scope="shared")
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            for i in T.serial(4, annotations={STAGE: [0], ASYNC: [0]}):
+                S[i, tx] = A[i, tx]
+            for j in range(4):
+                B[tx, j] = S[j, 31 - tx]
+
+
+@T.prim_func
+def read_in_the_same_stage(A: T.Buffer((4, 32), "float32"), B: T.Buffer((32, 4), "float32")):
+    with T.block("root"):
+        S = T.alloc_buffer((4, 32), "float32", scope="shared")
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            for i in T.serial(4, annotations={STAGE: [0, 0], ASYNC: [0]}):
+                S[i, tx] = A[i, tx]
+                B[tx, i] = S[i, 31 - tx]
+
+
+@pytest.mark.parametrize("func, copies, waits", [(read_behind_the_loop, 1, [0]), (read_in_the_same_stage, 0, [])])
+def test_who_reads_a_copy_waits_for_it(func, copies, waits):
+    (launch,) = lower_device(func).launches
+    assert len(calls(launch.body, "cp_async")) == copies
+    assert [x.args[0].value for x in calls(launch.body, "cp_async_wait")] == waits
+    a, b = np.arange(128, dtype="f").reshape(4, 32), np.zeros((32, 4), "f")
+    run_serially(func, a, b)
+    np.testing.assert_array_equal(b, a[:, ::-1].T)
