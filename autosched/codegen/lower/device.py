@@ -68,6 +68,7 @@ from autosched.codegen.lower.merge_dimensions import merge_dimensions
 from autosched.codegen.lower.narrow import INDEX, MOST_OWN, largest_sizes, narrow_indices
 from autosched.codegen.lower.partition import MOST_ON_DEVICES, partition_loops
 from autosched.codegen.lower.ptx import lower_ptx
+from autosched.codegen.lower.races import check_races
 from autosched.codegen.lower.register_tiles import (
     IN_REGISTERS,
     drop_register_guards,
@@ -262,6 +263,7 @@ def _lower_launch(
     sharing = DeviceSharing(launch)
     local = frozenset(b for b in mine if b.scope == IN_REGISTERS or is_fragment(b))
     whole, mine, local = lower_vthreads(launch.body, mine, local)
+    check_races(launch, whole, frozenset(outside) - addressed, frozenset(filter(is_shared, mine)) - addressed)
     whole, sharing.unguarded = drop_register_guards(whole, launch.block_vars | launch.thread_vars, local - addressed)
     whole = tidy(guard_reductions(whole), launch.analyzer())
     whole = compact_buffers(whole, [b for b in mine if b not in addressed], alignments, sharing)
