@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +21,12 @@ def backward_rules() -> dict[object, Callable[..., object]]:
         aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _attention_backward,
         aten.avg_pool2d_backward.default: functools.partial(_average_backward, 2),
         aten.avg_pool3d_backward.default: functools.partial(_average_backward, 3),
+        aten._adaptive_avg_pool2d_backward.default: functools.partial(_adaptive_average_backward, 2),
+        aten._adaptive_avg_pool3d_backward.default: functools.partial(_adaptive_average_backward, 3),
+        aten.adaptive_max_pool2d_backward.default: functools.partial(_maximum_backward, 2),
+        aten.adaptive_max_pool3d_backward.default: functools.partial(_maximum_backward, 3),
+        aten.max_pool3d_with_indices_backward.default: functools.partial(_maximum_backward, 3),
+        aten._cdist_backward.default: _distances_backward,
     }
 
 
@@ -89,6 +95,49 @@ def _average_backward(
     for d, (begin, size, _) in enumerate(found):
         wide = wide.narrow(2 + d, begin, size)
     return wide.reshape(input.shape)
+
+
+def _adaptive_average_backward(dims: int, grad_output: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
+    """What a window gets is shared among its elements, by a product for each dimension."""
+    import torch
+
+    found = grad_output
+    for d in range(-dims, 0):
+        n, m = input.shape[d], grad_output.shape[d]
+        at, window = torch.arange(n, device=found.device), torch.arange(m, device=found.device).unsqueeze(1)
+        first, end = window * n // m, ((window + 1) * n + m - 1) // m
+        shares = ((at >= first) & (at < end)) / (end - first)  # [m, n]
+        found = (found.transpose(d, -1) @ shares.to(found.dtype)).transpose(d, -1)
+    return found
+
+
+def _maximum_backward(dims: int, grad_output: torch.Tensor, input: torch.Tensor, *given: Any) -> torch.Tensor:
+    """What a window gets goes to its largest element, whose place in the image is what the last argument says."""
+    import torch
+
+    places, grad = given[-1].flatten(-dims), grad_output.flatten(-dims)
+    zeros = torch.zeros_like(input, memory_format=torch.contiguous_format).flatten(-dims)
+    return zeros.scatter_add(-1, places, grad).view(input.shape)
+
+
+def _distances_backward(
+    grad: torch.Tensor, x1: torch.Tensor, x2: torch.Tensor, p: float, cdist: torch.Tensor
+) -> torch.Tensor:
+    """Of the points x1 [..., n, d] by their p-norm distances [..., n, m] from x2 [..., m, d]; 0 where points agree."""
+    import torch
+
+    apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    distance, of_distance = cdist.unsqueeze(-1), grad.unsqueeze(-1)
+    if p == 0:
+        return torch.zeros_like(x1)
+    if p == 1:
+        rate = apart.sign()
+    elif math.isinf(p):
+        rate = torch.where(apart.abs() == distance, apart.sign(), 0.0)
+    else:
+        size = apart if p == 2 else apart.sign() * apart.abs() ** (p - 1)
+        rate = torch.where((distance == 0) | (apart == 0), 0.0, size / distance ** (p - 1))
+    return (of_distance * rate).sum(-2)
 
 
 def _attention_backward(

@@ -61,6 +61,38 @@ def test_averages(name):
     torch.testing.assert_close(backward_rules()[backward](grad, x, *args), backward(grad, x, *args))
 
 
+@pytest.mark.parametrize("dims", [2, 3])
+def test_pools_of_windows_that_follow_from_sizes(dims):
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, *(5, 8, 7)[:dims])
+    averages, maxima = (
+        getattr(ATEN, f"{n}{dims}d_backward").default for n in ("_adaptive_avg_pool", "adaptive_max_pool")
+    )
+    for wanted in ((2, 3, 4), (5, 8, 7), (7, 4, 3)):
+        largest, places = getattr(ATEN, f"adaptive_max_pool{dims}d")(x, wanted[:dims])
+        grad = torch.randn_like(largest)
+        for op, args in ((averages, (grad, x)), (maxima, (grad, x, places))):
+            torch.testing.assert_close(backward_rules()[op](*args), op(*args))
+
+
+def test_maxima_of_volumes():
+    torch.manual_seed(0)
+    x, args = torch.randn(2, 3, 6, 8, 7), ([3, 3, 2], [2, 2, 2], [1, 1, 0], [1, 1, 2], False)
+    largest, places = ATEN.max_pool3d_with_indices(x, *args)
+    op, grad = ATEN.max_pool3d_with_indices_backward.default, torch.randn_like(largest)
+    torch.testing.assert_close(backward_rules()[op](grad, x, *args, places), op(grad, x, *args, places))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, torch.inf])
+def test_distances(p):
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 4, 3), torch.randn(2, 5, 3)
+    x[0, 1], x[1, 2, 0] = y[0, 2], y[1, 3, 0]
+    distances = ATEN._cdist_forward(x, y, p, None)
+    op, args = ATEN._cdist_backward.default, (torch.randn_like(distances), x, y, p, distances)
+    torch.testing.assert_close(backward_rules()[op](*args), op(*args))
+
+
 @pytest.mark.parametrize("kind", ["plain", "causal", "masked", "shared heads"])
 def test_attention(kind):
     torch.manual_seed(0)
