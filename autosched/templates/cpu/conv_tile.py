@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autosched.target import CacheSizes, Target
+from autosched.templates.cpu.depthwise import even_tile
 from autosched.templates.cpu.register_tile import (
     FLOAT_BYTES,
     LOAD_COST,
@@ -80,16 +81,25 @@ def rank_conv_tiles(
 
 
 def _tiles(s: Mapping[str, int], per_block: int, target: Target) -> Iterator[ConvTile]:
-    """The tiles that stay in registers: within rows, and across them where an image is not one row; of one group."""
-    shapes = [(h, w, False) for h in range(1, min(s["OH"], 3) + 1) for w in range(1, min(s["OW"], 16) + 1)]
+    """The tiles that stay in registers: within rows, and across them where an image is not one row; of one group.
+
+    Of those that cover a row in equally many pieces, the smallest: 49 pixels by 13 take .985 of the time of 14, whose
+    last 7 read as many weights (Emerald Rapids).
+    """
+    shapes = [(h, w, False) for h in range(1, min(s["OH"], 3) + 1) for w in _even(s["OW"], 16)]
     if s["OH"] > 1:
-        shapes += [(1, w, True) for w in range(1, min(s["pixels"], MOST_POINTERS) + 1)]
+        shapes += [(1, w, True) for w in _even(s["pixels"], MOST_POINTERS)]
     per_group = max(s["OC"] // s["G"], 1)
     all_blocks = [b for b in range(1, min(s["OC"], 4) + 1) if s["G"] == 1 or per_group % b == 0]
     is_whole = s["group"] == BYTE_GROUP or bool(s.get("shorts"))
     for (h, w, across), blocks in itertools.product(shapes, all_blocks):
         if fits(h * w, blocks * per_block, target.num_registers, is_whole):
             yield ConvTile(h, w, blocks, across)
+
+
+def _even(extent: int, most: int) -> list[int]:
+    """The sizes of up to `most` that cover the extent in pieces as equal as they can be."""
+    return sorted({even_tile(extent, w) for w in range(1, min(extent, most) + 1)})
 
 
 def _estimate(s: Mapping[str, int], tile: ConvTile, per_block: int, target: Target, caches: CacheSizes) -> float:

@@ -16,8 +16,9 @@ LOAD_COST = 0.3  # of loads per multiply-add: 4x3 reaches 96 GFLOP/s at n=1024, 
 # Of 32 registers: with 8 accumulators 0.93 of the peak, with 12 all of it; 14x2 as fast as 6x4 at n=512, 1536 (Zen 5).
 LEAST_ACCUMULATORS, LATENCY_CYCLES = 12, 0.5
 # Bytes of weights that a model does not find in the second cache, where a quarter of it is not less: with 2 MB of it
-# ResNet-50 on two threads takes .97 of the time that it has with half a megabyte here (Emerald Rapids).
-LEAST_COLD = 2**18
+# ResNet-50 on two threads takes .97 of the time with 2**18 here that it has with 2**19, and .98 of that with 2**16,
+# MobileNetV4 too (Emerald Rapids).
+LEAST_COLD = 2**16
 UNHIDDEN = 0.12  # of the time that a panel's vectors take to come from the caches beyond the first
 # Of first-level caches: lines so far apart share a set; the ways of a set left to what passes by.
 WAY_BYTES, PASSING_WAYS = 4096, 2

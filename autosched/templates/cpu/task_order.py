@@ -18,6 +18,7 @@ from autosched.tir import as_int
 from autosched.tir.schedule import LoopRV, Schedule
 
 LEAST_TASKS = 16  # pieces of parallel work, so that some threads share them evenly
+LEAST_THREADS = 2  # that pieces are divided among evenly: what one core gets shall suit two, at no cost for one
 # What one core reads of another one's data, with what writing there again costs later: where they share no third-level
 # cache it is less than one (28x28x128 took as long on two such cores of a Zen 5 as on one), where they do about 8.
 SHARED_BYTES_PER_CYCLE = 4
@@ -86,7 +87,7 @@ def shared_cycles(traffic: Traffic, order: TaskOrder) -> float:
 def choose_order(traffic: Traffic, target: Target) -> TaskOrder:
     """The order with the least traffic among those with enough pieces; larger pieces win ties.
 
-    Where one thread loses next to nothing, what two threads share counts as well.
+    Where one thread loses next to nothing, what two threads share counts as well, and how evenly.
     """
     chunks = [1 << p for p in range((traffic.tiles - 1).bit_length() + 1)]  # the last one holds all tiles
     enough = [c for c in chunks if traffic.batch * traffic.panels * -(-traffic.tiles // c) >= LEAST_TASKS] or [1]
@@ -94,7 +95,18 @@ def choose_order(traffic: Traffic, target: Target) -> TaskOrder:
     found = {order: cycles(traffic, order, target) for order in orders}
     limit = min(found.values()) + SHARED_WORTH * traffic.cycles
     worth = [order for order in orders if found[order] <= limit]
-    return min(worth, key=lambda order: found[order] + shared_cycles(traffic, order))
+    threads = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS)
+
+    def on_threads(order: TaskOrder) -> float:
+        pieces = traffic.batch * traffic.panels * -(-traffic.tiles // order.chunk)
+        return found[order] + shared_cycles(traffic, order) + traffic.cycles * (unevenness(pieces, threads) - 1)
+
+    return min(worth, key=on_threads)
+
+
+def unevenness(n_tasks: int, threads: int) -> float:
+    """The time of equal pieces on several threads, by what it were if pieces were divisible: of 11 on 2, 12 / 11."""
+    return -(-n_tasks // threads) * threads / n_tasks
 
 
 def is_blocked_image(shape: Sequence[int]) -> bool:
@@ -124,5 +136,5 @@ def largest_divisor(number: int, most: int) -> int:
 
 __all__ = [
     "TaskOrder", "Traffic", "choose_order", "cycles", "cycles_per_byte", "is_blocked_image", "largest_divisor",
-    "rows_first", "shared_cycles",
+    "rows_first", "shared_cycles", "unevenness",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from autosched.templates.cpu.register_tile import (
     fits,
     pieces,
 )
-from autosched.templates.cpu.task_order import SHARED_BYTES_PER_CYCLE, SHARED_WORTH
+from autosched.templates.cpu.task_order import LEAST_THREADS, SHARED_BYTES_PER_CYCLE, SHARED_WORTH, unevenness
 from autosched.templates.winograd_form import tiles_along
 from autosched.templates.winograd_transform import TAPS
 
@@ -46,7 +46,6 @@ PANELS = (1, 2, 4, 8)  # of a chunk of output channels
 MOST_BLOCKS, MOST_ROWS, MOST_VECTORS = 512, 14, 4
 LEAST_TASKS = 8  # pieces of parallel work that are enough for any number of threads
 FEW_TILES = LEAST_TASKS * MOST_ROWS  # fewer tiles may be as many blocks as there are threads
-LEAST_THREADS = 2  # that pieces are divided among evenly: what one core gets shall suit two, at no cost for one
 LEAST_ACCUMULATORS = 10  # with fewer, a step waits for the one before it now and then
 LEAST_WIDE_ACCUMULATORS = 12  # of 32 registers: 5x2 takes 1.03 of the time of 5x4 (28x28x128, Zen 5)
 LATENCY_CYCLES = 0.5
@@ -242,11 +241,6 @@ def plans(layer: Layer, m: int, core: Core, threads: int = LEAST_TASKS) -> Itera
                     yield plan
                 if blocks < LEAST_TASKS:
                     yield Plan(m, rows, vectors, blocks, panels, "channels")
-
-
-def unevenness(n_tasks: int, threads: int) -> float:
-    """The time of equal pieces on several threads, by what it were if pieces were divisible: of 11 on 2, 12 / 11."""
-    return ceil_div(n_tasks, threads) * threads / n_tasks
 
 
 def best_plan(layer: Layer, largest: int, target: Target) -> tuple[float, Plan]:

@@ -9,18 +9,17 @@ from dataclasses import dataclass
 
 from autosched.target import Target
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, cycles_per_step, fits, pieces
+from autosched.templates.cpu.task_order import LEAST_THREADS, unevenness
 from autosched.templates.cpu.winograd_cost import (
     L2_SHARE,
     LATENCY_CYCLES,
     LEAST_ACCUMULATORS,
     LEAST_TASKS,
-    LEAST_THREADS,
     LEAST_WIDE_ACCUMULATORS,
     MOST_ROWS,
     TILE_OVERHEAD,
     Core,
     ceil_div,
-    unevenness,
     weight_cycles,
 )
 from autosched.templates.winograd_row_filter import OUTPUTS, RowFilter

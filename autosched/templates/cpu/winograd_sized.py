@@ -28,8 +28,9 @@ from autosched.templates.core_nests import load, one_of, store
 from autosched.templates.cpu.conv_sized import SizedConv, find_conv
 from autosched.templates.cpu.register_tile import FLOAT_BYTES
 from autosched.templates.cpu.sized import sized
+from autosched.templates.cpu.task_order import LEAST_THREADS
 from autosched.templates.cpu.winograd import LEAST_CHANNELS
-from autosched.templates.cpu.winograd_cost import L2_SHARE, LEAST_TASKS, LEAST_THREADS, MOST_ROWS
+from autosched.templates.cpu.winograd_cost import L2_SHARE, LEAST_TASKS, MOST_ROWS
 from autosched.templates.cpu.winograd_taps import OUTPUTS, SIZE, SUMS
 from autosched.templates.nests import lanes, loop, nested, unrolled, value_at
 from autosched.templates.pack import packed_params

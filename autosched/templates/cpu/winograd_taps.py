@@ -24,15 +24,9 @@ from autosched.te import Tensor
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain
 from autosched.templates.cpu.register_tile import FMA_PER_CYCLE
+from autosched.templates.cpu.task_order import LEAST_THREADS
 from autosched.templates.cpu.winograd import match_winograd
-from autosched.templates.cpu.winograd_cost import (
-    INPUT_CYCLES,
-    LEAST_TASKS,
-    LEAST_THREADS,
-    OUTPUT_CYCLES,
-    Core,
-    weight_cycles,
-)
+from autosched.templates.cpu.winograd_cost import INPUT_CYCLES, LEAST_TASKS, OUTPUT_CYCLES, Core, weight_cycles
 from autosched.templates.cpu.winograd_stages import COLUMNS, HALF, INPUTS, PRODUCTS
 from autosched.templates.winograd_form import Convolution, Read, Tiling, padded_reader, with_stages
 from autosched.templates.winograd_pack import TapPack

@@ -53,8 +53,8 @@ def _places(made, panel, turns=None):
     turns  values of TURN and TURNS, where blocks take turns
     """
     found = []
-    serial = (n for n in preorder(made) if isinstance(n, For) and n.kind == LoopKind.SERIAL)
-    loops = {n.loop_var: const_int(n.extent) for n in serial}
+    apart_from_lanes = (n for n in preorder(made) if isinstance(n, For) and n.kind != LoopKind.VECTORIZED)
+    loops = {n.loop_var: const_int(n.extent) for n in apart_from_lanes}
     for fetch in _prefetches(made):
         load, steps, _ = requested(fetch)
         offsets = apart(steps, load.buffer)
@@ -73,6 +73,23 @@ def test_every_line_of_the_next_panel_is_asked_for(elements):
     for panel in range(PANELS):
         lines = {place // 16 for place in _places(made, panel)}
         assert lines == {(panel + 1) * STEPS * WIDTH // 16 + i for i in range(STEPS * WIDTH // 16)}
+
+
+def test_pieces_of_work_that_read_the_same_panel_share_the_lines():
+    def update(task, t, k, j):
+        at = task % 2 * 2 + t
+        return BufferStore(OUT, OUT[at, j] + X[at, k] * W[task // 2, k, j], (at, j))
+
+    def piece(task):
+        def steps(t):
+            return loop("k", STEPS, lambda k: loop("j", WIDTH, lambda j: update(task, t, k, j), "vectorized"))
+
+        return loop("t", PASSES // 2, steps, annotations={PREFETCH_NEXT: {"W": PANEL}})
+
+    made = spread_prefetches(loop("p", 2 * PANELS, piece, "parallel"))
+    halves = [{place // 16 for place in _places(made, task)} for task in (2, 3)]
+    assert not halves[0] & halves[1]
+    assert halves[0] | halves[1] == {2 * STEPS * WIDTH // 16 + i for i in range(STEPS * WIDTH // 16)}
 
 
 def test_blocks_that_take_turns_share_the_lines_whatever_their_number():

@@ -60,6 +60,12 @@ def test_two_threads_have_rows_of_their_own_where_one_loses_nothing():
     assert choose_order(dataclasses.replace(traffic, weight_bytes=64 * L2), TARGET).outer == "weight"
 
 
+def test_threads_have_equally_many_pieces():
+    traffic = Traffic(1, 4, 21, L2 / 8, 2 * L2, L2 / 8, 1e6)
+    assert choose_order(traffic, TARGET) == TaskOrder("weight", 2)
+    assert choose_order(dataclasses.replace(traffic, panels=20), TARGET) == TaskOrder("weight", 4)
+
+
 def test_images_of_a_batch_are_not_shared():
     traffic = Traffic(2, 28, 8, L2, L2)
     assert shared_cycles(traffic, TaskOrder("weight", 4)) == shared_cycles(traffic, TaskOrder("data", 4)) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autosched.target import Target
+from autosched.templates.cpu.task_order import unevenness
 from autosched.templates.cpu.winograd_cost import (
     LEAST_TASKS,
     Core,
@@ -13,7 +14,6 @@ from autosched.templates.cpu.winograd_cost import (
     best_plan,
     direct_cycles,
     plans,
-    unevenness,
     winograd_cycles,
 )
 
