@@ -115,7 +115,7 @@ def test_each_line_of_a_step_is_asked_for_once() -> None:
 @spread(2, "m", [47, 12])
 @pytest.mark.parametrize(("k", "asks"), [(48, True), (47, False), (16, False)])
 def test_each_line_of_a_tile_of_rows_is_asked_for_once(m: int, k: int, asks: bool) -> None:
-    func, knobs = dense(m, k, RAGGED), {"rows": 6, "vectors": 2, "chunk": 2, "unroll_k": 1}
+    func, knobs = dense(m, k, RAGGED), {"rows": 6, "vectors": 2, "chunk": 2, "unroll_k": 1, "prefetch": False}
     applied = apply_config(func, default_config(func, HOST).with_knobs(**knobs), HOST)
     requests = [x for x in preorder(lower_func(applied.func, partition=False).body) if isinstance(x, Call)]
     assert [len(requested(x)[1]) for x in requests if x.op == "prefetch"] == ([6] if asks else [])
