@@ -150,7 +150,8 @@ def schedule_conv(func: PrimFunc, target: Target) -> Applied | None:
     shape = weight.const_shape()
     inner = steps[3] if len(steps) == 4 else 0
     in_row = conv.is_pointwise or len(conv.data.indices) == 4
-    tile = choose_tile(panels, block, math.prod(steps), conv.group_blocks, in_row, target)
+    groups = conv.group_blocks
+    tile = choose_tile(panels, block, math.prod(steps), groups, in_row, target, is_ragged=groups == panels)
     pack = Pack(shape, (tile.blocks * block, inner, 0, 0), (0, 2, 4, 5, 3, 1) if inner else (0, 2, 3, 4, 1))
     packed = repack(func, weight, pack)
     writer = ConvWriter(packed, tile, conv.is_pointwise, 4 * math.prod(shape), target)
@@ -158,17 +159,19 @@ def schedule_conv(func: PrimFunc, target: Target) -> Applied | None:
     return Applied(made.func, packed_params(func, weight, pack))
 
 
-def choose_tile(n_blocks: int, block: int, steps: int, group_blocks: int, in_row: bool, target: Target) -> Tile:
-    """The tile of least estimated time for a large image; panels are whole, and of one group."""
+def choose_tile(
+    n_blocks: int, block: int, steps: int, group_blocks: int, in_row: bool, target: Target, is_ragged: bool = False
+) -> Tile:  # fmt: skip
+    """The tile of least estimated time for a large image; panels are of one group, and the last is whole or ragged."""
     most = MOST_PIXELS_IN_ROW if in_row else MOST_PIXELS
     per_block = -(-block // target.lanes("float32"))
     times: dict[Tile, float] = {}
     for blocks in range(1, min(group_blocks, MOST_BLOCKS) + 1):
         vectors = blocks * per_block
         for pixels in range(1, most + 1):
-            if group_blocks % blocks == 0 and fits(pixels, vectors, target.num_registers):
-                count = MANY_PIXELS // pixels
-                time = cycles([(pixels, count)], vectors, n_blocks * per_block, steps, target) / (count * pixels)
+            if (is_ragged or group_blocks % blocks == 0) and fits(pixels, vectors, target.num_registers):
+                count, computed = MANY_PIXELS // pixels, -(-n_blocks // blocks) * vectors
+                time = cycles([(pixels, count)], vectors, computed, steps, target) / (count * pixels)
                 times[Tile(pixels, blocks, in_row)] = time * (1 + LOAD_COST * (pixels + vectors) / (pixels * vectors))
     return min(times, key=times.__getitem__, default=Tile(1, 1, in_row))
 
@@ -248,6 +251,7 @@ class ConvWriter:
         self.block, self.chain = c.block, chain
         self.images, self.channels, self.rows, self.columns, _ = (iv.dom.extent for iv in spatial(c.block))
         self.lanes = extents(spatial(c.block)[4:])[0]
+        self.is_ragged = (const_int(self.channels) or 1) % tile.blocks > 0
         self.sums = c.block.writes[0].buffer
         self.out = chain.after[-1].writes[0].buffer if chain.after else self.sums
         self.makers = {b.writes[0].buffer: b for b in (*chain.before, *chain.after)}
@@ -377,7 +381,7 @@ class ConvWriter:
         pixels = E.mul(self.rows, self.columns)
         per_chunk = self.chunk_pixels
         panels, chunks = const_int(self.channels) or 1, self.rows if by_row else _ceil(pixels, per_chunk)
-        panels //= self.tile.blocks
+        panels = -(-panels // self.tile.blocks)
 
         def task(n: Var, first: Var, second: Var) -> Stmt:
             panel, chunk = (first, second) if self.by_weight else (second, first)
@@ -446,15 +450,27 @@ class ConvWriter:
         return seq(
             self.over(places, lambda b, j, lane, at: store(sums, self.start(), b, j, lane)),
             self.summed(n, panel, places, sums, inside),
-            self.over(places, lambda b, j, lane, at: self.result(n, panel, b, j, lane, at, sums)),
+            self.results(n, panel, places, sums),
         )
 
-    def over(self, places: Sequence[Place], body: Callable[[Var, int, PrimExpr, Place], Stmt]) -> Stmt:
-        """All elements of a tile."""
+    def results(self, n: Var, panel: Var, places: Sequence[Place], sums: Buffer) -> Stmt:
+        """What is stored of a tile: the last panel may have fewer blocks of channels."""
+        if not self.is_ragged:
+            return self.over(places, lambda b, j, lane, at: self.result(n, panel, b, j, lane, at, sums))
+        held = Var("held", INDEX)
+        stmt = self.over(places, lambda b, j, lane, at: self.result(n, panel, b, j, lane, at, sums), held)
+        left = E.sub(self.channels, E.mul(panel, self.tile.blocks))
+        return LetStmt(held, E.minimum(left, self.tile.blocks), stmt)
+
+    def over(
+        self, places: Sequence[Place], body: Callable[[Var, int, PrimExpr, Place], Stmt], held: Var | None = None
+    ) -> Stmt:  # fmt: skip
+        """All elements of a tile; held: of so many blocks of it."""
 
         def pixel(j: int, at: Place) -> Stmt:  # what all blocks multiply is loaded once, for all of them
             def block(b: Var) -> Stmt:
-                return lanes(self.lanes, lambda lane: body(b, j, lane, at))
+                stmt = lanes(self.lanes, lambda lane: body(b, j, lane, at))
+                return stmt if held is None else IfThenElse(E.compare(E.LT, E.cast(INDEX, b), held), stmt)
 
             return loop("b", self.tile.blocks, block, LoopKind.UNROLLED)
 
@@ -566,6 +582,8 @@ class ConvWriter:
         self, n: Var, panel: Var, b: Var, j: int, lane: PrimExpr, at: Place, sums: Buffer
     ) -> Stmt:  # fmt: skip
         channel = E.add(E.mul(panel, self.tile.blocks), E.cast(INDEX, b))
+        if self.is_ragged:  # it is seen to be inside
+            channel = E.minimum(channel, E.sub(self.channels, 1))
         place = (n, channel, *at, E.cast(INDEX, lane))
         value = value_at(self.makers, self.out, place, {self.sums: lambda _: load(sums, b, j, lane)})
         return BufferStore(self.out, value, place)

@@ -90,7 +90,7 @@ CASES: dict[str, tuple[int, Body]] = {
     "3x3": conv(16, 48, 3, padding=1),
     "first layer": conv(3, 32, 7, strides=2, padding=3),
     "1x1": conv(32, 80, 1),
-    "1x1 of every second pixel": conv(16, 32, 1, strides=2),
+    "1x1 of every second pixel": conv(16, 80, 1, strides=2),
     "dilated": conv(16, 16, 3, padding=2, dilation=2),
     "few channels": conv(5, 3, 3, padding=1),
     "depthwise": conv(32, 32, 3, groups=32, padding=1),
