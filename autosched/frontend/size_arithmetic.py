@@ -13,7 +13,7 @@ import numpy as np
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, TupleGetItem
 from autosched.relax.struct_info import Dim, TensorStructInfo, tensor_infos, to_dim
-from autosched.tir.expr import GE, IntImm, Max, Min, Mul, PrimExpr, SizeVar, Var, maximum, minimum
+from autosched.tir.expr import GE, Add, FloorDiv, IntImm, Max, Min, Mul, PrimExpr, SizeVar, Sub, Var, maximum, minimum
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.size_expr import same_extent
@@ -83,7 +83,22 @@ def are_same(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
 def is_natural(x: Dim) -> bool:
     """Whether a size is seen not to be negative."""
     low = x if isinstance(x, int) else _known(x).bound(x)[0]
+    if not isinstance(x, int) and (low is None or low < 0):
+        least = plain(_least(x))
+        low = least if isinstance(least, int) else _known(least).bound(least)[0]
     return low is not None and low >= 0
+
+
+def _least(x: Dim) -> Dim:
+    """A bound from below: a // c * c is a - (c - 1) at least."""
+    match x:
+        case Add(a=a, b=b):
+            return _least(a) + _least(b)
+        case Sub(a=a, b=b):
+            return _least(a) - b
+        case Mul(a=FloorDiv(a=a, b=IntImm(value=part)), b=IntImm(value=times)) if part > 0 and not times % part:
+            return (a - (part - 1)) * (times // part) if times > 0 else x
+    return x
 
 
 def _known(x: PrimExpr) -> Analyzer:

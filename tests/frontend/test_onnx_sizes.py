@@ -25,10 +25,10 @@ COUNTS = {**FIRST, **SECOND, "two": np.array([2]), "start": np.array([0])}
 
 def once(
     nodes: Sequence[object], inputs: Mapping[str, tuple[int | str, ...]], weights: Mapping[str, np.ndarray],
-    calls: Sequence[Mapping[str, tuple[int, ...]]], outputs: Sequence[str] = ("y",),
+    calls: Sequence[Mapping[str, tuple[int, ...]]], outputs: Sequence[str] = ("y",), opset: int = 17,
 ) -> DynamicExecutable:  # fmt: skip
     """The model built once, after it gave what ONNX's reference gives, without a compile, for shapes of inputs."""
-    proto = make(nodes, inputs, outputs, weights)
+    proto = make(nodes, inputs, outputs, weights, opset)
     built = autosched.build(proto)
     assert isinstance(built, DynamicExecutable)
     before, reference = counters.COMPILES.value, ReferenceEvaluator(proto)
@@ -140,6 +140,27 @@ def test_images_are_padded_to_whole_windows() -> None:
         node("Pad", "p wide", "y"),
     ]  # fmt: skip
     once(nodes, {"x": ("b", "s")}, weights, [{"x": (b, s)} for b, s in ((1, 1), (2, 4), (3, 7), (1, 10))], ("p", "y"))
+
+
+def test_sizes_that_are_divided_as_real_numbers() -> None:
+    """As torch.onnx writes the padding of Encodec's convolutions, and sizes times a scale."""
+    modes = ("constant", "edge", "reflect", "wrap")
+    nodes = [
+        *length_of("x", "one", "first"), node("Cast", "length", "n", to=1), node("Div", "n four", "parts"),
+        node("Add", "parts unit", "parts1"), node("Ceil", "parts1", "up"), node("Cast", "up", "whole", to=7),
+        node("Sub", "whole one", "count"), node("Mul", "count whole4", "wanted"), node("Sub", "wanted length", "more"),
+        node("Unsqueeze", "more first", "more1"), node("Concat", "second more1 first first", "flat", axis=0),
+        node("Reshape", "flat pairs", "rows"), node("Slice", "rows last all first last", "back"),
+        node("Transpose", "back", "columns", perm=[1, 0]), node("Reshape", "columns last", "pads"),
+        *(node("Pad", "x pads", mode, mode=mode) for mode in modes),
+        node("Mul", "n half3", "scaled"), node("Floor", "scaled", "down"), node("Cast", "down", "so_many", to=7),
+        node("Unsqueeze", "so_many first", "so_many1"), node("ConstantOfShape", "so_many1", "z"),
+    ]  # fmt: skip
+    numbers = {"four": np.array(4, "f4"), "unit": np.array(1, "f4"), "half3": np.array(1.5, "f4")}
+    weights = {**COUNTS, **numbers, "whole4": np.array(4), "pairs": np.array([-1, 2]), "last": np.array([-1])}
+    weights["all"] = np.array([-(2**63) + 1])
+    calls = [{"x": (b, s)} for b, s in ((1, 4), (2, 5), (3, 31))]
+    once(nodes, {"x": ("b", "s")}, weights, calls, outputs=(*modes, "z"), opset=19)
 
 
 def test_sizes_less_than_numbers_are_divided_towards_zero() -> None:

@@ -5,9 +5,11 @@ They are known at import as expressions of the sizes, so `Reshape` and `Expand` 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -43,20 +45,35 @@ BROADCASTS = frozenset((
 ))  # fmt: skip
 
 
+MOST_PARTS, MOST_NUMBER = 4096, 1 << 24  # that a size is divided in, that it is multiplied by
+
+
 @dataclass(frozen=True, eq=False)
 class Sizes(Held):
-    """A vector of sizes, or one of them as a scalar, some of which are expressions of open sizes."""
+    """A vector of sizes, or one of them as a scalar, some of which are expressions of open sizes.
+
+    width  of the rows, where it is a matrix
+    per    what real numbers are still divided by
+    """
 
     dims: tuple[Dim, ...] = ()
     is_scalar: bool = False
     dtype: str = "int64"
+    width: int = 0
+    per: int = 1
 
     def known_sizes(self) -> tuple[Dim, ...]:
-        return self.dims
+        return self.dims if self.per == 1 and not self.width else ()
 
     def as_tensor(self) -> Expr:
         """A tensor of the sizes of each call, for operators that compute with it."""
-        return op.size_values(ShapeExpr(self.dims), is_scalar=self.is_scalar, dtype=self.dtype)
+        found = op.size_values(ShapeExpr(self.dims), is_scalar=self.is_scalar, dtype=self.dtype)
+        found = found if self.per == 1 else op.divide(found, Constant(np.asarray(self.per, self.dtype)))
+        return found if not self.width else op.reshape(found, ShapeExpr((len(self.dims) // self.width, self.width)))
+
+    def rows(self) -> list[tuple[Dim, ...]]:
+        """Of a matrix."""
+        return [self.dims[i : i + self.width] for i in range(0, len(self.dims), self.width)]
 
 
 def sizes(dims: Sequence[Dim], is_scalar: bool = False, dtype: str = "int64") -> Sizes | Constant:
@@ -70,7 +87,7 @@ def sizes(dims: Sequence[Dim], is_scalar: bool = False, dtype: str = "int64") ->
 def dims_of(x: object) -> tuple[tuple[Dim, ...], bool] | None:
     """(sizes, whether they are a scalar) of a vector that is known at import as far as sizes are; None for others."""
     if isinstance(x, Sizes):
-        return x.dims, x.is_scalar
+        return None if x.width or x.per > 1 else (x.dims, x.is_scalar)
     if isinstance(x, Constant) and x.data.ndim < 2 and x.data.dtype.kind in "iu":
         return tuple(int(v) for v in x.data.reshape(-1)), x.data.ndim == 0
     return None
@@ -78,14 +95,13 @@ def dims_of(x: object) -> tuple[tuple[Dim, ...], bool] | None:
 
 def of_sizes(node: Node) -> Expr | Held | None:
     """What a node gives that has sizes among its inputs; None for an operator that has no rule for them."""
-    rule = _RULES.get(node.op_type)
-    if rule is None or (node.op_type != "Range" and any(_is_real(x) for x in node.inputs)):
-        return None
-    return rule(node)
+    is_real = node.op_type != "Range" and any(_is_real(x) for x in node.inputs)
+    rule = (_REAL_RULES if is_real else _RULES).get(node.op_type)
+    return None if rule is None else rule(node)
 
 
 def _is_real(x: object) -> bool:
-    """Whether sizes were cast to real numbers, with which tensors compute."""
+    """Whether sizes were cast to real numbers."""
     return isinstance(x, Sizes) and x.dtype.startswith("float")
 
 
@@ -102,12 +118,75 @@ def _negative(node: Node) -> Held | None:
     x = node.inputs[0]
     if not isinstance(x, Sizes):
         return None
-    return Sizes(None, False, tuple(plain(0 - d) for d in x.dims), x.is_scalar, x.dtype)
+    return dataclasses.replace(x, dims=tuple(plain(0 - d) for d in x.dims))
 
 
 def _cast(node: Node) -> Expr | Held | None:
     x, dtype = node.inputs[0], {1: "float32", 6: "int32", 7: "int64", 11: "float64"}.get(node.attr("to", 7))
-    return sizes(x.dims, x.is_scalar, dtype) if isinstance(x, Sizes) and dtype else None
+    return dataclasses.replace(x, dtype=dtype) if isinstance(x, Sizes) and dtype else None
+
+
+# --- real numbers: sizes over one number ---------------------------------------------------------------------------
+
+
+def _fraction(node: Node, index: int) -> Fraction | None:
+    """An input that is a constant with few places behind the point, of no more dimensions; None for others."""
+    x, other = node.inputs[index], node.inputs[1 - index]
+    if not isinstance(x, Constant) or not isinstance(other, Sizes) or x.data.size != 1 or other.width:
+        return None
+    if x.data.ndim > 1 - other.is_scalar or not np.isfinite(x.data).all():
+        return None
+    found = Fraction(x.data.reshape(-1)[0].item())
+    return found if found.denominator <= MOST_PARTS and abs(found) < MOST_NUMBER else None
+
+
+def _scaled(x: object, factor: Fraction | None) -> Held | None:
+    """Real sizes times a positive number."""
+    if not isinstance(x, Sizes) or factor is None or factor <= 0 or x.per * factor.denominator > MOST_PARTS:
+        return None
+    shared = math.gcd(factor.numerator, x.per)
+    dims = tuple(plain(d * (factor.numerator // shared)) for d in x.dims)
+    return dataclasses.replace(x, dims=dims, per=x.per // shared * factor.denominator)
+
+
+def _real_product(node: Node) -> Held | None:
+    at = int(isinstance(node.inputs[1], Sizes))
+    return _scaled(node.inputs[at], _fraction(node, 1 - at))
+
+
+def _real_quotient(node: Node) -> Held | None:
+    divisor = _fraction(node, 1)
+    return _scaled(node.inputs[0], 1 / divisor if divisor else None)
+
+
+def _real_sum(sign: int) -> Callable[[Node], Held | None]:
+    """A real size and a whole number, which is the second one of a difference."""
+
+    def convert(node: Node) -> Held | None:
+        at = int(isinstance(node.inputs[1], Sizes))
+        x, number = node.inputs[at], _fraction(node, 1 - at)
+        if not isinstance(x, Sizes) or number is None or number.denominator != 1 or (sign < 0 and at):
+            return None
+        return dataclasses.replace(x, dims=tuple(plain(d + sign * int(number) * x.per) for d in x.dims))
+
+    return convert
+
+
+def _rounded(is_up: bool, is_cast: bool = False) -> Callable[[Node], Expr | Held | None]:
+    """Real sizes that are not negative as whole ones."""
+
+    def convert(node: Node) -> Expr | Held | None:
+        x = node.inputs[0]
+        if not isinstance(x, Sizes) or (x.per > 1 and not all(map(is_natural, x.dims))):
+            return None
+        dtype = {1: "float32", 6: "int32", 7: "int64", 11: "float64"}.get(node.attr("to", 7)) if is_cast else x.dtype
+        if dtype is None or (is_cast and dtype.startswith("float")):
+            return None if dtype is None else dataclasses.replace(x, dtype=dtype)
+        more = x.per - 1 if is_up else 0
+        whole = x.dims if x.per == 1 else tuple(plain((d + more) // x.per) for d in x.dims)
+        return dataclasses.replace(x, dims=whole, dtype=dtype, per=1) if x.width else sizes(whole, x.is_scalar, dtype)
+
+    return convert
 
 
 def _gather(node: Node) -> Expr | Held | None:
@@ -121,7 +200,11 @@ def _gather(node: Node) -> Expr | Held | None:
 
 
 def _slice(node: Node) -> Expr | Held | None:
-    found = dims_of(node.inputs[0])
+    x = node.inputs[0]
+    if isinstance(x, Sizes) and x.width and node.opset >= 10 and node.has(3) and node.integers(3) in ((0,), (-2,)):
+        (begin,), (end,), (step,) = (node.integers(i) if node.has(i) else (1,) for i in (1, 2, 4))
+        return _matrix(x, x.rows()[begin:end:step]) if step else None
+    found = dims_of(x)
     if found is None or found[1] or node.opset < 10 or (node.has(3) and node.integers(3) not in ((0,), (-1,))):
         return None
     if any(isinstance(x, Sizes) for x in node.inputs[1:]):
@@ -130,6 +213,19 @@ def _slice(node: Node) -> Expr | Held | None:
     if step < 1:
         return None
     return sizes(found[0][begin:end:step], dtype=_dtype_of(node.inputs[0]))
+
+
+def _matrix(x: Sizes, rows: Sequence[Sequence[Dim]]) -> Held | None:
+    """The matrix with other rows; None where it has no elements."""
+    flat = tuple(d for row in rows for d in row)
+    return dataclasses.replace(x, dims=flat, width=len(rows[0])) if flat else None
+
+
+def _transposed(node: Node) -> Held | None:
+    x = node.inputs[0]
+    if not isinstance(x, Sizes) or not x.width or list(node.attr("perm", (1, 0))) != [1, 0]:
+        return None
+    return _matrix(x, list(zip(*x.rows(), strict=True)))
 
 
 def _concat(node: Node) -> Expr | Held | None:
@@ -313,12 +409,21 @@ def _constant_of_shape(node: Node) -> Expr | None:
 def _reshape(node: Node) -> Expr | Held | None:
     target = dims_of(node.inputs[1])
     if isinstance(x := node.inputs[0], Sizes):  # of a vector of sizes
+        known = [d for d in target[0] if isinstance(d, int)] if target is not None else [0]
+        if len(known) == 2 and not _is_no_matrix(known, len(x.dims)):
+            return dataclasses.replace(x, is_scalar=False, width=known[1] if known[1] > 0 else len(x.dims) // known[0])
         if target is None or target[0] not in ((), (-1,), (len(x.dims),)) or (not target[0] and len(x.dims) != 1):
             return None
-        return sizes(x.dims, not target[0])
+        return sizes(x.dims, not target[0], x.dtype)
     if target is None:
         return None
     return reshaped(node, target[0])
+
+
+def _is_no_matrix(shape: Sequence[int], count: int) -> bool:
+    """Whether so many elements make no matrix of that shape, in which -1 stands for what is left."""
+    known = math.prod(n for n in shape if n != -1)
+    return known < 1 or list(shape).count(-1) > 1 or count % known != 0 or (-1 not in shape and known != count)
 
 
 def reshaped(node: Node, target: Sequence[Dim]) -> Expr | None:
@@ -389,6 +494,17 @@ _RULES: dict[str, Callable[[Node], Expr | Held | None]] = {
     "ConstantOfShape": _constant_of_shape,
     "Reshape": _reshape,
     "Expand": _expand,
+    "Transpose": _transposed,
+}
+_REAL_RULES: dict[str, Callable[[Node], Expr | Held | None]] = {
+    "Identity": _same,
+    "Cast": _rounded(is_up=False, is_cast=True),
+    "Add": _real_sum(1),
+    "Sub": _real_sum(-1),
+    "Mul": _real_product,
+    "Div": _real_quotient,
+    "Ceil": _rounded(is_up=True),
+    "Floor": _rounded(is_up=False),
 }
 
 

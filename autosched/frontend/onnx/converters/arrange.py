@@ -192,9 +192,10 @@ def pad(node: Node) -> Expr:
     if len(sizes) != 2 * len(axes) or len(set(axes)) != len(axes):
         raise node.fail(f"{len(sizes)} widths for axes {axes}")
     x = node.input(0)
-    if mode == "constant" and not all(isinstance(n, int) for n in sizes) and all(map(is_natural, sizes)):
+    if not all(isinstance(n, int) for n in sizes) and all(map(is_natural, sizes)):
         for n, a in enumerate(axes):
-            x = _padded(node, x, a, sizes[n], sizes[len(axes) + n], value)
+            both = sizes[n], sizes[len(axes) + n]
+            x = _padded(node, x, a, *both, value) if mode == "constant" else _repeated(node, x, a, *both, mode)
         return x
     widths = node.attr("pads") if node.opset < 11 else node.integers(1)
     pairs = [0] * 2 * rank
@@ -236,6 +237,22 @@ def _padded(node: Node, x: Expr, axis: int, before: Dim, after: Dim, value: floa
     at = node.emit(op.size_range(ShapeExpr((plain(1 - before), count))))
     last = node.emit(op.size_values(ShapeExpr((plain(size + 1),)), is_scalar=True))
     return node.emit(op.take(wide, op.minimum(op.maximum(at, constant(0, "int64")), last), axis=axis))
+
+
+def _repeated(node: Node, x: Expr, axis: int, before: Dim, after: Dim, mode: str) -> Expr:
+    """Elements of a dimension around it, in so many places as sizes say: "edge", "reflect" or "wrap"."""
+    if is_same(before, 0) and is_same(after, 0):
+        return x
+    size, zero = info_of(x).dims[axis], constant(0, "int64")
+    at = node.emit(op.size_range(ShapeExpr((plain(0 - before), plain(size + before + after)))))
+    last = node.emit(op.size_values(ShapeExpr((plain(size - 1),)), is_scalar=True))
+    if mode == "edge":
+        at = op.minimum(op.maximum(at, zero), last)
+    elif mode == "wrap":
+        at = op.floor_mod(at, node.emit(op.add(last, constant(1, "int64"))))
+    else:
+        at = op.subtract(last, op.abs(op.subtract(last, op.abs(at))))
+    return node.emit(op.take(x, node.emit(at), axis=axis))
 
 
 PAD_MODES = {"edge": "replicate", "reflect": "reflect", "wrap": "circular"}
