@@ -17,14 +17,14 @@ HEAD = """# ONNX
 `autosched build model.onnx`, `autosched.build("model.onnx")` and `autosched.onnx.InferenceSession` take models of
 opsets 1 to 28 as they are. Where all sizes and shapes are known, the model is compiled at once, and the artifact needs
 no compiler. A model in which only dimensions of inputs (batch, sequence, height) are open is compiled once for all
-sizes too, where every kernel allows that, and so is one whose loops end by data, where a step leaves the shapes of what
-it carries as they are and collects nothing. Dimensions of the same name are equal in each call. Those without a name
+sizes too, where every kernel allows that, and so is one whose course or sizes follow from data: branches (`If`), loops
+that end by data, collect or grow, positions that `NonZero`, `Compress` and `NonMaxSuppression` find, counts of `TopK`,
+`Tile` and `Split` that are inputs. Dimensions of the same name are equal in each call. Those without a name
 are taken for different ones. Where two names meet in an element-wise operator, each may be 1 in a call.
-A part that depends on more (axes and sizes that are inputs, loops that end by data, sizes that follow from
-data) is compiled at the call, for the call's sizes and values, and kept
-(`AUTOSCHED_SYMBOLIC_SIZES`). Where a later call comes with others (as many positions as `NonZero` found, another `k` of
-`TopK`, other pieces of `Split`), it is compiled once more, for all of them, where its kernels allow that; later calls
-compile nothing. A call that compiles takes seconds; `AUTOSCHED_STRICT` forbids it.
+A model that depends on more (axes and shapes that are inputs, operators that a library computes) is compiled at the
+call, part by part, for the call's sizes and values, and kept
+(`AUTOSCHED_SYMBOLIC_SIZES`). Where a later call comes with others, a part is compiled once more, for all of them, where
+its kernels allow that; later calls compile nothing. A call that compiles takes seconds; `AUTOSCHED_STRICT` forbids it.
 
 How an operator is computed:
 

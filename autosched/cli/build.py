@@ -263,19 +263,13 @@ def _named(targets: Sequence[str]) -> dict[str, str]:
 
 
 def _save(built: Mapping[str, Built | VMExecutable], path: Path) -> None:
-    """Write the artifact of one build or of several. Raises UsageError for several that branch or loop."""
+    """Write the artifact of one build or of several."""
     from autosched.runtime.artifact import save_contents
-    from autosched.runtime.relax_vm import VMExecutable
     from autosched.runtime.variants import Variants
 
-    one_graph = {name: made for name, made in built.items() if not isinstance(made, VMExecutable)}
     first, *others = built.values()
-    if others and len(one_graph) < len(built):
-        raise UsageError("a model with branches or loops is built for one target", hint="give one --target")
     if others:
-        Variants(one_graph).save(path)
-    elif isinstance(first, VMExecutable):
-        first.save(path)
+        Variants(built).save(path)
     else:
         save_contents(first.contents(), path)
 

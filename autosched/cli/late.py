@@ -60,8 +60,8 @@ def tell(
     lead = f"{name}: " * bool(name)
     if isinstance(late, VMExecutable):
         parts, kernels = len(late.program.segments), len(list(late.program.kernels()))
-        say(f"{lead}{count(kernels, 'kernel')} in {count(parts, 'part')}, between which the model branches or loops",
-            quiet=common.is_quiet)  # fmt: skip
+        between = "between which the model branches, loops or learns sizes"
+        say(f"{lead}{count(kernels, 'kernel')} in {count(parts, 'part')}, {between}", quiet=common.is_quiet)
         return
     if isinstance(late, DynamicExecutable):
         named = (f"'{s.name}'{_bounds(s.low, s.high)}" for s in late.form.sizes)
@@ -143,6 +143,7 @@ def _run_branching(
 ) -> dict[str, np.ndarray]:
     """Run the `main` of a model with branches or loops, at the sizes of files and of `asked`."""
     from autosched.runtime.size_expr import shape_at, solve_sizes
+    from autosched.runtime.vm_code import OUTPUT_NAMES
 
     params = model.params("main")
     open_shapes = {p.name: (p.shape, p.dtype) for p in params if p.shape is not None and p.dtype is not None}
@@ -159,7 +160,8 @@ def _run_branching(
     given = inputs.collect_inputs(wanted, archive=archive, files=files, fill=fill, seed=seed)
     results = model(**given)
     outputs = results if isinstance(results, tuple) else (results,)
-    return {f"output{n}": array.numpy() for n, array in enumerate(outputs)}
+    names = model.manifest.get(OUTPUT_NAMES) or [f"output{n}" for n in range(len(outputs))]
+    return {name: array.numpy() for name, array in zip(names, outputs, strict=True)}
 
 
 def _run_sized(model: SizedModel, archive: Path | None, files: Sequence[str]) -> dict[str, np.ndarray]:

@@ -28,15 +28,17 @@ def variables(types: Sequence[StructInfo]) -> list[Var]:
 
 def add_loop(
     builder: BlockBuilder, name: str, going: GlobalVar, taken: GlobalVar, state: Sequence[Expr], moving: Sequence[Expr],
-    types: Sequence[StructInfo],
+    types: Sequence[StructInfo], carried: TupleStructInfo | None = None,
 ) -> Call:  # fmt: skip
     """Add a function that loops to the module; gives its call, whose result is the last state.
 
     going, taken  functions of state and `moving`: whether there is a step, and what it makes of the state
     moving        what stays as it is
     types         of state and `moving`
+    carried       of the last state, where steps change its shapes
     """
-    loop, carried = GlobalVar(builder.get_unique_function_name(name)), TupleStructInfo(tuple(types[: len(state)]))
+    loop = GlobalVar(builder.get_unique_function_name(name))
+    carried = carried or TupleStructInfo((*types[: len(state)],))
     builder.update_func(loop, _looping(loop, going, taken, types, carried))
     return Call(loop, (*state, *moving), struct_info=carried)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.errors import InvalidValueError
 from autosched.runtime.array import NDArray
+from autosched.runtime.collected import Collected
 from autosched.runtime.key_value_cache import AttentionKVCache
 from autosched.runtime.ndarray import array
 from autosched.runtime.registered import FUNCTIONS
@@ -46,6 +47,13 @@ def _assert(condition: object, text: str, *values: object) -> None:
 
 def _nonzero(data: NDArray) -> NDArray:
     return array(np.stack(np.nonzero(np.atleast_1d(data.numpy()))).astype("int64"))
+
+
+def _counts(data: NDArray) -> tuple[int, ...]:
+    found = tuple(data.numpy().tolist())
+    if min(found, default=0) < 0:
+        raise InvalidValueError(f"{list(found)} of a call are no counts")
+    return found
 
 
 def _unique(
@@ -94,6 +102,8 @@ BUILT_IN: dict[str, Callable[..., Any]] = {
     "relax.run.copy_into": _copy_into, "relax.run.nonzero": _nonzero, "relax.run.unique": _unique,
     "relax.run.dynamic_strided_slice": _dynamic_strided_slice,
     "relax.run.shape_to_tensor": lambda shape: array(np.asarray(tuple(shape), "int64")),
+    "relax.run.counts": _counts, "relax.run.collection": Collected, "relax.run.collect": Collected.append,
+    "relax.run.collected": Collected.stacked,
     "relax.run.tensor_to_shape": lambda data: tuple(data.numpy().tolist()),
     "tvm.contrib.sort.sort": _sort, "tvm.contrib.sort.argsort": _argsort,
 }  # fmt: skip

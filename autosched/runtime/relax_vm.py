@@ -36,6 +36,8 @@ from autosched.runtime.vm_code import Param, VMFunction
 from autosched.runtime.vm_program import Program
 
 if TYPE_CHECKING:
+    from autosched.json_types import Json
+    from autosched.runtime.kernel import Kernel
     from autosched.runtime.registry import PackedFunc
     from autosched.runtime.values import Value
     from autosched.runtime.vm_code import Instruction
@@ -160,13 +162,26 @@ class VMExecutable:
         Raises as `export_path`, and ArtifactError if the file cannot be written.
         """
         refuse("export_library", addons=addons)
-        path = export_path(path)
+        save_contents(self.contents(), export_path(path))
+
+    save = export_library
+
+    def contents(self) -> Contents:
+        """What an artifact of it holds."""
         lib = self.program.library()
         late = {SYMBOLIC: self.late.manifest(self.symbolic)} if self.late is not None and self.symbolic else {}
         info = {"entry": "", "manifest": {**lib.manifest, "vm": self.program.to_text(), **late}}
-        save_contents(Contents("module", lib.kernels, lib.native, {}, (), info), path)
+        return Contents("module", lib.kernels, lib.native, {}, (), info)
 
-    save = export_library
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """All kernels, by names that are theirs alone."""
+        return dict(self.program.kernels())
+
+    @property
+    def manifest(self) -> Mapping[str, Json]:
+        """What its maker noted."""
+        return self.program.manifest
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the program; functions that have to be built for each set of sizes go as text."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Built(Protocol):
     """What `build` gives for one target: a model or a function, of known sizes or not."""
 
-    manifest: dict[str, Json]
-
+    @property
+    def manifest(self) -> Mapping[str, Json]: ...
     def __call__(self, *args: Any, **named: Any) -> Any: ...
     def contents(self) -> Contents: ...
 

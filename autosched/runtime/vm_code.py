@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Segment: TypeAlias = Executable | DynamicExecutable
 SHAPE = "shape"  # where a tensor has its dtype
+OUTPUT_NAMES = "output_names"  # of `main`, where the model names them: in its attributes, and in a program's manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,14 @@ from autosched.driver.build.schedules import (
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.durations import log_step, step
 from autosched.errors import ShapeError, UsageError
-from autosched.ir import IRModule
+from autosched.ir import IRModule, preorder
 from autosched.records import RecordReader
-from autosched.relax.expr import Call, Function, If
+from autosched.relax.expr import Call, Function, If, MatchCast
 from autosched.relax.rewrite import bindings_of
 from autosched.relax.struct_info import tensor_infos
 from autosched.relax.to_graph import to_graph
 from autosched.relax.transform import BindParams, LayoutOracle
+from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
 from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
@@ -45,6 +46,7 @@ from autosched.templates.accuracy import with_accuracy
 from autosched.templates.kernel import KernelRequest, Made
 from autosched.templates.tf32 import TF32, allow_tf32
 from autosched.templates.unpacked import read_unpacked
+from autosched.tir.expr import Var as TirVar
 from autosched.version import __version__
 
 BRANCHES = "branches"  # the attribute of a module whose independent parts run side by side
@@ -57,10 +59,14 @@ def has_graph(module: IRModule) -> bool:
 
 
 def has_control_flow(module: IRModule) -> bool:
-    """Whether `main` branches or calls another function of the graph level."""
+    """Whether `main` branches, calls another function of the graph level, or says sizes that follow from data."""
     functions = {gv for gv, f in module.functions_items() if isinstance(f, Function)}
-    values = (b.value for b in bindings_of(module["main"].body))
-    return any(isinstance(x, If) or (isinstance(x, Call) and x.op in functions) for x in values)
+    bindings, said = [*bindings_of(module["main"].body)], {*symbolic_dims(module["main"])}
+    values = (b.value for b in bindings)
+    if any(isinstance(x, If) or (isinstance(x, Call) and x.op in functions) for x in values):
+        return True
+    casts = (x for b in bindings if isinstance(b, MatchCast) for x in preorder(b.struct_info))
+    return any(isinstance(x, TirVar) and x not in said for x in casts)
 
 
 def prepare(

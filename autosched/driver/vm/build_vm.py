@@ -50,7 +50,7 @@ from autosched.relax.transform.infer_types import infer_types
 from autosched.relax.transform.inplace_calls import separate_inplace_calls
 from autosched.runtime.graph_form import SizeRange
 from autosched.runtime.size_expr import Size
-from autosched.runtime.vm_code import SHAPE, Instruction, Param, Segment, VMFunction
+from autosched.runtime.vm_code import OUTPUT_NAMES, SHAPE, Instruction, Param, Segment, VMFunction
 from autosched.runtime.vm_program import Program
 from autosched.target import Target
 from autosched.tir import PrimFunc
@@ -123,6 +123,8 @@ def build_parts(
                 raise
             errors[name] = error
     manifest = {"target": maker.target.to_json(), "functions": maker.stored_functions()}
+    if "main" in made and (names := functions["main"].attrs.get(OUTPUT_NAMES)):
+        manifest[OUTPUT_NAMES] = [*names]
     late = {name: tuple(Param(p.name) for p in f.params) for name, f in functions.items() if name not in made}
     return Program(made, tuple(maker.segments), tuple(maker.constants), late, manifest=manifest), errors
 

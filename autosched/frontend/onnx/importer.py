@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from itertools import chain, count
 from pathlib import Path
@@ -92,13 +93,26 @@ def from_onnx(
         check_model(model)
     else:
         raise InvalidTypeError(f"from_onnx takes a ModelProto, its bytes or a path, not a {type(model).__name__}")
+    make = partial(
+        Importer, dtypes=dtype_dict, keep_params=keep_params_in_input, sanitize=sanitize_input_names, symbolic=symbolic
+    )  # fmt: skip
+    return import_parts(make, ModelParts(model, contents), shape_dict or {}, opset)
+
+
+def import_parts(
+    make: Callable[..., Importer], parts: ModelParts, shapes: Mapping[str, Sequence[int]] = FrozenDict(),
+    opset: int | None = None, libraries: bool = False,
+) -> IRModule:  # fmt: skip
+    """A model, imported by what `make` gives for its graph, opset, functions and contents; the rest as `from_onnx`.
+
+    libraries  whether operators that only libraries compute are let through
+    """
+    fill_tables()
+    model = parts.message
     version, functions = opset or opset_of(model), own_functions(model)
     try:
-        refuse_unsupported(model.graph, version, functions)
-        importer = Importer(
-            model.graph, version, functions, dtype_dict, keep_params_in_input, sanitize_input_names, symbolic, contents
-        )  # fmt: skip
-        return importer.run(shape_dict or {})
+        refuse_unsupported(model.graph, version, functions, libraries)
+        return make(model.graph, version, functions, contents=parts.contents).run(shapes)
     except AutoschedError:
         raise
     except UNFIT as error:  # such as a name that is no text
@@ -198,10 +212,10 @@ class Importer:
         graph: onnx.GraphProto,
         opset: int,
         functions: Functions,
-        dtypes: str | Mapping[str, str] | None,
-        keep_params: bool,
-        sanitize: bool,
-        symbolic: bool = False,
+        dtypes: str | Mapping[str, str] | None = None,
+        keep_params: bool = False,
+        sanitize: bool = True,
+        symbolic: bool = True,
         contents: Mapping[int, memoryview] = FrozenDict(),
     ):
         self.graph, self.opset, self.functions, self.dtypes = graph, opset, functions, dtypes
@@ -406,16 +420,7 @@ class Importer:
         """What a node gives; None where it was a call of a function, whose own nodes have given it."""
         if self.call(proto, name, opset, inputs):
             return None
-        attrs = attributes_of(proto, opset, name)
-        origin = Span(name, 0)
-
-        def bind(expr: Expr) -> Expr:
-            return self.bind(with_origin(expr, origin))
-
-        node = Node(
-            proto.op_type, name, opset, attrs, inputs, len(proto.output), bind, self.subgraph, self.builder.call_te,
-            self.loop if self.may_loop else None,
-        )  # fmt: skip
+        node = self.as_node(proto, name, opset, inputs)
         key = proto.op_type if proto.domain in OUR_DOMAINS else f"{proto.domain}.{proto.op_type}"
         if key not in CONVERTERS:
             raise node.no_kernel("there is no kernel for it")
@@ -437,6 +442,18 @@ class Importer:
             raise ImportModelError(text, where=f"node '{name}'") from error
         results = result if isinstance(result, tuple) else (result,)
         return tuple(node.emit(x) if isinstance(x, Expr) else x for x in results)
+
+    def as_node(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Any]) -> Node:
+        """A node as converters see it."""
+        origin = Span(name, 0)
+
+        def bind(expr: Expr) -> Expr:
+            return self.bind(with_origin(expr, origin))
+
+        return Node(
+            proto.op_type, name, opset, attributes_of(proto, opset, name), inputs, len(proto.output), bind,
+            self.subgraph, self.builder.call_te, self.loop if self.may_loop else None,
+        )  # fmt: skip
 
     def call(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Expr | None]) -> bool:
         """Inline a call of a function, the model's own or one of ONNX's specification; False for any other node."""
