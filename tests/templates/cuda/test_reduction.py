@@ -107,6 +107,18 @@ def test_sums_of_halves_are_rounded_once() -> None:
     assert out == 1
 
 
+@pytest.mark.parametrize("vector", [1, 4])
+def test_a_thread_that_sums_halves_alone_rounds_them_once(vector: int) -> None:
+    """Rounded at every step, ones in bfloat16 add up to 256 at most."""
+    func = reduced((600, 64), lambda x: topi.sum(x, 0), "bfloat16")
+    config = Config("reduction", {"shared": 1, "block_size": 32, "vector": vector, "sum_parts": 1})
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="kernel").kernel
+    assert len(kernel.launches) == 1
+    out = np.zeros(64, "bfloat16")
+    emulate.run_kernel(kernel, [np.ones((600, 64), "bfloat16"), out])
+    assert (out == 600).all()
+
+
 def test_what_a_sum_begins_with_counts_once() -> None:
     x, k = te.placeholder((2, 1024), name="x"), te.reduce_axis((0, 1024), "k")
     func = create_prim_func([x, te.compute((2,), lambda i: te.sum(x[i, k], axis=k, init=5.0))])
