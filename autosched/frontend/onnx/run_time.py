@@ -18,7 +18,7 @@ from autosched.frontend.onnx.functions import OWN_DOMAIN, captured
 from autosched.frontend.onnx.importer import Importer, import_parts
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.sizes import Sizes, sizes
-from autosched.frontend.size_arithmetic import EmptySizeVar, info_of, is_same, sliced
+from autosched.frontend.size_arithmetic import EmptySizeVar, info_of, is_at_least, is_same, sliced
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.relax import op
 from autosched.relax.expr import (
@@ -74,7 +74,8 @@ class RunTimeImporter(Importer):
     def __init__(self, *args: Any, **more: Any):
         super().__init__(*args, **more)
         self.said: dict[tuple[str, Expr], Any] = {}  # what was made of a value, by what for
-        self.by_data: list[str] = []
+        self.by_data: list[str] = []  # symbols that may be 0
+        self.n_sizes = 0
 
     def run(self, shapes: Mapping[str, Sequence[int]]) -> IRModule:
         module = remove_unused_functions(super().run(shapes), ["main"])
@@ -95,13 +96,15 @@ class RunTimeImporter(Importer):
 
     # --- sizes that data says ----------------------------------------------------------------------------------------
 
-    def size(self) -> EmptySizeVar:
+    def size(self, may_be_none: bool = True) -> SizeVar:
         """A symbol of its own."""
-        name = f"s{len(self.by_data)}"
+        name = f"s{self.n_sizes}"
         while name in self.symbols:
             name += "_"
-        self.by_data.append(name)
-        made = self.symbols[name] = EmptySizeVar(name, "int64")
+        self.n_sizes += 1
+        if may_be_none:
+            self.by_data.append(name)
+        made = self.symbols[name] = (EmptySizeVar if may_be_none else SizeVar)(name, "int64")
         return made
 
     def called(self, name: str, info: StructInfo, *args: Expr) -> Expr:
@@ -265,13 +268,17 @@ class RunTimeImporter(Importer):
     def widened(
         self, node: Node, going: Expr, taken: TensorStructInfo, given: TensorStructInfo, own: set[PrimExpr]
     ) -> TensorStructInfo:
-        """The type of a state, with symbols (`own`) for dimensions that steps change."""
+        """The type of a state, with symbols (`own`) for dimensions that steps change.
+
+        One that is 1 at least to begin with, and after a step that takes it so, always is.
+        """
         if taken.ndim != given.ndim or taken.dtype != given.dtype:
             raise node.needs(going, "a step gives other ranks or dtypes than it takes")
         dims: list[Dim] = []
         for d, new in zip(taken.dims, given.dims, strict=True):
-            if d not in own and not is_same(d, new):
-                d = self.size()
+            is_some = is_at_least(d, 1) and is_at_least(new, 1)
+            if not is_same(d, new) and (d not in own or (is_at_least(d, 1) and not is_some)):
+                d = self.size(not is_some)
                 del self.symbols[d.name]  # its functions know it, and nobody else
                 own.add(d)
             dims.append(d)
@@ -306,7 +313,7 @@ class RunTimeImporter(Importer):
         return (sliced(node.input(0), 0, (0, count.dims[0])),) if isinstance(count, Sizes) else None
 
 
-BY_DATA = "sizes_by_data"  # attribute of `main`: the names of symbols that data gives values
+BY_DATA = "sizes_by_data"  # attribute of `main`: the names of symbols that data gives values, which may be 0
 _RULES: dict[str, Callable[[RunTimeImporter, Node], tuple[Expr, ...] | None]] = {
     "If": RunTimeImporter.branch,
     "Loop": RunTimeImporter.loop_by_data,
