@@ -23,7 +23,7 @@ from autosched.topi.sort import take_along
 
 def _order(x: Array, axis: int, descending: bool) -> Array:
     """Positions in order, equals as they stand; NaN is greater than all numbers."""
-    if x.dtype.kind != "f":
+    if x.dtype.kind not in "fV":  # V: bfloat16
         return np.argsort(-x.astype(np.int64) if descending else x, axis=axis, kind="stable")
     wide = x.astype(np.float64)
     by_value = np.where(np.isnan(wide), 0, -wide if descending else wide)
