@@ -393,7 +393,7 @@ def _arranged(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         *(x * 2).round().mode(3), x.roll((2, -1), (2, 3)), x.roll(height // 2, 2), *x.chunk(3, 2), x.quantile(0.5, 2),
         F.pad(x, (0, -width % 4, 1, 0), value=2.5), torch.diagonal(x @ x.mT, 1, 2, 3),
         x[0, 0].view(height, width, -1, 1), base.scatter_reduce(0, places, x[0, 0], "mean", include_self=False),
-        base.scatter_reduce(0, places, x[0, 1], "amax"),
+        base.scatter_reduce(0, places, x[0, 1], "amax"), x[0].scatter(1, places.unsqueeze(0) % 2, 2.5),
         torch.cat([x, F.interpolate(F.max_pool2d(x, 2, ceil_mode=True), scale_factor=2.0)[..., :height, :width]], 1),
     )  # fmt: skip
 

@@ -52,8 +52,10 @@ def scatter(
     if not isinstance(value, Expr) or not t.shape(value) and t.shape(index):
         scalar = t.as_dtype(value, dtype)
         shape = t.shape(index) or (1,)
-        full = np.full(shape, scalar.data) if isinstance(scalar, Constant) else None
-        value = constant(full, dtype) if full is not None else t(op.broadcast_to(scalar, shape))
+        if isinstance(scalar, Constant) and all(isinstance(n, int) for n in shape):
+            value = constant(np.full(shape, scalar.data), dtype)
+        else:
+            value = t(op.broadcast_to(scalar, shape))
     return _placed(t, input, dim, index, value, REDUCTIONS[reduce] if reduce else "update")
 
 
