@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -131,7 +133,7 @@ def larger(a: Dim, b: Dim) -> Dim:
 
 def product_of(dims: Sequence[Dim]) -> Dim:
     """How many elements a shape has."""
-    return _Factors.of(dims).product()
+    return _Factors.of(dims, of_sums=False).product()
 
 
 @dataclass(frozen=True)
@@ -143,8 +145,10 @@ class _Factors:
     exprs: Mapping[Hashable, PrimExpr]
 
     @staticmethod
-    def of(dims: Sequence[Dim]) -> _Factors:
-        number, count, exprs = 1, Counter[Hashable](), {}
+    def of(dims: Sequence[Dim], of_sums: bool = True) -> _Factors:
+        """of_sums: those of sums too, which are written otherwise then."""
+        number, count = 1, Counter[Hashable]()
+        exprs: dict[Hashable, PrimExpr] = {}
         todo = list(dims)
         while todo:
             d = todo.pop()
@@ -152,11 +156,43 @@ class _Factors:
                 number *= int(d if isinstance(d, int) else d.value)
             elif isinstance(d, Mul):
                 todo += [d.a, d.b]
+            elif of_sums and isinstance(d, Add | Sub):
+                whole = _Factors.of_sum(d)
+                number, count, exprs = number * whole.number, count + whole.open, {**exprs, **whole.exprs}
             else:
                 key = form_key(d)
                 count[key] += 1
                 exprs[key] = d
         return _Factors(number, count, exprs)
+
+    @staticmethod
+    def of_sum(x: PrimExpr) -> _Factors:
+        """What all terms of a sum have in common, and what is left of it: one factor, in whichever order they come."""
+        terms: Counter[frozenset[tuple[Hashable, int]]] = Counter()
+        exprs: dict[Hashable, PrimExpr] = {}
+        todo: list[tuple[Dim, int]] = [(x, 1)]
+        while todo:
+            d, sign = todo.pop()
+            if isinstance(d, Add | Sub):
+                todo += [(d.a, sign), (d.b, sign if isinstance(d, Add) else -sign)]
+                continue
+            found = _Factors.of([d])
+            exprs |= found.exprs
+            terms[frozenset(found.open.items())] += sign * found.number
+        kept = {key: n for key, n in terms.items() if n}
+        if len(kept) < 2:
+            key = form_key(x)
+            return _Factors(1, Counter([key]), {key: x})
+        number = math.gcd(*kept.values())
+        shared = reduce(operator.and_, (Counter(dict(key)) for key in kept))
+        left = {frozenset((Counter(dict(key)) - shared).items()): n // number for key, n in kept.items()}
+        rest: Dim = 0
+        for key, n in left.items():
+            rest = rest + _Factors(n, Counter(dict(key)), exprs).product()
+        own = ("sum", frozenset(left.items()))
+        whole = x if number == 1 and not shared else plain(rest)
+        assert isinstance(whole, PrimExpr), "a sum of two terms that differ"
+        return _Factors(number, shared + Counter([own]), {**exprs, own: whole})
 
     def without(self, other: _Factors) -> _Factors | None:
         """What is left of a product that the other one is a part of; None where that is not seen."""

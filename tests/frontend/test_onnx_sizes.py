@@ -142,6 +142,27 @@ def test_images_are_padded_to_whole_windows() -> None:
     once(nodes, {"x": ("b", "s")}, weights, [{"x": (b, s)} for b, s in ((1, 1), (2, 4), (3, 7), (1, 10))], ("p", "y"))
 
 
+def test_elements_of_a_sum_of_sizes_are_as_many_however_it_is_written() -> None:
+    """A token in front of those of an image, whose width is what is left: as torch.onnx writes DINOv3's attention."""
+    nodes = [
+        node("Shape", "x", "shape"), node("Gather", "shape first2", "h"), node("Gather", "shape first3", "w"),
+        node("Reshape", "x flat", "tokens"), node("Concat", "token tokens", "all", axis=1), node("Mul", "w h", "wh"),
+        node("Add", "wh one", "count"), node("Concat", "first count last", "wanted", axis=0),
+        node("Reshape", "all line", "merged"), node("Reshape", "merged wanted", "again"),
+        node("MatMul", "again m", "y"),
+    ]  # fmt: skip
+    weights = {
+        **COUNTS,
+        "m": np.ones((6, 2), "f4"),
+        "first2": np.array([1]),
+        "first3": np.array([2]),
+        "one": np.array([1]),
+    }
+    weights |= {"flat": np.array([1, -1, 6]), "last": np.array([-1]), "token": np.ones((1, 1, 6), "f4")}
+    weights |= {"first": np.array([1]), "line": np.array([1, -1])}
+    once(nodes, {"x": (1, "h", "w", 6)}, weights, [{"x": (1, h, w, 6)} for h, w in ((1, 2), (3, 5), (8, 1))])
+
+
 def test_sizes_that_are_divided_as_real_numbers() -> None:
     """As torch.onnx writes the padding of Encodec's convolutions, and sizes times a scale."""
     modes = ("constant", "edge", "reflect", "wrap")
