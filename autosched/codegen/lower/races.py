@@ -79,7 +79,9 @@ def _at_sizes(launch: LoweredLaunch, body: Stmt) -> tuple[Sequence[ThreadAxis], 
     if not launch.sizes:
         return launch.axes, launch.analyzer(), body
     numbers = zip(itertools.cycle(SIZES), launch.sizes.items())
-    values: dict[Var, PrimExpr] = {v: E.const(min(n, least + count - 1), v.dtype) for n, (v, (least, count)) in numbers}
+    values: dict[Var, PrimExpr] = {
+        v: E.const(max(least, min(n, least + count - 1)), v.dtype) for n, (v, (least, count)) in numbers
+    }
     sizes = ((a, a.extent if a.size is None else evaluate_index(substitute(a.size, values), {})) for a in launch.axes)
     axes = tuple(replace(a, extent=0 if n is None else int(n), size=None) for a, n in sizes)
     return axes, Analyzer({a.var: (0, a.extent) for a in axes}), substitute(body, values)
