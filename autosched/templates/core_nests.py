@@ -80,9 +80,9 @@ def others_are_elementwise(func: PrimFunc, core: Sequence[Block]) -> bool:
     return all(is_injective(b) for b in blocks_of(func) if b not in core)
 
 
-def one_of(name: str, dtype: str, *shape: int, scope: str = "local") -> Buffer:
+def one_of(name: str, dtype: str, *shape: int | PrimExpr, scope: str = "local") -> Buffer:
     """A buffer between the statements of a template."""
-    return Buffer(name, tuple(map(index, shape)), dtype, scope=scope)
+    return Buffer(name, tuple(index(n) if isinstance(n, int) else n for n in shape), dtype, scope=scope)
 
 
 def load(buffer: Buffer, *at: PrimExpr | int) -> BufferLoad:

@@ -10,7 +10,7 @@ from autosched.ir.node import Node, children, preorder
 from autosched.runtime.size_expr import Shape, Size
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
-from autosched.tir.expr import IntImm, PrimExpr, Var, const, sub, to_expr
+from autosched.tir.expr import IntImm, PrimExpr, Var, add, const, mul, sub, to_expr
 from autosched.tir.function import PrimFunc, size_vars
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.simplify import Analyzer, form_key
@@ -173,15 +173,31 @@ def _solved(extent: PrimExpr, given: PrimExpr, found: Mapping[Var, PrimExpr]) ->
     (var,) = open_vars
     analyzer = Analyzer()
     rest = analyzer.linear(extent)
-    own = [key for key, (scale, atom) in rest.terms.items() if atom is var and scale == 1]
-    if not own:
-        matched = (pair for pair in _matched(extent, given) if pair[0] is var)
-        return next((p for p in matched if same_extent(substitute(extent, {**found, var: p[1]}), given)), None)
-    rest.terms.pop(own[0])
-    others = rest.build("int64")
-    if var in free_vars(others):
+    own = next(((key, scale) for key, (scale, atom) in rest.terms.items() if atom is var and scale > 0), None)
+    if own is not None:
+        key, scale = own
+        rest.terms.pop(key)
+        others = rest.build("int64")
+        value = None if var in free_vars(others) else sub(given, substitute(others, dict(found)))
+        if value is not None and (part := _divided(value, scale)) is not None:
+            return var, analyzer.simplify(part)
+        if scale == 1:
+            return None
+    matched = (pair for pair in _matched(extent, given) if pair[0] is var)
+    return next((p for p in matched if same_extent(substitute(extent, {**found, var: p[1]}), given)), None)
+
+
+def _divided(value: PrimExpr, by: int) -> PrimExpr | None:
+    """A sum divided by a number that all of its terms are multiples of; None for another one."""
+    linear = Analyzer().linear(value)
+    if by == 1:
+        return value
+    if linear.const % by or any(scale % by for scale, _ in linear.terms.values()):
         return None
-    return var, analyzer.simplify(sub(given, substitute(others, dict(found))))
+    total: PrimExpr = const(linear.const // by, "int64")
+    for scale, atom in linear.terms.values():
+        total = add(total, mul(atom, scale // by))
+    return total
 
 
 def _matched(extent: Node, given: Node) -> Iterator[tuple[Var, PrimExpr]]:

@@ -345,14 +345,14 @@ class _Maker:
         return tuple(sizes[name] for name in names)
 
     def _given(self, name: str) -> PrimFunc:
-        """A function over symbols with its arguments as they are given: some of them packed."""
+        """A function over symbols with its arguments as they are given: some are packed, some have more symbols."""
         func, applied = self.functions[name], self.sized[name]
-        packed = {
-            p: applied.func.buffer_map[own]
-            for p, own, pack in zip(func.params, applied.func.params, applied.packs, strict=True)
-            if pack is not None
+        given = {
+            p: own
+            for p, own, pack in zip(func.params, applied.func.buffers, applied.packs, strict=True)
+            if pack is not None or own.ndim == func.buffer_map[p].ndim
         }
-        return replace(func, buffer_map=FrozenDict({**func.buffer_map, **packed})) if packed else func
+        return replace(func, buffer_map=FrozenDict({**func.buffer_map, **given}))
 
     def with_least(self, size: SizeRange) -> SizeRange:
         """A size that may be 0, if all kernels' code is for that; else it is 1 at least."""

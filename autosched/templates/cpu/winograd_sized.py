@@ -26,6 +26,7 @@ from autosched.templates.base import Applied
 from autosched.templates.classify import extents, reduced, spatial
 from autosched.templates.core_nests import load, one_of, store
 from autosched.templates.cpu.conv_sized import SizedConv, find_conv
+from autosched.templates.cpu.open_channels import open_channels
 from autosched.templates.cpu.register_tile import FLOAT_BYTES
 from autosched.templates.cpu.sized import sized
 from autosched.templates.cpu.task_order import LEAST_THREADS
@@ -47,11 +48,11 @@ from autosched.templates.winograd_transform import (
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import PrimExpr, Var, all_of, const_int
+from autosched.tir.expr import PrimExpr, Var, all_of, as_int, const_int
 from autosched.tir.function import make_root
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.prefetch import request
-from autosched.tir.simplify import split_conditions
+from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import Block, BufferStore, IfThenElse, LetStmt, LoopKind, Stmt, seq
 
 VECTORS = 2  # of a register tile
@@ -105,6 +106,10 @@ class Form:
         """Transformed weights for each input and output channel."""
         return filter_of(self.m, self.stride).rows ** 2
 
+    def chunk(self, lanes: int) -> int:
+        """Output channels of a chunk, for so many floats in a vector."""
+        return self.vectors * lanes * self.panels
+
 
 def schedule_winograd(func: PrimFunc, target: Target) -> Applied | None:
     """Schedule a convolution over symbols by Winograd's algorithm; None for what it does not suit."""
@@ -120,12 +125,14 @@ def schedule_winograd(func: PrimFunc, target: Target) -> Applied | None:
     width = target.lanes("float32")
     transformed = WinogradPack(weight.const_shape(), form.m, form.vectors * width, form.panels, stride=form.stride)
     pack = BothPacks(transformed, TapPack(weight.const_shape(), form.m, width)) if form.few else transformed
-    packed = Buffer(f"{weight.name}_packed", tuple(E.const(n, INDEX) for n in pack.packed_shape), weight.dtype)
-    writer = _Writer(conv, form, pack, packed, width)
+    packs = packed_params(func, weight, pack)  # type: ignore[arg-type]
+    per_chunk, in_block = form.chunk(width) // block, extents(reduced(conv.chain.anchor))[3]
+    func, conv = open_channels(func, conv, max(form.step // in_block, 1), per_chunk) or (func, conv)
+    writer = _Writer(conv, form, pack, width)
     body = writer.body()
-    buffers = FrozenDict({p: packed if b is weight else b for p, b in func.buffer_map.items()})
+    buffers = FrozenDict({p: writer.packed if b is conv.weight.buffer else b for p, b in func.buffer_map.items()})
     made = replace(func, buffer_map=buffers, body=make_root(body, tuple(writer.buffers)))
-    return Applied(sized(func, made).func, packed_params(func, weight, pack))  # type: ignore[arg-type]
+    return Applied(sized(func, made).func, packs)
 
 
 def _suits(conv: SizedConv) -> bool:
@@ -240,29 +247,45 @@ class Split:
 class _Writer:
     """The statements of one function."""
 
-    def __init__(self, conv: SizedConv, form: Form, pack: WinogradPack | BothPacks, packed: Buffer, lanes: int):
-        self.form, self.pack, self.packed, self.chain, self.lanes = form, pack, packed, conv.chain, lanes
+    def __init__(self, conv: SizedConv, form: Form, pack: WinogradPack | BothPacks, lanes: int):
+        self.form, self.pack, self.chain, self.lanes = form, pack, conv.chain, lanes
         self.transformed = pack.transformed if isinstance(pack, BothPacks) else pack
         anchor = conv.chain.anchor
-        self.images, self.out_blocks, self.height, self.width, lane = (iv.dom.extent for iv in spatial(anchor))
+        self.images, self.out_blocks, self.height, self.width, _ = (iv.dom.extent for iv in spatial(anchor))
         self.block = extents(spatial(anchor)[4:])[0]
         self.dilation = _dilation(conv)
-        self.data_blocks, _, _, self.data_block = extents(reduced(anchor))
+        self.data_blocks, *_, data_block = (iv.dom.extent for iv in reduced(anchor))
+        self.data_block = as_int(data_block)
+        self.channels = E.mul(self.data_blocks, self.data_block)
         self.padded, self.source = conv.data.buffer, conv.chain.before[0] if conv.chain.before else None
         self.sums = anchor.writes[0].buffer
         self.out = conv.chain.after[-1].writes[0].buffer if conv.chain.after else self.sums
         self.makers = {b.writes[0].buffer: b for b in (*conv.chain.before, *conv.chain.after)}
         self.filter = filter_of(form.m, form.stride)
-        self.size = self.filter.inputs
-        self.channels, self.chunk = self.data_blocks * self.data_block, self.transformed.width * self.transformed.panels
+        self.size, self.chunk = self.filter.inputs, form.chunk(lanes)
+        outputs, simplify = E.mul(self.out_blocks, self.block), Analyzer().simplify
+        self.chunks, panels = (simplify(_ceil(outputs, n)) for n in (self.chunk, lanes))
+        _, *inner, _, width = (E.const(n, INDEX) for n in self.transformed.packed_shape)
+        self.weights_shape = shape = self.chunks, *inner, self.channels, width
+        if isinstance(pack, BothPacks):
+            self.taps_shape = panels, self.channels, *(E.const(n, INDEX) for n in pack.taps.packed_shape[2:])
+            shape = (E.add(_product(self.weights_shape), _product(self.taps_shape)),)
+        weight = conv.weight.buffer
+        self.packed = Buffer(f"{weight.name}_packed", shape, weight.dtype)
         points = form.points
-        self.input_row, self.product_row = _odd_lines(self.channels), _odd_lines(self.chunk)
-        self.inputs = one_of("inputs", "float32", points, _odd_lines(form.tiles * self.input_row), scope="global")
+        self.block_tiles, self.product_row = form.tiles + form.tiles % 2, _odd_lines(self.chunk)
+        row = E.add(E.mul(self.channels, self.block_tiles), LINE)  # no power of two: points meet in no cache set
+        self.inputs = one_of("inputs", "float32", points, row, scope="global")
         self.products = one_of("products", "float32", points, _odd_lines(form.tiles * self.product_row), scope="global")
         self.columns = one_of("columns", "float32", self.size, self.size, self.data_block)
         self.half = one_of("half", "float32", form.m, self.size, self.block)
         self.few = one_of("few_products", "float32", points, FEW_ROWS[-1] * lanes, scope="global")
         self.buffers = [self.few, self.inputs, self.products, self.columns, self.half]
+
+    def input_at(self, tile: PrimExpr, block: PrimExpr, lane: PrimExpr) -> PrimExpr:
+        """Where a point's input of a tile lies: a block's tiles are side by side, however many blocks there are."""
+        row = E.add(E.mul(block, self.block_tiles), tile)
+        return E.add(E.mul(row, self.data_block), lane)
 
     def body(self) -> Stmt:
         """The phases of the kernel, some of which have no pieces for a call's sizes."""
@@ -280,15 +303,15 @@ class _Writer:
 
             def work(split: Split) -> Stmt:
                 transformed = loop("p", split.count, lambda p: self.inputs_at(E.add(first, p), p, self.inputs))
-                chunks = E.const(self.transformed.packed_shape[0], INDEX)
-                return seq(transformed, loop("chunk", chunks, lambda c: self.chunk_of(c, first, split, self.inputs)))
+                chunks = loop("chunk", self.chunks, lambda c: self.chunk_of(c, first, split, self.inputs))
+                return seq(transformed, chunks)
 
             body = LetStmt(first, E.floordiv(E.mul(b, total), parts), self.split(E.sub(end, first), work))
             return LetStmt(total, tiles, LetStmt(parts, blocks, body))
 
         if not form.is_far:
             return loop("block", blocks, block, LoopKind.PARALLEL)
-        common = one_of("common_inputs", "float32", *self.inputs.const_shape(), scope="global")
+        common = one_of("common_inputs", "float32", *self.inputs.shape, scope="global")
         self.buffers.append(common)
         is_one = E.minimum(E.maximum(E.sub(form.tiles + 1, tiles), 0), 1)  # 1 where all tiles are one block, else 0
         first = E.const(0, INDEX)
@@ -300,21 +323,19 @@ class _Writer:
         def chunk(c: Var) -> Stmt:
             return self.split(tiles, lambda split: self.chunk_of(c, first, split, common))
 
-        chunks = E.const(self.transformed.packed_shape[0], INDEX)
         few: list[Stmt] = []
         if isinstance(self.pack, BothPacks):
             is_few = E.minimum(E.maximum(E.sub(form.few + 1, tiles), 0), 1)
-            is_one = E.mul(is_one, E.sub(1, is_few))
-            panels = E.const(self.pack.taps.packed_shape[0], INDEX)
+            is_one, panels = E.mul(is_one, E.sub(1, is_few)), E.mul(is_few, self.taps_shape[0])
             few = [
                 loop("tile", E.mul(is_few, tiles), lambda p: tile(p, is_scaled=True), LoopKind.PARALLEL),
-                loop("panel", E.mul(is_few, panels), lambda c: self.few_tiles(c, tiles, common), LoopKind.PARALLEL),
+                loop("panel", panels, lambda c: self.few_tiles(c, tiles, common), LoopKind.PARALLEL),
             ]
         are_more = E.minimum(E.maximum(E.sub(tiles, form.tiles), 0), 1)
         return seq(
             *few,
             loop("tile", E.mul(is_one, tiles), tile, LoopKind.PARALLEL),
-            loop("chunk", E.mul(is_one, chunks), chunk, LoopKind.PARALLEL),
+            loop("chunk", E.mul(is_one, self.chunks), chunk, LoopKind.PARALLEL),
             loop("block", E.mul(are_more, blocks), block, LoopKind.PARALLEL),
         )
 
@@ -340,7 +361,7 @@ class _Writer:
     def few_products(self, panel: Var, first: Var, rows: int, inputs: Buffer) -> Stmt:
         """The products of `rows` tiles: for each row of points and block of input channels in a register tile."""
         assert isinstance(self.pack, BothPacks), "others have no taps"
-        size, step, taps, begin = self.size, self.form.step, self.pack.taps, self.pack.start
+        size, step, begin = self.size, self.form.step, _product(self.weights_shape)
         f = make_filter(self.form.m)
         parts = one_of(f"parts_{rows}", "float32", size, rows, self.lanes)
         weights = one_of(f"weights_{rows}", "float32", size, self.lanes)
@@ -356,9 +377,11 @@ class _Writer:
         def row(b: Var, x: int) -> Stmt:
             def tap(c: PrimExpr, i: int, k: int, v: PrimExpr) -> BufferLoad:
                 at = (panel, c, E.const(i, INDEX), E.const(k, INDEX), E.cast(INDEX, v))
-                return BufferLoad(self.packed, (E.add(row_major(at, taps.packed_shape), begin),))
+                return BufferLoad(self.packed, (E.add(row_major(at, self.taps_shape), begin),))
 
-            def channel(c: Var) -> Stmt:
+            def channel(i: Var, lane: Var) -> Stmt:
+                c = E.add(E.mul(i, self.data_block), lane)
+                block = E.add(E.mul(b, step // self.data_block), i)
                 at = E.add(E.mul(b, step), c)
 
                 def weight(v: PrimExpr, y: int) -> Stmt:
@@ -369,7 +392,7 @@ class _Writer:
                 def added(y: Var, r: Var, v: PrimExpr) -> Stmt:
                     tile = E.add(first, E.cast(INDEX, r))
                     point = E.add(E.cast(INDEX, y), x * size)
-                    value = BufferLoad(inputs, (point, E.add(E.mul(tile, self.input_row), at)))
+                    value = BufferLoad(inputs, (point, self.input_at(tile, block, lane)))
                     total = E.add(load(parts, y, r, v), E.mul(value, load(weights, y, v)))
                     return store(parts, total, y, r, v)
 
@@ -382,17 +405,17 @@ class _Writer:
 
             return seq(
                 over(lambda y, r, v: store(parts, E.const(0.0, "float32"), y, r, v)),
-                loop("c", E.const(step, INDEX), channel),
+                nested("i c", [E.const(n, INDEX) for n in (step // self.data_block, self.data_block)], channel),
                 over(kept),
             )
 
         def start(x: int) -> Stmt:
             return over(lambda y, r, v: BufferStore(self.few, E.const(0.0, "float32"), place(x, y, r, v)))
 
-        blocks = E.const(self.channels // step, INDEX)
+        blocks = E.floordiv(self.channels, step)
         return seq(*map(start, range(size)), loop("b", blocks, lambda b: seq(*(row(b, x) for x in range(size)))))
 
-    def taps_ahead(self, panel: Var, b: Var, x: int, c: Var, tap: Callable[..., BufferLoad]) -> list[Stmt]:
+    def taps_ahead(self, panel: Var, b: Var, x: int, c: PrimExpr, tap: Callable[..., BufferLoad]) -> list[Stmt]:
         """Requests for a step's share of the next block of taps, in all rows of points but the last."""
         if x + 1 == self.size:
             return []
@@ -439,8 +462,7 @@ class _Writer:
             inside = all_of(*self.held(n, y, x), *self.held(n, *last))
 
             def blocks(guarded: bool) -> Stmt:
-                count = E.const(self.data_blocks, INDEX)
-                return loop("cb", count, lambda cb: self.inputs_of(p, n, cb, y, x, guarded, into, is_scaled))
+                return loop("cb", self.data_blocks, lambda cb: self.inputs_of(p, n, cb, y, x, guarded, into, is_scaled))
 
             return blocks(True) if is_scaled else IfThenElse(inside, blocks(False), blocks(True))
 
@@ -495,7 +517,7 @@ class _Writer:
         def row(i: Var) -> Stmt:
             def point(v: PrimExpr, k: int) -> Stmt:
                 terms = transform([load(self.columns, i, j, v) for j in range(size)])
-                at = E.add(E.mul(p, self.input_row), E.add(E.mul(cb, self.data_block), E.cast(INDEX, v)))
+                at = self.input_at(p, cb, E.cast(INDEX, v))
                 return BufferStore(into, terms[k], (E.add(E.mul(E.cast(INDEX, i), size), k), at))
 
             return seq(*(lanes(self.data_block, partial(point, k=k)) for k in range(size)))
@@ -536,14 +558,17 @@ class _Writer:
         def over(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
             return loop("r", rows, lambda r: lanes(width, lambda v: body(r, v)), LoopKind.UNROLLED)
 
-        def step(c: Var) -> Stmt:
+        def step(cb: Var, lane: Var) -> Stmt:
+            c = E.add(E.mul(cb, self.data_block), lane)
+
             def added(r: Var, v: PrimExpr) -> Stmt:
-                row = E.mul(E.add(first, E.cast(INDEX, r)), self.input_row)
-                value = BufferLoad(inputs, (point, E.add(row, c)))
+                value = BufferLoad(inputs, (point, self.input_at(E.add(first, E.cast(INDEX, r)), cb, lane)))
                 weight = self.weight_at(chunk, *self.weight_rows(i, k), panel, c, E.cast(INDEX, v))
                 return store(sums, E.add(load(sums, r, v), E.mul(value, weight)), r, v)
 
-            return seq(*self.asked_ahead(chunk, i, k, panel, E.add(number, t), n, c), over(added))
+            row = E.add(first, E.floordiv(E.mul(lane, rows), self.data_block))
+            next_inputs = request(BufferLoad(inputs, (point, self.input_at(row, E.add(cb, 1), E.const(0, INDEX)))))
+            return seq(next_inputs, *self.asked_ahead(chunk, i, k, panel, E.add(number, t), n, c), over(added))
 
         def kept(r: Var, v: PrimExpr) -> Stmt:
             row = E.mul(E.add(first, E.cast(INDEX, r)), self.product_row)
@@ -551,7 +576,8 @@ class _Writer:
             return BufferStore(self.products, load(sums, r, v), (point, at))
 
         start_values = over(lambda r, v: store(sums, E.const(0.0, "float32"), r, v))
-        return LetStmt(first, place, seq(start_values, loop("c", E.const(self.channels, INDEX), step), over(kept)))
+        steps = nested("cb c", [self.data_blocks, E.const(self.data_block, INDEX)], step)
+        return LetStmt(first, place, seq(start_values, steps, over(kept)))
 
     def weight_rows(self, i: PrimExpr, k: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
         """Where the weights of a point's products are: those of inputs between two of a stride share theirs."""
@@ -564,23 +590,22 @@ class _Writer:
         """A transformed weight."""
         if not isinstance(self.pack, BothPacks):
             return BufferLoad(self.packed, indices)
-        return BufferLoad(self.packed, (row_major(indices, self.transformed.packed_shape),))
+        return BufferLoad(self.packed, (row_major(indices, self.weights_shape),))
 
     def asked_ahead(
-        self, chunk: Var, i: Var, k: Var, panel: Var, t: PrimExpr, n: Var, c: Var
+        self, chunk: Var, i: Var, k: Var, panel: Var, t: PrimExpr, n: Var, c: PrimExpr
     ) -> list[Stmt]:  # fmt: skip
         """Requests for a step's share of the next panel: of n register tiles each asks for a part of it in turn."""
         if not self.form.prefetch:
             return []
-        panel_floats, lines = self.channels * self.transformed.width, self.transformed.width // LINE
+        panel_floats, lines = E.mul(self.channels, self.transformed.width), self.transformed.width // LINE
         share = E.add(E.mul(E.floormod(t, lines), self.channels), c)
         place = (chunk, *self.weight_rows(i, k), panel, E.const(0, INDEX))
 
-        at = self.weight_at(*place, E.add(E.mul(share, LINE), panel_floats))
-        if lines == 1:
-            return [request(at)]
-        others = request(at, ((n * self.channels * LINE,) for n in range(1, lines)))
-        return [request(at), IfThenElse(E.compare(E.EQ, n, 1), others)]
+        start = E.add(E.mul(share, LINE), panel_floats)
+        ahead = [E.add(start, E.mul(self.channels, k * LINE)) for k in range(lines)]
+        first, *others = (request(self.weight_at(*place, at)) for at in ahead)
+        return [first, *([IfThenElse(E.compare(E.EQ, n, 1), seq(*others))] if others else [])]
 
     def results(self, begin: PrimExpr, per_chunk: int, first: PrimExpr, count: PrimExpr, products: Buffer) -> Stmt:
         """The results of `per_chunk` blocks of channels from `begin` on, of the tiles from `first` on."""
@@ -646,11 +671,18 @@ class _Writer:
         return seq(unrolled("k", (size,), column), unrolled("i", (m,), row))
 
 
-def row_major(indices: Sequence[PrimExpr], shape: Sequence[int]) -> PrimExpr:
+def row_major(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr:
     """The row-major number of indices."""
     total: PrimExpr = E.const(0, INDEX)
     for i, size in zip(indices, shape, strict=True):
         total = E.add(E.mul(total, size), i)
+    return total
+
+
+def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
+    total: PrimExpr = E.const(1, INDEX)
+    for size in sizes:
+        total = E.mul(total, size)
     return total
 
 

@@ -55,14 +55,15 @@ def weight_of(outputs: int, channels: int) -> np.ndarray:
 
 
 def convolved(
-    x: np.ndarray, weight: np.ndarray, pads: tuple[int, ...], dilation: tuple[int, int] = (1, 1), stride: int = 1
-) -> np.ndarray:
+    x: np.ndarray, weight: np.ndarray, pads: tuple[int, ...], dilation: tuple[int, int] = (1, 1), stride: int = 1,
+    bias: bool = True,
+) -> np.ndarray:  # fmt: skip
     dy, dx = dilation
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), pads[::2], pads[1::2]))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (2 * dy + 1, 2 * dx + 1), axis=(2, 3))
     windows = windows[:, :, ::stride, ::stride, ::dy, ::dx]
     sums = np.einsum("nchwij,ocij->nohw", windows, weight.astype(np.float64), optimize=True)
-    return np.maximum(sums + bias_of(len(weight)), 0)
+    return np.maximum(sums + bias * bias_of(len(weight)), 0)
 
 
 def kernel_of(built: DynamicExecutable) -> Kernel:
@@ -107,6 +108,33 @@ def test_every_second_pixel(channels: tuple[int, int], where: str) -> None:
     assert "products" in kernel_of(built).source and not kernel_of(built).checks
     for n, h, w in SIZES:
         check(built, weight, pads, (n, h, w + 1), stride=2)
+
+
+def test_layers_of_several_widths_share_a_kernel() -> None:
+    """Numbers of channels come with the call; where a layer's input is added to its result, both are one number."""
+    builder, x = BlockBuilder(), relax.Var("x", relax.TensorStructInfo((1, 32, H, W), "float32"))
+    weights = [weight_of(o, i) for o, i in ((64, 32), (96, 64), (96, 96), (96, 96))]
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = x
+            for n, weight in enumerate(weights):
+                z = builder.emit(NN.relu(builder.emit(NN.conv2d(y, relax.const(weight), padding=(1, 1, 1, 1)))))
+                y = builder.emit(OP.add(z, y)) if n > 1 else z
+            out = builder.emit_output(y)
+        builder.emit_func_output(out)
+    before = counters.COMPILES.value
+    built = autosched.build(builder.get())
+    assert isinstance(built, DynamicExecutable), built.reason
+    found = [kernel.source for name, kernel in built.kernels.items() if "conv2d" in name]
+    assert all("products" in source for source in found)
+    assert counters.COMPILES.value - before <= len(built.kernels) - 1
+    for h, w in ((9, 13), (30, 21)):
+        value = np.random.default_rng(h).standard_normal((1, 32, h, w)).astype("float32")
+        expected = value.astype(np.float64)
+        for n, weight in enumerate(weights):
+            once = np.maximum(convolved(expected, weight, PADS["same"], bias=False), 0)
+            expected = once + expected if n > 1 else once
+        np.testing.assert_allclose(built(value).numpy(), expected, atol=2e-5 * np.abs(expected).max(), rtol=0)
 
 
 def test_register_tiles_of_a_block() -> None:
