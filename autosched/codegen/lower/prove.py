@@ -260,9 +260,15 @@ def _let(k: _Known, var: Var, value: PrimExpr) -> _Known:
     return dataclasses.replace(k, analyzer=analyzer)
 
 
-def leaves_empty_alone(phases: Sequence[LoweredPhase], outputs: Sequence[Buffer]) -> bool:
-    """Whether no access to an array without elements is reached, and outputs that have elements are written."""
+def leaves_empty_alone(phases: Sequence[LoweredPhase], outputs: Sequence[Buffer], arguments: Sequence[Buffer]) -> bool:
+    """Whether no access to an array without elements is reached, and outputs that have elements are written.
+
+    So is what the kernel keeps for itself and reads: a sum of nothing that something else follows on.
+    """
     written = {n.buffer for phase in phases for n in statements(phase.body) if isinstance(n, BufferStore)}
+    read = {n.buffer for phase in phases for n in preorder(phase.body) if isinstance(n, BufferLoad)}
+    if not read <= {*written, *arguments}:
+        return False
     if any(0 in map(const_int, access.buffer.shape) for access in unproved(phases)):
         return False
     return all(b in written or 0 in map(const_int, b.shape) for b in outputs)

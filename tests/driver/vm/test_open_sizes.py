@@ -173,10 +173,18 @@ class Module:
         m = T.int64()
         y = R.broadcast_to(x, R.shape([m, 4]))
         return y
+
+    @R.function
+    def total(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((), "float32")) -> R.Tensor((), "float32"):
+        z = R.add(R.sum(x), y)
+        return z
 """)
     broadcast = relax.build(module, "llvm")
     assert np.array_equal(broadcast["main"](x, (3,)).numpy(), x)
     assert np.array_equal(broadcast["main"](x[:1], (2,)).numpy(), x[:2])
+    assert broadcast["total"](x, np.float32(5)).numpy() == 17
+    with pytest.raises(ShapeError, match="'n' is 0"):  # a sum of nothing, that something else follows on
+        broadcast["total"](x[:0], np.float32(5))
     with pytest.raises(ShapeError, match="needs n == m, and gets m 2, n 3"):
         broadcast["main"](x, (2,))
 
