@@ -7,10 +7,12 @@ results that lie side by side. Few long sums are cut into parts, for blocks of t
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 
 from autosched.codegen.lower.half import HALVES
+from autosched.errors import ScheduleError
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
@@ -236,7 +238,8 @@ class GeneralReduction:
         if not isinstance(block.body, BufferStore):
             shared = 1  # of several values: threads do not combine them
         elif shared == 1 and behind is None and block.body.buffer.dtype in HALVES:  # sums in registers are not rounded
-            behind = sch.get(sch.cache_write(block.name_hint, 0, "local"))
+            with contextlib.suppress(ScheduleError):  # others in its loops read it
+                behind = sch.get(sch.cache_write(block.name_hint, 0, "local"))
         along = THREAD_X if terms_are_contiguous(block) else THREAD_Y
         across = THREAD_Y if along == THREAD_X else THREAD_X
         last = block if behind is None else behind
