@@ -70,7 +70,7 @@ def test_older_versions_and_odd_numbers() -> None:
     options = Options(share_open=0, share_old=1, share_edges=1)
     made = [model_of(plan_of(seed, options), options) for seed in range(60)]
     versions = [next(i.version for i in m.model.opset_import if not i.domain) for m in made]
-    assert len({*versions}) > 6 and min(versions) in (9, 10)
+    assert len({*versions}) > 6 and min(versions) in (7, 8)
     axes = [n for m in made for n in m.model.graph.node if n.op_type.startswith("Reduce") and len(n.input) == 1]
     assert any(a.name == "axes" for n in axes for a in n.attribute)
     floats = [a for m in made for a in m.feeds(0, {}).values() if a.dtype.kind == "f" and a.size > 50]
