@@ -107,6 +107,8 @@ def affine_grid(m: Maker, x: Value) -> None:
         raise Unfit
     theta = m.other((n, 2, 3), "float32")
     aligned, height, width = m.random.randint(0, 1), m.size(), m.size()
+    if 1 in (height, width):
+        aligned = 0  # ONNX Runtime places a single aligned row elsewhere than the standard
     grid = m.node("AffineGrid", theta, m.ints(n, c, height, width), shape=(n, height, width, 2), align_corners=aligned)
     m.node("GridSample", x, grid, shape=(n, c, height, width), align_corners=aligned, mode=m.choose("linear", "cubic"),
            padding_mode=m.choose("zeros", "border", "reflection"))  # fmt: skip
