@@ -24,7 +24,7 @@ def test_a_model_of_layers() -> None:
     result = check_saved_func(vm, "main", x, *values).numpy()
     w, b, v = (value.numpy() for value in values)
     y = np.maximum(x @ w + b, 0) @ v
-    np.testing.assert_allclose(result, y - np.log(np.exp(y).sum(1, keepdims=True)), rtol=1e-4)
+    np.testing.assert_allclose(result, y - np.log(np.exp(y).sum(1, keepdims=True)), rtol=1e-4, atol=1e-5)
 
 
 def test_registered_functions() -> None:
