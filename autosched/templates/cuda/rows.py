@@ -166,9 +166,11 @@ def _has_few_results(anchor: Anchor, target: Target) -> bool:
 def _needs_own_row(rows: Rows) -> bool:
     """Whether each block needs no more of a reduction than the result for its own row."""
     results = {b.writes[0].buffer for b in rows.blocks if is_reduction(b)}
+    last = rows.blocks[-1].iter_vars[rows.row_axes :]
+    is_scalar = all(const_int(iv.dom.extent) == 1 for iv in last)  # the mean of a plane
     for block in rows.blocks:
         own = [iv.var for iv in block.iter_vars][: rows.row_axes]
-        others = {iv.var for iv in block.iter_vars if const_int(iv.dom.extent) != 1}
+        others = {iv.var for iv in block.iter_vars if is_scalar or const_int(iv.dom.extent) != 1}
         for load in loads(block.body):
             if load.buffer in results and load.buffer is not block.writes[0].buffer:
                 if not all(i is v for i, v in zip(load.indices, own)) or any(

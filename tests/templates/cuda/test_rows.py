@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from autosched import te, topi
+import autosched
+from autosched import relax, te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.cuda.build import add_images
 from autosched.errors import ScheduleError
@@ -148,3 +149,13 @@ def test_all_threads_have_the_sums_of_their_row(knobs: tuple[int, int, int, bool
     config = Config("rows", dict(zip(names, knobs, strict=True)))
     check(norm(12, 192), config, normalised)
     check(of((12, 192), lambda x: topi.softmax(x, -1)), config, softmax)
+
+
+@pytest.mark.parametrize("op", [relax.op.nn.adaptive_avg_pool2d, lambda x, _: relax.op.mean(x, [2, 3], True)])
+def test_means_of_planes(op: Callable[..., relax.Call]) -> None:
+    """One value a row, whose axes of one are its own: threads would read what another one keeps in a register."""
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorStructInfo((2, 3, 6, 7), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(op(x, (1, 1))))
+    made = autosched.build(builder.get(), target=TARGET)
+    assert len(made.kernels) == 1
