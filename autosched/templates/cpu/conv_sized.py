@@ -30,6 +30,7 @@ from functools import partial
 
 from autosched.ir.node import FrozenDict, preorder
 from autosched.target import Target
+from autosched.te import ceildiv
 from autosched.templates.base import Applied
 from autosched.templates.chain import Chain, chain_around
 from autosched.templates.classify import extents, find_contraction, is_injective, is_parameter, reduced, spatial
@@ -332,7 +333,7 @@ class ConvWriter:
 
                 return lanes(width, masked)
 
-            return loop("vector", _ceil(last, width), vector)
+            return loop("vector", ceildiv(last, width), vector)
 
         return _nested(outer, row, min(len(outer), 3))
 
@@ -344,14 +345,14 @@ class ConvWriter:
             rows = E.minimum(E.const(TASK_ROWS, INDEX), E.sub(self.rows, start))
             return loop("row", rows, lambda r: self.depthwise_row(windows, n, panel, E.add(start, r)))
 
-        return _nested((self.images, self.channels, _ceil(self.rows, TASK_ROWS)), task, 3)
+        return _nested((self.images, self.channels, ceildiv(self.rows, TASK_ROWS)), task, 3)
 
     def depthwise_row(self, windows: Windows, n: Var, panel: Var, y: PrimExpr) -> Stmt:
         """A row of a block of channels; pixels whose windows meet a border are alone."""
         stride, reach = max(windows.strides[1], 1), windows.reaches[1]
         left, right = windows.limits[1]
         last = E.floordiv(E.add(E.sub(right, reach + 1), stride), stride)  # the windows before it end inside
-        first = E.maximum(E.minimum(_ceil(left, stride), self.columns), 0)
+        first = E.maximum(E.minimum(ceildiv(left, stride), self.columns), 0)
 
         def pixel(x: PrimExpr) -> Stmt:
             return self.tile_at(n, panel, [(y, x)])
@@ -380,7 +381,7 @@ class ConvWriter:
         by_row = self.tile.in_row and not self.is_flat
         pixels = E.mul(self.rows, self.columns)
         per_chunk = self.chunk_pixels
-        panels, chunks = const_int(self.channels) or 1, self.rows if by_row else _ceil(pixels, per_chunk)
+        panels, chunks = const_int(self.channels) or 1, self.rows if by_row else ceildiv(pixels, per_chunk)
         panels = -(-panels // self.tile.blocks)
 
         def task(n: Var, first: Var, second: Var) -> Stmt:
@@ -518,7 +519,7 @@ class ConvWriter:
         blocks, *_, lanes = packed.const_shape()[1:5]
         in_chunk = E.floormod(pixel, self.chunk_pixels)
         count = E.minimum(E.sub(E.mul(self.rows, self.columns), E.sub(pixel, in_chunk)), self.chunk_pixels)
-        tile, tiles = E.floordiv(in_chunk, self.tile.pixels), _ceil(count, self.tile.pixels)
+        tile, tiles = E.floordiv(in_chunk, self.tile.pixels), ceildiv(count, self.tile.pixels)
         turns = E.Select(E.compare(E.LT, tiles, 2 * lines), E.const(0, INDEX), E.const(1, INDEX))
         step = E.add(E.mul(E.add(E.mul(tile, blocks), ks[0]), lanes), ks[3])
         zeros = (E.const(0, INDEX),) * 4
@@ -604,10 +605,6 @@ def _simplified(value: PrimExpr, known: Analyzer) -> PrimExpr:
 
     found: PrimExpr = rewrite(value, step)
     return found
-
-
-def _ceil(extent: PrimExpr, size: int) -> PrimExpr:
-    return E.floordiv(E.add(extent, size - 1), size)
 
 
 def _nested(

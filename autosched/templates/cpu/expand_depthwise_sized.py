@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from autosched.ir.node import FrozenDict
 from autosched.target import Target
+from autosched.te import ceildiv
 from autosched.templates.base import Applied
 from autosched.templates.classify import blocks_of, extents, reduced, spatial
 from autosched.templates.cpu.conv_sized import INDEX, ConvWriter, Windows, choose_tile
@@ -103,8 +104,8 @@ class _Writer:
         least = -(-min(target.num_cores, MOST_SHARING) // self.panels)
         step = max(stride, 1)
         rows = E.floordiv(E.sub(E.floordiv(E.const(room, INDEX), expand.columns), reach - step), step)
-        self.rows = E.maximum(E.minimum(rows, _ceil(depthwise.rows, least)), 1)
-        self.parts = _ceil(depthwise.rows, self.rows)
+        self.rows = E.maximum(E.minimum(rows, ceildiv(depthwise.rows, least)), 1)
+        self.parts = ceildiv(depthwise.rows, self.rows)
         reached = E.add(E.mul(E.sub(self.rows, 1), stride), reach)
         shape = (reached, E.const(self.blocks, INDEX), expand.columns, E.const(lanes, INDEX))
         self.hidden = Buffer("hidden", shape, image.dtype, scope="global")
@@ -172,7 +173,3 @@ class _Writer:
 
         found: Stmt = rewrite(stmt, step)
         return found
-
-
-def _ceil(extent: PrimExpr, size: int | PrimExpr) -> PrimExpr:
-    return E.floordiv(E.add(extent, E.sub(size, 1) if isinstance(size, PrimExpr) else size - 1), size)

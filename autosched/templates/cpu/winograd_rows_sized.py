@@ -21,6 +21,7 @@ from functools import partial
 
 from autosched.ir.node import FrozenDict
 from autosched.target import Target
+from autosched.te import ceildiv
 from autosched.templates.accuracy import is_strict
 from autosched.templates.base import Applied
 from autosched.templates.classify import extents, reduced, spatial
@@ -152,8 +153,8 @@ class _Writer:
 
     def body(self) -> Stmt:
         form = self.form
-        units = _ceil(self.width, form.tiles * OUTPUTS)
-        segments = _ceil(units, form.units)
+        units = ceildiv(self.width, form.tiles * OUTPUTS)
+        segments = ceildiv(units, form.units)
 
         def task(n: Var, chunk: Var, segment: Var) -> Stmt:
             start = E.mul(chunk, form.chunk)
@@ -165,7 +166,7 @@ class _Writer:
             return LetStmt(begin, E.floordiv(E.mul(segment, units), segments), stmt)
 
         def nest(n: Var) -> Stmt:
-            chunks = _ceil(self.height, form.chunk)
+            chunks = ceildiv(self.height, form.chunk)
             return loop("chunk", chunks, lambda c: loop("segment", segments, partial(task, n, c), PARALLEL), PARALLEL)
 
         return loop("n", self.images, nest, PARALLEL)
@@ -175,11 +176,11 @@ class _Writer:
         conv, form = self.conv, self.form
         first = E.mul(start, conv.row_stride)
         n_rows = E.add(E.mul(E.sub(rows, 1), conv.row_stride), (self.window - 1) * conv.dilation + 1)
-        squares = _ceil(E.add(count, form.reach + 1), self.lanes)
+        squares = ceildiv(E.add(count, form.reach + 1), self.lanes)
 
         def row(c: Var, r: Var) -> Stmt:
             line = self.line_of(n, c, E.add(first, r), begin, E.add(count, form.reach + 1))
-            return seq(line, self.turned(squares), self.points(c, r, _ceil(E.add(count, 1), self.lanes)))
+            return seq(line, self.turned(squares), self.points(c, r, ceildiv(E.add(count, 1), self.lanes)))
 
         return nested("channel row", (E.const(self.channels, INDEX), n_rows), row)
 
@@ -260,7 +261,7 @@ class _Writer:
     def rows_of(self, n: Var, start: PrimExpr, rows: PrimExpr, begin: Var, count: Var) -> Stmt:
         """The results of a task."""
         panels, tiles = (E.const(x, INDEX) for x in (self.pack.packed_shape[0], self.form.tiles))
-        register_tiles = _ceil(count, self.form.rows)
+        register_tiles = ceildiv(count, self.form.rows)
 
         def tile(y: Var, e: Var, panel: Var, t: Var) -> Stmt:
             first, end = Var("first", INDEX), E.floordiv(E.mul(E.add(t, 1), count), register_tiles)
@@ -342,7 +343,3 @@ class _Writer:
             return LetStmt(x, at, loop("b", held, block))
 
         return loop("u", count, tile)
-
-
-def _ceil(extent: PrimExpr, size: int | PrimExpr) -> PrimExpr:
-    return E.floordiv(E.add(extent, E.sub(size, 1) if isinstance(size, PrimExpr) else size - 1), size)

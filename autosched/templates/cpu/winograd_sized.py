@@ -21,6 +21,7 @@ from functools import partial
 
 from autosched.ir.node import FrozenDict
 from autosched.target import Target
+from autosched.te import ceildiv
 from autosched.templates.accuracy import is_strict
 from autosched.templates.base import Applied
 from autosched.templates.classify import extents, reduced, spatial
@@ -264,7 +265,7 @@ class _Writer:
         self.filter = filter_of(form.m, form.stride)
         self.size, self.chunk = self.filter.inputs, form.chunk(lanes)
         outputs, simplify = E.mul(self.out_blocks, self.block), Analyzer().simplify
-        self.chunks, panels = (simplify(_ceil(outputs, n)) for n in (self.chunk, lanes))
+        self.chunks, panels = (simplify(ceildiv(outputs, n)) for n in (self.chunk, lanes))
         _, *inner, _, width = (E.const(n, INDEX) for n in self.transformed.packed_shape)
         self.weights_shape = shape = self.chunks, *inner, self.channels, width
         if isinstance(pack, BothPacks):
@@ -291,11 +292,11 @@ class _Writer:
         """The phases of the kernel, some of which have no pieces for a call's sizes."""
         form, m = self.form, self.form.m
         self.rows, self.row_tiles = (
-            E.mul(_ceil(size, m * d), d) for size, d in zip((self.height, self.width), self.dilation, strict=True)
+            E.mul(ceildiv(size, m * d), d) for size, d in zip((self.height, self.width), self.dilation, strict=True)
         )
         tiles = E.mul(self.images, E.mul(self.rows, self.row_tiles))
-        least = E.minimum(_ceil(tiles, form.rows), form.threads)  # a block for each of so many threads
-        blocks = E.maximum(_ceil(tiles, form.tiles), least)
+        least = E.minimum(ceildiv(tiles, form.rows), form.threads)  # a block for each of so many threads
+        blocks = E.maximum(ceildiv(tiles, form.tiles), least)
 
         def block(b: Var) -> Stmt:
             first, total, parts = (Var(name, INDEX) for name in ("first", "tiles", "blocks"))
@@ -356,7 +357,7 @@ class _Writer:
             place = E.minimum(E.mul(g, FEW_ROWS[-1]), self.form.few - FEW_ROWS[-1])  # says that it is inside
             return LetStmt(first, place, seq(stmt, results))
 
-        return LetStmt(total, tiles, loop("group", _ceil(total, FEW_ROWS[-1]), group))
+        return LetStmt(total, tiles, loop("group", ceildiv(total, FEW_ROWS[-1]), group))
 
     def few_products(self, panel: Var, first: Var, rows: int, inputs: Buffer) -> Stmt:
         """The products of `rows` tiles: for each row of points and block of input channels in a register tile."""
@@ -429,7 +430,7 @@ class _Writer:
         """What is done for so many tiles, which are a block at most."""
         held, n, even, more = (Var(name, INDEX) for name in ("count", "n", "even", "more"))
         values = (
-            (held, E.minimum(count, self.form.tiles)), (n, _ceil(held, self.form.rows)),
+            (held, E.minimum(count, self.form.tiles)), (n, ceildiv(held, self.form.rows)),
             (even, E.floordiv(held, n)), (more, E.floormod(held, n)),
         )  # fmt: skip
         stmt = body(Split(held, n, even, more))
@@ -696,7 +697,3 @@ def _odd_lines(n: int) -> int:
     """At least n floats that are an odd number of cache lines."""
     lines = -(-n // LINE)
     return (lines | 1) * LINE
-
-
-def _ceil(extent: PrimExpr, size: int | PrimExpr) -> PrimExpr:
-    return E.floordiv(E.add(extent, E.sub(size, 1) if isinstance(size, PrimExpr) else size - 1), size)
