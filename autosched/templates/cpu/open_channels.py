@@ -13,7 +13,7 @@ from dataclasses import replace
 from autosched.ir.node import FrozenDict, Node, children
 from autosched.templates.chain import Chain
 from autosched.templates.classify import extents, reduced, spatial
-from autosched.templates.cpu.conv_sized import SizedConv
+from autosched.templates.cpu.conv_blocks import SizedConv
 from autosched.tir import Block, Buffer, BufferLoad, BufferStore, PrimExpr, PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar, Range

@@ -26,7 +26,8 @@ from autosched.templates.accuracy import is_strict
 from autosched.templates.base import Applied
 from autosched.templates.classify import extents, reduced, spatial
 from autosched.templates.core_nests import load, one_of, store
-from autosched.templates.cpu.conv_sized import choose_tile, find_conv, padding_of
+from autosched.templates.cpu.conv_blocks import find_conv
+from autosched.templates.cpu.conv_sized import choose_tile, padding_of
 from autosched.templates.cpu.register_tile import cycles
 from autosched.templates.cpu.sized import sized
 from autosched.templates.cpu.winograd_cost import MOST_ROWS

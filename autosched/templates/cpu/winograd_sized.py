@@ -26,7 +26,7 @@ from autosched.templates.accuracy import is_strict
 from autosched.templates.base import Applied
 from autosched.templates.classify import extents, reduced, spatial
 from autosched.templates.core_nests import load, one_of, store
-from autosched.templates.cpu.conv_sized import SizedConv, find_conv
+from autosched.templates.cpu.conv_blocks import SizedConv, find_conv
 from autosched.templates.cpu.open_channels import open_channels
 from autosched.templates.cpu.register_tile import FLOAT_BYTES
 from autosched.templates.cpu.sized import sized
