@@ -15,6 +15,7 @@ from autosched.ir.node import FrozenDict
 from autosched.tir import Buffer, BufferLoad, BufferRegion, IntImm, PrimExpr, PrimFunc, Range, all_of
 from autosched.tir.expr import Var
 from autosched.tir.functor import rewrite
+from autosched.tir.simplify import Analyzer
 
 
 class Packing(Protocol):
@@ -74,6 +75,13 @@ class Pack:
         np.copyto(packed, padded.reshape(self.split_shape).transpose(self.order))
         return packed
 
+    def extents(self, natural: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        """The packed shape of an array of some other shape, numbers or symbols."""
+        split: list[PrimExpr] = []
+        for extent, factor in zip(natural, self.factors, strict=True):
+            split += [te.ceildiv(extent, factor), IntImm(factor, extent.dtype)] if factor else [extent]
+        return tuple(Analyzer().simplify(split[d]) for d in self.order)
+
     def index(self, natural: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """Where the element at the natural indices lies in the packed array."""
         split: list[PrimExpr] = []
@@ -107,8 +115,7 @@ def packed_params(func: PrimFunc, buffer: Buffer, pack: Pack) -> tuple[Pack | No
 
 def repack(func: PrimFunc, buffer: Buffer, pack: Pack) -> PrimFunc:
     """`func` with the parameter `buffer` taken in packed form."""
-    dtype = buffer.shape[0].dtype
-    packed = Buffer(f"{buffer.name}_packed", tuple(IntImm(s, dtype) for s in pack.packed_shape), buffer.dtype)
+    packed = Buffer(f"{buffer.name}_packed", pack.extents(buffer.shape), buffer.dtype)
 
     def step(x: object) -> object:
         if isinstance(x, BufferLoad) and x.buffer is buffer:

@@ -42,7 +42,7 @@ class SizedConv:
         """Whether each pixel is computed from what is in its place."""
         anchor = self.chain.anchor
         steps, axes = reduced(anchor), [iv.var for iv in spatial(anchor)[2:4]]
-        if len(steps) != 4 or extents(steps)[1:3] != (1, 1) or self.chain.before:
+        if len(steps) != 4 or extents(steps[1:3]) != (1, 1) or self.chain.before:
             return False
         taps = [iv.var for iv in steps[1:3]]
         if not all(is_sum(i, {v: 1, k: 1}) for i, v, k in zip(self.data.indices[2:4], axes, taps, strict=True)):

@@ -36,6 +36,7 @@ from autosched.templates.chain import chain_around
 from autosched.templates.classify import extents, find_contraction, reduced, spatial
 from autosched.templates.core_nests import load, one_of, store
 from autosched.templates.cpu.conv_blocks import find_conv, has_pixels
+from autosched.templates.cpu.open_channels import open_channels
 from autosched.templates.cpu.register_tile import LOAD_COST, cycles, fits, is_cold
 from autosched.templates.cpu.sized import sized
 from autosched.templates.nests import lanes, loop, value_at
@@ -86,10 +87,12 @@ def schedule_conv(func: PrimFunc, target: Target) -> Applied | None:
     groups = conv.group_blocks
     tile = choose_tile(panels, block, math.prod(steps), groups, in_row, target, is_ragged=groups == panels)
     pack = Pack(shape, (tile.blocks * block, inner, 0, 0), (0, 2, 4, 5, 3, 1) if inner else (0, 2, 3, 4, 1))
-    packed = repack(func, weight, pack)
+    packs = packed_params(func, weight, pack)
+    func, conv = open_channels(func, conv, 1, tile.blocks) or (func, conv)
+    packed = repack(func, conv.weight.buffer, pack)
     writer = ConvWriter(packed, tile, conv.is_pointwise, 4 * math.prod(shape), target)
     made = sized(func, writer.written())
-    return Applied(made.func, packed_params(func, weight, pack))
+    return Applied(made.func, packs)
 
 
 def choose_tile(
@@ -184,7 +187,7 @@ class ConvWriter:
         self.block, self.chain = c.block, chain
         self.images, self.channels, self.rows, self.columns, _ = (iv.dom.extent for iv in spatial(c.block))
         self.lanes = extents(spatial(c.block)[4:])[0]
-        self.is_ragged = (const_int(self.channels) or 1) % tile.blocks > 0
+        self.is_ragged = (const_int(self.channels) or 0) % tile.blocks > 0
         self.sums = c.block.writes[0].buffer
         self.out = chain.after[-1].writes[0].buffer if chain.after else self.sums
         self.makers = {b.writes[0].buffer: b for b in (*chain.before, *chain.after)}
@@ -313,8 +316,8 @@ class ConvWriter:
         by_row = self.tile.in_row and not self.is_flat
         pixels = E.mul(self.rows, self.columns)
         per_chunk = self.chunk_pixels
-        panels, chunks = const_int(self.channels) or 1, self.rows if by_row else ceildiv(pixels, per_chunk)
-        panels = -(-panels // self.tile.blocks)
+        panels = Analyzer().simplify(ceildiv(self.channels, self.tile.blocks))
+        chunks = self.rows if by_row else ceildiv(pixels, per_chunk)
 
         def task(n: Var, first: Var, second: Var) -> Stmt:
             panel, chunk = (first, second) if self.by_weight else (second, first)
@@ -330,7 +333,7 @@ class ConvWriter:
             start = E.mul(chunk, per_chunk)
             return seq(*self.pieces(tile, start, E.minimum(per_chunk, E.sub(pixels, start))))
 
-        order = (E.const(panels, INDEX), chunks) if self.by_weight else (chunks, E.const(panels, INDEX))
+        order = (panels, chunks) if self.by_weight else (chunks, panels)
         return _nested((self.images, *order), task, 3)
 
     def pieces(self, tile_at: Callable[[PrimExpr, int], Stmt], start: PrimExpr, count: PrimExpr) -> list[Stmt]:
@@ -416,7 +419,7 @@ class ConvWriter:
     def summed(self, n: Var, panel: Var, places: Sequence[Place], sums: Buffer, inside: bool) -> Stmt:
         """The sums over input channels and the window."""
         steps = reduced(self.block)
-        counts = extents(steps)
+        counts = [iv.dom.extent for iv in steps]
         assert isinstance(self.block.body, BufferStore), "find_conv looked"
         term = self.block.body.value.b  # type: ignore[attr-defined]
 
@@ -424,7 +427,9 @@ class ConvWriter:
             def added(b: Var, j: int, lane: PrimExpr, at: Place) -> Stmt:
                 values = [n, E.add(E.mul(panel, self.tile.blocks), E.cast(INDEX, b)), *at, E.cast(INDEX, lane), *ks]
                 axes = (*spatial(self.block), *steps)
-                known = Analyzer({v: (0, m) for v, m in zip(ks, counts, strict=True)})
+                known = Analyzer(
+                    {v: (0, m) for v, c in zip(ks, counts, strict=True) if (m := const_int(c)) is not None}
+                )
                 known.bind(b, (0, self.tile.blocks))
                 if isinstance(lane, Var):
                     known.bind(lane, (0, self.lanes))
@@ -436,19 +441,20 @@ class ConvWriter:
 
         if self.windows is not None:
             return self.in_window(self.windows, places[0], step, inside)
-        kind = LoopKind.UNROLLED if len(steps) == 2 and math.prod(counts) <= UNROLLED_TAPS else LoopKind.SERIAL
+        is_short = len(steps) == 2 and math.prod(extents(steps)) <= UNROLLED_TAPS
+        kind = LoopKind.UNROLLED if is_short else LoopKind.SERIAL
 
         def asking(*ks: Var) -> Stmt:
             return seq(*self.next_weights(panel, ks, places[0][1]), step(*ks))
 
-        return _nested([E.const(count, INDEX) for count in counts], asking, len(steps), kind)
+        return _nested(counts, asking, len(steps), kind)
 
     def next_weights(self, panel: Var, ks: Sequence[Var], pixel: PrimExpr) -> list[Stmt]:
         """A request for a line of the next panel's weights: a tile asks for one a step, or two tiles in turn."""
         if not self.asks_ahead:
             return []
         (packed,), lines = self.packed, self.tile.blocks * self.lanes * 4 // LINE_BYTES
-        blocks, *_, lanes = packed.const_shape()[1:5]
+        blocks, *_, lanes = packed.shape[1:5]
         in_chunk = E.floormod(pixel, self.chunk_pixels)
         count = E.minimum(E.sub(E.mul(self.rows, self.columns), E.sub(pixel, in_chunk)), self.chunk_pixels)
         tile, tiles = E.floordiv(in_chunk, self.tile.pixels), ceildiv(count, self.tile.pixels)

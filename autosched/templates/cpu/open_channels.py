@@ -21,18 +21,20 @@ from autosched.tir.expr import SizeVar, Var, const_int
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer
 
+BLOCKED = 4  # axes of sums over blocks of channels: block, row, column, lane
 INPUTS, OUTPUTS = SizeVar("in_chunks", "int64"), SizeVar("out_chunks", "int64")
 
 
 def open_channels(func: PrimFunc, conv: SizedConv, inputs: int, outputs: int) -> tuple[PrimFunc, SizedConv] | None:
     """The function and its convolution over so many chunks of channels; None where their number cannot be left open.
 
-    inputs, outputs   blocks of channels in a chunk
+    inputs, outputs   blocks of channels in a chunk; inputs count where all of them are added up
     Where an argument is read as what is convolved and as what is added, both numbers are one symbol.
     """
     chain, weight = conv.chain, conv.weight.buffer
     blocks = (*chain.before, chain.anchor, *chain.after)
-    symbols = {reduced(chain.anchor)[0].var: INPUTS, spatial(chain.anchor)[1].var: OUTPUTS}
+    steps = reduced(chain.anchor)
+    symbols = {spatial(chain.anchor)[1].var: OUTPUTS, **({steps[0].var: INPUTS} if len(steps) == BLOCKED else {})}
     symbols |= {spatial(block)[1].var: INPUTS for block in chain.before}
     symbols |= {spatial(block)[1].var: OUTPUTS for block in chain.after}
     numbers = {iv.var: extents((iv,))[0] for block in blocks for iv in block.iter_vars if iv.var in symbols}
@@ -51,9 +53,10 @@ def open_channels(func: PrimFunc, conv: SizedConv, inputs: int, outputs: int) ->
     shapes = {buffer: list(buffer.shape) for buffer, _ in known}
     for (buffer, d), (axis, scale) in known.items():
         shapes[buffer][d] = E.mul(sizes[axis], scale)
-    lanes, block = extents(spatial(chain.anchor)[4:])[0], extents(reduced(chain.anchor))[3]
-    out_size, in_size = (sizes[axes[i].var] for axes, i in ((spatial(chain.anchor), 1), (reduced(chain.anchor), 0)))
-    shapes[weight] = [E.mul(out_size, lanes), E.mul(in_size, block), *weight.shape[2:]]
+    lanes, out_size = extents(spatial(chain.anchor)[4:])[0], sizes[spatial(chain.anchor)[1].var]
+    shapes[weight] = [E.mul(out_size, lanes), *weight.shape[1:]]
+    if len(steps) == BLOCKED:
+        shapes[weight][1] = E.mul(sizes[steps[0].var], extents(steps)[3])
     buffers = {buffer: replace(buffer, shape=tuple(shape)) for buffer, shape in shapes.items()}
 
     def step(x: object) -> object:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 import autosched
 from autosched import te, topi
+from autosched.ir import structural_equal
 from autosched.ir.node import preorder
 from autosched.target import Target
 from autosched.templates.cpu.conv_sized import choose_tile, schedule_conv
+from autosched.tir import PrimFunc
 from autosched.tir.expr import Call, Var
 from autosched.tir.stmt import BufferStore
 
@@ -37,19 +41,49 @@ def test_images_are_lines_where_all_is_in_place(part: int) -> None:
     assert {len(b.shape) for name, b in zip("xwoy", applied.func.buffers) if name in "xoy"} == {4 if part == 1 else 5}
 
 
-@pytest.mark.parametrize("blocks", [(24, 24), (1, 4), (2, 5)])
-def test_every_number_of_pixels(blocks: tuple[int, int]) -> None:
-    """None is left out where tiles end; weights that no cache holds are asked for ahead."""
-    x = te.placeholder((1, blocks[0], 1, W, 16), name="x")
-    weight = te.placeholder((16 * blocks[1], 16 * blocks[0], 1, 1), name="weight")
-    axes = [te.reduce_axis((0, n), name) for n, name in zip((blocks[0], 1, 1, 16), ("i", "ky", "kx", "ci"))]
+def blocks_of_pixels(inputs: int, outputs: int) -> PrimFunc:
+    """A 1x1 convolution of a row of pixels, of so many blocks of 16 channels."""
+    x = te.placeholder((1, inputs, 1, W, 16), name="x")
+    weight = te.placeholder((16 * outputs, 16 * inputs, 1, 1), name="weight")
+    axes = [te.reduce_axis((0, n), name) for n, name in zip((inputs, 1, 1, 16), ("i", "ky", "kx", "ci"))]
 
     def conv(n, o, row, column, lane):  # type: ignore[no-untyped-def]
         i, ky, kx, ci = (axis.var for axis in axes)
         taps = weight[o * 16 + lane, i * 16 + ci, ky, kx].as_expr()
         return te.sum(x[n, i, row + ky, column + kx, ci].as_expr() * taps, axis=axes)
 
-    func = te.create_prim_func([x, weight, te.compute((1, blocks[1], 1, W, 16), conv, name="y")], "int64")
+    return te.create_prim_func([x, weight, te.compute((1, outputs, 1, W, 16), conv, name="y")], "int64")
+
+
+def windows_of_lanes(blocks: int) -> PrimFunc:
+    """A depthwise convolution of so many blocks of 16 channels."""
+    x, weight = te.placeholder((1, blocks, H, W, 16), name="x"), te.placeholder((16 * blocks, 1, 3, 3), name="weight")
+    padded = topi.pad(x, (0, 0, 1, 1, 0), (0, 0, 1, 1, 0), 0.0)
+    axes = [te.reduce_axis((0, 3), name) for name in ("ky", "kx")]
+
+    def conv(n, o, row, column, lane):  # type: ignore[no-untyped-def]
+        ky, kx = (axis.var for axis in axes)
+        taps = weight[o * 16 + lane, 0, ky, kx].as_expr()
+        return te.sum(padded[n, o, row + ky, column + kx, lane].as_expr() * taps, axis=axes)
+
+    return te.create_prim_func([x, weight, te.compute(x.shape, conv, name="y")], "int64")
+
+
+@pytest.mark.parametrize(
+    "made, widths", [(blocks_of_pixels, ((2, 4), (3, 8))), (windows_of_lanes, ((2,), (9,)))], ids=["1x1", "depthwise"]
+)
+def test_layers_of_several_widths_share_a_kernel(
+    made: Callable[..., PrimFunc], widths: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:  # fmt: skip
+    first, second = (schedule_conv(made(*blocks), Target("cpu")) for blocks in widths)
+    assert first is not None and second is not None
+    assert structural_equal(first.func, second.func)
+
+
+@pytest.mark.parametrize("blocks", [(24, 24), (1, 4), (2, 5)])
+def test_every_number_of_pixels(blocks: tuple[int, int]) -> None:
+    """None is left out where tiles end; weights that no cache holds are asked for ahead."""
+    func = blocks_of_pixels(*blocks)
     applied = schedule_conv(func, Target("cpu"))
     assert applied is not None
     asks = any(isinstance(node, Call) and node.op == "prefetch" for node in preorder(applied.func))
