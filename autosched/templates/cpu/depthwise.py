@@ -1,6 +1,6 @@
 """Depthwise convolution over blocked channels, a row kernel without a padded copy of the data.
 
-    for (n, channel block, row chunk) in parallel:
+    for (n, channel block, row chunk) in parallel:                           # or (n, half of the rows, block, chunk)
         for row tile, pixel tile:
             prefetch(data[…])                                                # new lines of a later tile
             tile[rows, pixels, lanes] = 0                                    # stays in registers
@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autosched.codegen.cpu.column_dot import COLUMN, MOST_ROWS
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
@@ -52,6 +52,10 @@ from autosched.tir.simplify import Analyzer
 MOST_TAPS = 9  # unrolled where neighbours share data: 112x112x32 in 77 us instead of 100; stride 2 loses 5 % (Zen 3)
 FEW_PIXELS = 4  # of a tile whose window is unrolled while its weights come from memory: all else stays in registers
 PIXELS_AHEAD = 20  # of the output, whose data are asked for; 12 to 48 are as good
+# Rows in a piece of work of an image whose halves are divided before its channels: two threads then read what they have
+# written themselves. 112x112x32 takes 37 us instead of 52, and the 1x1 convolution behind it 45 instead of 50 (Emerald
+# Rapids); on one thread 106 instead of 102.
+HALF_CHUNK = 4
 MOST_PIXELS = 8  # of a tile by default: with wide windows, the data that neighbours share need registers, too
 
 
@@ -76,9 +80,13 @@ class Depthwise:
         Of a Zen 5: 96 channels of 150x150 take .73 of the time, 80x80 to 112x112 .95 to .97, smaller images as long as
         before, and longer with stride 2.
         """
+        return self.exceeds_cache(target) and column_stride(self.chain.anchor, self.data) == 1
+
+    def exceeds_cache(self, target: Target) -> bool:
+        """Whether data and result are more than the second-level cache holds."""
         out = self.chain.anchor.writes[0].buffer
         size = sum(math.prod(b.const_shape()) * item_bytes(b.dtype) for b in (self.data.buffer, out))
-        return size > target.cache.l2_bytes and column_stride(self.chain.anchor, self.data) == 1
+        return size > target.cache.l2_bytes
 
 
 def depthwise_roles(func: PrimFunc, block: Block) -> tuple[BufferLoad, BufferLoad] | None:
@@ -123,7 +131,15 @@ class DepthwiseConv2d:
         pixels, unroll = choose_pixels(s, column_stride(anchor.details.chain.anchor, anchor.details.data), target)
         if anchor.details.in_words(s, target):
             unroll, pixels = True, even_tile(s["OW"], MOST_PIXELS)
-        knobs = {"pixels": pixels, "rows": 1, "row_chunk": _row_chunk(s), "unroll_kh": unroll, "copy_pad": False}
+        by_halves = s["N"] == 1 < s["C"] and s["OH"] >= 2 * HALF_CHUNK and anchor.details.exceeds_cache(target)
+        knobs: dict[str, KnobValue] = {
+            "pixels": pixels,
+            "rows": 1,
+            "row_chunk": HALF_CHUNK if by_halves else _row_chunk(s),
+            "halves": by_halves,
+            "unroll_kh": unroll,
+            "copy_pad": False,
+        }
         return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
@@ -148,8 +164,12 @@ class DepthwiseConv2d:
         pixel_tile, pixels = sch.split(ow, [None, config["pixels"]])
         neighbours = 1 if in_words else _neighbours(anchor.sizes, target)
         vector, side, lane = sch.split(lane, [None, neighbours, target.lanes("float32")])
-        sch.reorder(n, channels, chunk, vector, row_tile, pixel_tile, side, rows, pixels, lane)
-        task = sch.fuse(n, channels, chunk) if in_words else sch.fuse(n, channels, chunk, vector)
+        around = [n, channels, chunk] if in_words else [n, channels, chunk, vector]
+        if config.get("halves", False):
+            half, around[2] = sch.split(chunk, [2, None])
+            around.insert(1, half)
+        sch.reorder(*around, *([vector] if in_words else []), row_tile, pixel_tile, side, rows, pixels, lane)
+        task = sch.fuse(*around)
         sch.parallel(task)
         sch.unroll(rows)
         sch.unroll(pixels)

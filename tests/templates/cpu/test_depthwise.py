@@ -53,7 +53,9 @@ def test_chunks_of_rows_are_of_one_size(size: int) -> None:
 def test_lines_of_large_images_are_asked_for_ahead(channels: int, size: int, stride: int, expected: bool) -> None:
     target = Target(f"llvm -mcpu={AVX512}")
     func = conv(1, channels, size, channels, 3, stride, 1, groups=channels)
-    scheduled = apply_config(func, default_config(func, target), target).func
+    config = default_config(func, target)
+    assert config["halves"] == (channels * size * size * 4 * (1 + 1 / stride**2) > target.cache.l2_bytes)
+    scheduled = apply_config(func, Config(config.template, {**config.knobs, "halves": False}), target).func
     lowered = lower_func(scheduled)
     assert any(isinstance(x, Call) and x.op == "prefetch" for x in preorder(lowered.body)) == expected
     assert open_outer_sizes(scheduled) is not None  # what is asked for follows from numbers that stay
@@ -68,6 +70,16 @@ def test_several_outputs_of_each_channel(channels: int, each: int, size: int, ke
     config = default_config(func, Target("cpu"))
     assert config.template == "depthwise"
     assert error(func, config, threads=2) < LIMIT
+
+
+@pytest.mark.parametrize(("channels", "size", "rows", "chunk", "block"), [(48, 13, 1, 3, 16), (32, 12, 2, 2, 32)])
+def test_halves_of_the_rows_are_divided_before_channels(
+    channels: int, size: int, rows: int, chunk: int, block: int
+) -> None:
+    func = conv(1, channels, size, channels, 3, 1, 1, groups=channels, block=block)
+    knobs = {"halves": True, "rows": rows, "row_chunk": chunk}
+    config = default_config(func, Target("cpu"))
+    assert error(func, Config(config.template, {**config.knobs, **knobs}), threads=2) < LIMIT
 
 
 @pytest.mark.parametrize(("block", "size", "stride"), [(192, 9, 1), (48, 13, 2), (80, 6, 1), (20, 7, 1)])
