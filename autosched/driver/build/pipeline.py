@@ -109,8 +109,8 @@ def graph_passes(
     )
     planes: tuple[Pass, ...] = (ConvolvePlanes(), DeadCodeElimination()) if convolves_planes(target) else ()
     return (
-        UnpackResult(), CanonicalizeBindings(keep_tuples=False), *bytes_, *wide, *heads, ExpandConvolutions(),
-        SliceInputs(), FoldConstant(),
+        UnpackResult(), CanonicalizeBindings(keep_tuples=False), *bytes_, *wide, *heads,
+        ExpandConvolutions(bool(blocks)), SliceInputs(), FoldConstant(),
         RemoveIdentity(), FindGelu(), FindNorms(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
         FoldBatchnormToConv2D(), SumConvolutions(), DeadCodeElimination(), *planes, SplitConcats(),
         EliminateCommonSubexpr(keep_names=False),

@@ -18,7 +18,7 @@ from autosched.relax.op.kv_cache import cache_slide, cache_update, cached_attent
 from autosched.relax.op.losses import cross_entropy_with_logits, nll_loss
 from autosched.relax.op.manipulate import pad
 from autosched.relax.op.nbits import grouped_matmul_nbits, matmul_nbits
-from autosched.relax.op.nn_manipulate import batch_flatten, pixel_shuffle
+from autosched.relax.op.nn_manipulate import batch_flatten, depth_to_space, pixel_shuffle
 from autosched.relax.op.norm import batch_norm, dropout, layer_norm, log_softmax, lrn, rms_norm, softmax
 from autosched.relax.op.numbers import relu6
 from autosched.relax.op.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
@@ -36,8 +36,9 @@ __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "attention", "attention_bias",
     "attention_bytes", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_flatten", "batch_norm", "cache_slide",
     "cache_update", "cached_attention", "col2im", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose",
-    "conv3d", "conv3d_transpose", "cross_entropy_with_logits", "dropout", "gelu", "gelu_tanh", "group_norm",
-    "grouped_matmul_nbits", "hard_sigmoid", "instance_norm", "layer_norm", "leakyrelu", "log_softmax", "lrn",
-    "matmul_nbits", "max_pool1d", "max_pool2d", "max_pool3d", "nll_loss", "pad", "pixel_shuffle", "plane_windows",
-    "prelu", "relu", "relu6", "rms_norm", "selu", "silu", "softmax", "softplus", "window_cache_length",
+    "conv3d", "conv3d_transpose", "cross_entropy_with_logits", "depth_to_space", "dropout", "gelu", "gelu_tanh",
+    "group_norm", "grouped_matmul_nbits", "hard_sigmoid", "instance_norm", "layer_norm", "leakyrelu",
+    "log_softmax", "lrn", "matmul_nbits", "max_pool1d", "max_pool2d", "max_pool3d", "nll_loss", "pad",
+    "pixel_shuffle", "plane_windows", "prelu", "relu", "relu6", "rms_norm", "selu", "silu", "softmax",
+    "softplus", "window_cache_length",
 ]  # fmt: skip

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 import numpy as np
 
-from autosched import topi
+from autosched import te, topi
 from autosched.errors import ShapeError
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.te import Tensor
 from autosched.tir import expr as E
-from autosched.topi.shapes import int_shape
+from autosched.topi.conv2d import channel_block
+from autosched.topi.shapes import dims, image_shape, int_shape, known
 
 T = TypeVar("T", Tensor, np.ndarray)
 
@@ -56,4 +57,59 @@ pixel_shuffle = define_op(
     compute=lambda x, upscale_factor: _shuffled(x, upscale_factor, topi.reshape, topi.transpose),
     reference=lambda x, upscale_factor: _shuffled(x, upscale_factor, np.reshape, np.transpose),
     samples=[sample((1, 8, 2, 3), upscale_factor=2)],
+)  # fmt: skip
+
+
+class DepthToSpaceAttrs(TypedDict):
+    """How many rows and columns a pixel becomes, what is cut off: rows above, columns before, rows below, behind."""
+
+    strides: tuple[int, int]
+    crop: tuple[int, int, int, int]
+    layout: str
+
+
+def _depth_to_space_type(data: StructInfo, **attrs: Unpack[DepthToSpaceAttrs]) -> TensorStructInfo:
+    t, (rows, columns), (top, left, bottom, right) = tensor(data), attrs["strides"], attrs["crop"]
+    if t.ndim != (5 if channel_block(attrs["layout"]) else 4):
+        raise ShapeError(f"{t!r} is not of layout {attrs['layout']}")
+    n, c, h, w, *lanes = t.image_shape
+    if c % (rows * columns):
+        raise ShapeError(f"{c} channels for pixels that become {rows} x {columns}")
+    size = known(h * rows - top - bottom), known(w * columns - left - right)
+    return TensorStructInfo((n, c // (rows * columns), *size, *lanes), t.dtype)
+
+
+def _depth_to_space(data: Tensor, **attrs: Unpack[DepthToSpaceAttrs]) -> Tensor:
+    (rows, columns), (top, left, bottom, right) = attrs["strides"], attrs["crop"]
+    n, c, h, w, *lanes = image_shape(data)
+    count = c // (rows * columns)
+
+    def pixel(*at: E.PrimExpr) -> E.PrimExpr:
+        image, channel, y, x, *lane = at
+        y, x = y + top, x + left
+        phase = y % rows * columns + x % columns
+        return data(image, phase * count + channel, y // rows, x // columns, *lane)
+
+    size = h * rows - top - bottom, w * columns - left - right
+    return te.compute(dims((n, count, *size, *lanes)), pixel, name="T_depth_to_space")
+
+
+def _depth_to_space_reference(data: np.ndarray, **attrs: Unpack[DepthToSpaceAttrs]) -> np.ndarray:
+    (rows, columns), (top, left, bottom, right) = attrs["strides"], attrs["crop"]
+    n, c, h, w, *lanes = data.shape
+    phases = data.reshape(n, rows, columns, c // (rows * columns), h, w, *lanes)
+    axes = (0, 3, 4, 1, 5, 2, *range(6, phases.ndim))
+    whole = phases.transpose(axes).reshape(n, -1, h * rows, w * columns, *lanes)
+    return np.ascontiguousarray(whole[:, :, top : h * rows - bottom, left : w * columns - right])
+
+
+# A copy of whole blocks: only what computes each element from the same one joins it, no other change of order.
+depth_to_space = define_op(
+    "nn.depth_to_space", inputs=("data",),
+    attributes={"strides": (1, 1), "crop": (0, 0, 0, 0), "layout": "NCHW"}, infer_type=_depth_to_space_type,
+    compute=_depth_to_space, reference=_depth_to_space_reference, is_anchor=True,
+    samples=[
+        sample((1, 12, 2, 3), strides=(2, 3)),
+        sample((2, 4, 3, 2, 4), strides=(2, 2), crop=(1, 0, 2, 1), layout="NCHW4c"),
+    ],
 )  # fmt: skip

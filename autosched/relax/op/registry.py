@@ -79,6 +79,7 @@ class OpDef:
     is_view      the result is the argument's memory under another shape
     validate     (args, attrs) -> None: refuse constant arguments that are impossible
     limits       (*types, **attrs) -> what must hold of sizes that are symbols, where the type rule cannot tell
+    is_anchor    element-wise calls alone join its PrimFunc, as behind a convolution, although it reduces nothing
     """
 
     op: Op
@@ -93,6 +94,7 @@ class OpDef:
     is_view: bool = False
     validate: Validate | None = None
     limits: Limits | None = None
+    is_anchor: bool = False
 
     @property
     def name(self) -> str:
@@ -204,6 +206,7 @@ def define_op(
     is_view: bool = False,
     validate: Validate | None = None,
     limits: Limits | None = None,
+    is_anchor: bool = False,
 ) -> OpDef:
     """Define an operator and enter it into the table of all operators; fields as in OpDef.
 
@@ -214,7 +217,7 @@ def define_op(
     normal = tuple(s if isinstance(s, Sample) else sample(s) for s in samples)
     definition = OpDef(
         Op(f"relax.{name}"), tuple(inputs), FrozenDict(attributes or {}), infer_type, compute, reference, normal,
-        canonical, legal_name or name.rpartition(".")[2], is_view, validate, limits,
+        canonical, legal_name or name.rpartition(".")[2], is_view, validate, limits, is_anchor,
     )  # fmt: skip
     OPERATORS[name] = definition
     return definition

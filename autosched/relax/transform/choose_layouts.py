@@ -22,6 +22,7 @@ from autosched.relax.rewrite import map_functions
 from autosched.relax.struct_info import tensor_infos
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
 from autosched.relax.transform.blocked import BlockedRewriter, Form, image_shape_of, pad_channels, shape_of
+from autosched.relax.transform.expand_conv import phases_interleaved
 from autosched.relax.transform.layout_costs import LayoutCosts, LayoutOracle
 from autosched.relax.transform.layout_plan import plan_layouts
 from autosched.relax.transform.layout_rules import (
@@ -39,6 +40,7 @@ from autosched.relax.transform.layout_rules import (
     is_depthwise,
     is_pool,
     is_resize,
+    is_shuffle,
     outputs_of_each,
     words_of,
 )
@@ -75,6 +77,8 @@ class _Layouts(BlockedRewriter):
         if not isinstance(value, Call):
             return self.plain(value)  # type: ignore[no-any-return]
         args = [self.plain(a) for a in value.args]
+        if is_shuffle(value):
+            return phases_interleaved(args[0], value, self.emit)
         if all(a is b for a, b in zip(args, value.args, strict=True)):
             return value
         if definition_of(value) is None:
@@ -113,7 +117,7 @@ class _Layouts(BlockedRewriter):
             attrs = {"axis": image_axes(call)}
         elif definition.name == "take":
             attrs = {"axis": axis_index(call.attrs["axis"], 4)}
-        elif is_resize(call):
+        elif is_resize(call) or is_shuffle(call):
             attrs = {"layout": form.layout}
         return self.bind(remake(call, [self.blocked(call.args[0], form.block), *call.args[1:]], attrs), form, var.name)
 

@@ -9,7 +9,7 @@ any convolution   -> without the taps that meet nothing but padding, as those of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import starmap
 
 import numpy as np
@@ -99,6 +99,12 @@ def trimmed(call: Call) -> Call:
 
 
 class _Expander(Rewriter):
+    """Expands convolutions; with `keeps_images` the phases of transposed ones stay an operator of its own."""
+
+    def __init__(self, keeps_images: bool):
+        super().__init__()
+        self.keeps_images = keeps_images
+
     def call(self, call: Call, var: Var) -> Expr:
         if call.op_name in LAYOUT_OF and (plain := self.plain(call)) is not call:
             return plain
@@ -157,9 +163,15 @@ class _Expander(Rewriter):
         beyond = [known(q - have) for q, have in zip(count, image_shape_of(data)[2:], strict=True)]
         if not all(isinstance(more, int) and more >= 0 for more in beyond):
             return call
+        spare = [known(q * s - before - out) for q, s, before, out in zip(count, strides, padding, size, strict=False)]
+        is_shuffle = self.keeps_images and rank == 2 and groups == 1 and all(isinstance(n, int) for n in spare)
+        if is_shuffle:  # phases before channels, so that blocks of channels stay together
+            phases = phases.reshape(channels, -1, *phases.shape[1:]).swapaxes(0, 1).reshape(phases.shape)
         convolved = CONVOLUTION_OF[call.op_name](
             data, Constant(phases), padding=(*reach, *beyond), groups=groups, out_dtype=call.attrs["out_dtype"]
         )
+        if is_shuffle:
+            return op.nn.depth_to_space(self.emit(convolved), strides=strides, crop=(*padding[:2], *spare))
         images = self.emit(self.conv1d(convolved) if rank == 1 else convolved)
         split = self.emit(op.reshape(images, ShapeExpr((n, channels, *strides, *count))))
         mixed = self.emit(op.permute_dims(split, axes=(0, 1, *(a for i in range(2, 2 + rank) for a in (i + rank, i)))))
@@ -176,15 +188,31 @@ class _Expander(Rewriter):
         return whole
 
 
-def expand_convolutions(module: IRModule) -> IRModule:
+def phases_interleaved(data: Expr, call: Call, emit: Callable[[Expr], Expr]) -> Expr:
+    """What `nn.depth_to_space` computes in plain layout, by changes of shape, of order and a slice."""
+    (rows, columns), (top, left, *_) = call.attrs["strides"], call.attrs["crop"]
+    (n, _, h, w), (_, channels, *size) = image_shape_of(data), image_shape_of(call)
+    split = emit(op.reshape(data, ShapeExpr((n, rows, columns, channels, h, w))))
+    mixed = emit(op.permute_dims(split, axes=(0, 3, 4, 1, 5, 2)))
+    whole = op.reshape(mixed, ShapeExpr((n, channels, known(h * rows), known(w * columns))))
+    if not any(call.attrs["crop"]):
+        return whole
+    for axis, (before, out) in enumerate(zip((top, left), size, strict=True), 2):
+        whole = op.sized_slice(emit(whole), ShapeExpr((before, out)), axis=axis)
+    return whole
+
+
+def expand_convolutions(module: IRModule, keeps_images: bool = False) -> IRModule:
     """Replace `nn.conv1d` by `nn.conv2d`, and transposed convolutions with constant weights and no dilation.
 
     Constant weights lose the taps that meet padding alone.
     A transposed convolution whose stride is many times its kernel stays: nearly all of its phases are zero.
+
+    keeps_images  phases of images are brought together by `nn.depth_to_space`, which `ChooseLayouts` knows
     """
-    return map_functions(module, lambda function: _Expander().rewrite(function))
+    return map_functions(module, lambda function: _Expander(keeps_images).rewrite(function))
 
 
-def ExpandConvolutions() -> Pass:  # noqa: N802
+def ExpandConvolutions(keeps_images: bool = False) -> Pass:  # noqa: N802
     """See `expand_convolutions`."""
-    return graph_pass("ExpandConvolutions")(expand_convolutions)
+    return graph_pass("ExpandConvolutions")(lambda module: expand_convolutions(module, keeps_images))

@@ -23,6 +23,7 @@ from autosched.relax.transform.layout_rules import (
     is_dense,
     is_pool,
     is_resize,
+    is_shuffle,
     shape_of_result,
     words_of,
 )  # fmt: skip
@@ -48,6 +49,9 @@ RESIZE_NS = {"linear": (2.0, 0.25), "nearest_neighbor": (1.0, 0.16), "cubic": (8
 # An element of rows whose pixels are each the nearest of equally many, and are repeated in registers (Emerald Rapids:
 # 4 x 64 x 56 x 56 0.15 ms, by blocks with both changes of layout 0.27).
 REPEATED_NS = 0.18
+# An element of phases that become pixels in plain layout, read from blocks or from rows, and in blocks (Emerald Rapids:
+# 4 x 32 x 28 x 28 in 0.144 ms from blocks, in blocks in 0.013).
+SHUFFLE_NS, PLAIN_SHUFFLE_NS = 0.14, (0.14, 1.3)
 LARGER_BLOCK = 1.02  # of a convolution whose blocks have twice as many channels
 EARLY_NS = 1.0  # of a change before an element-wise call: of equal ways, that which stays for longer is taken
 
@@ -118,6 +122,8 @@ class LayoutCosts:
             if method == "nearest_neighbor" and result == PLAIN and row and row[0] and w % row[0] == 0:
                 each = REPEATED_NS
             return CALL_NS + each * n * h * w * (_stored(c, result) if result else c)
+        if is_shuffle(call):
+            return CALL_NS + (SHUFFLE_NS if result else PLAIN_SHUFFLE_NS[has != PLAIN]) * math.prod(shape)
         return EARLY_NS if has != result else EARLY_NS / 100 if result == PLAIN else 0.0
 
     def _convolution(self, call: Call, shape: Sequence[int], data: int, result: int) -> float:

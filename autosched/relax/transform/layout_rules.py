@@ -81,6 +81,12 @@ def is_resize(call: Call) -> bool:
     return definition is not None and definition.name == "image.resize2d" and call.attrs["layout"] == "NCHW"
 
 
+def is_shuffle(call: Call) -> bool:
+    """Whether the call makes larger images of phases that are channels."""
+    definition = definition_of(call)
+    return definition is not None and definition.name == "nn.depth_to_space" and call.attrs["layout"] == "NCHW"
+
+
 def has_blocks_of_its_own(call: Call) -> bool:
     """Whether the call asks how many channels a block has: a convolution, a pool, or a change of size."""
     return is_convolution(call) or is_pool(call) or is_resize(call)
@@ -175,6 +181,8 @@ def _works_in(definition: OpDef, call: Call, block: int) -> bool:
         return is_image and axis_index(call.attrs["axis"], 4) in (2, 3)
     if is_resize(call):
         return isinstance(data, Var)
+    if is_shuffle(call):
+        return isinstance(data, Var) and not padded
     if definition.name == "reshape":  # it says that sizes which are open are equal
         return isinstance(data, Var) and shape_of(data) == shape_of_result(call)
     return definition.name in REDUCTIONS and image_axes(call) is not None and len(shape_of(data)) == 4

@@ -17,6 +17,7 @@ from autosched.relax.op.registry import OpDef, definition_of
 from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo, tensor_infos
 from autosched.relax.te_call import TECall, make_te_call
+from autosched.relax.transform.annotate_patterns import OpPattern
 from autosched.relax.transform.views import without_kernel
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.checked_index import CHECK_INDEX, end_position
@@ -170,7 +171,10 @@ class _Legalizer(Rewriter):
         if not static and not _follow_from_inputs(made, self.open_sizes):
             return call
         prefix = "tir_" if self.tvm_names and definition.legal_name in PREFIXED else ""
-        gvar = self.builder.add_func(made.func, prefix + definition.legal_name)
+        func = made.func
+        if definition.is_anchor:
+            func = func.with_attr("op_pattern", int(OpPattern.OUT_FUSABLE))
+        gvar = self.builder.add_func(func, prefix + definition.legal_name)
         if key is not None:
             self.made[key] = gvar, tuple(next(i for i, x in enumerate(form.tensors) if x is a) for a in made.args)
         return call_tir(gvar, Tuple(made.args), out)

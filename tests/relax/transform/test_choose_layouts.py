@@ -51,6 +51,24 @@ def test_layouts_change_at_the_edges_only():
     ]
 
 
+@pytest.mark.parametrize("crop", [(0, 0, 0, 0), (1, 0, 1, 2)])
+def test_phases_become_pixels_in_blocks(crop):
+    def build(bb, x):
+        a = op.nn.depth_to_space(op.nn.conv2d(x, W(32, 16, 1, 1)), strides=(2, 2), crop=crop)
+        return op.nn.conv2d(op.nn.relu(op.add(a, W(1, 8, 1, 1))), W(8, 8, 3, 3))
+
+    names = _names(IMAGE, build)
+    assert names == [
+        "layout_transform",
+        "nn.conv2d",
+        "nn.depth_to_space",
+        "add",
+        "nn.relu",
+        "nn.conv2d",
+        "layout_transform",
+    ]
+
+
 def test_a_first_layer_reads_plain_data():
     module = _blocked(graph({"x": (1, 3, 8, 8)}, lambda bb, x: op.nn.conv2d(x, W(8, 3, 3, 3))))
     assert calls(module) == ["nn.conv2d", "layout_transform"] and _layouts(module) == [("NCHW", "NCHW8c")]

@@ -8,7 +8,7 @@ import pytest
 import autosched
 from autosched import relax
 from autosched.relax import TensorStructInfo, op
-from autosched.relax.transform import ExpandConvolutions
+from autosched.relax.transform import ChooseLayouts, ExpandConvolutions
 from autosched.relax.transform.expand_conv import taps_within
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph
 
@@ -39,9 +39,12 @@ def test_one_dimension_becomes_a_row():
 def test_transposed_convolution_by_phases(kernel, attrs):
     weight = W(4, 3, *kernel)
     before = graph({"x": (2, 4, 5, 4)}, lambda bb, x: op.nn.conv2d_transpose(x, weight, **attrs))
-    after = ExpandConvolutions()(before)
-    assert_same_results(before, after)
-    assert "nn.conv2d" in calls(after) and "nn.conv2d_transpose" not in calls(after)
+    for keeps_images in (False, True):
+        after = ExpandConvolutions(keeps_images)(before)
+        assert_same_results(before, after)
+        assert "nn.conv2d" in calls(after) and "nn.conv2d_transpose" not in calls(after)
+        assert ("nn.depth_to_space" in calls(after)) == (keeps_images and "groups" not in attrs)
+        assert_same_results(before, ChooseLayouts(4)(after))  # of three channels: written out in plain layout
 
 
 @pytest.mark.parametrize(
