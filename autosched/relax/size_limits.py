@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from autosched.errors import ShapeError
 from autosched.relax.expr import Call, Function
-from autosched.relax.op.registry import definition_of
+from autosched.relax.op.registry import MOST, definition_of
 from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer, form_key
 
 Bounds = dict[str, tuple[int, int | None]]
-MOST = 1 << 40  # that a size is taken to be
 
 
 @dataclass(frozen=True, eq=False)

@@ -120,6 +120,14 @@ MODELS = {
         {"x": (FLOAT, ["a", 4])}, {"y": FLOAT}, {"one": [1], "least": np.float32(1), "w": array(4, 6)},
         [{"x": x} for x in (array(12, 4), -np.ones((3, 4), "f4"), array(30, 4))],
     ),
+    "rows": Model(
+        [node("NonZero", "c", "n"), node("Transpose", "n", "t"), node("GatherND", "x t", "g"), node("Exp", "g", "e"),
+         node("ReduceSum", "g", "total", keepdims=0), node("Slice", "e zero two zero", "first"),
+         node("ScatterND", "x t e", "back"), node("Einsum", "g e", "joined", equation="ki,kj->ij")],
+        {"x": (FLOAT, ["a", 4]), "c": (BOOL, ["a"])}, dict.fromkeys(("total", "first", "back", "joined"), FLOAT),
+        {"zero": [0], "two": [2]},
+        [{"x": array(len(c), 4), "c": np.array(c, bool)} for c in ([1, 0, 1, 1], [0, 0, 0], [0, 1])],
+    ),
     "best": Model(
         [node("TopK", "x k", "v i", axis=1), node("Softmax", "v", "y", axis=1)],
         {"x": (FLOAT, ["n", 20]), "k": (INT64, [1])}, {"y": FLOAT, "i": INT64}, {},

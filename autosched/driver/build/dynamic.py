@@ -35,7 +35,8 @@ from autosched.ir.node import FrozenDict
 from autosched.records import RecordReader, Trust
 from autosched.relax.expr import Call, Var
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
-from autosched.relax.size_limits import MOST, size_limits
+from autosched.relax.op.registry import MOST
+from autosched.relax.size_limits import size_limits
 from autosched.relax.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,

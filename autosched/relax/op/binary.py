@@ -9,7 +9,7 @@ import numpy as np
 from autosched import topi
 from autosched.errors import InvalidTypeError
 from autosched.relax.op.conv2d import Array
-from autosched.relax.op.registry import Limit, OpDef, define_op, sample
+from autosched.relax.op.registry import Limit, OpDef, define_op, sample, some_elements
 from autosched.relax.op.types import broadcast, broadcast_dims, common_dtype, compare, tensor
 from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, same_dim, to_dim
 from autosched.te import Tensor
@@ -101,11 +101,11 @@ def _broadcast_to_type(x: StructInfo, shape: StructInfo) -> TensorStructInfo:
 
 
 def _equal_or_one(x: StructInfo, shape: StructInfo) -> list[Limit]:
-    """Dimensions that are not seen to be 1, nor the new ones, have to be those, which have one element at least."""
+    """Dimensions that are not seen to be 1, nor the new ones, have to be those; none is less than 0."""
     target = TensorStructInfo(shape.values if isinstance(shape, ShapeStructInfo) else None).dims
     pairs = zip(reversed(tensor(x).dims), reversed(target), strict=False)
     equal = [(to_dim(n) - to_dim(m), 0, 0) for n, m in pairs if not same_dim(n, 1) and not same_dim(n, m)]
-    return [*equal, *((m, 1, None) for m in target if not isinstance(m, int))]
+    return [*equal, *(limit for m in target for limit in some_elements(m))]
 
 
 broadcast_to = define_op(

@@ -11,7 +11,7 @@ import numpy as np
 from autosched import topi
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.relax.op.conv2d import Array
-from autosched.relax.op.registry import Limit, define_op, sample
+from autosched.relax.op.registry import Limit, define_op, sample, some_elements
 from autosched.relax.op.types import axes_tuple, axis_index, common_dtype, tensor
 from autosched.relax.struct_info import (
     Dim,
@@ -357,12 +357,12 @@ def _sized_slice_type(x: StructInfo, shape: StructInfo, axis: int, step: int) ->
 
 
 def _inside(x: StructInfo, shape: StructInfo, axis: int, step: int) -> list[Limit]:
-    """The first and the last element are there, and between them one at least."""
+    """The first and the last element are there."""
     t = tensor(x)
     begin, count = map(to_dim, _begin_and_count(shape))
     first, last = begin, begin + (count - 1) * step
     low, high = (first, last) if step > 0 else (last, first)
-    return [(low, 0, None), (to_dim(t.dims[axis_index(axis, t.ndim)]) - 1 - high, 0, None), (count, 1, None)]
+    return [(low, 0, None), (to_dim(t.dims[axis_index(axis, t.ndim)]) - 1 - high, 0, None), *some_elements(count)]
 
 
 def _sized_slice_compute(x: Tensor, shape: Sequence[Dim], axis: int, step: int) -> Tensor:

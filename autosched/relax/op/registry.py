@@ -15,6 +15,7 @@ from autosched.relax import op_table
 from autosched.relax.expr import Call, Constant, Op, PrimValue, Tuple, TupleGetItem, Var, as_expr, const, shape_expr
 from autosched.relax.op.open_types import infer_open, is_open
 from autosched.relax.struct_info import (
+    Dim,
     Expr,
     ObjectStructInfo,
     ShapeExpr,
@@ -23,14 +24,28 @@ from autosched.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
     placed,
+    to_dim,
     vdevice_of,
 )  # fmt: skip
 from autosched.tir.expr import PrimExpr
+from autosched.tir.functor import free_vars
+from autosched.tir.simplify import Analyzer
 
 Canonical: TypeAlias = Callable[[dict[str, Any]], Attrs]  # attributes as given -> in their one form
 Validate = Callable[[Sequence[Expr], Attrs], None]
 Limit = tuple[PrimExpr, int, int | None]  # a size with the least and the most that it may be
 Limits = Callable[..., Sequence[Limit]]
+MOST = 1 << 40  # that a size is taken to be
+
+
+def some_elements(extent: Dim) -> Sequence[Limit]:
+    """That a dimension is no number below 0, and 0 only where one of its symbols is."""
+    size = to_dim(extent)
+    for fewest in (0, 1):
+        least = Analyzer({v: (fewest, MOST) for v in free_vars(size)}).bound(size)[0]
+        if least is None or least < fewest:
+            return [(size, 1, None)]
+    return ()
 
 
 @dataclass(frozen=True)

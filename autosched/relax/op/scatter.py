@@ -50,6 +50,13 @@ def _joined(reduction: str, hit: PrimExpr, value: PrimExpr, axis: IterVar) -> Pr
     return te.max(E.select(hit, value, lowest), axis=axis)
 
 
+def _last_value(step: PrimExpr, count: Dim, old: PrimExpr, new: PrimExpr) -> PrimExpr:
+    """The value of the last update that hit, if one did: there are `count`, and none has the number -1."""
+    if isinstance(count, int):
+        return E.select(step < 0, old, new)
+    return E.if_then_else(te.any(step < 0, count < 1), old, new)
+
+
 def _check_reduction(reduction: str, known: Sequence[str]) -> None:
     if reduction not in known:
         raise InvalidValueError(f"reduction '{reduction}'", hint=f"use one of {', '.join(known)}")
@@ -128,7 +135,7 @@ def _scatter_compute(data: Tensor, indices: Tensor, updates: Tensor, axis: int, 
 
         def chosen(*i: PrimExpr) -> PrimExpr:
             step = last(*i)
-            return E.select(step < 0, data(*i), updates(*at(i, E.maximum(step, E.const(0, "int64")))))
+            return _last_value(step, n, data(*i), updates(*at(i, E.maximum(step, E.const(0, "int64")))))
 
         return _compute(data.shape, chosen, "T_scatter")
     joined = _compute(
@@ -192,10 +199,10 @@ def _nd_compute(data: Tensor, indices: Tensor, updates: Tensor, reduction: str, 
     def place(k: PrimExpr) -> list[PrimExpr]:
         """Where in `indices` the k-th vector is."""
         found, rest = [], k
-        for size in reversed(lead):
+        for size in reversed(lead[1:]):
             found.append(E.floormod(rest, E.to_expr(size, "int64")))
             rest = E.floordiv(rest, E.to_expr(size, "int64"))
-        return found[::-1]
+        return [rest, *found[::-1]] if lead else []
 
     def target(k: PrimExpr) -> PrimExpr:
         at, total = place(k), E.const(0, "int64")
@@ -225,7 +232,7 @@ def _nd_compute(data: Tensor, indices: Tensor, updates: Tensor, reduction: str, 
 
         def chosen(*i: PrimExpr) -> PrimExpr:
             step = last(*(i[:depth] or (0,)))
-            return E.select(step < 0, data(*i), update(E.maximum(step, E.const(0, "int64")), i))
+            return _last_value(step, n, data(*i), update(E.maximum(step, E.const(0, "int64")), i))
 
         return _compute(data.shape, chosen, "T_scatter")
     joined = _compute(data.shape, lambda *i: _joined(reduction, is_hit(i), update(k.var, i), k), "T_joined")

@@ -44,14 +44,19 @@ def seen_without(
     tree: Tree, realize: BlockRealize, loops: list[For], dropped: set[Var], renamed: Mapping[Var, PrimExpr],
     values: Sequence[PrimExpr], analyzer: Analyzer,
 ) -> list[PrimExpr]:  # fmt: skip
-    """A block's conditions where some of its loops are gone: they hold where it ran for any iteration of those."""
+    """A block's conditions where some of its loops are gone: they hold where it ran for any iteration of those.
+
+    What says of a size alone that these loops have an iteration is left out: a sum of nothing is begun as well.
+    """
     found: list[PrimExpr] = []
     bounded = True
+    every = {x.loop_var for x in tree.loops_of(realize.block.name_hint)}
     for c in split_conditions(realize.predicate):
         seen = holds_somewhere(c, dropped, analyzer) if free_vars(c) & dropped else c
         bounded &= seen is c
         if seen is not None:
-            found.append(substitute(seen, renamed))
+            if seen is c or free_vars(seen) & every:
+                found.append(substitute(seen, renamed))
         elif not free_vars(c) <= {x.loop_var for x in loops}:
             raise ScheduleError(
                 f"a condition of block '{realize.block.name}' ties outer loops to loops of its reduction",
