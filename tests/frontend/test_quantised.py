@@ -309,16 +309,22 @@ def test_integers_of_4_bits_in_the_domain_of_onnx_runtime() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "zeros", "attrs", "scales", "is_packed"),
+    ("kind", "zeros", "attrs", "scales", "product", "is_packed"),
     [
-        ("INT4", False, {"axis": 0, "block_size": 16}, (4, 24), True),
-        ("UINT4", True, {"axis": -2, "block_size": 32}, (2, 24), True), ("INT4", True, {"axis": 1}, (24,), True),
-        ("UINT4", False, {"axis": 0, "block_size": 64}, (1, 24), True),
-        ("INT4", False, {"axis": 1, "block_size": 8}, (64, 3), False), ("UINT4", True, {"axis": 0}, (64,), False),
+        ("INT4", False, {"axis": 0, "block_size": 16}, (4, 24), "MatMul", True),
+        ("UINT4", True, {"axis": -2, "block_size": 32}, (2, 24), "MatMul", True),
+        ("INT4", True, {"axis": 1}, (24,), "Gemm", True),
+        ("UINT4", False, {"axis": 0, "block_size": 64}, (1, 24), "MatMul", True),
+        ("INT4", False, {"axis": 1, "block_size": 8}, (64, 3), "MatMul", False),
+        ("UINT4", True, {"axis": 0}, (64,), "Gemm", False),
+        ("INT4", True, {"axis": 1, "block_size": 16}, (24, 4), "Gemm of rows", True),
+        ("UINT4", False, {"axis": 0}, (24,), "Gemm of rows", True),
+        ("UINT4", True, {"axis": 1, "block_size": 32}, (24, 2), "Transpose", True),
+        ("INT4", False, {"axis": 0, "block_size": 8}, (3, 64), "Transpose", False),
     ],
-)  # fmt: skip
+)
 def test_weights_of_four_bits_stay_packed_in_products(
-    kind: str, zeros: bool, attrs: dict[str, int], scales: tuple[int, ...], is_packed: bool
+    kind: str, zeros: bool, attrs: dict[str, int], scales: tuple[int, ...], product: str, is_packed: bool
 ) -> None:
     """And are floats for other nodes and as an output."""
     rng, element = np.random.default_rng(0), getattr(TensorProto, kind)
@@ -327,10 +333,18 @@ def test_weights_of_four_bits_stay_packed_in_products(
     def drawn(name: str, shape: tuple[int, ...]) -> onnx.TensorProto:
         return helper.make_tensor(name, element, shape, rng.integers(least, least + 16, shape).reshape(-1).tolist())
 
-    constants = [drawn("q", (64, 24)), numpy_helper.from_array(rng.random(scales).astype("f4") + 0.1, "s")]
+    shape = (24, 64) if product in ("Gemm of rows", "Transpose") else (64, 24)
+    constants = [drawn("q", shape), numpy_helper.from_array(rng.random(scales).astype("f4") + 0.1, "s")]
+    constants.append(numpy_helper.from_array(rng.standard_normal(24).astype("f4"), "b"))
+    products_of = {
+        "MatMul": [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "Gemm": [helper.make_node("Gemm", ["x", "w", "b"], ["y"], alpha=0.5)],
+        "Gemm of rows": [helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1)],
+        "Transpose": [helper.make_node("Transpose", ["w"], ["t"]), helper.make_node("MatMul", ["x", "t"], ["y"])],
+    }
     nodes = [
         helper.make_node("DequantizeLinear", ["q", "s", *(["z"] if zeros else [])], ["w"], **attrs),
-        helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Neg", ["w"], ["v"]),
+        *products_of[product], helper.make_node("Neg", ["w"], ["v"]),
     ]  # fmt: skip
     floats = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("y", "v", "w")]
     graph = helper.make_graph(

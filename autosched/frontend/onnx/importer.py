@@ -32,7 +32,7 @@ from autosched.frontend.onnx.library import LibraryCall, has_library, run_librar
 from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model, parse_shapes, read_parts
 from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelError, OpenShapesError, RunTimeError
 from autosched.frontend.onnx.old_opsets import updated
-from autosched.frontend.onnx.packed import PackedWeight
+from autosched.frontend.onnx.packed import TAKES_PACKED, PackedWeight
 from autosched.frontend.onnx.registry import CONVERTERS
 from autosched.frontend.onnx.sizes import BROADCASTS, Sizes, alike, growing_sizes, of_sizes
 from autosched.frontend.size_arithmetic import EmptySizeVar, size_of_text, uncomputed
@@ -378,7 +378,7 @@ class Importer:
         missing = [i for i in inputs_of(proto) if i not in self.values]
         if missing:
             raise ImportModelError(f"input {missing[0]!r} is computed by no node before it", where=f"node '{name}'")
-        if proto.op_type != "MatMul":
+        if proto.op_type not in TAKES_PACKED or proto.domain not in ("", "ai.onnx"):
             for i in inputs_of(proto):
                 if isinstance(packed := self.values[i], PackedWeight):
                     self.values[i] = packed.as_tensor()

@@ -8,7 +8,8 @@ from typing import cast
 import numpy as np
 
 from autosched.frontend.onnx.converters.conv import require_images
-from autosched.frontend.onnx.node import Node, constant, info_of, is_empty
+from autosched.frontend.onnx.node import Held, Node, constant, info_of, is_empty
+from autosched.frontend.onnx.packed import PackedWeight
 from autosched.frontend.onnx.registry import converter
 from autosched.frontend.size_arithmetic import (
     TO_THE_END,
@@ -28,7 +29,10 @@ from autosched.relax.struct_info import Dim
 
 
 @converter("Transpose")
-def transpose(node: Node) -> Expr:
+def transpose(node: Node) -> Expr | Held:
+    weight = node.inputs[0]
+    if isinstance(weight, PackedWeight) and list(node.attr("perm", [1, 0])) == [1, 0]:
+        return weight.transposed()
     return op.permute_dims(node.input(0), axes=node.attr("perm"))
 
 

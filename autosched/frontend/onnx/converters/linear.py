@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from autosched.frontend.onnx.node import Node, constant
+from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.packed import BITS, PackedWeight
 from autosched.frontend.onnx.registry import converter
 from autosched.frontend.size_arithmetic import factors
@@ -14,25 +14,34 @@ from autosched.relax.expr import Expr, ShapeExpr
 MOST_ROWS = 4  # of a determinant whose products are written out
 
 
+def _by_packed(node: Node, x: Expr, is_turned: bool) -> Expr | None:
+    """The product of rows and a second input of packed integers, or its transpose; None where it is none."""
+    weight = node.inputs[1]
+    if not isinstance(weight, PackedWeight) or weight.is_turned != is_turned:
+        return None
+    if (info := info_of(x)).ndim < 2 or info.dtype != weight.dtype:
+        return None
+    return op.nn.matmul_nbits(x, weight.words, weight.scales, weight.zeros, bits=BITS, block=weight.block)
+
+
 @converter("MatMul")
 def matmul(node: Node) -> Expr:
-    weight = node.inputs[1]
-    if isinstance(weight, PackedWeight) and node.info(0).ndim > 1 and node.info(0).dtype == weight.dtype:
-        return op.nn.matmul_nbits(
-            node.input(0), weight.words, weight.scales, weight.zeros, bits=BITS, block=weight.block
-        )  # fmt: skip
+    if (product := _by_packed(node, node.input(0), is_turned=False)) is not None:
+        return product
     return op.matmul(*factors(node.input(0), node.input(1), node.emit))
 
 
 @converter("Gemm")
 def gemm(node: Node) -> Expr:
     """alpha * A' B' + beta * C."""
-    a, b, dtype = node.input(0), node.input(1), node.info(0).dtype
+    a, dtype, turns = node.input(0), node.info(0).dtype, bool(node.attr("transB", 0))
     if node.attr("transA", 0):
         a = node.emit(op.permute_dims(a))
-    if node.attr("transB", 0):
-        b = node.emit(op.permute_dims(b))
-    product = node.emit(op.matmul(a, b))
+    if (packed := _by_packed(node, a, turns)) is not None:
+        product = node.emit(packed)
+    else:
+        b = node.emit(op.permute_dims(node.input(1))) if turns else node.input(1)
+        product = node.emit(op.matmul(a, b))
     alpha, beta = node.attr("alpha", 1.0), node.attr("beta", 1.0)
     if alpha != 1.0:
         product = node.emit(op.multiply(product, constant(alpha, dtype)))
