@@ -351,7 +351,13 @@ def cut(whole: Dim, begin: Dim, end: Dim, step: int = 1) -> tuple[Dim, Dim] | No
 
 
 def reversed_cut(whole: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim] | None:
-    """`cut` for steps backwards to the first element, from one that is counted from the last; None for others."""
+    """`cut` for steps backwards; of an open dimension those to the first element, from one counted from the last.
+
+    None for others.
+    """
+    if isinstance(whole, int) and isinstance(begin, int) and isinstance(end, int):
+        places = range(*slice(begin, end, step).indices(whole))
+        return (places.start, len(places)) if places else None
     if not (isinstance(begin, int) and isinstance(end, int) and end <= -TO_THE_END and step < 0):
         return None
     if begin >= 0:
@@ -377,7 +383,9 @@ def sliced(x: Expr, axis: int, found: tuple[Dim, Dim], step: int = 1) -> Expr:
     if is_same(begin, 0) and is_same(count, whole) and step == 1:
         return x
     if isinstance(whole, int) and isinstance(begin, int) and isinstance(count, int):
-        return op.strided_slice(x, axes=(axis,), begin=(begin,), end=(begin + (count - 1) * step + 1,), strides=(step,))
+        last = begin + (count - 1) * step
+        end = last + 1 if step > 0 else last - 1 if last else -whole - 1
+        return op.strided_slice(x, axes=(axis,), begin=(begin,), end=(end,), strides=(step,))
     return op.sized_slice(x, ShapeExpr((begin, count)), axis=axis, step=step)
 
 

@@ -165,6 +165,11 @@ MOVES: dict[str, tuple[list[object], tuple[object, ...], dict[str, np.ndarray]]]
         [node("Slice", "x s e a t", "y")], ("n", "w"),
         {"s": ints(2**31 - 1, -1), "e": ints(-(2**31), -(2**31)), "a": ints(0, 1), "t": ints(-1, -3)},
     ),
+    "reversed beside an open one": (
+        [node("Slice", "x s e a t", "z"), node("SplitToSequence", "z", "parts", axis=1, keepdims=0),
+         node("ConcatFromSequence", "parts", "y", axis=0)], ("n", 7, 9, "w"),
+        {"s": ints(10**9, 6, 0), "e": ints(-(10**9), 1, 5), "a": ints(1, 2, 3), "t": ints(-1, -2, 1)},
+    ),
     **{
         mode: (
             [node("Pad", "x p", "y", mode=mode)], OPEN_IMAGES,

@@ -65,6 +65,12 @@ def body(*nodes: onnx.NodeProto) -> onnx.GraphProto:
     return helper.make_graph(nodes, "body", types, [value("again", BOOL, []), value("w", FLOAT), value("each", FLOAT)])
 
 
+def scanned(*nodes: onnx.NodeProto) -> onnx.GraphProto:
+    """Takes v and slices a and b, gives w and collects `each` and `other`."""
+    types, results = [value(n, FLOAT) for n in "vab"], [value(n, FLOAT) for n in ("w", "each", "other")]
+    return helper.make_graph(nodes, "scanned", types, results)
+
+
 INNER = choice(
     "d", "yes_y", branch("a", node("MatMul", "x w", "a_y")),
     branch("b", node("Slice", "x zero two zero", "part"), node("MatMul", "part w", "b_y")),
@@ -107,6 +113,17 @@ MODELS = {
          node("Sqrt", "y0", "y")],
         {"x": (FLOAT, ["k"])}, {"y": FLOAT, "z": FLOAT}, {"on": True, "most": np.float32(100), "one": [1]},
         [{"x": np.abs(array(k)) + 1} for k in (2, 3, 40)],
+    ),
+    "scanned": Model(
+        [helper.make_node("Scan", ["v", "x", "y"], ["last", "all", "others"], num_scan_inputs=2, scan_input_axes=[0, 1],
+            scan_input_directions=[0, 1], scan_output_directions=[1, 0], body=scanned(
+                node("MatMul", "v m", "vm"), node("Add", "vm a", "w"), node("Mul", "w b", "each"),
+                node("Sub", "a b", "other"))),
+         node("Slice", "all end most zero", "tail"), node("Squeeze", "tail zero", "z")],
+        {"v": (FLOAT, [3]), "x": (FLOAT, ["t", 3]), "y": (FLOAT, [3, "t"])},
+        dict.fromkeys(("last", "all", "others", "z"), FLOAT),
+        {"m": array(3, 3), "end": [-1], "most": [9999], "zero": [0]},
+        [{"v": array(3), "x": array(t, 3), "y": array(3, t)} for t in (4, 1, 9)],
     ),
     "places": Model(
         [node("Greater", "x zero", "c"), node("NonZero", "c", "n"), node("Transpose", "n", "t"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from autosched.errors import ImportModelError
 from autosched.frontend.onnx.contents import attributes_of, schema_of
 from autosched.relax.expr import Expr
 from autosched.relax.struct_info import TensorStructInfo
@@ -233,6 +234,59 @@ def kept_rows(node: onnx.NodeProto, name: str) -> list[onnx.NodeProto]:
     first.op_type, first.domain, first.name = "KeptBoxes", OWN_DOMAIN, name
     first.output[:] = [f"{name}/rows", f"{name}/count"]
     return [first, helper.make_node("FirstRows", first.output, node.output, f"{name}/kept", domain=OWN_DOMAIN)]
+
+
+def scan_as_loop(scan: onnx.NodeProto, attrs: Mapping[str, Any], name: str) -> list[onnx.NodeProto]:
+    """A Scan as a Loop that takes a slice of each scanned input at a time, of opset 13."""
+    from onnx import TensorProto, helper
+
+    body, n_scanned = attrs["body"], attrs["num_scan_inputs"]
+    n_state = len(scan.input) - n_scanned
+    sources = scan.input[n_state:]
+    axes = attrs.get("scan_input_axes", [0] * n_scanned)
+    backwards = attrs.get("scan_input_directions", [0] * n_scanned)
+    n_outputs = len(body.output) - n_state
+    turned = attrs.get("scan_output_directions", [0] * n_outputs)
+    if any(attrs.get("scan_output_axes", [0] * n_outputs)):
+        raise ImportModelError("Scan: outputs along another axis than the first", where=f"node '{name}'")
+
+    def inner(text: str) -> str:
+        return f"{name}/{text}"
+
+    def make(kind: str, inputs: Sequence[str], output: str, **more: Any) -> onnx.NodeProto:
+        return helper.make_node(kind, inputs, [output], inner(f"{kind} {output}"), **more)
+
+    def number(output: str, value: int, shape: Sequence[int] = ()) -> onnx.NodeProto:
+        return make("Constant", [], output, value=helper.make_tensor("", TensorProto.INT64, shape, [value]))
+
+    step, going, at, last = inner("step"), inner("going"), inner("at"), inner("last")
+    nodes = [
+        number(inner("axis"), axes[0]), number(inner("one"), 1), make("Shape", sources[:1], inner("shape")),
+        make("Gather", [inner("shape"), inner("axis")], inner("count")),
+        make("Sub", [inner("count"), inner("one")], last),
+        make("Constant", [], inner("true"), value=helper.make_tensor("", TensorProto.BOOL, (), [True])),
+    ]  # fmt: skip
+    steps = [make("Identity", [going], inner("on")), make("Sub", [last, step], at)]
+    for source, part, axis, backward in zip(sources, body.input[n_state:], axes, backwards, strict=True):
+        steps.append(make("Gather", [source, at if backward else step], part.name, axis=axis))
+    given = [
+        helper.make_tensor_value_info(step, TensorProto.INT64, []),
+        helper.make_tensor_value_info(going, TensorProto.BOOL, []),
+        *body.input[:n_state],
+    ]
+    on = helper.make_tensor_value_info(inner("on"), TensorProto.BOOL, [])
+    loop = helper.make_graph([*steps, *body.node], body.name, given, [on, *body.output], body.initializer)
+    made = [
+        inner(f"forwards {n}") if output and n >= n_state and turned[n - n_state] else output
+        for n, output in enumerate(scan.output)
+    ]
+    nodes.append(
+        helper.make_node("Loop", [inner("count"), inner("true"), *scan.input[:n_state]], made, inner("loop"), body=loop)
+    )
+    ends = [number(inner("from"), -1, (1,)), number(inner("to"), -(2**63), (1,)), number(inner("first"), 0, (1,))]
+    back = [inner(end) for end in ("from", "to", "first", "from")]
+    reverse = [make("Slice", [a, *back], b) for a, b in zip(made, scan.output, strict=True) if a != b]
+    return [*nodes, *ends, *reverse] if reverse else nodes
 
 
 def split_labels(node: onnx.NodeProto, name: str) -> list[onnx.NodeProto] | None:

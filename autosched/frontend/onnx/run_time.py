@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.frontend.loops import add_loop, variables
+from autosched.frontend.onnx.contents import attributes_of
 from autosched.frontend.onnx.converters.control import MOST_STEPS
-from autosched.frontend.onnx.functions import OWN_DOMAIN, captured
+from autosched.frontend.onnx.functions import OWN_DOMAIN, captured, scan_as_loop
 from autosched.frontend.onnx.importer import Importer, import_parts
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.sizes import Sizes, sizes
@@ -93,6 +94,17 @@ class RunTimeImporter(Importer):
             if found is not None:
                 return tuple(map(self.bind, found))
         return super().converted(proto, name, opset, inputs)
+
+    def call(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Expr | None]) -> bool:
+        if proto.op_type == "Scan" and proto.domain in ("", "ai.onnx") and opset >= 9:
+            attrs = attributes_of(proto, opset, name)
+            first = inputs[len(inputs) - attrs["num_scan_inputs"]]
+            axis = attrs.get("scan_input_axes", [0])[0]
+            if isinstance(first, Var) and not isinstance(info_of(first).dims[axis], int):
+                for node in scan_as_loop(proto, attrs, name):
+                    self.node(node, node.name, max(opset, 13))
+                return True
+        return super().call(proto, name, opset, inputs)
 
     # --- sizes that data says ----------------------------------------------------------------------------------------
 
@@ -307,6 +319,17 @@ class RunTimeImporter(Importer):
         x = node.input(0) if axis is not None else node.emit(op.reshape(node.input(0), ShapeExpr((-1,))))
         return (op.take(x, flat, axis=axis or 0),)
 
+    def squeeze(self, node: Node) -> tuple[Expr, ...] | None:
+        """Without dimensions that a call has to make 1."""
+        axes = node.attr("axes") if node.opset < 13 else node.integers(1) if node.has(1) else None
+        info = node.info(0)
+        if axes is None or all(isinstance(info.dims[node.axis(a)], int) for a in axes):
+            return None
+        found = {node.axis(a) for a in axes}
+        dims = [1 if i in found and not isinstance(d, int) else d for i, d in enumerate(info.dims)]
+        one = self.builder.match_cast(self.bind(node.input(0)), TensorStructInfo(dims, info.dtype))
+        return (op.squeeze(one, axis=tuple(sorted(found))),)
+
     def first_rows(self, node: Node) -> tuple[Expr, ...] | None:
         """As many rows as a kernel has counted."""
         count = self.counts(node.input(1))
@@ -319,6 +342,7 @@ _RULES: dict[str, Callable[[RunTimeImporter, Node], tuple[Expr, ...] | None]] = 
     "Loop": RunTimeImporter.loop_by_data,
     "NonZero": RunTimeImporter.non_zero,
     "Compress": RunTimeImporter.compress,
+    "Squeeze": RunTimeImporter.squeeze,
     f"{OWN_DOMAIN}.FirstRows": RunTimeImporter.first_rows,
 }
 

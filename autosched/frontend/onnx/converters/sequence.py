@@ -75,7 +75,9 @@ def concat_from_sequence(node: Node) -> Expr:
 def split_to_sequence(node: Node) -> Expr:
     axis = node.attr("axis", 0)
     axis = axis + info_of(node.input(0)).ndim if axis < 0 else axis
-    size, keep = node.shape(0)[axis], True
+    size, keep = node.info(0).dims[axis], True
+    if not isinstance(size, int):
+        raise node.fail(f"pieces of an open size '{size}'")
     if not node.has(1):
         sizes, keep = [1] * size, bool(node.attr("keepdims", 1))
     elif node.info(1).ndim == 0:
