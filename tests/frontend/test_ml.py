@@ -184,6 +184,8 @@ def test_support_vectors(kernel: str) -> None:
         "classlabels_ints": [1, 2, 3],
     }
     check("SVMClassifier", X, 2, build=True, **attrs, **more)
+    # probabilities of pairs that contradict their votes, which alone choose the label
+    check("SVMClassifier", X, 2, build=True, prob_a=[1.1, 0.4, 2.0], prob_b=[0.1, -0.2, 0.3], **attrs, **more)
 
 
 def test_what_prepares_features() -> None:

@@ -123,7 +123,7 @@ def zip_map(call: LibraryCall, x: Array) -> object:
 
 @library("ai.onnx.ml.SVMClassifier")
 def svm_classifier(call: LibraryCall, x: Array) -> tuple[Array, Array]:
-    """The label and the scores of each row: votes of pairs of classes, or with Platt's probabilities those."""
+    """The label of each row, by votes of pairs of classes, and its scores, or with Platt's probabilities those."""
     attrs, x = call.attributes, x.astype(np.float64)
     texts = [_text(t) for t in attrs.get("classlabels_strings", ())]
     labels = np.array(texts, object) if texts else np.asarray(attrs.get("classlabels_ints", ()), np.int64)
@@ -147,7 +147,7 @@ def svm_classifier(call: LibraryCall, x: Array) -> tuple[Array, Array]:
     if attrs.get("prob_a"):
         a, b = np.asarray(attrs["prob_a"]), np.asarray(attrs["prob_b"])
         shares = _coupled(np.clip(1 / (1 + np.exp(scores * a + b)), 1e-7, 1 - 1e-7), pairs, n)
-        return _chosen(labels, shares.argmax(axis=1)), _after(shares, how)
+        return _chosen(labels, votes.argmax(axis=1)), _after(shares, how)
     if n == 2:
         both = np.hstack([-scores, scores])
         return _chosen(labels, votes.argmax(axis=1)), _after(both, how)
