@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 
 from autosched.ir.node import FrozenDict
 from autosched.target import Target
@@ -37,7 +37,7 @@ from autosched.templates.classify import extents, find_contraction, reduced, spa
 from autosched.templates.core_nests import load, one_of, store
 from autosched.templates.cpu.conv_blocks import find_conv, has_pixels
 from autosched.templates.cpu.open_channels import open_channels
-from autosched.templates.cpu.register_tile import LOAD_COST, cycles, fits, is_cold
+from autosched.templates.cpu.register_tile import FLOAT_BYTES, LOAD_COST, cold_bytes, cycles, fits
 from autosched.templates.cpu.sized import sized
 from autosched.templates.nests import lanes, loop, value_at
 from autosched.templates.pack import Pack, packed_params, repack
@@ -59,8 +59,10 @@ MANY_PIXELS = 1 << 10  # of an image, for which tiles are chosen
 CHUNK_PIXELS = 96  # of a piece of work
 UNROLLED_TAPS = 9  # of a window without input channels
 TASK_ROWS = 8  # of a depthwise convolution's results
+NEAR = 1.03  # of the least time that is estimated for a tile
+FEW_STEPS = 32  # of a tile, in which a request each takes 1.03 of the time, 1.05 with tiles of one block
 LEAST_SUMS = 8  # of a tile, in vectors: fewer wait for each other
-INDEX = "int64"
+INDEX, BITS = "int64", 64
 Place = tuple[PrimExpr, PrimExpr]  # the row and the column of a pixel
 
 
@@ -90,7 +92,8 @@ def schedule_conv(func: PrimFunc, target: Target) -> Applied | None:
     packs = packed_params(func, weight, pack)
     func, conv = open_channels(func, conv, 1, tile.blocks) or (func, conv)
     packed = repack(func, conv.weight.buffer, pack)
-    writer = ConvWriter(packed, tile, conv.is_pointwise, 4 * math.prod(shape), target)
+    is_flat = conv.is_pointwise
+    writer = ConvWriter(packed, tile, is_flat, target, asks_ahead=is_flat and math.prod(steps) > FEW_STEPS)
     made = sized(func, writer.written())
     return Applied(made.func, packs)
 
@@ -98,7 +101,10 @@ def schedule_conv(func: PrimFunc, target: Target) -> Applied | None:
 def choose_tile(
     n_blocks: int, block: int, steps: int, group_blocks: int, in_row: bool, target: Target, is_ragged: bool = False
 ) -> Tile:  # fmt: skip
-    """The tile of least estimated time for a large image; panels are of one group, and the last is whole or ragged."""
+    """The tile of about the least estimated time for a large image: most layers have the same number of blocks.
+
+    Panels are of one group, and the last is whole or ragged.
+    """
     most = MOST_PIXELS_IN_ROW if in_row else MOST_PIXELS
     per_block = -(-block // target.lanes("float32"))
     times: dict[Tile, float] = {}
@@ -109,7 +115,11 @@ def choose_tile(
                 count, computed = MANY_PIXELS // pixels, -(-n_blocks // blocks) * vectors
                 time = cycles([(pixels, count)], vectors, computed, steps, target) / (count * pixels)
                 times[Tile(pixels, blocks, in_row)] = time * (1 + LOAD_COST * (pixels + vectors) / (pixels * vectors))
-    return min(times, key=times.__getitem__, default=Tile(1, 1, in_row))
+    best = min(times.values(), default=0.0)
+    near = [tile for tile, time in times.items() if time <= NEAR * best]
+    usual = 2 if in_row else MOST_BLOCKS
+    order = {tile: (n_blocks % tile.blocks > 0, abs(tile.blocks - usual), times[tile]) for tile in near}
+    return min(near, key=order.__getitem__, default=Tile(1, 1, in_row))
 
 
 @dataclass(frozen=True)
@@ -174,7 +184,7 @@ class ConvWriter:
     """The statements of one function, whose weight is packed."""
 
     def __init__(
-        self, func: PrimFunc, tile: Tile, is_flat: bool, weight_bytes: int, target: Target, name: str = "sums"
+        self, func: PrimFunc, tile: Tile, is_flat: bool, target: Target, name: str = "sums", asks_ahead: bool = False
     ):  # fmt: skip
         self.name = name  # of the sums in registers
         c = find_contraction(func)
@@ -182,8 +192,6 @@ class ConvWriter:
         chain = chain_around(func, c.block)
         assert chain is not None and isinstance(c.block.body, BufferStore), "find_conv looked"
         self.func, self.tile, self.is_flat, self.width = func, tile, is_flat, target.lanes("float32")
-        self.by_weight = weight_bytes > target.cache.l2_bytes / 2
-        self.asks_ahead = is_flat and is_cold(weight_bytes, target.cache)
         self.block, self.chain = c.block, chain
         self.images, self.channels, self.rows, self.columns, _ = (iv.dom.extent for iv in spatial(c.block))
         self.lanes = extents(spatial(c.block)[4:])[0]
@@ -194,9 +202,19 @@ class ConvWriter:
         read = {x.buffer for x in (c.a, c.b)}
         copied = [b for b in chain.before if b.writes[0].buffer in read and not _picks(b)]
         self.copies = {b.writes[0].buffer: self.makers.pop(b.writes[0].buffer) for b in copied}
-        self.packed = [x.buffer for x in (c.a, c.b) if len(x.indices) == 6]
+        self.packed = next((x.buffer for x in (c.a, c.b) if len(x.indices) == 6), None)
+        self.by_weight = self.has_weights_over(target.cache.l2_bytes // 2)
+        self.is_cold = self.has_weights_over(cold_bytes(target.cache))
+        self.asks_ahead = asks_ahead and const_int(self.is_cold) != 0
+        self.asked_from, self.asked_until, self.turns = (Var(v, INDEX) for v in ("asked_from", "asked_until", "turns"))
         self.tiles: dict[int, Buffer] = {}
         self.windows = next((w for x in (c.a, c.b) if (w := self.windows_of(x)) is not None), None)
+
+    def has_weights_over(self, size: int) -> PrimExpr:
+        """Whether packed blocks of weights have more bytes: a call may say how many there are."""
+        if self.packed is None:
+            return E.const(0, "bool")
+        return Analyzer().simplify(E.compare(E.LT, size // FLOAT_BYTES, reduce(E.mul, self.packed.shape)))
 
     def windows_of(self, data: BufferLoad) -> Windows | None:
         """How a convolution reads its data whose groups are no larger than a block; None for anything else."""
@@ -319,9 +337,14 @@ class ConvWriter:
         panels = Analyzer().simplify(ceildiv(self.channels, self.tile.blocks))
         chunks = self.rows if by_row else ceildiv(pixels, per_chunk)
 
-        def task(n: Var, first: Var, second: Var) -> Stmt:
-            panel, chunk = (first, second) if self.by_weight else (second, first)
+        def task(n: Var, piece: Var) -> Stmt:
+            panel, chunk, inner = (Var(name, INDEX) for name in ("panel", "chunk", "inner"))
+            first, second = E.floordiv(piece, inner), E.floormod(piece, inner)
+            stmt = LetStmt(chunk, E.Select(self.by_weight, second, first), tiles_of(n, panel, chunk))
+            stmt = LetStmt(panel, E.Select(self.by_weight, first, second), stmt)
+            return LetStmt(inner, E.Select(self.by_weight, chunks, panels), stmt)
 
+        def tiles_of(n: Var, panel: Var, chunk: Var) -> Stmt:
             def tile(first: PrimExpr, size: int) -> Stmt:
                 if not self.tile.in_row:
                     return self.tile_of_line(n, panel, first, size)
@@ -330,11 +353,12 @@ class ConvWriter:
 
             if by_row:
                 return seq(*self.pieces(tile, E.const(0, INDEX), self.columns))
-            start = E.mul(chunk, per_chunk)
-            return seq(*self.pieces(tile, start, E.minimum(per_chunk, E.sub(pixels, start))))
+            start, count = Var("start", INDEX), Var("count", INDEX)
+            stmt = self.asking(start, count, seq(*self.pieces(tile, start, count)))
+            stmt = LetStmt(count, E.minimum(per_chunk, E.sub(pixels, start)), stmt)
+            return LetStmt(start, E.mul(chunk, per_chunk), stmt)
 
-        order = (panels, chunks) if self.by_weight else (chunks, panels)
-        return _nested((self.images, *order), task, 3)
+        return _nested((self.images, E.mul(panels, chunks)), task, 2)
 
     def pieces(self, tile_at: Callable[[PrimExpr, int], Stmt], start: PrimExpr, count: PrimExpr) -> list[Stmt]:
         """Tiles over `count` pixels from `start` on: whole ones, then smaller ones for what is left.
@@ -449,21 +473,35 @@ class ConvWriter:
 
         return _nested(counts, asking, len(steps), kind)
 
-    def next_weights(self, panel: Var, ks: Sequence[Var], pixel: PrimExpr) -> list[Stmt]:
-        """A request for a line of the next panel's weights: a tile asks for one a step, or two tiles in turn."""
+    def asking(self, start: Var, count: Var, tiles: Stmt) -> Stmt:
+        """Tiles of so many pixels, and which of them ask for cold weights of the next panel: each for a line a step.
+
+        Where there are twice as many tiles as lines, two ask in turn.
+        """
         if not self.asks_ahead:
+            return tiles
+        lines = self.tile.blocks * self.lanes * FLOAT_BYTES // LINE_BYTES
+        pixels = E.mul(self.tile.pixels, E.Select(self.is_cold, E.const(lines, INDEX), E.const(0, INDEX)))
+        by_two = E.compare(E.LE, 2 * lines, ceildiv(count, self.tile.pixels))
+        stmt = LetStmt(self.asked_until, E.add(start, E.mul(pixels, E.add(self.turns, 1))), tiles)
+        stmt = LetStmt(self.turns, E.Select(by_two, E.const(1, INDEX), E.const(0, INDEX)), stmt)
+        return LetStmt(self.asked_from, start, stmt)
+
+    def next_weights(self, panel: Var, ks: Sequence[Var], pixel: PrimExpr) -> list[Stmt]:
+        """The request of a step of the tile that begins with a pixel: for a line that is there, if it is not to ask.
+
+        So a step has no branch.
+        """
+        if not self.asks_ahead or self.packed is None:
             return []
-        (packed,), lines = self.packed, self.tile.blocks * self.lanes * 4 // LINE_BYTES
-        blocks, *_, lanes = packed.shape[1:5]
-        in_chunk = E.floormod(pixel, self.chunk_pixels)
-        count = E.minimum(E.sub(E.mul(self.rows, self.columns), E.sub(pixel, in_chunk)), self.chunk_pixels)
-        tile, tiles = E.floordiv(in_chunk, self.tile.pixels), ceildiv(count, self.tile.pixels)
-        turns = E.Select(E.compare(E.LT, tiles, 2 * lines), E.const(0, INDEX), E.const(1, INDEX))
+        blocks, *_, lanes = self.packed.shape[1:5]
+        tile = E.floordiv(E.sub(pixel, self.asked_from), self.tile.pixels)
         step = E.add(E.mul(E.add(E.mul(tile, blocks), ks[0]), lanes), ks[3])
         zeros = (E.const(0, INDEX),) * 4
-        at = E.mul(step >> turns, LINE_BYTES // 4)
-        asks = E.compare(E.LT, tile >> turns, lines)
-        return [IfThenElse(asks, request(BufferLoad(packed, (E.add(panel, 1), *zeros, at))))]
+        asks = E.compare(E.LT, pixel, self.asked_until)
+        shift = E.Select(asks, self.turns, E.const(BITS - 1, INDEX))
+        at = E.mul(step >> shift, LINE_BYTES // FLOAT_BYTES)
+        return [request(BufferLoad(self.packed, (E.Select(asks, E.add(panel, 1), panel), *zeros, at)))]
 
     def in_window(self, windows: Windows, at: Place, step: Callable[..., Stmt], inside: bool) -> Stmt:
         """The steps of windows in the row of a pixel; each tests for borders, but not in columns that are `inside`.

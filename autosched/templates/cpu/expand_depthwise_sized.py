@@ -63,8 +63,8 @@ def schedule_expand_depthwise(func: PrimFunc, target: Target) -> Applied | None:
     first, second = _halves(packed, 1 + len(found.hidden.after), image)
     taps = math.prod(extents(reduced(found.result.anchor)))
     made = _Writer(
-        ConvWriter(first, tile, False, 0, target),
-        ConvWriter(second, choose_tile(blocks, block, taps, 1, False, target), False, 0, target, "windows"),
+        ConvWriter(first, tile, False, target),
+        ConvWriter(second, choose_tile(blocks, block, taps, 1, False, target), False, target, "windows"),
         image, above, target,
     )  # fmt: skip
     if made.windows is None:

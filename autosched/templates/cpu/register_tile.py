@@ -59,7 +59,12 @@ def cycles_per_vector(panel_bytes: float, target: Target, caches: CacheSizes | N
 
 def is_cold(weight_bytes: int, caches: CacheSizes) -> bool:
     """Whether the weights of one of a model's layers come from beyond the second cache."""
-    return weight_bytes > min(caches.l2_bytes / 4, LEAST_COLD)
+    return weight_bytes > cold_bytes(caches)
+
+
+def cold_bytes(caches: CacheSizes) -> int:
+    """How many bytes of weights still come from the second cache."""
+    return min(caches.l2_bytes // 4, LEAST_COLD)
 
 
 def cycles_per_step(rows: int, vectors: int, cycles_a_vector: float = 0.0) -> float:
