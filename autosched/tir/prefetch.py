@@ -15,7 +15,10 @@ PREFETCH_WINDOW = "prefetch_window"  # {buffer: tiles ahead}
 PREFETCH_STEPS = "prefetch_steps"  # {buffer: steps ahead}, of those that each tile of the loop has
 PREFETCH_WITHIN = "prefetch_within"  # {buffer: steps ahead} of the same tile, as of a scratch block
 PREFETCH_STORES = "prefetch_stores"  # {stored buffer: the one that a piece reads before}
-PREFETCHES = frozenset({PREFETCH_NEXT, PREFETCH_WINDOW, PREFETCH_STEPS, PREFETCH_WITHIN, PREFETCH_STORES})
+PREFETCH_COPIES = "prefetch_copies"  # {buffer of which a piece copies a part: the one that it reads then}
+PREFETCHES = frozenset(
+    {PREFETCH_NEXT, PREFETCH_WINDOW, PREFETCH_STEPS, PREFETCH_WITHIN, PREFETCH_STORES, PREFETCH_COPIES}
+)
 LINE_BYTES = 64  # of a cache line
 STEPS_AHEAD = 2  # of 16 channels each, which take 75 ns: three displace more of what the present ones read
 PANEL = "panel"  # for elements: all below the buffer's first dimension, whatever their number

@@ -8,6 +8,7 @@ from autosched.codegen.lower.dissolve import dissolve_blocks
 from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.inits import lower_inits
 from autosched.codegen.lower.partition import partition_tidy
+from autosched.codegen.lower.prefetch_copies import prefetch_copies
 from autosched.codegen.lower.prefetch_next import spread_prefetches
 from autosched.codegen.lower.prefetch_stores import prefetch_stores
 from autosched.codegen.lower.prefetch_window import prefetch_windows
@@ -34,7 +35,7 @@ def lower_func(func: PrimFunc, *, partition: bool = True) -> PrimFunc:
         return func if whole is func.body else func.with_body(whole)
     body, buffers = dissolve_blocks(lower_inits(keep_nans(whole)))
     body = spread_prefetches(start_at_infinity(body), takes_turns=PIECES_FIRST in func.attrs)
-    body = prefetch_windows(prefetch_stores(body), frozenset(buffers))
+    body = prefetch_windows(prefetch_copies(prefetch_stores(body)), frozenset(buffers))
     body = compact_buffers(tidy(guard_reductions(body)), buffers, buffer_alignments(func.body))
     body = tidy(body)
     return func.with_body(partition_tidy(body) if partition else body)

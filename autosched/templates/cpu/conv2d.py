@@ -42,7 +42,8 @@ from autosched.templates.cpu.winograd_cost import direct_cycles
 from autosched.templates.pack import Pack, packed_params, repack
 from autosched.templates.product import lane_group
 from autosched.tir import BufferLoad, PrimFunc, Var
-from autosched.tir.functor import free_vars
+from autosched.tir.functor import free_vars, loads
+from autosched.tir.prefetch import PREFETCH_COPIES
 from autosched.tir.schedule import Schedule
 
 MOST_TILES = 1024  # in a chunk
@@ -184,6 +185,7 @@ class Conv2dBlocked:
             sch.vectorize(sch.get_loops(copy)[-1])
         elif padding == "task":
             schedule_before(sch, conv.chain, task)
+            sch.annotate(task, PREFETCH_COPIES, dict.fromkeys(_copied(conv), f"{buffer.name}_packed"))
         schedule_products(sch, name, config, s["IB"], conv.group, conv.step > 0)
         return Applied(sch.func, packed_params(func, buffer, pack), sch.trace.to_json_text())
 
@@ -201,6 +203,14 @@ def _all_sizes(anchor: Anchor) -> Mapping[str, int]:
         "pixels": s["OH"] * s["OW"],
         "G": max(groups, 1),
     }
+
+
+def _copied(conv: Conv) -> list[str]:
+    """The names of the images of which pieces of work copy a part."""
+    made = {w.buffer for block in conv.chain.before for w in block.writes}
+    read = {x.buffer for block in conv.chain.before for x in loads(block.body)} - made
+    half = math.prod(conv.data.buffer.const_shape()) / 2  # what is smaller is no image
+    return sorted(buffer.name for buffer in read if math.prod(buffer.const_shape()) > half)
 
 
 def _traffic(anchor: Anchor, tile: ConvTile, target: Target) -> Traffic:
