@@ -63,6 +63,17 @@ def test_nearest_elements(rounding: str) -> None:
         check("Resize", x, None, None, np.array([5, 9], "i8"), **attrs)
 
 
+@pytest.mark.parametrize("rounding", ["floor", "ceil"])
+def test_nearest_elements_as_tensorflow_counts_them(rounding: str) -> None:
+    """A mode of opset 11, which onnx's reference does not have and tf2onnx writes in later ones too."""
+    x, size = RNG.standard_normal((2, 3, 6, 8)).astype("f4"), (11, 4)
+    attrs = {"mode": "nearest", "nearest_mode": rounding, "coordinate_transformation_mode": "tf_half_pixel_for_nn"}
+    made = model("Resize", x, None, None, np.array([2, 3, *size]), opset=13, **attrs)
+    at = [getattr(np, rounding)((np.arange(n) + 0.5) * old / n) for n, old in zip(size, (6, 8), strict=True)]
+    rows, columns = (np.minimum(a, old - 1).astype(int) for a, old in zip(at, (6, 8), strict=True))
+    np.testing.assert_array_equal(relax.evaluate(from_onnx(made), {"x": x}), x[:, :, rows][..., columns])
+
+
 def test_some_axes_and_aspect_ratios() -> None:
     x = RNG.standard_normal((2, 4, 6)).astype("f4")
     check("Resize", x, None, np.array([1.5], "f4"), mode="linear", axes=[1])

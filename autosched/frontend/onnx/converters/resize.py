@@ -19,7 +19,9 @@ from autosched.topi.image import NARROW_INTEGERS
 
 MOST_PARTS = 64  # that a scale of an open dimension has: such products of sizes are exact in float32
 Array = np.ndarray
-HOW = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")
+HOW = (
+    "half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn",
+)  # fmt: skip
 LAYOUTS = "NCHW", "NHWC", "NCW"
 BY_KERNEL = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
@@ -105,6 +107,8 @@ def _places(axis: _Axis, how: str) -> Array:
         return at * (size - 1) / (length - 1) if length != 1 else np.zeros(result)
     if how == "asymmetric":
         return at / scale
+    if how == "tf_half_pixel_for_nn":  # of opset 11, which tf2onnx writes in later ones too
+        return (at + 0.5) / scale
     places = (at + 0.5) / scale - 0.5
     if how == "pytorch_half_pixel" and length <= 1:
         return np.full(result, -0.5)
@@ -172,6 +176,8 @@ def resize(node: Node) -> Expr:
     rounding = node.attr("nearest_mode", "round_prefer_floor" if since else "floor")
     if mode not in ("nearest", "linear", "cubic"):
         raise node.fail(f"there is no mode '{mode}'")
+    if (how, mode, rounding) == ("tf_half_pixel_for_nn", "nearest", "floor"):  # the same places, as kernels know them
+        how, rounding = "half_pixel", "round_prefer_ceil"
     if how not in HOW:
         raise node.no_kernel(f"coordinate_transformation_mode '{how}'")
     axes = _axes(node, dims)
