@@ -12,6 +12,8 @@ from typing import ClassVar
 from autosched.env import child_environment
 from autosched.tuner.measure.nursery import Nursery
 
+OF_NO_WORKER = ("PYTEST_CURRENT_TEST", "AUTOSCHED_DB")  # variables that workers do not read
+
 
 class SharedNursery(Nursery):
     """A nursery that stays for the next tuning; another one takes its place where that would begin it otherwise."""
@@ -25,7 +27,7 @@ class SharedNursery(Nursery):
     @classmethod
     def borrow(cls, preload: str) -> SharedNursery:
         """One with this preload that began in this folder, with this module path and environment."""
-        environment = {name: v for name, v in child_environment().items() if name != "PYTEST_CURRENT_TEST"}
+        environment = {name: v for name, v in child_environment().items() if name not in OF_NO_WORKER}
         start = os.getcwd(), tuple(sys.path), environment
         last = cls.known.get(preload)
         if last is None or last.start != start or last._process.poll() is not None:
