@@ -18,6 +18,7 @@ from autosched.own.specialise import definition, read_source
 
 MOST_STEPS = 20_000  # iterations that are looked at one by one; loops that are all alike take one
 MOST_DEPTH = 8  # of calls
+_Read = dict[Callable[..., object], tuple[Sequence[ast.stmt], Mapping[str, Any]]]
 PLAIN = (int, float, bool, np.integer, np.floating, np.bool_)
 NEW_ARRAYS = (np.empty, np.zeros, np.ones)
 LIKE_ARRAYS = (np.empty_like, np.zeros_like, np.ones_like)
@@ -47,31 +48,40 @@ def count_flops(func: Callable[..., object], named: Mapping[str, object]) -> int
     expressions, `while` and what else this does not read.
     """
     try:
-        return _run(func, named, depth=0)[0] or None
+        return _run(func, named, {}, depth=0)[0] or None
     except (CannotTell, RecursionError, ArithmeticError, ValueError, TypeError, LookupError):
         return None
 
 
-def _run(func: Callable[..., object], named: Mapping[str, object], depth: int) -> tuple[int, object]:
+def _run(func: Callable[..., object], named: Mapping[str, object], read: _Read, depth: int) -> tuple[int, object]:
     """(operations, what is returned) of a call."""
-    text = read_source(func)
-    if text is None or depth > MOST_DEPTH:
+    if depth > MOST_DEPTH:
         raise CannotTell
-    outer = inspect.getclosurevars(func)
-    counter = _Counter({**vars(builtins), **func.__globals__, **outer.nonlocals}, dict(named), depth)
-    counter.block(definition(text).body)
+    if func not in read:
+        read[func] = _read(func)
+    body, outside = read[func]
+    counter = _Counter(outside, dict(named), read, depth)
+    counter.block(body)
     return counter.flops, counter.returned
+
+
+def _read(func: Callable[..., object]) -> tuple[Sequence[ast.stmt], Mapping[str, Any]]:
+    """(body, what its free names are) of a function."""
+    if (text := read_source(func)) is None:
+        raise CannotTell
+    return definition(text).body, {**vars(builtins), **func.__globals__, **inspect.getclosurevars(func).nonlocals}
 
 
 @dataclass
 class _Counter:
     """Goes through a body with the values that are known.
 
-    outside  globals;  known  values of arguments and variables
+    outside  globals;  known  values of arguments and variables;  read  functions that were called before
     """
 
     outside: Mapping[str, Any]
     known: dict[str, Any]
+    read: _Read
     depth: int
     flops: int = 0
     steps: int = 0
@@ -271,7 +281,7 @@ class _Counter:
         if isinstance(inner, types.FunctionType):
             bound = inspect.signature(inner).bind(*args, **named)
             bound.apply_defaults()
-            flops, returned = _run(inner, bound.arguments, self.depth + 1)
+            flops, returned = _run(inner, bound.arguments, self.read, self.depth + 1)
             self.flops += flops
             return returned
         raise CannotTell
