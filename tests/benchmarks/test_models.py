@@ -13,7 +13,7 @@ from benchmarks.weights import activation_sizes, draw, find_roles
 from tests.spread import spread
 
 pytestmark = pytest.mark.early
-SMALL = ("squeezenet", "shufflenet", "inception_v1", "resnet50")
+SMALL = ("squeezenet", "shufflenet", "inception_v1")
 
 
 LARGE = tuple(pytest.param(name, marks=pytest.mark.slow) for name in LIGHT if name not in SMALL)

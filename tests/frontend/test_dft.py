@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import autosched
@@ -44,14 +43,14 @@ def expected(x: np.ndarray, length: int | None, axis: int, inverse: int = 0, one
     return np.stack([found.real, found.imag], -1)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    "shape, length, axis, attrs",
-    [
+@cover(
+    ("shape, length, axis, attrs", [
         ((2, 5, 7, 2), None, 1, {}), ((2, 5, 7, 2), 9, 2, {}), ((2, 5, 7, 1), 3, 1, {}), ((6, 1), 6, 0, {}),
         ((3, 16, 1), None, 1, {"onesided": 1}), ((3, 7, 1), 12, 1, {"onesided": 1}), ((1, 1, 2), None, 1, {}),
         ((2, 5, 7, 2), None, 0, {"inverse": 1}), ((5, 7, 2), 9, 1, {"inverse": 1}), ((400, 2), None, 0, {}),
-    ],
+    ]),
+    ("dtype", ["float32", "float64"]),
+    together=1,
 )  # fmt: skip
 def test_products_are_transforms(
     shape: tuple[int, ...], length: int | None, axis: int, attrs: dict[str, int], dtype: str

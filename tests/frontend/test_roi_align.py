@@ -75,9 +75,9 @@ def corners(image: np.ndarray, y: float, x: float) -> list[np.ndarray]:
 
 
 @cover(
-    ("mode", ["avg", "max"]),
-    ("samples", [0, 1, 2, 3]),
+    ("mode, samples", [(mode, samples) for mode in ("avg", "max") for samples in (0, 1, 2, 3)]),
     ("opset, how", [(10, None), (16, None), (16, "output_half_pixel"), (22, "half_pixel")]),
+    together=1,
 )
 def test_regions_are_sampled(mode: str, samples: int, opset: int, how: str | None) -> None:
     x = RNG.standard_normal((2, 5, 13, 17)).astype("f4")

@@ -14,6 +14,7 @@ from autosched.driver.build.late import LateModel
 from autosched.errors import ImportModelError
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime import Executable
+from tests.spread import cover
 
 RNG = np.random.default_rng(0)
 
@@ -29,8 +30,11 @@ def det(x: np.ndarray, opset: int = 22) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
-@pytest.mark.parametrize("dtype, limit", [("float32", 1e-5), ("float64", 1e-13), ("float16", 1e-2)])
-@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (7, 3, 3), (2, 5, 4, 4), (3, 1, 1)])
+@cover(
+    ("dtype, limit", [("float32", 1e-5), ("float64", 1e-13), ("float16", 1e-2)]),
+    ("shape", [(1, 1), (2, 2), (7, 3, 3), (2, 5, 4, 4), (3, 1, 1)]),
+    together=1,
+)
 def test_small_determinants(shape: tuple[int, ...], dtype: str, limit: float) -> None:
     x = RNG.standard_normal(shape).astype(dtype)
     for opset in (11, 22):

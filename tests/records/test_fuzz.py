@@ -236,7 +236,7 @@ def reader(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(damage(), min_size=1, max_size=3))
 def test_damaged_input_is_an_error_of_ours_or_read(
     reader: str, monkeypatch: pytest.MonkeyPatch, changes: list[Callable[[bytes], bytes]]

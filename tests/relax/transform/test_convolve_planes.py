@@ -8,6 +8,7 @@ from autosched import relax
 from autosched.relax import op
 from autosched.relax.transform import ConvolvePlanes, DeadCodeElimination, FoldBatchnormToConv2D
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph
+from tests.spread import spread
 
 W = Weights()
 
@@ -36,7 +37,7 @@ def test_images_give_the_same(data, weight, attrs):
     assert "nn.conv2d" in calls(after) and "nn.conv3d" not in calls(after)
 
 
-@pytest.mark.parametrize(("data", "weight", "attrs"), CASES)
+@spread(2, "data, weight, attrs", CASES)
 def test_kernels_read_their_own_memory(data, weight, attrs):
     """Built with checks of every access, and against the reference."""
     w = W(*weight)

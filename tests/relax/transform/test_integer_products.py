@@ -18,7 +18,7 @@ from autosched.relax.expr import Call
 from autosched.relax.transform import IntegerProducts
 from autosched.relax.transform.bind_symbolic import BindSymbolicVars
 from autosched.tir.expr import Var
-from tests.spread import spread
+from tests.spread import cover, spread
 
 RNG = np.random.default_rng(0)
 Build = Callable[[relax.BlockBuilder, Any], Any]
@@ -77,9 +77,11 @@ def test_a_dequantised_product(dtype: str, zero: int) -> None:
     check((2, 5, 40), dtype, build)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-@pytest.mark.parametrize(("zero", "padding"), [(0, 1), (77, 1), (127, 0)])
-@spread(2, "size, stride", [(3, 1), (3, 2), (5, 1), (22, 1)])
+@cover(
+    ("dtype, zero, padding", [(d, *at) for d in ("uint8", "int8") for at in ((0, 1), (77, 1), (127, 0))]),
+    ("size, stride", [(3, 1), (3, 2), (5, 1), (22, 1)]),
+    together=1,
+)
 def test_a_dequantised_convolution_of_each_channel(dtype: str, zero: int, padding: int, size: int, stride: int) -> None:
     """Sums of few products are whole numbers that float32 holds; in the largest window they are summed in int32."""
 
@@ -145,8 +147,7 @@ def centred_weight(bb: relax.BlockBuilder, shape: tuple[int, ...], zero: int) ->
     return bb.emit(op.subtract(bb.emit(op.astype(relax.const(values), "int32")), relax.const(np.int32(zero))))
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-@pytest.mark.parametrize("zero", [0, 7, 128, 255])
+@cover(("dtype", ["uint8", "int8"]), ("zero", [0, 7, 128, 255]), together=1)
 def test_unsigned_weights_are_signed_ones_and_a_shift(dtype: str, zero: int) -> None:
     def build(bb: relax.BlockBuilder, x: Any) -> Any:
         data = bb.emit(op.subtract(bb.emit(op.astype(x, "int32")), relax.const(np.int32(3))))
@@ -272,7 +273,7 @@ OF_TWO: tuple[Shapes, ...] = (
 )  # fmt: skip
 
 
-@spread(7, "shapes, dtypes, zeros", list(itertools.product(
+@spread(11, "shapes, dtypes, zeros", list(itertools.product(
     OF_TWO,
     (("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8"), ("int8", "uint8")),
     ((0, 0), (3, 0), (0, 5), (3, 5), (127, 127)),

@@ -17,7 +17,7 @@ from autosched.templates.classify import blocks_of
 from autosched.tir.expr import select
 from autosched.tir.stmt import IfThenElse
 from tests.relax.transform.graphs import graph
-from tests.spread import spread
+from tests.spread import cover, spread
 
 pytestmark = pytest.mark.host(runs=True)
 
@@ -93,8 +93,11 @@ def test_hidden_keys_are_not_visited(kind, rows):
     np.testing.assert_allclose(out, expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", [None, "TopLeft"])
-@pytest.mark.parametrize("rows, columns", [(2, 9), (4, 12), (9, 9), (8, 15), (16, 16), (12, 30), (5, 49), (1, 12)])
+@cover(
+    ("rows, columns", [(2, 9), (4, 12), (9, 9), (8, 15), (16, 16), (12, 30), (5, 49), (1, 12)]),
+    ("kind", [None, "TopLeft"]),
+    together=1,
+)
 def test_few_queries_and_keys(rows, columns, kind):
     """One tile would hold all scores: they are two, of the same or of different sizes."""
     rng = np.random.default_rng(0)

@@ -26,7 +26,7 @@ from autosched.tir.expr import FloatImm, const
 from autosched.tir.functor import rewrite
 from autosched.tir.intrinsics import NUMPY
 from autosched.tir.stmt import BufferStore
-from tests.spread import spread
+from tests.spread import cover, spread
 
 pytestmark = pytest.mark.host(runs=True)
 
@@ -149,7 +149,7 @@ def test_rows_as_bytes(bits: int, zeros: str) -> None:
 
 
 @has_dots
-@pytest.mark.parametrize("m", [2, 3, 5, 13])
+@spread(2, "m", [2, 3, 5, 13], first=1)
 def test_more_rows_as_bytes(m: int) -> None:
     func, given = product(m, 64, 256, 4, 128, "uint8", "float16")
     default = default_config(func, HOST)
@@ -195,8 +195,11 @@ def test_amd_reads_panels_in_order_without_dots_of_bytes_too(mcpu: str, streams:
 
 
 @has_dots
-@pytest.mark.parametrize(("vectors", "streams"), [(2, 1), (4, 1), (2, 2)])
-@pytest.mark.parametrize(("m", "zeros", "activation_bits"), [(1, "", 32), (1, "uint8", 8), (3, "uint8", 32)])
+@cover(
+    ("vectors, streams", [(2, 1), (4, 1), (2, 2)]),
+    ("m, zeros, activation_bits", [(1, "", 32), (1, "uint8", 8), (3, "uint8", 32)]),
+    together=1,
+)
 def test_panels_of_several_vectors(vectors: int, streams: int, m: int, zeros: str, activation_bits: int) -> None:
     """Of which the last one has columns behind the result's."""
     lanes, block = HOST.lanes("float32"), 32

@@ -17,7 +17,7 @@ from autosched.templates import apply_config, default_config, space_for
 from autosched.tir import PrimFunc
 from autosched.topi.sort import cumprod, cumsum
 from tests.relax.transform.graphs import graph
-from tests.spread import spread
+from tests.spread import cover
 
 TARGET = Target("cpu")
 
@@ -49,24 +49,25 @@ def test_types(dtype: str) -> None:
     np.testing.assert_array_equal(run(func, config, x), expected(x, 1, dtype == "int8"))
 
 
-@spread(
-    3,
-    "shape, axis",
-    [
-        ((16,), 0),
-        ((2, 11), 0),
-        ((37, 7), 1),
-        ((17, 139), 0),
-        ((2, 17, 3, 50), 1),
-        ((7, 1, 20), 2),
-        ((5, 33, 9), 1),
-        ((2, 17, 64), 1),
-        ((40, 130), 0),
-        ((19, 2, 3, 5), 0),
-    ],
+@cover(
+    (
+        "shape, axis",
+        [
+            ((16,), 0),
+            ((2, 11), 0),
+            ((37, 7), 1),
+            ((17, 139), 0),
+            ((2, 17, 3, 50), 1),
+            ((7, 1, 20), 2),
+            ((5, 33, 9), 1),
+            ((2, 17, 64), 1),
+            ((40, 130), 0),
+            ((19, 2, 3, 5), 0),
+        ],
+    ),
+    ("exclusive, reverse", [(False, False), (True, False), (False, True), (True, True)]),
+    together=1,
 )
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("exclusive", [False, True])
 def test_shapes_and_axes(shape: tuple[int, ...], axis: int, exclusive: bool, reverse: bool) -> None:
     func = sums(shape, axis, exclusive, reverse=reverse)
     x = np.random.default_rng(1).integers(-3, 4, shape).astype("f")

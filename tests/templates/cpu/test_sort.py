@@ -23,7 +23,7 @@ from autosched.templates import apply_config, default_config, space_for
 from autosched.tir import PrimFunc
 from autosched.topi.sort import argsort, take_along
 from tests.relax.transform.graphs import graph
-from tests.spread import spread
+from tests.spread import cover, spread
 
 TARGET = Target("cpu")
 
@@ -71,23 +71,16 @@ def check(func: PrimFunc, config: Config, axis: int, descending: bool) -> None:
     assert sorted_values.tobytes() == np.take_along_axis(x, expected, axis).tobytes(), str(config)
 
 
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        "float32",
-        "float16",
-        "bfloat16",
-        "float64",
-        "int8",
-        "uint8",
-        "int16",
-        "int32",
-        "uint32",
-        "int64",
-        "uint64",
-        "bool",
-    ],
+@cover(
+    (
+        "dtype",
+        [
+            *("float32", "float16", "bfloat16", "float64", "int8", "uint8", "int16", "int32", "uint32"),
+            *("int64", "uint64", "bool"),
+        ],
+    ),
+    ("descending", [False, True]),
+    together=1,
 )
 def test_types(dtype: str, descending: bool) -> None:
     func = sort_func((3, 300), 1, descending, dtype, None)

@@ -96,7 +96,7 @@ def test_windows_and_borders(case):
     assert error(conv(CASES[case]), config()) < LIMIT
 
 
-@spread(2, "case", CASES)
+@spread(3, "case", CASES, first=1)
 def test_windows_and_borders_in_short_vectors(case):
     assert error(conv(CASES[case]), config(rows=3, vectors=1), Target("llvm -mcpu=haswell")) < LIMIT
 

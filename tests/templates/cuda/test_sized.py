@@ -311,7 +311,7 @@ INNER: dict[str, tuple[Callable[[], PrimFunc], Callable[..., np.ndarray]]] = {
 OPEN_SIZES = ((1, 1), (2, 1), (1, 5), (7, 3), (33, 19), (5, 130))
 
 
-@spread(4, "case", INNER)
+@spread(6, "case", INNER)
 def test_inner_sizes_come_with_the_call(case: str) -> None:
     make, reference = INNER[case]
     kernel = compiled(make())
@@ -330,7 +330,7 @@ def test_inner_sizes_come_with_the_call(case: str) -> None:
             np.testing.assert_allclose(out, expected, rtol=near, atol=10 * near, err_msg=f"{given}")
 
 
-@spread(4, "case", INNER)
+@spread(6, "case", INNER, first=3)
 def test_inner_sizes_become_machine_code_without_a_stack(case: str) -> None:
     """What needs a stack or spills registers is refused by the assembler."""
     archs = ["sm_75", "sm_80", "sm_90a", "sm_120"]

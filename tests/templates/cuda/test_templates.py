@@ -48,7 +48,7 @@ def test_matmul(sizes: tuple[int, int, int]) -> None:
         check(func, config, reference, 2)
 
 
-@spread(2, "sizes", [(37, 64, 60), (65, 70, 36), (33, 35, 31)])
+@spread(3, "sizes", [(37, 64, 60), (65, 70, 36), (33, 35, 31)], first=1)
 def test_copies_that_run_ahead(sizes: tuple[int, int, int]) -> None:
     """On the emulated device, in both orders, with ends of every axis that no tile and no group of tiles divides."""
     tensors, reference = product(*sizes)

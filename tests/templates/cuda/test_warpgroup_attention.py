@@ -113,7 +113,7 @@ def test_drawn_configurations_fit() -> None:
     template = template_named(NAME, TARGET)
     anchor = template.match(func, TARGET)
     assert anchor is not None
-    for config in template.space(anchor, TARGET).sample(3, 5):
+    for config in template.space(anchor, TARGET).sample(3, 3):
         compiled(func, config)
 
 

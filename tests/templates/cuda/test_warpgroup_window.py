@@ -86,8 +86,8 @@ def test_convolutions(name, any_work):
     stored = STORED[func.buffers[0].dtype]
     arrays = [rng.standard_normal(b.const_shape()).astype(stored) for b in func.buffers[:-1]]
     wanted = expected(arrays, case.get("stride", 1), case.get("padding", (1, 1, 1, 1)), case.get("dilation", 1))
-    drawn = template.space(anchor, TARGET).sample(2, 3)
-    for one, order in zip((config, *drawn), ("late", "ahead", "late"), strict=False):
+    drawn = template.space(anchor, TARGET).sample(2, 1)
+    for one, order in zip((config, *drawn), ("late", "ahead"), strict=True):
         applied = apply_config(func, one, TARGET)
         kernel = compile_func(applied.func, TARGET, use_cache=False).kernel
         given = [a if p is None else p.pack(a) for a, p in zip(arrays, applied.packs)]

@@ -37,7 +37,7 @@ def test_every_program_has_sizes() -> None:
     assert set(SIZES) == set(PROGRAMS)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(func=programs(), data=st.data())
 def test_random_primitives(func: PrimFunc, data: st.DataObject) -> None:
     sch = Schedule(func)
