@@ -5,8 +5,8 @@ from autosched.tir.arith.bounds import deduce_bound, detect_clip_bound, detect_l
 from autosched.tir.arith.int_set import IntervalSet, IntSet, estimate_region_lower_bound, estimate_region_strict_bound
 from autosched.tir.arith.int_set import estimate_region_upper_bound
 from autosched.tir.arith.inverse import inverse_affine_iter_map
-from autosched.tir.arith.iter_map import IterMapLevel, IterMapResult, detect_iter_map, iter_map_simplify
-from autosched.tir.arith.iter_map import normalize_to_iter_sum
+from autosched.tir.arith.iter_map import IterMapResult, detect_iter_map, iter_map_simplify, normalize_to_iter_sum
+from autosched.tir.arith.iter_mapper import IterMapLevel
 from autosched.tir.arith.iter_nodes import IterMapExpr, IterMark, IterSplitExpr, IterSumExpr, normalize_iter_map_to_expr
 from autosched.tir.arith.subspace import subspace_divide
 

@@ -11,11 +11,11 @@ from autosched.tir.arith.int_set import estimate_region_lower_bound as estimate_
 from autosched.tir.arith.int_set import estimate_region_strict_bound as estimate_region_strict_bound
 from autosched.tir.arith.int_set import estimate_region_upper_bound as estimate_region_upper_bound
 from autosched.tir.arith.inverse import inverse_affine_iter_map as inverse_affine_iter_map
-from autosched.tir.arith.iter_map import IterMapLevel as IterMapLevel
 from autosched.tir.arith.iter_map import IterMapResult as IterMapResult
 from autosched.tir.arith.iter_map import detect_iter_map as detect_iter_map
 from autosched.tir.arith.iter_map import iter_map_simplify as iter_map_simplify
 from autosched.tir.arith.iter_map import normalize_to_iter_sum as normalize_to_iter_sum
+from autosched.tir.arith.iter_mapper import IterMapLevel as IterMapLevel
 from autosched.tir.arith.iter_nodes import IterMapExpr as IterMapExpr
 from autosched.tir.arith.iter_nodes import IterMark as IterMark
 from autosched.tir.arith.iter_nodes import IterSplitExpr as IterSplitExpr

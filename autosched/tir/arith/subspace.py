@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from autosched.tir import expr as E
 from autosched.tir.arith.analyzer import Analyzer
-from autosched.tir.arith.iter_map import IterMapLevel, Mapper, NoMap, altered, knowing, level_of, map_of, ranges_of
+from autosched.tir.arith.iter_map import knowing, level_of, map_of, ranges_of
+from autosched.tir.arith.iter_mapper import IterMapLevel, Mapper, NoMap, altered
 from autosched.tir.arith.iter_nodes import IterMapExpr, IterMark, IterSplitExpr, IterSumExpr, plain
 from autosched.tir.axis import Range
 from autosched.tir.expr import ExprLike, PrimExpr, Var, const_int
