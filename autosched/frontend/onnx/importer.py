@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from heapq import heappop, heappush
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,10 @@ import numpy as np
 from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError
 from autosched.extensions import load_extensions
 from autosched.frontend.loops import add_loop, variables
-from autosched.frontend.onnx.contents import array_of, attributes_of, check_size, first_line, known_size
+from autosched.frontend.onnx.contents import array_of, attributes_of, check_size, first_line
 from autosched.frontend.onnx.functions import (
     Functions,
     captured,
-    has_standard_function,
     inline,
     inputs_of,
     own_functions,
@@ -27,10 +25,12 @@ from autosched.frontend.onnx.functions import (
     standard_function,
     standard_twin,
 )
+from autosched.frontend.onnx.graph_nodes import OUR_DOMAINS, node_name, opset_of, refuse_unsupported, sort_nodes
+from autosched.frontend.onnx.input_shapes import input_dims, open_shapes, quoted, shape_text, shared_sizes, times
 from autosched.frontend.onnx.large_tensors import ModelParts
-from autosched.frontend.onnx.library import LibraryCall, has_library, run_library
+from autosched.frontend.onnx.library import LibraryCall, run_library
 from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model, parse_shapes, read_parts
-from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelError, OpenShapesError, RunTimeError
+from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelError, RunTimeError
 from autosched.frontend.onnx.old_opsets import updated
 from autosched.frontend.onnx.packed import TAKES_PACKED, PackedWeight
 from autosched.frontend.onnx.registry import CONVERTERS
@@ -51,8 +51,6 @@ from autosched.tir.size_expr import MAY_BE_EMPTY
 if TYPE_CHECKING:
     import onnx
 
-OPSETS = range(1, 29)
-OUR_DOMAINS = ("", "ai.onnx")
 MOST_WRITTEN_OUT = 50_000  # nodes that functions and steps of loops become: about ten seconds of importing
 UNFIT = (
     *(TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError),
@@ -127,81 +125,6 @@ def fill_tables() -> None:
     import autosched.frontend.onnx.text_functions  # noqa: F401
 
     load_extensions()
-
-
-def opset_of(model: onnx.ModelProto) -> int:
-    """The opset that a model's operators are from."""
-    versions = [entry.version for entry in model.opset_import if entry.domain in OUR_DOMAINS]
-    if not versions:  # operators of other domains only, or a file from before opsets
-        return OPSETS.start if model.ir_version < 3 else OPSETS.stop - 1
-    if versions[0] < OPSETS.start:
-        raise ImportModelError(f"there is no opset {versions[0]}")
-    if versions[0] >= OPSETS.stop:
-        first = next(((n.op_type, node_name(n, i)) for i, n in enumerate(model.graph.node)), None)
-        where = None if first is None else f"operator {first[0]}, node '{first[1]}'"
-        message = f"opset {versions[0]} is newer than those known here, {OPSETS.start} to {OPSETS.stop - 1}"
-        raise ImportModelError(message, where=where, hint="export the model for one of these")
-    return int(versions[0])
-
-
-def refuse_unsupported(graph: onnx.GraphProto, opset: int, functions: Functions, libraries: bool = False) -> None:
-    """Raise NoKernelError naming all nodes that have no kernels (nor, with `libraries`, a library's function)."""
-    missing: dict[str, list[str]] = {}
-    for index, node in enumerate(graph.node):
-        if not _is_supported(node, opset, functions) and not (libraries and has_library(node, opset)):
-            op = node.op_type if node.domain in OUR_DOMAINS else f"{node.domain}.{node.op_type}"
-            missing.setdefault(op, []).append(node_name(node, index))
-    if missing:
-        parts = []
-        for op, names in sorted(missing.items()):
-            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            parts.append(f"{op} ({shown})")
-        raise NoKernelError(f"operators that are not supported: {'; '.join(parts)}")
-
-
-def _is_supported(node: onnx.NodeProto, opset: int, functions: Functions) -> bool:
-    if (node.domain, node.op_type) in functions:
-        return True
-    if node.domain not in OUR_DOMAINS:
-        return f"{node.domain}.{node.op_type}" in CONVERTERS or standard_twin(node) is not None
-    return node.op_type in CONVERTERS or has_standard_function(node.op_type, opset)
-
-
-def sort_nodes(nodes: Sequence[onnx.NodeProto], known: Iterable[str]) -> list[onnx.NodeProto]:
-    """The nodes in an order in which each follows those that compute its inputs; as they stand where they are in one.
-
-    Nodes that no order reaches come last, where the importer names what they miss. Raises ImportModelError for a value
-    that two nodes compute.
-    """
-    maker: dict[str, int] = {}
-    for i, node in enumerate(nodes):
-        if twice := [name for name in node.output if name in maker]:
-            raise ImportModelError(f"value '{twice[0]}' is computed by two nodes", where=f"node '{node_name(node, i)}'")
-        maker.update(dict.fromkeys(filter(None, node.output), i))
-    for name in known:
-        maker.pop(name, None)
-    needs = [{maker[name] for name in inputs_of(node) if name in maker} for node in nodes]
-    users: list[list[int]] = [[] for _ in nodes]
-    for i, wanted in enumerate(needs):
-        for j in wanted:
-            users[j].append(i)
-    missing = [len(wanted) for wanted in needs]
-    ready = [i for i, count in enumerate(missing) if not count]  # a heap: sorted
-    order = []
-    while ready:
-        i = heappop(ready)
-        order.append(i)
-        for user in users[i]:
-            missing[user] -= 1
-            if not missing[user]:
-                heappush(ready, user)
-    order += [i for i, count in enumerate(missing) if count]
-    return [nodes[i] for i in order]
-
-
-def node_name(node: onnx.NodeProto, index: int) -> str:
-    """A node's name, or what identifies it where it has none."""
-    return node.name or (node.output[0] if node.output else "") or f"{node.op_type}_{index}"
 
 
 class Importer:
@@ -304,14 +227,14 @@ class Importer:
         sizes = {n: self.sizes(v, by_name.get(n)) for n, v in declared.items()}
         unclear = [(n, dims) for n, dims in sizes.items() if None in dims]
         if unclear:
-            raise _open_shapes(declared, unclear)
+            raise open_shapes(declared, unclear)
         result = []
         for name, value in declared.items():
             shape = sizes[name]
             numbers = [d if isinstance(d, int) else None for d in shape]
             check_size(numbers, f"input '{name}'")
             if 0 in numbers:
-                raise RunTimeError(f"input '{name}' of shape {_times(numbers)} has no elements")
+                raise RunTimeError(f"input '{name}' of shape {times(numbers)} has no elements")
             var = Var(self.name(name), TensorStructInfo(shape, self.dtype(value)))
             self.values[name] = var
             result.append(var)
@@ -326,7 +249,7 @@ class Importer:
         by_name |= {n: tuple(shapes[ours[n]]) for n in declared if n not in shapes and ours[n] in shapes}
         known = {*declared, *ours.values()}
         if unknown := [name for name in shapes if name not in known]:
-            raise ImportModelError(f"the model has no input {_quoted(unknown)}", hint=f"it has {_quoted(declared)}")
+            raise ImportModelError(f"the model has no input {quoted(unknown)}", hint=f"it has {quoted(declared)}")
         return shared_sizes(declared, by_name)
 
     def sizes(self, value: onnx.ValueInfoProto, given: tuple[Any, ...] | None) -> tuple[Any, ...]:
@@ -334,14 +257,14 @@ class Importer:
         named = given is not None and not all(isinstance(d, int) for d in given)
         if named and not self.symbolic:
             raise ImportModelError(f"input '{value.name}': sizes are numbers, got {list(given or ())}")
-        numbers = _dims(value, None if named else given)
+        numbers = input_dims(value, None if named else given)
         if not self.symbolic:
             return numbers
         own = [d.dim_param for d in value.type.tensor_type.shape.dim] or [""] * len(numbers)
         names = [d if isinstance(d, str) else "" for d in given] if named and given is not None else own
         if named and given is not None:
             if len(given) != len(numbers):
-                raise ImportModelError(f"input '{value.name}' has shape {_text(value)} in the model")
+                raise ImportModelError(f"input '{value.name}' has shape {shape_text(value)} in the model")
             numbers = tuple(n if n is not None else g if isinstance(g, int) else None for n, g in zip(numbers, given))
         return tuple(self.symbol(name) if n is None and name else n for n, name in zip(numbers, names))
 
@@ -574,86 +497,6 @@ def as_constant(value: Any) -> Any:
 def _known(info: TensorStructInfo) -> tuple[int | None, ...]:
     """The sizes that are numbers, None for the others."""
     return () if info.shape is None else tuple(d if isinstance(d, int) else None for d in info.dims)
-
-
-def shared_sizes(
-    declared: Mapping[str, onnx.ValueInfoProto], given: Mapping[str, tuple[int, ...]]
-) -> dict[str, tuple[int, ...]]:
-    """Shapes by input: those given, and of inputs whose open dimensions all have names that these give sizes.
-
-    Raises ImportModelError where two inputs give one name two sizes.
-    """
-    named: dict[str, tuple[int, str]] = {}
-    for name, shape in given.items():
-        for dim, size in zip(declared[name].type.tensor_type.shape.dim, shape):
-            if dim.dim_param and isinstance(size, int):
-                known, first = named.setdefault(dim.dim_param, (size, name))
-                if known != size:
-                    text = f"inputs '{first}' and '{name}' share the dimension '{dim.dim_param}'"
-                    raise ImportModelError(f"{text}, which is {known} in one and {size} in the other")
-    result = dict(given)
-    for name, value in declared.items():
-        dims = value.type.tensor_type.shape.dim
-        if name not in given and any(d.dim_param in named for d in dims):
-            own = ((known_size(d), named.get(d.dim_param, (None,))[0]) for d in dims)
-            sizes = [common if size is None else size for size, common in own]
-            if all(s is not None for s in sizes):
-                result[name] = tuple(s for s in sizes if s is not None)
-    return result
-
-
-def _dims(value: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[int | None, ...]:
-    """The dimensions of an input, None where nobody says; `given` fills what the model leaves open."""
-    kind = value.type.tensor_type
-    if not value.type.HasField("tensor_type"):
-        raise RunTimeError(f"input '{value.name}' is no tensor")
-    if not kind.HasField("shape"):
-        return given if given is not None else (None,)
-    own = [known_size(d) for d in kind.shape.dim]
-    if given is None:
-        return tuple(own)
-    if len(given) != len(own) or any(d is not None and d != g for d, g in zip(own, given, strict=True)):
-        raise ImportModelError(
-            f"input '{value.name}' has shape {_text(value)} in the model, and {_times(given)} does not fit"
-        )
-    return given
-
-
-def _text(value: onnx.ValueInfoProto) -> str:
-    """The shape as the model has it: "[batch, 3, ?]", its own names where it has them."""
-    if not value.type.tensor_type.HasField("shape"):
-        return "[…]"
-    return f"[{', '.join('?' if d is None else str(d) for d in _declared(value))}]"
-
-
-def _declared(value: onnx.ValueInfoProto) -> tuple[int | str | None, ...]:
-    """Its dimensions: sizes, names, None for any."""
-    dims = value.type.tensor_type.shape.dim
-    known = map(known_size, dims)
-    return tuple(d.dim_param or size for d, size in zip(dims, known, strict=True))
-
-
-def _times(shape: Sequence[int | None]) -> str:
-    return "x".join(map(str, shape)) or "a scalar"
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
-
-
-def _open_shapes(
-    declared: Mapping[str, onnx.ValueInfoProto], unclear: Sequence[tuple[str, Sequence[int | None]]]
-) -> OpenShapesError:
-    names = ", ".join(f"'{n}' {_text(declared[n])}" for n, _ in unclear)
-    example = ",".join(f"{n}:{'x'.join(str(d if isinstance(d, int) else 1) for d in dims)}" for n, dims in unclear)
-    error = OpenShapesError(
-        f"inputs with dimensions of unknown size: {names}", hint=f'give them, such as --shapes "{example}"'
-    )
-    error.shapes = {
-        name: tuple(named if size is None else size for size, named in zip(dims, _declared(declared[name])))
-        for name, dims in unclear
-    }
-    return error
 
 
 def load_model_file(path: str | Path, shapes: Shapes | str | None = None, **options: Any) -> IRModule:
