@@ -262,7 +262,7 @@ def test_damaged_input_is_an_error_of_ours_or_read(
             assert path.read_bytes() == data  # whatever it was, it is still there
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(damage(), min_size=1, max_size=3))
 def test_a_damaged_database_of_the_project_fails_no_build(changes: list[Callable[[bytes], bytes]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -39,7 +39,7 @@ def test_every_access_is_checked(name):
         np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * max(1.0, float(np.abs(expected).max())))
 
 
-@spread(3, "name", CASES)
+@spread(6, "name", CASES)
 def test_all_accesses_are_proved(name):
     """Kernels of templates need no checks: a proof that fails would cost time in every run."""
     func = CASES[name][1]()

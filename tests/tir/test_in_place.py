@@ -107,7 +107,7 @@ def _run_in_place(func: PrimFunc, pair: tuple[int, int], *, backward: bool) -> n
     return arrays[pair[1]]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_random_schedules_in_one_memory(seed: int) -> None:
     rng = random.Random(seed)
     programs = [*PROGRAMS.values(), lambda: _elementwise(lambda i, j: (i, j))]

@@ -16,6 +16,7 @@ from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import const_int
 from autosched.tir.interpret import interpret
 from autosched.tir.stmt import Block, Stmt
+from tests.spread import cover
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
@@ -65,17 +66,17 @@ def product(depth, in_type, out_type, in_dtype, out_dtype):
     return main
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-@pytest.mark.parametrize(
-    "depth, in_type, out_type, in_dtype, out_dtype",
-    [
+@cover(
+    ("depth, in_type, out_type, in_dtype, out_dtype", [
         (16, "fp16", "fp32", "float16", "float32"), (8, "fp16", "fp32", "float16", "float32"),
         (16, "fp16", "fp16", "float16", "float16"), (8, "fp16", "fp16", "float16", "float16"),
         (16, "bf16", "fp32", "bfloat16", "float32"), (8, "bf16", "fp32", "bfloat16", "float32"),
         (8, "tf32", "fp32", "float32", "float32"), (4, "tf32", "fp32", "float32", "float32"),
         (32, "int8", "int32", "int8", "int32"), (16, "int8", "int32", "int8", "int32"),
         (32, "uint8", "int32", "uint8", "int32"), (16, "uint8", "int32", "uint8", "int32"),
-    ],
+    ]),
+    ("arch", ["sm_80", "sm_90"]),
+    together=1,
 )  # fmt: skip
 def test_product_of_a_warp(depth, in_type, out_type, in_dtype, out_dtype, arch):
     rng = np.random.default_rng(depth)

@@ -11,6 +11,7 @@ import autosched
 from autosched.errors import ShapeError
 from autosched.runtime.dynamic import DynamicExecutable
 from tests.frontend.onnx_models import make, node
+from tests.spread import cover
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto  # noqa: E402
@@ -35,9 +36,10 @@ def arrays(shapes: Shapes, sizes: tuple[int, int, int]) -> list[np.ndarray]:
     return [rng.standard_normal([at.get(str(d), d) for d in shapes[key]]).astype("float32") for key in ("x", "u")]
 
 
-@pytest.mark.parametrize("reduction", STEPS)
-@pytest.mark.parametrize(
-    ("shape", "places"), [(("n", 6), 1), (("n", "m"), 1), (("n", "m", 3), 2), (("n", 5), 2), (("n",), 1), ((4, "m"), 2)]
+@cover(
+    ("shape, places", [(("n", 6), 1), (("n", "m"), 1), (("n", "m", 3), 2), (("n", 5), 2), (("n",), 1), ((4, "m"), 2)]),
+    ("reduction", list(STEPS)),
+    together=1,
 )
 def test_by_vectors_of_positions(shape: tuple[Any, ...], places: int, reduction: str) -> None:
     shapes: Shapes = {"x": shape, "i": ("k", places), "u": ("k", *shape[places:])}
@@ -51,16 +53,19 @@ def test_by_vectors_of_positions(shape: tuple[Any, ...], places: int, reduction:
         np.testing.assert_allclose(made(x, i, u).numpy(), want, rtol=1e-4, atol=1e-4, err_msg=str(sizes))
 
 
-@pytest.mark.parametrize("reduction", STEPS)
-@pytest.mark.parametrize(
-    ("shape", "positions", "axis"),
-    [
-        (("n", "m"), ("k", "m"), 0),
-        (("n", "m"), ("n", "k"), 1),
-        (("n", 6), ("k", 4), 0),
-        (("n", 3, "m"), ("n", 3, "k"), -1),
-        (("n", "m"), ("n", 20), 1),
-    ],
+@cover(
+    (
+        "shape, positions, axis",
+        [
+            (("n", "m"), ("k", "m"), 0),
+            (("n", "m"), ("n", "k"), 1),
+            (("n", 6), ("k", 4), 0),
+            (("n", 3, "m"), ("n", 3, "k"), -1),
+            (("n", "m"), ("n", 20), 1),
+        ],
+    ),
+    ("reduction", list(STEPS)),
+    together=1,
 )
 def test_along_an_axis(shape: tuple[Any, ...], positions: tuple[Any, ...], axis: int, reduction: str) -> None:
     shapes: Shapes = {"x": shape, "i": positions, "u": positions}

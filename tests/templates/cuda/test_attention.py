@@ -119,7 +119,7 @@ CASES = {
 }
 
 
-@spread(3, "name", CASES)
+@spread(6, "name", CASES)
 def test_values(name: str) -> None:
     check_serially(CASES[name])
 

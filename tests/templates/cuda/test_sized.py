@@ -117,7 +117,7 @@ def compiled(func: PrimFunc, target: Target = TARGET) -> CudaKernel:
     return made
 
 
-@spread(3, "case", CASES)
+@spread(6, "case", CASES)
 def test_one_kernel_is_right_for_all_sizes(case: str) -> None:
     make, reference = CASES[case]
     kernel = compiled(make())
