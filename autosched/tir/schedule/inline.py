@@ -42,11 +42,7 @@ def compute_inline(tree: Tree, name: str) -> Tree:
         raise _not_once(tree, name)
     _require_inputs_settled(tree, name)
     value = substitute(value, left)
-    for consumer in consumers:
-        realize = tree.realizes[consumer]
-        new = _rewrite_reads(realize.block, store.buffer, variables, value)
-        tree = tree.replace(realize, BlockRealize(realize.iter_values, realize.predicate, new))
-    return tree.replace(tree.realizes[name], None).drop_unused_buffers()
+    return tree.merge(name, {n: _rewrite_reads(tree.block(n), store.buffer, variables, value) for n in consumers})
 
 
 def _not_once(tree: Tree, name: str) -> ScheduleError:

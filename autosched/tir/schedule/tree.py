@@ -6,7 +6,7 @@ nodes above and below, so a reference never has to be repaired after an edit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -265,6 +265,25 @@ class Tree:
             old, new = parent, _put(parent, old, new)
         assert new is not None
         return self.with_root(new)
+
+    def merge(self, name: str, into: Mapping[str, Block]) -> Tree:
+        """The tree with the blocks `into` as given, and without the block `name` and its buffer: no other reads it."""
+        now: dict[Stmt, Stmt | None] = {}  # what became of statements
+        for n in (*into, name):  # a sequence may end with what is taken away
+            realize = self.realizes[n]
+            old: Stmt = realize
+            made: Stmt | None = None if n == name else replace(realize, block=into[n])
+            while old in self.parents:
+                parent = self.parents[old]
+                around, inner = now.get(parent) or parent, now.get(old) or old
+                now[old] = made
+                old, made = parent, _put(around, inner, made)
+            now[old] = made
+        root = now[self.root]
+        assert isinstance(root, BlockRealize), "the root stays"
+        gone = {w.buffer for w in self.block(name).writes}
+        kept = tuple(b for b in root.block.alloc_buffers if b not in gone)
+        return self.with_root(replace(root, block=replace(root.block, alloc_buffers=kept)))
 
     def map_root(self, f: Callable[[Block], Block]) -> Tree:
         """The tree with another root block node."""
