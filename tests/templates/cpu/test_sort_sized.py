@@ -41,9 +41,9 @@ SHAPES: list[tuple[tuple[Extent, ...], int]] = [
 DTYPES = ["float32", "float64", "int32", "uint8", "float16"]
 
 
-# Every day each shape with each type, both directions with each of them.
+# Every day each shape, each type, and both directions.
 @spread(
-    2,
+    4,
     "shape,axis,dtype,descending",
     [(*shape, dtype, descending) for descending in (False, True) for shape in SHAPES for dtype in DTYPES],
 )

@@ -67,7 +67,7 @@ def check(kernel: CudaKernel, axis: int, descending: bool, **numbers: int) -> No
         assert values.tobytes() == np.take_along_axis(x, expected, axis).tobytes(), f"{numbers}, {order}"
 
 
-@spread(3, "dtype", ["float32", "float16", "bfloat16", "float64", "int8", "int32", "int64", "bool"])
+@spread(6, "dtype", ["float32", "float16", "bfloat16", "float64", "int8", "int32", "int64", "bool"])
 def test_types_and_lengths(dtype: str) -> None:
     n, _ = sizes()
     kernel = compiled(sort_func((2, n), 1, dtype in ("float32", "bool"), dtype, None))

@@ -124,10 +124,9 @@ def test_defaults_of_small_sizes_are_in_their_spaces_and_become_code(dtype):
     """Also of sizes that no tile divides: a warp that is alone computes whole instructions."""
     for m, k, n in [(16, 16, 16), (8, 8, 8), (17, 64, 9), (40, 16, 15), (9, 64, 20), (20, 32, 65)]:
         func = with_tf32(product(m, k, n, dtype=dtype))
-        config, space = default_config(func, TARGET), space_for(func, TARGET)
-        assert space.contains(config), (config, m, k, n)
-        for drawn in (config, *space.sample(m, 1)):
-            compile_func(apply_config(func, drawn, TARGET).func, TARGET)
+        config = default_config(func, TARGET)
+        assert space_for(func, TARGET).contains(config), (config, m, k, n)
+        compile_func(apply_config(func, config, TARGET).func, TARGET)
 
 
 def test_nothing_is_rounded_unasked():
