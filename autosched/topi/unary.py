@@ -131,11 +131,11 @@ def gelu(x: Tensor) -> Tensor:
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """The approximation of gelu by tanh. Source: Hendrycks, Gimpel 2016, section 2."""
+    """Gelu approximated by tanh: (1 + tanh(u)) / 2 is sigmoid(2 u). Source: Hendrycks, Gimpel 2016, section 2."""
 
     def f(v: PrimExpr) -> PrimExpr:
-        inner = _number(v, math.sqrt(2 / math.pi)) * (v + _number(v, 0.044715) * v * v * v)
-        return v * _number(v, 0.5) * (_number(v, 1) + te.tanh(inner))
+        scale = math.sqrt(8 / math.pi)
+        return v * te.sigmoid(v * (_number(v, scale) + _number(v, 0.044715 * scale) * (v * v)))
 
     return elementwise(x, f)
 

@@ -1,8 +1,14 @@
-"""x * (1 + erf(x / sqrt(2))) / 2, as files of PyTorch spell GELU, becomes that operator: a third less arithmetic."""
+"""GELU as files spell it becomes one operator: a third less arithmetic, and one step behind a product.
+
+x * (1 + erf(x / sqrt(2))) / 2                               ->  nn.gelu(x)
+x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))) / 2   ->  nn.gelu_tanh(x)
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
@@ -12,22 +18,31 @@ from autosched.relax.rewrite import CallTracker, float_of, map_functions
 from autosched.relax.struct_info import same_info
 
 CLOSE = 1e-3  # of the numbers as they were rounded, to 16 bits at most
+# What a function makes GELU of, and the polynomial that it is of: coefficients by powers of the argument.
+SPELLINGS: dict[str, tuple[Callable[[Expr], Call], dict[int, float]]] = {
+    "relax.erf": (op.nn.gelu, {1: math.sqrt(0.5)}),
+    "relax.tanh": (op.nn.gelu_tanh, {1: math.sqrt(2 / math.pi), 3: 0.044715 * math.sqrt(2 / math.pi)}),
+}
+ARITHMETIC = ("relax.add", "relax.multiply", "relax.divide", "relax.power")
+MOST_STEPS = 6  # from such a function to its argument
 
 
 class _Finder(CallTracker):
     def call(self, call: Call, var: Var) -> Expr:
         self.calls[var] = call  # what it was
-        x = self.argument(call) if call.op_name == "relax.multiply" else None
-        return call if x is None else op.nn.gelu(x)
+        found = self.gelu(call) if call.op_name == "relax.multiply" else None
+        return call if found is None else found
 
-    def argument(self, product: Call) -> Var | None:
-        """The x of which a product is GELU; None of others."""
+    def gelu(self, product: Call) -> Call | None:
+        """The GELU that a product is; None of others."""
         number, others = self.factors(product)
         if len(others) != 2 or not math.isclose(number, 0.5, rel_tol=CLOSE):
             return None
         for x, total in (others, others[::-1]):
-            if isinstance(x, Var) and same_info(x.struct_info, product.struct_info) and self.is_sum_of(total, x):
-                return x
+            if isinstance(x, Var) and same_info(x.struct_info, product.struct_info):
+                kind = self.kind_of(total, x)
+                if kind is not None:
+                    return kind(x)
         return None
 
     def factors(self, x: Expr) -> tuple[float, list[Expr]]:
@@ -40,22 +55,41 @@ class _Finder(CallTracker):
                 return math.prod(n for n, _ in parts), others
         return 1.0, [x]
 
-    def is_sum_of(self, x: Expr, argument: Var) -> bool:
-        """Whether a value is 1 + erf(argument / sqrt(2))."""
+    def kind_of(self, x: Expr, argument: Var) -> Callable[[Expr], Call] | None:
+        """Which GELU an argument times a value is half of: the value is 1 + a function of `SPELLINGS`. None: none."""
         for one, call in self.pairs(x, "relax.add"):
             inner = self.call_of(call)
-            if one == 1.0 and inner is not None and inner.op_name == "relax.erf":
-                return self.is_scaled(inner.args[0], argument)
-        return False
+            if one == 1.0 and inner is not None and inner.op_name in SPELLINGS:
+                gelu, wanted = SPELLINGS[inner.op_name]
+                found = self.polynomial(inner.args[0], argument)
+                same = (math.isclose(found[n], wanted[n], rel_tol=CLOSE) for n in wanted if n in found)
+                if found.keys() == wanted.keys() and all(same):
+                    return gelu
+        return None
 
-    def is_scaled(self, x: Expr, argument: Var) -> bool:
-        """Whether a value is argument / sqrt(2)."""
+    def polynomial(self, x: Expr, argument: Var, depth: int = MOST_STEPS) -> dict[int, float]:
+        """A value's coefficients by powers of the argument; none where it is no polynomial of few steps."""
+        if x is argument:
+            return {1: 1.0}
+        if (number := float_of(x)) is not None:
+            return {0: number}
         call = self.call_of(x)
-        if call is not None and call.op_name == "relax.divide":
-            by = float_of(call.args[1])
-            return call.args[0] is argument and by is not None and math.isclose(by, math.sqrt(2), rel_tol=CLOSE)
-        scales = (n for n, v in self.pairs(x, "relax.multiply") if v is argument)
-        return any(math.isclose(n, math.sqrt(0.5), rel_tol=CLOSE) for n in scales)
+        if call is None or call.op_name not in ARITHMETIC or not depth:
+            return {}
+        left, right = (self.polynomial(a, argument, depth - 1) for a in call.args)
+        if not left or not right:
+            return {}
+        if call.op_name == "relax.add":
+            return {n: left.get(n, 0.0) + right.get(n, 0.0) for n in {*left, *right}}
+        if call.op_name == "relax.multiply":
+            product: dict[int, float] = {}
+            for n, m in itertools.product(left, right):
+                product[n + m] = product.get(n + m, 0.0) + left[n] * right[m]
+            return product
+        number = right.get(0) if len(right) == 1 else None
+        if call.op_name == "relax.divide":
+            return {n: c / number for n, c in left.items()} if number else {}
+        return {3 * n: c**3 for n, c in left.items()} if number == 3.0 and len(left) == 1 else {}
 
     def pairs(self, x: Expr, name: str) -> list[tuple[float, Var]]:
         """(number, other argument) of a call of that name, where one argument is a number."""
@@ -67,7 +101,7 @@ class _Finder(CallTracker):
 
 
 def find_gelu(module: IRModule) -> IRModule:
-    """Replace products that are GELU by `nn.gelu`; what they were made of goes where nobody else reads it."""
+    """Replace products that are GELU by that operator; what they were made of goes where nobody else reads it."""
     return map_functions(module, lambda function: _Finder().rewrite(function))
 
 

@@ -41,6 +41,38 @@ def test_spellings(build):
     assert _names(emitted) == ["tanh", "nn.gelu"]
 
 
+def _cube(bb, x):
+    return op.multiply(bb.emit(op.multiply(x, x)), x)
+
+
+def _by_tanh(bb, x, cube, slope=0.044715):
+    inner = bb.emit(op.add(x, bb.emit(op.multiply(bb.emit(cube(bb, x)), relax.const(slope)))))
+    inner = bb.emit(op.multiply(relax.const(math.sqrt(2 / math.pi)), inner))
+    return op.multiply(bb.emit(op.multiply(HALF, x)), bb.emit(op.add(bb.emit(op.tanh(inner)), ONE)))
+
+
+def _by_fast_tanh(bb, x):
+    square = bb.emit(op.multiply(bb.emit(op.multiply(x, relax.const(0.044715))), x))
+    root = bb.emit(op.multiply(x, relax.const(0.7978845608)))
+    total = bb.emit(op.add(ONE, op.tanh(bb.emit(op.multiply(root, bb.emit(op.add(ONE, square)))))))
+    return op.multiply(bb.emit(op.multiply(HALF, x)), total)
+
+
+@pytest.mark.parametrize(
+    "build",
+    (
+        lambda bb, x: _by_tanh(bb, x, lambda bb, x: op.power(x, relax.const(3.0))),
+        lambda bb, x: _by_tanh(bb, x, _cube),
+        _by_fast_tanh,
+    ),
+)
+def test_by_tanh(build):
+    assert _names(lambda bb, x: bb.normalize(build(bb, bb.emit(op.exp(x))))) == ["exp", "nn.gelu_tanh"]
+    others = ({"slope": 0.05}, {"cube": lambda bb, x: op.power(x, relax.const(2.0))})
+    for other in others:
+        assert "nn.gelu_tanh" not in _names(lambda bb, x, o=other: _by_tanh(bb, x, **{"cube": _cube, **o}))
+
+
 def test_others_stay():
     def with_numbers(half, one, root):
         def build(bb, x):
