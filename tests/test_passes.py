@@ -514,6 +514,13 @@ RELAX: dict[str, tuple[Callable[[], Pass], Callable[[], IRModule], Shows]] = {
         lambda: graph({"x": (2, 3)}, lambda bb, x: op.concat(relax.Tuple((x,) * 300), axis=0)),
         lambda old, new: len(calls(new)) > len(calls(old)) == 1,
     ),
+    "SplitProducts": (
+        R.SplitProducts,
+        lambda: graph({"x": (2, 5)}, lambda bb, x: op.split(bb.emit(op.permute_dims(
+            bb.emit(op.reshape(bb.emit(op.matmul(x, W(5, 192))), (2, 3, 2, 32))), (1, 2, 0, 3),
+        )), 3, axis=0)),
+        lambda old, new: len(calls(new)) > len(calls(old)),
+    ),
     "SumConvolutions": (
         R.SumConvolutions,
         lambda: graph({"x": (1, 2, 3, 3)}, lambda bb, x: op.add(*(op.nn.conv2d(x, W(2, 2, 1, 1)) for _ in range(2)))),

@@ -83,6 +83,11 @@ def convolves_planes(target: Target) -> bool:
     return bool(getattr(_package(target.backend), "CONVOLVES_PLANES", False))
 
 
+def splits_products(target: Target) -> bool:
+    """Whether a back end multiplies faster by parts of a weight than it moves these parts of the result."""
+    return bool(getattr(_package(target.backend), "SPLITS_PRODUCTS", False))
+
+
 def widens_bytes(target: Target) -> bool:
     """Whether a back end multiplies bytes faster as 16-bit integers: its `widens_bytes`, on others none does."""
     find = getattr(_package(target.backend), "widens_bytes", None)

@@ -45,6 +45,7 @@ from autosched.relax.transform import (
     SliceSplits,
     SliceTakes,
     SplitConcats,
+    SplitProducts,
     SumConvolutions,
     UnpackResult,
     WidenBytes,
@@ -61,6 +62,7 @@ from autosched.templates import (
     narrows_attention,
     narrows_convolution,
     shares_heads,
+    splits_products,
     streams_bfloat16,
     sums_columns,
     tile_blocks,
@@ -108,10 +110,12 @@ def graph_passes(
         else partial(joins_convolutions, target, always=options.join_convolutions == "all")
     )
     planes: tuple[Pass, ...] = (ConvolvePlanes(), DeadCodeElimination()) if convolves_planes(target) else ()
+    products: tuple[Pass, ...] = (SplitProducts(),) if splits_products(target) else ()
     return (
         UnpackResult(), CanonicalizeBindings(keep_tuples=False), *bytes_, *wide, *heads,
         ExpandConvolutions(bool(blocks)), SliceInputs(), FoldConstant(),
-        RemoveIdentity(), FindGelu(), FindNorms(), SinkViews(), RemoveIdentity(), FoldConstant(), DeadCodeElimination(),
+        RemoveIdentity(), FindGelu(), FindNorms(), *products, SinkViews(), RemoveIdentity(), FoldConstant(),
+        DeadCodeElimination(),
         FoldBatchnormToConv2D(), SumConvolutions(), DeadCodeElimination(), *planes, SplitConcats(),
         EliminateCommonSubexpr(keep_names=False),
         *attention, *narrow, *layouts, SliceSplits(), FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),

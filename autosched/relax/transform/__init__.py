@@ -79,6 +79,7 @@ from autosched.relax.transform.slice_inputs import SliceInputs, slice_inputs
 from autosched.relax.transform.slice_splits import SliceSplits, slice_splits
 from autosched.relax.transform.slice_takes import SliceTakes, slice_takes
 from autosched.relax.transform.split_concats import SplitConcats, split_concats
+from autosched.relax.transform.split_products import SplitProducts, split_products
 from autosched.relax.transform.sum_convolutions import SumConvolutions, sum_convolutions
 from autosched.relax.transform.topological_sort import TopologicalSort
 from autosched.relax.transform.unpack_result import UnpackResult, unpack_result

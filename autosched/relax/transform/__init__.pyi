@@ -116,6 +116,8 @@ from autosched.relax.transform.slice_takes import SliceTakes as SliceTakes
 from autosched.relax.transform.slice_takes import slice_takes as slice_takes
 from autosched.relax.transform.split_concats import SplitConcats as SplitConcats
 from autosched.relax.transform.split_concats import split_concats as split_concats
+from autosched.relax.transform.split_products import SplitProducts as SplitProducts
+from autosched.relax.transform.split_products import split_products as split_products
 from autosched.relax.transform.sum_convolutions import SumConvolutions as SumConvolutions
 from autosched.relax.transform.sum_convolutions import sum_convolutions as sum_convolutions
 from autosched.relax.transform.topological_sort import TopologicalSort as TopologicalSort
