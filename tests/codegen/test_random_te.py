@@ -45,7 +45,7 @@ def scheduled(program: RandomProgram, choose: Choose, most: int) -> Schedule:
     return sch
 
 
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=100)
 @given(random=CHOICES)
 def test_interpreted(random) -> None:  # type: ignore[no-untyped-def]
     program = random_program(random.randrange)

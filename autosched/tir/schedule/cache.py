@@ -221,6 +221,10 @@ def cache_read(
             f"cache_read: block '{unrelated[0]}' does not read '{buffer.name}'", where=where_block(tree, name)
         )
     readers = [r for r in readers if r not in writers]
+    if not readers:
+        raise ScheduleError(
+            f"cache_read: block '{consumers[0]}' writes '{buffer.name}' as well", where=where_block(tree, name)
+        )
     if writers and max(map(tree.position, writers)) > min(map(tree.position, readers)):
         raise ScheduleError(f"cache_read: '{buffer.name}' is written after it is read", where=where_block(tree, name))
     users = [*writers, *readers]

@@ -70,6 +70,13 @@ def test_cache_write_refuses_after_decomposition() -> None:
         sch.cache_write("C_update", 0, "local")
 
 
+def test_what_updates_a_buffer_reads_no_copy_of_it() -> None:
+    sch = Schedule(dense())
+    sch.decompose_reduction("C", sch.get_loops("C")[-1])
+    with pytest.raises(ScheduleError, match="'C_update' writes 'C' as well"):
+        sch.cache_read("D", "C", "global", ["C_update"])
+
+
 def test_readers_at_different_depths_are_refused() -> None:
     sch = Schedule(softmax())
     sch.reverse_compute_at("total", sch.get_loops("e")[0])
