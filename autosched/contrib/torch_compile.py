@@ -1,9 +1,10 @@
 """`torch.compile(model, backend="autosched")`: the graphs that PyTorch captures, built as models are.
 
-A graph is imported and built for the sizes that it is called with, and again for others. Parameters and buffers are
-constants of the build until one of them changes. Where gradients are needed there are two graphs, forward and backward.
-What cannot be built runs in PyTorch, with a warning that says why. Of a graph with operators that have no kernel the
-rest is compiled, in stages around them. PyTorch draws random numbers.
+A graph is imported and built for the sizes that it is called with, and again for others; once for all sizes where
+PyTorch has symbols for them and kernels can be so. Parameters and buffers are constants of the build until one of them
+changes. Where gradients are needed there are two graphs, forward and backward. What cannot be built runs in PyTorch,
+with a warning that says why. Of a graph with operators that have no kernel the rest is compiled, in stages around them.
+PyTorch draws random numbers.
 """
 
 from __future__ import annotations
@@ -19,10 +20,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from autosched.driver.build.entry import build
+from autosched.driver.build.following import LARGEST
+from autosched.driver.build.sized import SizedModel
 from autosched.driver.build.staged import Build, StagedModel, Value
-from autosched.errors import AutoschedError, ImportModelError, ShapeError, UsageError
+from autosched.errors import AutoschedError, ImportModelError, ShapeError, UsageError, WrongInputError
 from autosched.frontend.stages import DataNeededError, LibraryNeededError, OpenSizes, Stage
-from autosched.frontend.torch.aten_graph import Output, StagedGraph, decompositions, import_aten_graph, memory_orders
+from autosched.frontend.torch.aten_graph import (
+    ImportedGraph,
+    Output,
+    StagedGraph,
+    decompositions,
+    has_open_sizes,
+    import_aten_graph,
+    memory_orders,
+)
 from autosched.frontend.torch.graph import array_of, tensor_of
 from autosched.frontend.torch.memory import permuted_back
 from autosched.frontend.torch.random_draws import Draw, drawn_before
@@ -31,6 +42,7 @@ from autosched.ir.node import Attrs
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime import Executable, NDArray
 from autosched.runtime.array import as_numpy
+from autosched.runtime.size_expr import size_at
 
 if TYPE_CHECKING:
     import torch
@@ -160,6 +172,8 @@ class _Compiled:
         self.constants, self.options, self.strict = constants, dict(options), strict
         self.versions: list[tuple[int, int]] | None = None
         self.built: dict[object, tuple[Run | None, list[Draw]]] = {}
+        self.has_open_sizes = has_open_sizes(self.graph)
+        self.opened: _Open | None = None
         self.lock = threading.Lock()
         self._boxed_call = True  # PyTorch looks for it among an object's own attributes
 
@@ -184,6 +198,8 @@ class _Compiled:
         counters.runs += 1
         try:
             return run([*given, *drawn])
+        except WrongInputError as error:  # of an operator that PyTorch computes
+            raise error.__cause__ or error from None
         except (ImportModelError, ShapeError) as error:  # of a graph that is compiled stage by stage
             if self.strict:
                 raise
@@ -200,6 +216,7 @@ class _Compiled:
             changed = {i for i, a, b in zip(self.constants, now, self.versions, strict=True) if a != b}
             counters.rebuilds += 1
             self.built.clear()
+            self.opened = None
             self.constants -= changed
             now = _versions([inputs[i] for i in self.constants])
         self.versions = now
@@ -207,7 +224,28 @@ class _Compiled:
     def build(self, inputs: Sequence[Input]) -> tuple[Run | None, list[Draw]]:
         """(what runs the graph for inputs of these sizes, or None where it cannot be built; what is drawn before)."""
         types, draws = ([], []) if self.draws is None else self.draws.at(inputs)
+        if self.has_open_sizes:
+            if self.opened is None:
+                self.open(inputs, types)
+            given = [x for i, x in enumerate(inputs) if i not in self.constants]
+            if self.opened is not None and self.opened.takes(given):
+                return self.opened.run, draws
         return self.built_with(inputs, types), draws
+
+    def open(self, inputs: Sequence[Input], drawn: Sequence[TensorStructInfo]) -> None:
+        """Build the graph for all sizes, if that can be."""
+        try:
+            given = [*(self.described(i, x) for i, x in enumerate(inputs)), *drawn]
+            imported = import_aten_graph(self.graph, given, is_open=True)
+            executable = None if imported.module is None else build(imported.module, **self.options)
+            if isinstance(executable, SizedModel):
+                raise ImportModelError(executable.reason)
+        except AutoschedError as error:
+            _log.info("a graph is built for each set of sizes: %s", error.line)
+            self.has_open_sizes = False
+        else:
+            counters.builds += 1
+            self.opened = _Open(imported, executable)
 
     def built_with(self, inputs: Sequence[Input], drawn: Sequence[TensorStructInfo]) -> Run | None:
         """A function of inputs that are no constants and of what is drawn; None where it cannot be built."""
@@ -242,6 +280,30 @@ class _Compiled:
         if index in self.constants:
             return np.array(array)
         return TensorStructInfo(array.shape, str(array.dtype))
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A graph that was built for all sizes."""
+
+    imported: ImportedGraph
+    executable: Callable[..., object] | None
+
+    def takes(self, given: Sequence[Input]) -> bool:
+        """Whether the sizes of a call are such that kernels take them."""
+        sizes = self.imported.sizes(given)
+        return min(sizes.values(), default=1) > 0 and all(sizes[s] <= LARGEST for s in self.imported.unsaid)
+
+    def run(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
+        """What the graph gives for inputs that are no constants and what is drawn."""
+        sizes = self.imported.sizes(inputs)
+        hidden = [np.empty(sizes[s], np.bool_) for s in self.imported.unsaid]
+        arrays = [_array(x) for x in inputs if hasattr(x, "shape")]
+        made = () if self.executable is None else self.executable(*arrays, *hidden)
+        given = made if isinstance(made, tuple) else (made,)
+        return tuple(
+            [size_at(r, sizes) if isinstance(r, str | tuple) else r for r in _results(self.imported.results, given)]
+        )
 
 
 class _LateGraph(StagedModel):
@@ -281,7 +343,12 @@ def _run(
         arrays = [_array(x) for x in inputs if hasattr(x, "shape")]
         made = executable.run(arrays) if isinstance(executable, Executable) else executable(*arrays)
         given = made if isinstance(made, tuple) else (made,)
-    return tuple([_tensor(given[r.index], r.order) if isinstance(r, Output) else r for r in results])
+    return tuple(_results(results, given))
+
+
+def _results(results: Sequence[object], given: Sequence[object]) -> list[Any]:
+    """What a graph gives: tensors of what was computed, numbers as they are."""
+    return [_tensor(given[r.index], r.order) if isinstance(r, Output) else r for r in results]
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:

@@ -200,23 +200,9 @@ class StageWriter:
         main = remove_unused_bindings(module["main"])
         used = {v for binding in main.bindings() for v in used_vars(binding.value)}
         main = dataclasses.replace(main, params=tuple(p for p in main.params if p in used))
-        inputs, unsaid = tuple(self.given[p] for p in main.params), self.unsaid(main)
-        hidden = (Var(label(f"size of {s.name}"), TensorStructInfo((s,), "bool")) for s in unsaid)
-        main = dataclasses.replace(main, params=(*main.params, *hidden))
-        if self.open.symbols:  # rules about sizes know that none is 0
-            main = main.with_attr("size_bounds", {s.name: (1, None) for s in self.open.symbols})
-        module["main"] = main
+        inputs = tuple(self.given[p] for p in main.params)
+        module["main"], unsaid = with_sizes(main, self.open.symbols, label)
         return dataclasses.replace(stage, module=module, inputs=inputs, sizes=unsaid)
-
-    def unsaid(self, main: Function) -> tuple[SizeVar, ...]:
-        """The symbols that a function uses and that are no dimension of an input."""
-        if not self.open.symbols:
-            return ()
-        said = {d for p in main.params for d in getattr(p.struct_info, "dims", ()) if isinstance(d, SizeVar)}
-        used = {x for node in (*main.params, *(v for b in main.bindings() for v in (b.var, b.value)))
-                for part in (node, node.struct_info) if part is not None for x in preorder(part)
-                if isinstance(x, SizeVar)}  # fmt: skip
-        return tuple(s for s in self.open.symbols if s in used and s not in said)
 
     def taken(self, name: str, label: str, value: np.ndarray) -> Constant | Var:
         """An array that is there, as the graph takes it. Raises ImportModelError for open sizes beside one of 0."""
@@ -299,6 +285,26 @@ class StageWriter:
                     outputs.append(value)
                 return Made(at)
         return Fixed(value)
+
+
+def with_sizes(
+    main: Function, symbols: Sequence[SizeVar], label: Callable[[str], str]
+) -> tuple[Function, tuple[SizeVar, ...]]:
+    """A function over symbols, each 1 at least, and those that it uses and that are no dimension of an input.
+
+    For each of the latter it takes an array of so many elements, behind its inputs.
+    """
+    if not symbols:
+        return main, ()
+    said = {d for p in main.params for d in getattr(p.struct_info, "dims", ()) if isinstance(d, SizeVar)}
+    used = {x for node in (*main.params, *(v for b in main.bindings() for v in (b.var, b.value)))
+            for part in (node, node.struct_info) if part is not None for x in preorder(part)
+            if isinstance(x, SizeVar)}  # fmt: skip
+    unsaid = tuple(s for s in symbols if s in used and s not in said)
+    hidden = (Var(label(f"size of {s.name}"), TensorStructInfo((s,), "bool")) for s in unsaid)
+    main = dataclasses.replace(main, params=(*main.params, *hidden))
+    # rules about sizes know that none is 0
+    return main.with_attr("size_bounds", {s.name: (1, None) for s in symbols}), unsaid
 
 
 def is_known(x: object) -> bool:

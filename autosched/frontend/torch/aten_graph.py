@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autosched.errors import ImportModelError
-from autosched.frontend.stages import OpenSizes, Stage
+from autosched.frontend.stages import OpenSizes, Stage, with_sizes
 from autosched.frontend.torch.complex_values import Complex
-from autosched.frontend.torch.exported import Importer
+from autosched.frontend.torch.exported import Importer, needed_calls
 from autosched.frontend.torch.graph import (
     array_of,
     constant_of,
@@ -28,10 +28,11 @@ from autosched.frontend.torch.stages import StageImporter
 from autosched.ir.module import IRModule
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, Tuple, Var
-from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.struct_info import Dim, TensorStructInfo
+from autosched.tir.expr import PrimExpr, SizeVar
+from autosched.tir.size_expr import to_size
 
 if TYPE_CHECKING:
-    import torch
     from torch import fx
 
 
@@ -49,14 +50,23 @@ class Output:
 
 @dataclass(frozen=True)
 class ImportedGraph:
-    """A graph for inputs of certain sizes.
+    """A graph for inputs of certain sizes, or for all.
 
     module    None where no tensor is computed
-    results   for each of the graph's: an `Output`, or the number (or None) that it is
+    results   for each of the graph's: an `Output`, the number (or None) that it is, or its size in symbols
+    symbols   of open sizes, each with the input that says it: (number of the input, constants left out; its dimension,
+              or None for a number)
+    unsaid    those that no tensor says: the module takes an array of so many elements for each, behind its inputs
     """
 
     module: IRModule | None
-    results: tuple[torch.Tensor, ...]
+    results: tuple[Any, ...]
+    symbols: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    unsaid: tuple[str, ...] = ()
+
+    def sizes(self, inputs: Sequence[Any]) -> dict[str, int]:
+        """The values of the symbols, by the inputs of a call that are no constants."""
+        return {s: inputs[i] if d is None else inputs[i].shape[d] for s, (i, d) in self.symbols.items()}
 
 
 def decompositions() -> dict[object, Callable[..., object]]:
@@ -66,19 +76,27 @@ def decompositions() -> dict[object, Callable[..., object]]:
     return {op: rule for op, rule in rules if operator_name(op) not in CONVERTERS and not is_drawn(op)}
 
 
-def import_aten_graph(graph_module: object, inputs: Sequence[object]) -> ImportedGraph:
+def import_aten_graph(graph_module: object, inputs: Sequence[object], is_open: bool = False) -> ImportedGraph:
     """The graph as a module whose parameters are the inputs given by type, in order.
 
-    inputs  one for each placeholder: a TensorStructInfo, the array that a constant input is, or a number
-    Raises  ImportModelError naming all operators without converter, or the node that cannot be imported.
+    inputs   one for each placeholder: a TensorStructInfo, the array that a constant input is, or a number
+    is_open  the sizes that PyTorch has symbols for are symbols
+    Raises   ImportModelError naming all operators without converter, or the node that cannot be imported.
     """
-    return _GraphImporter(graph_module, inputs).imported()
+    return _GraphImporter(graph_module, inputs, is_open).imported()
+
+
+def has_open_sizes(graph_module: Any) -> bool:
+    """Whether PyTorch has symbols for sizes of inputs."""
+    noted = [n.meta.get("val") for n in _inputs(graph_module)]
+    return any(not isinstance(d, int) for x in noted for d in getattr(x, "shape", ()))
 
 
 class _GraphImporter(Importer):
-    def __init__(self, graph_module: object, given: Sequence[object]):
+    def __init__(self, graph_module: object, given: Sequence[object], is_open: bool):
         super().__init__(graph_module, False, {}, {})
-        self.given = given
+        self.given, self.is_open = given, is_open
+        self.said: dict[str, tuple[int, int | None]] = {}
 
     def imported(self) -> ImportedGraph:
         self.refuse()
@@ -87,23 +105,47 @@ class _GraphImporter(Importer):
         results: list[object] = []
         with builder.function("main"):
             with builder.dataflow():
-                for node in self.program.graph.nodes:
-                    if node.op == "call_function":
-                        self.call(node)
+                for node in needed_calls(self.program.graph):
+                    self.call(node)
                 tensors: list[Expr] = []
                 for value, order in zip(_outputs(self), memory_orders(self.program), strict=True):
-                    results.append(Output(len(tensors), order) if isinstance(value, Expr) else value)
+                    number = to_size(value) if isinstance(value, PrimExpr) else value
+                    results.append(Output(len(tensors), order) if isinstance(value, Expr) else number)
                     tensors += [value] if isinstance(value, Expr) else []
                 outputs = tuple(builder.emit_output(t) for t in tensors or [Constant(np.zeros(1, np.float32))])
             builder.emit_func_output(Tuple(outputs), self.inputs)
-        return ImportedGraph(builder.get() if tensors else None, tuple(results))
+        if not tensors:
+            return ImportedGraph(None, tuple(results), self.said)
+        module = builder.get()
+        module["main"], unsaid = with_sizes(module["main"], [*self.symbols.values()], lambda name: name)
+        return ImportedGraph(module, tuple(results), self.said, tuple(s.name for s in unsaid))
 
     def placeholders(self) -> None:
-        for node, value in zip(_inputs(self.program), self.given, strict=True):
-            if isinstance(value, TensorStructInfo):
-                self.values[node] = var = Var(node.name, value)
-                self.inputs.append(var)
         self.values |= _fixed(self, self.given)
+        number = 0
+        for node, value in zip(_inputs(self.program), self.given, strict=True):
+            if isinstance(value, np.ndarray):
+                continue
+            if isinstance(value, TensorStructInfo):
+                dims = self.open_dims(node, number) if self.is_open else value.dims
+                self.values[node] = var = Var(node.name, TensorStructInfo(dims, value.dtype))
+                self.inputs.append(var)
+            elif self.is_open and not isinstance(size := node.meta["val"], type(value)):
+                self.values[node] = self.said_by(self.dim(node.name, size), number, None)
+            number += 1
+        if lost := self.symbols.keys() - self.said.keys():
+            raise ImportModelError(f"no input says what the size {min(lost)} is")
+
+    def open_dims(self, node: fx.Node, number: int) -> tuple[Dim, ...]:
+        """An input's dimensions, symbols among them."""
+        dims = (self.dim(node.name, d) for d in node.meta["val"].shape)
+        return tuple([self.said_by(dim, number, d) for d, dim in enumerate(dims)])
+
+    def said_by(self, size: Dim, number: int, dim: int | None) -> Dim:
+        """The size; an input's dimension, or the number that it is, says the symbol that the size is."""
+        if isinstance(size, SizeVar) and self.said.get(size.name, (0, None))[1] is None:
+            self.said[size.name] = number, dim
+        return size
 
 
 class StagedGraph:

@@ -27,6 +27,8 @@ def backward_rules() -> dict[object, Callable[..., object]]:
         aten.adaptive_max_pool3d_backward.default: functools.partial(_maximum_backward, 3),
         aten.max_pool3d_with_indices_backward.default: functools.partial(_maximum_backward, 3),
         aten._cdist_backward.default: _distances_backward,
+        aten._embedding_bag_backward.default: _bags_backward,
+        aten._embedding_bag_per_sample_weights_backward.default: _bag_weights_backward,
     }
 
 
@@ -138,6 +140,53 @@ def _distances_backward(
         size = apart if p == 2 else apart.sign() * apart.abs() ** (p - 1)
         rate = torch.where((distance == 0) | (apart == 0), 0.0, size / distance ** (p - 1))
     return (of_distance * rate).sum(-2)
+
+
+_MEAN, _MAX = 1, 2  # modes of bags of embeddings
+
+
+def _bags_backward(
+    grad: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, offset2bag: torch.Tensor, bag_size: torch.Tensor,
+    maximum_indices: torch.Tensor, num_weights: int, scale_grad_by_freq: bool, mode: int, sparse: bool,
+    per_sample_weights: torch.Tensor | None, padding_idx: int = -1,
+) -> torch.Tensor:  # fmt: skip
+    """Of the table: a row gets what each bag with it gets. Tables without most of their rows are left to PyTorch."""
+    import torch
+
+    if sparse:
+        return NotImplemented
+    zeros = torch.zeros([num_weights, grad.shape[1]], dtype=grad.dtype, device=grad.device)
+    if mode == _MAX:
+        given = torch.where(bag_size.unsqueeze(1) > 0, grad, 0.0)
+        return zeros.scatter_add(0, maximum_indices.clamp(min=0), given)
+    bag, counts = _bags(indices, offsets), (indices != padding_idx).to(grad.dtype)
+    if mode == _MEAN:
+        sizes = torch.zeros([grad.shape[0]], dtype=grad.dtype, device=grad.device).index_add(0, bag, counts)
+        grad = grad / sizes.clamp(min=1).unsqueeze(1)
+    share = counts if per_sample_weights is None else counts * per_sample_weights
+    if scale_grad_by_freq:
+        often = zeros.new_zeros([num_weights]).index_add(0, indices, torch.ones_like(counts))
+        share = share / often[indices]
+    return zeros.index_add(0, indices, grad[bag] * share.unsqueeze(1))
+
+
+def _bag_weights_backward(
+    grad: torch.Tensor, weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, offset2bag: torch.Tensor,
+    mode: int, padding_idx: int = -1,
+) -> torch.Tensor:  # fmt: skip
+    """Of the factors of rows in a sum."""
+    import torch
+
+    found = (grad[_bags(indices, offsets)] * weight[indices]).sum(1)
+    return torch.where(indices == padding_idx, 0.0, found)
+
+
+def _bags(indices: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    """The bag of each index, by where bags begin; one without indices begins where the next one does."""
+    import torch
+
+    at = torch.arange(indices.shape[0], device=indices.device, dtype=offsets.dtype)
+    return (at.unsqueeze(1) >= offsets).sum(1) - 1
 
 
 def _attention_backward(

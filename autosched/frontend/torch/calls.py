@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import torch
     from torch import fx
 
+ORDERED = (
+    "with_effects"  # (token, operator, its arguments): gives a token, which says what comes after what, and results
+)
 OF_MEMORY = "as_strided"  # operators that read memory, whatever tensor lies there
 
 
@@ -24,9 +27,11 @@ def can_call(node: fx.Node) -> bool:
     """Whether PyTorch can compute a node from real tensors, and gives nothing but such."""
     import torch
 
-    if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
+    is_ordered = operator_name(node.target) == ORDERED
+    target = node.args[1] if is_ordered else node.target
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
         return False
-    returns = [str(r.type) for r in node.target._schema.returns]
+    returns = [*(["Tensor"] if is_ordered else []), *(str(r.type) for r in target._schema.returns)]
     values = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
     tensors = [t for v in values for t in (v if isinstance(v, list | tuple) else (v,))]
     is_complex = any(str(getattr(t, "dtype", "")) in PARTS for t in tensors)
@@ -103,4 +108,7 @@ class TorchCall:
         except (RuntimeError, ValueError, LookupError, TypeError) as error:
             text = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise WrongInputError(f"{self.op_name}: {text}", where=f"node '{self.name}'") from error
-        return tuple(array_of(found if i is None else found[i], name) for name, i in self.names)
+        results = {name: found if i is None else found[i] for name, i in self.names}
+        if lost := [name for name, x in results.items() if x is None]:
+            raise WrongInputError(f"{self.op_name}: PyTorch gives no '{lost[0]}'", where=f"node '{self.name}'")
+        return tuple(array_of(x, name) for name, x in results.items())

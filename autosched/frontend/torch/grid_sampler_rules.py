@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-_BILINEAR, _NEAREST = 0, 1
+_BILINEAR, _NEAREST, _BICUBIC = 0, 1, 2
+_CUBIC = -0.75  # of the convolution of Keys 1981, as PyTorch has it
 _ZEROS, _BORDER = 0, 1
 
 
@@ -87,15 +88,12 @@ def _backward(
     dims: int, grad_output: torch.Tensor, input: torch.Tensor, grid: torch.Tensor, interpolation_mode: int,
     padding_mode: int, align_corners: bool, output_mask: Sequence[bool],
 ) -> object:  # fmt: skip
-    """Of the image, where elements get their weights' part, and of the grid, by how weights change with places.
-
-    Bicubic weights are left to PyTorch.
-    """
+    """Of the image, where elements get their weights' part, and of the grid, by how weights change with places."""
     import torch
 
     is_nearest = interpolation_mode == _NEAREST
-    if not is_nearest and interpolation_mode != _BILINEAR:
-        return NotImplemented
+    if interpolation_mode == _BICUBIC:
+        return _cubic_backward(grad_output, input, grid, padding_mode, align_corners, output_mask)
     spatial, image, grad = input.shape[2:], input.flatten(2), grad_output.flatten(2)
     places = torch.where(torch.isfinite(grid), grid, -3.0).flatten(1, -2)
     axes = [places[..., dims - 1 - d] for d in range(dims)]
@@ -114,6 +112,52 @@ def _backward(
     rates = [_rate(x, n, padding_mode, align_corners) for x, n in zip(axes, spatial)]
     of_grid = torch.stack([x * rate for x, rate in zip(of_places[::-1], rates[::-1])], -1).view(grid.shape)
     return of_image.view(input.shape) if output_mask[0] else None, of_grid if output_mask[1] else None
+
+
+def _cubic_backward(
+    grad_output: torch.Tensor, input: torch.Tensor, grid: torch.Tensor, padding_mode: int, align_corners: bool,
+    output_mask: Sequence[bool],
+) -> object:  # fmt: skip
+    """The same for images whose 4 x 4 elements around a place are weighted, each moved into the image by itself."""
+    import torch
+
+    image, grad = input.flatten(2), grad_output.flatten(2)
+    places = torch.where(torch.isfinite(grid), grid, -3.0).flatten(1, 2)
+    sizes = input.shape[2:]
+    at = [_pixels(places[..., 1 - d], n, _ZEROS, align_corners) for d, n in enumerate(sizes)]
+    weights = [_cubic_weights(x - x.floor()) for x in at]
+    of_image, of_places = torch.zeros_like(image), [torch.zeros_like(x) for x in at]
+    for number in range(16):
+        taps = number // 4, number % 4
+        index, inside = torch.zeros_like(at[0], dtype=torch.int64), torch.ones_like(at[0], dtype=torch.bool)
+        for x, n, tap in zip(at, sizes, taps):
+            place = _inside(x.floor() + (tap - 1), n, padding_mode, align_corners)
+            inside = inside & (place >= 0) & (place < n)
+            index = index * n + place.clamp(0, n - 1).to(torch.int64)
+        index = index.unsqueeze(1).expand(-1, input.shape[1], -1)
+        (y, of_y), (x, of_x) = (w[tap] for w, tap in zip(weights, taps))
+        if output_mask[0]:
+            of_image = of_image.scatter_add(2, index, grad * torch.where(inside, y * x, 0.0).unsqueeze(1))
+        if output_mask[1]:
+            moved = torch.where(inside, (image.gather(2, index) * grad).sum(1), 0.0)
+            of_places = [of_places[0] + moved * of_y * x, of_places[1] + moved * y * of_x]
+    rates = [(n - 1) / 2 if align_corners else n / 2 for n in sizes]
+    of_grid = torch.stack([x * rate for x, rate in zip(of_places[::-1], rates[::-1])], -1).view(grid.shape)
+    return of_image.view(input.shape) if output_mask[0] else None, of_grid if output_mask[1] else None
+
+
+def _cubic_weights(t: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Of the four elements around a position `t` behind the second one: (weight, how it changes with `t`)."""
+    a = _CUBIC
+
+    def near(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return ((a + 2) * x - (a + 3)) * x * x + 1, (3 * (a + 2) * x - 2 * (a + 3)) * x
+
+    def far(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return a * (((x - 5) * x + 8) * x - 4), a * ((3 * x - 10) * x + 8)
+
+    behind = [near(1 - t), far(2 - t)]  # whose distances fall as the position grows
+    return [far(t + 1), near(t), *((weight, -slope) for weight, slope in behind)]
 
 
 def _rate(x: torch.Tensor, size: int, padding_mode: int, align_corners: bool) -> torch.Tensor:
@@ -137,12 +181,17 @@ def _rate(x: torch.Tensor, size: int, padding_mode: int, align_corners: bool) ->
 def _pixels(x: torch.Tensor, size: int, padding_mode: int, align_corners: bool) -> torch.Tensor:
     """The position in pixels of a place from -1 to 1, inside of the image where nothing is outside."""
     found = (x + 1) * ((size - 1) / 2) if align_corners else ((x + 1) * size - 1) / 2
+    return _inside(found, size, padding_mode, align_corners)
+
+
+def _inside(x: torch.Tensor, size: int, padding_mode: int, align_corners: bool) -> torch.Tensor:
+    """Positions in pixels, moved into the image where nothing is outside."""
     if padding_mode == _ZEROS:
-        return found
+        return x
     if padding_mode != _BORDER:
         low, span = (0.0, size - 1) if align_corners else (-0.5, size)
-        found = _reflected(found, low, span)
-    return found.clamp(0, size - 1)
+        x = _reflected(x, low, span)
+    return x.clamp(0, size - 1)
 
 
 def _reflected(x: torch.Tensor, low: float, span: float) -> torch.Tensor:

@@ -106,3 +106,22 @@ def test_attention(kind):
     found = forward(query, key, value, 0.0, kind == "causal", **options)
     op = ATEN._scaled_dot_product_flash_attention_for_cpu_backward.default
     agree(op, grad, query, key, value, *found, 0.0, kind == "causal", **options)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("by_frequency", [False, True])
+def test_bags_of_embeddings(mode, by_frequency):
+    torch.manual_seed(0)
+    table, indices, offsets = torch.randn(6, 4), torch.tensor([1, 2, 5, 1, 0, 2, 2]), torch.tensor([0, 3, 3, 5])
+    factors = torch.randn(7) if mode == 0 else None
+    by_frequency = by_frequency and mode < 2
+    for padding in (-1, 2):
+        found, *saved = ATEN._embedding_bag(table, indices, offsets, by_frequency, mode, False, factors, False, padding)
+        grad, rest = torch.randn_like(found), (by_frequency, mode, False, factors, padding)
+        backward = ATEN._embedding_bag_backward.default
+        args = grad, indices, offsets, *saved, 6, *rest
+        torch.testing.assert_close(backward_rules()[backward](*args), backward(*args))
+        if mode == 0:
+            backward = ATEN._embedding_bag_per_sample_weights_backward.default
+            args = grad, table, indices, offsets, saved[0], mode, padding
+            torch.testing.assert_close(backward_rules()[backward](*args), backward(*args))

@@ -8,7 +8,9 @@ import torch
 from autosched.frontend.torch.grid_sampler_rules import grid_sampler_rules
 
 
-@pytest.mark.parametrize(("dims", "mode", "padding"), itertools.product((2, 3), (0, 1), (0, 1, 2)))
+@pytest.mark.parametrize(
+    ("dims", "mode", "padding"), [*itertools.product((2, 3), (0, 1), (0, 1, 2)), *((2, 2, p) for p in (0, 1, 2))]
+)
 def test_gradients(dims, mode, padding):
     torch.manual_seed(0)
     x, grid = torch.randn(2, 3, *(5, 6, 4)[:dims]), torch.rand(2, *(3, 4, 5)[:dims], dims) * 3.4 - 1.7

@@ -236,16 +236,43 @@ def as_strided(
     t: Emitter, input: Expr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Expr:
     """Of a tensor that lies in memory without gaps; other memory is not known here."""
+    return chosen(t, _memory(t, input, _order(t)), 0, _positions(size, stride, storage_offset))
+
+
+@converter("as_strided_scatter")
+def as_strided_scatter(
+    t: Emitter, input: Expr, src: Expr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Expr:
+    """The tensor with such elements written over; in memory it lies as before."""
+    order, shape = _order(t), t.shape(input)
+    places = _positions(size, stride, storage_offset).reshape(-1, 1)
+    found = op.scatter_nd(
+        _memory(t, input, order), constant(places, "int64"), t.reshape(src, (-1,)), reduction="update", mode="positive"
+    )
+    lying = t.reshape(t(found), [shape[d] for d in order])
+    return t(op.permute_dims(lying, axes=[order.index(d) for d in range(len(order))])) if order else lying
+
+
+def _order(t: Emitter) -> tuple[int, ...]:
+    """The dimensions of the node's first tensor in memory's order."""
     value = t.source.args[0].meta.get("val") if t.source is not None and t.source.args else None
-    order = None if value is None else memory_order(value)
-    if order is None:
+    if (order := None if value is None else memory_order(value)) is None:
         raise t.fail("as_strided of a tensor whose memory has gaps is not supported")
-    if order != tuple(range(len(order))):
-        input = t(op.permute_dims(input, axes=order))
-    positions = np.full(tuple(size), storage_offset or 0, np.int64)
+    return order
+
+
+def _memory(t: Emitter, input: Expr, order: Sequence[int]) -> Expr:
+    """A tensor's elements as they lie in memory."""
+    lying = input if list(order) == sorted(order) else t(op.permute_dims(input, axes=order))
+    return t.reshape(lying, (-1,))
+
+
+def _positions(size: Sequence[int], stride: Sequence[int], offset: int | None) -> np.ndarray:
+    """Where in memory the elements are."""
+    positions = np.full(tuple(size), offset or 0, np.int64)
     for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
         positions += (np.arange(n) * step).reshape([-1 if d == axis else 1 for d in range(len(size))])
-    return chosen(t, t.reshape(input, (-1,)), 0, positions)
+    return positions
 
 
 @converter("unfold", "unfold_copy")
