@@ -33,6 +33,7 @@ from autosched.frontend.torch.aten_graph import (
     has_open_sizes,
     import_aten_graph,
     memory_orders,
+    numbers_of_tensors,
 )
 from autosched.frontend.torch.graph import array_of, tensor_of
 from autosched.frontend.torch.memory import permuted_back
@@ -174,6 +175,7 @@ class _Compiled:
         self.built: dict[object, tuple[Run | None, list[Draw]]] = {}
         self.has_open_sizes = has_open_sizes(self.graph)
         self.opened: _Open | None = None
+        self.late_graphs: dict[tuple[float, ...], _LateGraph] = {}
         self.lock = threading.Lock()
         self._boxed_call = True  # PyTorch looks for it among an object's own attributes
 
@@ -217,6 +219,7 @@ class _Compiled:
             counters.rebuilds += 1
             self.built.clear()
             self.opened = None
+            self.late_graphs.clear()
             self.constants -= changed
             now = _versions([inputs[i] for i in self.constants])
         self.versions = now
@@ -259,8 +262,7 @@ class _Compiled:
                     raise
                 _count_fallback(error.line)
                 warnings.warn(f"autosched: PyTorch computes a part of a graph: {error.line}", stacklevel=2)
-            counters.builds += 1
-            return _LateGraph(self.graph, given, lambda module: build(module, **self.options)).run_on
+            return self.late(given).run_on
         except AutoschedError as error:
             if self.strict:
                 raise
@@ -269,6 +271,15 @@ class _Compiled:
         counters.builds += 1
         _log.info("built a graph of %d nodes", len(self.graph.graph.nodes))
         return partial(_run, imported.results, executable)
+
+    def late(self, given: Sequence[object]) -> _LateGraph:
+        """The graph compiled in stages, for these inputs or any of their types and ranks."""
+        said = numbers_of_tensors(self.graph)
+        numbers = [x for i, x in enumerate(given) if isinstance(x, int | float) and i not in said]
+        if (key := tuple(numbers)) not in self.late_graphs:
+            counters.builds += 1
+            self.late_graphs[key] = _LateGraph(self.graph, given, lambda module: build(module, **self.options))
+        return self.late_graphs[key]
 
     def described(self, index: int, value: object) -> object:
         """An input as the importer takes it: a constant's array, a tensor's type, a number."""

@@ -151,18 +151,36 @@ class _GraphImporter(Importer):
 class StagedGraph:
     """A graph whose sizes follow from data, of which stages can be imported; `inputs` as of `import_aten_graph`.
 
+    Numbers that are sizes of tensors are those of the tensors at hand.
     names  of the inputs that are given by type
     """
 
     def __init__(self, graph_module: Any, inputs: Sequence[object]):
         self.program = graph_module
-        self._inputs = tuple(inputs)
+        said = numbers_of_tensors(graph_module)
+        self._inputs = tuple(said.get(i, x) for i, x in enumerate(inputs))
         nodes = zip(_inputs(graph_module), inputs, strict=True)
         self.names = tuple(n.name for n, x in nodes if isinstance(x, TensorStructInfo))
 
     def stage(self, values: Mapping[str, object], known: Sequence[str], open_sizes: OpenSizes | None = None) -> Stage:
         """The next stage, as of `StagedProgram`."""
         return _GraphStage(self.program, self._inputs, values, known, open_sizes or OpenSizes()).stage()
+
+
+@dataclass(frozen=True)
+class SizeOf:
+    """The size of a tensor that is an input, along a dimension."""
+
+    name: str
+    dim: int
+
+
+def numbers_of_tensors(graph_module: Any) -> dict[int, SizeOf]:
+    """The inputs of a graph that are sizes of others, by their numbers."""
+    nodes = _inputs(graph_module)
+    sizes = {str(d): SizeOf(n.name, i) for n in nodes for i, d in enumerate(getattr(n.meta.get("val"), "shape", ()))}
+    noted = {i: n.meta.get("val") for i, n in enumerate(nodes)}
+    return {i: sizes[str(x)] for i, x in noted.items() if type(x).__name__ == "SymInt" and str(x) in sizes}
 
 
 class _GraphStage(StageImporter):
@@ -175,6 +193,10 @@ class _GraphStage(StageImporter):
 
     def placeholders(self) -> None:
         self.values |= _fixed(self, self._inputs)
+        for node, value in zip(_inputs(self.program), self._inputs, strict=True):
+            if isinstance(value, SizeOf):
+                dims = self.open.shapes.get(value.name) or np.shape(self.there[value.name])
+                self.values[node] = dims[value.dim]
 
     def outputs(self) -> list[Any]:
         return _outputs(self)
