@@ -195,8 +195,8 @@ class _GraphStage(StageImporter):
         self.values |= _fixed(self, self._inputs)
         for node, value in zip(_inputs(self.program), self._inputs, strict=True):
             if isinstance(value, SizeOf):
-                dims = self.open.shapes.get(value.name) or np.shape(self.there[value.name])
-                self.values[node] = dims[value.dim]
+                there: Any = self.there[value.name]  # an array
+                self.values[node] = self.open.shapes.get(value.name, there.shape)[value.dim]
 
     def outputs(self) -> list[Any]:
         return _outputs(self)
