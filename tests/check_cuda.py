@@ -2,9 +2,9 @@
 
 For each case the default and random configurations of each architecture's own space become machine code for it, without
 stack frame and spills; so does the one schedule of functions over open sizes. The table of what came out is written to
-`benchmarks/results/cuda-static.md`. Then the kernels
-of networks at reduced sizes run on the emulator and, thread by thread, through the CPU. The whole takes an hour or two
-of one core: with `--rows FOLDER` a run goes on where others have stopped, and several share the cases.
+`benchmarks/results/cuda-static.md`. Then networks at reduced sizes run on the emulator, then their kernels one by one,
+there and thread by thread through the CPU. The whole takes an hour or two of one core: with `--rows FOLDER` a run goes
+on where others have stopped, and several share the cases.
 """
 
 from __future__ import annotations
@@ -346,11 +346,11 @@ def every_network() -> Iterator[tuple[str, str]]:
 
 
 def run_network(name: str, dtype: str) -> NetworkRow:
-    """Run the default kernels of a network on the emulator in two orders and through the CPU."""
-    from tests.cuda_networks import problems_of, tasks_of
+    """Run a network on the emulator as it is built, then each default kernel in two orders and through the CPU."""
+    from tests.cuda_networks import problems_of, problems_of_whole, tasks_of
 
     tasks = tasks_of(name, dtype)
-    found = [next(problems_of(task), "") for task in tasks]
+    found = [next(problems_of_whole(name, dtype), ""), *(next(problems_of(task), "") for task in tasks)]
     return NetworkRow(name, dtype, len(tasks), tuple(filter(None, found)))
 
 

@@ -5,8 +5,11 @@ Right:    for tx in threadIdx.x(8): B[tx // 2] = A[tx // 2]                 thos
 
 In device memory nothing orders the threads of a launch. In shared memory barriers do, but none stands inside of a
 statement, or in loops that only write. The accesses are evaluated for all threads and iterations, of long loops for the
-first and the last ones, and for one choice of the sizes that come with the call. Accesses whose indices, or conditions
-around them, depend on data are left out.
+first and the last ones, and for one choice of the sizes that come with the call.
+
+Of accesses whose indices, or conditions around them, depend on data, sums are refused that data may let meet, as in
+`B[I[tx]] = B[I[tx]] + A[tx]`: T.atomic_add is right whatever the data are. Others are the program's word, which the
+emulator holds against the data of a run: a permutation's stores never meet.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from autosched.tir.atomic import added
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
 from autosched.tir.expr import Call, PrimExpr, Var
-from autosched.tir.functor import free_vars, substitute
+from autosched.tir.functor import free_vars, rewrite, substitute
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt
 
@@ -103,6 +106,11 @@ class _Access:
     node: BufferLoad | BufferStore
     around: _Around
     store: BufferStore | None
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether this reads the element that its statement then writes."""
+        return isinstance(self.node, BufferLoad) and self.store is not None and is_own(self.node, self.store)
 
 
 @dataclass(slots=True)
@@ -177,6 +185,8 @@ def _check(
     words: dict[Hashable, int] = {}
     with np.errstate(all="ignore"):
         found = [p for a in accesses if (p := _points(a, axes, apart, fixed, words)) is not None and p.threads.size]
+        for sum_of in (a for a in accesses if a.is_sum and _points(a, axes, apart, fixed, words) is None):
+            _check_sum(buffer, _points(sum_of, axes, apart, fixed, words, data_are_0=True))
     stores, loads = [p for p in found if p.is_store], [p for p in found if not p.is_store]
     if not stores:
         return
@@ -190,11 +200,10 @@ def _check(
 
     first, last = extremes([p.threads for p in stores])
     for load in loads:
-        node, own = load.access.node, load.access.store
         i = np.minimum(np.searchsorted(elements, load.places), len(elements) - 1)
         meets = (elements[i] == load.places) & ((first[i] != load.threads) | (last[i] != load.threads))
         if meets.any():
-            if own is not None and isinstance(node, PrimExpr) and is_own(node, own):
+            if load.access.is_sum:
                 raise CodegenError(
                     f"several threads may add up to one element of '{buffer.name}'",
                     hint="bind the loops of its result, not those it adds up, or let T.atomic_add add",
@@ -213,12 +222,47 @@ def _check(
         )
 
 
+def _check_sum(buffer: Buffer, points: _Points | None) -> None:
+    """Refuse what adds to elements that data name, where threads meet if data are the same for all of them."""
+    if points is None or not points.threads.size:
+        return
+    order = np.argsort(points.places, kind="stable")
+    _, starts = np.unique(points.places[order], return_index=True)
+    threads = points.threads[order]
+    if (np.minimum.reduceat(threads, starts) != np.maximum.reduceat(threads, starts)).any():
+        raise CodegenError(
+            f"several threads may add up to one element of '{buffer.name}', which data name",
+            hint="let T.atomic_add add",
+        )
+
+
+def _parts(condition: PrimExpr) -> Sequence[PrimExpr]:
+    """The conditions that hold together where this one does."""
+    if isinstance(condition, E.And):
+        return *_parts(condition.a), *_parts(condition.b)
+    return (condition,)
+
+
+def _without_data(e: PrimExpr) -> PrimExpr:
+    """The expression for data that are 0."""
+    found: PrimExpr = rewrite(e, lambda x: E.const(0, x.dtype) if isinstance(x, BufferLoad) else x)
+    return found
+
+
 def _points(
     access: _Access, axes: Sequence[ThreadAxis], apart: Sequence[ThreadAxis], fixed: Sequence[Var],
-    words: dict[Hashable, int],
+    words: dict[Hashable, int], data_are_0: bool = False,
 ) -> _Points | None:  # fmt: skip
-    """The access as it is made; None where that depends on data. words: numbers for what values are made of."""
+    """The access as it is made; None where that depends on data. words: numbers for what values are made of.
+
+    data_are_0  whether indices are for such data; conditions of data hold
+    """
     node, around = access.node, access.around
+    indices_of_data: Sequence[PrimExpr] = node.indices
+    if data_are_0:
+        lets_of_0 = tuple((v, _without_data(x)) for v, x in around.lets)
+        around = replace(around, lets=lets_of_0, conditions=tuple(p for c in around.conditions for p in _parts(c)))
+        indices_of_data = [_without_data(i) for i in node.indices]
     lets = dict(around.lets)
     used = {*fixed, *(v for e in (*node.indices, *around.conditions) for v in free_vars(e))}
     used |= free_vars(node) if isinstance(node, BufferStore) else set()
@@ -232,7 +276,9 @@ def _points(
         if (known := evaluate_index(value, values)) is not None:
             values[var] = np.asarray(known)
     conditions = [evaluate_index(c, values) for c in around.conditions]
-    indices = [evaluate_index(i, values) for i in node.indices]
+    if data_are_0:
+        conditions = [c for c in conditions if c is not None]
+    indices = [evaluate_index(i, values) for i in indices_of_data]
     if any(x is None for x in (*conditions, *indices)):
         return None
     shape = np.broadcast_shapes(*(g.shape for g in grids))

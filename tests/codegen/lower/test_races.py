@@ -79,9 +79,25 @@ def copies_that_overlap(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float
             B[tx] = S[tx]
 
 
+@T.prim_func
+def a_histogram(A: T.Buffer((64,), "int32"), B: T.Buffer((8,), "float32")):
+    for bx in T.thread_binding(2, thread="blockIdx.x"):
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            B[A[bx * 32 + tx]] = B[A[bx * 32 + tx]] + 1.0
+
+
+@T.prim_func
+def masked_sums(A: T.Buffer((64,), "int32"), B: T.Buffer((8,), "float32")):
+    for tx in T.thread_binding(64, thread="threadIdx.x"):
+        if tx < 60 and A[tx] > 0:
+            B[tx // 8] = B[tx // 8] + 1.0
+
+
 @pytest.mark.parametrize(
     "func, said",
     [
+        (a_histogram, "several threads may add up to one element of 'B', which data name"),
+        (masked_sums, "several threads may add up to one element of 'B', which data name"),
         (sums_of_pairs, "several threads may add up to one element of 'B'"),
         (tiles_that_overlap, "several threads may add up to one element of 'B'"),
         (border_and_inside, "write different values to one element of 'B'"),
@@ -94,6 +110,36 @@ def copies_that_overlap(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float
 )
 def test_threads_that_meet_are_refused(func, said):
     with pytest.raises(CodegenError, match=said):
+        lower_device(func)
+
+
+def test_sums_at_places_of_data_that_do_not_meet():
+    """Rows of their own, one thread for all, atomic sums, and what a permutation stores, which is the program's word."""
+
+    @T.prim_func
+    def of_rows(A: T.Buffer((64,), "int32"), B: T.Buffer((64, 8), "float32")):
+        for tx in T.thread_binding(64, thread="threadIdx.x"):
+            if A[tx] > 0:
+                B[tx, A[tx]] = B[tx, A[tx]] + 1.0
+
+    @T.prim_func
+    def of_one(A: T.Buffer((64,), "int32"), B: T.Buffer((8,), "float32")):
+        for tx in T.thread_binding(64, thread="threadIdx.x"):
+            for i in range(64):
+                if tx == 0 and A[i] > 0:
+                    B[A[i]] = B[A[i]] + 1.0
+
+    @T.prim_func
+    def atomic(A: T.Buffer((64,), "int32"), B: T.Buffer((8,), "float32")):
+        for tx in T.thread_binding(64, thread="threadIdx.x"):
+            T.evaluate(T.atomic_add(T.address_of(B[A[tx]]), T.float32(1)))
+
+    @T.prim_func
+    def permuted(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32")):
+        for tx in T.thread_binding(64, thread="threadIdx.x"):
+            B[A[tx]] = tx
+
+    for func in (of_rows, of_one, atomic, permuted):
         lower_device(func)
 
 

@@ -130,6 +130,19 @@ define internal ptr @emu.access(ptr %ctx, i64 %a, i64 %size, i64 %align, i64 %fl
   %p = inttoptr i64 %r to ptr
   ret ptr %p
 }}
+define internal void @emu.stored(ptr %ctx) alwaysinline {{
+  %t = ptrtoint ptr %ctx to i64
+  %f = getelementptr i64, ptr %ctx, i64 {at.SAME_BYTES}
+  %w = load i64, ptr %f
+  %met = icmp ne i64 %w, 0
+  br i1 %met, label %compare, label %done
+compare:
+  %r = {call("same", "%t")}
+  call void @emu.check(ptr %ctx, i64 %r)
+  br label %done
+done:
+  ret void
+}}
 define internal i64 @emu.copy(ptr %ctx, i64 %to, i64 %from, i64 %count, i64 %taken, i64 %site) alwaysinline {{
   %t = ptrtoint ptr %ctx to i64
   %r = {call("copy_async", "%t", "%to", "%from", "%count", "%taken", "%site")}

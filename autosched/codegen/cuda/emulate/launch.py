@@ -361,6 +361,9 @@ class Launch:
 
     def _other(self, fault: Fault) -> str:
         """The other thread of a collision, in words."""
+        words = fault.other if fault.other >> 32 else fault.other << at.CLOCK_BITS
+        if (words & 0xFFFFFFFF) >> at.CLOCK_BITS == at.SEVERAL:
+            return "several threads"
         if fault.other >> 32:
             number = (fault.other >> 32 & (1 << 28) - 1) - 1
             index = (fault.other & 0xFFFFFFFF) >> at.CLOCK_BITS

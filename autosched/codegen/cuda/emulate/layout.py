@@ -23,7 +23,8 @@ FAULT, FAULT_ADDRESS, FAULT_SIZE, FAULT_SITE, FAULT_OTHER = 16, 17, 18, 19, 20
 LINEAR = 21  # threadIdx as one number
 FENCED = 22  # whether a memory fence came since the last access
 CLUSTER_PHASE = 23  # how often it arrived at the cluster's barrier
-ARGS = 24  # operands of the instruction that it waits at; the results come back in the same place
+SAME_BYTES, SAME_HOST, SAME_LOW, SAME_HIGH = 24, 25, 26, 27  # a store that has to leave bytes as they are: see `same`
+ARGS = 28  # operands of the instruction that it waits at; the results come back in the same place
 
 # A block's record.
 MAIN_SP = 0
@@ -117,6 +118,7 @@ ARRAY_START = 0x0020_0000_0000
 
 # Flags of an access.
 WRITE, ATOMIC, IN_SHARED, IN_GLOBAL, IN_LOCAL, ASYNC = 1, 2, 4, 8, 16, 32
+COMPARED = 64  # a store that calls `same` afterwards
 
 # Faults.
 F_OUTSIDE, F_MISALIGNED, F_RACE_WW, F_RACE_RW, F_RACE_WR, F_UNSET, F_PENDING, F_QUEUE = 1, 2, 3, 4, 5, 6, 7, 8
@@ -125,3 +127,4 @@ F_MBARRIER, F_MANY_MBARRIERS, F_OVERFLOW, F_DESCRIPTOR, F_TENSOR_MAP, F_ENDED = 
 
 CELL_WORDS = 4  # 32-bit words known of each shared byte: who wrote it, and three of those who read it
 CLOCK_BITS = 18
+SEVERAL = (1 << 32 - CLOCK_BITS) - 1  # in place of a thread's number: threads that stored the same

@@ -9,6 +9,11 @@ says up to which time of each other thread it has waited. A barrier of the whole
 which everything is known to all, so that rows are only written by synchronisations of fewer threads. For each byte of
 shared memory stand the last write and three reads: the last one, one by another thread of the same warp, and one by
 another warp. For global memory, cells as wide as an element stand for the last write and one read, by thread and block.
+
+Threads may store the same without an order between them, where no other accesses meet theirs: what such a store finds
+is compared with what it leaves (`same`), and the write counts as that of several threads from then on, which is known
+after a barrier of the whole block, or when the launch has ended. Reads stay noted until such a barrier, for those who
+store the same as one who waited for them.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ CELL_BYTES = at.CELL_WORDS * 4
 _IN_FLIGHT, _BY_ATOMIC = 1, 2
 # A cell of global memory: two words, the last write and the last read: flags, block + 1, time and thread in the block.
 _ATOMIC_BIT, _RELEASED_BIT, _MANY_BIT = 1 << 62, 1 << 61, 1 << 60
+_MOST_COMPARED = 16  # bytes of a store
 _BLOCK_MASK = (1 << 28) - 1
 
 
@@ -52,9 +58,17 @@ def is_known(thread: int, block: int, epoch: int) -> int:
     me = word(thread, at.INDEX)
     if other == me:
         return 1
+    if other == at.SEVERAL:
+        return 0
     if word(thread, at.KNOWS) != word(block, at.GENERATION):
         return 0
     return clock <= load32(word(block, at.CLOCKS) + (me * word(block, at.N_CLOCKS) + other) * 4)
+
+
+def _of_several(epoch: int, other: int) -> int:
+    """What is noted of a write where two threads store the same: the later time of the two."""
+    clock, before = epoch & _CLOCK, other & _CLOCK
+    return at.SEVERAL << at.CLOCK_BITS | (clock if clock > before else before)
 
 
 def _check_shared(
@@ -75,6 +89,7 @@ def _check_shared(
             fail(thread, at.F_PENDING, address + k, size, site, written >> at.CLOCK_BITS)
             return 0
         both_atomic = atomic and state == _BY_ATOMIC
+        noted = epoch
         if written == 0:
             if (flags & at.WRITE == 0 or atomic) and word(block, at.CHECK_UNSET) != 0:
                 fail(thread, at.F_UNSET, address + k, size, site, 0)
@@ -82,17 +97,21 @@ def _check_shared(
         elif races and written != epoch and not both_atomic and not is_known(thread, block, written):
             code = at.F_RACE_WW if flags & at.WRITE else at.F_RACE_WR
             fail(thread, code, address + k, size, site, written >> at.CLOCK_BITS)
-            return 0
+            if flags & at.COMPARED == 0 or state != 0 or size > _MOST_COMPARED:
+                return 0
+            put(thread, at.SAME_BYTES, word(thread, at.SAME_BYTES) | 1 << k)
+            noted = _of_several(epoch, written)
         if flags & at.WRITE:
             if races:
                 for slot in range(1, 4):
                     read = load32(cell + slot * 4)
-                    if read != 0 and not is_known(thread, block, read):
-                        fail(thread, at.F_RACE_RW, address + k, size, site, read >> at.CLOCK_BITS)
-                        return 0
-            store32(cell, epoch)
-            store64(cell + 4, 0)
-            store32(cell + 12, 0)
+                    if read != 0:
+                        if not is_known(thread, block, read):
+                            fail(thread, at.F_RACE_RW, address + k, size, site, read >> at.CLOCK_BITS)
+                            return 0
+                        if read & _CLOCK <= word(block, at.BASE):
+                            store32(cell + slot * 4, 0)
+            store32(cell, noted)
             store8(states + k, _IN_FLIGHT if flags & at.ASYNC else _BY_ATOMIC if atomic else 0)
         elif races and not atomic:
             last = load32(cell + 4)
@@ -132,6 +151,8 @@ def _see_block(block: int, other: int) -> int:
 def _is_ordered(thread: int, block: int, entry: int) -> int:
     """Whether the write or read that a cell of global memory notes comes before what `thread` does now."""
     other = (entry >> 32 & _BLOCK_MASK) - 1
+    if other == _BLOCK_MASK - 1:
+        return 0
     if other == word(block, at.BLOCK_LINEAR):
         return is_known(thread, block, entry & 0xFFFFFFFF)
     return _knows_block(block, other)
@@ -149,6 +170,7 @@ def _check_global(
     for k in range(offset >> shift, (offset + size - 1 >> shift) + 1):
         cell = cells + k * 16
         written, read = load64(cell), load64(cell + 8)
+        noted = entry | (_ATOMIC_BIT | word(thread, at.FENCED) * _RELEASED_BIT if atomic else 0)
         if written != 0 and written != entry:
             if atomic and written & _ATOMIC_BIT:
                 other = (written >> 32 & _BLOCK_MASK) - 1
@@ -157,13 +179,21 @@ def _check_global(
             elif not _is_ordered(thread, block, written):
                 code = at.F_RACE_WW if flags & at.WRITE else at.F_RACE_WR
                 fail(thread, code, address, size, site, written)
-                return 0
+                if flags & at.COMPARED == 0 or written & _ATOMIC_BIT or size > _MOST_COMPARED:
+                    return 0
+                first, end = (k << shift) - offset, (k + 1 << shift) - offset
+                for byte in range(0 if first < 0 else first, size if end > size else end):
+                    put(thread, at.SAME_BYTES, word(thread, at.SAME_BYTES) | 1 << byte)
+                noted = _of_several(entry & 0xFFFFFFFF, written & 0xFFFFFFFF)
+                blocks = number + 1 if written >> 32 & _BLOCK_MASK == number + 1 else _BLOCK_MASK
+                noted = noted | blocks << 32
         if flags & at.WRITE:
             if read != 0 and ((read & _MANY_BIT and word(block, at.SEEN) != 0) or not _is_ordered(thread, block, read)):
                 fail(thread, at.F_RACE_RW, address, size, site, read)
                 return 0
-            store64(cell, entry | (_ATOMIC_BIT | word(thread, at.FENCED) * _RELEASED_BIT if atomic else 0))
-            store64(cell + 8, 0)
+            store64(cell, noted)
+            if read >> 32 & _BLOCK_MASK == number + 1 and read & _CLOCK <= word(block, at.BASE):
+                store64(cell + 8, 0)
         elif not atomic and read != entry:
             many = read & _MANY_BIT
             if read != 0 and (read >> 32 & _BLOCK_MASK) - 1 != number:
@@ -193,6 +223,33 @@ def _has_ended(block: int) -> int:
     return 1
 
 
+def _compare_later(thread: int, host: int, size: int) -> int:
+    """Keep what is at `host`, for `same`."""
+    low, high = 0, 0
+    for k in range(size):
+        if k < 8:
+            low = low | load8(host + k) << k * 8
+        else:
+            high = high | load8(host + k) << k * 8 - 64
+    put(thread, at.SAME_HOST, host)
+    put(thread, at.SAME_LOW, low)
+    put(thread, at.SAME_HIGH, high)
+    return host
+
+
+def same(thread: int) -> int:
+    """Whether a store left the bytes as they were that other threads may have stored at the same time."""
+    wanted, host = word(thread, at.SAME_BYTES), word(thread, at.SAME_HOST)
+    put(thread, at.SAME_BYTES, 0)
+    for k in range(_MOST_COMPARED):
+        if wanted >> k & 1:
+            before = word(thread, at.SAME_LOW) >> k * 8 if k < 8 else word(thread, at.SAME_HIGH) >> k * 8 - 64
+            if load8(host + k) != before & 255:
+                return 0
+    put(thread, at.FAULT, 0)
+    return 1
+
+
 def find(thread: int, address: int, size: int, align: int, flags: int, site: int) -> int:
     """The host address of `size` bytes at the virtual `address`, or 0 and a fault in the thread's record."""
     block = word(thread, at.BLOCK)
@@ -219,6 +276,8 @@ def find(thread: int, address: int, size: int, align: int, flags: int, site: int
             return fail(thread, at.F_OUTSIDE, address, size, site, 0)
         if not _check_shared(thread, block, owner, offset, size, flags, site, address):
             return 0
+        if word(thread, at.SAME_BYTES) != 0:
+            _compare_later(thread, word(owner, at.SHARED) + offset, size)
         return word(owner, at.SHARED) + offset
     if address >= at.LOCAL_BASE and address < at.GENERIC_SHARED:
         slot = (address - at.LOCAL_BASE) // at.LOCAL_SPACING
@@ -241,6 +300,8 @@ def find(thread: int, address: int, size: int, align: int, flags: int, site: int
             if word(block, at.CHECK_RACES) != 0 and word(record, at.ARRAY_SHADOW) != 0:
                 if not _check_global(thread, block, record, offset, size, flags, site, address):
                     return 0
+                if word(thread, at.SAME_BYTES) != 0:
+                    _compare_later(thread, word(record, at.ARRAY_HOST) + offset, size)
             return word(record, at.ARRAY_HOST) + offset
     return fail(thread, at.F_OUTSIDE, address, size, site, 0)
 
@@ -327,8 +388,8 @@ def wait_copies(thread: int, groups: int) -> int:
 
 
 FUNCTIONS = (
-    word, put, fail, is_known, _check_shared, _knows_block, _see_block, _is_ordered, _check_global, _trace,
-    _has_ended, find,
+    word, put, fail, is_known, _of_several, _check_shared, _knows_block, _see_block, _is_ordered, _check_global, _trace,
+    _has_ended, _compare_later, same, find,
     _do_copy, _end_copy, copy_async, end_copies, wait_copies,
 )  # fmt: skip
 INLINED = (word, put, is_known, _check_shared, _is_ordered, _check_global)

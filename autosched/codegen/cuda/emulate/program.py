@@ -357,9 +357,9 @@ class Translator:
         value, *operands = split_top(rest[k:])
         kind = value[: end_of_type(value)]
         operand = re.sub(r' (syncscope\("\w*"\) )?(unordered|monotonic|release|seq_cst)$', "", operands[0])
-        flags = at.WRITE | (at.ATOMIC if match[1] or match[2] else 0)
+        flags = at.WRITE | (at.ATOMIC if match[1] or match[2] else at.COMPARED)
         lines, place = self._host(line, operand, kind, _align(operands, kind), flags)
-        return [*lines, f"  store {value}, ptr {place}, align 1"]
+        return [*lines, f"  store {value}, ptr {place}, align 1", "  call void @emu.stored(ptr %ctx)"]
 
     def _atomic(self, line: str, result: str, rest: str) -> list[str]:
         """Keep the host's atomic instruction, on the host's address."""

@@ -130,7 +130,7 @@ def same_place(a):
 
 
 def same_place_of_blocks(a):
-    a[cuda.threadIdx.x] = 1
+    a[cuda.threadIdx.x] = cuda.blockIdx.x
 
 
 def read_of_others(a, b):
@@ -149,6 +149,74 @@ def test_races_in_global_memory():
             launch(kernel, kinds, (grid,), (32 if grid == 1 or kernel is same_place_of_blocks else 1,), arrays)
         assert caught.value.kind == "race"
     launch(same_place_of_blocks, (F32,), (1,), (32,), [a])
+
+
+def equal_stores(a, b):
+    """All threads of all blocks store the same; in shared memory too, which a barrier tells the others."""
+    values = cuda.shared.array(1, float32)
+    a[0] = b[5]
+    values[0] = b[7]
+    cuda.syncthreads()
+    a[1 + cuda.threadIdx.x] = values[0]
+
+
+def one_differs(a, b):
+    a[0] = 1 if cuda.threadIdx.x < 63 else 2
+
+
+def half_differs(a, b):
+    values = cuda.shared.array(1, float32)
+    values[0] = b[cuda.threadIdx.x // 32]
+    cuda.syncthreads()
+    a[cuda.threadIdx.x] = values[0]
+
+
+def read_at_once(a, b):
+    values = cuda.shared.array(1, float32)
+    values[0] = b[7]
+    a[cuda.threadIdx.x] = values[cuda.threadIdx.x // 64]
+
+
+def one_stores_more(a, b):
+    values = cuda.shared.array(1, float32)
+    values[0] = 3
+    if cuda.threadIdx.x == 0:
+        values[0] = 4
+    cuda.syncthreads()
+    a[cuda.threadIdx.x] = values[0]
+
+
+def read_before_one_of_them(a, b):
+    """Thread 1 reads what was there; only its own warp waits for that, and thread 32 stores the same as thread 0."""
+    values = cuda.shared.array(1, float32)
+    if cuda.threadIdx.x == 0:
+        values[0] = 2
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 1:
+        a[0] = values[0]
+    cuda.syncwarp()
+    if cuda.threadIdx.x % 32 == 0:
+        values[0] = 3
+
+
+def stored_by_blocks_and_read(a, b):
+    a[0] = 3
+    cuda.syncthreads()
+    b[cuda.blockIdx.x] = a[0]
+
+
+@pytest.mark.parametrize("order", BOTH)
+def test_equal_stores_are_no_race_and_all_others_are(order):
+    a, b = np.zeros(65, np.float32), integers(64)
+    launch(equal_stores, (F32, F32), (2,), (64,), [a, b], order=order)
+    np.testing.assert_array_equal(a, [b[5], *[b[7]] * 64])
+    assert b[0] != b[1]
+    for kernel in (one_differs, half_differs, read_at_once, one_stores_more, read_before_one_of_them):
+        with pytest.raises(EmulationError, match="without a synchronisation") as caught:
+            launch(kernel, (F32, F32), (1,), (64,), [a, b], order=order)
+        assert caught.value.kind == "race", kernel
+    with pytest.raises(EmulationError, match="without a synchronisation"):
+        launch(stored_by_blocks_and_read, (F32, F32), (2,), (64,), [a, b], order=order)
 
 
 def unsynchronised_warp(a, b):

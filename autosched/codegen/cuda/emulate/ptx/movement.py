@@ -106,7 +106,8 @@ def _st(state: Assembly, instruction: Instruction) -> None:
     items = state.items(source)
     bits = width(parts[-1])
     size = bits // 8 * len(items)
-    flags = space_of(parts) | at.WRITE | (at.ATOMIC if {"volatile", "relaxed", "release"} & set(parts) else 0)
+    flags = space_of(parts) | at.WRITE
+    flags |= at.ATOMIC if {"volatile", "relaxed", "release"} & set(parts) else at.COMPARED
     body = state.body
     if "release" in parts:
         body.store(at.FENCED, "1")
@@ -115,6 +116,7 @@ def _st(state: Assembly, instruction: Instruction) -> None:
     for k, value in enumerate(values):
         place = body.new(f"getelementptr i8, ptr {host}, i64 {k * bits // 8}")
         body.add(f"store i{bits} {value}, ptr {place}, align 1")
+    body.add("call void @emu.stored(ptr %ctx)")
 
 
 _OPERATIONS = frozenset(("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec", "noftz"))
