@@ -105,9 +105,11 @@ def _pooled(x: Tensor) -> Tensor:
     return topi.max_pool2d(x, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), False)
 
 
-def _attention(m: int, t: int, d: int, dtype: str = "float32", causal: str | None = None) -> PrimFunc:
+def _attention(
+    m: int, t: int, d: int, dtype: str = "float32", causal: str | None = None, softcap: float | None = None
+) -> PrimFunc:
     q, k, v = (_tensor(1, n, 12, d, dtype=dtype, name=name) for n, name in ((m, "q"), (t, "k"), (t, "v")))
-    return create_prim_func([q, k, v, attention(q, k, v, None, d**-0.5, causal)])
+    return create_prim_func([q, k, v, attention(q, k, v, None, d**-0.5, causal, softcap=softcap)])
 
 
 def _of(shape: Sequence[int], compute: Callable[[Tensor], Tensor], dtype: str = "float32") -> PrimFunc:
@@ -140,6 +142,15 @@ def _take(rows: int, width: int, n: int, dtype: str = "float16") -> PrimFunc:
     return create_prim_func([x, at, topi.take(x, at, 0, mode="clip")])
 
 
+def _nbits(m: int, k: int, n: int, dtype: str = "float16") -> PrimFunc:
+    """Rows by weights of 4 bits in groups of 32, with zero points."""
+    x, words = _tensor(m, k, dtype=dtype), _tensor(n, k // 8, dtype="uint32", name="w")
+    scales, zeros = _tensor(n, k // 32, dtype=dtype, name="s"), _tensor(n, k // 32, dtype="uint8", name="z")
+    return create_prim_func(
+        [x, words, scales, zeros, topi.cast(topi.matmul_nbits(x, words, scales, zeros, 4, 32), dtype)]
+    )
+
+
 CASES: dict[str, Callable[[], PrimFunc]] = {
     "matmul 1024": lambda: _dense(1024, 1024, 1024),
     "matmul 70x67x131": lambda: _dense(70, 67, 131),
@@ -162,6 +173,10 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "tensor cores conv g4 3x3 14x14 128-128 float16": lambda: _conv(128, 14, 128, 3, 1, 4, "float16"),
     "tensor cores 16x4096x512 float16": lambda: _dense(16, 4096, 512, "float16"),
     "tensor cores 1x4096x4096 float16": lambda: _dense(1, 4096, 4096, "float16"),
+    "matmul of 4 bits 1x4096x4096 float16": lambda: _nbits(1, 4096, 4096),
+    "matmul of 4 bits 3x1056x1001": lambda: _nbits(3, 1056, 1001, "float32"),
+    "tensor cores of 4 bits 6x4096x4096 float16": lambda: _nbits(6, 4096, 4096),
+    "tensor cores of 4 bits 100x1056x1001 bfloat16": lambda: _nbits(100, 1056, 1001, "bfloat16"),
     "matmul 8x4096x512": lambda: _dense(8, 4096, 512),
     "conv 3x3 7x7 512-512": lambda: _conv(512, 7, 512, 3, 1),
     "attention 1024 d64": lambda: _attention(1024, 1024, 64),
@@ -171,6 +186,7 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "tensor cores attention 1024 d64": lambda: _attention(1024, 1024, 64, "float16", "TopLeft"),
     "tensor cores attention 512 d128": lambda: _attention(512, 512, 128, "bfloat16"),
     "tensor cores attention 77x300 d40": lambda: _attention(77, 300, 40, "float16"),
+    "tensor cores attention 512 d64 with a soft cap": lambda: _attention(512, 512, 64, "float16", softcap=30.0),
     "attention 1x2048 d64 float16": lambda: _attention(1, 2048, 64, "float16"),
     "attention 4x1000 d100 float16 causal": lambda: _attention(4, 1000, 100, "float16", "BottomRight"),
     "conv 3x3 56x56 64-64": lambda: _conv(64, 56, 64, 3, 1),

@@ -18,43 +18,19 @@ More rows multiply scales into the weights, in registers or, many rows, in a pan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.chain import Chain, chain_around, require, schedule_epilogue
-from autosched.templates.classify import blocks_of, is_injective, is_reduction, reduced, spatial
+from autosched.templates.chain import require, schedule_epilogue
+from autosched.templates.classify import spatial
+from autosched.templates.nbits_form import DEQUANTIZED, GROUP_SUMS, WORD_BYTES, NBits, find_nbits
 from autosched.templates.pack import Pack, repack
-from autosched.tir import Block, Buffer, BufferLoad, BufferStore, PrimFunc, as_int
-from autosched.tir.functor import loads
+from autosched.tir import Buffer, PrimFunc, as_int
 from autosched.tir.schedule import LoopRV, Schedule
-from autosched.topi.nbits import ACTIVATION_BITS, WORD_BITS
 
-GROUP_SUMS, DEQUANTIZED = "group_sums", "dequantized"
 AHEAD_KIB, IN_ORDER_KIB = 4, 8  # of weights: of several streams, and of one
-WORD_BYTES = 4
 MOST_UNPACKED_ROWS = 16  # more rows than these share a panel that is unpacked once
-
-
-@dataclass(frozen=True)
-class NBits:
-    """chain: before the product the group sums or the dequantised weight; factors: zero points, if any, and scales.
-
-    activation_bits  to which the data may be rounded; 32: they stay as they are
-    """
-
-    chain: Chain
-    x: Buffer
-    weight: Buffer
-    factors: tuple[Buffer, ...]
-    per_word: int
-    activation_bits: int = WORD_BITS
-
-    @property
-    def bits(self) -> int:
-        """Of an integer."""
-        return 8 * WORD_BYTES // self.per_word
 
 
 class MatmulNBits:
@@ -199,62 +175,3 @@ def _vectors(sch: Schedule, m_in: LoopRV, n_in: LoopRV, config: Config, outer: l
     for loop in (m_in, *panels):
         sch.unroll(loop)
     sch.vectorize(n_in)
-
-
-def find_nbits(func: PrimFunc) -> NBits | None:
-    """The parts of such a product, found by the block that unpacks words of 32 bits; None for other functions."""
-    blocks = blocks_of(func)
-    if len(blocks) < 2 or blocks[0].name_hint not in (GROUP_SUMS, DEQUANTIZED) or not is_reduction(blocks[1]):
-        return None
-    unpacks, anchor = blocks[0], blocks[1]
-    if is_injective(unpacks) != (unpacks.name_hint == DEQUANTIZED) or len(spatial(anchor)) != 2:
-        return None
-    chain = chain_around(func, anchor)
-    words = {x.buffer for x in _reads(unpacks) if x.buffer.dtype == "uint32"}
-    if chain is None or len(reduced(anchor)) != 1 or len(words) != 1:
-        return None
-    (weight,) = words
-    factors = _factors(unpacks, anchor, weight)
-    depth = _depth(unpacks, anchor)
-    if not all(any(b is x for x in func.buffers) for b in (weight, *factors)):
-        return None
-    others = (x.buffer for x in _reads(anchor if unpacks.name_hint == DEQUANTIZED else unpacks))
-    x = next(b for b in others if b not in (weight, *factors, *(w.buffer for k in (unpacks, anchor) for w in k.writes)))
-    activation_bits = int(anchor.annotations.get(ACTIVATION_BITS, WORD_BITS))
-    return NBits(chain, x, weight, factors, depth // weight.const_shape()[1], activation_bits)
-
-
-def _factors(unpacks: Block, anchor: Block, weight: Buffer) -> tuple[Buffer, ...]:
-    """Scales and zero points: two-dimensional, a row for each of the weight's."""
-    found: dict[Buffer, None] = {}
-    n = weight.const_shape()[0]
-    written = unpacks.writes[0].buffer
-    for block in (unpacks, anchor):
-        column = spatial(block)[0 if block.name_hint == DEQUANTIZED else 1].var
-        for x in _reads(block):
-            own = x.buffer not in (weight, written, anchor.writes[0].buffer)
-            if own and len(x.indices) == 2 and x.indices[0] is column and x.buffer.const_shape()[0] == n:
-                found[x.buffer] = None
-    return tuple(found)
-
-
-def _reads(block: Block) -> list[BufferLoad]:
-    return list(loads(block.body.value)) if isinstance(block.body, BufferStore) else []
-
-
-def _depth(unpacks: Block, anchor: Block) -> int:
-    if unpacks.name_hint == DEQUANTIZED:
-        return as_int(spatial(unpacks)[1].dom.extent)
-    return as_int(reduced(unpacks)[0].dom.extent) * as_int(reduced(anchor)[0].dom.extent)
-
-
-__all__ = [
-    "AHEAD_KIB",
-    "GROUP_SUMS",
-    "IN_ORDER_KIB",
-    "WORD_BYTES",
-    "MatmulNBits",
-    "NBits",
-    "find_nbits",
-    "reads_in_order",
-]

@@ -44,15 +44,8 @@ from autosched.templates.classify import blocks_of, spatial
 from autosched.templates.core_nests import load, one_of, store, typed
 from autosched.templates.cpu.amx_tile import tile_words
 from autosched.templates.cpu.core_nests import Core
-from autosched.templates.cpu.matmul_nbits import (
-    AHEAD_KIB,
-    GROUP_SUMS,
-    IN_ORDER_KIB,
-    WORD_BYTES,
-    NBits,
-    find_nbits,
-    reads_in_order,
-)  # fmt: skip
+from autosched.templates.cpu.matmul_nbits import AHEAD_KIB, IN_ORDER_KIB, reads_in_order
+from autosched.templates.nbits_form import GROUP_SUMS, WORD_BYTES, NBits, find_nbits
 from autosched.templates.nests import index, loop, unrolled
 from autosched.templates.pack import Pack, repack
 from autosched.tir import PrimFunc, as_int

@@ -8,6 +8,7 @@ from autosched.templates.cuda.contraction import Contraction, TensorContraction
 from autosched.templates.cuda.conv2d import Conv2d
 from autosched.templates.cuda.elementwise import Elementwise
 from autosched.templates.cuda.matmul import Matmul
+from autosched.templates.cuda.matmul_nbits import MatmulNBits
 from autosched.templates.cuda.query_attention import QueryAttention
 from autosched.templates.cuda.recurrence import Recurrence
 from autosched.templates.cuda.reduction import GeneralReduction
@@ -28,6 +29,7 @@ from autosched.templates.cuda.winograd import Winograd
 
 TEMPLATES: tuple[Template, ...] = (
     Recurrence(),
+    MatmulNBits(),
     QueryAttention(),
     WarpgroupAttention(),
     TensorAttention(),

@@ -67,6 +67,7 @@ from autosched.templates.cuda.threads import (
     fused,
     read_index,
 )
+from autosched.templates.nbits_form import with_narrow_weight
 from autosched.tir import PrimFunc, Var
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, as_int, const_int
@@ -188,13 +189,16 @@ def wants_parts(s: Mapping[str, int], rows: int, columns: int, target: Target) -
     return parts
 
 
-def _form_for(func: PrimFunc, is_open: bool = False) -> MatrixForm | None:
-    """The matrix form of what this module schedules: convolutions, and products with fewer tiles than SMs."""
+def _form_for(func: PrimFunc, is_open: bool = False, least: int = LEAST_SIDE) -> MatrixForm | None:
+    """The matrix form of what this module schedules: convolutions, and products with fewer tiles than SMs.
+
+    least  rows of what is no plain product
+    """
     form = find_matrix_form(func, is_open)
     if form is None or not form.dtype or (form.opened and form.is_matmul):
         return None
     s = form.sizes
-    least = 2 if form.is_matmul else LEAST_SIDE
+    least = 2 if form.is_matmul else least
     if s["batch"] * SPLITS[-1] > MOST_GRID_YZ or s["M"] > MOST_GRID_YZ or min(s["N"], s["K"]) < LEAST_SIDE:
         return None
     return form if s["M"] >= least or _is_single(form) else None
@@ -212,7 +216,10 @@ def _is_single(form: MatrixForm) -> bool:
 
 
 class TensorContraction:
-    """Convolutions, and long products of few results, of 16-bit floats, 8-bit integers, or float32 rounded to tf32."""
+    """Convolutions, and long products of few results, of 16-bit floats, 8-bit integers, or float32 rounded to tf32.
+
+    Halves times integers of a few bits too, which are unpacked where they are copied to shared memory.
+    """
 
     name = "tensor_contraction"
 
@@ -226,14 +233,15 @@ class TensorContraction:
     def _anchor(self, func: PrimFunc, target: Target, is_open: bool) -> Anchor | None:
         if target.gpu.compute_capability < LEAST_CAPABILITY:
             return None
-        form = _form_for(func, is_open)
+        narrow = with_narrow_weight(func)
+        form = _form_for(narrow, is_open, 2 if narrow is not func else LEAST_SIDE)
         if form is not None and form.opened and form.sizes["K"] < LEAST_OPEN_TERMS:
             return None
         if form is None or (
             form.is_matmul and form.sizes["M"] > FEW_ROWS and wants_parts(form.sizes, 32, 64, target) == 1
         ):
             return None
-        if not takes(func, form.dtype) or (form.whole and form.sizes["M"] < 16):
+        if not takes(narrow, form.dtype) or (form.whole and form.sizes["M"] < 16):
             return None
         sizes = {**form.sizes, "bytes": item_bytes(form.dtype), "instruction": STEPS[form.dtype]}
         sizes["grouped"] = int(bool(form.whole))
@@ -261,6 +269,7 @@ class TensorContraction:
         return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        func = with_narrow_weight(func)
         form = find_matrix_form(func, True)
         assert form is not None, "apply is called on a function that matched"
         item = item_bytes(form.dtype)

@@ -114,7 +114,7 @@ def test_threads_that_meet_are_refused(func, said):
 
 
 def test_sums_at_places_of_data_that_do_not_meet():
-    """Rows of their own, one thread for all, atomic sums, and what a permutation stores, which is the program's word."""
+    """Rows of their own, one thread for all, atomic sums; stores by a permutation, which is the program's word."""
 
     @T.prim_func
     def of_rows(A: T.Buffer((64,), "int32"), B: T.Buffer((64, 8), "float32")):
