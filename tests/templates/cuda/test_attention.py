@@ -44,6 +44,7 @@ class Case:
     dtype: str = "float32"
     zero_rows: str | None = None
     shared: int = 1
+    softcap: float | None = None
 
     def shape(self, layout: str, length: int, heads: int, width: int) -> tuple[int, ...]:
         sizes = {"B": self.batch, "S": length, "H": heads, "D": width}
@@ -59,8 +60,9 @@ class Case:
         )
         bias = None if self.bias is None else te.placeholder(self.bias, self.dtype, name="M")
         out = attention(
-            q, k, v, bias, SCALE, self.causal, self.window, self.layouts, self.zero_rows, shared=self.shared
-        )
+            q, k, v, bias, SCALE, self.causal, self.window, self.layouts, self.zero_rows,
+            softcap=self.softcap, shared=self.shared,
+        )  # fmt: skip
         return create_prim_func([x for x in (q, k, v, bias, out) if x is not None])
 
     def expected(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
@@ -70,6 +72,7 @@ class Case:
         q, k, v = (order(x.astype("d"), a, "BHSD") for x, a in zip((q, k, v), self.layouts, strict=False))
         k, v = (x.repeat(self.shared, 1) for x in (k, v))
         scores = q @ k.swapaxes(-1, -2) * SCALE
+        scores = np.tanh(scores / self.softcap) * self.softcap if self.softcap else scores
         scores = scores if bias is None else scores + bias.astype("d")
         if self.causal:
             last = np.arange(self.m)[:, None] + (self.t - self.m if self.causal == "BottomRight" else 0)
@@ -109,7 +112,7 @@ CASES = {
     "odd": Case(19, 37, 11, 13),
     "bias": Case(9, 40, 8, bias=(2, 1, 1, 40), batch=2),
     "causal": Case(40, 40, 16, causal="TopLeft"),
-    "cache": Case(3, 70, 16, causal="BottomRight"),
+    "cache": Case(3, 70, 16, causal="BottomRight", softcap=1.5),
     "hidden rows": Case(40, 9, 8, causal="BottomRight"),
     "hidden rows of 0": Case(40, 9, 8, causal="BottomRight", zero_rows="nan"),
     "masked rows of 0": Case(40, 9, 8, causal="BottomRight", zero_rows="masked"),
@@ -226,7 +229,7 @@ def test_as_the_device_runs_it(order: str) -> None:
 
 TENSOR_CASES = {
     "odd": (Case(19, 45, 20, 13, dtype="bfloat16"), {"rows": 16, "keys": 32, "warps": 1, "stages": 2}),
-    "causal": (Case(40, 70, 16, causal="BottomRight", dtype="float16"), None),
+    "causal": (Case(40, 70, 16, causal="BottomRight", dtype="float16", softcap=1.5), None),
     "bias": (
         Case(33, 40, 32, bias=(1, 2, 1, 40), layouts=("BHSD",) * 4, dtype="float16", shared=2),
         {"rows": 32, "keys": 16, "warps": 1, "stages": 3},
