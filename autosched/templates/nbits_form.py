@@ -32,6 +32,11 @@ class NBits:
     activation_bits: int = WORD_BITS
 
     @property
+    def has_few_rows(self) -> bool:
+        """Whether groups are summed up by themselves."""
+        return self.chain.before[0].name_hint == GROUP_SUMS
+
+    @property
     def bits(self) -> int:
         """Of an integer."""
         return 8 * WORD_BYTES // self.per_word
@@ -40,8 +45,8 @@ class NBits:
 def with_narrow_weight(func: PrimFunc) -> PrimFunc:
     """The function with the dequantised weight in the data's type, if that is a half; any other as it is.
 
-    Tensor cores then multiply both. The weight has 11 bits of a float16, or 8 of a bfloat16, as the data have. Functions
-    that ask for strict accuracy keep it.
+    Tensor cores then multiply both. The weight has 11 bits of a float16, or 8 of a bfloat16, as the data have. What
+    asks for strict accuracy keeps it.
     """
     found = None if is_strict(func) else find_nbits(func)
     if found is None or found.chain.before[0].name_hint != DEQUANTIZED or found.x.dtype not in HALVES:

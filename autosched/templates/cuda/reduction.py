@@ -53,6 +53,7 @@ from autosched.templates.cuda.threads import (
     power_of_two_above,
     power_of_two_below,
 )
+from autosched.templates.nbits_form import find_nbits
 from autosched.tir import Block, BufferLoad, BufferStore, PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.functor import free_vars, loads
@@ -128,8 +129,9 @@ class GeneralReduction:
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         blocks = blocks_of(func)
         reductions = [b for b in blocks if is_reduction(b)]
-        if not reductions or is_over_pairs(func, target):
-            return None
+        of_words = find_nbits(func)
+        if not reductions or is_over_pairs(func, target) or (of_words is not None and of_words.has_few_rows):
+            return None  # `matmul_nbits` has those
         if not all(is_injective(b) or (is_reduction(b) and b.init is not None) for b in blocks):
             return None
         largest = max(reductions, key=lambda b: math.prod(extents(reduced(b))))
