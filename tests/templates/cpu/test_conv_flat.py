@@ -44,6 +44,11 @@ def test_strided_pixels_are_gathered_first(padding):
     check(conv(1, 32, 11, 48, 1, 2, 0), padding=padding, chunk=2)
 
 
+@pytest.mark.parametrize(("channels", "size", "expected"), [(32, 56, "task"), (256, 56, "copy"), (32, 14, "copy")])
+def test_pieces_of_few_weights_gather_their_pixels(channels, size, expected):
+    assert default_config(conv(1, channels, size, 2 * channels, 1, 2, 0), HOST)["padding"] == expected
+
+
 @spread(
     2,
     "func, padding",
