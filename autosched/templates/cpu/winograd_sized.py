@@ -366,7 +366,8 @@ class _Writer:
         f = make_filter(self.form.m)
         parts = one_of(f"parts_{rows}", "float32", size, rows, self.lanes)
         weights = one_of(f"weights_{rows}", "float32", size, self.lanes)
-        self.buffers += [parts, weights]
+        columns = one_of(f"taps_{rows}", "float32", TAPS, self.lanes)
+        self.buffers += [parts, weights, columns]
 
         def over(body: Callable[[Var, Var, PrimExpr], Stmt]) -> Stmt:
             return unrolled("y r", (size, rows), lambda y, r: lanes(self.lanes, lambda v: body(y, r, v)))
@@ -385,10 +386,12 @@ class _Writer:
                 block = E.add(E.mul(b, step // self.data_block), i)
                 at = E.add(E.mul(b, step), c)
 
+                def column(v: PrimExpr, k: int) -> Stmt:
+                    return store(columns, transform_taps(f, [tap(at, i, k, v) for i in range(TAPS)])[x], k, v)
+
                 def weight(v: PrimExpr, y: int) -> Stmt:
-                    columns = ([tap(at, i, k, v) for i in range(TAPS)] for k in range(TAPS))
-                    rows_of = [transform_taps(f, column)[x] for column in columns]
-                    return store(weights, transform_taps(f, rows_of)[y], y, v)
+                    taps = [load(columns, k, v) for k in range(TAPS)]
+                    return store(weights, transform_taps(f, taps)[y], y, v)
 
                 def added(y: Var, r: Var, v: PrimExpr) -> Stmt:
                     tile = E.add(first, E.cast(INDEX, r))
@@ -397,7 +400,8 @@ class _Writer:
                     total = E.add(load(parts, y, r, v), E.mul(value, load(weights, y, v)))
                     return store(parts, total, y, r, v)
 
-                made = [lanes(self.lanes, partial(weight, y=y)) for y in range(size)]
+                made = [lanes(self.lanes, partial(column, k=k)) for k in range(TAPS)]
+                made += [lanes(self.lanes, partial(weight, y=y)) for y in range(size)]
                 return seq(*self.taps_ahead(panel, b, x, c, tap), *made, over(added))
 
             def kept(y: Var, r: Var, v: PrimExpr) -> Stmt:
@@ -501,18 +505,17 @@ class _Writer:
             return E.if_then_else(all_of(*self.held(n, *at)), value, E.const(0.0, "float32"))
 
         own = one_of("read", "float32", size, self.data_block)
-        if guarded:
-            self.buffers.append(own)
+        self.buffers.append(own)
 
         def column(j: Var) -> Stmt:
             def kept(v: PrimExpr, i: int) -> Stmt:
                 return store(own, read(i, j, v), i, v)
 
             def element(v: PrimExpr, k: int) -> Stmt:
-                terms = [load(own, i, v) if guarded else read(i, j, v) for i in range(size)]
+                terms = [load(own, i, v) for i in range(size)]
                 return store(self.columns, transform(terms)[k], k, j, v)
 
-            found = [lanes(self.data_block, partial(kept, i=i)) for i in range(size)] if guarded else []
+            found = [lanes(self.data_block, partial(kept, i=i)) for i in range(size)]
             return seq(*found, *(lanes(self.data_block, partial(element, k=k)) for k in range(size)))
 
         def row(i: Var) -> Stmt:
