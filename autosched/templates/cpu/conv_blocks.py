@@ -10,6 +10,7 @@ from autosched.templates.chain import Chain, chain_around
 from autosched.templates.classify import extents, find_contraction, is_injective, is_parameter, reduced, spatial
 from autosched.templates.winograd_form import is_sum
 from autosched.tir import PrimFunc
+from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.functor import free_vars, loads
@@ -54,6 +55,11 @@ class SizedConv:
 def has_pixels(buffer: Buffer, shape: Sequence[PrimExpr]) -> bool:
     """Whether a buffer has blocks of channels of as many rows and columns as one of that shape."""
     return len(buffer.shape) == 5 and all(map(same_extent, buffer.shape[2:4], shape[2:4]))
+
+
+def as_line(buffer: Buffer) -> Buffer:
+    """A buffer of blocks of channels whose pixels are one line."""
+    return Buffer(buffer.name, (*buffer.shape[:2], E.mul(*buffer.shape[2:4]), buffer.shape[4]), buffer.dtype)
 
 
 def _stays_in_place(block: Block, shape: Sequence[PrimExpr]) -> bool:

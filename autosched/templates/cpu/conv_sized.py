@@ -23,11 +23,13 @@ a group, is multiplied for all taps of a row.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
+from autosched.codegen.cpu.cut import WHOLE_TILE
 from autosched.ir.node import FrozenDict
 from autosched.target import Target
 from autosched.te import ceildiv
@@ -35,7 +37,7 @@ from autosched.templates.base import Applied
 from autosched.templates.chain import chain_around
 from autosched.templates.classify import extents, find_contraction, reduced, spatial
 from autosched.templates.core_nests import load, one_of, store
-from autosched.templates.cpu.conv_blocks import find_conv, has_pixels
+from autosched.templates.cpu.conv_blocks import as_line, find_conv, has_pixels
 from autosched.templates.cpu.open_channels import open_channels
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, LOAD_COST, cold_bytes, cycles, fits
 from autosched.templates.cpu.sized import sized
@@ -58,10 +60,11 @@ MOST_BLOCKS = 4  # of output channels in a tile
 MANY_PIXELS = 1 << 10  # of an image, for which tiles are chosen
 CHUNK_PIXELS = 96  # of a piece of work
 UNROLLED_TAPS = 9  # of a window without input channels
+SQUARE = 9  # pixels of an image of 3x3: a smaller tile
+TALL = 16  # pixels of an image of 4x4: a tile of one block after the other, which reads weights once
 TASK_ROWS = 8  # of a depthwise convolution's results
 NEAR = 1.03  # of the least time that is estimated for a tile
 FEW_STEPS = 32  # of a tile, in which a request each takes 1.03 of the time, 1.05 with tiles of one block
-LEAST_SUMS = 8  # of a tile, in vectors: fewer wait for each other
 INDEX, BITS = "int64", 64
 Place = tuple[PrimExpr, PrimExpr]  # the row and the column of a pixel
 
@@ -207,7 +210,10 @@ class ConvWriter:
         self.is_cold = self.has_weights_over(cold_bytes(target.cache))
         self.asks_ahead = asks_ahead and const_int(self.is_cold) != 0
         self.asked_from, self.asked_until, self.turns = (Var(v, INDEX) for v in ("asked_from", "asked_until", "turns"))
+        self.asks_all = Var("asks_all", INDEX)
         self.tiles: dict[int, Buffer] = {}
+        self.panel_blocks = tile.blocks
+        self.part: tuple[PrimExpr, Var] | None = None  # the panel and its block that a tile is of
         self.windows = next((w for x in (c.a, c.b) if (w := self.windows_of(x)) is not None), None)
 
     def has_weights_over(self, size: int) -> PrimExpr:
@@ -243,11 +249,7 @@ class ConvWriter:
         made = self.func.with_body(make_root(body, tuple(buffers)))
         if not self.is_flat:
             return made
-        lines = {
-            b: Buffer(b.name, (*b.shape[:2], E.mul(*b.shape[2:4]), b.shape[4]), b.dtype)
-            for b in made.buffers
-            if has_pixels(b, self.sums.shape)
-        }
+        lines = {b: as_line(b) for b in made.buffers if has_pixels(b, self.sums.shape)}
 
         def step(x: object) -> object:
             if isinstance(x, BufferLoad | BufferStore) and x.buffer in lines:
@@ -296,7 +298,8 @@ class ConvWriter:
         def task(n: Var, panel: Var, chunk: Var) -> Stmt:
             start = E.mul(chunk, TASK_ROWS)
             rows = E.minimum(E.const(TASK_ROWS, INDEX), E.sub(self.rows, start))
-            return loop("row", rows, lambda r: self.depthwise_row(windows, n, panel, E.add(start, r)))
+            row = partial(self.depthwise_row, windows, n, panel)
+            return loop("row", rows, lambda r: row(E.add(start, r)), annotations={WHOLE_TILE: True})
 
         return _nested((self.images, self.channels, ceildiv(self.rows, TASK_ROWS)), task, 3)
 
@@ -326,6 +329,14 @@ class ConvWriter:
             loop("column", E.sub(self.columns, rest), lambda x: pixel(E.add(rest, x))),
         )
 
+    def whole_row(self, n: Var, panel: Var, y: PrimExpr) -> list[Stmt]:
+        """A row of a block of channels of an image that has its border."""
+
+        def tile(column: PrimExpr, pixels: int) -> Stmt:
+            return self.tile_at(n, panel, [(y, E.add(column, E.const(j, INDEX))) for j in range(pixels)], inside=True)
+
+        return self.pieces(tile, E.const(0, INDEX), self.columns)
+
     @property
     def chunk_pixels(self) -> int:
         return max(CHUNK_PIXELS // self.tile.pixels, 1) * self.tile.pixels
@@ -347,7 +358,7 @@ class ConvWriter:
         def tiles_of(n: Var, panel: Var, chunk: Var) -> Stmt:
             def tile(first: PrimExpr, size: int) -> Stmt:
                 if not self.tile.in_row:
-                    return self.tile_of_line(n, panel, first, size)
+                    return self.in_rows(first, size, lambda places: self.tile_at(n, panel, places))
                 row = chunk if by_row else E.const(0, INDEX)
                 return self.tile_at(n, panel, [(row, E.add(first, E.const(j, INDEX))) for j in range(size)])
 
@@ -370,6 +381,12 @@ class ConvWriter:
         for n, size in enumerate(sizes):
             smaller = sum(sizes[n + 1 : -1])  # pixels that one of each of the next sizes computes
             more = E.floordiv(E.add(left, max(size - 1 - smaller, 0)), size)
+            if size > self.tile.pixels:
+                rest, most = E.floormod(count, self.tile.pixels), size - self.tile.pixels
+                is_tall = E.all_of(E.compare(E.GE, rest, max(most - 1, 1)), E.compare(E.LE, rest, most))
+                more = E.Select(is_tall, E.const(1, INDEX), E.const(0, INDEX))
+            elif self.tile.in_row and size == SQUARE < self.tile.pixels:
+                more = E.Select(E.compare(E.EQ, left, size), E.const(1, INDEX), E.const(0, INDEX))
             number = E.Select(E.compare(E.LT, count, size), E.const(0, INDEX), more)
             first, last = E.sub(end, left), E.sub(end, size)
 
@@ -377,22 +394,24 @@ class ConvWriter:
                 at = Var("at", INDEX)
                 return LetStmt(at, E.minimum(E.add(first, E.mul(t, size)), last), tile_at(at, size))
 
-            found.append(loop("tile", number, tile))
+            found.append(loop("tile", number, tile, annotations={WHOLE_TILE: True}))
             left = E.maximum(E.sub(left, E.mul(number, size)), 0)
         return found
 
     def tile_sizes(self) -> list[int]:
-        """Pixels of tiles: each half as many as the one before, down to few enough sums; then one."""
-        least = 2 if self.windows is not None else -(-LEAST_SUMS // (self.tile.blocks * -(-self.lanes // self.width)))
+        """Pixels of tiles, down to one: each half as many as the one before, or those of small images."""
         sizes = [self.tile.pixels]
-        while least <= (half := -(-sizes[-1] // 2)) < sizes[-1]:
-            sizes.append(half)
-        return [*sizes, 1] if sizes[-1] > 1 else sizes
+        if self.tile.in_row:
+            tall = [TALL] if self.tile.blocks > 1 and TALL / 2 < sizes[0] < TALL else []
+            return [*tall, *sizes, *(size for size in (SQUARE, 8, 4, 2, 1) if size < sizes[0])]
+        while sizes[-1] > 1:
+            sizes.append(sizes[-1] // 2)
+        return sizes
 
-    def tile_of_line(self, n: Var, panel: Var, first: PrimExpr, pixels: int) -> Stmt:
-        """The tile of the pixels of an image from `first` on: where each is, then the tile."""
+    def in_rows(self, first: PrimExpr, pixels: int, body_at: Callable[[Sequence[Place]], Stmt]) -> Stmt:
+        """What is done with the pixels of an image from `first` on, behind where each is."""
         rows, columns = ([Var(f"{name}_{j}", INDEX) for j in range(pixels)] for name in ("row", "column"))
-        body = self.tile_at(n, panel, list(zip(rows, columns, strict=True)))
+        body = body_at(list(zip(rows, columns, strict=True)))
         for j in reversed(range(pixels)):
             row, column = E.floordiv(first, self.columns), E.floormod(first, self.columns)
             if j:
@@ -403,8 +422,10 @@ class ConvWriter:
             body = LetStmt(rows[j], row, LetStmt(columns[j], column, body))
         return body
 
-    def tile_at(self, n: Var, panel: Var, places: Sequence[Place], inside: bool = False) -> Stmt:
+    def tile_at(self, n: Var, panel: PrimExpr, places: Sequence[Place], inside: bool = False) -> Stmt:
         """The tile of some pixels: sums, then results; inside: columns of their windows are no border."""
+        if len(places) > self.tile.pixels:
+            return self.by_block(n, panel, places)
         sums = one_of(f"{self.name}_{len(places)}", self.sums.dtype, self.tile.blocks, len(places), self.lanes)
         sums = self.tiles.setdefault(len(places), sums)
         return seq(
@@ -413,7 +434,21 @@ class ConvWriter:
             self.results(n, panel, places, sums),
         )
 
-    def results(self, n: Var, panel: Var, places: Sequence[Place], sums: Buffer) -> Stmt:
+    def by_block(self, n: Var, panel: PrimExpr, places: Sequence[Place]) -> Stmt:
+        """The tile of more pixels than all blocks of a panel have registers for: block by block."""
+        blocks = self.tile.blocks
+
+        def block(b: Var) -> Stmt:
+            one = copy.copy(self)
+            one.tile, one.is_ragged, one.part = Tile(len(places), 1, True), False, (panel, b)
+            return one.tile_at(n, E.add(E.mul(panel, blocks), b), places)
+
+        held: PrimExpr = E.const(blocks, INDEX)
+        if self.is_ragged:
+            held = E.minimum(E.sub(self.channels, E.mul(panel, blocks)), held)
+        return loop("block", held, block)
+
+    def results(self, n: Var, panel: PrimExpr, places: Sequence[Place], sums: Buffer) -> Stmt:
         """What is stored of a tile: the last panel may have fewer blocks of channels."""
         if not self.is_ragged:
             return self.over(places, lambda b, j, lane, at: self.result(n, panel, b, j, lane, at, sums))
@@ -440,7 +475,7 @@ class ConvWriter:
         assert isinstance(self.block.init, BufferStore), "sums begin somewhere"
         return self.block.init.value
 
-    def summed(self, n: Var, panel: Var, places: Sequence[Place], sums: Buffer, inside: bool) -> Stmt:
+    def summed(self, n: Var, panel: PrimExpr, places: Sequence[Place], sums: Buffer, inside: bool) -> Stmt:
         """The sums over input channels and the window."""
         steps = reduced(self.block)
         counts = [iv.dom.extent for iv in steps]
@@ -455,6 +490,8 @@ class ConvWriter:
                     {v: (0, m) for v, c in zip(ks, counts, strict=True) if (m := const_int(c)) is not None}
                 )
                 known.bind(b, (0, self.tile.blocks))
+                if self.part is not None:
+                    known.bind(self.part[1], (0, self.panel_blocks))
                 if isinstance(lane, Var):
                     known.bind(lane, (0, self.lanes))
                 value = substitute(term, {iv.var: E.cast(iv.var.dtype, v) for iv, v in zip(axes, values, strict=True)})
@@ -469,39 +506,57 @@ class ConvWriter:
         kind = LoopKind.UNROLLED if is_short else LoopKind.SERIAL
 
         def asking(*ks: Var) -> Stmt:
-            return seq(*self.next_weights(panel, ks, places[0][1]), step(*ks))
+            return seq(*self.next_weights(panel, ks, places), step(*ks))
 
         return _nested(counts, asking, len(steps), kind)
 
     def asking(self, start: Var, count: Var, tiles: Stmt) -> Stmt:
         """Tiles of so many pixels, and which of them ask for cold weights of the next panel: each for a line a step.
 
-        Where there are twice as many tiles as lines, two ask in turn.
+        Where there are twice as many tiles as lines, two ask in turn; of few pixels the first tile asks for all.
         """
         if not self.asks_ahead:
             return tiles
         lines = self.tile.blocks * self.lanes * FLOAT_BYTES // LINE_BYTES
         pixels = E.mul(self.tile.pixels, E.Select(self.is_cold, E.const(lines, INDEX), E.const(0, INDEX)))
         by_two = E.compare(E.LE, 2 * lines, ceildiv(count, self.tile.pixels))
-        stmt = LetStmt(self.asked_until, E.add(start, E.mul(pixels, E.add(self.turns, 1))), tiles)
+        is_few = E.all_of(self.is_cold, E.compare(E.LE, count, TALL))
+        stmt = LetStmt(self.asks_all, E.Select(is_few, start, E.const(-1, INDEX)), tiles)
+        stmt = LetStmt(self.asked_until, E.add(start, E.mul(pixels, E.add(self.turns, 1))), stmt)
         stmt = LetStmt(self.turns, E.Select(by_two, E.const(1, INDEX), E.const(0, INDEX)), stmt)
         return LetStmt(self.asked_from, start, stmt)
 
-    def next_weights(self, panel: Var, ks: Sequence[Var], pixel: PrimExpr) -> list[Stmt]:
-        """The request of a step of the tile that begins with a pixel: for a line that is there, if it is not to ask.
+    def next_weights(self, panel: PrimExpr, ks: Sequence[Var], places: Sequence[Place]) -> list[Stmt]:
+        """The request of a step of a tile: for a line that is there, if it is not to ask; all lines of few pixels'.
 
-        So a step has no branch.
+        So a step of a large tile has no branch.
         """
         if not self.asks_ahead or self.packed is None:
             return []
-        blocks, *_, lanes = self.packed.shape[1:5]
+        packed, pixel = self.packed, places[0][1]
+        blocks, *_, lanes = packed.shape[1:5]
+        in_panel, lines = E.add(E.mul(ks[0], lanes), ks[3]), self.tile.blocks * self.lanes * FLOAT_BYTES // LINE_BYTES
+
+        def ask(panel: PrimExpr, line: PrimExpr) -> Stmt:
+            zeros = (E.const(0, INDEX),) * 4
+            return request(BufferLoad(packed, (panel, *zeros, E.mul(line, LINE_BYTES // FLOAT_BYTES))))
+
+        def every(panel: PrimExpr, block: PrimExpr) -> Stmt:
+            first = E.mul(E.add(E.mul(block, E.mul(blocks, lanes)), in_panel), lines)
+            return seq(*(ask(panel, E.add(first, j)) for j in range(lines)))
+
+        if self.part is not None:
+            whole, block = self.part
+            is_cold = E.compare(E.LT, self.asked_from, self.asked_until)
+            return [every(E.Select(is_cold, E.add(whole, 1), whole), block)]
         tile = E.floordiv(E.sub(pixel, self.asked_from), self.tile.pixels)
-        step = E.add(E.mul(E.add(E.mul(tile, blocks), ks[0]), lanes), ks[3])
-        zeros = (E.const(0, INDEX),) * 4
+        step = E.add(E.mul(tile, E.mul(blocks, lanes)), in_panel)
         asks = E.compare(E.LT, pixel, self.asked_until)
         shift = E.Select(asks, self.turns, E.const(BITS - 1, INDEX))
-        at = E.mul(step >> shift, LINE_BYTES // FLOAT_BYTES)
-        return [request(BufferLoad(self.packed, (E.Select(asks, E.add(panel, 1), panel), *zeros, at)))]
+        one = ask(E.Select(asks, E.add(panel, 1), panel), step >> shift)
+        if len(places) == self.tile.pixels:
+            return [one]
+        return [IfThenElse(E.compare(E.EQ, pixel, self.asks_all), every(E.add(panel, 1), E.const(0, INDEX)), one)]
 
     def in_window(self, windows: Windows, at: Place, step: Callable[..., Stmt], inside: bool) -> Stmt:
         """The steps of windows in the row of a pixel; each tests for borders, but not in columns that are `inside`.
@@ -556,7 +611,7 @@ class ConvWriter:
         return found
 
     def result(
-        self, n: Var, panel: Var, b: Var, j: int, lane: PrimExpr, at: Place, sums: Buffer
+        self, n: Var, panel: PrimExpr, b: Var, j: int, lane: PrimExpr, at: Place, sums: Buffer
     ) -> Stmt:  # fmt: skip
         channel = E.add(E.mul(panel, self.tile.blocks), E.cast(INDEX, b))
         if self.is_ragged:  # it is seen to be inside

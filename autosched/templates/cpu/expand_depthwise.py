@@ -237,7 +237,7 @@ def joins_convolutions(target: Target, first: PrimFunc, second: PrimFunc, read: 
     """Whether a 1x1 convolution and a depthwise one that reads its result as `read` are faster as one kernel.
 
     always  wherever they can be one
-    Over open images they are where the hidden one of a usual image is larger than the second-level cache.
+    Over open images a usual one is asked about.
     """
     buffers = (*first.buffers, *second.buffers)
     symbols = {v for b in buffers for d in b.shape for v in free_vars(d)}
@@ -265,7 +265,7 @@ def joins_convolutions(target: Target, first: PrimFunc, second: PrimFunc, read: 
     )
     assert one is not None and two is not None, "numbers change no form"
     sizes = _sizes(one.block, two.block, two.a if len(two.a.indices) == 5 else two.b)
-    return always or (_hidden_bytes(sizes) > target.cache.l2_bytes and is_faster_fused(sizes, target))
+    return always or is_faster_fused(sizes, target)
 
 
 def padded_rows(padding: Sequence[Block], image: Buffer) -> int | None:
