@@ -32,13 +32,14 @@ def roi_align(
     mode          "avg" or "max"
     """
     (n, c, h, w), dtype, n_boxes = info_of(images).dims, info_of(images).dtype, info_of(boxes).dims[0]
-    assert isinstance(h, int) and isinstance(w, int), "the size of the images is known"
     real = dtype if dtype == "float64" else "float32"
     scaled = op.multiply(op.astype(boxes, real), _constant(scale, real))
     corners = emit(op.subtract(scaled, _constant(0.5 if from_corners else 0.0, real)))
 
-    def along(first: int, size: int, parts: int, shape: tuple[Dim, ...]) -> tuple[Expr, Expr]:
+    def along(first: int, size: Dim, parts: int, shape: tuple[Dim, ...]) -> tuple[Expr, Expr]:
         """Positions and weights of the neighbours of each sample, [R, parts, samples, 2] in a wider shape."""
+        most = emit(_size(size, real))
+        last = emit(op.subtract(most, _constant(1, real)))
         start, end = (op.strided_slice(corners, axes=(1,), begin=(k,), end=(k + 1,)) for k in (first, first + 2))
         extent = op.subtract(end, start)
         step = op.divide(extent if from_corners else op.maximum(extent, _constant(1, real)), _constant(parts, real))
@@ -46,13 +47,13 @@ def roi_align(
         inside = np.tile(np.arange(samples) + 0.5, parts)
         within = op.divide(op.multiply(_constant(inside, real), step), _constant(samples, real))
         at = emit(op.add(op.add(start, op.multiply(_constant(part, real), step)), within))
-        counts = op.logical_and(op.greater_equal(at, _constant(-1, real)), op.less_equal(at, _constant(size, real)))
-        at = emit(op.clip(at, 0.0, size - 1.0))
+        counts = op.logical_and(op.greater_equal(at, _constant(-1, real)), op.less_equal(at, most))
+        at = emit(op.minimum(op.maximum(at, _constant(0, real)), last))
         low = emit(op.floor(at))
         share = emit(op.subtract(at, low))
         weights = op.stack([op.subtract(_constant(1, real), share), share], axis=2)
         weights = op.where(op.expand_dims(counts, 2), weights, _constant(0, real))
-        places = op.stack([low, op.minimum(op.add(low, _constant(1, real)), _constant(size - 1, real))], axis=2)
+        places = op.stack([low, op.minimum(op.add(low, _constant(1, real)), last)], axis=2)
         wanted = ShapeExpr(shape)
         return (
             emit(op.reshape(emit(op.astype(places, "int64")), wanted)),
@@ -63,12 +64,12 @@ def roi_align(
     x, weight_x = along(0, w, wide, (n_boxes, 1, wide, 1, 1, samples, NEIGHBOURS))
     image = emit(call_te(checked, image_of_box, n, "the image of a region"))
     image = emit(op.reshape(image, ShapeExpr((n_boxes, 1, 1, 1, 1, 1, 1))))
-    row = op.add(op.multiply(image, _constant(h, "int64")), y)
+    row = op.add(op.multiply(image, _size(h, "int64")), y)
     share = _constant(1 / samples**2 if mode == "avg" else 1, real)
     place, weight = (
         emit(op.reshape(emit(value), ShapeExpr((n_boxes, high * wide, (samples * NEIGHBOURS) ** 2))))
         for value in (
-            op.add(op.multiply(row, _constant(w, "int64")), x),
+            op.add(op.multiply(row, _size(w, "int64")), x),
             op.multiply(op.multiply(weight_y, weight_x), share),
         )
     )
@@ -77,6 +78,11 @@ def roi_align(
     joined = emit(call_te(weighted_rows, pixels, place, weight, "sum" if mode == "avg" else "max"))
     result = emit(op.permute_dims(op.astype(joined, dtype), (0, 2, 1)))
     return op.reshape(result, ShapeExpr((n_boxes, c, high, wide)))
+
+
+def _size(size: Dim, dtype: str) -> Expr:
+    """A size as a number of kernels."""
+    return _constant(size, dtype) if isinstance(size, int) else op.size_values((size,), is_scalar=True, dtype=dtype)
 
 
 def _constant(value: object, dtype: str) -> Constant:

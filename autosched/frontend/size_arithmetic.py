@@ -26,6 +26,7 @@ class EmptySizeVar(SizeVar):
     """A size that may be 0, as what a decoder has kept is before its first call; others are 1 at least."""
 
 
+BY_DATA = "sizes_by_data"  # attribute of a `main`: the names of symbols that data gives values, which may be 0
 TO_THE_END = 2**31 - 1  # an end that no dimension reaches: exporters write it, or 2**63 - 1
 
 

@@ -145,6 +145,20 @@ MODELS = {
         {"zero": [0], "two": [2]},
         [{"x": array(len(c), 4), "c": np.array(c, bool)} for c in ([1, 0, 1, 1], [0, 0, 0], [0, 1])],
     ),
+    "regions": Model(
+        [node("NonZero", "c", "n"), node("Squeeze", "n zero", "places"), node("Gather", "boxes places", "b"),
+         node("ReduceMax", "b one", "far", keepdims=0), node("Greater", "far least", "d"), node("NonZero", "d", "n2"),
+         node("Squeeze", "n2 zero", "again"), node("Gather", "b again", "chosen"),
+         node("Shape", "chosen", "count", end=1), node("ConstantOfShape", "count", "image",
+              value=helper.make_tensor("v", INT64, [1], [0])),
+         node("RoiAlign", "x chosen image", "y", output_height=2, output_width=2, sampling_ratio=2,
+              spatial_scale=0.5)],
+        {"x": (FLOAT, [1, 3, "h", "w"]), "boxes": (FLOAT, ["r", 4]), "c": (BOOL, ["r"])}, {"y": FLOAT},
+        {"zero": [0], "one": [1], "least": np.float32(0)},
+        [{"x": array(1, 3, h, w), "boxes": array(4, 4) * 20, "c": np.array(c, bool)}
+         for h, w, c in ((8, 9, [1, 1, 0, 1]), (17, 5, [0, 0, 0, 0]), (12, 30, [1, 1, 1, 1]))]
+        + [{"x": array(1, 3, 4, 4), "boxes": -np.ones((3, 4), "f4"), "c": np.ones(3, bool)}],
+    ),
     "best": Model(
         [node("TopK", "x k", "v i", axis=1), node("Softmax", "v", "y", axis=1)],
         {"x": (FLOAT, ["n", 20]), "k": (INT64, [1])}, {"y": FLOAT, "i": INT64}, {},

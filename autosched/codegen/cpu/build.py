@@ -48,7 +48,8 @@ def may_be_empty(func: PrimFunc, size: Var) -> bool:
     """See `CodegenBackend.may_be_empty`."""
     try:
         lowered = lower_func(specialize(func, {size: 0}))
-        return leaves_empty_alone(split_phases(lowered)[0], outputs_of(func, lowered.buffers), lowered.buffers)
+        phases, outputs = split_phases(lowered)[0], outputs_of(func, lowered.buffers)
+        return leaves_empty_alone(phases, outputs, lowered.buffers, checks_leave=True)
     except AutoschedError:
         return False
 

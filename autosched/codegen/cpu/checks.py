@@ -132,7 +132,10 @@ def emit_guards(emitter: Emitter, indices: Indices) -> None:
 
 
 def emit_check_index(emitter: Emitter, call: E.Call) -> ir.Value:
-    """The position, from the front; 0 where it is out of range, which is reported."""
+    """The position, from the front; 0 where it is out of range, which is reported.
+
+    Along a dimension of an open size that is 0 in a call the tile ends instead: there is no position 0.
+    """
     check, b = check_of(call), emitter.builder
     key = _key(emitter, call)
     known = None if key is None else emitter.known(key)
@@ -140,16 +143,17 @@ def emit_check_index(emitter: Emitter, call: E.Call) -> ir.Value:
         return known
     value = _wide(emitter, emitter.value(call.args[0]), call.args[0].dtype)
     kind = value.type
-    index = value
+    index, extent = value, None
     if check.high == OPEN:
-        size = splat(b, _wide(emitter, emitter.value(call.args[2])), lanes_of(value))
+        extent = _wide(emitter, emitter.value(call.args[2]))
+        size = splat(b, extent, lanes_of(value))
     else:
         size = constant(kind, check.high)
     if check.low < 0:
         from_end = b.icmp_signed("<", value, constant(kind, 0))
         index = b.select(from_end, b.add(value, size), value)
     bad = b.icmp_unsigned(">=", index, size)
-    safe = report(emitter, bad, value, emitter.checks[check], index)
+    safe = report(emitter, bad, value, emitter.checks[check], index, extent)
     return safe if key is None else emitter.remember(key, safe)
 
 
@@ -209,12 +213,14 @@ def _always_checked(stmt: Node, bound: frozenset[Var] = frozenset()) -> Iterator
 
 
 def report(
-    emitter: Emitter, bad: ir.Value, value: ir.Value, number: int, index: ir.Value | None = None
-) -> ir.Value | None:
+    emitter: Emitter, bad: ir.Value, value: ir.Value, number: int, index: ir.Value | None = None,
+    extent: ir.Value | None = None,
+) -> ir.Value | None:  # fmt: skip
     """Note a value that is out of range in a lane that takes part.
 
     index    what is used where all is well; gives it with 0 in the lanes that are out of range
     None     the tile ends instead
+    extent   so does it where this is 0
     """
     b = emitter.builder
     lanes = max(lanes_of(bad), lanes_of(value))
@@ -238,6 +244,12 @@ def report(
         b.ret_void()
         b.position_at_end(fine)
         return None
+    if extent is not None:
+        empty, wrong = function.append_basic_block("empty"), function.append_basic_block("not_empty")
+        b.cbranch(b.icmp_unsigned("==", extent, I64(0)), empty, wrong)
+        b.position_at_end(empty)
+        b.ret_void()
+        b.position_at_end(wrong)
     safe = b.select(bad, constant(index.type, 0), index)
     b.branch(fine)
     b.position_at_end(fine)

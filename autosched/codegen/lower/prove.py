@@ -17,6 +17,7 @@ from autosched.ir.node import Node, children, preorder
 from autosched.tir import expr as E
 from autosched.tir.axis import Range
 from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.checked_index import CHECK_INDEX
 from autosched.tir.dtypes import is_int
 from autosched.tir.expr import PrimExpr, Var, const, const_int, to_expr
 from autosched.tir.functor import statements
@@ -260,18 +261,28 @@ def _let(k: _Known, var: Var, value: PrimExpr) -> _Known:
     return dataclasses.replace(k, analyzer=analyzer)
 
 
-def leaves_empty_alone(phases: Sequence[LoweredPhase], outputs: Sequence[Buffer], arguments: Sequence[Buffer]) -> bool:
+def leaves_empty_alone(
+    phases: Sequence[LoweredPhase], outputs: Sequence[Buffer], arguments: Sequence[Buffer], *, checks_leave: bool
+) -> bool:
     """Whether no access to an array without elements is reached, and outputs that have elements are written.
 
     So is what the kernel keeps for itself and reads: a sum of nothing that something else follows on.
+
+    checks_leave  a `check_index` along a dimension without elements ends the tile
     """
     written = {n.buffer for phase in phases for n in statements(phase.body) if isinstance(n, BufferStore)}
     read = {n.buffer for phase in phases for n in preorder(phase.body) if isinstance(n, BufferLoad)}
     if not read <= {*written, *arguments}:
         return False
-    if any(0 in map(const_int, access.buffer.shape) for access in unproved(phases)):
+    reached = (x for x in unproved(phases) if not (checks_leave and any(map(_finds_nothing, x.indices))))
+    if any(0 in map(const_int, access.buffer.shape) for access in reached):
         return False
     return all(b in written or 0 in map(const_int, b.shape) for b in outputs)
+
+
+def _finds_nothing(index: PrimExpr) -> bool:
+    """Whether an index holds a check for a position along a dimension without any."""
+    return any(isinstance(x, E.Call) and x.op == CHECK_INDEX and const_int(x.args[2]) == 0 for x in preorder(index))
 
 
 def unproved(phases: Sequence[LoweredPhase]) -> list[Access]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-from itertools import product
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from autosched.driver.build.by_data import build_by_data
 from autosched.driver.build.late import LateModel
 from autosched.driver.build.sized import SizedModel
 from autosched.driver.build.torch_programs import Build
 from autosched.driver.model_files import Ranges, is_onnx_model, split_ranges
-from autosched.errors import AutoschedError, ImportModelError
+from autosched.errors import ImportModelError
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
-from autosched.runtime.graph_form import GraphForm
 from autosched.runtime.relax_vm import VMExecutable
-from autosched.runtime.size_expr import shape_at
 from autosched.target import Target
 
 if TYPE_CHECKING:
@@ -49,6 +48,7 @@ def build_onnx(
     from autosched.frontend.onnx.model_file import read_parts
     from autosched.frontend.onnx.model_inputs import with_names, with_sizes
     from autosched.frontend.onnx.node import RunTimeError
+    from autosched.frontend.onnx.run_time import import_for_vm
 
     fixed, ranged = split_ranges(shapes)
     made: DynamicExecutable | SizedModel | VMExecutable | str = ""
@@ -66,40 +66,16 @@ def build_onnx(
     except RunTimeError:
         if not target.is_cpu:
             raise
-    if tensors and not isinstance(made, SizedModel) and (whole := _for_the_vm(named, build, ranged)) is not None:
+    if (
+        tensors
+        and not isinstance(made, SizedModel)
+        and (whole := build_by_data(partial(import_for_vm, named), build, ranged)) is not None
+    ):
         return whole
     reason = made.reason if isinstance(made, SizedModel) else str(made)
     late = LateModel(model.whole(), build, target.to_json(), ranged, reason, is_open=not isinstance(made, SizedModel))
     late.prepare()
     return late
-
-
-def _for_the_vm(model: ModelParts, build: Build, ranged: Ranges) -> VMExecutable | None:
-    """A model whose course or sizes follow from data, compiled once for all of them; None where that cannot be."""
-    from autosched.frontend.onnx.run_time import BY_DATA, import_for_vm
-
-    try:
-        module = import_for_vm(model)
-        made = build(module, shapes=ranged or None)
-    except AutoschedError as error:
-        _log.info("not compiled once for the VM: %s", error.line)
-        return None
-    if not isinstance(made, VMExecutable) or made.symbolic:
-        return None
-    forms = [x.form for x in made.program.segments if isinstance(x, DynamicExecutable)]
-    for form, name in product(forms, module["main"].attrs[BY_DATA]):
-        if not _may_be_none(form, name):
-            _log.info("not compiled once for the VM: '%s' may be 0, and a part is not for that", name)
-            return None
-    return made
-
-
-def _may_be_none(form: GraphForm, name: str) -> bool:
-    """Whether a part of a program can be run where a size is 0: its code is for that, or nothing is to be computed."""
-    if all(size.name != name or size.low == 0 for size in form.sizes):
-        return True
-    others = ({size.name: 0 if size.name == name else n for size in form.sizes} for n in (5, 7))
-    return all(0 in shape_at(form.shapes[number], at) for at in others for number in form.outputs)
 
 
 def _for_all_sizes(

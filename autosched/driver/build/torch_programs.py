@@ -6,11 +6,13 @@ import io
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosched.driver.build.by_data import build_by_data
 from autosched.driver.build.staged import StagedModel, Value
 from autosched.driver.model_files import is_program as is_exported
 from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError, ShapeError
@@ -21,6 +23,7 @@ from autosched.runtime.artifact import Contents, from_contents, save_contents
 from autosched.runtime.built_sizes import BuiltSizes
 from autosched.runtime.memory import dtype_name
 from autosched.runtime.stateful import StatefulProgram
+from autosched.target import Target
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -41,7 +44,8 @@ def build_program(what: Any, build: Build, shapes: Shapes | None = None, target:
     """A program, built; one with dynamic dimensions that `shapes` leaves open for all sizes, or when it is called.
 
     For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram. One whose
-    sizes follow from data, or that has operators without kernels, is a LateProgram. A program that changes buffers is a
+    sizes follow from data is compiled once for the VM where that can be; else it is a LateProgram, as is one that has
+    operators without kernels. A program that changes buffers is a
     StatefulProgram of one of these.
     """
     from autosched.frontend.torch.exported import with_own_weights
@@ -54,7 +58,13 @@ def build_program(what: Any, build: Build, shapes: Shapes | None = None, target:
 
 def _built(program: ExportedProgram, build: Build, shapes: Shapes, target: str) -> tuple[Any, dict[str, np.ndarray]]:
     """(what is built, the first values of buffers that the program changes, which are its last inputs and outputs)."""
-    from autosched.frontend.torch.exported import has_empty_values, has_sizes_of_data, import_with_states, is_bound
+    from autosched.frontend.torch.exported import (
+        has_empty_values,
+        has_sizes_of_data,
+        import_for_vm,
+        import_with_states,
+        is_bound,
+    )
 
     is_open = not is_bound(program, shapes)
     try:
@@ -77,6 +87,9 @@ def _built(program: ExportedProgram, build: Build, shapes: Shapes, target: str) 
                 raise
             raise DataNeededError("there are values without elements") from None
     except DataNeededError as error:
+        may_be_whole = not shapes and Target.from_json(target).is_cpu
+        if may_be_whole and (whole := build_by_data(partial(import_for_vm, program), build)) is not None:
+            return whole, {}
         late = LateProgram(program, build, shapes, target)
         if isinstance(error, LibraryNeededError):
             _log.warning("PyTorch computes what has no kernel, and the rest is compiled in stages: %s", error.message)

@@ -19,7 +19,7 @@ from autosched.frontend.onnx.functions import OWN_DOMAIN, captured, scan_as_loop
 from autosched.frontend.onnx.importer import Importer, import_parts
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.sizes import Sizes, sizes
-from autosched.frontend.size_arithmetic import EmptySizeVar, info_of, is_at_least, is_same, sliced
+from autosched.frontend.size_arithmetic import BY_DATA, EmptySizeVar, info_of, is_at_least, is_same, sliced
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.relax import op
 from autosched.relax.expr import (
@@ -336,7 +336,6 @@ class RunTimeImporter(Importer):
         return (sliced(node.input(0), 0, (0, count.dims[0])),) if isinstance(count, Sizes) else None
 
 
-BY_DATA = "sizes_by_data"  # attribute of `main`: the names of symbols that data gives values, which may be 0
 _RULES: dict[str, Callable[[RunTimeImporter, Node], tuple[Expr, ...] | None]] = {
     "If": RunTimeImporter.branch,
     "Loop": RunTimeImporter.loop_by_data,

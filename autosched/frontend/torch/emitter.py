@@ -11,6 +11,7 @@ import numpy as np
 from autosched.errors import ImportModelError
 from autosched.frontend.size_arithmetic import agreeing, are_same, info_of, uncomputed
 from autosched.frontend.stages import DataNeededError, LibraryNeededError
+from autosched.frontend.torch.data_sizes import DataSizes
 from autosched.ir.node import Span
 from autosched.relax import op
 from autosched.relax.block_builder import BlockBuilder
@@ -36,12 +37,14 @@ class Emitter:
     node    the name of the graph node at work, for messages
     dtypes  torch.dtype -> our name, filled by the importer, which has PyTorch at hand
     source  the graph node itself, where its form matters
+    data    makes sizes that follow from data, where they may
     """
 
     builder: BlockBuilder
     dtypes: dict[object, str] = field(default_factory=dict)
     node: str = ""
     source: fx.Node | None = None
+    data: DataSizes | None = None
 
     def __call__(self, expr: Expr) -> Expr:
         """Bind a value; one without elements is a constant."""
@@ -50,6 +53,12 @@ class Emitter:
     def fail(self, message: str, hint: str | None = None) -> ImportModelError:
         """The error to raise for something that the node asks and we do not have."""
         return ImportModelError(message, where=f"node '{self.node}'", hint=hint)
+
+    def data_sizes(self, message: str) -> DataSizes:
+        """What makes sizes that follow from data. Raises DataNeededError where there are none of these."""
+        if self.data is None:
+            raise self.needs_data(message)
+        return self.data
 
     def needs_data(self, message: str) -> DataNeededError:
         """The error to raise where a size or a number follows from what the model computes."""

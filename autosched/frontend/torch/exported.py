@@ -7,11 +7,12 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
-from autosched.frontend.size_arithmetic import larger, plain, size_of_text, smaller
+from autosched.frontend.size_arithmetic import BY_DATA, larger, plain, size_of_text, smaller
 from autosched.frontend.stages import DataNeededError, LibraryNeededError
 from autosched.frontend.torch.calls import can_call
 from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
+from autosched.frontend.torch.data_sizes import DataSizes
 from autosched.frontend.torch.emitter import Value, info_of
 from autosched.frontend.torch.graph import (
     UNFIT,
@@ -33,7 +34,9 @@ from autosched.frontend.torch.rules import all_rules, core_rules
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
+from autosched.tir import expr as E
 from autosched.tir.expr import PrimExpr, SizeVar
+from autosched.tir.simplify import Analyzer
 
 if TYPE_CHECKING:
     import torch
@@ -57,8 +60,10 @@ SIZES: Mapping[str, Callable[..., Value]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
     "sym_max": larger, "sym_min": smaller, "neg": operator.neg,
 }  # fmt: skip
+CONDITIONS: Mapping[str, type[E.CmpOp]] = {"ge": E.GE, "le": E.LE, "gt": E.GT, "lt": E.LT, "eq": E.EQ, "ne": E.NE}
 NUMBER_MODULES = ("_operator", "math", "torch", "builtins")  # whose functions compute with sizes
-CHECKS = ("_assert_scalar", "sym_constrain_range_for_size", "_assert_async", "_assert_tensor_metadata")
+SAID = "_assert_scalar"
+CHECKS = (SAID, "sym_constrain_range_for_size", "_assert_async", "_assert_tensor_metadata")
 
 
 def from_exported_program(
@@ -113,6 +118,18 @@ def import_with_states(
     importer = _importer(program, False, {}, True, shapes, True)
     module = importer.run(unwrap=True, no_bind=False)
     return module, importer.first_states()
+
+
+def import_for_vm(program: ExportedProgram) -> IRModule:
+    """The module of a program whose sizes follow from data: symbols, which get values where the VM comes to them.
+
+    Raises ImportModelError for what has no kernel, and DataNeededError where a number is needed that is no size.
+    """
+    importer = _importer(program, False, {}, True, None, False)
+    importer.emitter.data = data = DataSizes(importer.emitter.builder)
+    module = importer.run(unwrap=True, no_bind=False)
+    module["main"] = module["main"].with_attr(BY_DATA, tuple(size.name for size in data.most))
+    return module
 
 
 def states_of(program: ExportedProgram) -> dict[str, Any]:
@@ -305,16 +322,19 @@ def _to_be_called(program: ExportedProgram, parts: ExportedProgram) -> frozenset
     return frozenset(n.target for n in program.graph.nodes if n.name in names and can_call(n))
 
 
-def needed_calls(graph: fx.Graph, ready: Container[fx.Node] = ()) -> list[fx.Node]:
+def needed_calls(graph: fx.Graph, ready: Container[fx.Node] = (), also: Container[str] = ()) -> list[fx.Node]:
     """The calls that outputs and writes need, in order; numbers that PyTorch's checks alone read are left out.
 
     ready  nodes that are computed already, with what these alone need
+    also   names of operators that are needed as well
     """
     needed: set[fx.Node] = set()
     for node in reversed(graph.nodes):
         if node in ready:
             continue
-        is_end = node.op == "output" or (node.op == "call_function" and writes(node))
+        is_end = node.op == "output" or (
+            node.op == "call_function" and (writes(node) or operator_name(node.target) in also)
+        )
         if is_end or not needed.isdisjoint(node.users):
             needed.add(node)
     return [n for n in graph.nodes if n.op == "call_function" and n in needed]
@@ -356,7 +376,7 @@ class Importer:
         self.placeholders()
         with builder.function("main"):
             with builder.dataflow():
-                for node in needed_calls(self.program.graph):
+                for node in needed_calls(self.program.graph, also=() if self.emitter.data is None else (SAID,)):
                     self.call(node)
                 outputs = self.outputs()
                 if len(outputs) == 1 and unwrap:
@@ -482,7 +502,21 @@ class Importer:
                 return False
             self.values[node] = plain(SIZES[name](*args))
             return True
+        if self.emitter.data is not None and name in CONDITIONS and any(isinstance(a, PrimExpr) for a in args):
+            self.values[node] = E.compare(CONDITIONS[name], *(E.to_expr(a, "int64") for a in args))
+            return True
         return False
+
+    def holds(self, condition: Value) -> bool:
+        """Whether what a program says of sizes is true in every call, by what is known of them."""
+        if not isinstance(condition, PrimExpr):
+            return bool(condition)
+        limits = size_bounds(self.program, self.symbols)
+        analyzer = Analyzer()
+        analyzer.bounds.update({v: limits.get(name, (1, None)) for name, v in self.symbols.items()})
+        for size, most in self.emitter.data.most.items() if self.emitter.data is not None else ():
+            analyzer.bounds[size] = (0, None if most is None else analyzer.bound(most)[1])
+        return analyzer.can_prove(condition)
 
     def number(self, node: fx.Node) -> bool:
         """Compute Python's numbers with Python's functions; tells whether the node was one of these."""
@@ -501,6 +535,8 @@ class Importer:
             return
         name = operator_name(node.target)
         if name in CHECKS or self.size(node, name):
+            if name == SAID and self.emitter.data is not None and not self.holds(self.at(node.args[0])):
+                raise self.emitter.needs_data(f"a call has to find out: {node.args[1]}")
             return
         if self.number(node):
             return

@@ -162,9 +162,7 @@ def test_sizes_that_do_not_fit(built: VMExecutable) -> None:
 
 def test_sizes_for_which_code_of_all_sizes_is_not(built: VMExecutable) -> None:
     x = np.ones((3, 4), "float32")
-    assert np.array_equal(built["padded"](x, (0,)).numpy(), x)
-    with pytest.raises(ShapeError, match="'m' is 0, and the model is built for at least 1"):
-        VMExecutable(built.program)["padded"](x, (0,))  # as it is loaded
+    assert np.array_equal(VMExecutable(built.program)["padded"](x, (0,)).numpy(), x)  # as it is loaded
     module = autosched.script.from_source("""
 @I.ir_module
 class Module:
@@ -183,8 +181,7 @@ class Module:
     assert np.array_equal(broadcast["main"](x, (3,)).numpy(), x)
     assert np.array_equal(broadcast["main"](x[:1], (2,)).numpy(), x[:2])
     assert broadcast["total"](x, np.float32(5)).numpy() == 17
-    with pytest.raises(ShapeError, match="'n' is 0"):  # a sum of nothing, that something else follows on
-        broadcast["total"](x[:0], np.float32(5))
+    assert broadcast["total"](x[:0], np.float32(5)).numpy() == 5
     with pytest.raises(ShapeError, match="needs n == m, and gets m 2, n 3"):
         broadcast["main"](x, (2,))
 

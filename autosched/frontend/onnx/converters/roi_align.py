@@ -14,7 +14,7 @@ def roi_align(node: Node) -> Expr:
     n, c, h, w = node.info(0).dims
     samples, mode = node.attr("sampling_ratio", 0), node.attr("mode", "avg")
     from_corners = _half_pixel(node)
-    if samples < 1 or mode not in ("avg", "max") or not (isinstance(h, int) and isinstance(w, int)) or 0 in (h, w):
+    if samples < 1 or mode not in ("avg", "max") or 0 in (h, w):
         raise node.no_kernel(f"{samples} samples a part, mode '{mode}', of {[n, c, h, w]}")
     return regions.roi_align(
         node.emit, node.call_te, node.input(0), node.input(1), node.input(2), high=node.attr("output_height", 1),

@@ -13,9 +13,11 @@ from autosched.frontend.torch.emitter import Emitter, Ints, constant, info_of, p
 from autosched.frontend.torch.memory import memory_order
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.relax.expr import Constant, Expr, ShapeExpr, TupleGetItem
 from autosched.relax.struct_info import Dim
 from autosched.tir.expr import PrimExpr
+
+UNKNOWN_SIZE = "the size of the result depends on what the model computes"
 
 
 def chosen(t: Emitter, x: Expr, axis: int, positions: object) -> Expr:
@@ -121,8 +123,16 @@ def integer_positions(t: Emitter, indices: Sequence[Expr | None]) -> list[Expr |
         elif isinstance(index, Constant):
             result += [constant(p, "int64") for p in np.nonzero(index.data)]
         else:
-            raise t.needs_data("an index by a mask that the model computes has a result of unknown size")
+            places = t.data_sizes("an index by a mask that the model computes has a result of unknown size").places(
+                index
+            )
+            result += [row(t, places, d) for d in range(max(info_of(index).ndim, 1))]
     return result
+
+
+def row(t: Emitter, x: Expr, at: int) -> Expr:
+    """One row of a matrix."""
+    return t.reshape(t(op.strided_slice(x, axes=(0,), begin=(at,), end=(at + 1,))), t.shape(x)[1:])
 
 
 def common_shape(t: Emitter, shapes: Sequence[Sequence[Dim]]) -> tuple[Any, ...]:
@@ -320,15 +330,42 @@ def roll(t: Emitter, input: Expr, shifts: Ints, dims: Ints = ()) -> Expr:
 def nonzero(t: Emitter, input: Expr) -> Expr:
     if isinstance(input, Constant):
         return constant(np.argwhere(input.data), "int64")
-    return of_unknown_size(t)
+    places = t.data_sizes(UNKNOWN_SIZE).places(input)
+    return op.permute_dims(places) if t.shape(input) else t.reshape(places, (t.shape(places)[1], 0))
+
+
+@converter("nonzero_numpy")
+def nonzero_numpy(t: Emitter, input: Expr) -> list[Expr]:
+    """The positions in each dimension."""
+    places = t.data_sizes(UNKNOWN_SIZE).places(input)
+    return [row(t, places, d) for d in range(t.shape(places)[0])]
+
+
+@converter("masked_select")
+def masked_select(t: Emitter, input: Expr, mask: Expr) -> Expr:
+    shape = common_shape(t, [t.shape(input), t.shape(mask)])
+    if not shape:
+        return of_unknown_size(t)
+    return index_tensor(t, t.broadcast(input, shape), [t.broadcast(mask, shape)])
+
+
+@converter("_unique2")
+def unique(t: Emitter, input: Expr, *_: object, **__: object) -> tuple[Expr, ...]:
+    """The distinct elements, for each element its place among them, and how often each is there."""
+    data, dims = t.data_sizes(UNKNOWN_SIZE), t.shape(input)
+    found = t(op.unique(input, return_inverse=True, return_counts=True))
+    values, inverse, counts = (TupleGetItem(found, i) for i in range(3))
+    distinct = data.sized(values, [None], info_of(input).dtype, product_of(dims))
+    places = data.sized(inverse, [product_of(dims)], "int64")
+    return distinct, t.reshape(places, dims), data.sized(counts, t.shape(distinct), "int64")
 
 
 @converter(
-    "masked_select", "nonzero_static", "nonzero_numpy", "bincount", "_unique", "_unique2",
+    "nonzero_static", "bincount", "_unique",
     "unique_dim", "unique_consecutive", "unique_dim_consecutive",
 )  # fmt: skip
 def of_unknown_size(t: Emitter, *_: object, **__: object) -> Expr:
-    raise t.needs_data("the size of the result depends on what the model computes")
+    raise t.needs_data(UNKNOWN_SIZE)
 
 
 @converter("repeat_interleave")
@@ -339,24 +376,37 @@ def repeat_interleave(
     if repeats is None:
         if isinstance(input, Constant):
             return constant(np.repeat(np.arange(len(input.data)), input.data), info_of(input).dtype)
-        return of_unknown_size(t)
+        return _repeated_positions(t, input)
     x = t.reshape(input, (-1,)) if dim is None else input
     axis, shape = positive(dim or 0, len(t.shape(x))), t.shape(x)
     if isinstance(repeats, Constant) and isinstance(shape[axis], int):
         each = np.broadcast_to(repeats.data, (shape[axis],))
         return chosen(t, x, axis, np.repeat(np.arange(shape[axis]), each))
     if isinstance(repeats, Expr):
-        return of_unknown_size(t)
+        each_place = t.broadcast(t.reshape(repeats, (-1,)), (shape[axis],))
+        return op.take(x, _repeated_positions(t, each_place), axis=axis)
     apart = t.reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     wide = t(tiled(apart, [repeats if i == axis + 1 else 1 for i in range(len(shape) + 1)], t))
     return t.reshape(wide, (*shape[:axis], plain(shape[axis] * repeats), *shape[axis + 1 :]))
+
+
+def _repeated_positions(t: Emitter, repeats: Expr) -> Expr:
+    """Each position as often as its number says; a call raises ValueError for a number below 0."""
+    data, (least, none) = t.data_sizes(UNKNOWN_SIZE), (constant(n, "int64") for n in (0, -1))
+    numbers = t.cast(repeats, "int64")
+    ends, fewest = t(op.cumsum(numbers, axis=0)), t(op.min(numbers))
+    total = t(op.where(t(op.less(fewest, least)), none, t(op.sum(numbers))))
+    every = t(op.size_range(ShapeExpr((0, data.number(total)))))
+    return t(op.bucketize(every, ends, right=True))
 
 
 @converter("_local_scalar_dense", "item")
 def item(t: Emitter, input: Expr) -> Any:
     if isinstance(input, Constant):
         return input.data.item()
-    raise t.needs_data("a Python number that the model computes")
+    if not info_of(input).dtype.startswith(("int", "uint")):
+        raise t.needs_data("a Python number that the model computes")
+    return t.data_sizes("a Python number that the model computes").number(input)
 
 
 @converter("rand", "randn", "randperm", "bernoulli", "rand_like", "randn_like", "randint", "multinomial", "normal")

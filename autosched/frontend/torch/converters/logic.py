@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from autosched.frontend.torch.converters.index import nonzero_numpy
 from autosched.frontend.torch.emitter import Emitter, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr
-
-if TYPE_CHECKING:
-    pass
 
 COMPARE = {
     "eq": op.equal, "ne": op.not_equal, "lt": op.less, "le": op.less_equal, "gt": op.greater, "ge": op.greater_equal,
@@ -87,7 +85,10 @@ def isfinite(t: Emitter, input: Expr) -> Expr:
 
 
 @converter("where")
-def where(t: Emitter, condition: Expr, input: Expr, other: Expr) -> Expr:
+def where(t: Emitter, condition: Expr, input: Expr | None = None, other: Expr | None = None) -> Expr | Sequence[Expr]:
+    """One of two values; of a condition alone the positions where it holds, in each dimension."""
+    if input is None or other is None:
+        return nonzero_numpy(t, condition)
     return op.where(t.cast(condition, "bool"), *t.alike(input, other))
 
 

@@ -119,7 +119,8 @@ def _put(
     dtype, shape = info_of(input).dtype, t.shape(input)
     values = t.cast(values, dtype)
     masks = [i for i in indices if i is not None and info_of(i).dtype == "bool" and not isinstance(i, Constant)]
-    if masks:
+    is_of_data = t.data is not None and not info_of(values).is_static  # values of which there may be none
+    if masks and not is_of_data:
         if len(indices) != 1:
             raise t.fail("values put where a mask of the model holds, with other indices")
         mask_shape = t.shape(masks[0])
@@ -136,7 +137,7 @@ def _put(
     width, positions = stacked_positions(t, used)
     lead = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
     wanted = (*(shape[a] for a in rest[:lead]), *width, *(shape[a] for a in rest[lead:]))
-    wide = values if t.shape(values) == wanted else t(op.broadcast_to(values, wanted))
+    wide = t.broadcast(values, wanted)
     if lead:  # the indices' dimensions first
         n = len(width)
         wide = t(op.permute_dims(wide, axes=[*range(lead, lead + n), *range(lead), *range(lead + n, len(wanted))]))

@@ -16,11 +16,10 @@ def roi_align(
     sampling_ratio: int, aligned: bool,
 ) -> Expr:  # fmt: skip
     """`rois` [R, 5]: the image of a region, and x1, y1, x2, y2."""
-    _, _, height, width = t.shape(input)
     if sampling_ratio < 1:
         raise t.fail("regions with as many samples as their sizes say have no kernel")
-    if not all(isinstance(s, int) for s in (height, width, pooled_height, pooled_width)):
-        raise t.fail("regions of images of open sizes")
+    if not all(isinstance(s, int) for s in (pooled_height, pooled_width)):
+        raise t.fail("regions of open sizes")
     boxes = t(op.strided_slice(rois, axes=(1,), begin=(1,), end=(5,)))
     image = t(op.strided_slice(rois, axes=(1,), begin=(0,), end=(1,)))
     image = t.reshape(t.cast(image, "int64"), (t.shape(rois)[0],))
