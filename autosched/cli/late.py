@@ -142,21 +142,10 @@ def _run_branching(
     model: VMExecutable, archive: Path | None, files: Sequence[str], fill: str | None, seed: int, asked: Shapes
 ) -> dict[str, np.ndarray]:
     """Run the `main` of a model with branches or loops, at the sizes of files and of `asked`."""
-    from autosched.runtime.size_expr import shape_at, solve_sizes
     from autosched.runtime.vm_code import OUTPUT_NAMES
 
-    params = model.params("main")
-    open_shapes = {p.name: (p.shape, p.dtype) for p in params if p.shape is not None and p.dtype is not None}
-    if len(open_shapes) < len(params):
-        raise UsageError("the model takes other things than arrays of known dimensions", hint="call it from Python")
-    read = _read(open_shapes, archive, files) if model.symbols("main") else {}
-    known = {**asked, **{name: np.shape(array) for name, array in read.items()}}
-    pairs = [(f"input '{name}'", open_shapes[name][0], shape) for name, shape in known.items() if name in open_shapes]
-    sizes = solve_sizes(pairs)[0]
-    if unclear := sorted(model.symbols("main") - sizes.keys()):
-        hint = "give --shapes, or arrays with -i"
-        raise UsageError(f"the size '{unclear[0]}' of the inputs is not known", hint=hint)
-    wanted = {name: (shape_at(shape, sizes), dtype) for name, (shape, dtype) in open_shapes.items()}
+    read = _read([p.name for p in model.params("main")], archive, files) if model.symbols("main") else {}
+    wanted = model.input_specs({**asked, **{name: np.shape(array) for name, array in read.items()}})
     given = inputs.collect_inputs(wanted, archive=archive, files=files, fill=fill, seed=seed)
     results = model(**given)
     outputs = results if isinstance(results, tuple) else (results,)

@@ -18,6 +18,7 @@ from autosched.errors import (
     InvalidValueError,
     NameNotFoundError,
     SizeError,
+    UsageError,
     refuse,
 )
 from autosched.runtime.array import NDArray
@@ -29,6 +30,7 @@ from autosched.runtime.late_build import SYMBOLIC, LateBuild, LateText
 from autosched.runtime.module import Module
 from autosched.runtime.profiler_vm import VirtualMachineProfiler
 from autosched.runtime.profiling import Report
+from autosched.runtime.size_expr import shape_at, solve_sizes
 from autosched.runtime.timing import BenchmarkResult, measure
 from autosched.runtime.vm import Executable as VMText
 from autosched.runtime.vm import VirtualMachine as Machine
@@ -125,6 +127,24 @@ class VMExecutable:
     def symbols(self, name: str) -> Set[str]:
         """The sizes that a function's arguments say, by name. Raises AttributeError for an unknown name."""
         return frozenset[str]().union(*(param.symbols for param in self.params(name)))
+
+    def input_specs(self, known: Mapping[str, Sequence[int]]) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and dtype of each input of `main`, by name, at the sizes that the shapes of some inputs say.
+
+        Raises  UsageError where a size is not said, or an input is no array of known rank; ShapeError where shapes
+                do not fit.
+        """
+        params = self.params("main")
+        specs = {p.name: (p.shape, p.dtype) for p in params if p.shape is not None and p.dtype is not None}
+        if len(specs) < len(params):
+            raise UsageError("the model takes other things than arrays of known dimensions", hint="call it from Python")
+        if unknown := sorted(known.keys() - specs.keys()):
+            raise UsageError(f"the model has no input '{unknown[0]}'", hint=f"it has {', '.join(specs)}")
+        sizes = solve_sizes([(f"input '{name}'", specs[name][0], tuple(shape)) for name, shape in known.items()])[0]
+        if unclear := sorted(self.symbols("main") - sizes.keys()):
+            hint = "give --shapes, or arrays with -i"
+            raise UsageError(f"the size '{unclear[0]}' of the inputs is not known", hint=hint)
+        return {name: (shape_at(shape, sizes), dtype) for name, (shape, dtype) in specs.items()}
 
     def __getitem__(self, name: str) -> PackedFunc:
         return VirtualMachine(self)[name]

@@ -246,6 +246,13 @@ def test_the_command_line_names_outputs(tmp_path: Path, capsys: pytest.CaptureFi
     assert "in 2 parts, between which the model branches, loops or learns sizes" in capsys.readouterr().err
     assert main(["run", str(tmp_path / "model.asx"), "--shapes", "x:3x4", "--fill", "ones"]) == 0
     assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [["y", "12"], ["n", "2x12"]]
+    for name in ("model.asx", "model.onnx"):
+        assert main(["bench", str(tmp_path / name), "--shapes", "x:3x4", "--runs", "2", "--warmup", "1ms"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1].split()[0] == name
+    assert main(["bench", str(tmp_path / "model.asx"), "--shapes", "x:3x4", "--threads", "99"]) == 2
+    assert "AUTOSCHED_NUM_THREADS=99" in capsys.readouterr().err
+    assert main(["bench", str(tmp_path / "model.asx")]) == 2
+    assert "the size 'a' of the inputs is not known" in capsys.readouterr().err
 
 
 def test_bounds_hold() -> None:

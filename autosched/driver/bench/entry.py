@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from autosched.driver.bench.programs import (
     Program,
     Shapes,
     autosched_program,
+    branching_program,
     dynamic_program,
     known_ranges,
     remote_program,
@@ -28,7 +29,7 @@ from autosched.driver.model_files import load_sized
 from autosched.driver.options import TuneOptions
 from autosched.driver.settings import check_runs_here, resolve_target
 from autosched.driver.tables import frame
-from autosched.errors import UsageError
+from autosched.errors import ImportModelError, UsageError
 from autosched.printable import html_table
 from autosched.rpc.client import RPCSession
 from autosched.runtime import Executable
@@ -80,12 +81,15 @@ class BenchReport:
         }
 
 
+Built: TypeAlias = Executable | DynamicExecutable | VMExecutable
+
+
 @dataclass(frozen=True)
 class Opened:
     """A model to measure: its name, what makes it an executable, its artifact, and the .onnx file for others."""
 
     name: str
-    make: Callable[[], Executable | DynamicExecutable]
+    make: Callable[[], Built]
     file: Path | None = None
     onnx_file: Path | None = None
     shapes: Shapes | None = None
@@ -198,20 +202,32 @@ def _open(
     path = Path(model)
     if is_artifact(path):
         return Opened(path.name, lambda: _load_artifact(path, shapes), path, shapes=shapes)
-    kept: list[Executable] = []  # a sweep over threads builds once
+    kept: list[Built] = []  # a sweep over threads builds once
 
-    def make() -> Executable:
+    def make() -> Built:
         if not kept:
-            kept.append(_model(build(load_sized(path, shapes), target=target, records=records, run_as=run_as), path))
+            kept.append(_build(path, shapes, target=target, records=records, run_as=run_as))
         return kept[0]
 
     return Opened(path.name, make, None, path if path.suffix == ".onnx" else None, shapes)
 
 
-def _load_artifact(path: Path, shapes: Shapes | None) -> Executable | DynamicExecutable:
+def _build(path: Path, shapes: Shapes | None, **options: Any) -> Built:
+    """A model's file, built for these sizes: as one graph, or for the VM where its course or sizes follow from data."""
+    try:
+        module = load_sized(path, shapes)
+    except ImportModelError:
+        built = build(str(path), shapes=shapes, **options)
+        if isinstance(built, VMExecutable):
+            return built
+        raise
+    return _model(build(module, **options), path)
+
+
+def _load_artifact(path: Path, shapes: Shapes | None) -> Built:
     """The model of an artifact. Raises UsageError for one that is measured otherwise, or built for other shapes."""
     loaded = load(path)
-    if isinstance(loaded, DynamicExecutable):
+    if isinstance(loaded, DynamicExecutable | VMExecutable):
         return loaded
     found = _model(loaded, path)
     for value in found.inputs:
@@ -227,8 +243,6 @@ def _model(loaded: object, path: Path) -> Executable:
     """What was loaded or built, where it is a model of one graph. Raises UsageError."""
     if isinstance(loaded, Executable):
         return loaded
-    if isinstance(loaded, VMExecutable):
-        raise UsageError(f"{path} branches or loops, and bench measures models of one graph", hint="time its calls")
     if hasattr(loaded, "input_names"):
         raise UsageError(
             f"{path} is compiled when it is called, and there is nothing to measure before",
@@ -242,10 +256,12 @@ def _start_all(opened: Sequence[Opened], others: Sequence[str], threads: int, in
     ours: list[Program] = []
     peers: list[Program] = []
     for model in opened:
-        executables: list[Executable | DynamicExecutable] = []
+        executables: list[Built] = []
 
-        def make(model: Opened = model, executables: list[Executable | DynamicExecutable] = executables) -> Program:
+        def make(model: Opened = model, executables: list[Built] = executables) -> Program:
             executables.append(executables[0] if executables else model.make())
+            if isinstance(executables[0], VMExecutable):
+                return branching_program(model.name, executables[0], model.shapes, threads)
             if isinstance(executables[0], DynamicExecutable):
                 return dynamic_program(model.name, executables[0], model.shapes, threads)
             return autosched_program(model.name, executables[0], threads)
@@ -264,7 +280,8 @@ def _start_there(model: Opened, threads: int | None, session: RPCSession) -> Pro
     """Make a model ready on a remote device."""
     count = threads or int(session.info["cores"])
     made = model.file or model.make()
-    assert not isinstance(made, DynamicExecutable), "models of known sizes are built as such"
+    if isinstance(made, DynamicExecutable | VMExecutable):
+        raise UsageError(f"{model.name} is no model of one graph of known sizes, and a remote device measures these")
     return start(lambda: remote_program(model.name, made, count, session), memory=False)
 
 

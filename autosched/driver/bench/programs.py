@@ -21,7 +21,9 @@ from autosched.runtime import Executable, GraphModule
 from autosched.runtime.device import CPU
 from autosched.runtime.dynamic import DynamicExecutable, DynamicExecutor
 from autosched.runtime.graph_executor import Model
+from autosched.runtime.relax_vm import VirtualMachine, VMExecutable
 from autosched.runtime.size_expr import format_shapes
+from autosched.target.threads import choose_threads
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -98,7 +100,7 @@ def random_inputs(
     return arrays
 
 
-def known_ranges(executable: Model | DynamicExecutable) -> dict[str, int]:
+def known_ranges(executable: Model | DynamicExecutable | VMExecutable) -> dict[str, int]:
     """The ranges of its integer inputs that the build of an executable found; see `input_ranges`."""
     return {str(k): int(v) for k, v in executable.manifest.get("input_ranges", {}).items()}
 
@@ -142,6 +144,18 @@ def dynamic_program(name: str, model: DynamicExecutable, shapes: Shapes | None, 
         executor.device.sync()
 
     return Program(name, threads, run_to_the_end)
+
+
+def branching_program(name: str, model: VMExecutable, shapes: Shapes | None, threads: int) -> Program:
+    """A model that branches, loops or learns sizes, in the VM. Raises UsageError for another number of threads."""
+    if threads != choose_threads():
+        raise UsageError(
+            f"{name} branches or loops, and is run on {choose_threads()} threads",
+            hint=f"set AUTOSCHED_NUM_THREADS={threads}",
+        )
+    arrays = random_inputs(model.input_specs(shapes or {}))
+    run = VirtualMachine(model)["main"]
+    return Program(name, threads, lambda: run(**arrays), sleeps=True)
 
 
 def remote_program(name: str, model: Executable | Path, threads: int, session: RPCSession) -> Program:

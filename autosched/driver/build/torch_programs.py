@@ -87,8 +87,8 @@ def _built(program: ExportedProgram, build: Build, shapes: Shapes, target: str) 
                 raise
             raise DataNeededError("there are values without elements") from None
     except DataNeededError as error:
-        may_be_whole = not shapes and Target.from_json(target).is_cpu
-        if may_be_whole and (whole := build_by_data(partial(import_for_vm, program), build)) is not None:
+        imported = partial(import_for_vm, program, shapes)
+        if Target.from_json(target).is_cpu and (whole := build_by_data(imported, build)) is not None:
             return whole, {}
         late = LateProgram(program, build, shapes, target)
         if isinstance(error, LibraryNeededError):

@@ -120,12 +120,12 @@ def import_with_states(
     return module, importer.first_states()
 
 
-def import_for_vm(program: ExportedProgram) -> IRModule:
+def import_for_vm(program: ExportedProgram, shapes: Mapping[str, Sequence[int]] | None) -> IRModule:
     """The module of a program whose sizes follow from data: symbols, which get values where the VM comes to them.
 
     Raises ImportModelError for what has no kernel, and DataNeededError where a number is needed that is no size.
     """
-    importer = _importer(program, False, {}, True, None, False)
+    importer = _importer(program, False, {}, True, shapes, False)
     importer.emitter.data = data = DataSizes(importer.emitter.builder)
     module = importer.run(unwrap=True, no_bind=False)
     module["main"] = module["main"].with_attr(BY_DATA, tuple(size.name for size in data.most))

@@ -260,11 +260,11 @@ def test_known_sizes_alone_before_sizes_of_data(shapes: dict[str, tuple[int, ...
     n, m = Dim("n", min=2, max=64), Dim("m", min=2, max=64)
     program = export(Turned(), (random(6, 4), random(3, 4)), dynamic_shapes=({0: n}, {0: m}))
     built = autosched.build(program, target="cpu", records=FallbackContext(), shapes=shapes)
-    assert isinstance(built, LateProgram)
+    assert isinstance(built, LateProgram if shapes is None else VMExecutable)
     for rows, others in ((6, 3), (6, 5), (9, 5) if shapes is None else (6, 4)):
         agrees(built, Turned(), (random(rows, 4, seed=others), random(others, 4)))
     if shapes is not None:
-        with pytest.raises(ShapeError, match="was fixed as"):
+        with pytest.raises(ShapeError, match=r"has shape \[7, 4\] instead of \[6, 4\]"):
             built(np.ones((7, 4), "f4"), np.ones((3, 4), "f4"))
 
 
