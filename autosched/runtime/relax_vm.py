@@ -87,10 +87,10 @@ class VMExecutable:
         """The executable itself: what TVM's module object is."""
         return self
 
-    def places(self) -> set[Device]:
+    def places(self) -> Set[Device]:
         """The devices that the functions run on."""
-        late = set() if self.late is None else {default_device(self.late.target.backend)}
-        return late | self.program.places()
+        late = frozenset() if self.late is None else {default_device(self.late.target.backend)}
+        return self.program.places() | late
 
     def names(self) -> list[str]:
         """The names of the functions."""

@@ -6,8 +6,9 @@ import base64
 import json
 import math
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -60,9 +61,13 @@ class Program(Code):
             for key, kernel in segment.kernels.items():
                 yield f"{number}.{key}", kernel
 
-    def places(self) -> set[Device]:
+    def places(self) -> Set[Device]:
         """The devices that the kernels run on."""
-        return {default_device(kernel.backend) for _, kernel in self.kernels()}
+        return self._places
+
+    @cached_property
+    def _places(self) -> Set[Device]:  # every call of a machine asks, and a program may have hundreds of kernels
+        return frozenset(map(default_device, {kernel.backend for _, kernel in self.kernels()}))
 
     def library(self) -> Module:
         """The machine code, as a module."""
