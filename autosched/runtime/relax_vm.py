@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -146,8 +147,12 @@ class VMExecutable:
             raise UsageError(f"the size '{unclear[0]}' of the inputs is not known", hint=hint)
         return {name: (shape_at(shape, sizes), dtype) for name, (shape, dtype) in specs.items()}
 
+    @cached_property
+    def _machine(self) -> VirtualMachine:
+        return VirtualMachine(self)
+
     def __getitem__(self, name: str) -> PackedFunc:
-        return VirtualMachine(self)[name]
+        return self._machine[name]
 
     def __call__(self, *args: object, **named: object) -> Value:
         """Run `main` on arguments by position or name."""
