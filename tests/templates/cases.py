@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from autosched import te, topi
 from autosched.te import Tensor
-from autosched.tir import PrimFunc, maximum
+from autosched.tir import PrimFunc, Var, maximum
 
 
 def relu(x: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def conv(
 def bottleneck(
     n: int,
     c: int,
-    size: tuple[int, int],
+    size: tuple[int | Var, int | Var],
     hidden: int,
     kernel: int,
     stride: int,

@@ -15,6 +15,7 @@ weights.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from autosched.codegen.cpu.cut import WHOLE_TILE
@@ -28,9 +29,11 @@ from autosched.templates.cpu.conv_sized import FEW_STEPS, INDEX, ConvWriter, Win
 from autosched.templates.cpu.expand_depthwise import (
     MOST_SHARING,
     SCRATCH_SHARE,
+    Bottleneck,
     find_bottleneck,
     padded_rows,
 )
+from autosched.templates.cpu.open_channels import INPUTS, OUTPUTS, channels_of, opened_func, opening
 from autosched.templates.cpu.sized import sized
 from autosched.templates.nests import lanes, loop
 from autosched.templates.pack import Pack, repack
@@ -40,6 +43,7 @@ from autosched.tir.buffer import Buffer, BufferLoad, BufferStore
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.function import make_root
 from autosched.tir.functor import rewrite
+from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import LetStmt, LoopKind, SeqStmt, Stmt, seq
 
 PARALLEL = LoopKind.PARALLEL
@@ -65,7 +69,13 @@ def schedule_expand_depthwise(func: PrimFunc, target: Target) -> Applied | None:
         expand: Pack(expand.const_shape(), (tile.blocks * block, inner, 0, 0), (0, 2, 4, 5, 3, 1)),
         window: Pack(window.const_shape(), (block, 0, 0, 0), (0, 2, 3, 4, 1)),
     }
-    packed = repack(repack(func, expand, packs[expand]), window, packs[window])
+    params = tuple(packs.get(func.buffer_map[p]) for p in func.params)
+    step = _opening(found, tile.blocks)
+    if step is not None:
+        func, image = opened_func(func, step), rewrite(image, step)
+    packed = func
+    for weight, pack in packs.items():
+        packed = repack(packed, weight if step is None else rewrite(weight, step), pack)
     first, second = _halves(packed, 1 + len(found.hidden.after), image)
     taps = math.prod(extents(reduced(found.result.anchor)))
     made = _Writer(
@@ -77,10 +87,18 @@ def schedule_expand_depthwise(func: PrimFunc, target: Target) -> Applied | None:
         return None
     body = made.body(made.windows)
     buffers = (made.hidden, *made.expand.tiles.values(), *made.depthwise.tiles.values())
-    params = tuple(packs.get(func.buffer_map[p]) for p in func.params)
     buffer_map = FrozenDict({p: made.lines.get(b, b) for p, b in packed.buffer_map.items()})
     written = replace(packed, buffer_map=buffer_map).with_body(make_root(body, buffers))
     return Applied(sized(func, written).func, params)
+
+
+def _opening(found: Bottleneck, outputs: int) -> Callable[[object], object] | None:
+    """What leaves the numbers of channels open, of which those of the hidden image are chunks of so many blocks."""
+    first, last = found.hidden, found.result
+    blocks = (first.anchor, *first.after, *found.padding, last.anchor, *last.after)
+    symbols = {**channels_of(blocks, OUTPUTS), reduced(first.anchor)[0].var: INPUTS}
+    weights = {found.expand[0].buffer: first.anchor, found.window[0].buffer: last.anchor}
+    return opening(blocks, weights, symbols, 1, outputs)
 
 
 def _halves(func: PrimFunc, count: int, image: Buffer) -> tuple[PrimFunc, PrimFunc]:
@@ -107,9 +125,9 @@ class _Writer:
             return
         stride, reach = self.windows.strides[0], self.windows.reaches[0] + 1
         self.stride, self.reach = stride, reach
-        self.panels = (const_int(expand.channels) or 1) // self.blocks
+        self.panels = Analyzer().simplify(E.floordiv(expand.channels, self.blocks))
         room = int(SCRATCH_SHARE * target.cache.l2_bytes) // (4 * self.blocks * width)  # pixels
-        least = -(-min(target.num_cores, MOST_SHARING) // self.panels)
+        least = ceildiv(E.const(min(target.num_cores, MOST_SHARING), INDEX), self.panels)
         step = max(stride, 1)
         rows = E.floordiv(E.sub(E.floordiv(E.const(room, INDEX), expand.columns), reach - step), step)
         self.rows = E.maximum(E.minimum(rows, ceildiv(depthwise.rows, least)), 1)
@@ -138,9 +156,8 @@ class _Writer:
             return LetStmt(start, E.mul(part, self.rows), stmt)
 
         def nest(n: Var) -> Stmt:
-            panels = E.const(self.panels, INDEX)
             return loop(
-                "panel", panels, lambda p: loop("part", self.parts, lambda i: task(n, p, i), PARALLEL), PARALLEL
+                "panel", self.panels, lambda p: loop("part", self.parts, lambda i: task(n, p, i), PARALLEL), PARALLEL
             )
 
         return loop("n", images, nest, PARALLEL)

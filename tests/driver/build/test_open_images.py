@@ -88,10 +88,10 @@ def depthwise(kernel: int, **attrs: Any) -> tuple[int, Body]:
 
 def added_image(emit: Callable[[Any], Any], x: Any) -> Any:
     """A depthwise convolution, to which the image is added that the 1x1 convolution before it reads."""
-    x = emit(NN.conv2d(x, weight(16, 16, 1, 1)))
-    y = emit(NN.relu(emit(OP.add(emit(NN.conv2d(x, weight(16, 16, 1, 1))), x))))
-    y = emit(NN.relu(emit(OP.add(emit(NN.conv2d(y, weight(16, 1, 3, 3), groups=16, padding=1)), x))))
-    return emit(NN.conv2d(y, weight(16, 16, 1, 1)))
+    x = emit(NN.conv2d(x, weight(64, 64, 1, 1)))
+    y = emit(NN.relu(emit(OP.add(emit(NN.conv2d(x, weight(64, 64, 1, 1))), x))))
+    y = emit(NN.relu(emit(OP.add(emit(NN.conv2d(y, weight(64, 1, 3, 3), groups=64, padding=1)), x))))
+    return emit(NN.conv2d(y, weight(64, 64, 1, 1)))
 
 
 CASES: dict[str, tuple[int, Body]] = {
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[int, Body]] = {
     "depthwise, 7x7": conv(3, 3, 7, lambda e, y: e(NN.relu(y)), groups=3, padding=3),
     "depthwise between others": depthwise(3, padding=(1, 0, 3, 2), dilation=(2, 1)),
     "depthwise between others, wide window": depthwise(5, padding=2, strides=(2, 1)),
-    "depthwise between others, and a sum": (16, added_image),
+    "depthwise between others, and a sum": (64, added_image),
     "groups of blocks": conv(32, 32, 3, groups=2, padding=1),
     "groups of few channels": conv(6, 9, 3, groups=3, padding=1),
     "one row of padding": conv(16, 16, 3, padding=(0, 1, 2, 1)),

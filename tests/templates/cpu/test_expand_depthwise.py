@@ -9,12 +9,14 @@ from autosched import te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.lower import lower_func
 from autosched.codegen.native import native_object
+from autosched.ir import structural_equal
 from autosched.ir.node import preorder
 from autosched.runtime import Module
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import apply_config, default_config, joins_convolutions, templates_for
 from autosched.templates.cpu.expand_depthwise import choose_plan, find_bottleneck, is_faster_fused
+from autosched.templates.cpu.expand_depthwise_sized import schedule_expand_depthwise
 from autosched.tir import PrimFunc, Var
 from autosched.tir.evaluate import evaluate
 from autosched.tir.functor import free_vars
@@ -96,6 +98,14 @@ def test_padding_is_of_the_hidden_image() -> None:
     Module({"k": kernel}, native_object(), threads=1)(*arrays)
     inside = np.array([2, 3, 3, 2])
     np.testing.assert_array_equal(arrays[-1][0, 0, :, :, 0], np.outer(inside, inside))
+
+
+def test_layers_of_several_widths_share_a_kernel_over_open_images() -> None:
+    size = Var("h", "int64"), Var("w", "int64")
+    funcs = [bottleneck(1, c, size, hidden, 3, 2, (1,) * 4) for c, hidden in ((64, 384), (96, 576))]
+    first, second = (schedule_expand_depthwise(func, AVX512) for func in funcs)
+    assert first is not None and second is not None
+    assert structural_equal(first.func, second.func)
 
 
 def matches(func: PrimFunc) -> bool:
