@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from autosched.frontend.size_arithmetic import EmptySizeVar, info_of, product_of
@@ -18,10 +18,12 @@ from autosched.tir.expr import PrimExpr, SizeVar
 class DataSizes:
     """Makes such symbols in the function that is being written.
 
-    most  what those that were made may be at most, where that is known; they may be 0
+    counts  PyTorch's names of integers that a program has checked to be no less than 0
+    most    what those that were made may be at most, where that is known; they may be 0
     """
 
     builder: BlockBuilder
+    counts: Container[str] = ()
     most: dict[SizeVar, PrimExpr | None] = field(default_factory=dict)
 
     def size(self, most: Dim | None = None) -> SizeVar:

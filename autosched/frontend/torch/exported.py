@@ -60,6 +60,7 @@ SIZES: Mapping[str, Callable[..., Value]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
     "sym_max": larger, "sym_min": smaller, "neg": operator.neg,
 }  # fmt: skip
+SIZE_OF = ("sym_size", "sym_size.int")
 CONDITIONS: Mapping[str, type[E.CmpOp]] = {"ge": E.GE, "le": E.LE, "gt": E.GT, "lt": E.LT, "eq": E.EQ, "ne": E.NE}
 NUMBER_MODULES = ("_operator", "math", "torch", "builtins")  # whose functions compute with sizes
 SAID = "_assert_scalar"
@@ -126,7 +127,9 @@ def import_for_vm(program: ExportedProgram, shapes: Mapping[str, Sequence[int]] 
     Raises ImportModelError for what has no kernel, and DataNeededError where a number is needed that is no size.
     """
     importer = _importer(program, False, {}, True, shapes, False)
-    importer.emitter.data = data = DataSizes(importer.emitter.builder)
+    least = {str(s): _number(r.lower) for s, r in program.range_constraints.items()}
+    counts = {name for name, low in least.items() if low is not None and low >= 0}
+    importer.emitter.data = data = DataSizes(importer.emitter.builder, counts)
     module = importer.run(unwrap=True, no_bind=False)
     module["main"] = module["main"].with_attr(BY_DATA, tuple(size.name for size in data.most))
     return module
@@ -491,7 +494,7 @@ class Importer:
         A size that becomes a float is a 0-d tensor.
         """
         args = map_arguments(tuple(node.args), self.values.__getitem__)
-        if name in ("sym_size", "sym_size.int"):
+        if name in SIZE_OF:
             self.values[node] = args[0].struct_info.dims[args[1]]
             return True
         if name == "sym_float" and isinstance(args[0], PrimExpr):

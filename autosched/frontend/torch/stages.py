@@ -19,7 +19,7 @@ from autosched.frontend.torch.calls import TorchCall
 from autosched.frontend.torch.complex_values import Complex
 from autosched.frontend.torch.control import is_control
 from autosched.frontend.torch.emitter import info_of
-from autosched.frontend.torch.exported import SIZES, Importer, decomposed, needed_calls
+from autosched.frontend.torch.exported import SIZE_OF, SIZES, Importer, decomposed, needed_calls
 from autosched.frontend.torch.graph import constant_of, operator_name
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
@@ -146,12 +146,12 @@ class StageImporter(StageWriter, Importer):
     # --- what the program says of sizes ------------------------------------------------------------------------------
 
     def learn(self, check: fx.Node) -> None:
-        """See to a check of the program, as far as it compares sizes that are new here. Sizes may be equal by it.
+        """See to a check of the program, as far as it compares sizes that are known here. Sizes may be equal by it.
 
         Raises WrongInputError where it does not hold.
         """
         condition, message = check.args
-        if getattr(condition, "target", None) not in LIMITS or not self.new_numbers(condition):
+        if getattr(condition, "target", None) not in LIMITS:
             return
         first, second = map(self.number_of, condition.args)
         if first is None or second is None:
@@ -165,18 +165,15 @@ class StageImporter(StageWriter, Importer):
         elif rest < low or (is_exact and rest > low):
             raise WrongInputError(message)
 
-    def new_numbers(self, x: fx.Node) -> bool:
-        """Whether a number follows from others that no earlier stage had."""
-        if x in self.values:
-            return not self.is_there(x)
-        return any(self.new_numbers(n) for n in x.all_input_nodes)
-
     def number_of(self, x: Any) -> Dim | None:
         """What an argument of a check is, where that is known here or follows from open sizes."""
         if isinstance(x, int) or x in self.values:
             found = x if isinstance(x, int) else self.values[x]
             return found if isinstance(found, int | PrimExpr) else None
         name = operator_name(getattr(x, "target", ""))
+        if name in SIZE_OF and isinstance(tensor := self.values.get(x.args[0]), Expr):
+            size: Dim = info_of(tensor).dims[x.args[1]]
+            return size
         args = [self.number_of(a) for a in x.args] if name in SIZES else [None]
         return None if None in args else plain(SIZES[name](*args))
 
@@ -198,10 +195,14 @@ class StageImporter(StageWriter, Importer):
             self.block(node)
         elif operator_name(node.target) in NUMBERS_OF_TENSORS and node.args[0].name in self.open.contents:
             (self.values[node],) = self.open.contents[node.args[0].name]
-        elif any(isinstance(x, Expr) and is_empty(x) for x in self.inputs_of(node)):
+        elif self.is_for_pytorch(node) and any(isinstance(x, Expr) and is_empty(x) for x in self.inputs_of(node)):
             self.without_elements(node)
         else:
             self.now_or_later(node)
+
+    def is_for_pytorch(self, node: fx.Node) -> bool:
+        """Whether PyTorch can be given a node with its inputs: others are sizes, and have graphs inside."""
+        return operator_name(node.target) not in SIZE_OF and not is_control(node.target)
 
     def inputs_of(self, node: fx.Node) -> list[Any]:
         return [self.values.get(n) for n in node.all_input_nodes]

@@ -138,6 +138,58 @@ def test_a_number_out_of_a_tensor_is_a_size(dtype: torch.dtype) -> None:
     agrees(serves_all_sizes(Taken(), calls), Taken(), (random(10, 8), torch.tensor(0, dtype=dtype)))
 
 
+class Added(nn.Module):
+    def forward(self, x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return x + k.item()
+
+
+def test_a_number_that_may_be_negative_is_no_size() -> None:
+    built = late(Added(), (random(3), torch.tensor(4)))
+    for n in (-3, 4, 0, 2**45):
+        agrees(built, Added(), (random(3), torch.tensor(n)))
+
+
+class Distinct(nn.Module):
+    def forward(self, x: torch.Tensor) -> Tensors:
+        return torch.unique(x, return_inverse=True, return_counts=True)
+
+
+def test_each_nan_is_distinct() -> None:
+    x = torch.tensor([2.0, float("nan"), 1.0, float("nan"), 1.0])
+    agrees(late(Distinct(), (x,)), Distinct(), (x,))
+    whole(Distinct(), [(torch.tensor(x),) for x in ([3, 1, 3, 2], [1, 1, 1, 1])])
+
+
+class Stretched(nn.Module):
+    def forward(self, x: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+        return torch.repeat_interleave(x, r, dim=0, output_size=5) + x[:1]
+
+
+def test_a_sum_of_repeats_that_the_program_says_is_checked() -> None:
+    built = late(Stretched(), (random(3, 2), torch.tensor([1, 2, 2])))
+    agrees(built, Stretched(), (random(3, 2), torch.tensor([0, 5, 0])))
+    with pytest.raises(WrongInputError, match="allocated size"):
+        built(random(3, 2).numpy(), np.array([1, 2, 1]))
+
+
+class Few(nn.Module):
+    def forward(self, x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        chosen = x[m]
+        torch._check(chosen.shape[0] % 2 == 0)
+        torch._check(chosen.shape[0] <= 4)
+        return torch.cond(chosen.shape[0] > 2, lambda y: y.sum(), lambda y: y.sum() * 2, (chosen,))
+
+
+def test_what_the_program_says_of_a_size_is_checked() -> None:
+    built = late(Few(), (random(10), mask(2)))
+    for n in (2, 0, 4, 3, 6):
+        if n in (3, 6):
+            with pytest.raises(WrongInputError, match="Runtime assertion failed for expression"):
+                built(random(10).numpy(), mask(n).numpy())
+        else:
+            agrees(built, Few(), (random(10), mask(n)))
+
+
 def test_what_the_program_says_of_a_number_is_checked() -> None:
     class Model(nn.Module):
         def forward(self, x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:

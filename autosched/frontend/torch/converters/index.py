@@ -18,6 +18,7 @@ from autosched.relax.struct_info import Dim
 from autosched.tir.expr import PrimExpr
 
 UNKNOWN_SIZE = "the size of the result depends on what the model computes"
+NUMBER = "a Python number that the model computes"
 
 
 def chosen(t: Emitter, x: Expr, axis: int, positions: object) -> Expr:
@@ -351,7 +352,12 @@ def masked_select(t: Emitter, input: Expr, mask: Expr) -> Expr:
 
 @converter("_unique2")
 def unique(t: Emitter, input: Expr, *_: object, **__: object) -> tuple[Expr, ...]:
-    """The distinct elements, for each element its place among them, and how often each is there."""
+    """The distinct elements, for each element its place among them, and how often each is there.
+
+    Of floats each NaN is distinct here, and all are one to the VM: these are left to PyTorch.
+    """
+    if not info_of(input).dtype.startswith(("int", "uint", "bool")):
+        raise t.needs_data(UNKNOWN_SIZE)
     data, dims = t.data_sizes(UNKNOWN_SIZE), t.shape(input)
     found = t(op.unique(input, return_inverse=True, return_counts=True))
     values, inverse, counts = (TupleGetItem(found, i) for i in range(3))
@@ -370,13 +376,13 @@ def of_unknown_size(t: Emitter, *_: object, **__: object) -> Expr:
 
 @converter("repeat_interleave")
 def repeat_interleave(
-    t: Emitter, input: Expr, repeats: Expr | Dim | None = None, dim: int | None = None, **_: object
+    t: Emitter, input: Expr, repeats: Expr | Dim | None = None, dim: int | None = None, output_size: Dim | None = None
 ) -> Expr:
     """Each element so many times, one number for all or one each; of repeats alone the positions that this takes."""
     if repeats is None:
         if isinstance(input, Constant):
             return constant(np.repeat(np.arange(len(input.data)), input.data), info_of(input).dtype)
-        return _repeated_positions(t, input)
+        return t.cast(_repeated_positions(t, input, output_size), info_of(input).dtype)
     x = t.reshape(input, (-1,)) if dim is None else input
     axis, shape = positive(dim or 0, len(t.shape(x))), t.shape(x)
     if isinstance(repeats, Constant) and isinstance(shape[axis], int):
@@ -384,14 +390,19 @@ def repeat_interleave(
         return chosen(t, x, axis, np.repeat(np.arange(shape[axis]), each))
     if isinstance(repeats, Expr):
         each_place = t.broadcast(t.reshape(repeats, (-1,)), (shape[axis],))
-        return op.take(x, _repeated_positions(t, each_place), axis=axis)
+        return op.take(x, _repeated_positions(t, each_place, output_size), axis=axis)
     apart = t.reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     wide = t(tiled(apart, [repeats if i == axis + 1 else 1 for i in range(len(shape) + 1)], t))
     return t.reshape(wide, (*shape[:axis], plain(shape[axis] * repeats), *shape[axis + 1 :]))
 
 
-def _repeated_positions(t: Emitter, repeats: Expr) -> Expr:
-    """Each position as often as its number says; a call raises ValueError for a number below 0."""
+def _repeated_positions(t: Emitter, repeats: Expr, count: Dim | None) -> Expr:
+    """Each position as often as its number says; a call raises ValueError for a number below 0.
+
+    count  how many the program says that they are, which PyTorch checks; None where it does not say
+    """
+    if count is not None:
+        raise t.needs_data(UNKNOWN_SIZE)
     data, (least, none) = t.data_sizes(UNKNOWN_SIZE), (constant(n, "int64") for n in (0, -1))
     numbers = t.cast(repeats, "int64")
     ends, fewest = t(op.cumsum(numbers, axis=0)), t(op.min(numbers))
@@ -404,9 +415,10 @@ def _repeated_positions(t: Emitter, repeats: Expr) -> Expr:
 def item(t: Emitter, input: Expr) -> Any:
     if isinstance(input, Constant):
         return input.data.item()
-    if not info_of(input).dtype.startswith(("int", "uint")):
-        raise t.needs_data("a Python number that the model computes")
-    return t.data_sizes("a Python number that the model computes").number(input)
+    data, made = t.data_sizes(NUMBER), t.source.meta.get("val") if t.source is not None else None
+    if str(made) not in data.counts or not info_of(input).dtype.startswith(("int", "uint")):
+        raise t.needs_data(NUMBER)
+    return data.number(input)
 
 
 @converter("rand", "randn", "randperm", "bernoulli", "rand_like", "randn_like", "randint", "multinomial", "normal")
