@@ -10,6 +10,8 @@ import itertools
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
@@ -17,7 +19,7 @@ from autosched.relax.expr import Call, Expr, Var
 from autosched.relax.rewrite import CallTracker, float_of, map_functions
 from autosched.relax.struct_info import same_info
 
-CLOSE = 1e-3  # of the numbers as they were rounded, to 16 bits at most
+CLOSE, CLOSE_OF_HALVES = 1e-5, 1e-3  # of numbers as files write them, and of those that were rounded to 16 bits
 # What a function makes GELU of, and the polynomial that it is of: coefficients by powers of the argument.
 SPELLINGS: dict[str, tuple[Callable[[Expr], Call], dict[int, float]]] = {
     "relax.erf": (op.nn.gelu, {1: math.sqrt(0.5)}),
@@ -28,6 +30,10 @@ MOST_STEPS = 6  # from such a function to its argument
 
 
 class _Finder(CallTracker):
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: list[float] = []  # of the polynomial at hand
+
     def call(self, call: Call, var: Var) -> Expr:
         self.calls[var] = call  # what it was
         found = self.gelu(call) if call.op_name == "relax.multiply" else None
@@ -61,8 +67,10 @@ class _Finder(CallTracker):
             inner = self.call_of(call)
             if one == 1.0 and inner is not None and inner.op_name in SPELLINGS:
                 gelu, wanted = SPELLINGS[inner.op_name]
+                self.numbers.clear()
                 found = self.polynomial(inner.args[0], argument)
-                same = (math.isclose(found[n], wanted[n], rel_tol=CLOSE) for n in wanted if n in found)
+                close = CLOSE_OF_HALVES if all(map(_is_half, self.numbers)) else CLOSE
+                same = (math.isclose(found[n], wanted[n], rel_tol=close) for n in wanted if n in found)
                 if found.keys() == wanted.keys() and all(same):
                     return gelu
         return None
@@ -72,6 +80,7 @@ class _Finder(CallTracker):
         if x is argument:
             return {1: 1.0}
         if (number := float_of(x)) is not None:
+            self.numbers.append(number)
             return {0: number}
         call = self.call_of(x)
         if call is None or call.op_name not in ARITHMETIC or not depth:
@@ -89,7 +98,7 @@ class _Finder(CallTracker):
         number = right.get(0) if len(right) == 1 else None
         if call.op_name == "relax.divide":
             return {n: c / number for n, c in left.items()} if number else {}
-        return {3 * n: c**3 for n, c in left.items()} if number == 3.0 and len(left) == 1 else {}
+        return {3 * n: c * c * c for n, c in left.items()} if number == 3.0 and len(left) == 1 else {}
 
     def pairs(self, x: Expr, name: str) -> list[tuple[float, Var]]:
         """(number, other argument) of a call of that name, where one argument is a number."""
@@ -98,6 +107,12 @@ class _Finder(CallTracker):
             return []
         both = zip(call.args, reversed(call.args), strict=True)
         return [(n, v) for a, v in both if (n := float_of(a)) is not None and isinstance(v, Var)]
+
+
+def _is_half(number: float) -> bool:
+    """Whether float16 holds a number, as it does what bfloat16 has of those here."""
+    with np.errstate(over="ignore"):
+        return float(np.float16(number)) == number
 
 
 def find_gelu(module: IRModule) -> IRModule:

@@ -62,7 +62,8 @@ class _Splitter(CallTracker):
         if call.op_name == "relax.take" and isinstance(call.args[1], Constant) and not call.args[1].data.ndim:
             found = self.product(call.args[0], call.attrs["axis"] or 0, alone=False)
             index = int(call.args[1].data)
-            if found is not None and -found.tail[found.part] <= index < found.tail[found.part]:
+            least = -found.tail[found.part] if found is not None and call.attrs["mode"] == "raise" else 0
+            if found is not None and least <= index < found.tail[found.part]:
                 return self.turned(found, index, keeps=False)
         return call
 

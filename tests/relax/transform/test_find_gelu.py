@@ -11,6 +11,7 @@ from autosched.relax.transform import DeadCodeElimination, FindGelu
 from tests.relax.transform.graphs import assert_same_results, calls, graph
 
 HALF, ONE, ROOT = relax.const(0.5), relax.const(1.0), relax.const(math.sqrt(2))
+SLOPE = math.sqrt(2 / math.pi)
 SHARE = relax.const(np.float32([math.sqrt(0.5)]))
 
 
@@ -45,9 +46,17 @@ def _cube(bb, x):
     return op.multiply(bb.emit(op.multiply(x, x)), x)
 
 
-def _by_tanh(bb, x, cube, slope=0.044715):
+def _half(number):
+    return float(np.float16(number))
+
+
+def _large(bb, x):
+    return op.power(bb.emit(op.power(bb.emit(op.multiply(x, relax.const(2e38))), relax.const(3.0))), relax.const(3.0))
+
+
+def _by_tanh(bb, x, cube, slope=0.044715, scale=SLOPE):
     inner = bb.emit(op.add(x, bb.emit(op.multiply(bb.emit(cube(bb, x)), relax.const(slope)))))
-    inner = bb.emit(op.multiply(relax.const(math.sqrt(2 / math.pi)), inner))
+    inner = bb.emit(op.multiply(relax.const(scale), inner))
     return op.multiply(bb.emit(op.multiply(HALF, x)), bb.emit(op.add(bb.emit(op.tanh(inner)), ONE)))
 
 
@@ -63,14 +72,21 @@ def _by_fast_tanh(bb, x):
     (
         lambda bb, x: _by_tanh(bb, x, lambda bb, x: op.power(x, relax.const(3.0))),
         lambda bb, x: _by_tanh(bb, x, _cube),
+        lambda bb, x: _by_tanh(bb, x, _cube, *map(_half, (0.044715, SLOPE))),
         _by_fast_tanh,
     ),
 )
 def test_by_tanh(build):
     assert _names(lambda bb, x: bb.normalize(build(bb, bb.emit(op.exp(x))))) == ["exp", "nn.gelu_tanh"]
-    others = ({"slope": 0.05}, {"cube": lambda bb, x: op.power(x, relax.const(2.0))})
+    square = {"cube": lambda bb, x: op.power(x, relax.const(2.0))}
+    others = ({"slope": 0.0447}, {"scale": 0.7979}, square)
     for other in others:
         assert "nn.gelu_tanh" not in _names(lambda bb, x, o=other: _by_tanh(bb, x, **{"cube": _cube, **o}))
+
+
+def test_numbers_beyond_float64():
+    before = graph({"x": (3, 4)}, lambda bb, x: _by_tanh(bb, x, _large))
+    assert calls(FindGelu()(before)) == calls(before)
 
 
 def test_others_stay():

@@ -43,14 +43,15 @@ def test_splits(dims, axes, axis, bias):
     assert names.count("matmul") == 3 and "split" not in names
 
 
-def test_takes():
+@pytest.mark.parametrize("mode", ["raise", "clip", "nan"])
+def test_takes(mode):
     def build(bb, x):
         turned = _turned(bb, x)
-        parts = (bb.emit(op.take(turned, relax.const(np.int64(i)), axis=0)) for i in (0, 1, -1))
+        parts = (bb.emit(op.take(turned, relax.const(np.int64(i)), axis=0, mode=mode)) for i in (0, 1, -1))
         return Tuple(tuple(bb.emit(op.exp(p)) for p in parts))
 
     names = _split(build)
-    assert names.count("matmul") == 3 and "take" not in names
+    assert names.count("matmul") == 3 and names.count("take") == (mode != "raise")
 
 
 def test_others_stay():
