@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from autosched.codegen.lower.prefetch_next import insert_first
 from autosched.codegen.lower.prefetch_window import accesses, steps_of
-from autosched.ir.node import map_children
+from autosched.ir.node import map_children, preorder
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, cast, const, const_int, floordiv, floormod, minimum
@@ -51,7 +51,8 @@ def _with_requests(pieces: For, copied: str, read: str) -> For:
         return pieces
     load, inner = found
     moves = steps_of(load, [n.loop_var for n in inner])
-    if moves is None or min(moves.values()) < 0:
+    by_data = any(isinstance(x, BufferLoad) for i in load.indices for x in preorder(i))  # of no piece behind the last
+    if moves is None or min(moves.values(), default=0) < 0 or by_data:
         return pieces
     start = {n.loop_var: n.start for n in inner} | {pieces.loop_var: pieces.loop_var + const(1, pieces.loop_var.dtype)}
     apart, run = _runs(inner, moves)

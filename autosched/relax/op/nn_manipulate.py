@@ -69,13 +69,18 @@ class DepthToSpaceAttrs(TypedDict):
 
 
 def _depth_to_space_type(data: StructInfo, **attrs: Unpack[DepthToSpaceAttrs]) -> TensorStructInfo:
-    t, (rows, columns), (top, left, bottom, right) = tensor(data), attrs["strides"], attrs["crop"]
+    t, strides, crop = tensor(data), attrs["strides"], attrs["crop"]
+    if len(strides) != 2 or min(strides) < 1 or len(crop) != 4 or min(crop) < 0:
+        raise ShapeError(f"strides {strides}, crop {crop}")
+    (rows, columns), (top, left, bottom, right) = strides, crop
     if t.ndim != (5 if channel_block(attrs["layout"]) else 4):
         raise ShapeError(f"{t!r} is not of layout {attrs['layout']}")
     n, c, h, w, *lanes = t.image_shape
     if c % (rows * columns):
         raise ShapeError(f"{c} channels for pixels that become {rows} x {columns}")
     size = known(h * rows - top - bottom), known(w * columns - left - right)
+    if any(isinstance(n, int) and n < 0 for n in size):
+        raise ShapeError(f"crop {crop} of images of {h * rows} x {w * columns}")
     return TensorStructInfo((n, c // (rows * columns), *size, *lanes), t.dtype)
 
 

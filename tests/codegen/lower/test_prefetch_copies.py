@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +11,7 @@ from autosched.codegen.lower.flops import evaluate_index
 from autosched.codegen.lower.prefetch_copies import MOST_LINES, prefetch_copies
 from autosched.ir.node import preorder
 from autosched.tir import BufferStore, For, Stmt
-from autosched.tir.expr import Call, Var
+from autosched.tir.expr import Call, PrimExpr, Var
 from autosched.tir.prefetch import PREFETCH_COPIES, requested
 from autosched.tir.stmt import seq
 from tests.codegen.programs import apart, buffer, loop
@@ -18,14 +19,19 @@ from tests.codegen.programs import apart, buffer, loop
 PIECES, CHANNELS, ROWS, LANES = 3, 2, 9, 16
 
 
-def pieces(pixels: int, copied: int, tiles: int, steps: int) -> Stmt:
-    """Pieces that each copy three rows of all channels, so many pixels of each, and multiply them in tiles."""
+def pieces(
+    pixels: int, copied: int, tiles: int, steps: int, first: Callable[[Var], PrimExpr] = lambda p: p * 3
+) -> Stmt:
+    """Pieces that each copy three rows of all channels, so many pixels of each, and multiply them in tiles.
+
+    first  of the rows, by the piece
+    """
     data, copy = buffer("DATA", CHANNELS, ROWS, pixels, LANES), buffer("COPY", CHANNELS, 3, copied, LANES)
     weight, out = buffer("W", steps, LANES), buffer("OUT", PIECES, tiles, LANES)
 
     def piece(p: Var) -> Stmt:
         def line(c: Var, y: Var, x: Var) -> Stmt:
-            return loop("b", LANES, lambda b: BufferStore(copy, data[c, p * 3 + y, x, b], (c, y, x, b)))
+            return loop("b", LANES, lambda b: BufferStore(copy, data[c, first(p) + y, x, b], (c, y, x, b)))
 
         def add(t: Var, k: Var, b: Var) -> Stmt:
             return BufferStore(out, out[p, t, b] + copy[0, 0, 0, b] * weight[k, b], (p, t, b))
@@ -75,3 +81,9 @@ def test_steps_ask_for_the_lines_of_the_next_piece(
 
 def test_too_few_steps_ask_for_nothing() -> None:
     assert not any(isinstance(n, Call) for n in preorder(prefetch_copies(pieces(6, 6, 2, 2))))
+
+
+def test_rows_that_data_name_are_not_asked_for() -> None:
+    table = buffer("FIRST", PIECES, dtype="int32")
+    made = prefetch_copies(pieces(6, 6, 4, 10, lambda p: table[p]))
+    assert not any(isinstance(n, Call) for n in preorder(made))
