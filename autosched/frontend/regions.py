@@ -73,11 +73,9 @@ def roi_align(
             op.multiply(op.multiply(weight_y, weight_x), share),
         )
     )
-    seen = emit(op.permute_dims(op.astype(images, real), (0, 2, 3, 1)))
-    pixels = emit(op.reshape(seen, ShapeExpr((n * h * w, c))))
+    pixels = emit(op.reshape(emit(op.permute_dims(op.astype(images, real), (0, 2, 3, 1))), ShapeExpr((n * h * w, c))))
     joined = emit(call_te(weighted_rows, pixels, place, weight, "sum" if mode == "avg" else "max"))
-    result = emit(op.permute_dims(op.astype(joined, dtype), (0, 2, 1)))
-    return op.reshape(result, ShapeExpr((n_boxes, c, high, wide)))
+    return op.reshape(emit(op.permute_dims(op.astype(joined, dtype), (0, 2, 1))), ShapeExpr((n_boxes, c, high, wide)))
 
 
 def _size(size: Dim, dtype: str) -> Expr:

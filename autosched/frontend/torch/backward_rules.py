@@ -150,7 +150,11 @@ def _bags_backward(
     maximum_indices: torch.Tensor, num_weights: int, scale_grad_by_freq: bool, mode: int, sparse: bool,
     per_sample_weights: torch.Tensor | None, padding_idx: int = -1,
 ) -> torch.Tensor:  # fmt: skip
-    """Of the table: a row gets what each bag with it gets. Tables without most of their rows are left to PyTorch."""
+    """Of the table: a row gets what each bag with it gets. Tables without most of their rows are left to PyTorch.
+
+    scale_grad_by_freq  divides by how often the row's own index is there, as PyTorch does on GPUs; on CPUs its kernel
+                        takes counts of other rows (https://github.com/pytorch/pytorch/issues/190063)
+    """
     import torch
 
     if sparse:
