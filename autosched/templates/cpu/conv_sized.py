@@ -208,6 +208,7 @@ class ConvWriter:
         self.packed = next((x.buffer for x in (c.a, c.b) if len(x.indices) == 6), None)
         self.by_weight = self.has_weights_over(target.cache.l2_bytes // 2)
         self.is_cold = self.has_weights_over(cold_bytes(target.cache))
+        self.has_few_steps = is_flat and not asks_ahead
         self.asks_ahead = asks_ahead and const_int(self.is_cold) != 0
         self.asked_from, self.asked_until, self.turns = (Var(v, INDEX) for v in ("asked_from", "asked_until", "turns"))
         self.asks_all = Var("asks_all", INDEX)
@@ -399,8 +400,13 @@ class ConvWriter:
         return found
 
     def tile_sizes(self) -> list[int]:
-        """Pixels of tiles, down to one: each half as many as the one before, or those of small images."""
+        """Pixels of tiles, down to one: each half as many as the one before, or those of small images.
+
+        Lines of few channels are long, as first layers have them: the fewest sizes, which are compiled soonest.
+        """
         sizes = [self.tile.pixels]
+        if self.has_few_steps:
+            return [*sizes, *(size for size in (4, 2, 1) if size < sizes[0])]
         if self.tile.in_row:
             tall = [TALL] if self.tile.blocks > 1 and TALL / 2 < sizes[0] < TALL else []
             return [*tall, *sizes, *(size for size in (SQUARE, 8, 4, 2, 1) if size < sizes[0])]
