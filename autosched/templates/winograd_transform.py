@@ -80,7 +80,7 @@ class Filter:
     def row_scale(self) -> np.ndarray:
         """By what the rows of G are more than those that `transform_taps` gives of scaled taps."""
         nodes = [1 / self._node(i, p) for i, p in enumerate(self.points)]
-        return np.array([*nodes, 1 / self.tap_scale()[-1]])
+        return np.array([*nodes, 1 / self.tap_scale()[-1]] if self.has_leading else nodes)
 
     def input_matrix(self) -> np.ndarray:
         """B [inputs, inputs] in float64: row i has the coefficients of the product of x - p over all points but i."""
@@ -155,17 +155,20 @@ def filter_of(outputs: int, stride: int, taps: int = TAPS) -> AnyFilter:
     return Filter(outputs, PAIRS[outputs + taps - TAPS], taps)
 
 
-def transform_taps(f: Filter, g: Sequence[PrimExpr]) -> list[PrimExpr]:
+def transform_taps(f: AnyFilter, g: Sequence[PrimExpr]) -> list[PrimExpr]:
     """G g as expressions of taps times `tap_scale`, each row without its `row_scale`: of F(4, 3) sums with 1, 2 and 4.
 
-    They are few enough to be found anew where weights are read.
+    They are few enough to be found anew where weights are read. Of stride 2 those of F(2, 3) alone.
     """
+    if isinstance(f, StridedFilter):
+        assert f.outputs == 2, "its scale is one"
+        return [*transform_taps(f.even, g[0::2]), g[1]]
     out = [g[0]]
     for p in f.pairs:
         ratio = round(p / f.pairs[0], 12)
-        even = _scaled(g[2], ratio * ratio, g[0])
+        even = _scaled(g[2], ratio * ratio, g[0]) if len(g) == TAPS else g[0]
         out += [_scaled(g[1], ratio, even), _scaled(g[1], -ratio, even)]
-    return [*out, g[2]]
+    return [*out, g[-1]] if f.has_leading else out
 
 
 def transform_inputs(f: AnyFilter, d: Sequence[PrimExpr], *, is_scaled: bool = False) -> list[PrimExpr]:

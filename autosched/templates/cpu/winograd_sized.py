@@ -10,11 +10,12 @@
 How many tiles there are, in how many blocks, is known when the kernel is called. A block has up to `Form.tiles` of
 them, in register tiles of as equal numbers of rows as can be: the kernel has a body for each number. Where the weights
 are more than the second-level cache holds and all tiles are one block, inputs are transformed in a phase of their own
-and the chunks are what threads divide.
+and the chunks are what threads divide. There a few tiles read taps instead and transform these, as in `winograd_taps`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,12 +29,12 @@ from autosched.templates.classify import extents, reduced, spatial
 from autosched.templates.core_nests import load, one_of, store
 from autosched.templates.cpu.conv_blocks import SizedConv, find_conv
 from autosched.templates.cpu.open_channels import open_channels
-from autosched.templates.cpu.register_tile import FLOAT_BYTES
+from autosched.templates.cpu.register_tile import FLOAT_BYTES, is_cold
 from autosched.templates.cpu.sized import sized
 from autosched.templates.cpu.task_order import LEAST_THREADS
 from autosched.templates.cpu.winograd import LEAST_CHANNELS
 from autosched.templates.cpu.winograd_cost import L2_SHARE, LEAST_TASKS, MOST_ROWS
-from autosched.templates.cpu.winograd_taps import OUTPUTS, SIZE, SUMS
+from autosched.templates.cpu.winograd_taps import OUTPUTS, SUMS
 from autosched.templates.nests import lanes, loop, nested, unrolled, value_at
 from autosched.templates.pack import packed_params
 from autosched.templates.winograd_form import factor_of, is_padding, is_sum
@@ -41,7 +42,6 @@ from autosched.templates.winograd_pack import BothPacks, TapPack, WinogradPack
 from autosched.templates.winograd_transform import (
     TAPS,
     filter_of,
-    make_filter,
     transform_inputs,
     transform_outputs,
     transform_taps,
@@ -60,11 +60,14 @@ VECTORS = 2  # of a register tile
 NEAR = 5 / 8  # of the second-level cache, for weights that each block reads again
 STEPS = 32, 64, 16  # input channels whose taps, inputs and sums the first-level cache holds
 FEW_ROWS = 1, 2, 4  # tiles that share weights transformed where they are read, as in `winograd_taps`
-MOST_FEW = 8  # tiles that are fewer
+# Tiles that are fewer, by stride: 10x10x512, 9 tiles, takes .78 of the time of weights transformed before, 14x14x256
+# 1.06; with stride 2 4x4x512 takes .72, 5x5x512 1.13 (Emerald Rapids).
+MOST_FEW = {1: 12, 2: 4}
 MOST_WEIGHT_BYTES = 16 << 20  # transformed: small images take longer to meet more of them than a direct convolution
 # Of a block, and products of all its tiles for a channel: with 93 tiles, which the second-level cache holds, 56x56x64
 # takes 1.16 of the time, 56x56x128 with 409 1.25 (Emerald Rapids).
 MOST_TILES, MOST_PRODUCTS = 28, 1152
+STREAMS = 2  # in which far weights are asked for: 14x14x256 takes .93 of the time with one, 28x28x128 .92
 LINE = 16  # floats of a cache line
 # Tiles of a dilated convolution have the pixels of every d-th row and column. More than two leave many tiles of small
 # images half empty: of 33 x 33 and a dilation of 4 tiles have 48 x 48 pixels.
@@ -121,7 +124,8 @@ def schedule_winograd(func: PrimFunc, target: Target) -> Applied | None:
     outputs, channels = weight.const_shape()[:2]
     block = extents(spatial(conv.chain.anchor)[4:])[0]
     form = choose_form(outputs, channels, block, _stride(conv), is_strict(func), target)
-    if not form.few and FLOAT_BYTES * form.weights * outputs * channels > MOST_WEIGHT_BYTES:
+    is_few_enough = FLOAT_BYTES * form.weights * outputs * channels <= MOST_WEIGHT_BYTES
+    if not is_few_enough and not (form.few and form.stride == 1):
         return None
     width = target.lanes("float32")
     transformed = WinogradPack(weight.const_shape(), form.m, form.vectors * width, form.panels, stride=form.stride)
@@ -220,12 +224,12 @@ def choose_form(outputs: int, channels: int, block: int, stride: int, strict: bo
     most = min(MOST_TILES, MOST_PRODUCTS // points)
     tiles = most if is_far else max(min(int((room - weights) / tile_floats), most), 1)
     threads = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS)
-    is_cold = FLOAT_BYTES * weights > caches.l2_bytes / 2
+    prefetch = is_cold(FLOAT_BYTES * weights // 2, caches)  # as those of `winograd`
     step = next((n for n in STEPS if channels % n == 0), 0)
-    has_few = is_far and stride == 1 and step > 0 and m == OUTPUTS and lanes % block == 0 and tiles >= MOST_FEW
-    has_few = has_few and SIZE * FEW_ROWS[-1] + SUMS <= target.num_registers
-    few = MOST_FEW if has_few else 0
-    return Form(m, stride, min(rows, tiles), vectors, panels, tiles, threads, is_far, is_cold, few, step)
+    has_few = is_far and step > 0 and m == (OUTPUTS if stride == 1 else 2) and lanes % block == 0
+    has_few = has_few and tiles >= MOST_FEW[stride] and f.inputs * FEW_ROWS[-1] + SUMS <= target.num_registers
+    few = MOST_FEW[stride] if has_few else 0
+    return Form(m, stride, min(rows, tiles), vectors, panels, tiles, threads, is_far, prefetch, few, step)
 
 
 @dataclass(frozen=True)
@@ -363,9 +367,8 @@ class _Writer:
         """The products of `rows` tiles: for each row of points and block of input channels in a register tile."""
         assert isinstance(self.pack, BothPacks), "others have no taps"
         size, step, begin = self.size, self.form.step, _product(self.weights_shape)
-        f = make_filter(self.form.m)
         parts = one_of(f"parts_{rows}", "float32", size, rows, self.lanes)
-        weights = one_of(f"weights_{rows}", "float32", size, self.lanes)
+        weights = one_of(f"weights_{rows}", "float32", self.filter.rows, self.lanes)
         columns = one_of(f"taps_{rows}", "float32", TAPS, self.lanes)
         self.buffers += [parts, weights, columns]
 
@@ -381,27 +384,31 @@ class _Writer:
                 at = (panel, c, E.const(i, INDEX), E.const(k, INDEX), E.cast(INDEX, v))
                 return BufferLoad(self.packed, (E.add(row_major(at, self.taps_shape), begin),))
 
+            row_of_weights = min(x, self.filter.rows - 1)
+
             def channel(i: Var, lane: Var) -> Stmt:
                 c = E.add(E.mul(i, self.data_block), lane)
                 block = E.add(E.mul(b, step // self.data_block), i)
                 at = E.add(E.mul(b, step), c)
 
                 def column(v: PrimExpr, k: int) -> Stmt:
-                    return store(columns, transform_taps(f, [tap(at, i, k, v) for i in range(TAPS)])[x], k, v)
+                    taps = [tap(at, i, k, v) for i in range(TAPS)]
+                    return store(columns, transform_taps(self.filter, taps)[row_of_weights], k, v)
 
                 def weight(v: PrimExpr, y: int) -> Stmt:
                     taps = [load(columns, k, v) for k in range(TAPS)]
-                    return store(weights, transform_taps(f, taps)[y], y, v)
+                    return store(weights, transform_taps(self.filter, taps)[y], y, v)
 
                 def added(y: Var, r: Var, v: PrimExpr) -> Stmt:
                     tile = E.add(first, E.cast(INDEX, r))
                     point = E.add(E.cast(INDEX, y), x * size)
                     value = BufferLoad(inputs, (point, self.input_at(tile, block, lane)))
-                    total = E.add(load(parts, y, r, v), E.mul(value, load(weights, y, v)))
+                    weight = load(weights, self.weight_rows(y, y)[0], v)
+                    total = E.add(load(parts, y, r, v), E.mul(value, weight))
                     return store(parts, total, y, r, v)
 
                 made = [lanes(self.lanes, partial(column, k=k)) for k in range(TAPS)]
-                made += [lanes(self.lanes, partial(weight, y=y)) for y in range(size)]
+                made += [lanes(self.lanes, partial(weight, y=y)) for y in range(self.filter.rows)]
                 return seq(*self.taps_ahead(panel, b, x, c, tap), *made, over(added))
 
             def kept(y: Var, r: Var, v: PrimExpr) -> Stmt:
@@ -421,11 +428,11 @@ class _Writer:
         return seq(*map(start, range(size)), loop("b", blocks, lambda b: seq(*(row(b, x) for x in range(size)))))
 
     def taps_ahead(self, panel: Var, b: Var, x: int, c: PrimExpr, tap: Callable[..., BufferLoad]) -> list[Stmt]:
-        """Requests for a step's share of the next block of taps, in all rows of points but the last."""
-        if x + 1 == self.size:
-            return []
+        """Requests for a step's share of the next block of taps, in all rows of points but the last ones."""
         lines, step = self.lanes // LINE or 1, self.form.step
         share = -(-TAPS * TAPS * lines // (self.size - 1))
+        if x * share >= TAPS * TAPS * lines:
+            return []
         zero = E.const(0, INDEX)
         start = E.add(E.mul(E.add(b, 1), step * TAPS**2 * self.lanes), E.mul(E.add(c, x * step), share * LINE))
         return [request(tap(zero, 0, 0, start), ((n,) for n in range(0, share * LINE, LINE)))]
@@ -572,7 +579,7 @@ class _Writer:
 
             row = E.add(first, E.floordiv(E.mul(lane, rows), self.data_block))
             next_inputs = request(BufferLoad(inputs, (point, self.input_at(row, E.add(cb, 1), E.const(0, INDEX)))))
-            return seq(next_inputs, *self.asked_ahead(chunk, i, k, panel, E.add(number, t), n, c), over(added))
+            return seq(next_inputs, *self.asked_ahead(chunk, i, k, panel, E.add(number, t), n, cb, lane), over(added))
 
         def kept(r: Var, v: PrimExpr) -> Stmt:
             row = E.mul(E.add(first, E.cast(INDEX, r)), self.product_row)
@@ -597,13 +604,21 @@ class _Writer:
         return BufferLoad(self.packed, (row_major(indices, self.weights_shape),))
 
     def asked_ahead(
-        self, chunk: Var, i: Var, k: Var, panel: Var, t: PrimExpr, n: Var, c: PrimExpr
+        self, chunk: Var, i: Var, k: Var, panel: Var, t: PrimExpr, n: Var, cb: Var, lane: Var
     ) -> list[Stmt]:  # fmt: skip
-        """Requests for a step's share of the next panel: of n register tiles each asks for a part of it in turn."""
+        """Requests for a step's share of the next panel: of n register tiles each asks for a part of it in turn.
+
+        What is far is asked for in streams side by side: a core fetches pages ahead, each at its own pace.
+        """
         if not self.form.prefetch:
             return []
         panel_floats, lines = E.mul(self.channels, self.transformed.width), self.transformed.width // LINE
-        share = E.add(E.mul(E.floormod(t, lines), self.channels), c)
+        at = E.add(E.mul(cb, self.data_block), lane)
+        if self.form.is_far:
+            streams = math.gcd(STREAMS, self.data_block)
+            begin = E.mul(E.floormod(lane, streams), E.mul(self.data_blocks, self.data_block // streams))
+            at = E.add(begin, E.add(E.mul(cb, self.data_block // streams), E.floordiv(lane, streams)))
+        share = E.add(E.mul(E.floormod(t, lines), self.channels), at)
         place = (chunk, *self.weight_rows(i, k), panel, E.const(0, INDEX))
 
         start = E.add(E.mul(share, LINE), panel_floats)

@@ -159,10 +159,11 @@ def test_many_weights() -> None:
         check(built, weight, PADS["same"], shape)
 
 
-def test_few_tiles() -> None:
-    """Where up to eight tiles meet many weights, these are transformed where they are read: all numbers of tiles."""
-    weight = weight_of(96, 96)
-    built = made(weight, PADS["same"])
+@pytest.mark.parametrize("channels, stride", [(96, 1), (160, 2)])
+def test_few_tiles(channels: int, stride: int) -> None:
+    """Where a few tiles meet many weights, these are transformed where they are read: all numbers of tiles."""
+    weight = weight_of(channels, channels)
+    built = made(weight, PADS["same"], stride=stride)
     has_few = "few_products" in kernel_of(built).source
     assert has_few == (Target("cpu").num_registers >= 32)
     for shape in [
@@ -175,8 +176,9 @@ def test_few_tiles() -> None:
         (7, 4, 3),
         (1, 8, 16),
         (1, 9, 12),
+        (1, 13, 13),
     ]:
-        check(built, weight, PADS["same"], shape)
+        check(built, weight, PADS["same"], shape, stride=stride)
 
 
 @pytest.mark.parametrize("image", [(1, H, W), (2, 21, W), (N, H, 6)], ids=["one image", "rows", "columns"])
