@@ -612,7 +612,8 @@ class _Writer:
         """
         if not self.form.prefetch:
             return []
-        panel_floats, lines = E.mul(self.channels, self.transformed.width), self.transformed.width // LINE
+        width = self.transformed.width
+        panel_floats, lines = E.mul(self.channels, width), width // LINE or 1
         at = E.add(E.mul(cb, self.data_block), lane)
         if self.form.is_far:
             streams = math.gcd(STREAMS, self.data_block)
@@ -621,7 +622,7 @@ class _Writer:
         share = E.add(E.mul(E.floormod(t, lines), self.channels), at)
         place = (chunk, *self.weight_rows(i, k), panel, E.const(0, INDEX))
 
-        start = E.add(E.mul(share, LINE), panel_floats)
+        start = E.add(E.mul(share, min(width, LINE)), panel_floats)
         ahead = [E.add(start, E.mul(self.channels, k * LINE)) for k in range(lines)]
         first, *others = (request(self.weight_at(*place, at)) for at in ahead)
         return [first, *([IfThenElse(E.compare(E.EQ, n, 1), seq(*others))] if others else [])]

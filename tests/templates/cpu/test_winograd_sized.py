@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ PADS = {"same": (1, 1, 1, 1), "valid": (0, 0, 0, 0), "one side": (2, 0, 1, 2)}  
 
 def made(
     weight: np.ndarray, pads: tuple[int, ...], image: tuple[Any, ...] = (N, H, W), accuracy: str = "fast",
-    dilation: tuple[int, int] = (1, 1), stride: int = 1,
+    dilation: tuple[int, int] = (1, 1), stride: int = 1, target: str = "cpu",
 ) -> DynamicExecutable:  # fmt: skip
     """relu(convolution + bias) + itself: what is behind the convolution is computed with its tiles."""
     outputs, channels = weight.shape[:2]
@@ -40,7 +41,7 @@ def made(
             y = builder.emit(OP.add(y, relax.const(bias_of(outputs))))
             out = builder.emit_output(builder.emit(NN.relu(y)))
         builder.emit_func_output(out)
-    built = autosched.build(builder.get(), accuracy=accuracy)
+    built = autosched.build(builder.get(), target=Target(target), accuracy=accuracy)
     assert isinstance(built, DynamicExecutable), built.reason
     return built
 
@@ -148,6 +149,15 @@ def test_register_tiles_of_a_block() -> None:
             found += [(first + t, rows) for t in range(times)]
         assert [number for number, _ in found] == [*range(n)]
         assert sum(rows for _, rows in found) == count
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="vectors of x86-64")
+def test_panels_of_less_than_a_cache_line() -> None:
+    """Weights for short vectors are asked for ahead too."""
+    weight = weight_of(64, 64)
+    built = made(weight, PADS["same"], (1, H, W), target="cpu -mcpu=x86-64")
+    assert "products" in kernel_of(built).source
+    check(built, weight, PADS["same"], (1, 9, 14))
 
 
 def test_many_weights() -> None:
