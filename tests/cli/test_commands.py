@@ -187,9 +187,11 @@ mod = autosched.relax.frontend.onnx.from_onnx({str(folder / "m.onnx")!r})
 report = autosched.tune(mod, records={str(tmp_path / "s.db")!r}, options=autosched.TuneOptions(trials=1, threads=1))
 ex = autosched.build(mod, records={str(tmp_path / "s.db")!r}, threads=1)
 print("trials", report.n_trials, report.n_failed, flush=True)
-import os
-tasks = os.listdir("/proc/self/task")
-children = [child for task in tasks for child in open(f"/proc/self/task/{{task}}/children").read().split()]
+import contextlib, os
+children = []
+for task in os.listdir("/proc/self/task"):
+    with contextlib.suppress(FileNotFoundError):  # a thread that has ended since
+        children += open(f"/proc/self/task/{{task}}/children").read().split()
 print("children", children)
 """
     (tmp_path / "script.py").write_text(code)

@@ -109,7 +109,7 @@ def test_a_tracker_that_comes_back_has_its_devices_again() -> None:
             assert is_free(port) and session.listdir() == ""  # a session does not need the tracker
             process, _ = start(TRACKER, str(port))
             wait_until(lambda: client.summary()["queue_info"].get("board", {}).get("total") == 1)
-            assert client.summary()["queue_info"]["board"]["free"] == 0  # the server says that it is at work
+            wait_until(lambda: client.summary()["queue_info"]["board"]["free"] == 0)  # the server says it is at work
         with client.request("board", timeout=20) as session:
             assert session.listdir() == ""
     finally:

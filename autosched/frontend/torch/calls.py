@@ -17,21 +17,23 @@ if TYPE_CHECKING:
     import torch
     from torch import fx
 
-ORDERED = (
-    "with_effects"  # (token, operator, its arguments): gives a token, which says what comes after what, and results
-)
+ORDERED = "with_effects"
 OF_MEMORY = "as_strided"  # operators that read memory, whatever tensor lies there
+
+
+def is_ordered(node: fx.Node) -> bool:
+    """Whether a node is (token, operator, its arguments): it gives a token, for what comes next, and results."""
+    return operator_name(node.target) == ORDERED
 
 
 def can_call(node: fx.Node) -> bool:
     """Whether PyTorch can compute a node from real tensors, and gives nothing but such."""
     import torch
 
-    is_ordered = operator_name(node.target) == ORDERED
-    target = node.args[1] if is_ordered else node.target
+    target = node.args[1] if is_ordered(node) else node.target
     if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
         return False
-    returns = [*(["Tensor"] if is_ordered else []), *(str(r.type) for r in target._schema.returns)]
+    returns = [*(["Tensor"] if is_ordered(node) else []), *(str(r.type) for r in target._schema.returns)]
     values = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
     tensors = [t for v in values for t in (v if isinstance(v, list | tuple) else (v,))]
     is_complex = any(str(getattr(t, "dtype", "")) in PARTS for t in tensors)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.frontend.size_arithmetic import BY_DATA, larger, plain, size_of_text, smaller
 from autosched.frontend.stages import DataNeededError, LibraryNeededError
-from autosched.frontend.torch.calls import can_call
+from autosched.frontend.torch.calls import can_call, is_ordered
 from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
 from autosched.frontend.torch.data_sizes import DataSizes
@@ -316,11 +316,14 @@ def _further_decomposed(program: ExportedProgram, whole: Container[object]) -> E
 
 
 def _to_be_called(program: ExportedProgram, parts: ExportedProgram) -> frozenset[object]:
-    """Operators of a program that PyTorch can compute, of whose parts it cannot compute one that has no converter."""
+    """Operators of a program that PyTorch can compute, of whose parts it cannot compute one that has no converter.
+
+    Nor one whose place in order is given by a token, which is no value of a stage.
+    """
     names = {
         n.meta["from_node"][0].name
         for n in parts.graph.nodes
-        if not _is_known(n, {}) and not can_call(n) and n.meta.get("from_node")
+        if not _is_known(n, {}) and n.meta.get("from_node") and (is_ordered(n) or not can_call(n))
     }
     return frozenset(n.target for n in program.graph.nodes if n.name in names and can_call(n))
 

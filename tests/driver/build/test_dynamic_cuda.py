@@ -291,6 +291,5 @@ def test_nothing_is_kept_before_the_first_call(tmp_path: Path) -> None:
     largest = make([nodes[0], node("ReduceMax", "past", "z", keepdims=0)], {"x": ("b", "s"), "past": ("b", "p")},
                    ["both", "z"], {})  # fmt: skip
     given = {"x": np.ones((2, 1), "f4"), "past": np.ones((2, 0), "f4")}
-    assert autosched.build(largest, target=TARGET)(**given)[1].numpy() == -np.inf
-    with pytest.raises(ShapeError, match="'p' is 0, and the model is built for at least 1"):  # it would write nothing
-        autosched.build(largest, target="cpu")(**given)
+    for target in (TARGET, "cpu"):
+        assert autosched.build(largest, target=target)(**given)[1].numpy() == -np.inf
