@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosched.frontend.data_sizes import DataSizes
 from autosched.frontend.loops import add_loop, variables
 from autosched.frontend.onnx.contents import attributes_of
 from autosched.frontend.onnx.converters.control import MOST_STEPS
@@ -40,7 +41,6 @@ from autosched.relax.op.call import call_pure_packed
 from autosched.relax.struct_info import (
     Dim,
     ObjectStructInfo,
-    ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
@@ -77,6 +77,7 @@ class RunTimeImporter(Importer):
         self.said: dict[tuple[str, Expr], Any] = {}  # what was made of a value, by what for
         self.by_data: list[str] = []  # symbols that may be 0
         self.n_sizes = 0
+        self.data = DataSizes(self.builder, self.size)
 
     def run(self, shapes: Mapping[str, Sequence[int]]) -> IRModule:
         module = remove_unused_functions(super().run(shapes), ["main"])
@@ -127,8 +128,7 @@ class RunTimeImporter(Importer):
         """A tensor whose other dimensions become symbols."""
         if all(d is not None for d in dims):
             return self.bind(value)
-        known = [self.size() if d is None else d for d in dims]
-        return self.builder.match_cast(self.bind(value), TensorStructInfo(known, dtype))
+        return self.data.sized(value, dims, dtype)
 
     def counts(self, value: Any) -> Any:
         """Integers that kernels compute as symbols; what is no vector of few of them as it is."""
@@ -139,11 +139,7 @@ class RunTimeImporter(Importer):
         if not 0 < count <= MOST_COUNTS:
             return value
         if ("counts", value) not in self.said:
-            flat = self.bind(op.reshape(self.bind(op.astype(value, "int64")), (count,)))
-            found = self.called("counts", ShapeStructInfo(ndim=count), flat)
-            made = [self.size() for _ in range(count)]
-            self.builder.match_cast(found, ShapeStructInfo(tuple(made)))
-            self.said["counts", value] = sizes(made, info.ndim == 0, info.dtype)
+            self.said["counts", value] = sizes(self.data.numbers(value, count), info.ndim == 0, info.dtype)
         return self.said["counts", value]
 
     def places(self, value: Expr, rank: int) -> Expr:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from autosched.errors import ImportModelError
+from autosched.frontend.data_sizes import DataSizes
 from autosched.frontend.size_arithmetic import agreeing, are_same, info_of, uncomputed
 from autosched.frontend.stages import DataNeededError, LibraryNeededError
-from autosched.frontend.torch.data_sizes import DataSizes
 from autosched.ir.node import Span
 from autosched.relax import op
 from autosched.relax.block_builder import BlockBuilder

@@ -7,12 +7,12 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
+from autosched.frontend.data_sizes import DataSizes
 from autosched.frontend.size_arithmetic import BY_DATA, larger, plain, size_of_text, smaller
 from autosched.frontend.stages import DataNeededError, LibraryNeededError
 from autosched.frontend.torch.calls import can_call, is_ordered
 from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
-from autosched.frontend.torch.data_sizes import DataSizes
 from autosched.frontend.torch.emitter import Value, info_of
 from autosched.frontend.torch.graph import (
     UNFIT,
@@ -129,7 +129,7 @@ def import_for_vm(program: ExportedProgram, shapes: Mapping[str, Sequence[int]] 
     importer = _importer(program, False, {}, True, shapes, False)
     least = {str(s): _number(r.lower) for s, r in program.range_constraints.items()}
     counts = {name for name, low in least.items() if low is not None and low >= 0}
-    importer.emitter.data = data = DataSizes(importer.emitter.builder, counts)
+    importer.emitter.data = data = DataSizes(importer.emitter.builder, counts=counts)
     module = importer.run(unwrap=True, no_bind=False)
     module["main"] = module["main"].with_attr(BY_DATA, tuple(size.name for size in data.most))
     return module

@@ -124,9 +124,8 @@ def integer_positions(t: Emitter, indices: Sequence[Expr | None]) -> list[Expr |
         elif isinstance(index, Constant):
             result += [constant(p, "int64") for p in np.nonzero(index.data)]
         else:
-            places = t.data_sizes("an index by a mask that the model computes has a result of unknown size").places(
-                index
-            )
+            data = t.data_sizes("an index by a mask that the model computes has a result of unknown size")
+            places = data.places(index)
             result += [row(t, places, d) for d in range(max(info_of(index).ndim, 1))]
     return result
 
@@ -407,7 +406,7 @@ def _repeated_positions(t: Emitter, repeats: Expr, count: Dim | None) -> Expr:
     numbers = t.cast(repeats, "int64")
     ends, fewest = t(op.cumsum(numbers, axis=0)), t(op.min(numbers))
     total = t(op.where(t(op.less(fewest, least)), none, t(op.sum(numbers))))
-    every = t(op.size_range(ShapeExpr((0, data.number(total)))))
+    every = t(op.size_range(ShapeExpr((0, *data.numbers(total)))))
     return t(op.bucketize(every, ends, right=True))
 
 
@@ -418,7 +417,7 @@ def item(t: Emitter, input: Expr) -> Any:
     data, made = t.data_sizes(NUMBER), t.source.meta.get("val") if t.source is not None else None
     if str(made) not in data.counts or not info_of(input).dtype.startswith(("int", "uint")):
         raise t.needs_data(NUMBER)
-    return data.number(input)
+    return data.numbers(input)[0]
 
 
 @converter("rand", "randn", "randperm", "bernoulli", "rand_like", "randn_like", "randint", "multinomial", "normal")

@@ -1,8 +1,8 @@
-"""Sizes that follow from what a program computes: symbols that get their values where the VM comes to them."""
+"""Sizes that follow from what a model computes: symbols that get their values where the VM comes to them."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from autosched.frontend.size_arithmetic import EmptySizeVar, info_of, product_of
@@ -18,17 +18,19 @@ from autosched.tir.expr import PrimExpr, SizeVar
 class DataSizes:
     """Makes such symbols in the function that is being written.
 
+    named   makes a symbol of its own, which may be 0; d0, d1, … where nothing is given
     counts  PyTorch's names of integers that a program has checked to be no less than 0
-    most    what those that were made may be at most, where that is known; they may be 0
+    most    what those that were made may be at most, where that is known
     """
 
     builder: BlockBuilder
+    named: Callable[[], SizeVar] | None = None
     counts: Container[str] = ()
     most: dict[SizeVar, PrimExpr | None] = field(default_factory=dict)
 
     def size(self, most: Dim | None = None) -> SizeVar:
         """A symbol of its own."""
-        made = EmptySizeVar(f"d{len(self.most)}", "int64")
+        made = EmptySizeVar(f"d{len(self.most)}", "int64") if self.named is None else self.named()
         self.most[made] = None if most is None else to_dim(most)
         return made
 
@@ -42,10 +44,10 @@ class DataSizes:
         dims = info_of(x).dims
         return self.sized(op.nonzero(x), [max(len(dims), 1), None], "int64", product_of(dims))
 
-    def number(self, x: Expr) -> SizeVar:
-        """An integer tensor of one element as a size. A call raises ValueError where it is less than 0."""
-        flat = self.builder.emit(op.reshape(self.builder.emit(op.astype(x, "int64")), ShapeExpr((1,))))
-        found = self.builder.emit(call_pure_packed("relax.run.counts", flat, sinfo_args=ShapeStructInfo(ndim=1)))
-        made = self.size()
-        self.builder.match_cast(found, ShapeStructInfo((made,)))
+    def numbers(self, x: Expr, count: int = 1) -> list[SizeVar]:
+        """The integers of a tensor as sizes. A call raises ValueError where one is less than 0."""
+        flat = self.builder.emit(op.reshape(self.builder.emit(op.astype(x, "int64")), ShapeExpr((count,))))
+        found = self.builder.emit(call_pure_packed("relax.run.counts", flat, sinfo_args=ShapeStructInfo(ndim=count)))
+        made = [self.size() for _ in range(count)]
+        self.builder.match_cast(found, ShapeStructInfo(tuple(made)))
         return made
