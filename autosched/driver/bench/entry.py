@@ -214,8 +214,12 @@ def _open(
 
 def _build(path: Path, shapes: Shapes | None, **options: Any) -> Built:
     """A model's file, built for these sizes: as one graph, or for the VM where its course or sizes follow from data."""
+    from autosched.frontend.onnx.node import OpenShapesError
+
     try:
         module = load_sized(path, shapes)
+    except OpenShapesError:
+        raise
     except ImportModelError:
         built = build(str(path), shapes=shapes, **options)
         if isinstance(built, VMExecutable):
