@@ -68,6 +68,8 @@ def result_file(suite: str, threads: int | None = None) -> Path:
     target = Target("cpu")
     found = target.fingerprint()
     kind = "-amx" if "amx-tile" in target.features else "-intel" if found.vendor == "GenuineIntel" else ""
+    if target.mcpu == "znver4":  # 512 bits in two halves; the tables of AMD's without a mark are of Zen 3 and Zen 5
+        kind = "-zen4"
     end = "" if threads is None else f"-{threads}t"
     return RESULTS / f"{suite}-{found.isa_level}{kind}{end}.md"
 
