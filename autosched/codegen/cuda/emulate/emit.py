@@ -92,14 +92,37 @@ class Body:
         return "\n".join([f"define internal {kind} {name}({text}) alwaysinline {{", *self.lines, "}", ""])
 
 
+# Functions of the machine that kernels call by a name of their own, with their arguments.
+_BOX = ("to", "map", "rank", "c0", "c1", "c2", "c3", "c4", "barrier", "blocks", "site")
+_OF_MACHINE = (
+    ("copy", "copy_async", ("to", "from", "count", "taken", "site")),
+    ("wait_copies", "wait_copies", ("groups",)),
+    ("mbarrier_init", "mbarrier_init", ("a", "n", "site")),
+    ("mbarrier_inval", "mbarrier_inval", ("a", "site")),
+    ("copies_arrive", "copies_arrive", ("a", "counted", "site")),
+    ("mbarrier_arrive", "mbarrier_arrive", ("a", "n", "bytes", "site")),
+    ("mbarrier_test", "mbarrier_test", ("a", "parity", "site")),
+    ("bulk_copy", "bulk_copy", ("to", "from", "count", "barrier", "site")),
+    ("tensor_copy", "tensor_copy", _BOX),
+)
+
+
 def runtime(addresses: dict[str, int]) -> str:
     """The functions that every emulated kernel calls, over the machine's."""
 
     def call(name: str, *arguments: str) -> str:
-        types = ", ".join("i64 " + argument for argument in arguments)
+        types = ", ".join(f"i64 %{argument}" for argument in arguments)
         return f"call i64 inttoptr (i64 {addresses[name]} to ptr)({types})"
 
-    box = ("%to", "%map", "%rank", "%c0", "%c1", "%c2", "%c3", "%c4", "%barrier", "%blocks", "%site")
+    def of_machine(name: str, machines: str, arguments: Sequence[str]) -> str:
+        types = ", ".join(["ptr %ctx", *(f"i64 %{argument}" for argument in arguments)])
+        return f"""define internal i64 @emu.{name}({types}) alwaysinline {{
+  %t = ptrtoint ptr %ctx to i64
+  %r = {call(machines, "t", *arguments)}
+  ret i64 %r
+}}"""
+
+    forwards = "\n".join(of_machine(*function) for function in _OF_MACHINE)
     return f"""
 define internal void @emu.yield(ptr %ctx) alwaysinline {{
   %t = ptrtoint ptr %ctx to i64
@@ -125,7 +148,7 @@ done:
 }}
 define internal ptr @emu.access(ptr %ctx, i64 %a, i64 %size, i64 %align, i64 %flags, i64 %site) alwaysinline {{
   %t = ptrtoint ptr %ctx to i64
-  %r = {call("find", "%t", "%a", "%size", "%align", "%flags", "%site")}
+  %r = {call("find", "t", "a", "size", "align", "flags", "site")}
   call void @emu.check(ptr %ctx, i64 %r)
   %p = inttoptr i64 %r to ptr
   ret ptr %p
@@ -137,57 +160,13 @@ define internal void @emu.stored(ptr %ctx) alwaysinline {{
   %met = icmp ne i64 %w, 0
   br i1 %met, label %compare, label %done
 compare:
-  %r = {call("same", "%t")}
+  %r = {call("same", "t")}
   call void @emu.check(ptr %ctx, i64 %r)
   br label %done
 done:
   ret void
 }}
-define internal i64 @emu.copy(ptr %ctx, i64 %to, i64 %from, i64 %count, i64 %taken, i64 %site) alwaysinline {{
-  %t = ptrtoint ptr %ctx to i64
-  %r = {call("copy_async", "%t", "%to", "%from", "%count", "%taken", "%site")}
-  ret i64 %r
-}}
-define internal i64 @emu.wait_copies(ptr %ctx, i64 %groups) alwaysinline {{
-  %t = ptrtoint ptr %ctx to i64
-  %r = {call("wait_copies", "%t", "%groups")}
-  ret i64 %r
-}}
-define internal i64 @emu.mbarrier_init(ptr %ctx, i64 %a, i64 %n, i64 %site) alwaysinline {{
-  %t = ptrtoint ptr %ctx to i64
-  %r = {call("mbarrier_init", "%t", "%a", "%n", "%site")}
-  ret i64 %r
-}}
-define internal i64 @emu.mbarrier_inval(ptr %ctx, i64 %a, i64 %site) alwaysinline {{
-  %t = ptrtoint ptr %ctx to i64
-  %r = {call("mbarrier_inval", "%t", "%a", "%site")}
-  ret i64 %r
-}}
-define internal i64 @emu.copies_arrive(ptr %ctx, i64 %a, i64 %counted, i64 %site) alwaysinline {{
-  %t = ptrtoint ptr %ctx to i64
-  %r = {call("copies_arrive", "%t", "%a", "%counted", "%site")}
-  ret i64 %r
-}}
-define internal i64 @emu.mbarrier_arrive(ptr %ctx, i64 %a, i64 %n, i64 %bytes, i64 %site) alwaysinline {{
-  %t = ptrtoint ptr %ctx to i64
-  %r = {call("mbarrier_arrive", "%t", "%a", "%n", "%bytes", "%site")}
-  ret i64 %r
-}}
-define internal i64 @emu.mbarrier_test(ptr %ctx, i64 %a, i64 %parity, i64 %site) alwaysinline {{
-  %t = ptrtoint ptr %ctx to i64
-  %r = {call("mbarrier_test", "%t", "%a", "%parity", "%site")}
-  ret i64 %r
-}}
-define internal i64 @emu.bulk_copy(ptr %ctx, i64 %to, i64 %from, i64 %count, i64 %barrier, i64 %site) alwaysinline {{
-  %t = ptrtoint ptr %ctx to i64
-  %r = {call("bulk_copy", "%t", "%to", "%from", "%count", "%barrier", "%site")}
-  ret i64 %r
-}}
-define internal i64 @emu.tensor_copy({", ".join(["ptr %ctx", *("i64 " + name for name in box)])}) alwaysinline {{
-  %t = ptrtoint ptr %ctx to i64
-  %r = {call("tensor_copy", "%t", *box)}
-  ret i64 %r
-}}
+{forwards}
 define void @emu.entry(ptr %ctx) noinline {{
   call void @emu.kernel(ptr %ctx)
   %r = call i64 @emu.wait_copies(ptr %ctx, i64 -1)
