@@ -12,6 +12,7 @@ from autosched.tir.expr import ExprLike, PrimExpr, const_int
 from autosched.topi.shapes import dims
 
 LAYOUT = "BSHD"  # batch, sequence, heads, elements of a head
+_SCORES = ["b", "h", "i", "j"]  # batch, head, query, key
 
 
 class Layered:
@@ -104,8 +105,7 @@ def attention(
             E.cast(dtype, q(B=b, H=h, S=i, D=d)) * E.cast(dtype, k(B=b, H=_of_keys(h, shared), S=j, D=d)), axis=d
         )
 
-    names = ["b", "h", "i", "j"]
-    scores = te.compute((batch, heads, rows, columns), product, name="attention_scores", varargs_names=names)
+    scores = te.compute((batch, heads, rows, columns), product, name="attention_scores", varargs_names=_SCORES)
 
     def shifted(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
         x = scores(b, h, i, j) * E.const(scale, dtype)
@@ -117,37 +117,18 @@ def attention(
         x = x if bias is None else x + broadcast(bias, b, h, i, j)
         return _masked(x, i, j, rows, columns, causal_mask, window_size)
 
-    name = (
-        "attention_causal" if causal_mask or cache is not None else "attention_scaled"
-    )  # tuned apart: half of the work can be left out
-    scaled = te.compute(scores.shape, shifted, name=name, varargs_names=names)
-    over = [te.reduce_axis((0, columns), "j") for _ in range(3)]
-    largest = te.compute(
-        (batch, heads, rows), lambda b, h, i: te.max(scaled(b, h, i, over[0]), axis=over[0]), name="attention_max"
-    )
-
-    def subtracted(b: PrimExpr, h: PrimExpr, i: PrimExpr) -> PrimExpr:
-        top = largest(b, h, i)
-        hidden = E.const(float("-inf"), dtype)
-        return top if zero_rows is None else E.select(E.compare(E.EQ, top, hidden), E.const(0, dtype), top)
-
-    power = te.compute(
-        scores.shape,
-        lambda b, h, i, j: te.exp(scaled(b, h, i, j) - subtracted(b, h, i)),
-        name="attention_exp",
-        varargs_names=names,
-    )
-    total = te.compute(
-        (batch, heads, rows), lambda b, h, i: te.sum(power(b, h, i, over[1]), axis=over[1]), name="attention_sum"
-    )
+    # Tuned apart: half of the work can be left out.
+    name = "attention_causal" if causal_mask or cache is not None else "attention_scaled"
+    scaled = te.compute(scores.shape, shifted, name=name, varargs_names=_SCORES)
+    largest, power, total = _softmax(scaled, zero_rows)
     sizes = {"B": batch, "S": rows, "H": heads, "D": v.size("D")}
+    j = te.reduce_axis((0, columns), "j")
 
     def weighted(*at: PrimExpr) -> PrimExpr:
         to = dict(zip(layouts[3], at, strict=True))
-        k = over[2]
-        weight = E.cast(query.dtype, power(to["B"], to["H"], to["S"], k))
-        value = v(B=to["B"], H=_of_keys(to["H"], shared), S=k, D=to["D"])
-        return te.sum(E.cast(dtype, weight) * E.cast(dtype, value), axis=k)
+        weight = E.cast(query.dtype, power(to["B"], to["H"], to["S"], j))
+        value = v(B=to["B"], H=_of_keys(to["H"], shared), S=j, D=to["D"])
+        return te.sum(E.cast(dtype, weight) * E.cast(dtype, value), axis=j)
 
     axes = [x.lower() for x in layouts[3]]
     shape = tuple(sizes[x] for x in layouts[3])
@@ -155,17 +136,44 @@ def attention(
 
     def normalised(*at: PrimExpr) -> PrimExpr:
         to = dict(zip(layouts[3], at, strict=True))
-        zero, one = E.const(0, dtype), E.const(1, dtype)
         weights: PrimExpr = total(to["B"], to["H"], to["S"])
         if cache is not None and cache.sink is not None:
             head = cache.sink(cache.head(to["H"], to["S"]))
             weights = weights + te.exp(E.cast(dtype, head) - largest(to["B"], to["H"], to["S"]))
-        if zero_rows is None:
-            return context(*at) * (one / weights)
-        mean = context(*at) * (one / E.select(E.compare(E.EQ, weights, zero), one, weights))
-        return mean if zero_rows == "masked" else E.select(E.compare(E.GE, weights, zero), mean, zero)
+        return _mean(context(*at), weights, zero_rows)
 
     return te.compute(shape, normalised, name="T_attention", varargs_names=axes)
+
+
+def _softmax(scaled: Tensor, zero_rows: str | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest score of each query, [B, H, S]; the scores' powers less it, [B, H, S, T]; their sums, [B, H, S]."""
+    columns = scaled.shape[3]
+    over = [te.reduce_axis((0, columns), "j") for _ in range(2)]
+    zero, hidden = E.const(0, scaled.dtype), E.const(float("-inf"), scaled.dtype)
+    largest = te.compute(
+        scaled.shape[:3], lambda b, h, i: te.max(scaled(b, h, i, over[0]), axis=over[0]), name="attention_max"
+    )
+
+    def power_of(b: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
+        top: PrimExpr = largest(b, h, i)
+        if zero_rows is not None:
+            top = E.select(E.compare(E.EQ, top, hidden), zero, top)
+        return te.exp(scaled(b, h, i, j) - top)
+
+    power = te.compute(scaled.shape, power_of, name="attention_exp", varargs_names=_SCORES)
+    total = te.compute(
+        scaled.shape[:3], lambda b, h, i: te.sum(power(b, h, i, over[1]), axis=over[1]), name="attention_sum"
+    )
+    return largest, power, total
+
+
+def _mean(context: PrimExpr, weights: PrimExpr, zero_rows: str | None) -> PrimExpr:
+    """A weighted sum of values by the sum of its weights; 0 in the rows that `zero_rows` says."""
+    zero, one = E.const(0, context.dtype), E.const(1, context.dtype)
+    if zero_rows is None:
+        return context * (one / weights)
+    mean = context * (one / E.select(E.compare(E.EQ, weights, zero), one, weights))
+    return mean if zero_rows == "masked" else E.select(E.compare(E.GE, weights, zero), mean, zero)
 
 
 def _of_keys(head: PrimExpr, shared: int) -> PrimExpr:
