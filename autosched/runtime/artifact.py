@@ -37,7 +37,7 @@ from autosched.runtime.elf import read_symbols
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import ABI_VERSION, Kernel
 from autosched.runtime.memory import empty_block
-from autosched.runtime.native_abi import NATIVE_ABI_VERSION
+from autosched.runtime.native_abi import NATIVE_ABI_VERSIONS
 from autosched.target import Target, architecture_of, host_cpu
 from autosched.version import __version__
 
@@ -49,7 +49,7 @@ MAGIC = b"\x89ASX\r\n\x1a\n"  # as PNG's: a transfer that changes line ends is n
 _HEADER = struct.Struct("<8sIIQQQ32s")  # magic, version, 0, manifest bytes, first section, file bytes, SHA-256
 _ALIGNMENT = 64
 _SEAL_BYTES = 32
-_ABI = [ABI_VERSION, NATIVE_ABI_VERSION]
+_ABIS = [[ABI_VERSION, version] for version in NATIVE_ABI_VERSIONS]  # that can be run; the last one is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ def _manifest(contents: Contents) -> JsonObject:
     return {
         "kind": contents.kind,
         "autosched": __version__,
-        "abi": _ABI,
+        "abi": _ABIS[-1],
         "machine": _machine(contents),
         "features": features,
         "kernels": {key: kernel.to_manifest() for key, kernel in contents.kernels.items()},
@@ -492,9 +492,9 @@ def _requirement(
     if for_host and architecture_of(str(manifest["machine"])) != machine:
         message = f"{path} holds machine code for {manifest['machine']}, and this machine is {machine}"
         return NeedsRebuildError(message, "machine", contents)
-    if manifest["abi"] != _ABI:
+    if manifest["abi"] not in _ABIS:
         message = f"{path} was built with kernel interface {manifest['abi']} by autosched {manifest['autosched']}"
-        return NeedsRebuildError(f"{message}, and this one is {_ABI}", "abi", contents)
+        return NeedsRebuildError(f"{message}, and this one is {_ABIS[-1]}", "abi", contents)
     if version < 4:
         message = f"{path} was written by an older autosched, whose artifacts are not sealed"
         return NeedsRebuildError(message, "abi", contents)

@@ -6,7 +6,8 @@ different threads write lie 128 bytes apart: x86 prefetches cache lines in pairs
 
 from __future__ import annotations
 
-NATIVE_ABI_VERSION = 1
+NATIVE_ABI_VERSION = 2
+NATIVE_ABI_VERSIONS = (1, 2)  # loops that still run: of the first one the pool's words 1 to 15 and 64 to 67
 RUN_SYMBOL = "autosched_run_graph"
 WORKER_SYMBOL = "autosched_worker"
 
@@ -22,17 +23,14 @@ BRANCH_TABLE = 0  # address of its rows, whose phases all run on the thread that
 BRANCH_ROWS = 1
 BRANCH_WORDS = 2
 
-# The pool.
-POOL_TICKET = 0  # epoch << 32: of the phase that is being run; workers sleep on it
-POOL_RANGES = 1  # epoch << 32 | pieces that nobody has taken yet, a word for each range of the phase's pieces
-MOST_RANGES = 15
-POOL_DONE = 16  # pieces of this epoch that are finished
+# The pool. One cache line tells workers all of the phase that is being run.
+POOL_TICKET = 0  # epoch << 32 | the most threads of the phase; workers sleep on the epoch
+POOL_BODY = 1  # as in the phase's row
+POOL_SLOTS = 2
+POOL_TASKS = 3
+POOL_DONE = 16  # pieces that were finished since the pool began
 POOL_SLEEPERS = 32  # workers that went to sleep since the last wake-up
 POOL_LOCK = 48  # 1 while a caller uses the pool
-POOL_BODY = 64  # the phase that is being run: as in its row
-POOL_SLOTS = 65
-POOL_TASKS = 66
-POOL_THREADS = 67
 POOL_STOP = 80  # 1: workers return
 POOL_SCHED_YIELD = 81  # addresses of the C library's functions; passed as values so that objects need no symbols
 POOL_SYSCALL = 82  # 0 where there is no futex: then workers nap with nanosleep
@@ -42,7 +40,10 @@ POOL_NAP = 85  # two words, a struct timespec
 POOL_SPINS = 87  # pauses before an idle thread begins to yield
 POOL_YIELDS = 88  # yields before an idle worker sleeps
 POOL_CLOCK = 89  # address of clock_gettime
-POOL_WORDS = 96
+POOL_RANGES = 96  # for each range of pieces: epoch << 32 | pieces that nobody has taken; of an older epoch: all of them
+RANGE_WORDS = 16
+MOST_RANGES = 15
+POOL_WORDS = POOL_RANGES + RANGE_WORDS * MOST_RANGES
 
 # What a worker is given: the pool's address and its own number, 1 or more.
 WORKER_POOL = 0

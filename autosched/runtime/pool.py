@@ -129,9 +129,8 @@ class ThreadPool:
 
     def reset(self) -> None:
         """Forget threads that a fork did not copy, and whatever they were doing."""
-        for word in (abi.POOL_TICKET, abi.POOL_DONE, abi.POOL_SLEEPERS, abi.POOL_LOCK):
-            self.words[word] = 0
-        self.words[abi.POOL_RANGES : abi.POOL_RANGES + abi.MOST_RANGES] = 0
+        self.words[: abi.POOL_STOP] = 0
+        self.words[abi.POOL_RANGES :] = 0
         self._threads, self._blocks, self._cpus, self._lock = [], [], [], threading.Lock()
         self._claims.release()
 
@@ -141,7 +140,8 @@ class ThreadPool:
             if not self._threads or self.words[abi.POOL_LOCK]:
                 return
             self.words[abi.POOL_STOP] = 1
-            self.words[abi.POOL_TICKET] += 1 << 32  # sleepers wait for another epoch
+            following = (int(self.words[abi.POOL_TICKET]) >> 32) + 1
+            self.words[abi.POOL_TICKET] = following % (1 << 31) << 32  # sleepers wait for another epoch; no threads
             libc = ctypes.CDLL(None)
             if _FUTEX is not None:
                 epoch = ctypes.c_void_p(self.address + 8 * abi.POOL_TICKET + 4)
@@ -149,6 +149,7 @@ class ThreadPool:
             for handle in self._threads:
                 libc.pthread_join(handle, None)
             self._threads, self._blocks, self._cpus = [], [], []
+            self.words[abi.POOL_RANGES :] = 0
             self.words[abi.POOL_STOP] = 0
             self._claims.release()
 

@@ -204,7 +204,7 @@ def test_a_cpu_with_more_is_fine(executable, tmp_path, monkeypatch):
 
 
 def test_another_machine_or_interface(saved, monkeypatch):
-    monkeypatch.setattr(artifact, "_ABI", [99, 99])
+    monkeypatch.setattr(artifact, "_ABIS", [[99, 99]])
     with pytest.raises(NeedsRebuildError) as caught:
         Executable.load(saved)
     assert caught.value.reason == "abi"

@@ -1,3 +1,4 @@
+import itertools
 import os
 import resource
 import signal
@@ -13,6 +14,7 @@ import pytest
 from autosched.codegen.native import native_object
 from autosched.env import child_environment
 from autosched.errors import ArtifactError
+from autosched.runtime import native_abi
 from autosched.runtime.affinity import Claims
 from autosched.runtime.pool import _make_pool, open_pool
 from autosched.runtime.program import Program
@@ -45,6 +47,22 @@ def test_every_piece_is_run_once_whatever_ranges_there_are(threads, rows):
     for _ in range(20):
         out[:] = -1
         assert program.run() == threads
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("epoch", [2**31 - 3, 2**32 - 3])
+def test_epochs_come_round(epoch):
+    """What a range's word says of 2**32 phases ago does not count."""
+    pool = open_pool(native_object())
+    programs = [_program(threads, rows=20, n_nodes=6) for threads in (2, 5, 3)]
+    for program, _, _ in programs:
+        program.run()
+    now, soon = np.array([epoch, (epoch + 7) % 2**32], "uint64") << np.uint64(32)
+    pool.words[native_abi.POOL_TICKET] = now.view("int64")
+    pool.words[native_abi.POOL_RANGES :: native_abi.RANGE_WORDS] = soon.view("int64")  # all were taken
+    for _, (program, expected, out) in zip(range(12), itertools.cycle(programs), strict=False):
+        out[:] = -1
+        program.run()
         np.testing.assert_array_equal(out, expected)
 
 
