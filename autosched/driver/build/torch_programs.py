@@ -58,13 +58,8 @@ def build_program(what: Any, build: Build, shapes: Shapes | None = None, target:
 
 def _built(program: ExportedProgram, build: Build, shapes: Shapes, target: str) -> tuple[Any, dict[str, np.ndarray]]:
     """(what is built, the first values of buffers that the program changes, which are its last inputs and outputs)."""
-    from autosched.frontend.torch.exported import (
-        has_empty_values,
-        has_sizes_of_data,
-        import_for_vm,
-        import_with_states,
-        is_bound,
-    )
+    from autosched.frontend.torch.exported import import_for_vm, import_with_states
+    from autosched.frontend.torch.program_sizes import has_empty_values, has_sizes_of_data, is_bound
 
     is_open = not is_bound(program, shapes)
     try:
@@ -111,7 +106,7 @@ class _HeldProgram:
     """
 
     def __init__(self, program: ExportedProgram, shapes: Shapes, target: str, states: Mapping[str, np.ndarray]):
-        from autosched.frontend.torch.exported import dynamic_inputs
+        from autosched.frontend.torch.program_sizes import dynamic_inputs
 
         self.program, self.shapes, self.manifest = program, dict(shapes), {"target": target}
         self.states = dict(states)
@@ -132,7 +127,7 @@ class _HeldProgram:
 
     def sizes_of(self, shapes: Shapes) -> dict[str, int]:
         """The sizes of the program's symbols for inputs of these shapes. Raises ShapeError for what does not fit."""
-        from autosched.frontend.torch.exported import sizes_of
+        from autosched.frontend.torch.program_sizes import sizes_of
 
         for name, shape in self.shapes.items():
             if tuple(shapes[name]) != tuple(shape):
@@ -228,7 +223,7 @@ class LateProgram(_HeldProgram, StagedModel):
     """
 
     def __init__(self, program: ExportedProgram, build: Build, shapes: Shapes, target: str = ""):
-        from autosched.frontend.torch.exported import size_value, sizes_of
+        from autosched.frontend.torch.program_sizes import size_value, sizes_of
         from autosched.frontend.torch.stages import StagedProgram
 
         self._stages, self._fitting = StagedProgram(program), BuiltSizes[dict[str, int]]()

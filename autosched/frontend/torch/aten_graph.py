@@ -11,7 +11,8 @@ import numpy as np
 from autosched.errors import ImportModelError
 from autosched.frontend.stages import OpenSizes, Stage, with_sizes
 from autosched.frontend.torch.complex_values import Complex
-from autosched.frontend.torch.exported import Importer, needed_calls
+from autosched.frontend.torch.decompose import needed_calls
+from autosched.frontend.torch.exported import Importer
 from autosched.frontend.torch.graph import (
     array_of,
     constant_of,

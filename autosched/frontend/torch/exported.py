@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
+from autosched.errors import ImportModelError, InvalidTypeError
 from autosched.frontend.data_sizes import DataSizes
 from autosched.frontend.size_arithmetic import BY_DATA, larger, plain, size_of_text, smaller
 from autosched.frontend.stages import DataNeededError, LibraryNeededError
-from autosched.frontend.torch.calls import can_call, is_ordered
+from autosched.frontend.torch.calls import can_call
 from autosched.frontend.torch.complex_values import PARTS, Complex
 from autosched.frontend.torch.control import all_nodes, import_control, is_control
+from autosched.frontend.torch.decompose import (
+    CHECKS,
+    NUMBER_MODULES,
+    SAID,
+    decomposed,
+    is_known,
+    name_of_module,
+    needed_calls,
+)
 from autosched.frontend.torch.emitter import Value, info_of
 from autosched.frontend.torch.graph import (
-    UNFIT,
     CustomConverters,
     array_of,
     bound,
@@ -28,9 +36,9 @@ from autosched.frontend.torch.graph import (
     refuse_unsupported,
     run_converter,
 )
-from autosched.frontend.torch.in_place import is_plain_write, updates_statistics, writes
+from autosched.frontend.torch.in_place import is_plain_write, writes
+from autosched.frontend.torch.program_sizes import number_or_none, size_bounds, size_value, sizes_of
 from autosched.frontend.torch.registry import CONVERTERS
-from autosched.frontend.torch.rules import all_rules, core_rules
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
@@ -43,28 +51,12 @@ if TYPE_CHECKING:
     from torch import fx
     from torch.export import ExportedProgram
 
-KEPT_WHOLE = (  # operators for which we have something better than their decomposition
-    "linear", "conv1d", "conv2d", "scaled_dot_product_attention", "layer_norm", "group_norm", "batch_norm", "gelu",
-    "silu", "hardswish", "hardsigmoid", "relu6", "softmax", "log_softmax", "matmul", "einsum", "rms_norm", "embedding",
-    "adaptive_avg_pool2d", "max_pool2d", "avg_pool2d", "dropout", "split", "chunk", "pad", "channel_shuffle",
-    "pixel_shuffle", "elu", "leaky_relu", "softplus", "mish", "addmm", "stack", "unbind", "one_hot", "bucketize",
-    "bilinear",
-)  # fmt: skip
-MAY_BE_VIEWS = (
-    "dropout",
-    "einsum",
-    "pad",
-    "channel_shuffle",
-)  # of what they take: kept whole they hide writes through them
 SIZES: Mapping[str, Callable[..., Value]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
     "sym_max": larger, "sym_min": smaller, "neg": operator.neg,
 }  # fmt: skip
 SIZE_OF = ("sym_size", "sym_size.int")
 CONDITIONS: Mapping[str, type[E.CmpOp]] = {"ge": E.GE, "le": E.LE, "gt": E.GT, "lt": E.LT, "eq": E.EQ, "ne": E.NE}
-NUMBER_MODULES = ("_operator", "math", "torch", "builtins")  # whose functions compute with sizes
-SAID = "_assert_scalar"
-CHECKS = (SAID, "sym_constrain_range_for_size", "_assert_async", "_assert_tensor_metadata")
 
 
 def from_exported_program(
@@ -127,7 +119,7 @@ def import_for_vm(program: ExportedProgram, shapes: Mapping[str, Sequence[int]] 
     Raises ImportModelError for what has no kernel, and DataNeededError where a number is needed that is no size.
     """
     importer = _importer(program, False, {}, True, shapes, False)
-    least = {str(s): _number(r.lower) for s, r in program.range_constraints.items()}
+    least = {str(s): number_or_none(r.lower) for s, r in program.range_constraints.items()}
     counts = {name for name, low in least.items() if low is not None and low >= 0}
     importer.emitter.data = data = DataSizes(importer.emitter.builder, counts=counts)
     module = importer.run(unwrap=True, no_bind=False)
@@ -182,182 +174,6 @@ def with_own_weights(program: ExportedProgram) -> ExportedProgram:
     )  # fmt: skip
 
 
-def dynamic_inputs(program: ExportedProgram) -> dict[str, tuple[int | torch.SymInt, ...]]:
-    """The user's tensors by name, with their dimensions: numbers, and what PyTorch has for symbolic ones."""
-    wanted = set(program.graph_signature.user_inputs)
-    nodes = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in wanted]
-    return {n.name: tuple(n.meta["val"].shape) for n in nodes if hasattr(n.meta["val"], "shape")}
-
-
-def size_value(size: torch.SymInt, sizes: Mapping[str, int]) -> int | None:
-    """The number that a symbolic size is when its symbols are; None where one of them is not known."""
-    expression = size.node.expr
-    names = [str(s) for s in expression.free_symbols]
-    if any(n not in sizes for n in names):
-        return None
-    return int(expression.subs({s: sizes[str(s)] for s in expression.free_symbols}))
-
-
-def sizes_of(program: ExportedProgram, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """The sizes of a program's symbols from the shapes of inputs.
-
-    Raises  ShapeError for shapes that do not fit the program, each other, or the bounds it was exported with.
-    """
-    inputs, sizes = dynamic_inputs(program), dict[str, int]()
-    for name, shape in shapes.items():
-        if name not in inputs:
-            raise ImportModelError(f"the program has no input '{name}'", hint=f"it has {', '.join(inputs)}")
-        if len(shape) != len(inputs[name]):
-            raise ShapeError(f"input '{name}' has {len(inputs[name])} dimensions, not {len(shape)}")
-        for size, given in zip(inputs[name], shape, strict=True):
-            if not isinstance(size, int) and size.node.expr.is_symbol:
-                sizes.setdefault(str(size), given)
-    for name, shape in shapes.items():
-        for size, given in zip(inputs[name], shape, strict=True):
-            known = size if isinstance(size, int) else size_value(size, sizes)
-            if known is not None and known != given:
-                raise ShapeError(f"input '{name}' is of shape {list(inputs[name])}, not {list(shape)}")
-    for symbol, bounds in program.range_constraints.items():
-        low, high = _limits(bounds)
-        if (value := sizes.get(str(symbol))) is not None and not (low <= value and (high is None or value <= high)):
-            reach = f"{low} and more" if high is None else f"{low} to {high}"
-            raise ShapeError(f"the size {symbol} is {value}; the program was exported for {reach}")
-    return sizes
-
-
-def is_bound(program: object, shapes: Mapping[str, Sequence[int]]) -> bool:
-    """Whether all sizes of a program's inputs are known once these shapes are."""
-    symbols: set[str] = set()
-    for dims in dynamic_inputs(program).values():
-        symbols |= {str(s) for d in dims if not isinstance(d, int) for s in d.node.expr.free_symbols}
-    return symbols <= set(sizes_of(program, shapes))
-
-
-def has_sizes_of_data(program: ExportedProgram) -> bool:
-    """Whether sizes or numbers in a program follow from data, by what PyTorch noted of them."""
-    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-
-    return any(free_unbacked_symbols(node.meta.get("val")) for node in program.graph.nodes)
-
-
-def has_empty_values(program: ExportedProgram) -> bool:
-    """Whether a tensor in a program has no elements, by what PyTorch noted of them."""
-    notes = [x for n in program.graph.nodes if (x := n.meta.get("val")) is not None]
-    tensors = [t for x in notes for t in (x if isinstance(x, tuple | list) else (x,)) if hasattr(t, "shape")]
-    return any(isinstance(d, int) and d == 0 for t in tensors for d in t.shape)
-
-
-def size_bounds(program: ExportedProgram, names: Iterable[str]) -> dict[str, tuple[int, int | None]]:
-    """The least and the most that symbols may be, by name; each at least 1."""
-    known = {str(symbol): _limits(r) for symbol, r in program.range_constraints.items()}
-    found = {name: (max(known[name][0], 1), known[name][1]) for name in names if name in known}
-    return {name: bounds for name, bounds in found.items() if bounds != (1, None)}
-
-
-def _limits(bounds: Any) -> tuple[int, int | None]:
-    """The least and the most of one of PyTorch's ranges.
-
-    PyTorch notes 2 as the least of sizes that it took for neither 0 nor 1, and runs its programs for 1 too.
-    """
-    low, high = _number(bounds.lower), _number(bounds.upper)
-    return (0 if low is None else 1 if low == 2 else low), high
-
-
-def _number(bound: object) -> int | None:
-    """A bound as an integer; None for infinity."""
-    is_number = isinstance(bound, int) or getattr(bound, "is_Integer", False)
-    return int(bound) if is_number else None  # type: ignore[call-overload]
-
-
-def decomposed(program: ExportedProgram, without_writes: bool = False) -> ExportedProgram:
-    """The program with what we have no converter for taken apart, as far as PyTorch knows how.
-
-    without_writes  also where tensors are changed in place and nobody else shows their memory
-    """
-
-    def is_fine(node: fx.Node) -> bool:
-        is_kept = not writes(node) or (is_plain_write(node) and not without_writes)
-        return _is_known(node, {}) and is_kept and not updates_statistics(node)
-
-    if all(map(is_fine, all_nodes(program))):
-        return program
-    table = core_rules()
-    shares_memory = any(writes(n) and not is_plain_write(n) for n in all_nodes(program))
-    for op in list(table.keys()):
-        name = operator_name(op)
-        if name in KEPT_WHOLE and name in CONVERTERS and not (shares_memory and name in MAY_BE_VIEWS):
-            del table[op]
-    for op, rule in all_rules().items():  # all at once: each pass takes PyTorch as long as the export itself
-        if op not in table and operator_name(op) not in CONVERTERS:
-            table[op] = rule
-    found = _further_decomposed(_taken_apart(program, table), frozenset())
-    if not (whole := _to_be_called(program, found)):
-        return found
-    kept = {op: rule for op, rule in table.items() if op not in whole}
-    return _further_decomposed(_taken_apart(program, kept), whole)
-
-
-def _taken_apart(program: ExportedProgram, rules: Mapping[Any, Callable[..., object]]) -> ExportedProgram:
-    """A program with operators replaced by rules. Raises ImportModelError where PyTorch cannot do that."""
-    try:
-        return program.run_decompositions(dict(rules))
-    except (RuntimeError, *UNFIT) as error:
-        text = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        hint = "tensors that the program writes to have to be buffers (register_buffer); export it with strict=True"
-        raise ImportModelError(f"PyTorch cannot take the program apart: {text}", hint=hint) from error
-
-
-def _further_decomposed(program: ExportedProgram, whole: Container[object]) -> ExportedProgram:
-    """With what is left and unknown here taken apart by all rules that PyTorch has, but for some operators."""
-    rules = all_rules()
-    lacking = {n.target for n in all_nodes(program) if not _is_known(n, {})}
-    table = {op: rules[op] for op in lacking if op in rules and op not in whole}
-    return _taken_apart(program, table) if table else program
-
-
-def _to_be_called(program: ExportedProgram, parts: ExportedProgram) -> frozenset[object]:
-    """Operators of a program that PyTorch can compute, of whose parts it cannot compute one that has no converter.
-
-    Nor one whose place in order is given by a token, which is no value of a stage.
-    """
-    names = {
-        n.meta["from_node"][0].name
-        for n in parts.graph.nodes
-        if not _is_known(n, {}) and n.meta.get("from_node") and (is_ordered(n) or not can_call(n))
-    }
-    return frozenset(n.target for n in program.graph.nodes if n.name in names and can_call(n))
-
-
-def needed_calls(graph: fx.Graph, ready: Container[fx.Node] = (), also: Container[str] = ()) -> list[fx.Node]:
-    """The calls that outputs and writes need, in order; numbers that PyTorch's checks alone read are left out.
-
-    ready  nodes that are computed already, with what these alone need
-    also   names of operators that are needed as well
-    """
-    needed: set[fx.Node] = set()
-    for node in reversed(graph.nodes):
-        if node in ready:
-            continue
-        is_end = node.op == "output" or (
-            node.op == "call_function" and (writes(node) or operator_name(node.target) in also)
-        )
-        if is_end or not needed.isdisjoint(node.users):
-            needed.add(node)
-    return [n for n in graph.nodes if n.op == "call_function" and n in needed]
-
-
-def _is_known(node: fx.Node, custom: CustomConverters) -> bool:
-    if node.op != "call_function" or is_control(node.target):
-        return True
-    name = operator_name(node.target)
-    if name in ("sym_size", "sym_size.int") or name.startswith("sym_"):
-        return True
-    if not hasattr(node.target, "_schema") and name_of_module(node.target) in NUMBER_MODULES:
-        return True
-    names = (name, name.rpartition("::")[2])
-    return name in CONVERTERS or any(n in custom for n in (*names, node.target)) or name in CHECKS
-
-
 class Importer:
     """Writes `main` node by node; sizes that are given take the place of their symbols."""
 
@@ -403,7 +219,7 @@ class Importer:
         missing: dict[str, list[str]] = {}
         outer, are_callable = set(self.program.graph.nodes), True
         for node in all_nodes(self.program):
-            if _is_known(node, self.custom):
+            if is_known(node, self.custom):
                 continue
             is_callable = node in outer and can_call(node)
             are_callable = are_callable and is_callable
@@ -631,10 +447,6 @@ class Importer:
         for result in results:
             refuse_complex(self.emitter, result)
         return results
-
-
-def name_of_module(function: object) -> str:
-    return getattr(function, "__module__", None) or ""
 
 
 def _reads_what_is_left_out(node: fx.Node, value: Value) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from autosched.frontend.torch.exported import size_value
 from autosched.frontend.torch.graph import map_arguments
+from autosched.frontend.torch.program_sizes import size_value
 from autosched.relax.struct_info import TensorStructInfo
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from autosched.frontend.stages import Check, ContentsNeededError, DataNeededErro
 from autosched.frontend.torch.calls import TorchCall
 from autosched.frontend.torch.complex_values import Complex
 from autosched.frontend.torch.control import is_control
+from autosched.frontend.torch.decompose import decomposed, needed_calls
 from autosched.frontend.torch.emitter import info_of
-from autosched.frontend.torch.exported import SIZE_OF, SIZES, Importer, decomposed, needed_calls
+from autosched.frontend.torch.exported import SIZE_OF, SIZES, Importer
 from autosched.frontend.torch.graph import constant_of, operator_name
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
