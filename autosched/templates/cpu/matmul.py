@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 
 from autosched.codegen.cpu.amx_nest import AMX
+from autosched.codegen.cpu.prefetch import PREFETCH, PREFETCH_L2
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -96,7 +97,7 @@ class Matmul:
         sizes = {**anchor.sizes, "K": anchor.sizes["K"] // group, "weight": int(operands.is_weight)}
         space = load_space(target.backend, self.name, {**sizes, **machine})
         default, known = self.default(anchor, target), {knob.name for knob in space.knobs}
-        absent = {"ahead", *(() if default["tiles"] else ("tiles",))} - known  # in a file of the user's own
+        absent = {"ahead", "far", *(() if default["tiles"] else ("tiles",))} - known  # in a file of the user's own
         if absent:
             default = Config(self.name, {name: value for name, value in default.knobs.items() if name not in absent})
         return space.with_default(default)
@@ -154,6 +155,7 @@ class Matmul:
                 "unroll_k": unroll,
                 "prefetch": prefetch,
                 "ahead": AHEAD_KIB if is_stream else 0,
+                "far": 0,
                 "tiles": in_tiles,
             },
         )
@@ -210,11 +212,12 @@ class Matmul:
         if line:
             sch.annotate(at, PREFETCH_STEPS, {operands.rows.buffer.name: STEPS_AHEAD})
         step = schedule_update(sch, chain.anchor.name_hint, config["unroll_k"], streams, group, words, line)
-        if config.get("ahead", 0) and operands.is_weight:
+        if operands.is_weight:
             weight = operands.columns.buffer
             step_bytes = width * config["unroll_k"] * max(words, 1) * group * item_bytes(weight.dtype)
-            steps = max(1, config["ahead"] * 1024 // step_bytes)
-            sch.annotate(step, "prefetch", {f"{weight.name}_packed": steps})
+            for annotation, knob in ((PREFETCH, "ahead"), (PREFETCH_L2, "far")):
+                if kib := config.get(knob, 0):
+                    sch.annotate(step, annotation, {f"{weight.name}_packed": max(1, kib * 1024 // step_bytes)})
 
 
 def _line(func: PrimFunc, operands: Operands, chain: Chain, config: Config) -> int:
